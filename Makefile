@@ -1,0 +1,35 @@
+# Everything runs from .venv, made from pyproject.toml. `make demo` and `make test` need only Python >= 3.11, make, bash, git.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.PHONY: demo test check bench generate venv clean
+
+venv: $(STAMP)
+
+$(STAMP): pyproject.toml scripts/make_venv.sh
+	@bash scripts/make_venv.sh "$(PYTHON)" "$(VENV)"
+	@touch $(STAMP)
+
+demo: $(STAMP)
+	@$(BIN)/python -m acp_agent demo
+
+test: $(STAMP)
+	@$(BIN)/python -m pytest
+
+check: $(STAMP)
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/python -m pytest tests/house
+
+bench: $(STAMP)
+	@$(BIN)/python scripts/bench.py
+
+generate: $(STAMP)
+	@$(BIN)/python scripts/generate.py
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,229 @@
+"""Layers -> `Config`: checked values that know where they came from, and errors that name file, line and key."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+from collections.abc import Iterator, Mapping
+from functools import cache
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
+
+import msgspec
+
+from acp_agent.config.model import Settings
+from acp_agent.config.sources import PROJECT_FILE, Layer, environment_layer, flags_layer, merge, read_file
+from acp_agent.config.places import config_file
+from acp_agent.errors import ConfigError
+
+__all__ = ["Config", "Key", "keys", "load_config"]
+
+
+class Key(msgspec.Struct, frozen=True):
+    """One key that may be set."""
+
+    name: str
+    """Dotted; `providers.NAME.` stands for every provider."""
+    type: Any
+    default: Any
+    description: str
+    project: bool
+    """Whether a project's own file may set it."""
+
+
+class Config(msgspec.Struct, frozen=True):
+    """The configuration in force."""
+
+    settings: Settings
+    layers: tuple[Layer, ...]
+    """Lowest first, without the defaults."""
+
+    def origin(self, key: str) -> str:
+        """Where the value of the dotted `key` came from: `default`, a file with its line, a variable, a flag."""
+        for layer in reversed(self.layers):
+            if _has(layer.values, key):
+                return _where(layer, key)
+        return "default"
+
+
+def load_config(
+    environ: Mapping[str, str] = os.environ, *, cwd: str | None = None, flags: Mapping[str, str] | None = None
+) -> Config:
+    """Defaults < user file < project file (below `cwd`, if given) < environment < flags.
+
+    Raises ConfigError naming file, line, key and the nearest valid key.
+    """
+    layers: list[Layer] = []
+    if file := read_file(config_file(environ)):
+        _check(file, project=False)
+        layers.append(file)
+    if cwd is not None and (file := read_file(f"{cwd}/{PROJECT_FILE}")):
+        _check(file, project=True)
+        layers.append(file)
+    layers.append(environment_layer(environ))
+    if flags:
+        _check(given := flags_layer(flags), project=False)
+        layers.append(given)
+    return Config(_convert(merge(layers), layers), tuple(layers))
+
+
+def keys(of: Any = Settings, prefix: str = "") -> Iterator[Key]:
+    """Every key, in the order of the model."""
+    hints = get_type_hints(of, include_extras=True)
+    for field in msgspec.structs.fields(of):
+        kind, description, project = _unwrap(hints[field.name])
+        name = prefix + field.name
+        if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+            yield from keys(kind, name + ".")
+        elif get_origin(kind) is dict and _is_struct(get_args(kind)[1]):
+            yield from keys(get_args(kind)[1], name + ".NAME.")
+        else:
+            yield Key(name, kind, _default(field), description, project)
+
+
+def _default(field: msgspec.structs.FieldInfo) -> Any:
+    if field.default_factory is not msgspec.NODEFAULT:
+        return field.default_factory()
+    return field.default
+
+
+def _is_struct(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, msgspec.Struct)
+
+
+def _unwrap(hint: Any) -> tuple[Any, str, bool]:
+    if get_origin(hint) is not Annotated:
+        return hint, "", False
+    kind, *metas = get_args(hint)
+    description = "".join(meta.description or "" for meta in metas)
+    project = any((meta.extra or {}).get("project", False) for meta in metas)
+    return kind, description, project
+
+
+# --- checking ----------------------------------------------------------------------------------------------------
+
+
+@cache
+def _known() -> dict[str, Key]:
+    return {key.name: key for key in keys()}
+
+
+def _check(layer: Layer, *, project: bool) -> None:
+    known = _known()
+    for name in _names(layer.values):
+        generic = re.sub(r"^providers\.[^.]+\.", "providers.NAME.", name)
+        key = known.get(generic) or known.get(generic.rpartition(".")[0])  # `headers.X-Y` belongs to `headers`
+        if key is None:
+            raise ConfigError(_unknown(layer, name, generic, list(known)))
+        if project and not key.project:
+            raise ConfigError(
+                f"{_where(layer, name)}: `{name}` cannot be set by a project, only in your own file or environment"
+            )
+
+
+def _unknown(layer: Layer, name: str, generic: str, known: list[str]) -> str:
+    tables = {known_name.rsplit(".", 1)[0] for known_name in known}
+    if generic in tables:
+        return f"{_where(layer, name)}: `{name}` is a table, not a value"
+    near = difflib.get_close_matches(generic, [*known, *tables], n=1, cutoff=0.5)
+    hint = f"; did you mean `{near[0]}`?" if near else "; see docs/configuration.md for all keys"
+    return f"{_where(layer, name)}: unknown key `{name}`{hint}"
+
+
+def _names(values: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+    for key, value in values.items():
+        name = prefix + key
+        if isinstance(value, dict) and (value or name.count(".") < 1):
+            yield from _names(value, name + ".")
+        else:
+            yield name
+
+
+def _convert(merged: dict[str, Any], layers: list[Layer]) -> Settings:
+    try:
+        return msgspec.convert(merged, Settings, strict=True)
+    except msgspec.ValidationError:
+        # Text from the environment may stand for a number or a truth value; text in a file may not.
+        loose = _loosen(merged, layers)
+        try:
+            return msgspec.convert(loose, Settings, strict=True)
+        except msgspec.ValidationError as error:
+            raise ConfigError(_invalid(str(error), layers)) from error
+
+
+def _loosen(merged: dict[str, Any], layers: list[Layer]) -> dict[str, Any]:
+    types = {key.name: key.type for key in _known().values()}
+    texts: dict[str, Any] = {}
+    for layer in layers:
+        for name in layer.origins:
+            value = _get(merged, name)
+            if not isinstance(value, str):
+                continue
+            kind = types[re.sub(r"^providers\.[^.]+\.", "providers.NAME.", name)]
+            try:
+                converted = msgspec.convert(value, kind, strict=False)
+            except msgspec.ValidationError:
+                converted = value
+            table = texts
+            *path, last = name.split(".")
+            for part in path:
+                table = table.setdefault(part, {})
+            table[last] = converted
+    return merge([Layer("", merged), Layer("", texts)])
+
+
+def _invalid(message: str, layers: list[Layer]) -> str:
+    words, _, path = message.rpartition(" - at `$.")
+    name = path.rstrip("`").replace("[...]", "").strip(".")
+    if not words:
+        return f"configuration: {message}"
+    if "..." in path:  # msgspec names the keys of a dict only by `[...]`
+        generic = re.compile(re.escape(path.rstrip("`")).replace(re.escape("[...]"), r"\.[^.]+"))
+        for layer in layers:
+            for candidate in _names(layer.values):
+                if generic.fullmatch(candidate):
+                    name = candidate
+    for layer in reversed(layers):
+        if _has(layer.values, name):
+            return f"{_where(layer, name)}: `{name}`: {words[0].lower()}{words[1:]}"
+    return f"configuration: `{name}`: {words}"
+
+
+def _get(values: Mapping[str, Any], key: str) -> Any:
+    at: Any = values
+    for part in key.split("."):
+        if not isinstance(at, Mapping) or part not in at:
+            return None
+        at = at[part]
+    return at
+
+
+def _has(values: Mapping[str, Any], key: str) -> bool:
+    return _get(values, key) is not None
+
+
+def _where(layer: Layer, key: str) -> str:
+    if key in layer.origins:
+        return f"{layer.name} ({layer.origins[key]})"
+    line = _line(layer.text, key)
+    return f"{layer.name}:{line}" if line else layer.name
+
+
+def _line(text: str, key: str) -> int | None:
+    """The line of a TOML text that sets `key`: its own line in its table, else its table's."""
+    parts = key.split(".")
+    table: list[str] = []
+    best: int | None = None
+    for number, line in enumerate(text.splitlines(), 1):
+        stripped = line.strip()
+        if header := re.match(r"\[+([^\]]+)\]+", stripped):
+            table = [part.strip().strip("\"'") for part in header[1].split(".")]
+            if table == parts[: len(table)]:
+                best = number
+        elif assignment := re.match(r"([^=#]+?)\s*=", stripped):
+            name = table + [part.strip().strip("\"'") for part in assignment[1].split(".")]
+            if name == parts:
+                return number
+            if name == parts[: len(name)]:
+                best = number
+    return best

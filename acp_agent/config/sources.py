@@ -1,0 +1,122 @@
+"""Where configuration comes from: files, environment, flags, as plain nested dicts with the origin of each value.
+
+Standard library only and no validation: `initialize` is answered from here before anything heavier is loaded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from acp_agent.config.places import config_file
+from acp_agent.errors import ConfigError
+from acp_agent.lazy import load
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+__all__ = ["ENVIRONMENT", "PROJECT_FILE", "Layer", "environment_layer", "flags_layer", "merge", "read_file", "user_layers"]
+
+TOML = "tomllib:loads"
+PROJECT_FILE = ".acp-agent/config.toml"
+"""Below the session's working directory."""
+
+ENVIRONMENT: dict[str, str] = {
+    "OPENAI_BASE_URL": "providers.default.base_url",
+    "OPENAI_MODEL": "agent.model",
+    "ACP_AGENT_PROVIDER": "agent.provider",
+    "ACP_AGENT_API": "providers.default.api",
+    "ACP_AGENT_SCRIPT": "providers.default.script",
+    "ACP_AGENT_MODE": "agent.mode",
+    "ACP_AGENT_THOUGHT_LEVEL": "agent.thought_level",
+    "ACP_AGENT_MAX_TOOL_ITERATIONS": "agent.max_tool_iterations",
+    "ACP_AGENT_STORE": "store.path",
+    "ACP_AGENT_LOG_LEVEL": "log.level",
+    "ACP_AGENT_LOG_FILE": "log.file",
+}
+"""Environment variable -> the key it sets. `OPENAI_API_KEY` is read where keys are looked up, never copied here."""
+
+
+class Layer:
+    """One source: its values and, for messages, where each can be found."""
+
+    __slots__ = ("name", "origins", "text", "values")
+
+    def __init__(self, name: str, values: dict[str, Any], text: str = "", origins: dict[str, str] | None = None) -> None:
+        self.name = name
+        """A file's path, `environment` or `command line`."""
+        self.values = values
+        self.text = text
+        """The file's text, to name lines in errors."""
+        self.origins = origins or {}
+        """Dotted key -> the environment variable or flag that set it."""
+
+
+def read_file(path: str) -> Layer | None:
+    """The file as a layer, `None` when there is none. Raises ConfigError for one that is no TOML or cannot be read."""
+    try:
+        with open(path, encoding="utf-8") as file:  # noqa: PTH123
+            text = file.read()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: cannot be read: {error}") from error
+    return parse(path, text)
+
+
+def parse(path: str, text: str) -> Layer:
+    """`text` of the file `path` as a layer. Raises ConfigError naming file and line."""
+    try:
+        return Layer(path, load(TOML)(text), text)
+    except ValueError as error:  # tomllib.TOMLDecodeError, which is loaded only here
+        raise ConfigError(f"{path}: not valid TOML: {error}") from error
+
+
+def user_layers(environ: Mapping[str, str]) -> list[Layer]:
+    """The layers that do not depend on a project, lowest first."""
+    file = read_file(config_file(environ))
+    return [*([file] if file else []), environment_layer(environ)]
+
+
+def environment_layer(environ: Mapping[str, str]) -> Layer:
+    values: dict[str, Any] = {}
+    origins = {}
+    for variable, key in ENVIRONMENT.items():
+        if text := environ.get(variable, "").strip():
+            _set(values, key, text)
+            origins[key] = variable
+    return Layer("environment", values, origins=origins)
+
+
+def flags_layer(flags: Mapping[str, str]) -> Layer:
+    """Dotted key -> text, as given on the command line."""
+    values: dict[str, Any] = {}
+    for key, text in flags.items():
+        _set(values, key, text)
+    return Layer("command line", values, origins={key: f"--set {key}" for key in flags})
+
+
+def merge(layers: list[Layer]) -> dict[str, Any]:
+    """The layers on top of each other; tables are merged, other values replaced."""
+    merged: dict[str, Any] = {}
+    for layer in layers:
+        _overlay(merged, layer.values)
+    return merged
+
+
+def _overlay(below: dict[str, Any], above: Mapping[str, Any]) -> None:
+    for key, value in above.items():
+        if isinstance(value, dict):
+            table = below.get(key)
+            table = dict(table) if isinstance(table, dict) else {}
+            _overlay(table, value)
+            below[key] = table
+        else:
+            below[key] = value
+
+
+def _set(values: dict[str, Any], key: str, text: str) -> None:
+    *tables, last = key.split(".")
+    for table in tables:
+        values = values.setdefault(table, {})
+    values[last] = text

@@ -1,0 +1,169 @@
+"""The exception tree. Every error says whose fault it is and travels to an edge that can answer it.
+
+    AgentError                      ours; carries a sentence fit for a person
+    ├── ConfigError                 a configuration value is wrong: names file, line, key      -> CLI exit 2
+    ├── StoreError                  the session database cannot be used                        -> clear error, never overwritten
+    ├── UsageError                  a command line is wrong                                    -> CLI exit 2
+    ├── RpcError                    becomes a JSON-RPC error answer, with its code
+    │   ├── ParseError (-32700) InvalidRequest (-32600) MethodNotFound (-32601) InvalidParams (-32602)
+    │   ├── InternalError (-32603) RequestCancelled (-32800)
+    │   └── AuthRequired (-32000) ResourceNotFound (-32002)
+    ├── LocalProtocolError          we misused the protocol (answered twice, ...): our bug
+    ├── PeerError                   the other side answered our request with an error
+    ├── ConnectionClosed            the other side is gone
+    ├── CapabilityMissing           the client never offered what was asked of it
+    ├── ProviderError               the model's server: kind + the vendor's words
+    ├── ExecutorError               a file or command operation could not be done
+    └── ToolError                   a tool failed in a way the model can act on
+
+Cancellation is not in this tree: it is normal, and is never caught here.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Literal
+
+    ProviderErrorKind = Literal[
+        "auth", "rate_limit", "quota", "context_too_long", "network", "timeout", "refusal", "bad_request", "not_found", "server"
+    ]
+
+__all__ = [
+    "AgentError",
+    "AuthRequired",
+    "CapabilityMissing",
+    "ConfigError",
+    "ConnectionClosed",
+    "ExecutorError",
+    "InternalError",
+    "InvalidParams",
+    "InvalidRequest",
+    "LocalProtocolError",
+    "MethodNotFound",
+    "ParseError",
+    "PeerError",
+    "ProviderError",
+    "RequestCancelled",
+    "ResourceNotFound",
+    "RpcError",
+    "StoreError",
+    "ToolError",
+    "UsageError",
+]
+
+
+class AgentError(Exception):
+    """Base of all our errors. `str(error)` is a sentence fit for a person."""
+
+
+class ConfigError(AgentError):
+    """A configuration value is wrong. The message names file, line, key and the nearest valid key."""
+
+
+class StoreError(AgentError):
+    """The session store cannot be used (corrupt, newer than this program, unwritable)."""
+
+
+class UsageError(AgentError):
+    """A command line is wrong; the message is one sentence."""
+
+
+class RpcError(AgentError):
+    """An error answer of JSON-RPC 2.0. `code` as in ACP's `ErrorCode`; `data` is optional JSON."""
+
+    code: int = -32603
+
+    def __init__(self, message: str, data: Any = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.data = data
+
+
+class ParseError(RpcError):
+    code = -32700
+
+
+class InvalidRequest(RpcError):
+    code = -32600
+
+
+class MethodNotFound(RpcError):
+    code = -32601
+
+
+class InvalidParams(RpcError):
+    code = -32602
+
+
+class InternalError(RpcError):
+    code = -32603
+
+
+class RequestCancelled(RpcError):
+    code = -32800
+
+
+class AuthRequired(RpcError):
+    code = -32000
+
+
+class ResourceNotFound(RpcError):
+    code = -32002
+
+
+class LocalProtocolError(AgentError):
+    """We broke the protocol ourselves: a bug on our side, never the peer's fault."""
+
+
+class PeerError(AgentError):
+    """The other side answered our request with an error."""
+
+    def __init__(self, code: int, message: str, data: Any = None) -> None:
+        super().__init__(f"{message} ({code})")
+        self.code = code
+        self.message = message
+        self.data = data
+
+
+class ConnectionClosed(AgentError):
+    """The other side is gone: nothing can be asked of it any more."""
+
+
+class CapabilityMissing(AgentError):
+    """The client did not offer this operation in its `ClientCapabilities`."""
+
+
+class ProviderError(AgentError):
+    """The model's server failed. `str()` is our sentence with the vendor's words in it.
+
+    `kind` says what to do: "auth" (log in), "rate_limit" and "quota" (wait, pay), "context_too_long" (compact),
+    "network" and "timeout" and "server" (try again), "refusal", "bad_request", "not_found" (model or URL).
+    `retry_after` is in seconds where the server named one. `status` is the HTTP status, if there was an answer.
+    """
+
+    def __init__(
+        self,
+        kind: ProviderErrorKind,
+        message: str,
+        *,
+        status: int | None = None,
+        retry_after: float | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.kind: ProviderErrorKind = kind
+        self.status = status
+        self.retry_after = retry_after
+
+    @property
+    def retryable(self) -> bool:
+        """Whether the same request may succeed a little later."""
+        return self.kind in ("rate_limit", "network", "timeout", "server")
+
+
+class ExecutorError(AgentError):
+    """A file or command operation could not be done; the message says what and why."""
+
+
+class ToolError(AgentError):
+    """A tool failed. The message is text for the model: what was tried, what happened, what to try instead."""

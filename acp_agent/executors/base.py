@@ -1,0 +1,134 @@
+"""The contract of an executor: run a command, read and write text, look at the file system.
+
+Tools depend on this module and never on a backend. Three backends keep it today: `local` (this machine), `editor`
+(the ACP client's terminals and buffers) and `dyn` (routes each operation to one of the others).
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, Protocol
+
+__all__ = ["Command", "EntryKind", "Executor", "ExitStatus", "FileStat", "OutputChunk", "Process", "TerminalView"]
+
+StreamName = Literal["stdout", "stderr"]
+EntryKind = Literal["file", "dir", "symlink", "other"]
+
+
+@dataclass(frozen=True)
+class Command:
+    """A bash command line, exactly as the model wrote it."""
+
+    script: str
+    cwd: Path
+    """Absolute."""
+    env: Mapping[str, str] = field(default_factory=dict)
+    """Set on top of the backend's own environment."""
+    output_limit: int = 1_048_576
+    """Bytes of output kept per stream; what is over is dropped from the middle (local) or the start (editor)."""
+    state_file: Path | None = None
+    """Where the shell's working directory and exported variables are kept between commands. The command starts from
+    what is there and leaves there what it ends with (see `shell_state`)."""
+
+
+@dataclass(frozen=True)
+class ExitStatus:
+    """How a command ended, in the words of ACP's `TerminalExitStatus`. Both `None`: nobody knows."""
+
+    exit_code: int | None = None
+    signal: str | None = None
+
+
+@dataclass(frozen=True)
+class OutputChunk:
+    stream: StreamName
+    text: str
+
+
+@dataclass(frozen=True)
+class TerminalView:
+    """A terminal the client can show live inside a tool call."""
+
+    terminal_id: str
+    """An id this connection created by `terminal/create`."""
+
+
+class Process(Protocol):
+    """A started command. `close()` must be called once it is no longer shown; it is idempotent and kills what runs."""
+
+    view: TerminalView | None
+    """What the client shows live by itself; `None` when output must be reported to it."""
+
+    def output(self) -> AsyncIterator[OutputChunk]:
+        """Chunks in the order of arrival, ending with the command. Iterated at most once."""
+        ...
+
+    async def wait(self) -> ExitStatus:
+        """The exit status, once the command has ended and its output is complete."""
+        ...
+
+    async def kill(self) -> None:
+        """Ends the command and everything it started. Returns when its output is final; never waits without bound."""
+        ...
+
+    async def close(self) -> None:
+        """Kills if needed and releases what the backend holds."""
+        ...
+
+    @property
+    def stdout(self) -> str:
+        """What was kept of stdout (of both, where the backend cannot tell them apart)."""
+        ...
+
+    @property
+    def stderr(self) -> str: ...
+
+    @property
+    def combined(self) -> str:
+        """Both streams interleaved in the order of arrival."""
+        ...
+
+    @property
+    def truncated(self) -> bool: ...
+
+
+@dataclass(frozen=True)
+class FileStat:
+    kind: EntryKind
+    """By lstat: a link is a link, whatever it points to."""
+    size: int
+    """Bytes."""
+    mtime_ns: int
+
+
+class Executor(Protocol):
+    """All paths absolute. Raises ExecutorError with a sentence, FileNotFoundError where a file is missing."""
+
+    async def run(self, command: Command) -> Process:
+        """Starts the command; an ExecutorError means it did not start."""
+        ...
+
+    async def read_text(self, path: Path) -> str:
+        """The text as the editor has it where there is one (unsaved changes included), else the file's.
+
+        Raises FileNotFoundError; UnicodeDecodeError for what is no UTF-8 text.
+        """
+        ...
+
+    async def read_bytes(self, path: Path, limit: int) -> bytes:
+        """At most `limit` bytes from the disk."""
+        ...
+
+    async def write_text(self, path: Path, text: str) -> None:
+        """Writes once, parents made; afterwards `text` really is the content (checked)."""
+        ...
+
+    async def stat(self, path: Path) -> FileStat | None:
+        """`None` when nothing is there."""
+        ...
+
+    async def list(self, path: Path) -> list[tuple[str, EntryKind]]:
+        """Names and kinds (by lstat) of a directory, sorted by name."""
+        ...

@@ -1,0 +1,208 @@
+"""The contract between the agent loop and a language model: messages in, model events out.
+
+What lives here: the provider-neutral history (`Message`), the stream vocabulary (`ModelEvent`), `Provider`, and the
+table of providers. What never may: HTTP, vendor names in types, ACP types.
+
+Promises every provider keeps (held by `tests/llm/test_contract.py`):
+
+* `stream()` yields deltas as they arrive; `ToolUse` events come whole (arguments complete), in the model's order,
+  each with a non-empty id unique within the answer, whatever the server sent.
+* The last event is `Finished`. There is exactly one; `UsageReport` comes before it if the server told any usage.
+* The only exception is `ProviderError` (and cancellation, which closes the connection at once).
+* Text never holds lone surrogates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any, Literal, Protocol
+
+import msgspec
+
+__all__ = [
+    "PROVIDERS",
+    "AssistantMessage",
+    "AudioPart",
+    "FinishReason",
+    "Finished",
+    "ImagePart",
+    "Message",
+    "ModelEvent",
+    "ModelInfo",
+    "ModelSettings",
+    "Part",
+    "Provider",
+    "ProviderOptions",
+    "TextDelta",
+    "TextPart",
+    "ThoughtDelta",
+    "ThoughtLevel",
+    "ToolDefinition",
+    "ToolMessage",
+    "ToolUse",
+    "UsageReport",
+    "UserMessage",
+]
+
+# --- history -----------------------------------------------------------------------------------------------------
+
+
+class TextPart(msgspec.Struct, frozen=True, tag_field="type", tag="text"):
+    text: str
+
+
+class ImagePart(msgspec.Struct, frozen=True, tag_field="type", tag="image"):
+    mime_type: str
+    data: str
+    """Base64, without a `data:` prefix."""
+
+
+class AudioPart(msgspec.Struct, frozen=True, tag_field="type", tag="audio"):
+    mime_type: str
+    data: str
+    """Base64."""
+
+
+Part = TextPart | ImagePart | AudioPart
+
+
+class ToolUse(msgspec.Struct, frozen=True):
+    """One call the model asks for. `arguments` is the model's own JSON text, possibly invalid JSON."""
+
+    id: str
+    name: str
+    arguments: str
+
+
+class UserMessage(msgspec.Struct, frozen=True, tag_field="role", tag="user"):
+    content: tuple[Part, ...]
+
+
+class AssistantMessage(msgspec.Struct, frozen=True, tag_field="role", tag="assistant"):
+    text: str = ""
+    tool_calls: tuple[ToolUse, ...] = ()
+    thought: str = ""
+    """The reasoning shown to the person; sent back only where an API demands it."""
+    opaque: tuple[dict[str, Any], ...] = ()
+    """Items that only the provider that made them understands (encrypted reasoning) and wants back unchanged."""
+
+
+class ToolMessage(msgspec.Struct, frozen=True, tag_field="role", tag="tool"):
+    call_id: str
+    """The `ToolUse.id` it answers."""
+    name: str
+    content: tuple[Part, ...]
+
+
+Message = UserMessage | AssistantMessage | ToolMessage
+
+# --- what a request carries --------------------------------------------------------------------------------------
+
+
+class ToolDefinition(msgspec.Struct, frozen=True):
+    name: str
+    description: str
+    parameters: dict[str, Any]
+    """JSON Schema of an object."""
+
+
+ThoughtLevel = Literal["off", "low", "medium", "high"]
+
+
+class ModelSettings(msgspec.Struct, frozen=True):
+    model: str
+    system: str = ""
+    thought_level: ThoughtLevel | None = None
+    """`None`: whatever the server does by default."""
+    max_output_tokens: int | None = None
+    cache_key: str = ""
+    """Stable for a session: providers that route prompt caches by key get it."""
+
+
+class ModelInfo(msgspec.Struct, frozen=True):
+    id: str
+    context_window: int | None = None
+    """Tokens."""
+
+
+# --- what comes back ---------------------------------------------------------------------------------------------
+
+
+class TextDelta(msgspec.Struct, frozen=True):
+    text: str
+
+
+class ThoughtDelta(msgspec.Struct, frozen=True):
+    text: str
+
+
+class UsageReport(msgspec.Struct, frozen=True):
+    """Tokens of one model call. `input_tokens` includes the cached ones, `output_tokens` the reasoning ones."""
+
+    input_tokens: int
+    output_tokens: int
+    cached_tokens: int = 0
+    reasoning_tokens: int = 0
+
+
+FinishReason = Literal["stop", "tool_calls", "length", "refusal"]
+
+
+class Finished(msgspec.Struct, frozen=True):
+    reason: FinishReason
+    opaque: tuple[dict[str, Any], ...] = ()
+
+
+ModelEvent = TextDelta | ThoughtDelta | ToolUse | UsageReport | Finished
+
+# --- providers ---------------------------------------------------------------------------------------------------
+
+
+class ProviderOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What a provider is built from. Times in seconds."""
+
+    name: str
+    """The provider's name in the configuration, used in messages."""
+    base_url: str = ""
+    api_key: str | None = None
+    headers: Mapping[str, str] = {}
+    models: tuple[str, ...] = ()
+    """Configured models; when empty, `models()` asks the server."""
+    connect_timeout: float = 10.0
+    idle_timeout: float = 300.0
+    """The longest silence within a stream (and before its first byte)."""
+    max_retries: int = 3
+    """Retries before the first event of a stream; never after one has been passed on."""
+    retry_base_delay: float = 0.5
+    max_retry_delay: float = 30.0
+    """A `Retry-After` beyond this is reported as an error rather than waited for."""
+    script: str = ""
+    """`scripted` only: path of the recorded answers."""
+
+
+class Provider(Protocol):
+    """A language model's server. Safe for several concurrent streams."""
+
+    name: str
+
+    def stream(
+        self, messages: Sequence[Message], tools: Sequence[ToolDefinition], settings: ModelSettings
+    ) -> AsyncIterator[ModelEvent]:
+        """One model call. An empty `tools` sends no `tools` field. Raises only `ProviderError`."""
+        ...
+
+    async def models(self) -> list[ModelInfo]:
+        """The configured models, else the server's own list. Raises only `ProviderError`."""
+        ...
+
+    async def aclose(self) -> None:
+        """Closes pooled connections. Idempotent."""
+        ...
+
+
+PROVIDERS: dict[str, str] = {
+    "chat": "acp_agent.llm.chat:ChatProvider",
+    "responses": "acp_agent.llm.responses:ResponsesProvider",
+    "scripted": "acp_agent.llm.scripted:ScriptedProvider",
+}
+"""`api` in the configuration -> `"module:Class"`; each class takes one `ProviderOptions`."""

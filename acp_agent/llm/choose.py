@@ -1,0 +1,112 @@
+"""What a base URL and a model's name decide before anything is sent. Pure, and light enough for start-up.
+
+What lives here: which API a server speaks, whether it wants a key, how its base URL is completed, which reasoning
+effort a model takes. What never may: I/O, an HTTP library, configuration.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from typing import TYPE_CHECKING, Literal
+from urllib.parse import urlsplit, urlunsplit
+
+if TYPE_CHECKING:
+    from acp_agent.llm.base import ThoughtLevel
+
+__all__ = [
+    "OPENAI_BASE_URL",
+    "choose_api",
+    "complete_base_url",
+    "is_azure",
+    "is_loopback",
+    "is_reasoning_model",
+    "needs_key",
+    "reasoning_effort",
+]
+
+OPENAI_BASE_URL = "https://api.openai.com/v1"
+_AZURE_SUFFIXES = (".openai.azure.com", ".cognitiveservices.azure.com", ".services.ai.azure.com")
+_REASONING_MODEL = re.compile(r"(o\d|gpt-([5-9]|\d\d))(?![0-9a-z])")
+_CAN_SKIP_REASONING = re.compile(r"gpt-5\.\d+(-\d{4}-\d\d-\d\d)?$")
+
+
+def choose_api(base_url: str | None) -> Literal["chat", "responses"]:
+    """The Responses API for OpenAI and Azure OpenAI, chat completions for every other server."""
+    host = _host(base_url)
+    if not base_url or host == "api.openai.com" or host.endswith(_AZURE_SUFFIXES):
+        return "responses"
+    return "chat"
+
+
+def is_azure(base_url: str | None) -> bool:
+    """Whether the key also travels in Azure's `api-key` header."""
+    return _host(base_url).endswith(_AZURE_SUFFIXES)
+
+
+def needs_key(base_url: str | None) -> bool:
+    """False for servers on this machine: a local model asks for no key."""
+    if base_url and urlsplit(_with_scheme(base_url)).scheme in ("unix", "http+unix"):
+        return False
+    return not is_loopback(base_url)
+
+
+def is_loopback(base_url: str | None) -> bool:
+    """Whether the URL's host is this machine: `localhost`, `*.localhost`, 127.0.0.0/8 or ::1. Nothing is looked up."""
+    host = _host(base_url)
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def complete_base_url(base_url: str | None) -> str:
+    """The URL that `/chat/completions`, `/responses` and `/models` are appended to, without a slash at its end.
+
+    The convention is that of `OPENAI_BASE_URL`: it includes `/v1`. Only a URL without any path is completed:
+    `http://localhost:11434` becomes `http://localhost:11434/v1`, an Azure resource gets `/openai/v1`.
+    """
+    if not base_url or not base_url.strip():
+        return OPENAI_BASE_URL
+    url = urlsplit(_with_scheme(base_url.strip()))
+    path = url.path.rstrip("/")
+    if is_azure(base_url) and path in ("", "/openai"):
+        path = "/openai/v1"
+    return urlunsplit((url.scheme, url.netloc, path or "/v1", url.query, ""))
+
+
+def is_reasoning_model(model: str) -> bool:
+    """Whether the name is that of an OpenAI model that reasons before it answers (`o3`, `gpt-5-mini`, ...)."""
+    return _REASONING_MODEL.match(model.rpartition("/")[2]) is not None
+
+
+def reasoning_effort(model: str, level: ThoughtLevel | None, *, openai: bool) -> str | None:
+    """The `effort` word to send, `None` for no word at all.
+
+    "off" is sent as "none" only to models of OpenAI known to accept it (`gpt-5.1` and later). Other servers disagree
+    on how thinking is switched off, and several refuse words they do not know, so they are sent nothing.
+    """
+    if level is None:
+        return None
+    if level == "off":
+        return "none" if openai and _CAN_SKIP_REASONING.match(model.rpartition("/")[2]) else None
+    return level
+
+
+def _with_scheme(base_url: str) -> str:
+    if "://" in base_url or base_url.startswith("unix:"):
+        return base_url
+    local = is_loopback(f"http://{base_url}")
+    return f"{'http' if local else 'https'}://{base_url}"
+
+
+def _host(base_url: str | None) -> str:
+    if not base_url:
+        return ""
+    try:
+        host = urlsplit(base_url if "://" in base_url else f"//{base_url}").hostname
+    except ValueError:
+        return ""
+    return (host or "").lower().rstrip(".")

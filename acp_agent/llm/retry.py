@@ -1,0 +1,109 @@
+"""When a model call is tried again, and how long after.
+
+`next_delay` and `retry_after` decide and are pure; `with_retries` is the thin loop around them. A stream is tried again
+only before its first event has been passed on: afterwards the person has seen text that a second try would repeat.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import aclosing
+from datetime import datetime, timezone
+from email.utils import parsedate_to_datetime
+
+import anyio
+import msgspec
+
+from acp_agent.errors import ProviderError
+from acp_agent.llm.base import ModelEvent, ProviderOptions
+
+__all__ = ["RetryPolicy", "next_delay", "retry_after", "with_retries"]
+
+
+class RetryPolicy(msgspec.Struct, frozen=True):
+    """Times in seconds."""
+
+    max_retries: int = 3
+    base_delay: float = 0.5
+    max_delay: float = 30.0
+    """A server that names a longer wait is not waited for."""
+
+    @classmethod
+    def of(cls, options: ProviderOptions) -> RetryPolicy:
+        return cls(options.max_retries, options.retry_base_delay, options.max_retry_delay)
+
+
+def next_delay(error: ProviderError, attempt: int, policy: RetryPolicy, jitter: float) -> float | None:
+    """Seconds to wait before retry number `attempt` (from 0), or `None` to give up. `jitter` is in [0, 1).
+
+    The server's own wait is obeyed as it stands. Otherwise the wait doubles with each attempt and lies between half and
+    all of that, so that agents which failed together do not return together. A timeout is not tried again: the person
+    has already waited `idle_timeout`, and a local server would then compute the same answer twice.
+    """
+    if attempt >= policy.max_retries or not error.retryable or error.kind == "timeout":
+        return None
+    if error.retry_after is not None and error.retry_after > policy.max_delay:
+        return None
+    if error.retry_after:
+        return error.retry_after
+    ceiling = min(policy.max_delay, policy.base_delay * 2.0 ** min(attempt, 32))
+    return ceiling * (0.5 + 0.5 * jitter)
+
+
+def retry_after(headers: Mapping[str, str], now: datetime) -> float | None:
+    """The wait a server names, in seconds: `retry-after-ms`, else `Retry-After` as seconds or as an HTTP date.
+
+    `headers` has lower-case keys or ignores case; `now` is aware. `None` when there is no readable wait.
+    """
+    milliseconds = _number(headers.get("retry-after-ms"))
+    if milliseconds is not None:
+        return milliseconds / 1000.0
+    text = headers.get("retry-after")
+    if text is None:
+        return None
+    seconds = _number(text)
+    if seconds is not None:
+        return seconds
+    try:
+        when = parsedate_to_datetime(text)
+    except ValueError:
+        return None
+    if when.tzinfo is None:
+        when = when.replace(tzinfo=timezone.utc)
+    return max(0.0, (when - now).total_seconds())
+
+
+async def with_retries(
+    attempt: Callable[[], AsyncGenerator[ModelEvent, None]],
+    policy: RetryPolicy,
+    *,
+    sleep: Callable[[float], Awaitable[None]] = anyio.sleep,
+    jitter: Callable[[], float] = random.random,
+) -> AsyncGenerator[ModelEvent, None]:
+    """The events of the first attempt that yields one. Raises the last attempt's `ProviderError`."""
+    tries = 0
+    while True:
+        started = False
+        try:
+            async with aclosing(attempt()) as events:
+                async for event in events:
+                    started = True
+                    yield event
+            return
+        except ProviderError as error:
+            delay = None if started else next_delay(error, tries, policy, jitter())
+            if delay is None:
+                raise
+        tries += 1
+        await sleep(delay)
+
+
+def _number(text: str | None) -> float | None:
+    if text is None:
+        return None
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if 0.0 <= value < float("inf") else None

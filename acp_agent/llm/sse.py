@@ -1,0 +1,100 @@
+"""Server-sent events without I/O: bytes in, events out, however the network cut them.
+
+The format is the one of the WHATWG HTML standard, section "Server-sent events". `id` and `retry` are read over: an
+answer of a model cannot be resumed, so nobody would use them. Data stays `bytes` until an event is whole; a cut inside
+a UTF-8 sequence therefore needs no care here.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+__all__ = ["EventTooLong", "ServerSentEvent", "SseDecoder"]
+
+_BOM = b"\xef\xbb\xbf"
+
+
+class EventTooLong(ValueError):
+    """A line or an event grew beyond the decoder's bound: not a stream of model deltas."""
+
+
+class ServerSentEvent(NamedTuple):
+    data: bytes
+    """All `data` lines, joined by a newline."""
+    event: bytes = b""
+    """The event's name; empty when the server gave none."""
+
+
+class SseDecoder:
+    """Decodes one stream. `feed()` returns the events that became complete; never more than `limit` bytes are kept."""
+
+    def __init__(self, *, limit: int = 16 * 1024 * 1024) -> None:
+        self._limit = limit
+        self._parts: list[bytes] = []
+        self._held = 0
+        self._skip_newline = False
+        self._at_start = True
+        self._data: list[bytes] = []
+        self._data_size = 0
+        self._event = b""
+
+    def feed(self, chunk: bytes) -> list[ServerSentEvent]:
+        """Raises `EventTooLong` when a line or an event exceeds the bound."""
+        if not chunk:
+            return []
+        if self._skip_newline and chunk[0] == 0x0A:
+            chunk = chunk[1:]
+        self._skip_newline = False
+        if b"\r" in chunk:
+            # A carriage return ends its line at once; a newline that follows, perhaps in the next chunk, is its second half.
+            self._skip_newline = chunk.endswith(b"\r")
+            chunk = chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        head, newline, tail = chunk.partition(b"\n")
+        self._parts.append(head)
+        self._held += len(head)
+        self._check_bound()
+        if not newline:
+            return []
+        lines = tail.split(b"\n")
+        first = b"".join(self._parts)
+        rest = lines.pop()
+        self._parts = [rest] if rest else []
+        self._held = len(rest)
+        if self._at_start:
+            first = first.removeprefix(_BOM)
+            self._at_start = False
+        events: list[ServerSentEvent] = []
+        self._line(first, events)
+        for line in lines:
+            self._line(line, events)
+        self._check_bound()
+        return events
+
+    def finish(self) -> list[ServerSentEvent]:
+        """The event that the stream ended in, for servers that close without the last blank line."""
+        events: list[ServerSentEvent] = []
+        self._line(b"".join(self._parts), events)
+        self._parts, self._held = [], 0
+        self._line(b"", events)
+        return events
+
+    def _line(self, line: bytes, events: list[ServerSentEvent]) -> None:
+        if line.startswith(b"data:"):
+            value = line[6:] if line[5:6] == b" " else line[5:]
+            self._data.append(value)
+            self._data_size += len(value)
+        elif not line:
+            if self._data:
+                data = self._data[0] if len(self._data) == 1 else b"\n".join(self._data)
+                events.append(ServerSentEvent(data, self._event))
+                self._data = []
+                self._data_size = 0
+            self._event = b""
+        elif line.startswith(b"event:"):
+            self._event = line[6:].removeprefix(b" ")
+        elif line == b"data":
+            self._data.append(b"")
+
+    def _check_bound(self) -> None:
+        if self._held + self._data_size > self._limit:
+            raise EventTooLong(f"an event of the stream is longer than {self._limit} bytes")

@@ -1,0 +1,312 @@
+"""A `Peer` on an event loop: pending futures for our requests, a task for each of theirs, ONE ordered queue out.
+
+Order is a property of that queue: whatever is put first is written first, so an answer that is queued after the
+updates of its turn is read after them. Notifications and requests of the other side start in the order they came.
+
+Back-pressure: the writer awaits the transport. While it waits, notifications that `coalesce` can merge into the last
+queued one are merged (never dropped), and `drain()` holds back whoever produces faster than the other side reads.
+
+One of the three places with `except Exception` (the request task): an unknown failure becomes a -32603 answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Any, Protocol
+
+from acp_agent.errors import ConnectionClosed, InternalError, LocalProtocolError, PeerError, RequestCancelled, RpcError
+from acp_agent.protocol.peer import Event, Malformed, NotificationReceived, Peer, RequestReceived, ResponseReceived
+from acp_agent.protocol.transports import Transport
+
+__all__ = ["Connection", "Handler", "Reply"]
+
+log = logging.getLogger(__name__)
+
+WRITE_BATCH_BYTES = 256 * 1024
+"""Encoded bytes handed to the transport at once."""
+
+HIGH_WATER = 64
+"""Queued messages above which `drain()` waits."""
+
+CLOSING_SECONDS = 0.7
+"""How long tasks may take to clean up once the connection ends: all must be gone within a second."""
+
+Coalesce = Callable[[str, Any, Any], Any]
+
+
+class Reply:
+    """A handler's answer with something to do right after it has been queued."""
+
+    __slots__ = ("result", "then")
+
+    def __init__(self, result: object, then: Callable[[], None]) -> None:
+        self.result = result
+        self.then = then
+
+
+class Handler(Protocol):
+    """The side of the application that answers."""
+
+    async def handle_request(self, method: str, params: Any) -> Any:
+        """The result, or a `Reply`. Raises RpcError for an error answer."""
+        ...
+
+    async def handle_notification(self, method: str, params: Any) -> None:
+        """Must not raise for what the notification holds."""
+        ...
+
+    def cancel_request(self, method: str, params: Any) -> bool:
+        """`$/cancel_request` for a running request: True when the handler ends it by itself with a valid answer."""
+        ...
+
+
+class _Outgoing:
+    __slots__ = ("data", "method", "params")
+
+    def __init__(self, data: bytes | None, method: str = "", params: Any = None) -> None:
+        self.data = data
+        self.method = method
+        self.params = params
+
+
+class Connection:
+    """Owns the stream, the pending futures and the tasks. `serve()` runs until either side ends."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        handler: Handler,
+        *,
+        peer: Peer | None = None,
+        coalesce: Coalesce | None = None,
+    ) -> None:
+        self._transport = transport
+        self._handler = handler
+        self._peer = peer or Peer()
+        self._coalesce = coalesce
+        self._pending: dict[int, asyncio.Future[Any]] = {}
+        self._tasks: dict[asyncio.Task[None], RequestReceived | None] = {}
+        self._queue: deque[_Outgoing] = deque()
+        self._queued = asyncio.Event()
+        self._room = asyncio.Event()
+        self._room.set()
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._closing = asyncio.Event()
+        self.write_failed = False
+        """Whether the connection ended because nobody read our output."""
+
+    @property
+    def closed(self) -> bool:
+        return self._closing.is_set()
+
+    # --- life -------------------------------------------------------------------------------------------------
+
+    async def serve(self, pending: Iterable[Event] = ()) -> None:
+        """Runs until the stream ends or `close()`. `pending`: events received before the loop existed.
+
+        On the way out every request task is cancelled and waited for (bounded), every request of ours fails with
+        ConnectionClosed, and what is queued is written if the other side still reads.
+        """
+        writer = asyncio.create_task(self._write())
+        reader = asyncio.create_task(self._read(pending))
+        closing = asyncio.create_task(self._closing.wait())
+        try:
+            await asyncio.wait((reader, writer, closing), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            self._closing.set()
+            await self._shut(reader, writer, closing)
+            for task in (reader, writer):
+                if task.done() and not task.cancelled() and task.exception() is not None:
+                    log.error("the connection ended by an error", exc_info=task.exception())
+
+    async def _shut(self, reader: asyncio.Task[None], writer: asyncio.Task[None], closing: asyncio.Task[Any]) -> None:
+        reader.cancel()
+        closing.cancel()
+        for future in self._pending.values():
+            if not future.done():
+                future.set_exception(ConnectionClosed("the connection has ended"))
+                future.exception()  # Nobody may be waiting any more; that is no error to report.
+        self._pending.clear()
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(tuple(self._tasks), timeout=CLOSING_SECONDS)
+        if not writer.done() and not self.write_failed:
+            try:
+                async with asyncio.timeout(CLOSING_SECONDS / 4):
+                    await self._idle.wait()
+            except TimeoutError:
+                pass
+        writer.cancel()
+        self._transport.close()
+        await asyncio.wait((reader, writer))
+
+    def close(self) -> None:
+        """Ends `serve()`; idempotent, callable from anywhere on the loop."""
+        self._closing.set()
+
+    # --- in ---------------------------------------------------------------------------------------------------
+
+    async def _read(self, pending: Iterable[Event]) -> None:
+        for event in pending:
+            self._on_event(event)
+        while data := await self._transport.read():
+            for event in self._peer.receive(data):
+                self._on_event(event)
+        for event in self._peer.receive_eof():
+            self._on_event(event)
+        # What the last lines started may still answer at once; a turn of the loop lets it.
+        await asyncio.sleep(0)
+
+    def _on_event(self, event: Event) -> None:
+        match event:
+            case ResponseReceived(id, result, error):
+                future = self._pending.pop(id, None)
+                if future is not None and not future.done():
+                    if error is None:
+                        future.set_result(result)
+                    else:
+                        future.set_exception(PeerError(*error))
+            case RequestReceived():
+                self._start(self._answer(event), event)
+            case NotificationReceived("$/cancel_request", params):
+                self._cancel(params)
+            case NotificationReceived(method, params):
+                self._start(self._handler.handle_notification(method, params), None)
+            case Malformed(reason, answer):
+                log.warning("malformed input: %s", reason)
+                self._put(_Outgoing(answer))
+
+    def _start(self, work: Coroutine[Any, Any, None], request: RequestReceived | None) -> None:
+        task = asyncio.create_task(work)
+        self._tasks[task] = request
+        task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        del self._tasks[task]
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("a notification failed", exc_info=error)
+
+    async def _answer(self, request: RequestReceived) -> None:
+        then: Callable[[], None] | None = None
+        try:
+            result = await self._handler.handle_request(request.method, request.params)
+            if isinstance(result, Reply):
+                result, then = result.result, result.then
+            answer = self._peer.respond(request.id, result)
+        except RpcError as error:
+            answer = self._peer.fail(request.id, error.code, error.message, error.data)
+        except asyncio.CancelledError:
+            self._put(_Outgoing(self._fail(request, RequestCancelled("the request was cancelled"))))
+            raise
+        except Exception as error:
+            log.exception("request %s failed", request.method)
+            words = str(error) or type(error).__name__
+            answer = self._fail(request, InternalError(f"internal error in {request.method}: {words}"))
+        self._put(_Outgoing(answer))
+        if then is not None:
+            then()
+
+    def _fail(self, request: RequestReceived, error: RpcError) -> bytes:
+        return self._peer.fail(request.id, error.code, error.message, error.data)
+
+    def _cancel(self, params: Any) -> None:
+        if not isinstance(params, dict) or "requestId" not in params:
+            return
+        id_ = params["requestId"]
+        for task, request in tuple(self._tasks.items()):
+            if request is not None and type(request.id) is type(id_) and request.id == id_:
+                if not self._handler.cancel_request(request.method, request.params):
+                    task.cancel()
+                return
+
+    # --- out --------------------------------------------------------------------------------------------------
+
+    async def request(self, method: str, params: object) -> Any:
+        """Asks the other side and gives its result as plain JSON data.
+
+        Raises PeerError for an error answer, ConnectionClosed when the other side goes. Cancelling the call sends
+        `$/cancel_request` and forgets the request. Bound the wait with a cancel scope: a client may never answer.
+        """
+        if self.closed:
+            raise ConnectionClosed("the connection has ended")
+        id_, data = self._peer.request(method, params)
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._pending[id_] = future
+        self._put(_Outgoing(data))
+        try:
+            return await future
+        except asyncio.CancelledError:
+            if self._pending.pop(id_, None) is not None and not self.closed:
+                self._peer.abandon(id_)
+                self.notify("$/cancel_request", {"requestId": id_})
+            raise
+
+    def notify(self, method: str, params: Any) -> None:
+        """Queues a notification; after the end of the connection it goes nowhere. Never waits: see `drain()`."""
+        if self._queue and self._coalesce is not None:
+            last = self._queue[-1]
+            if last.data is None and last.method == method:
+                merged = self._coalesce(method, last.params, params)
+                if merged is not None:
+                    last.params = merged
+                    return
+        self._put(_Outgoing(None, method, params))
+
+    def _put(self, item: _Outgoing) -> None:
+        if self.write_failed:
+            return
+        self._queue.append(item)
+        self._idle.clear()
+        self._queued.set()
+        if len(self._queue) > HIGH_WATER:
+            self._room.clear()
+
+    async def drain(self) -> None:
+        """Returns when the queue is short enough to produce more (at once in the ordinary case)."""
+        if not self._room.is_set():
+            await self._room.wait()
+
+    async def flush(self) -> None:
+        """Returns when all that was queued so far has been accepted by the transport."""
+        await self._idle.wait()
+
+    async def _write(self) -> None:
+        try:
+            while True:
+                await self._queued.wait()
+                while self._queue:
+                    await self._transport.write(self._take_batch())
+                    if len(self._queue) <= HIGH_WATER // 2:
+                        self._room.set()
+                self._queued.clear()
+                self._idle.set()
+        except ConnectionClosed as error:
+            log.info("%s", error)
+            self.write_failed = True
+            self._queue.clear()
+        finally:
+            self._room.set()
+            self._idle.set()
+
+    def _take_batch(self) -> bytes:
+        parts: list[bytes] = []
+        size = 0
+        while self._queue and size < WRITE_BATCH_BYTES:
+            item = self._queue.popleft()
+            data = item.data if item.data is not None else self._encode(item)
+            parts.append(data)
+            size += len(data)
+        return b"".join(parts)
+
+    def _encode(self, item: _Outgoing) -> bytes:
+        try:
+            return self._peer.notify(item.method, item.params)
+        except (TypeError, ValueError, LocalProtocolError):
+            # A message that cannot be encoded is our bug; it must not take the stream with it.
+            log.exception("a %s notification could not be encoded", item.method)
+            return b""

@@ -1,0 +1,105 @@
+"""The contract of the session store.
+
+One log, two readers: an entry is either what the client was told (`update`) or what the model is told (`message`,
+`reset`). Loading a session sends the first kind again and rebuilds the history from the second.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Literal, Protocol
+
+import msgspec
+
+__all__ = ["Decision", "EntryKind", "LogEntry", "Permission", "SessionRecord", "SessionStore"]
+
+EntryKind = Literal["update", "message", "reset"]
+Decision = Literal["allow", "reject"]
+
+
+class SessionRecord(msgspec.Struct, frozen=True):
+    id: str
+    cwd: str
+    additional_directories: tuple[str, ...] = ()
+    title: str | None = None
+    created_at: str = ""
+    """ISO 8601, UTC."""
+    updated_at: str = ""
+    """ISO 8601, UTC, with microseconds: the order of lists."""
+    mode: str = ""
+    model: str = ""
+    thought_level: str = ""
+    turns: int = 0
+    """Prompts so far."""
+
+
+class LogEntry(msgspec.Struct, frozen=True):
+    kind: EntryKind
+    payload: bytes
+    """JSON: a `SessionUpdate`, a `Message`, or for `reset` the list of messages that replaces all earlier ones."""
+
+
+class Permission(msgspec.Struct, frozen=True):
+    """A remembered "always" answer."""
+
+    id: int
+    project: str
+    """The session's working directory."""
+    tool: str
+    scope: str
+    """What it covers, in the words of the permission gate: a command's program and sub-command, `*`, ..."""
+    decision: Decision
+    created_at: str = ""
+
+
+class SessionStore(Protocol):
+    """Every method has its effect on disk when it returns, in the sense that `kill -9` cannot lose it.
+
+    All raise StoreError, with a sentence that says what to do.
+    """
+
+    def create(self, record: SessionRecord) -> None: ...
+
+    def get(self, session_id: str) -> SessionRecord | None: ...
+
+    def change(
+        self,
+        session_id: str,
+        *,
+        cwd: str | None = None,
+        additional_directories: tuple[str, ...] | None = None,
+        title: str | None = None,
+        mode: str | None = None,
+        model: str | None = None,
+        thought_level: str | None = None,
+        new_turn: bool = False,
+    ) -> str:
+        """Changes what is given and sets `updated_at`, which it returns."""
+        ...
+
+    def list(
+        self, *, cwd: str | None, before: tuple[str, str] | None, limit: int, include: Collection[str] = ()
+    ) -> list[SessionRecord]:
+        """Newest first. Only sessions that have a turn, and those in `include`. `before`: `(updated_at, id)` of the
+        last one already seen."""
+        ...
+
+    def delete(self, session_id: str) -> bool:
+        """Removes the session and its log; False when there was none."""
+        ...
+
+    def append(self, session_id: str, entries: Sequence[LogEntry]) -> None: ...
+
+    def entries(self, session_id: str) -> list[LogEntry]:
+        """The whole log, oldest first."""
+        ...
+
+    def permissions(self, project: str) -> list[Permission]: ...
+
+    def remember(self, project: str, tool: str, scope: str, decision: Decision) -> None:
+        """Replaces an earlier answer of the same scope."""
+        ...
+
+    def revoke(self, project: str, permission_id: int) -> bool: ...
+
+    def close(self) -> None: ...
