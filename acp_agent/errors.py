@@ -1,8 +1,8 @@
 """The exception tree. Every error says whose fault it is and travels to an edge that can answer it.
 
     AgentError                      ours; carries a sentence fit for a person
-    ├── ConfigError                 a configuration value is wrong: names file, line, key      -> CLI exit 2
-    ├── StoreError                  the session database cannot be used                        -> clear error, never overwritten
+    ├── ConfigError                 a configuration value is wrong: names file, line, key   -> CLI exit 2
+    ├── StoreError                  the session database cannot be used                        -> clear error
     ├── UsageError                  a command line is wrong                                    -> CLI exit 2
     ├── RpcError                    becomes a JSON-RPC error answer, with its code
     │   ├── ParseError (-32700) InvalidRequest (-32600) MethodNotFound (-32601) InvalidParams (-32602)
@@ -26,7 +26,16 @@ if TYPE_CHECKING:
     from typing import Any, Literal
 
     ProviderErrorKind = Literal[
-        "auth", "rate_limit", "quota", "context_too_long", "network", "timeout", "refusal", "bad_request", "not_found", "server"
+        "auth",
+        "rate_limit",
+        "quota",
+        "context_too_long",
+        "network",
+        "timeout",
+        "refusal",
+        "bad_request",
+        "not_found",
+        "server",
     ]
 
 __all__ = [

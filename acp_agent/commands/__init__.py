@@ -1,0 +1,1 @@
+"""The sub-commands of `acp-agent`, one file each, loaded by name."""

@@ -1,4 +1,4 @@
-"""What may be configured, as msgspec Structs: the one source of `schemas/config.schema.json` and `docs/configuration.md`.
+"""What may be configured, as msgspec Structs: the source of the published schema and docs page.
 
 Every limit of the program has its named default here and is read from here. A field marked `project` may also be set
 by a project's own file; the others only by the person (a cloned repository must not choose where keys are sent).
@@ -37,21 +37,24 @@ class AgentConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     provider: Annotated[str, Meta(description="Name of the provider in `providers` to use.")] = "default"
     model: Annotated[
         str,
-        Meta(
-            description="Model to use, `model` or `provider:model`. Empty: the provider's first.", extra=PROJECT
-        ),
+        Meta(description="Model to use, `model` or `provider:model`. Empty: the provider's first.", extra=PROJECT),
     ] = ""
     mode: Annotated[
         ModeName,
-        Meta(description="Mode of new sessions: `ask` reads only, `architect` reads and plans, `code` asks before "
-        "changes, `auto` asks nothing that the rules do not deny."),
+        Meta(
+            description="Mode of new sessions: `ask` reads only, `architect` reads and plans, `code` asks before "
+            "changes, `auto` asks nothing that the rules do not deny."
+        ),
     ] = "code"
     thought_level: Annotated[
-        ThoughtLevelName, Meta(description="How much the model reasons; `default` leaves it to the server.", extra=PROJECT)
+        ThoughtLevelName,
+        Meta(description="How much the model reasons; `default` leaves it to the server.", extra=PROJECT),
     ] = "default"
     max_tool_iterations: Annotated[
         int,
-        Meta(ge=1, le=1000, description="Model calls in one turn before it ends with `max_turn_requests`.", extra=PROJECT),
+        Meta(
+            ge=1, le=1000, description="Model calls in one turn before it ends with `max_turn_requests`.", extra=PROJECT
+        ),
     ] = 10
     max_output_tokens: Annotated[
         int, Meta(ge=0, description="Tokens of one answer of the model; 0 leaves it to the server.", extra=PROJECT)
@@ -62,16 +65,14 @@ class AgentConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class ProviderConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     api: Annotated[
         Literal["", "chat", "responses", "scripted"],
-        Meta(description="Protocol spoken: `chat` (Chat Completions: Ollama, vLLM, llama.cpp, OpenRouter, ...), `responses` "
-        "(OpenAI and Azure), `scripted` (recorded answers). Empty: the base URL decides."),
+        Meta(
+            description="Protocol spoken: `chat` (Chat Completions: Ollama, vLLM, llama.cpp, ...), `responses` "
+            "(OpenAI and Azure), `scripted` (recorded answers). Empty: the base URL decides."
+        ),
     ] = ""
     base_url: Annotated[str, Meta(description="Where the API is. Empty: OpenAI's own.")] = ""
-    api_key_env: Annotated[
-        str, Meta(description="Environment variable that holds the key.")
-    ] = "OPENAI_API_KEY"
-    api_key: Annotated[
-        str, Meta(description="The key itself. `acp-agent login` keeps it in a safer place.")
-    ] = ""
+    api_key_env: Annotated[str, Meta(description="Environment variable that holds the key.")] = "OPENAI_API_KEY"
+    api_key: Annotated[str, Meta(description="The key itself. `acp-agent login` keeps it in a safer place.")] = ""
     models: Annotated[list[str], Meta(description="Models offered. Empty: asked of the server.")] = []
     context_window: Annotated[
         int, Meta(ge=0, description="Tokens the model can hold; 0: what the server says, else 128000.")
@@ -94,7 +95,9 @@ class ProviderConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class BashConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    timeout: Annotated[float, Meta(gt=0, le=600, description="Seconds a command may run by default.", extra=PROJECT)] = 60.0
+    timeout: Annotated[
+        float, Meta(gt=0, le=600, description="Seconds a command may run by default.", extra=PROJECT)
+    ] = 60.0
     max_timeout: Annotated[
         float, Meta(gt=0, le=600, description="Longest timeout in seconds the model may ask for.", extra=PROJECT)
     ] = 600.0
@@ -111,8 +114,12 @@ class FilesConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         int, Meta(ge=1024, description="Largest file in bytes that `read` and `edit` open.", extra=PROJECT)
     ] = 10_485_760
     read_lines: Annotated[int, Meta(ge=1, description="Lines `read` gives at once by default.", extra=PROJECT)] = 2000
-    max_line_chars: Annotated[int, Meta(ge=80, description="Characters of a line that `read` shows.", extra=PROJECT)] = 2000
-    max_image_bytes: Annotated[int, Meta(ge=1024, description="Largest image in bytes that `read` gives.", extra=PROJECT)] = 5_242_880
+    max_line_chars: Annotated[
+        int, Meta(ge=80, description="Characters of a line that `read` shows.", extra=PROJECT)
+    ] = 2000
+    max_image_bytes: Annotated[
+        int, Meta(ge=1024, description="Largest image in bytes that `read` gives.", extra=PROJECT)
+    ] = 5_242_880
     max_results: Annotated[
         int, Meta(ge=1, description="Entries `grep`, `find_path` and `list_directory` give at most.", extra=PROJECT)
     ] = 500
@@ -126,7 +133,8 @@ class ToolsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     bash: BashConfig = BashConfig()
     files: FilesConfig = FilesConfig()
     max_output_chars: Annotated[
-        int, Meta(ge=1000, description="Characters of one tool result the model gets; the middle is cut.", extra=PROJECT)
+        int,
+        Meta(ge=1000, description="Characters of one tool result the model gets; the middle is cut.", extra=PROJECT),
     ] = 50_000
 
 
@@ -151,9 +159,13 @@ class StoreConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class LogConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    level: Annotated[Literal["debug", "info", "warning", "error"], Meta(description="Least severity logged.")] = "warning"
+    level: Annotated[Literal["debug", "info", "warning", "error"], Meta(description="Least severity logged.")] = (
+        "warning"
+    )
     file: Annotated[str, Meta(description="Log file. Empty: `agent.log` in the state folder; `-`: stderr only.")] = ""
-    max_bytes: Annotated[int, Meta(ge=10_000, description="Size in bytes at which the log file is rotated.")] = 1_000_000
+    max_bytes: Annotated[int, Meta(ge=10_000, description="Size in bytes at which the log file is rotated.")] = (
+        1_000_000
+    )
     backups: Annotated[int, Meta(ge=0, le=20, description="Rotated log files kept.")] = 2
 
 

@@ -42,6 +42,6 @@ def _folder(which: str, variable: str, below_home: str, environ: Mapping[str, st
         return str(load(PLATFORM_DIRS[which])(APP, appauthor=False))
     base = environ.get(variable, "").strip()
     if not base:
-        home = environ.get("HOME") or os.path.expanduser("~")  # noqa: PTH111
+        home = environ.get("HOME") or os.path.expanduser("~")
         base = f"{home}/{below_home}"
     return f"{base}/{APP}"

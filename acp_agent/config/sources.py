@@ -15,7 +15,16 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-__all__ = ["ENVIRONMENT", "PROJECT_FILE", "Layer", "environment_layer", "flags_layer", "merge", "read_file", "user_layers"]
+__all__ = [
+    "ENVIRONMENT",
+    "PROJECT_FILE",
+    "Layer",
+    "environment_layer",
+    "flags_layer",
+    "merge",
+    "read_file",
+    "user_layers",
+]
 
 TOML = "tomllib:loads"
 PROJECT_FILE = ".acp-agent/config.toml"
@@ -42,7 +51,9 @@ class Layer:
 
     __slots__ = ("name", "origins", "text", "values")
 
-    def __init__(self, name: str, values: dict[str, Any], text: str = "", origins: dict[str, str] | None = None) -> None:
+    def __init__(
+        self, name: str, values: dict[str, Any], text: str = "", origins: dict[str, str] | None = None
+    ) -> None:
         self.name = name
         """A file's path, `environment` or `command line`."""
         self.values = values
@@ -55,7 +66,7 @@ class Layer:
 def read_file(path: str) -> Layer | None:
     """The file as a layer, `None` when there is none. Raises ConfigError for one that is no TOML or cannot be read."""
     try:
-        with open(path, encoding="utf-8") as file:  # noqa: PTH123
+        with open(path, encoding="utf-8") as file:
             text = file.read()
     except (FileNotFoundError, NotADirectoryError):
         return None

@@ -11,7 +11,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, Protocol
 
-__all__ = ["Command", "EntryKind", "Executor", "ExitStatus", "FileStat", "OutputChunk", "Process", "TerminalView"]
+__all__ = [
+    "Command",
+    "EntryKind",
+    "Executor",
+    "ExitStatus",
+    "FileStat",
+    "FindQuery",
+    "Found",
+    "GrepQuery",
+    "Match",
+    "OutputChunk",
+    "Process",
+    "TerminalView",
+]
 
 StreamName = Literal["stdout", "stderr"]
 EntryKind = Literal["file", "dir", "symlink", "other"]
@@ -103,6 +116,46 @@ class FileStat:
     mtime_ns: int
 
 
+@dataclass(frozen=True)
+class FindQuery:
+    pattern: str
+    """A glob as in `.gitignore`: without a slash it matches at any depth."""
+    root: Path
+    max_results: int
+    timeout: float
+    """Seconds; what was found by then is the answer."""
+
+
+@dataclass(frozen=True)
+class GrepQuery:
+    pattern: str
+    """A regular expression."""
+    root: Path
+    """A folder, or one file."""
+    case_sensitive: bool
+    max_results: int
+    timeout: float
+    glob: str | None = None
+    """Only files that match."""
+
+
+@dataclass(frozen=True)
+class Match:
+    path: Path
+    line: int | None
+    """1-based; `None` for a found path."""
+    text: str
+    """The line, bounded; for a found path its kind."""
+
+
+@dataclass(frozen=True)
+class Found:
+    matches: tuple[Match, ...]
+    truncated: bool
+    """Whether there are more."""
+    timed_out: bool
+
+
 class Executor(Protocol):
     """All paths absolute. Raises ExecutorError with a sentence, FileNotFoundError where a file is missing."""
 
@@ -121,8 +174,11 @@ class Executor(Protocol):
         """At most `limit` bytes from the disk."""
         ...
 
-    async def write_text(self, path: Path, text: str) -> None:
-        """Writes once, parents made; afterwards `text` really is the content (checked)."""
+    async def write_text(self, path: Path, text: str) -> str:
+        """Writes once, parents made, and makes sure that it happened.
+
+        Gives the text as it now stands, which differs where an editor formats on saving.
+        """
         ...
 
     async def stat(self, path: Path) -> FileStat | None:
@@ -131,4 +187,12 @@ class Executor(Protocol):
 
     async def list(self, path: Path) -> list[tuple[str, EntryKind]]:
         """Names and kinds (by lstat) of a directory, sorted by name."""
+        ...
+
+    async def find(self, query: FindQuery) -> Found:
+        """Files and folders by name. `.gitignore` is respected; links are not followed."""
+        ...
+
+    async def grep(self, query: GrepQuery) -> Found:
+        """Lines of files on disk, by pattern. `.gitignore` is respected; links are not followed."""
         ...

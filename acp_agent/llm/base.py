@@ -14,7 +14,7 @@ Promises every provider keeps (held by `tests/llm/test_contract.py`):
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any, Literal, Protocol
 
 import msgspec
@@ -187,8 +187,11 @@ class Provider(Protocol):
 
     def stream(
         self, messages: Sequence[Message], tools: Sequence[ToolDefinition], settings: ModelSettings
-    ) -> AsyncIterator[ModelEvent]:
-        """One model call. An empty `tools` sends no `tools` field. Raises only `ProviderError`."""
+    ) -> AsyncGenerator[ModelEvent, None]:
+        """One model call. An empty `tools` sends no `tools` field. Raises only `ProviderError`.
+
+        Close the generator (`contextlib.aclosing`): that is what closes the connection at once.
+        """
         ...
 
     async def models(self) -> list[ModelInfo]:

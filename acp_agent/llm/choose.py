@@ -11,6 +11,8 @@ import re
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import urlsplit, urlunsplit
 
+from acp_agent.errors import ConfigError
+
 if TYPE_CHECKING:
     from acp_agent.llm.base import ThoughtLevel
 
@@ -46,7 +48,7 @@ def is_azure(base_url: str | None) -> bool:
 
 def needs_key(base_url: str | None) -> bool:
     """False for servers on this machine: a local model asks for no key."""
-    if base_url and urlsplit(_with_scheme(base_url)).scheme in ("unix", "http+unix"):
+    if base_url and base_url.partition(":")[0].lower() in ("unix", "http+unix"):
         return False
     return not is_loopback(base_url)
 
@@ -66,11 +68,18 @@ def complete_base_url(base_url: str | None) -> str:
     """The URL that `/chat/completions`, `/responses` and `/models` are appended to, without a slash at its end.
 
     The convention is that of `OPENAI_BASE_URL`: it includes `/v1`. Only a URL without any path is completed:
-    `http://localhost:11434` becomes `http://localhost:11434/v1`, an Azure resource gets `/openai/v1`.
+    `http://localhost:11434` becomes `http://localhost:11434/v1`, an Azure resource gets `/openai/v1`. Raises
+    `ConfigError` for what is no http or https URL.
     """
     if not base_url or not base_url.strip():
         return OPENAI_BASE_URL
-    url = urlsplit(_with_scheme(base_url.strip()))
+    try:
+        url = urlsplit(_with_scheme(base_url.strip()))
+        usable = url.scheme in ("http", "https") and url.hostname and url.port != 0 and base_url.isprintable()
+    except ValueError:  # of brackets and ports
+        usable = False
+    if not usable or " " in url.netloc:
+        raise ConfigError(f"the base URL {base_url!r} is not an http or https URL")
     path = url.path.rstrip("/")
     if is_azure(base_url) and path in ("", "/openai"):
         path = "/openai/v1"

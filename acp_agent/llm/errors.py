@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from acp_agent.errors import ProviderErrorKind
 
 __all__ = [
+    "ErrorInAnswer",
     "VendorError",
     "error_from_object",
     "error_from_status",
@@ -29,6 +30,7 @@ __all__ = [
     "key_error",
     "network_error",
     "read_vendor_error",
+    "web_page_error",
 ]
 
 _LONGEST_QUOTE = 600
@@ -49,13 +51,17 @@ _CONTEXT_WORDS = re.compile(
     r"|request too large for"  # one request above a whole minute's tokens: waiting does not help
 )
 _QUOTA_CODES = frozenset({"insufficient_quota", "billing_hard_limit_reached", "billing_not_active"})
-_QUOTA_WORDS = re.compile(r"exceeded your current quota|insufficient (credits|balance|funds|quota)|credit balance|out of credits")
+_QUOTA_WORDS = re.compile(
+    r"exceeded your current quota|insufficient (credits|balance|funds|quota)|credit balance|out of credits"
+)
 _REFUSAL_CODES = frozenset({"content_filter", "content_policy_violation", "bio_policy", "moderation_blocked"})
 _REFUSAL_WORDS = re.compile(r"content management policy|input was flagged|flagged (by|as|for)|requires moderation")
 _MODEL_CODES = frozenset({"model_not_found", "deploymentnotfound", "invalid_model"})
-_MODEL_WORDS = re.compile(r"\bmodel\b.*(not found|does not exist|not exist|not supported|unknown)|no such model|not a valid model")
+_MODEL_WORDS = re.compile(r"\bmodel\b.*(not found|not exist)|no such model|not a valid model")
 _RATE_CODES = frozenset({"rate_limit_exceeded", "rate_limit_error", "too_many_requests"})
-_SERVER_CODES = frozenset({"server_error", "internal_error", "internal_server_error", "overloaded_error", "vector_store_timeout"})
+_SERVER_CODES = frozenset(
+    {"server_error", "internal_error", "internal_server_error", "overloaded_error", "vector_store_timeout"}
+)
 
 _ADVICE: dict[str, str] = {
     "auth": "Check the API key of this provider and what it may be used for.",
@@ -77,6 +83,14 @@ _OPENING: dict[str, str] = {
     "bad_request": "rejected the request",
     "server": "failed",
 }
+
+
+class ErrorInAnswer(Exception):
+    """Inside the wing only: the server put an error where an answer should be. `body` is its error object, or text."""
+
+    def __init__(self, body: object) -> None:
+        super().__init__(str(body))
+        self.body = body
 
 
 class VendorError(msgspec.Struct, frozen=True):
@@ -107,9 +121,9 @@ def read_vendor_error(body: object) -> VendorError:
         return read_vendor_error(body[0])  # Gemini's endpoint wraps the object in a list
     if not isinstance(body, dict):
         return VendorError()
-    error = body.get("error", body)
+    error = body.get("error") or body
     if not isinstance(error, dict):
-        return VendorError(message=_quote(str(error or body.get("message") or "")))
+        return VendorError(message=_quote(error))
     message = error.get("message") or error.get("detail") or error.get("error") or ""
     raw = error["metadata"].get("raw") if isinstance(error.get("metadata"), dict) else None
     if isinstance(raw, str) and raw:
@@ -128,7 +142,7 @@ def error_from_status(
     provider: str, status: int, body: object, headers: Mapping[str, str], *, model: str = ""
 ) -> ProviderError:
     """The error of an HTTP answer other than 2xx. `headers` has lower-case keys or ignores case."""
-    wait = retry_after(headers, datetime.now(timezone.utc))
+    wait = retry_after(headers, datetime.now(UTC))
     return _error(provider, status, read_vendor_error(body), model=model, wait=wait)
 
 
@@ -152,10 +166,19 @@ def idle_timeout_error(provider: str, base_url: str, seconds: float) -> Provider
     )
 
 
+def web_page_error(provider: str, base_url: str) -> ProviderError:
+    return ProviderError(
+        "not_found",
+        f"{provider}: {base_url} answered with a web page, not with a model's answer. "
+        "Check the provider's base URL (most servers want it to end in /v1).",
+    )
+
+
 def key_error(provider: str) -> ProviderError:
     """The key, or a configured header, holds characters that HTTP cannot carry."""
     return ProviderError(
-        "auth", f"{provider}: the API key or a configured header holds characters that HTTP cannot carry. Enter it again."
+        "auth",
+        f"{provider}: the API key or a configured header holds characters that HTTP cannot carry. Enter it again.",
     )
 
 
@@ -194,9 +217,7 @@ def _kind(status: int | None, vendor: VendorError) -> ProviderErrorKind:
         return "rate_limit"
     if status == 404 or _is_about_model(vendor):
         return "not_found"
-    if status == 408:
-        return "timeout"
-    if status in (409, 425) or (status is not None and status >= 500) or names & _SERVER_CODES:
+    if status in (408, 409, 425) or (status is not None and status >= 500) or names & _SERVER_CODES:
         return "server"
     # Without a status the error came in the middle of a stream: the request itself had been accepted.
     return "server" if status is None and "invalid_request_error" not in names else "bad_request"

@@ -46,7 +46,7 @@ class SseDecoder:
             chunk = chunk[1:]
         self._skip_newline = False
         if b"\r" in chunk:
-            # A carriage return ends its line at once; a newline that follows, perhaps in the next chunk, is its second half.
+            # A carriage return ends its line at once; a newline after it, perhaps in the next chunk, is its other half.
             self._skip_newline = chunk.endswith(b"\r")
             chunk = chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
         head, newline, tail = chunk.partition(b"\n")

@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, Protocol
 
-from acp_agent.errors import ConnectionClosed, InternalError, LocalProtocolError, PeerError, RequestCancelled, RpcError
+from acp_agent.errors import ConnectionClosed, InternalError, PeerError, RequestCancelled, RpcError
 from acp_agent.protocol.peer import Event, Malformed, NotificationReceived, Peer, RequestReceived, ResponseReceived
 from acp_agent.protocol.transports import Transport
 
@@ -33,6 +33,9 @@ HIGH_WATER = 64
 
 CLOSING_SECONDS = 0.7
 """How long tasks may take to clean up once the connection ends: all must be gone within a second."""
+
+UNENCODABLE = (TypeError, ValueError, OverflowError, RecursionError)
+"""What an encoder raises for a value that has no form in JSON: our bug; it must not take the stream with it."""
 
 Coalesce = Callable[[str, Any, Any], Any]
 
@@ -96,6 +99,8 @@ class Connection:
         self._idle = asyncio.Event()
         self._idle.set()
         self._closing = asyncio.Event()
+        self._written_out = False
+        """Whether the writer has ended: what is queued after that goes nowhere."""
         self.write_failed = False
         """Whether the connection ended because nobody read our output."""
 
@@ -133,16 +138,17 @@ class Connection:
         self._pending.clear()
         for task in self._tasks:
             task.cancel()
-        if self._tasks:
-            await asyncio.wait(tuple(self._tasks), timeout=CLOSING_SECONDS)
-        if not writer.done() and not self.write_failed:
-            try:
+        try:
+            if self._tasks:
+                await asyncio.wait(tuple(self._tasks), timeout=CLOSING_SECONDS)
+            if not writer.done() and not self.write_failed:
                 async with asyncio.timeout(CLOSING_SECONDS / 4):
                     await self._idle.wait()
-            except TimeoutError:
-                pass
-        writer.cancel()
-        self._transport.close()
+        except TimeoutError:
+            pass
+        finally:  # also when `serve()` itself is cancelled in here
+            writer.cancel()
+            self._transport.close()
         await asyncio.wait((reader, writer))
 
     def close(self) -> None:
@@ -196,10 +202,11 @@ class Connection:
         try:
             result = await self._handler.handle_request(request.method, request.params)
             if isinstance(result, Reply):
-                result, then = result.result, result.then
+                then = result.then
+                result = result.result
             answer = self._peer.respond(request.id, result)
         except RpcError as error:
-            answer = self._peer.fail(request.id, error.code, error.message, error.data)
+            answer = self._fail(request, error)
         except asyncio.CancelledError:
             self._put(_Outgoing(self._fail(request, RequestCancelled("the request was cancelled"))))
             raise
@@ -212,7 +219,11 @@ class Connection:
             then()
 
     def _fail(self, request: RequestReceived, error: RpcError) -> bytes:
-        return self._peer.fail(request.id, error.code, error.message, error.data)
+        try:
+            return self._peer.fail(request.id, error.code, error.message, error.data)
+        except UNENCODABLE:
+            log.exception("the data of an error answer could not be encoded")
+            return self._peer.fail(request.id, error.code, error.message)
 
     def _cancel(self, params: Any) -> None:
         if not isinstance(params, dict) or "requestId" not in params:
@@ -221,7 +232,8 @@ class Connection:
         for task, request in tuple(self._tasks.items()):
             if request is not None and type(request.id) is type(id_) and request.id == id_:
                 if not self._handler.cancel_request(request.method, request.params):
-                    task.cancel()
+                    # A task that has not had its first turn would end without an answer: that turn comes before this.
+                    asyncio.get_running_loop().call_soon(task.cancel)
                 return
 
     # --- out --------------------------------------------------------------------------------------------------
@@ -258,7 +270,7 @@ class Connection:
         self._put(_Outgoing(None, method, params))
 
     def _put(self, item: _Outgoing) -> None:
-        if self.write_failed:
+        if self._written_out:
             return
         self._queue.append(item)
         self._idle.clear()
@@ -288,8 +300,9 @@ class Connection:
         except ConnectionClosed as error:
             log.info("%s", error)
             self.write_failed = True
-            self._queue.clear()
         finally:
+            self._written_out = True
+            self._queue.clear()
             self._room.set()
             self._idle.set()
 
@@ -306,7 +319,6 @@ class Connection:
     def _encode(self, item: _Outgoing) -> bytes:
         try:
             return self._peer.notify(item.method, item.params)
-        except (TypeError, ValueError, LocalProtocolError):
-            # A message that cannot be encoded is our bug; it must not take the stream with it.
+        except UNENCODABLE:
             log.exception("a %s notification could not be encoded", item.method)
             return b""

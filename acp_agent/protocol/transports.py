@@ -46,10 +46,13 @@ class FdTransport:
 
     The reading side is never switched to non-blocking (a terminal shares that flag with the shell that started us):
     a read follows a readiness report, and where the kernel reports none (regular files) a thread reads. The writing
-    side is switched for pipes and sockets only, and switched back by `close()`.
+    side is switched for pipes and sockets only, and switched back by `close()`. The descriptors stay open.
+
+    `ends_on_hangup`: reading ends once nobody reads our output any more, also while nothing arrives. That is right for
+    an agent, and wrong for a client, whose child may still have its last words in the pipe.
     """
 
-    def __init__(self, read_fd: int, write_fd: int) -> None:
+    def __init__(self, read_fd: int, write_fd: int, *, ends_on_hangup: bool = True) -> None:
         self._loop = asyncio.get_running_loop()
         self._read_fd = read_fd
         self._write_fd = write_fd
@@ -62,7 +65,7 @@ class FdTransport:
         if self._nonblocking:
             os.set_blocking(write_fd, False)
         self._hangup: asyncio.Future[None] = self._loop.create_future()
-        self._watching_hangup = stat.S_ISFIFO(mode)
+        self._watching_hangup = ends_on_hangup and stat.S_ISFIFO(mode)
         if self._watching_hangup:
             # The write end of a pipe never becomes readable, but the kernel reports there that its reader has gone.
             self._loop.add_reader(write_fd, self._on_hangup)

@@ -1,0 +1,1 @@
+"""Pure deciders: what a tool call touches, and whether it may. Nothing here waits, reads configuration or asks."""

@@ -77,7 +77,7 @@ class SessionStore(Protocol):
         """Changes what is given and sets `updated_at`, which it returns."""
         ...
 
-    def list(
+    def sessions(
         self, *, cwd: str | None, before: tuple[str, str] | None, limit: int, include: Collection[str] = ()
     ) -> list[SessionRecord]:
         """Newest first. Only sessions that have a turn, and those in `include`. `before`: `(updated_at, id)` of the

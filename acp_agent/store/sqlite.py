@@ -197,7 +197,7 @@ class SqliteStore:
             db.execute(f"UPDATE sessions SET {assignments} WHERE id = ?", (*changed.values(), session_id))
         return at
 
-    def list(
+    def sessions(
         self, *, cwd: str | None, before: tuple[str, str] | None, limit: int, include: Collection[str] = ()
     ) -> list[SessionRecord]:
         places = ",".join("?" * len(include))
@@ -240,7 +240,7 @@ class SqliteStore:
 
     # --- permissions ------------------------------------------------------------------------------------------
 
-    def permissions(self, project: str) -> list[Permission]:  # type: ignore[valid-type]
+    def permissions(self, project: str) -> list[Permission]:
         with self._errors():
             rows = self._db.execute(
                 "SELECT id, project, tool, scope, decision, created_at FROM permissions WHERE project = ? ORDER BY id",

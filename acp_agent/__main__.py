@@ -1,0 +1,7 @@
+"""`python -m acp_agent`."""
+
+import sys
+
+from acp_agent.cli import main
+
+sys.exit(main())

@@ -1,0 +1,487 @@
+"""ACP's agent methods: a thin door. Each finds the session, asks it, answers.
+
+Requests are decoded here and results are ACP's own Structs. What must follow an answer (the first updates of a session)
+is handed to the connection as `Reply.then`: no update precedes the answer that tells the client its session's id.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import json
+import logging
+import os
+import uuid
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from acp_agent.config.credentials import find_key, forget_key
+from acp_agent.config.load import Config, load_config
+from acp_agent.config.places import state_dir
+from acp_agent.config.sources import merge
+from acp_agent.errors import (
+    AgentError,
+    AuthRequired,
+    ConfigError,
+    InternalError,
+    InvalidParams,
+    MethodNotFound,
+    ResourceNotFound,
+    RpcError,
+    StoreError,
+)
+from acp_agent.handshake import AGENT_METHOD, answer_initialize, needs_login
+from acp_agent.lazy import load
+from acp_agent.loop.options import AUTO_MODEL
+from acp_agent.loop.session import Engine, Session
+from acp_agent.protocol.client import Client
+from acp_agent.protocol.connection import Connection, Reply
+from acp_agent.schema.acp import (
+    AuthenticateRequest,
+    AuthenticateResponse,
+    CancelNotification,
+    ClientCapabilities,
+    CloseSessionRequest,
+    CloseSessionResponse,
+    DeleteSessionRequest,
+    DeleteSessionResponse,
+    InitializeRequest,
+    ListSessionsRequest,
+    ListSessionsResponse,
+    LoadSessionRequest,
+    LoadSessionResponse,
+    LogoutRequest,
+    LogoutResponse,
+    McpServer,
+    NewSessionRequest,
+    NewSessionResponse,
+    Notice,
+    PromptRequest,
+    PromptResponse,
+    ResumeSessionRequest,
+    ResumeSessionResponse,
+    SessionInfo,
+    SetSessionConfigOptionRequest,
+    SetSessionConfigOptionResponse,
+    SetSessionModeRequest,
+    SetSessionModeResponse,
+)
+from acp_agent.schema.decode import decode_params
+from acp_agent.store.base import SessionRecord, SessionStore
+
+__all__ = ["Agent", "open_store"]
+
+log = logging.getLogger(__name__)
+
+BUILDER = "acp_agent.build:Builder"
+STORE = "acp_agent.store.sqlite:SqliteStore"
+
+LOGIN_HINT = (
+    "No API key for the provider `{provider}` was found. Set {variable} in the environment the editor starts the agent "
+    "with, run `acp-agent login`, or set OPENAI_BASE_URL to a server on this machine that needs no key."
+)
+
+
+def open_store(config: Config, environ: Mapping[str, str]) -> SessionStore:
+    """The person's session store. Raises StoreError."""
+    path = config.settings.store.path or f"{state_dir(environ)}/sessions.db"
+    store: SessionStore = load(STORE)(Path(path).expanduser(), busy_timeout=config.settings.store.busy_timeout)
+    return store
+
+
+class Agent:
+    """One connection's agent: the `Handler` of its `Connection`, which `attach` makes known.
+
+    `initialize_params` are those of a request that was answered before this object existed.
+    """
+
+    def __init__(
+        self,
+        environ: Mapping[str, str] = os.environ,
+        *,
+        flags: Mapping[str, str] | None = None,
+        initialize_params: object = None,
+    ) -> None:
+        self._environ = environ
+        self._flags = flags
+        self._connection: Connection | None = None
+        self._capabilities = ClientCapabilities()
+        self._store: SessionStore | None = None
+        self._sessions: dict[str, Session] = {}
+        self._opening: set[str] = set()
+        self._logged_out = False
+        self._builder: asyncio.Future[Any] | None = None
+        self._background: set[asyncio.Task[None]] = set()
+        self._methods: dict[str, Callable[[Any], Awaitable[Any]]] = {
+            "authenticate": self.authenticate,
+            "logout": self.logout,
+            "session/new": self.new_session,
+            "session/load": self.load_session,
+            "session/resume": self.resume_session,
+            "session/list": self.list_sessions,
+            "session/close": self.close_session,
+            "session/delete": self.delete_session,
+            "session/prompt": self.prompt,
+            "session/set_mode": self.set_mode,
+            "session/set_config_option": self.set_config_option,
+        }
+        if initialize_params is not None:
+            self._take_client(initialize_params)
+
+    def attach(self, connection: Connection) -> None:
+        self._connection = connection
+
+    @property
+    def connection(self) -> Connection:
+        assert self._connection is not None, "attach() comes before the first request"
+        return self._connection
+
+    # --- the connection's handler -----------------------------------------------------------------------------
+
+    async def handle_request(self, method: str, params: Any) -> Any:
+        if method == "initialize":
+            answer = answer_initialize(params, merge(list(self._config().layers)))
+            self._take_client(params)
+            return answer
+        serve = self._methods.get(method)
+        if serve is None:
+            raise MethodNotFound(f"Method not found: {method}")
+        try:
+            return await serve(decode_params(method, params, "agent"))
+        except RpcError:
+            raise
+        except (ConfigError, StoreError) as error:
+            raise InternalError(str(error)) from error
+
+    async def handle_notification(self, method: str, params: Any) -> None:
+        if method != "session/cancel":
+            return
+        try:
+            cancel: CancelNotification = decode_params(method, params, "agent")
+        except InvalidParams as error:
+            log.warning("session/cancel: %s", error)
+            return
+        if (session := self._sessions.get(cancel.session_id)) is not None:
+            session.cancel()
+
+    def cancel_request(self, method: str, params: Any) -> bool:
+        if method != "session/prompt" or not isinstance(params, dict):
+            return False
+        session = self._sessions.get(str(params.get("sessionId")))
+        if session is None:
+            return False
+        session.cancel()
+        return True
+
+    def _take_client(self, params: object) -> None:
+        request: InitializeRequest = decode_params("initialize", params, "agent")
+        self._capabilities = request.client_capabilities
+
+    # --- authentication ---------------------------------------------------------------------------------------
+
+    async def authenticate(self, request: AuthenticateRequest) -> AuthenticateResponse:
+        config = self._config()
+        if request.method_id != AGENT_METHOD or not self._wants_login(config):
+            raise InvalidParams(
+                f"Invalid params: $.methodId: {request.method_id!r} is no method that runs here; "
+                f"the agent offers {AGENT_METHOD!r}, and only where a login is needed"
+            )
+        if not self._has_key(config):
+            raise AuthRequired(self._login_hint(config))
+        self._logged_out = False
+        return AuthenticateResponse()
+
+    async def logout(self, request: LogoutRequest) -> LogoutResponse:
+        config = self._config()
+        if not self._wants_login(config):
+            raise MethodNotFound("Method not found: logout (no login is needed)")
+        forget_key(self._provider_name(config), self._environ)
+        self._logged_out = True
+        return LogoutResponse()
+
+    def _wants_login(self, config: Config) -> bool:
+        return needs_login(merge(list(config.layers)))
+
+    def _provider_name(self, config: Config) -> str:
+        agent = config.settings.agent
+        named = agent.model.partition(":")[0]
+        return named if named in config.settings.providers else agent.provider
+
+    def _has_key(self, config: Config) -> bool:
+        name = self._provider_name(config)
+        provider = config.settings.provider(name)
+        return provider is not None and find_key(name, provider, self._environ) is not None
+
+    def _login_hint(self, config: Config) -> str:
+        name = self._provider_name(config)
+        provider = config.settings.provider(name)
+        variable = provider.api_key_env if provider is not None else "OPENAI_API_KEY"
+        return LOGIN_HINT.format(provider=name, variable=variable)
+
+    def _need_login(self, config: Config) -> None:
+        name = self._provider_name(config)
+        if config.settings.provider(name) is None:
+            known = ", ".join(config.settings.providers) or "none"
+            raise InternalError(f"The configuration names the provider {name!r}, which is not set up (known: {known})")
+        if self._wants_login(config) and (self._logged_out or not self._has_key(config)):
+            raise AuthRequired(self._login_hint(config))
+
+    # --- sessions ---------------------------------------------------------------------------------------------
+
+    async def new_session(self, request: NewSessionRequest) -> Reply:
+        cwd, more = _folders(request.cwd, request.additional_directories)
+        config = self._config(cwd)
+        self._need_login(config)
+        agent = config.settings.agent
+        record = SessionRecord(
+            id=str(uuid.uuid4()),
+            cwd=cwd,
+            additional_directories=more,
+            mode=agent.mode,
+            model=_models(config)[0],
+            thought_level=agent.thought_level,
+        )
+        self._open_store(config).create(record)
+        session = self._add(record, config)
+        answer = NewSessionResponse(session_id=session.id, modes=session.mode_state(), config_options=session.options())
+        return Reply(answer, lambda: self._start(session, request.mcp_servers))
+
+    async def load_session(self, request: LoadSessionRequest) -> Reply:
+        session = await self._reopen(request)
+        replay = load(REPLAY)
+        for update in replay(session.stored()):
+            session.client.update(update)
+            await session.drain()
+        answer = LoadSessionResponse(modes=session.mode_state(), config_options=session.options())
+        return Reply(answer, lambda: self._start(session, request.mcp_servers))
+
+    async def resume_session(self, request: ResumeSessionRequest) -> Reply:
+        session = await self._reopen(request)
+        answer = ResumeSessionResponse(modes=session.mode_state(), config_options=session.options())
+        return Reply(answer, lambda: self._start(session, request.mcp_servers))
+
+    async def _reopen(self, request: LoadSessionRequest | ResumeSessionRequest) -> Session:
+        cwd, more = _folders(request.cwd, request.additional_directories)
+        config = self._config(cwd)
+        store = self._open_store(config)
+        record = store.get(request.session_id)
+        if record is None:
+            raise ResourceNotFound(f"There is no session {request.session_id!r}")
+        self._need_login(config)
+        if (open_ := self._sessions.get(record.id)) is not None:
+            if open_.busy:
+                raise InvalidParams(f"The session {record.id!r} is open and a turn is running; cancel it first")
+            del self._sessions[record.id]
+            await open_.close()
+        if (cwd, more) != (record.cwd, record.additional_directories):
+            store.change(record.id, cwd=cwd, additional_directories=more)
+        known = SessionRecord(
+            id=record.id,
+            cwd=cwd,
+            additional_directories=more,
+            title=record.title,
+            mode=record.mode,
+            model=record.model,
+            thought_level=record.thought_level,
+            turns=record.turns,
+        )
+        return self._add(known, config)
+
+    def _add(self, record: SessionRecord, config: Config) -> Session:
+        client = Client(self.connection, record.id, self._capabilities, timeout=config.settings.limits.client_timeout)
+        session = Session(
+            record,
+            client,
+            self._open_store(config),
+            config,
+            models=_models(config),
+            soon=asyncio.get_running_loop().call_soon,
+            engine=self._build,
+        )
+        self._sessions[record.id] = session
+        return session
+
+    def _start(self, session: Session, mcp_servers: Sequence[McpServer]) -> None:
+        """What follows the answer that names the session."""
+        session.release()
+        if mcp_servers:
+            names = ", ".join(server.name for server in mcp_servers)
+            log.warning("MCP servers are not supported yet and were not started: %s", names)
+            if session.client.shows_notices:
+                title = "MCP servers are not supported yet"
+                session.emit(Notice(severity="warning", title=title, description=f"Not started: {names}"), keep=False)
+        self._spawn(self._warm(session))
+
+    async def list_sessions(self, request: ListSessionsRequest) -> ListSessionsResponse:
+        if request.cwd is not None and not Path(request.cwd).is_absolute():
+            raise InvalidParams("Invalid params: $.cwd: must be an absolute path")
+        config = self._config()
+        page = config.settings.limits.list_page
+        found = self._open_store(config).sessions(
+            cwd=request.cwd, before=_read_cursor(request.cursor), limit=page + 1, include=self._sessions.keys()
+        )
+        shown = found[:page]
+        return ListSessionsResponse(
+            sessions=[
+                SessionInfo(
+                    session_id=record.id,
+                    cwd=record.cwd,
+                    additional_directories=list(record.additional_directories),
+                    title=record.title,
+                    updated_at=record.updated_at,
+                )
+                for record in shown
+            ],
+            next_cursor=_cursor(shown[-1]) if len(found) > page else None,
+        )
+
+    async def close_session(self, request: CloseSessionRequest) -> CloseSessionResponse:
+        session = self._session(request.session_id)
+        del self._sessions[session.id]
+        await session.close()
+        return CloseSessionResponse()
+
+    async def delete_session(self, request: DeleteSessionRequest) -> DeleteSessionResponse:
+        if (session := self._sessions.pop(request.session_id, None)) is not None:
+            await session.close()
+        self._open_store(self._config()).delete(request.session_id)
+        return DeleteSessionResponse()
+
+    # --- turns and choices ------------------------------------------------------------------------------------
+
+    async def prompt(self, request: PromptRequest) -> PromptResponse:
+        session = self._session(request.session_id)
+        return PromptResponse(stop_reason=await session.prompt(request.prompt))
+
+    async def set_mode(self, request: SetSessionModeRequest) -> Reply:
+        session = self._session(request.session_id)
+        session.set_mode(request.mode_id, tell=False)
+        return Reply(SetSessionModeResponse(), session.show_options)
+
+    async def set_config_option(self, request: SetSessionConfigOptionRequest) -> SetSessionConfigOptionResponse:
+        session = self._session(request.session_id)
+        session.set_option(request.config_id, request.value)
+        return SetSessionConfigOptionResponse(config_options=session.options())
+
+    def _session(self, session_id: str) -> Session:
+        session = self._sessions.get(session_id)
+        if session is None:
+            raise ResourceNotFound(f"There is no open session {session_id!r}; load or resume it first")
+        return session
+
+    # --- stage two --------------------------------------------------------------------------------------------
+
+    async def _build(self, session: Session) -> Engine:
+        builder = await asyncio.shield(self._stage_two())
+        engine: Engine = await builder.engine(session, self._store)
+        return engine
+
+    def _stage_two(self) -> asyncio.Future[Any]:
+        """The builder, loaded in a thread: the loop answers meanwhile."""
+        if self._builder is None:
+            self._builder = asyncio.ensure_future(asyncio.to_thread(self._make_builder))
+        return self._builder
+
+    def _make_builder(self) -> Any:
+        return load(BUILDER)(self._environ)
+
+    async def _warm(self, session: Session) -> None:
+        """Makes the session ready before its first prompt, and tells the client what it then offers."""
+        try:
+            await session.engine()
+            builder = await self._stage_two()
+            await builder.introduce(session)
+        except AgentError as error:
+            log.warning("the session could not be made ready: %s", error)
+
+    def _spawn(self, work: Any) -> None:
+        task = asyncio.create_task(work)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+
+    # --- the end ----------------------------------------------------------------------------------------------
+
+    async def cancel_all(self) -> None:
+        """Ends every turn and waits until each prompt has its answer."""
+        for session in self._sessions.values():
+            session.cancel()
+        for session in tuple(self._sessions.values()):
+            await session.settled()
+        await asyncio.sleep(0)  # The prompts' tasks queue their answers.
+
+    async def close(self) -> None:
+        """Frees everything; no process started here is left."""
+        for task in self._background:
+            task.cancel()
+        for session in tuple(self._sessions.values()):
+            await session.close()
+        self._sessions.clear()
+        if self._builder is not None and self._builder.done() and not self._builder.cancelled():
+            await self._builder.result().close()
+        if self._store is not None:
+            self._store.close()
+
+    # --- helpers ----------------------------------------------------------------------------------------------
+
+    def _config(self, cwd: str | None = None) -> Config:
+        return load_config(self._environ, cwd=cwd, flags=self._flags)
+
+    def _open_store(self, config: Config) -> SessionStore:
+        if self._store is None:
+            self._store = open_store(config, self._environ)
+        return self._store
+
+
+REPLAY = "acp_agent.loop.replay:replayed_updates"
+
+
+def _folders(cwd: str, additional: Sequence[str]) -> tuple[str, tuple[str, ...]]:
+    """The checked roots of a session."""
+    _absolute(cwd, "$.cwd")
+    if not Path(cwd).is_dir():
+        raise InvalidParams(f"Invalid params: $.cwd: {cwd} is not an existing folder")
+    for index, folder in enumerate(additional):
+        _absolute(folder, f"$.additionalDirectories[{index}]")
+    return cwd, tuple(additional)
+
+
+def _absolute(path: str, where: str) -> None:
+    if "\0" in path or not Path(path).is_absolute():
+        raise InvalidParams(f"Invalid params: {where}: must be an absolute path")
+
+
+def _models(config: Config) -> list[str]:
+    """The `provider:model`s the configuration knows, the chosen one first."""
+    settings = config.settings
+    agent = settings.agent
+    names = [agent.provider, *(name for name in settings.providers if name != agent.provider)]
+    known = []
+    for name in names:
+        provider = settings.provider(name)
+        if provider is not None:
+            known += [f"{name}:{model}" for model in provider.models]
+    chosen = agent.model
+    if chosen and chosen.partition(":")[0] not in settings.providers:
+        chosen = f"{agent.provider}:{chosen}"
+    if not chosen:
+        chosen = known[0] if known and known[0].startswith(f"{agent.provider}:") else f"{agent.provider}:{AUTO_MODEL}"
+    return list(dict.fromkeys([chosen, *known]))
+
+
+def _cursor(record: SessionRecord) -> str:
+    return base64.urlsafe_b64encode(json.dumps([record.updated_at, record.id]).encode()).decode()
+
+
+def _read_cursor(cursor: str | None) -> tuple[str, str] | None:
+    if cursor is None:
+        return None
+    try:
+        value = json.loads(base64.urlsafe_b64decode(cursor.encode("ascii")))
+        updated_at, session_id = value
+    except (ValueError, TypeError, binascii.Error) as error:
+        raise InvalidParams("Invalid params: $.cursor: not a cursor of this agent") from error
+    if not isinstance(updated_at, str) or not isinstance(session_id, str):
+        raise InvalidParams("Invalid params: $.cursor: not a cursor of this agent")
+    return updated_at, session_id

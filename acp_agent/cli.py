@@ -1,0 +1,26 @@
+"""The command line. Bare `acp-agent` speaks ACP on stdin and stdout; the rest are sub-commands.
+
+Nothing is imported here that the bare command does not need: it must answer `initialize` within milliseconds.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from acp_agent.lazy import load
+
+__all__ = ["main"]
+
+STDIO = "acp_agent.commands.stdio:run"
+PARSER = "acp_agent.commands.parser:run"
+
+
+def main(argv: list[str] | None = None) -> int:
+    """The exit status."""
+    arguments = sys.argv[1:] if argv is None else argv
+    row = PARSER if arguments else STDIO
+    return int(load(row)(arguments))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

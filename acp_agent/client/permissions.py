@@ -1,0 +1,57 @@
+"""Who answers `session/request_permission`: a function of the request, and the ready ones."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import anyio
+
+from acp_agent.schema.acp import (
+    CancelledPermissionOutcome,
+    PermissionOptionKind,
+    RequestPermissionOutcome,
+    RequestPermissionRequest,
+    SelectedPermissionOutcome,
+)
+
+__all__ = ["Permissions", "allow_always", "allow_once", "cancelled", "never_answers", "reject_always", "reject_once"]
+
+
+class Permissions(Protocol):
+    async def __call__(self, request: RequestPermissionRequest, /) -> RequestPermissionOutcome: ...
+
+
+async def allow_once(request: RequestPermissionRequest) -> RequestPermissionOutcome:
+    return _choose(request, "allow_once", "allow_always")
+
+
+async def allow_always(request: RequestPermissionRequest) -> RequestPermissionOutcome:
+    return _choose(request, "allow_always", "allow_once")
+
+
+async def reject_once(request: RequestPermissionRequest) -> RequestPermissionOutcome:
+    return _choose(request, "reject_once", "reject_always")
+
+
+async def reject_always(request: RequestPermissionRequest) -> RequestPermissionOutcome:
+    return _choose(request, "reject_always", "reject_once")
+
+
+async def cancelled(request: RequestPermissionRequest) -> RequestPermissionOutcome:
+    """As a client answers whose person cancelled the turn."""
+    return CancelledPermissionOutcome()
+
+
+async def never_answers(request: RequestPermissionRequest) -> RequestPermissionOutcome:
+    """As a client whose person went away; ends only by cancellation."""
+    await anyio.sleep_forever()
+    return CancelledPermissionOutcome()
+
+
+def _choose(request: RequestPermissionRequest, *kinds: PermissionOptionKind) -> RequestPermissionOutcome:
+    """The first option of the first kind there is; without one the request counts as cancelled."""
+    for kind in kinds:
+        for option in request.options:
+            if option.kind == kind:
+                return SelectedPermissionOutcome(option_id=option.option_id)
+    return CancelledPermissionOutcome()

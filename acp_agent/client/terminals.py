@@ -1,0 +1,227 @@
+"""`terminal/*` with real processes: one process group and one output buffer for each terminal.
+
+The promises of an editor's terminal: `create` returns at once; stdout and stderr share one buffer which keeps its last
+`outputByteLimit` bytes; a kill takes the whole process group; a released id is unknown from then on. Output that the
+process wrote before its end is in the buffer when `wait_for_exit` answers, also while a background child of it still
+holds the pipe.
+"""
+
+from __future__ import annotations
+
+import codecs
+import os
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+from itertools import count
+from types import TracebackType
+from typing import Self
+
+import anyio
+from anyio.abc import Process
+
+from acp_agent.client.background import Background
+from acp_agent.errors import InternalError, InvalidParams, ResourceNotFound
+from acp_agent.schema.acp import (
+    CreateTerminalRequest,
+    CreateTerminalResponse,
+    KillTerminalRequest,
+    KillTerminalResponse,
+    ReleaseTerminalRequest,
+    ReleaseTerminalResponse,
+    TerminalExitStatus,
+    TerminalOutputRequest,
+    TerminalOutputResponse,
+    WaitForTerminalExitRequest,
+    WaitForTerminalExitResponse,
+)
+
+__all__ = ["Terminals"]
+
+READ_SIZE = 64 * 1024
+DRAIN_READS = 32
+
+
+class Terminals:
+    """All terminals of one client. Use as an async context manager; leaving it releases every terminal.
+
+    `join_for_shell`: `command` and `args` are joined unquoted and given to a shell, as some editors do; otherwise they
+    are executed as they are. `env` stands between the environment of this process and the request's.
+    """
+
+    def __init__(self, *, join_for_shell: bool = False, env: Mapping[str, str] | None = None) -> None:
+        self.join_for_shell = join_for_shell
+        self._env = dict(env or {})
+        self._numbers = count(1)
+        self._open: dict[tuple[str, str], _Terminal] = {}
+        self._background: Background | None = None
+
+    async def __aenter__(self) -> Self:
+        self._background = await Background().__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        background, self._background = self._background, None
+        with anyio.CancelScope(shield=True):
+            await self.close()
+        return background is not None and await background.__aexit__(kind, error, trace)
+
+    @property
+    def open(self) -> int:
+        """How many terminals are not released."""
+        return len(self._open)
+
+    async def create(self, request: CreateTerminalRequest) -> CreateTerminalResponse:
+        if self._background is None:
+            raise InternalError("the terminals are closed")
+        argv: Sequence[str] = [request.command, *request.args]
+        if self.join_for_shell:
+            argv = ["/bin/sh", "-c", " ".join(argv)]
+        env = {**os.environ, **self._env, **{variable.name: variable.value for variable in request.env}}
+        reading, writing = os.pipe()
+        try:
+            process = await anyio.open_process(
+                argv,
+                stdin=subprocess.DEVNULL,
+                stdout=writing,
+                stderr=subprocess.STDOUT,
+                cwd=request.cwd,
+                env=env,
+                start_new_session=True,
+            )
+        except (OSError, ValueError) as error:
+            os.close(reading)
+            raise InternalError(f"cannot start {request.command}: {error}") from error
+        finally:
+            os.close(writing)
+        terminal = _Terminal(process, reading, request.output_byte_limit)
+        terminal_id = f"term-{next(self._numbers)}"
+        self._open[request.session_id, terminal_id] = terminal
+        self._background.start(terminal.watch)
+        return CreateTerminalResponse(terminal_id=terminal_id)
+
+    async def output(self, request: TerminalOutputRequest) -> TerminalOutputResponse:
+        terminal = self._find(request.session_id, request.terminal_id)
+        terminal.drain()
+        return TerminalOutputResponse(
+            output=terminal.text(), truncated=terminal.truncated, exit_status=terminal.exit_status
+        )
+
+    async def wait_for_exit(self, request: WaitForTerminalExitRequest) -> WaitForTerminalExitResponse:
+        terminal = self._find(request.session_id, request.terminal_id)
+        await terminal.exited.wait()
+        status = terminal.exit_status or TerminalExitStatus()
+        return WaitForTerminalExitResponse(exit_code=status.exit_code, signal=status.signal)
+
+    async def kill(self, request: KillTerminalRequest) -> KillTerminalResponse:
+        """Returns when the process has ended; its output and its id stay."""
+        await self._find(request.session_id, request.terminal_id).kill()
+        return KillTerminalResponse()
+
+    async def release(self, request: ReleaseTerminalRequest) -> ReleaseTerminalResponse:
+        terminal = self._find(request.session_id, request.terminal_id)
+        del self._open[request.session_id, request.terminal_id]
+        await terminal.release()
+        return ReleaseTerminalResponse()
+
+    async def close(self) -> None:
+        """Releases every terminal."""
+        while self._open:
+            _, terminal = self._open.popitem()
+            await terminal.release()
+
+    def _find(self, session_id: str, terminal_id: str) -> _Terminal:
+        if not terminal_id:
+            raise InvalidParams("terminalId is empty")
+        terminal = self._open.get((session_id, terminal_id))
+        if terminal is None:
+            raise ResourceNotFound(f"no such terminal: {terminal_id}")
+        return terminal
+
+
+class _Terminal:
+    def __init__(self, process: Process, fd: int, limit: int | None) -> None:
+        self.exited = anyio.Event()
+        self.exit_status: TerminalExitStatus | None = None
+        self.truncated = False
+        self._process = process
+        self._fd = fd
+        self._limit = limit
+        self._data = bytearray()
+        self._reading = anyio.CancelScope()
+        self._at_end = False
+        os.set_blocking(fd, False)
+
+    async def watch(self) -> None:
+        """Reads until nobody can write any more, or until the release, which ends this in any case."""
+        with anyio.CancelScope(shield=True):
+            await self._watch()
+
+    async def _watch(self) -> None:
+        async with anyio.create_task_group() as group:
+            group.start_soon(self._read)
+            code = await self._process.wait()
+            self.drain()
+            if code < 0:
+                self.exit_status = TerminalExitStatus(signal=_signal_name(-code))
+            else:
+                self.exit_status = TerminalExitStatus(exit_code=code)
+            self.exited.set()
+
+    async def _read(self) -> None:
+        try:
+            with self._reading:
+                while not self._at_end:
+                    await anyio.wait_readable(self._fd)
+                    self.drain()
+        finally:
+            self._at_end = True
+            os.close(self._fd)
+
+    def drain(self) -> None:
+        """Takes what the pipe holds now; bounded, for a writer may be faster than we are."""
+        for _ in range(DRAIN_READS):
+            if self._at_end:
+                return
+            try:
+                data = os.read(self._fd, READ_SIZE)
+            except BlockingIOError:
+                return
+            self._at_end = not data
+            self._keep(data)
+
+    def _keep(self, data: bytes) -> None:
+        self._data += data
+        if self._limit is None or len(self._data) <= self._limit:
+            return
+        self.truncated = True
+        start = len(self._data) - self._limit
+        while start < len(self._data) and self._data[start] & 0xC0 == 0x80:
+            start += 1  # never begins inside a character
+        del self._data[:start]
+
+    def text(self) -> str:
+        """The output; while the process runs, without a character whose last bytes are still to come."""
+        return codecs.getincrementaldecoder("utf-8")("replace").decode(bytes(self._data), final=self.exited.is_set())
+
+    async def kill(self) -> None:
+        """The whole group. A group whose pipe has ended has nobody left, and its number may be another's by now."""
+        if not self.exited.is_set() or not self._at_end:
+            try:
+                os.killpg(self._process.pid, signal.SIGKILL)
+            except (ProcessLookupError, PermissionError):
+                pass  # It ended meanwhile.
+        await self.exited.wait()
+
+    async def release(self) -> None:
+        await self.kill()
+        self._reading.cancel()
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"SIG{number}"

@@ -1,0 +1,75 @@
+"""Logs: to stderr, and to a rotating file. stdout belongs to the protocol."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Mapping
+from logging.handlers import RotatingFileHandler
+from pathlib import Path
+
+from acp_agent.config.load import load_config
+from acp_agent.config.model import LogConfig
+from acp_agent.config.places import state_dir
+from acp_agent.errors import ConfigError
+
+__all__ = ["log_file", "set_up_logs"]
+
+FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+SECRET_NAMES = ("_KEY", "_TOKEN", "_SECRET", "_PASSWORD")
+MIN_SECRET = 8
+"""Shorter values of such variables are ordinary words and stay."""
+
+
+class _Redact(logging.Filter):
+    """Replaces the values of variables that are named like secrets."""
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        super().__init__()
+        self._secrets = [
+            value for name, value in environ.items() if name.upper().endswith(SECRET_NAMES) and len(value) >= MIN_SECRET
+        ]
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        message = record.getMessage()
+        for secret in self._secrets:
+            if secret in message:
+                message = message.replace(secret, "[redacted]")
+        record.msg, record.args = message, ()
+        return True
+
+
+def log_file(config: LogConfig, environ: Mapping[str, str]) -> Path | None:
+    """Where logs are kept, `None` when only stderr gets them."""
+    if config.file == "-":
+        return None
+    return Path(config.file).expanduser() if config.file else Path(state_dir(environ)) / "agent.log"
+
+
+def set_up_logs(environ: Mapping[str, str]) -> None:
+    """A configuration that is wrong is reported where it is used; logs then go to stderr."""
+    try:
+        config = load_config(environ).settings.log
+    except ConfigError:
+        config = LogConfig(file="-")
+    handlers: list[logging.Handler] = [logging.StreamHandler(sys.stderr)]
+    file = log_file(config, environ)
+    failure: OSError | None = None
+    if file is not None:
+        try:
+            file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            handlers.append(
+                RotatingFileHandler(
+                    file, maxBytes=config.max_bytes, backupCount=config.backups, encoding="utf-8", delay=True
+                )
+            )
+        except OSError as error:
+            failure = error
+    redact = _Redact(environ)
+    for handler in handlers:
+        handler.setFormatter(logging.Formatter(FORMAT))
+        handler.addFilter(redact)
+    logging.basicConfig(level=config.level.upper(), handlers=handlers)
+    logging.raiseExceptions = False  # stderr that nobody reads is no reason to fail.
+    if failure is not None:
+        logging.getLogger(__name__).warning("no log file: %s", failure)

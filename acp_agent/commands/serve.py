@@ -1,0 +1,72 @@
+"""Bare `acp-agent`, stage one: the event loop takes over the connection.
+
+Ends within a second, in any phase: at the end of stdin, at SIGTERM and SIGINT (exit status 0), and when nobody reads
+stdout any more (1). Prompts that a signal interrupts are answered `cancelled` first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+from collections.abc import Sequence
+
+from acp_agent.agent import Agent
+from acp_agent.commands.logs import set_up_logs
+from acp_agent.protocol.codec import coalesce_updates, encode
+from acp_agent.protocol.connection import Connection
+from acp_agent.protocol.peer import Event, Peer
+from acp_agent.protocol.transports import stdio
+
+__all__ = ["serve"]
+
+log = logging.getLogger(__name__)
+
+GOODBYE_SECONDS = 0.5
+"""How long a signal waits for running prompts to be answered."""
+
+CLOSE_SECONDS = 0.8
+"""How long the agent may take to free what it holds; its commands are killed well before."""
+
+
+def serve(peer: Peer, events: Sequence[Event], initialize_params: object) -> int:
+    """Runs the agent on stdin and stdout and leaves the process: a thread that still imports must not hold it."""
+    set_up_logs(os.environ)
+    peer.encode = encode
+    status = asyncio.run(_serve(peer, events, initialize_params))
+    logging.shutdown()
+    sys.stderr.flush()
+    os._exit(status)
+
+
+async def _serve(peer: Peer, events: Sequence[Event], initialize_params: object) -> int:
+    agent = Agent(initialize_params=initialize_params)
+    connection = Connection(stdio(), agent, peer=peer, coalesce=coalesce_updates)
+    agent.attach(connection)
+    goodbyes: set[asyncio.Task[None]] = set()
+
+    def on_signal() -> None:
+        goodbyes.add(asyncio.ensure_future(_say_goodbye(agent, connection)))
+
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, on_signal)
+    await connection.serve(events)
+    try:
+        async with asyncio.timeout(CLOSE_SECONDS):
+            await agent.close()
+    except TimeoutError:
+        log.error("not everything could be closed within %g s", CLOSE_SECONDS)
+    return 1 if connection.write_failed else 0
+
+
+async def _say_goodbye(agent: Agent, connection: Connection) -> None:
+    try:
+        async with asyncio.timeout(GOODBYE_SECONDS):
+            await agent.cancel_all()
+            await connection.flush()
+    except TimeoutError:
+        pass  # The client does not read; it does not get an answer then.
+    connection.close()

@@ -1,0 +1,61 @@
+"""Bare `acp-agent`, stage zero: answer `initialize` with a blocking read, before asyncio and msgspec are loaded.
+
+The same sans-IO `Peer` then goes on under the event loop (`serve`), with whatever else had already been received.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from types import FrameType
+
+from acp_agent.config.sources import merge, user_layers
+from acp_agent.errors import ConfigError, InternalError, RpcError
+from acp_agent.handshake import answer_initialize
+from acp_agent.lazy import load
+from acp_agent.protocol.peer import Event, Peer, RequestReceived
+
+__all__ = ["run"]
+
+SERVE = "acp_agent.commands.serve:serve"
+READ_SIZE = 65_536
+
+
+def run(arguments: list[str]) -> int:
+    """Serves until the stream ends; does not return in the ordinary case (see `serve`)."""
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, _leave)
+    peer = Peer()
+    events: list[Event] = []
+    while not events:
+        data = os.read(0, READ_SIZE)
+        if not data:
+            return 0
+        events = peer.receive(data)
+    params: object = None
+    first = events[0]
+    if isinstance(first, RequestReceived) and first.method == "initialize":
+        try:
+            answer = peer.respond(first.id, answer_initialize(first.params, merge(user_layers(os.environ))))
+            params = first.params
+        except ConfigError as error:
+            answer = peer.fail(first.id, InternalError.code, str(error))
+        except RpcError as error:
+            answer = peer.fail(first.id, error.code, error.message)
+        try:
+            _write(answer)
+        except OSError:
+            return 1
+        events = events[1:]
+    return int(load(SERVE)(peer, events, params))
+
+
+def _leave(number: int, frame: FrameType | None) -> None:
+    sys.stderr.flush()
+    os._exit(0)
+
+
+def _write(data: bytes) -> None:
+    while data:
+        data = data[os.write(1, data) :]

@@ -1,0 +1,121 @@
+"""Where a provider's key is: environment, configuration, keyring, or a file only its owner can read.
+
+`login` stores it in the keyring where the optional package `keyring` and a usable backend are there, else in the file.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from acp_agent.config.model import ProviderConfig
+from acp_agent.config.places import config_dir
+from acp_agent.errors import ConfigError
+from acp_agent.lazy import load
+
+__all__ = ["Key", "credentials_file", "find_key", "forget_key", "store_key"]
+
+SERVICE = "acp-agent"
+KEYRING = {
+    "get": "keyring:get_password",
+    "set": "keyring:set_password",
+    "delete": "keyring:delete_password",
+    "error": "keyring.errors:KeyringError",
+}
+
+
+class Key(NamedTuple):
+    value: str
+    origin: str
+    """In words: the variable, the file, the keyring."""
+
+
+def credentials_file(environ: Mapping[str, str]) -> Path:
+    return Path(config_dir(environ)) / "credentials.json"
+
+
+def find_key(name: str, provider: ProviderConfig, environ: Mapping[str, str]) -> Key | None:
+    """The key of the provider `name`, from the first place that has one."""
+    if value := environ.get(provider.api_key_env, "").strip():
+        return Key(value, f"environment variable {provider.api_key_env}")
+    if provider.api_key:
+        return Key(provider.api_key, "configuration")
+    if value := _from_keyring(name, environ):
+        return Key(value, "keyring")
+    if value := _read(credentials_file(environ)).get(name, ""):
+        return Key(value, str(credentials_file(environ)))
+    return None
+
+
+def store_key(name: str, value: str, environ: Mapping[str, str]) -> str:
+    """Keeps the key; gives the place in words. Raises ConfigError when no place takes it."""
+    if _has_keyring(environ):
+        try:
+            load(KEYRING["set"])(SERVICE, name, value)
+            return "keyring"
+        except load(KEYRING["error"]):
+            pass  # No usable backend (a server without a desktop, say): the file it is.
+    file = credentials_file(environ)
+    _write(file, {**_read(file), name: value})
+    return str(file)
+
+
+def forget_key(name: str, environ: Mapping[str, str]) -> list[str]:
+    """Removes the stored key from wherever it is; gives the places."""
+    places = []
+    if _from_keyring(name, environ):
+        try:
+            load(KEYRING["delete"])(SERVICE, name)
+            places.append("keyring")
+        except load(KEYRING["error"]) as error:
+            raise ConfigError(f"the keyring did not remove the key: {error}") from error
+    file = credentials_file(environ)
+    known = _read(file)
+    if known.pop(name, None) is not None:
+        _write(file, known)
+        places.append(str(file))
+    return places
+
+
+def _has_keyring(environ: Mapping[str, str]) -> bool:
+    return environ.get("ACP_AGENT_KEYRING", "1") != "0" and find_spec("keyring") is not None
+
+
+def _from_keyring(name: str, environ: Mapping[str, str]) -> str | None:
+    if not _has_keyring(environ):
+        return None
+    try:
+        found = load(KEYRING["get"])(SERVICE, name)
+    except load(KEYRING["error"]):
+        return None  # A locked or missing backend holds nothing for us.
+    return str(found) if found else None
+
+
+def _read(file: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{file}: cannot be read: {error}") from error
+    if not isinstance(found, dict) or not all(isinstance(value, str) for value in found.values()):
+        raise ConfigError(f"{file}: must hold a JSON object of provider names and keys")
+    return found
+
+
+def _write(file: Path, keys: dict[str, Any]) -> None:
+    """Readable by the owner only, from the first moment on."""
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        beside = file.with_name(file.name + ".new")
+        fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+        with os.fdopen(fd, "w", encoding="utf-8") as stream:
+            os.fchmod(fd, 0o600)
+            json.dump(keys, stream)
+        beside.replace(file)
+    except OSError as error:
+        raise ConfigError(f"{file}: cannot be written: {error}") from error

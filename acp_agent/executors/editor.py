@@ -1,0 +1,234 @@
+"""Commands in the editor's own terminals and text in its buffers: ACP's `terminal/*` and `fs/*`, through `Client`.
+
+How a command line gets there (TERM-10): some clients execute `command` with `args` directly, others join them for a
+shell. `bash` with one script file as its only argument means the same in both, so the line is written to a file.
+
+Some clients never answer `wait_for_exit` after a kill: every wait on the way out is bounded.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import anyio
+
+from acp_agent.errors import AgentError, ConnectionClosed, ExecutorError, PeerError
+from acp_agent.executors.base import (
+    Command,
+    EntryKind,
+    ExitStatus,
+    FileStat,
+    FindQuery,
+    Found,
+    GrepQuery,
+    OutputChunk,
+    TerminalView,
+)
+from acp_agent.executors.local import QUIET, LocalExecutor
+from acp_agent.executors.shell_state import with_state
+from acp_agent.protocol.client import Client
+from acp_agent.schema.acp import TerminalExitStatus
+
+__all__ = ["EditorExecutor", "EditorProcess"]
+
+METHOD_NOT_FOUND = -32601
+POLL_SECONDS = 0.1
+"""Pause between looks at a terminal whose client has no working `wait_for_exit`."""
+
+
+class EditorExecutor:
+    """`scripts`: an existing private folder for the script files, its path free of characters a shell would split.
+
+    What the protocol has no word for (stat, list, bytes) is asked of the disk: the editor runs on this machine.
+    """
+
+    def __init__(self, client: Client, local: LocalExecutor, scripts: Path, *, kill_timeout: float = 2.0) -> None:
+        self._client = client
+        self._local = local
+        self._scripts = scripts
+        self._kill_timeout = kill_timeout
+        self._numbers = itertools.count(1)
+
+    async def run(self, command: Command) -> EditorProcess:
+        """Raises NotStarted when the editor refused before anything ran."""
+        script = self._scripts / f"command-{next(self._numbers)}.sh"
+        script.write_text(f"exec </dev/null; {with_state(command.script, command.state_file)}\n", encoding="utf-8")
+        try:
+            terminal_id = await self._client.create_terminal(
+                "bash",
+                [str(script)],
+                cwd=command.cwd,
+                env={**{k: v for k, v in QUIET.items() if k != "TERM"}, **command.env},
+                output_byte_limit=command.output_limit,
+            )
+        except TimeoutError as error:
+            # It may have started: running it once more elsewhere could do its work twice.
+            raise ExecutorError(f"{error}; whether the command runs is not known") from error
+        except ConnectionClosed:
+            script.unlink(missing_ok=True)
+            raise
+        except AgentError as error:
+            script.unlink(missing_ok=True)
+            raise NotStarted(f"the editor could not start a terminal: {error}") from error
+        return EditorProcess(self._client, terminal_id, script, self._kill_timeout)
+
+    async def read_text(self, path: Path) -> str:
+        try:
+            text = await self._client.read_text_file(path)
+        except (AgentError, TimeoutError):
+            # Clients tell a missing file in many ways, and some cannot read outside their workspace: the disk decides.
+            return await self._local.read_text(path)
+        if not text and await self._local.stat(path) is None:
+            raise FileNotFoundError(2, "No such file or directory", str(path))
+        return text
+
+    async def read_bytes(self, path: Path, limit: int) -> bytes:
+        return await self._local.read_bytes(path, limit)
+
+    async def write_text(self, path: Path, text: str) -> str:
+        before = await self._on_disk(path)
+        if before is None:
+            try:
+                path.parent.mkdir(parents=True, exist_ok=True)  # some clients fail where the parent is missing
+            except OSError as error:
+                raise ExecutorError(f"{path.parent}: {error.strerror}") from error
+        try:
+            await self._client.write_text_file(path, text)
+        except PeerError as error:
+            if error.code == METHOD_NOT_FOUND:
+                return await self._local.write_text(path, text)
+            raise ExecutorError(f"the editor refused to write {path}: {error.message}") from error
+        except TimeoutError as error:
+            raise ExecutorError(f"{error}; whether {path} was written is not known") from error
+        now = await self._on_disk(path)
+        if now == text or (now != before and now is not None):
+            return now
+        # The disk is as before. Either the buffer holds the change unsaved, or nothing happened at all.
+        try:
+            shown = await self._client.read_text_file(path) if self._client.reads_files else None
+        except (AgentError, TimeoutError):
+            shown = None
+        if shown is not None and shown == text and shown != (before or ""):
+            return shown
+        return await self._local.write_text(path, text)
+
+    async def _on_disk(self, path: Path) -> str | None:
+        try:
+            return await self._local.read_text(path)
+        except (FileNotFoundError, UnicodeDecodeError, ExecutorError):
+            return None
+
+    async def stat(self, path: Path) -> FileStat | None:
+        return await self._local.stat(path)
+
+    async def list(self, path: Path) -> list[tuple[str, EntryKind]]:
+        return await self._local.list(path)
+
+    async def find(self, query: FindQuery) -> Found:
+        return await self._local.find(query)
+
+    async def grep(self, query: GrepQuery) -> Found:
+        return await self._local.grep(query)
+
+
+class NotStarted(ExecutorError):
+    """The editor refused before the command started: it may be run elsewhere."""
+
+
+class EditorProcess:
+    """A command in a terminal of the editor. Terminals join the streams: all output counts as stdout."""
+
+    def __init__(self, client: Client, terminal_id: str, script: Path, kill_timeout: float) -> None:
+        self.view: TerminalView | None = TerminalView(terminal_id)
+        self._client = client
+        self._id = terminal_id
+        self._script = script
+        self._kill_timeout = kill_timeout
+        self._status: ExitStatus | None = None
+        self._output = ""
+        self._truncated = False
+        self._released = False
+
+    async def output(self) -> AsyncIterator[OutputChunk]:
+        await self.wait()
+        if self._output:
+            yield OutputChunk("stdout", self._output)
+
+    async def wait(self) -> ExitStatus:
+        if self._status is None:
+            try:
+                answer = await self._client.wait_for_terminal_exit(self._id)
+                status = ExitStatus(answer.exit_code, answer.signal)
+            except PeerError as error:
+                if error.code != METHOD_NOT_FOUND:
+                    raise ExecutorError(f"the editor lost the terminal: {error.message}") from error
+                status = await self._poll()
+            self._status = await self._collect() or status
+            if self._status == ExitStatus():
+                self._status = status
+        return self._status
+
+    async def _poll(self) -> ExitStatus:
+        while True:
+            status = await self._collect()
+            if status is not None:
+                return status
+            await anyio.sleep(POLL_SECONDS)
+
+    async def _collect(self) -> ExitStatus | None:
+        """Takes over the terminal's output; the exit status if it tells one."""
+        try:
+            answer = await self._client.terminal_output(self._id)
+        except (AgentError, TimeoutError) as error:
+            if isinstance(error, ConnectionClosed):
+                raise
+            self._output += f"\n[the editor did not give the terminal's output: {error}]"
+            return ExitStatus()
+        self._output = answer.output.replace("\r\n", "\n")
+        self._truncated = answer.truncated
+        return _status(answer.exit_status)
+
+    async def kill(self) -> None:
+        try:
+            with anyio.move_on_after(self._kill_timeout):
+                await self._client.kill_terminal(self._id)
+                status = await self._collect()
+                if self._status is None:
+                    self._status = status or ExitStatus(None, "SIGKILL")
+        except (AgentError, TimeoutError):
+            pass  # It may have ended by itself meanwhile; release ends it in any case.
+
+    async def close(self) -> None:
+        if self._released:
+            return
+        self._released = True
+        with anyio.CancelScope(shield=True), anyio.move_on_after(self._kill_timeout, shield=True):
+            try:
+                if self._status is None:
+                    await self.kill()
+                await self._client.release_terminal(self._id)
+            except (AgentError, TimeoutError):
+                pass  # The client is gone or has forgotten the terminal: there is nothing left to release.
+        self._script.unlink(missing_ok=True)
+
+    @property
+    def stdout(self) -> str:
+        return self._output
+
+    @property
+    def stderr(self) -> str:
+        return ""
+
+    @property
+    def combined(self) -> str:
+        return self._output
+
+    @property
+    def truncated(self) -> bool:
+        return self._truncated
+
+
+def _status(status: TerminalExitStatus | None) -> ExitStatus | None:
+    return None if status is None else ExitStatus(status.exit_code, status.signal)

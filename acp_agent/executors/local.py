@@ -1,0 +1,377 @@
+"""Commands and files on this machine.
+
+A command is `bash -c` in a process group of its own, with stdin closed and a pipe for each output stream. One selector
+holds both pipes and the process itself, and the selector's own descriptor is what is waited for: chunks come in the
+order the kernel reports them, and a background child that keeps a pipe open does not hold the call open.
+
+Every process started here carries a mark in its environment, so that what put itself into another session is still
+found (on Linux, in /proc) when the command is killed or the executor closed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+import shutil
+import signal
+import stat
+import subprocess
+import tempfile
+import threading
+import uuid
+from collections.abc import AsyncIterator, Callable, Mapping
+from pathlib import Path
+from typing import TypeVar
+
+import anyio
+import anyio.to_thread
+
+from acp_agent.errors import ExecutorError
+from acp_agent.executors import search
+from acp_agent.executors.base import (
+    Command,
+    EntryKind,
+    ExitStatus,
+    FileStat,
+    FindQuery,
+    Found,
+    GrepQuery,
+    OutputChunk,
+    StreamName,
+    TerminalView,
+)
+from acp_agent.executors.buffer import BoundedText, Utf8Stream
+from acp_agent.executors.shell_state import with_state
+
+__all__ = ["LocalExecutor", "LocalProcess", "shell_environment"]
+
+T = TypeVar("T")
+
+MARK = "ACP_AGENT_RUN"
+"""Environment variable that marks what an executor started."""
+
+READ_SIZE = 64 * 1024
+TERM_GRACE = 0.1
+"""Seconds between SIGTERM and SIGKILL."""
+KILL_ROUNDS = 5
+"""How often /proc is searched for what escaped the process group."""
+
+QUIET = {
+    "TERM": "dumb",
+    "PAGER": "cat",
+    "GIT_PAGER": "cat",
+    "GIT_TERMINAL_PROMPT": "0",
+    "GIT_EDITOR": "true",
+    "PYTHONUNBUFFERED": "1",
+}
+"""What keeps programs from waiting for a person who is not there."""
+
+
+def shell_environment(environ: Mapping[str, str], hidden: frozenset[str] = frozenset()) -> dict[str, str]:
+    """The environment commands get: ours without `hidden` (the agent's own keys), with pagers and prompts off."""
+    return {**{name: value for name, value in environ.items() if name not in hidden}, **QUIET}
+
+
+class LocalExecutor:
+    """`hidden`: names of variables that commands do not inherit."""
+
+    def __init__(self, *, environ: Mapping[str, str] = os.environ, hidden: frozenset[str] = frozenset()) -> None:
+        self._mark = uuid.uuid4().hex
+        self._environ = {**shell_environment(environ, hidden), MARK: self._mark}
+        self._bash = shutil.which("bash") or "/bin/bash"
+        self._started = False
+
+    # --- commands ---------------------------------------------------------------------------------------------
+
+    async def run(self, command: Command) -> LocalProcess:
+        mark = f"{self._mark}.{uuid.uuid4().hex}"
+        environ = {**self._environ, **command.env, MARK: mark}
+        script = with_state(command.script, command.state_file)
+        try:
+            popen = subprocess.Popen(  # noqa: ASYNC220 - a vfork and exec; the pipes are read without blocking
+                [self._bash, "-c", script],
+                cwd=command.cwd,
+                env=environ,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                start_new_session=True,
+            )
+        except (OSError, ValueError) as error:
+            if not command.cwd.is_dir():
+                raise ExecutorError(f"the working directory {command.cwd} does not exist") from error
+            raise ExecutorError(f"the command could not be started: {error}") from error
+        self._started = True
+        return LocalProcess(popen, mark, command.output_limit)
+
+    async def close(self) -> None:
+        """Kills whatever commands of this executor left running."""
+        if self._started:
+            await _kill_marked(self._mark)
+
+    # --- files ------------------------------------------------------------------------------------------------
+
+    async def read_text(self, path: Path) -> str:
+        def read() -> str:
+            with path.open(encoding="utf-8", newline="") as file:
+                return file.read()
+
+        return await _in_thread(path, read)
+
+    async def read_bytes(self, path: Path, limit: int) -> bytes:
+        def read() -> bytes:
+            with path.open("rb") as file:
+                return file.read(limit)
+
+        return await _in_thread(path, read)
+
+    async def write_text(self, path: Path, text: str) -> str:
+        def write() -> str:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            _replace(path, text.encode("utf-8", "replace"))
+            return text
+
+        return await _in_thread(path, write)
+
+    async def stat(self, path: Path) -> FileStat | None:
+        def look() -> FileStat | None:
+            try:
+                found = path.lstat()
+            except (FileNotFoundError, NotADirectoryError):
+                return None
+            return FileStat(kind_of(found.st_mode), found.st_size, found.st_mtime_ns)
+
+        return await _in_thread(path, look)
+
+    async def list(self, path: Path) -> list[tuple[str, EntryKind]]:
+        def look() -> list[tuple[str, EntryKind]]:
+            with os.scandir(path) as entries:
+                return sorted((entry.name, kind_of(entry.stat(follow_symlinks=False).st_mode)) for entry in entries)
+
+        return await _in_thread(path, look)
+
+    async def find(self, query: FindQuery) -> Found:
+        return await search.find(query)
+
+    async def grep(self, query: GrepQuery) -> Found:
+        return await search.grep(query)
+
+
+async def _in_thread(path: Path, work: Callable[[], T]) -> T:
+    try:
+        return await anyio.to_thread.run_sync(work)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise ExecutorError(f"{path}: {error.strerror or error}") from error
+
+
+def kind_of(mode: int) -> EntryKind:
+    """The kind of a directory entry from lstat's mode."""
+    if stat.S_ISLNK(mode):
+        return "symlink"
+    if stat.S_ISDIR(mode):
+        return "dir"
+    return "file" if stat.S_ISREG(mode) else "other"
+
+
+def _replace(path: Path, data: bytes) -> None:
+    """Writes beside and renames over, so that nobody ever sees half a file; the mode is kept."""
+    fd, name = tempfile.mkstemp(prefix=f".{path.name[:40]}.", dir=path.parent)
+    beside = Path(name)
+    try:
+        with open(fd, "wb") as file:
+            file.write(data)
+        try:
+            beside.chmod(stat.S_IMODE(path.stat().st_mode))
+        except FileNotFoundError:
+            umask = os.umask(0)
+            os.umask(umask)
+            beside.chmod(0o666 & ~umask)
+        beside.replace(path)
+    except BaseException:
+        beside.unlink(missing_ok=True)
+        raise
+
+
+class LocalProcess:
+    """A running `bash -c`. Iterate `output()` or await `wait()`; both read the pipes."""
+
+    view: TerminalView | None = None
+
+    def __init__(self, popen: subprocess.Popen[bytes], mark: str, limit: int) -> None:
+        self._popen = popen
+        self._mark = mark
+        self._selector = selectors.DefaultSelector()
+        self._decoders: dict[StreamName, Utf8Stream] = {}
+        self._buffers: dict[StreamName, BoundedText] = {"stdout": BoundedText(limit), "stderr": BoundedText(limit)}
+        self._both = BoundedText(limit)
+        self._ready: list[OutputChunk] = []
+        assert popen.stdout is not None and popen.stderr is not None
+        streams: tuple[tuple[StreamName, int], ...] = (
+            ("stdout", popen.stdout.fileno()),
+            ("stderr", popen.stderr.fileno()),
+        )
+        for name, fd in streams:
+            os.set_blocking(fd, False)
+            self._decoders[name] = Utf8Stream()
+            self._selector.register(fd, selectors.EVENT_READ, name)
+        self._exit_fd = _exit_descriptor(popen)
+        self._selector.register(self._exit_fd, selectors.EVENT_READ, None)
+        self._ended = False
+        self._closed = False
+
+    # --- the contract -----------------------------------------------------------------------------------------
+
+    async def output(self) -> AsyncIterator[OutputChunk]:
+        while True:
+            for chunk in self._take():
+                yield chunk
+            if self._ended:
+                return
+            await self._step()
+
+    async def wait(self) -> ExitStatus:
+        while not self._ended:
+            await self._step()
+        return self._status()
+
+    async def kill(self) -> None:
+        self._signal(signal.SIGTERM)
+        with anyio.move_on_after(TERM_GRACE):
+            await self.wait()
+        self._signal(signal.SIGKILL)
+        await _kill_marked(self._mark)
+        with anyio.move_on_after(TERM_GRACE):
+            await self.wait()
+
+    async def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        with anyio.CancelScope(shield=True):
+            if not self._ended:
+                await self.kill()
+        self._selector.close()
+        os.close(self._exit_fd)
+        for stream in (self._popen.stdout, self._popen.stderr):
+            assert stream is not None
+            stream.close()
+
+    @property
+    def stdout(self) -> str:
+        return self._buffers["stdout"].text()
+
+    @property
+    def stderr(self) -> str:
+        return self._buffers["stderr"].text()
+
+    @property
+    def combined(self) -> str:
+        return self._both.text()
+
+    @property
+    def truncated(self) -> bool:
+        return any(buffer.truncated for buffer in self._buffers.values())
+
+    # --- reading ----------------------------------------------------------------------------------------------
+
+    async def _step(self) -> None:
+        await anyio.wait_readable(self._selector)
+        exited = False
+        for key, _ in self._selector.select(0):
+            if key.data is None:
+                exited = True
+            else:
+                self._read(key.fd, key.data)
+        if exited:
+            self._popen.wait()  # It has ended: this only reaps it.
+            self._drain()
+            self._ended = True
+
+    def _read(self, fd: int, stream: StreamName) -> bool:
+        try:
+            data = os.read(fd, READ_SIZE)
+        except BlockingIOError:
+            return False
+        if not data:
+            self._selector.unregister(fd)
+        self._add(stream, self._decoders[stream].decode(data, final=not data))
+        return bool(data)
+
+    def _drain(self) -> None:
+        """What the pipes hold now. A child in the background may keep them open: its later output is not ours."""
+        for key in tuple(self._selector.get_map().values()):
+            if key.data is not None:
+                while self._read(key.fd, key.data):
+                    pass
+
+    def _add(self, stream: StreamName, text: str) -> None:
+        if text:
+            self._buffers[stream].add(text)
+            self._both.add(text)
+            self._ready.append(OutputChunk(stream, text))
+
+    def _take(self) -> list[OutputChunk]:
+        chunks, self._ready = self._ready, []
+        return chunks
+
+    # --- ending -----------------------------------------------------------------------------------------------
+
+    def _status(self) -> ExitStatus:
+        code = self._popen.returncode
+        if code is not None and code < 0:
+            return ExitStatus(None, signal.Signals(-code).name)
+        return ExitStatus(code, None)
+
+    def _signal(self, number: signal.Signals) -> None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._popen.pid, number)
+
+
+def _exit_descriptor(popen: subprocess.Popen[bytes]) -> int:
+    """A descriptor that becomes readable when the process has ended."""
+    try:
+        return os.pidfd_open(popen.pid)
+    except (AttributeError, OSError):
+        reader, writer = os.pipe()
+
+        def watch() -> None:
+            popen.wait()
+            os.close(writer)
+
+        threading.Thread(target=watch, daemon=True).start()
+        return reader
+
+
+async def _kill_marked(mark: str) -> None:
+    """SIGKILL to every process whose environment carries `mark` (or a mark below it). Linux only; elsewhere nothing."""
+    for _ in range(KILL_ROUNDS):
+        if not await anyio.to_thread.run_sync(_kill_round, mark):
+            return
+
+
+def _kill_round(mark: str) -> bool:
+    needle = f"{MARK}={mark}".encode()
+    found = False
+    own = os.getpid()
+    try:
+        pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
+    except OSError:
+        return False
+    for pid in pids:
+        if pid == own:
+            continue
+        try:
+            with open(f"/proc/{pid}/environ", "rb") as file:
+                if needle not in file.read():
+                    continue
+            with open(f"/proc/{pid}/stat", "rb") as file:
+                if file.read().rpartition(b")")[2].split()[0] == b"Z":
+                    continue
+            os.kill(pid, signal.SIGKILL)
+            found = True
+        except OSError:
+            continue
+    return found

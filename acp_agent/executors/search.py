@@ -1,0 +1,137 @@
+"""Finding files by name and lines by pattern on this machine: ripgrep where it is installed, else our own walk.
+
+Both run as child processes, bounded in time and in results, and are killed when the call is cancelled.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import anyio
+from anyio.abc import Process
+from anyio.streams.buffered import BufferedByteReceiveStream
+
+from acp_agent.errors import ExecutorError
+from acp_agent.executors.base import FindQuery, Found, GrepQuery, Match
+
+__all__ = ["find", "grep"]
+
+WORKER = Path(__file__).with_name("search_worker.py")
+MAX_LINE_BYTES = 1_000_000
+MAX_COLUMNS = 500
+BAD_PATTERN = 2
+"""Exit status of both programs for a pattern they cannot read."""
+
+
+@dataclass
+class _Run:
+    results: list[Match]
+    truncated: bool = False
+    timed_out: bool = False
+    status: int | None = None
+    stderr: str = ""
+
+
+async def find(query: FindQuery) -> Found:
+    """The files and folders whose path below `query.root` matches the glob. Raises ExecutorError."""
+    arguments = {"what": "find", "pattern": query.pattern, "root": str(query.root)}
+    run = await _run(_worker(arguments), _found_path, query.max_results, query.timeout)
+    return Found(tuple(run.results), run.truncated, run.timed_out)
+
+
+async def grep(query: GrepQuery) -> Found:
+    """The matching lines below `query.root` (or in it, when it is a file). Raises ExecutorError for a bad pattern."""
+    if (ripgrep := shutil.which("rg")) is not None:
+        run = await _run(_ripgrep(ripgrep, query), _found_ripgrep, query.max_results, query.timeout)
+        if run.status != BAD_PATTERN or run.results:
+            return Found(tuple(run.results), run.truncated, run.timed_out)
+        # Its syntax lacks what Python's has (look-around, for one): the other dialect may know the pattern.
+    arguments = {
+        "what": "grep",
+        "pattern": query.pattern,
+        "root": str(query.root),
+        "case_sensitive": query.case_sensitive,
+        "glob": query.glob,
+    }
+    run = await _run(_worker(arguments), _found_line, query.max_results, query.timeout)
+    if run.status == BAD_PATTERN:
+        raise ExecutorError(f"The pattern is no valid regular expression: {run.stderr.removeprefix('regex: ')}.")
+    return Found(tuple(run.results), run.truncated, run.timed_out)
+
+
+def _worker(arguments: dict[str, object]) -> list[str]:
+    return [sys.executable, "-I", str(WORKER), json.dumps(arguments)]
+
+
+def _ripgrep(program: str, query: GrepQuery) -> list[str]:
+    argv = [program, "--no-config", "--no-heading", "--with-filename", "--line-number", "--null", "--color=never"]
+    argv += ["--hidden", "--glob=!.git", "--no-messages", "--sort=path", "--max-columns", str(MAX_COLUMNS)]
+    argv += ["--max-columns-preview", "--no-require-git"]
+    if not query.case_sensitive:
+        argv.append("--ignore-case")
+    if query.glob:
+        argv += ["--glob", query.glob]
+    return [*argv, "--regexp", query.pattern, "--", str(query.root)]
+
+
+def _found_path(line: bytes) -> Match:
+    path, is_dir = json.loads(line)
+    return Match(Path(path), None, "dir" if is_dir else "file")
+
+
+def _found_line(line: bytes) -> Match:
+    path, number, text = json.loads(line)
+    return Match(Path(path), number, text)
+
+
+def _found_ripgrep(line: bytes) -> Match | None:
+    path, mark, rest = line.partition(b"\0")
+    number, colon, text = rest.partition(b":")
+    if not mark or not colon or not number.isdigit():
+        return None
+    return Match(
+        Path(path.decode("utf-8", "surrogateescape")), int(number), text.decode("utf-8", "replace").rstrip("\r")
+    )
+
+
+async def _run(argv: list[str], parse: Callable[[bytes], Match | None], max_results: int, timeout: float) -> _Run:
+    run = _Run([])
+    process = await anyio.open_process(
+        argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
+    )
+    try:
+        with anyio.move_on_after(timeout) as scope:
+            async for line in _lines(process):
+                if len(run.results) >= max_results:
+                    run.truncated = True
+                    break
+                if (match := parse(line)) is not None:
+                    run.results.append(match)
+            else:
+                assert process.stderr is not None
+                async for data in process.stderr:
+                    run.stderr += data.decode("utf-8", "replace")
+                run.status = await process.wait()
+        run.timed_out = scope.cancelled_caught
+    finally:
+        with anyio.CancelScope(shield=True):
+            if process.returncode is None:
+                process.kill()
+            await process.aclose()
+    return run
+
+
+async def _lines(process: Process) -> AsyncIterator[bytes]:
+    assert process.stdout is not None
+    stream = BufferedByteReceiveStream(process.stdout)
+    while True:
+        try:
+            yield await stream.receive_until(b"\n", MAX_LINE_BYTES)
+        except anyio.IncompleteRead:
+            return

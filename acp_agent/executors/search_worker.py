@@ -1,0 +1,138 @@
+"""Searching a file tree, as a program of its own: a hostile pattern or an endless tree is ended by killing it.
+
+Started by `search.py` with one JSON argument; writes one JSON list a result to stdout. Needs the standard library and
+`pathspec` only. Respects `.gitignore` (nested ones, those of the folders above up to the repository's root, and
+`.git/info/exclude`), follows no link, skips `.git`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from pathspec import GitIgnoreSpec
+
+SNIFF_BYTES = 8192
+MAX_FILE_BYTES = 50_000_000
+MAX_LINE_CHARS = 500
+
+Specs = tuple[tuple[str, GitIgnoreSpec], ...]
+"""Folders with the rules that stand in them; the innermost last."""
+
+
+def main() -> int:
+    query = json.loads(sys.argv[1])
+    out = sys.stdout
+    try:
+        for result in _grep(query) if query["what"] == "grep" else _find(query):
+            out.write(json.dumps(result) + "\n")
+        out.flush()
+    except re.error as error:
+        sys.stderr.write(f"regex: {error}")
+        return 2
+    return 0
+
+
+def _find(query: dict[str, Any]) -> Iterator[list[Any]]:
+    wanted = GitIgnoreSpec.from_lines([query["pattern"]])
+    root = query["root"]
+    for path, is_dir in _walk(root, _specs_above(root)):
+        relative = os.path.relpath(path, root)
+        if wanted.match_file(relative):
+            yield [path, is_dir]
+
+
+def _grep(query: dict[str, Any]) -> Iterator[list[Any]]:
+    pattern = re.compile(query["pattern"], 0 if query["case_sensitive"] else re.IGNORECASE)
+    root = query["root"]
+    only = GitIgnoreSpec.from_lines([query["glob"]]) if query.get("glob") else None
+    files = [(root, False)] if os.path.isfile(root) else _walk(root, _specs_above(root))
+    for path, is_dir in files:
+        if is_dir or (only is not None and not only.match_file(os.path.relpath(path, root))):
+            continue
+        for number, line in _lines(path):
+            if pattern.search(line):
+                yield [path, number, line[:MAX_LINE_CHARS]]
+
+
+def _lines(path: str) -> Iterator[tuple[int, str]]:
+    try:
+        if os.path.getsize(path) > MAX_FILE_BYTES:
+            return
+        with open(path, "rb") as file:
+            data = file.read()
+    except OSError:
+        return
+    if b"\0" in data[:SNIFF_BYTES]:
+        return
+    for number, line in enumerate(data.decode("utf-8", "replace").split("\n"), 1):
+        yield number, line.removesuffix("\r")
+
+
+def _walk(folder: str, specs: Specs) -> Iterator[tuple[str, bool]]:
+    specs = _with_rules(folder, specs)
+    try:
+        with os.scandir(folder) as scan:
+            entries = sorted(scan, key=lambda entry: entry.name)
+    except OSError:
+        return
+    folders = []
+    for entry in entries:
+        if entry.name == ".git":
+            continue
+        is_dir = entry.is_dir(follow_symlinks=False)
+        if _ignored(entry.path, is_dir, specs):
+            continue
+        if is_dir:
+            folders.append(entry.path)
+        elif entry.is_symlink() or entry.is_file(follow_symlinks=False):
+            if entry.is_symlink():
+                continue
+            yield entry.path, False
+    for path in folders:
+        yield path, True
+        yield from _walk(path, specs)
+
+
+def _with_rules(folder: str, specs: Specs) -> Specs:
+    try:
+        with open(os.path.join(folder, ".gitignore"), encoding="utf-8", errors="replace") as file:
+            return (*specs, (folder, GitIgnoreSpec.from_lines(file)))
+    except (OSError, ValueError):
+        return specs
+
+
+def _specs_above(root: str) -> Specs:
+    """The rules of the folders between the repository's root and `root`."""
+    above = [Path(root), *Path(root).parents]
+    repository = next((folder for folder in above if (folder / ".git").exists()), None)
+    if repository is None:
+        return ()
+    specs: Specs = ()
+    exclude = repository / ".git" / "info" / "exclude"
+    try:
+        with exclude.open(encoding="utf-8", errors="replace") as file:
+            specs = ((str(repository), GitIgnoreSpec.from_lines(file)),)
+    except (OSError, ValueError):
+        pass
+    for folder in reversed(above[1 : above.index(repository) + 1]):
+        specs = _with_rules(str(folder), specs)
+    return specs
+
+
+def _ignored(path: str, is_dir: bool, specs: Specs) -> bool:
+    for folder, spec in reversed(specs):
+        relative = os.path.relpath(path, folder) + ("/" if is_dir else "")
+        verdict = spec.check_file(relative).include
+        if verdict is not None:
+            return verdict
+    return False
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,41 @@
+"""A shell's working directory and exported variables, carried from one command to the next.
+
+Bash keeps them itself: each command is preceded by a line that reads what the last one left and sets a trap that
+leaves it anew. No variable is parsed here. A command that ends by a signal, or sets its own EXIT trap, leaves nothing.
+"""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+__all__ = ["last_cwd", "with_state"]
+
+
+def with_state(script: str, state_file: Path | None) -> str:
+    """`script`, started from `state_file` (if it exists) and leaving its state there.
+
+    The script's first line stays on line 1, so that bash's messages name the right line.
+    """
+    if state_file is None:
+        return script
+    file = shlex.quote(str(state_file))
+    cwd = shlex.quote(str(_cwd_file(state_file)))
+    restore = f"[ -r {file} ] && . {file} 2>/dev/null"
+    save = f'{{ declare -px >{file}; printf %s "$PWD" >{cwd}; }} 2>/dev/null'
+    return f"{restore}; trap {shlex.quote(save)} EXIT; {script}"
+
+
+def last_cwd(state_file: Path | None, default: Path) -> Path:
+    """Where the last command with this state ended, or `default` where there is none or it is gone."""
+    if state_file is None:
+        return default
+    try:
+        cwd = Path(_cwd_file(state_file).read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError):
+        return default
+    return cwd if cwd.is_absolute() and cwd.is_dir() else default
+
+
+def _cwd_file(state_file: Path) -> Path:
+    return state_file.with_name(state_file.name + ".cwd")

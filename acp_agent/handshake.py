@@ -1,0 +1,118 @@
+"""The answer to `initialize`, from plain data: the one thing that must be said before anything is loaded.
+
+Standard library only. The first answer is made here by a process that has loaded neither asyncio nor msgspec; a second
+`initialize` on the same connection is answered by the same function.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+
+from acp_agent import __version__
+from acp_agent.errors import InvalidParams
+from acp_agent.lazy import load
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+__all__ = ["AGENT_METHOD", "PROTOCOL_VERSION", "TERMINAL_METHOD", "answer_initialize", "needs_login"]
+
+PROTOCOL_VERSION = 1
+MAX_VERSION = 65_535
+
+AGENT_METHOD = "api-key"
+TERMINAL_METHOD = "login"
+
+NEEDS_KEY = "acp_agent.llm.choose:needs_key"
+
+
+def answer_initialize(params: object, config: Mapping[str, Any]) -> dict[str, Any]:
+    """The `InitializeResponse` for `params`. `config`: the merged configuration, unchecked.
+
+    Raises InvalidParams for a missing or impossible `protocolVersion`; everything else in `params` may be anything.
+    """
+    if not isinstance(params, dict):
+        raise InvalidParams("Invalid params: $: expected an object with `protocolVersion`")
+    version = params.get("protocolVersion")
+    if version is None:
+        raise InvalidParams("Invalid params: missing required field `protocolVersion` at `$`")
+    if type(version) is not int or not 0 <= version <= MAX_VERSION:
+        raise InvalidParams(f"Invalid params: $.protocolVersion: expected an integer from 0 to {MAX_VERSION}")
+    login = needs_login(config)
+    provider = _provider(config)
+    return {
+        "protocolVersion": PROTOCOL_VERSION,
+        "agentCapabilities": {
+            "loadSession": True,
+            "promptCapabilities": {
+                "image": provider.get("images", True) is not False,
+                "audio": provider.get("audio", False) is True,
+                "embeddedContext": True,
+            },
+            "mcpCapabilities": {"http": False, "sse": False},
+            "sessionCapabilities": {
+                "list": {},
+                "delete": {},
+                "additionalDirectories": {},
+                "resume": {},
+                "close": {},
+            },
+            "auth": {"logout": {}} if login else {},
+        },
+        "authMethods": _auth_methods(params.get("clientCapabilities")) if login else [],
+        "agentInfo": {"name": "acp-agent", "title": "ACP Agent", "version": __version__},
+    }
+
+
+def needs_login(config: Mapping[str, Any]) -> bool:
+    """Whether the chosen provider wants a key at all: one on this machine does not, nor does the scripted one."""
+    provider = _provider(config)
+    if provider.get("api") == "scripted":
+        return False
+    base_url = provider.get("base_url")
+    return not base_url or bool(load(NEEDS_KEY)(base_url))
+
+
+def _provider(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    agent = _table(config.get("agent"))
+    providers = _table(config.get("providers"))
+    model = agent.get("model")
+    named = model.partition(":")[0] if isinstance(model, str) else ""
+    name = named if named in providers else agent.get("provider", "default")
+    return _table(providers.get(name) if isinstance(name, str) else None)
+
+
+def _table(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _auth_methods(capabilities: object) -> list[dict[str, Any]]:
+    offered = _table(capabilities)
+    agent: dict[str, Any] = {
+        "id": AGENT_METHOD,
+        "name": "API key",
+        "description": "Uses the key from OPENAI_API_KEY, the configuration, or an earlier `acp-agent login`",
+    }
+    methods = [agent]
+    if _table(offered.get("auth")).get("terminal") is True:
+        methods.append(
+            {
+                "type": "terminal",
+                "id": TERMINAL_METHOD,
+                "name": "Log in with an API key",
+                "description": "Asks for the key in a terminal and keeps it in the keyring or a private file",
+                "args": ["login"],
+                "env": {},
+            }
+        )
+    if _table(offered.get("_meta")).get("terminal-auth") is True:
+        command = {
+            "command": sys.executable,
+            "args": ["-m", "acp_agent", "login"],
+            "env": {},
+            "label": "acp-agent login",
+        }
+        agent["_meta"] = {"terminal-auth": command}
+    return methods

@@ -1,0 +1,230 @@
+"""`ChatProvider`: any server that speaks chat completions, over HTTP. The only module of this wing with httpx2.
+
+The thinking is elsewhere: `chat_request` makes the body, `sse` and `chat_answer` read the answer, `errors` names what
+went wrong, `retry` decides on another try. Here are the connection, the timeouts and the order of things.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from typing import Any
+
+import anyio
+import httpx2
+import msgspec
+
+from acp_agent.errors import ProviderError
+from acp_agent.llm.base import Message, ModelEvent, ModelInfo, ModelSettings, ProviderOptions, ToolDefinition
+from acp_agent.llm.chat_answer import AnswerReader, WebPage
+from acp_agent.llm.chat_request import Dialect, RequestEncoder, learn
+from acp_agent.llm.choose import choose_api, complete_base_url, is_azure, is_loopback
+from acp_agent.llm.errors import (
+    ErrorInAnswer,
+    error_from_object,
+    error_from_status,
+    idle_timeout_error,
+    key_error,
+    network_error,
+    read_vendor_error,
+    web_page_error,
+)
+from acp_agent.llm.model_list import read_model_list
+from acp_agent.llm.retry import RetryPolicy, with_retries
+from acp_agent.llm.sse import EventTooLong
+
+__all__ = ["ChatProvider"]
+
+log = logging.getLogger(__name__)
+
+_LONGEST_ERROR_BODY = 64 * 1024
+_MODELS_TIMEOUT = 10.0
+_DRAIN_TIMEOUT = 0.1
+"""How long the end of an answer is waited for after its `[DONE]`, so that the connection can be used again."""
+
+
+class ChatProvider:
+    """A server of the chat-completions API: OpenRouter, vLLM, llama.cpp, Ollama, LM Studio and many more.
+
+    One HTTP client with pooled connections serves all streams. Proxies of the environment are honoured, except for
+    servers on this machine. What a server refuses (`stream_options`, a missing `reasoning_content`) is learnt from its
+    refusal and not sent again. Raises `ConfigError` when built with a base URL that is none.
+    """
+
+    def __init__(self, options: ProviderOptions) -> None:
+        self.name = options.name
+        self._options = options
+        self._base_url = complete_base_url(options.base_url)
+        self._encoder = RequestEncoder(Dialect(openai=choose_api(options.base_url) == "responses"))
+        self._policy = RetryPolicy.of(options)
+        idle = options.idle_timeout
+        self._client = httpx2.AsyncClient(
+            timeout=httpx2.Timeout(connect=options.connect_timeout, read=idle, write=idle, pool=None),
+            limits=httpx2.Limits(max_connections=None, max_keepalive_connections=8, keepalive_expiry=60.0),
+            # Loading certificates costs tens of milliseconds; without TLS nobody reads them. Redirects are not
+            # followed, so a plain URL never leads to an unverified https one.
+            verify=not self._base_url.startswith("http://"),
+            follow_redirects=False,
+            trust_env=not is_loopback(self._base_url),
+        )
+
+    async def stream(
+        self, messages: Sequence[Message], tools: Sequence[ToolDefinition], settings: ModelSettings
+    ) -> AsyncGenerator[ModelEvent, None]:
+        """One model call; see `Provider.stream`. Close the generator to close the connection early."""
+
+        def attempt() -> AsyncGenerator[ModelEvent, None]:
+            return self._attempt(messages, tools, settings)
+
+        async with aclosing(with_retries(attempt, self._policy)) as events:
+            async for event in events:
+                yield event
+
+    async def models(self) -> list[ModelInfo]:
+        """The configured models, else those of `GET /models`, with context windows where the server tells them."""
+        if self._options.models:
+            return [ModelInfo(name) for name in self._options.models]
+        request = self._request("GET", "/models", None, timeout=min(_MODELS_TIMEOUT, self._options.idle_timeout))
+        try:
+            with anyio.fail_after(_MODELS_TIMEOUT + self._options.connect_timeout):
+                response = await self._client.send(request)
+        except TimeoutError:
+            raise idle_timeout_error(self.name, self._base_url, _MODELS_TIMEOUT) from None
+        except httpx2.HTTPError as error:
+            raise self._transport_error(error) from error
+        if response.status_code != 200:
+            raise error_from_status(self.name, response.status_code, response.content, response.headers)
+        try:
+            return read_model_list(msgspec.json.decode(response.content))
+        except (msgspec.DecodeError, UnicodeDecodeError, ErrorInAnswer) as error:
+            raise error_from_object(self.name, f"the list of models is not readable: {error}") from error
+
+    async def aclose(self) -> None:
+        await self._client.aclose()
+
+    async def _attempt(
+        self, messages: Sequence[Message], tools: Sequence[ToolDefinition], settings: ModelSettings
+    ) -> AsyncGenerator[ModelEvent, None]:
+        """One request, sent again at once when the server's refusal taught us how it wants to be asked."""
+        while True:
+            dialect = self._encoder.dialect
+            request = self._request("POST", "/chat/completions", self._encoder.encode(messages, tools, settings))
+            try:
+                response = await self._client.send(request, stream=True)
+                try:
+                    if response.status_code == 200:
+                        async with aclosing(self._read(response, settings.model)) as events:
+                            async for event in events:
+                                yield event
+                        return
+                    body = await _bounded(response, _LONGEST_ERROR_BODY)
+                finally:
+                    await response.aclose()
+            except httpx2.HTTPError as error:
+                raise self._transport_error(error) from error
+            if response.status_code in (400, 422):
+                learnt = learn(dialect, read_vendor_error(body).message)
+                if learnt is not None:
+                    log.info("%s: asking again in the server's dialect: %s", self.name, learnt)
+                    self._encoder.dialect = learnt
+                    continue
+            raise self._refusal(response, body, settings.model)
+
+    async def _read(self, response: httpx2.Response, model: str) -> AsyncGenerator[ModelEvent, None]:
+        """The events of an answer with status 200."""
+        reader = AnswerReader()
+        answer = reader.answer
+        try:
+            async with aclosing(_chunks(response)) as chunks:
+                try:
+                    async for chunk in chunks:
+                        for event in reader.feed(chunk):
+                            yield event
+                        if answer.done:
+                            await _drain(chunks)
+                            break
+                except httpx2.HTTPError:
+                    # The connection broke, or fell silent, after the last thing that matters.
+                    if not answer.ended:
+                        raise
+            for event in reader.end():
+                yield event
+        except ErrorInAnswer as error:
+            raise error_from_object(self.name, error.body, model=model) from error
+        except EventTooLong as error:
+            raise error_from_object(self.name, str(error), model=model) from error
+        except WebPage as error:
+            raise web_page_error(self.name, self._base_url) from error
+        if not answer.ended:
+            raise network_error(self.name, self._base_url, "the answer ended before it was complete")
+        for event in answer.finish():
+            yield event
+
+    def _request(self, method: str, path: str, body: bytes | None, *, timeout: float | None = None) -> httpx2.Request:
+        headers: dict[str, str] = {"Accept": "text/event-stream, application/json", "Accept-Encoding": "identity"}
+        if body is not None:
+            headers["Content-Type"] = "application/json"
+        if key := (self._options.api_key or "").strip():
+            headers["Authorization"] = f"Bearer {key}"
+            if is_azure(self._base_url):
+                headers["api-key"] = key
+        headers.update(self._options.headers)
+        extra: dict[str, Any] = {} if timeout is None else {"timeout": timeout}
+        if any(not _is_header_value(value) for value in headers.values()):
+            raise key_error(self.name)
+        url, question, query = self._base_url.partition("?")
+        try:
+            return self._client.build_request(
+                method, f"{url}{path}{question}{query}", content=body, headers=headers, **extra
+            )
+        except httpx2.InvalidURL as error:
+            words = f"{self.name}: {self._base_url!r} is not a usable base URL: {error}"
+            raise ProviderError("bad_request", words) from error
+
+    def _refusal(self, response: httpx2.Response, body: bytes, model: str) -> ProviderError:
+        status = response.status_code
+        if 300 <= status < 400:
+            target = response.headers.get("location", "another address")
+            return ProviderError(
+                "bad_request",
+                f"{self.name}: {self._base_url} redirects to {target} (HTTP {status}). Set that as the base URL.",
+                status=status,
+            )
+        return error_from_status(self.name, status, body, response.headers, model=model)
+
+    def _transport_error(self, error: httpx2.HTTPError) -> ProviderError:
+        if isinstance(error, (httpx2.ReadTimeout, httpx2.WriteTimeout)):
+            return idle_timeout_error(self.name, self._base_url, self._options.idle_timeout)
+        if isinstance(error, httpx2.ConnectTimeout):
+            return network_error(
+                self.name, self._base_url, f"no connection within {self._options.connect_timeout:g} seconds"
+            )
+        return network_error(self.name, self._base_url, str(error) or type(error).__name__)
+
+
+async def _chunks(response: httpx2.Response) -> AsyncGenerator[bytes, None]:
+    # A generator of our own, because `aiter_bytes` is not promised to be closable. It decodes content encodings,
+    # which some proxies apply unasked.
+    async for chunk in response.aiter_bytes():
+        yield chunk
+
+
+async def _drain(chunks: AsyncGenerator[bytes, None]) -> None:
+    with anyio.move_on_after(_DRAIN_TIMEOUT):
+        async for _ in chunks:
+            pass
+
+
+async def _bounded(response: httpx2.Response, limit: int) -> bytes:
+    body = bytearray()
+    async with aclosing(_chunks(response)) as chunks:
+        async for chunk in chunks:
+            body += chunk
+            if len(body) >= limit:
+                break
+    return bytes(body[:limit])
+
+
+def _is_header_value(value: str) -> bool:
+    return value.isascii() and value.isprintable()

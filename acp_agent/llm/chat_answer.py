@@ -1,0 +1,414 @@
+"""A chat-completions answer, without I/O: events of the stream in, `ModelEvent`s out.
+
+The API says what a well-behaved server sends. This file copes with the others, as llama.cpp, Ollama, vLLM, LM Studio
+and the many proxies are met in the wild: whole tool calls in one chunk, missing or repeated ids and indexes, arguments
+as an object, thoughts in three places, usage anywhere, no finish reason, no `[DONE]`, half surrogate pairs, and one
+JSON document instead of a stream. Every one of these has a test in `tests/llm/test_chat_quirks.py`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from acp_agent.llm.base import (
+    Finished,
+    FinishReason,
+    ModelEvent,
+    TextDelta,
+    ThoughtDelta,
+    ToolUse,
+    UsageReport,
+)
+from acp_agent.llm.chat_request import encode_json
+from acp_agent.llm.errors import ErrorInAnswer
+from acp_agent.llm.sse import EventTooLong, SseDecoder
+from acp_agent.llm.text import SurrogateJoiner, ThinkSplitter, clean
+
+__all__ = ["AnswerReader", "ChatAnswer", "WebPage"]
+
+_DONE = b"[DONE]"
+
+
+class WebPage(Exception):
+    """The answer is HTML: the base URL leads to something that is made for browsers."""
+
+
+class AnswerReader:
+    """Reads one answer from its bytes: a stream of events, or one JSON document from servers that do not stream.
+
+    Raises `ErrorInAnswer`, `WebPage`, and `EventTooLong` when the answer outgrows `limit` bytes. Events that came
+    before an error are given before it is raised.
+    """
+
+    def __init__(self, *, limit: int = 16 * 1024 * 1024) -> None:
+        self.answer = ChatAnswer()
+        self._limit = limit
+        self._events = SseDecoder(limit=limit)
+        self._document: bytearray | None = None
+        self._begun = False
+
+    def feed(self, chunk: bytes) -> Iterator[ModelEvent]:
+        if not self._begun and (start := chunk.lstrip()):
+            self._begun = True
+            if start[0] == ord("<"):
+                raise WebPage
+            if start[0] == ord("{"):
+                self._document = bytearray()
+        if self._document is None:
+            for event in self._events.feed(chunk):
+                yield from self.answer.feed(event.data)
+        else:
+            self._document += chunk
+            if len(self._document) > self._limit:
+                raise EventTooLong(f"the answer is longer than {self._limit} bytes")
+
+    def end(self) -> Iterator[ModelEvent]:
+        """What the end of the bytes completes. Whether the answer is whole, `answer.ended` tells afterwards."""
+        if self._document is not None:
+            yield from self.answer.feed(bytes(self._document))
+        for event in self._events.finish():
+            yield from self.answer.feed(event.data)
+
+
+# The fields of a chunk that mean anything to us. Anything that does not fit goes the slow way, through `_lenient`.
+
+
+class _Function(msgspec.Struct):
+    name: str | None = None
+    arguments: str | dict[str, Any] | None = None
+
+
+class _Call(msgspec.Struct):
+    index: int | None = None
+    id: str | None = None
+    function: _Function | None = None
+
+
+class _Delta(msgspec.Struct):
+    content: str | None = None
+    reasoning_content: str | None = None
+    reasoning: str | None = None
+    refusal: str | None = None
+    tool_calls: list[_Call] | None = None
+
+
+class _Choice(msgspec.Struct):
+    delta: _Delta | None = None
+    message: _Delta | None = None
+    """Instead of `delta`, in an answer that is not streamed."""
+    finish_reason: str | None = None
+    usage: _Usage | None = None
+    """Moonshot puts it here."""
+
+
+class _Details(msgspec.Struct):
+    cached_tokens: int | None = None
+    reasoning_tokens: int | None = None
+
+
+class _Usage(msgspec.Struct):
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    prompt_tokens_details: _Details | None = None
+    completion_tokens_details: _Details | None = None
+    cached_tokens: int | None = None
+    prompt_cache_hit_tokens: int | None = None
+
+
+class _Chunk(msgspec.Struct):
+    choices: list[_Choice] | None = None
+    usage: _Usage | None = None
+    error: Any = None
+
+
+_decode = msgspec.json.Decoder(_Chunk).decode
+
+
+class _OpenCall:
+    """A tool call whose fragments are still arriving."""
+
+    __slots__ = ("arguments", "id", "index", "name")
+
+    def __init__(self, index: int | None) -> None:
+        self.index = index
+        self.id = ""
+        self.name = ""
+        self.arguments: list[str] = []
+
+
+class ChatAnswer:
+    """Folds one answer. `feed()` each event's data, then `finish()` once.
+
+    After `finish()` no more may be fed. `ended` says whether the answer is whole: the server said `[DONE]`, gave a
+    finish reason, or sent tool calls that need nothing more.
+    """
+
+    def __init__(self) -> None:
+        self.done = False
+        """`[DONE]` was read: nothing of interest follows."""
+        self._text = SurrogateJoiner()
+        self._thought = SurrogateJoiner()
+        self._think = ThinkSplitter()
+        self._calls: list[_OpenCall] = []
+        self._usage: _Usage | None = None
+        self._finish_reason: str | None = None
+        self._refused = False
+
+    @property
+    def ended(self) -> bool:
+        if self.done or self._finish_reason is not None:
+            return True
+        return bool(self._calls) and all(_is_json_object("".join(call.arguments)) for call in self._calls)
+
+    def feed(self, data: bytes) -> list[ModelEvent]:
+        """Raises `ErrorInAnswer` when the data is an error object, or no JSON at all."""
+        if self.done:
+            return []
+        try:
+            chunk = _decode(data)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            if data.strip() == _DONE:
+                self.done = True
+                return []
+            chunk = _lenient(data)
+        if chunk.error:
+            raise ErrorInAnswer({"error": chunk.error})
+        if chunk.usage is not None:
+            self._usage = chunk.usage
+        if not chunk.choices:
+            return []
+        return self._choice(chunk.choices[0])
+
+    def finish(self) -> list[ModelEvent]:
+        """What was held back, the tool calls, the usage, and `Finished`."""
+        events: list[ModelEvent] = []
+        thought, text = self._think.finish()
+        self._add_thought(thought + self._thought.finish(), events)
+        if rest := text + self._text.finish():
+            events.append(TextDelta(rest))
+        uses = self._tool_uses()
+        events.extend(uses)
+        if self._usage is not None:
+            events.append(_usage_report(self._usage))
+        events.append(Finished(self._reason(called=bool(uses))))
+        return events
+
+    def _choice(self, choice: _Choice) -> list[ModelEvent]:
+        events: list[ModelEvent] = []
+        delta = choice.delta or choice.message
+        if delta is not None:
+            if thought := delta.reasoning_content or delta.reasoning:
+                self._add_thought(self._thought.feed(thought), events)
+            if delta.content:
+                self._add_text(delta.content, events)
+            if delta.tool_calls:
+                for call in delta.tool_calls:
+                    self._add_call(call)
+            if delta.refusal:
+                self._refused = True
+                self._add_text(delta.refusal, events)
+        if choice.finish_reason:
+            if choice.finish_reason == "error":
+                raise ErrorInAnswer({"error": {"message": "the model's answer ended in an error"}})
+            self._finish_reason = choice.finish_reason
+        if choice.usage is not None:
+            self._usage = choice.usage
+        return events
+
+    def _add_text(self, text: str, events: list[ModelEvent]) -> None:
+        text = self._text.feed(text)
+        if not self._think.settled:
+            thought, text = self._think.feed(text)
+            self._add_thought(thought, events)
+        if text:
+            events.append(TextDelta(text))
+
+    def _add_thought(self, thought: str, events: list[ModelEvent]) -> None:
+        if thought:
+            events.append(ThoughtDelta(thought))
+
+    def _add_call(self, fragment: _Call) -> None:
+        function = fragment.function or _Function()
+        name, arguments = function.name or "", function.arguments
+        if isinstance(arguments, dict):
+            arguments = encode_json(arguments).decode()
+        arguments = arguments or ""
+        call = self._find_call(fragment, name, arguments)
+        call.id = call.id or fragment.id or ""
+        call.name = call.name or name
+        if arguments:
+            call.arguments.append(arguments)
+
+    def _find_call(self, fragment: _Call, name: str, arguments: str) -> _OpenCall:
+        """The open call that a fragment continues, or a new one.
+
+        The index decides where there is one, unless the fragment plainly begins another call: servers exist that give
+        every call index 0.
+        """
+        found: _OpenCall | None = None
+        if fragment.index is not None:
+            for call in self._calls:
+                if call.index == fragment.index:
+                    found = call  # the latest, should several share the index
+        elif fragment.id and not name:
+            for call in self._calls:
+                if call.id == fragment.id:
+                    found = call
+            found = found or (self._calls[-1] if self._calls else None)
+        elif self._calls:
+            found = self._calls[-1]
+        if found is None or _begins_another(found, fragment, name, arguments):
+            found = _OpenCall(fragment.index)
+            self._calls.append(found)
+        return found
+
+    def _tool_uses(self) -> list[ModelEvent]:
+        taken: set[str] = set()
+        events: list[ModelEvent] = []
+        for call in self._calls:
+            name, arguments = clean(call.name), clean("".join(call.arguments))
+            if not name and not arguments:
+                continue
+            call_id = clean(call.id)
+            if not call_id or call_id in taken:
+                call_id = f"call_{os.urandom(12).hex()}"
+            taken.add(call_id)
+            events.append(ToolUse(call_id, name, arguments))
+        return events
+
+    def _reason(self, *, called: bool) -> FinishReason:
+        if self._finish_reason in ("length", "max_tokens"):
+            return "length"
+        if self._finish_reason == "content_filter":
+            return "refusal"
+        if called:
+            return "tool_calls"
+        return "refusal" if self._refused else "stop"
+
+
+def _begins_another(call: _OpenCall, fragment: _Call, name: str, arguments: str) -> bool:
+    if not name or not call.name:
+        return False
+    if fragment.id and call.id and fragment.id != call.id:
+        return True
+    if name != call.name:
+        return True
+    # The same name again: some servers repeat it in each fragment of one call, others call the same tool twice.
+    return bool(arguments) and _is_json_object("".join(call.arguments))
+
+
+def _is_json_object(text: str) -> bool:
+    """Whether `text` is one complete JSON object."""
+    if not text.rstrip().endswith("}"):
+        return False
+    try:
+        return isinstance(json.loads(text), dict)
+    except (ValueError, RecursionError):
+        return False
+
+
+def _usage_report(usage: _Usage) -> UsageReport:
+    prompt = usage.prompt_tokens_details or _Details()
+    completion = usage.completion_tokens_details or _Details()
+    return UsageReport(
+        input_tokens=usage.prompt_tokens or 0,
+        output_tokens=usage.completion_tokens or 0,
+        cached_tokens=prompt.cached_tokens or usage.cached_tokens or usage.prompt_cache_hit_tokens or 0,
+        reasoning_tokens=completion.reasoning_tokens or 0,
+    )
+
+
+def _lenient(data: bytes) -> _Chunk:
+    """Reads what the strict decoder refused: lone surrogates, broken UTF-8, values of unexpected types."""
+    text = data.decode("utf-8", "replace")
+    try:
+        body = json.loads(text)
+    except (ValueError, RecursionError):
+        raise ErrorInAnswer(text) from None
+    if not isinstance(body, dict):
+        raise ErrorInAnswer(text)
+    choices = body.get("choices")
+    return _Chunk(
+        choices=[_lenient_choice(choice) for choice in choices if isinstance(choice, dict)]
+        if isinstance(choices, list)
+        else None,
+        usage=_lenient_usage(body.get("usage")),
+        error=body.get("error"),
+    )
+
+
+def _lenient_choice(choice: dict[str, Any]) -> _Choice:
+    delta = choice.get("delta") or choice.get("message")
+    return _Choice(
+        delta=_lenient_delta(delta) if isinstance(delta, dict) else None,
+        finish_reason=_string(choice.get("finish_reason")),
+        usage=_lenient_usage(choice.get("usage")),
+    )
+
+
+def _lenient_delta(delta: dict[str, Any]) -> _Delta:
+    calls = delta.get("tool_calls")
+    return _Delta(
+        content=_string(delta.get("content")),
+        reasoning_content=_string(delta.get("reasoning_content")),
+        reasoning=_string(delta.get("reasoning")),
+        refusal=_string(delta.get("refusal")),
+        tool_calls=[_lenient_call(call) for call in calls if isinstance(call, dict)]
+        if isinstance(calls, list)
+        else None,
+    )
+
+
+def _lenient_call(call: dict[str, Any]) -> _Call:
+    function = call.get("function")
+    function = function if isinstance(function, dict) else {}
+    arguments = function.get("arguments")
+    return _Call(
+        index=_number(call.get("index")),
+        id=_string(call.get("id")),
+        function=_Function(
+            name=_string(function.get("name")),
+            arguments=arguments if isinstance(arguments, (str, dict)) or arguments is None else json.dumps(arguments),
+        ),
+    )
+
+
+def _lenient_usage(usage: object) -> _Usage | None:
+    if not isinstance(usage, dict):
+        return None
+    return _Usage(
+        prompt_tokens=_number(usage.get("prompt_tokens")),
+        completion_tokens=_number(usage.get("completion_tokens")),
+        prompt_tokens_details=_lenient_details(usage.get("prompt_tokens_details")),
+        completion_tokens_details=_lenient_details(usage.get("completion_tokens_details")),
+        cached_tokens=_number(usage.get("cached_tokens")),
+        prompt_cache_hit_tokens=_number(usage.get("prompt_cache_hit_tokens")),
+    )
+
+
+def _lenient_details(details: object) -> _Details | None:
+    if not isinstance(details, dict):
+        return None
+    return _Details(_number(details.get("cached_tokens")), _number(details.get("reasoning_tokens")))
+
+
+def _string(value: object) -> str | None:
+    if isinstance(value, list):
+        # Content as a list of parts, as Mistral's reasoning models send it.
+        return "".join(part["text"] for part in value if isinstance(part, dict) and isinstance(part.get("text"), str))
+    if isinstance(value, bool) or value is None:
+        return None
+    return str(value) if isinstance(value, (str, int)) else None
+
+
+def _number(value: object) -> int | None:
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, str) and value.isdecimal():
+        return int(value)
+    return int(value) if isinstance(value, (int, float)) and abs(value) < 2**53 else None

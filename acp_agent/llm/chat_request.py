@@ -1,0 +1,221 @@
+"""The body of a chat-completions request, without I/O: our history in, JSON bytes out.
+
+A history of two hundred turns is sent again with every call, so each message is encoded once: messages are frozen, and
+`RequestEncoder` keeps their JSON by identity. Rules that servers differ on are a `Dialect`, learnt from refusals.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from acp_agent.llm.base import (
+    AssistantMessage,
+    AudioPart,
+    ImagePart,
+    Message,
+    ModelSettings,
+    Part,
+    TextPart,
+    ToolDefinition,
+    ToolMessage,
+    ToolUse,
+    UserMessage,
+)
+from acp_agent.llm.choose import reasoning_effort
+from acp_agent.llm.text import clean
+
+__all__ = ["Dialect", "RequestEncoder", "encode_json", "learn"]
+
+_CACHED_MESSAGES = 4096
+_AUDIO_FORMATS = {
+    "audio/mpeg": "mp3",
+    "audio/mp3": "mp3",
+    "audio/wav": "wav",
+    "audio/x-wav": "wav",
+    "audio/wave": "wav",
+}
+
+
+class Dialect(msgspec.Struct, frozen=True):
+    """What a server is known to accept. It starts as a guess and is corrected by `learn`."""
+
+    openai: bool = False
+    """OpenAI or Azure: `max_completion_tokens`, `prompt_cache_key`, `reasoning_effort: none`."""
+    stream_options: bool = True
+    """Whether `stream_options: {include_usage: true}` may be sent."""
+    thought_back: bool = False
+    """Whether the thought of an assistant message with tool calls must be sent back as `reasoning_content`."""
+
+
+def learn(dialect: Dialect, words: str) -> Dialect | None:
+    """The dialect to try once more after a refusal (HTTP 400 or 422) in these words; `None` when they teach nothing."""
+    if "stream_options" in words and dialect.stream_options:
+        return msgspec.structs.replace(dialect, stream_options=False)
+    if "reasoning_content" in words and not dialect.thought_back:
+        return msgspec.structs.replace(dialect, thought_back=True)
+    if "max_completion_tokens" in words and not dialect.openai:
+        return msgspec.structs.replace(dialect, openai=True)
+    return None
+
+
+class _Encoded(NamedTuple):
+    source: Message | ToolDefinition
+    """Held so that its identity stays taken while the entry lives."""
+    json: msgspec.Raw
+    media: tuple[dict[str, Any], ...] = ()
+    """Images and sounds of a tool's result, which the API takes from users only."""
+
+
+class RequestEncoder:
+    """Encodes requests for one server. `dialect` may be replaced at any time."""
+
+    def __init__(self, dialect: Dialect) -> None:
+        self._dialect = dialect
+        self._cache: dict[int, _Encoded] = {}
+
+    @property
+    def dialect(self) -> Dialect:
+        return self._dialect
+
+    @dialect.setter
+    def dialect(self, dialect: Dialect) -> None:
+        self._dialect = dialect
+        self._cache.clear()
+
+    def encode(self, messages: Sequence[Message], tools: Sequence[ToolDefinition], settings: ModelSettings) -> bytes:
+        """The JSON body of a streamed request."""
+        body: dict[str, Any] = {"model": settings.model, "messages": self._messages(messages, settings), "stream": True}
+        if self._dialect.stream_options:
+            body["stream_options"] = {"include_usage": True}
+        if tools:
+            body["tools"] = [self._encoded(tool).json for tool in tools]
+        effort = reasoning_effort(settings.model, settings.thought_level, openai=self._dialect.openai)
+        if effort is not None:
+            body["reasoning_effort"] = effort
+        if settings.max_output_tokens is not None:
+            # OpenAI's newer models refuse the old name, most other servers know only that one.
+            name = "max_completion_tokens" if self._dialect.openai else "max_tokens"
+            body[name] = settings.max_output_tokens
+        if settings.cache_key and self._dialect.openai:
+            body["prompt_cache_key"] = settings.cache_key
+        return encode_json(body)
+
+    def _messages(self, messages: Sequence[Message], settings: ModelSettings) -> list[object]:
+        out: list[object] = []
+        if settings.system:
+            out.append({"role": "system", "content": settings.system})
+        media: list[dict[str, Any]] = []
+        for message in messages:
+            encoded = self._encoded(message)
+            # The answers to one assistant message must stay together, so their media follow after the last of them.
+            if media and not isinstance(message, ToolMessage):
+                out.append(_media_message(media))
+                media = []
+            out.append(encoded.json)
+            media.extend(encoded.media)
+        if media:
+            out.append(_media_message(media))
+        return out
+
+    def _encoded(self, source: Message | ToolDefinition) -> _Encoded:
+        found = self._cache.get(id(source))
+        if found is not None and found.source is source:
+            return found
+        media: tuple[dict[str, Any], ...] = ()
+        if isinstance(source, ToolMessage):
+            media = tuple(_part(part) for part in source.content if not isinstance(part, TextPart))
+            plain: dict[str, Any] = _tool_message(source)
+        elif isinstance(source, AssistantMessage):
+            plain = _assistant_message(source, thought_back=self._dialect.thought_back)
+        elif isinstance(source, UserMessage):
+            plain = {"role": "user", "content": _content(source.content)}
+        else:
+            function = {"name": source.name, "description": source.description, "parameters": source.parameters}
+            plain = {"type": "function", "function": function}
+        while len(self._cache) >= _CACHED_MESSAGES:
+            del self._cache[next(iter(self._cache))]
+        encoded = self._cache[id(source)] = _Encoded(source, msgspec.Raw(encode_json(plain)), media)
+        return encoded
+
+
+def encode_json(value: object) -> bytes:
+    """JSON bytes; lone surrogates (a file name, a broken tool output) become U+FFFD instead of an exception."""
+    try:
+        return msgspec.json.encode(value)
+    except UnicodeEncodeError:
+        return msgspec.json.encode(_cleaned(value))
+
+
+def _cleaned(value: object) -> object:
+    if isinstance(value, str):
+        return clean(value)
+    if isinstance(value, dict):
+        return {_cleaned(key): _cleaned(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_cleaned(item) for item in value]
+    return value
+
+
+def _content(parts: tuple[Part, ...]) -> str | list[dict[str, Any]]:
+    texts = [part.text for part in parts if isinstance(part, TextPart)]
+    if len(texts) == len(parts):
+        # Several local servers accept only a string.
+        return "\n".join(texts)
+    return [_part(part) for part in parts]
+
+
+def _part(part: Part) -> dict[str, Any]:
+    if isinstance(part, TextPart):
+        return {"type": "text", "text": part.text}
+    if isinstance(part, ImagePart):
+        return {"type": "image_url", "image_url": {"url": f"data:{part.mime_type};base64,{part.data}"}}
+    return {"type": "input_audio", "input_audio": {"data": part.data, "format": _audio_format(part)}}
+
+
+def _audio_format(part: AudioPart) -> str:
+    mime_type = part.mime_type.partition(";")[0].strip().lower()
+    return _AUDIO_FORMATS.get(mime_type, mime_type.rpartition("/")[2] or "wav")
+
+
+def _tool_message(message: ToolMessage) -> dict[str, Any]:
+    text = "\n".join(part.text for part in message.content if isinstance(part, TextPart))
+    if len(message.content) > 0 and not text:
+        text = "The result is in the next message."
+    return {"role": "tool", "tool_call_id": message.call_id, "content": text or "(no output)"}
+
+
+def _media_message(media: list[dict[str, Any]]) -> dict[str, Any]:
+    note = {"type": "text", "text": "What the tools above returned besides text:"}
+    return {"role": "user", "content": [note, *media]}
+
+
+def _assistant_message(message: AssistantMessage, *, thought_back: bool) -> dict[str, Any]:
+    out: dict[str, Any] = {"role": "assistant", "content": message.text}
+    if message.tool_calls:
+        out["content"] = message.text or None
+        out["tool_calls"] = [
+            {
+                "id": call.id,
+                "type": "function",
+                "function": {"name": call.name, "arguments": _arguments(call)},
+            }
+            for call in message.tool_calls
+        ]
+        if thought_back:
+            out["reasoning_content"] = message.thought
+    return out
+
+
+def _arguments(call: ToolUse) -> str:
+    """The model's own text where it is a JSON object. Servers that render it into a template refuse anything else."""
+    if not call.arguments.strip():
+        return "{}"
+    try:
+        if isinstance(msgspec.json.decode(clean(call.arguments)), dict):
+            return call.arguments
+    except (msgspec.DecodeError, RecursionError):
+        pass
+    return encode_json({"_invalid": call.arguments}).decode()

@@ -1,0 +1,373 @@
+"""`ResponsesProvider`: OpenAI's Responses API through the `openai` package. The only module that imports it.
+
+Supported servers: api.openai.com; Azure OpenAI under its `/openai/v1` base URL (a resource's bare URL is completed; the
+key travels as `api-key` too); any other server of the Responses API at an explicit base URL. Azure's dated
+`api-version` URLs are not: use the `/openai/v1` ones.
+
+Nothing is stored on the server (`store=False`), so reasoning items come back encrypted and are returned unchanged with
+the next request: that is what `AssistantMessage.opaque` holds here. Items that another provider made are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from typing import Any, cast
+
+import anyio
+import openai
+from openai.types.responses import (
+    FunctionToolParam,
+    Response,
+    ResponseFunctionToolCall,
+    ResponseInputItemParam,
+    ResponseOutputItem,
+    ResponseReasoningItem,
+    ResponseStreamEvent,
+)
+from openai.types.responses.response_create_params import ResponseCreateParamsStreaming
+
+from acp_agent.errors import ProviderError
+from acp_agent.llm.base import (
+    AssistantMessage,
+    Finished,
+    FinishReason,
+    ImagePart,
+    Message,
+    ModelEvent,
+    ModelInfo,
+    ModelSettings,
+    Part,
+    ProviderOptions,
+    TextDelta,
+    TextPart,
+    ThoughtDelta,
+    ToolDefinition,
+    ToolMessage,
+    ToolUse,
+    UsageReport,
+    UserMessage,
+)
+from acp_agent.llm.choose import (
+    choose_api,
+    complete_base_url,
+    is_azure,
+    is_loopback,
+    is_reasoning_model,
+    reasoning_effort,
+)
+from acp_agent.llm.errors import (
+    ErrorInAnswer,
+    error_from_object,
+    error_from_status,
+    idle_timeout_error,
+    key_error,
+    network_error,
+)
+from acp_agent.llm.model_list import read_model_list
+from acp_agent.llm.retry import RetryPolicy, with_retries
+from acp_agent.llm.text import SurrogateJoiner, clean
+
+__all__ = ["ResponsesProvider"]
+
+_LEAST_OUTPUT_TOKENS = 16
+_DRAIN_TIMEOUT = 0.1
+_MODELS_TIMEOUT = 10.0
+
+
+class ResponsesProvider:
+    """OpenAI and Azure OpenAI. Retries are ours, not the package's, so that both providers wait alike.
+
+    Raises `ConfigError` when built with a base URL that is none.
+    """
+
+    def __init__(self, options: ProviderOptions) -> None:
+        self.name = options.name
+        self._options = options
+        self._base_url = complete_base_url(options.base_url)
+        self._policy = RetryPolicy.of(options)
+        self._key = (options.api_key or "").strip()
+        idle = options.idle_timeout
+        timeout = openai.Timeout(connect=options.connect_timeout, read=idle, write=idle, pool=None)
+        # Header names ignore case, the package's merging of them does not.
+        headers = {name.lower(): value for name, value in options.headers.items()}
+        authorization = headers.pop("authorization", None)
+        if authorization is not None:
+            headers["Authorization"] = authorization
+        if self._key and is_azure(self._base_url):
+            headers.setdefault("api-key", self._key)
+        self._per_request: dict[str, Any] = {}
+        if not self._key and authorization is None:
+            self._per_request["Authorization"] = openai.Omit()
+        self._client = openai.AsyncOpenAI(
+            # Never `None`: the package would take the key of the environment and send it to any base URL.
+            api_key=self._key or "none",
+            base_url=self._base_url,
+            max_retries=0,
+            timeout=timeout,
+            default_headers=headers,
+            http_client=openai.DefaultAsyncHttpxClient(
+                timeout=timeout,
+                verify=not self._base_url.startswith("http://"),
+                follow_redirects=False,
+                trust_env=not is_loopback(self._base_url),
+            ),
+        )
+        # The package imports what belongs to an API when it is first touched: here, rather than in the first call.
+        self._responses = self._client.responses
+
+    async def stream(
+        self, messages: Sequence[Message], tools: Sequence[ToolDefinition], settings: ModelSettings
+    ) -> AsyncGenerator[ModelEvent, None]:
+        """One model call; see `Provider.stream`. Close the generator to close the connection early."""
+        values = (self._key, *self._options.headers.values())
+        if any(not (value.isascii() and value.isprintable()) for value in values):
+            raise key_error(self.name)
+        params = _params(settings, on_openai=choose_api(self._options.base_url) == "responses")
+        body = _body(messages, tools)
+
+        def attempt() -> AsyncGenerator[ModelEvent, None]:
+            return self._attempt(params, body)
+
+        async with aclosing(with_retries(attempt, self._policy)) as events:
+            async for event in events:
+                yield event
+
+    async def models(self) -> list[ModelInfo]:
+        """The configured models, else those of `GET /models`. OpenAI itself tells no context windows."""
+        if self._options.models:
+            return [ModelInfo(name) for name in self._options.models]
+        try:
+            # Not `models.list()`: it would drop the context windows that other servers tell.
+            body = await self._client.get(
+                "/models",
+                cast_to=object,
+                options={"headers": self._per_request, "timeout": min(_MODELS_TIMEOUT, self._options.idle_timeout)},
+            )
+            return read_model_list(body)
+        except openai.APIError as error:
+            raise self._error(error, "") from error
+        except (ValueError, ErrorInAnswer) as error:
+            raise error_from_object(self.name, f"the list of models is not readable: {error}") from error
+
+    async def aclose(self) -> None:
+        await self._client.close()
+
+    async def _attempt(
+        self, params: ResponseCreateParamsStreaming, body: dict[str, object]
+    ) -> AsyncGenerator[ModelEvent, None]:
+        model = str(params.get("model", ""))
+        answer = _Answer()
+        try:
+            stream = await self._responses.create(**params, extra_headers=self._per_request, extra_body=body)
+            async with stream:
+                async for raw in stream:
+                    for event in answer.feed(raw):
+                        yield event
+                    if answer.response is not None:
+                        # The body's last bytes, so that the connection can be used again.
+                        with anyio.move_on_after(_DRAIN_TIMEOUT):
+                            async for _ in stream:
+                                pass
+                        break
+        except openai.APIError as error:
+            raise self._error(error, model) from error
+        except ErrorInAnswer as error:
+            raise error_from_object(self.name, error.body, model=model) from error
+        except ValueError as error:  # the package decodes JSON without guarding it
+            raise error_from_object(self.name, f"the answer is not readable: {error}", model=model) from error
+        response = answer.response
+        if response is None:
+            raise network_error(self.name, self._base_url, "the answer ended before it was complete")
+        if response.status == "failed":
+            raise error_from_object(
+                self.name, {"error": response.error.to_dict() if response.error else {}}, model=model
+            )
+        for event in answer.finish(response):
+            yield event
+
+    def _error(self, error: openai.APIError, model: str) -> ProviderError:
+        """The package's exception as ours, decided by its class and, for an HTTP answer, by status and body."""
+        if isinstance(error, openai.APIStatusError):
+            response = error.response
+            if 300 <= error.status_code < 400:
+                target = response.headers.get("location", "another address")
+                return ProviderError(
+                    "bad_request",
+                    f"{self.name}: {self._base_url} redirects to {target} (HTTP {error.status_code}). "
+                    "Set that as the base URL.",
+                    status=error.status_code,
+                )
+            return error_from_status(self.name, error.status_code, response.content, response.headers, model=model)
+        if isinstance(error, openai.APITimeoutError):
+            if type(error.__cause__).__name__ == "ConnectTimeout":
+                return network_error(
+                    self.name, self._base_url, f"no connection within {self._options.connect_timeout:g} seconds"
+                )
+            return idle_timeout_error(self.name, self._base_url, self._options.idle_timeout)
+        if isinstance(error, openai.APIConnectionError):
+            cause = error.__cause__
+            return network_error(self.name, self._base_url, str(cause or "") or type(cause or error).__name__)
+        return error_from_object(self.name, error.body or error.message, model=model)
+
+
+# --- the request -------------------------------------------------------------------------------------------------
+
+
+def _body(messages: Sequence[Message], tools: Sequence[ToolDefinition]) -> dict[str, object]:
+    """What grows with the conversation.
+
+    It travels as `extra_body`, which the package sends as it is. As arguments it would be matched item by item against
+    hundreds of types, which takes half a second for a long history.
+    """
+    items: list[ResponseInputItemParam] = [item for message in messages for item in _items(message)]
+    body: dict[str, object] = {"input": items}
+    if tools:
+        body["tools"] = [_tool(tool) for tool in tools]
+    return body
+
+
+def _params(settings: ModelSettings, *, on_openai: bool) -> ResponseCreateParamsStreaming:
+    params: ResponseCreateParamsStreaming = {"model": settings.model, "stream": True, "store": False}
+    if settings.system:
+        params["instructions"] = clean(settings.system)
+    if settings.max_output_tokens is not None:
+        params["max_output_tokens"] = max(_LEAST_OUTPUT_TOKENS, settings.max_output_tokens)
+    if settings.cache_key:
+        params["prompt_cache_key"] = settings.cache_key
+    effort = reasoning_effort(settings.model, settings.thought_level, openai=on_openai)
+    if settings.thought_level not in (None, "off") or is_reasoning_model(settings.model):
+        params["include"] = ["reasoning.encrypted_content"]
+        reasoning: dict[str, Any] = {"summary": "auto"}
+        if effort is not None:
+            reasoning["effort"] = effort
+        params["reasoning"] = cast(Any, reasoning)
+    return params
+
+
+def _tool(tool: ToolDefinition) -> FunctionToolParam:
+    # Strict mode would demand that every property is required, which our schemas do not promise.
+    return {
+        "type": "function",
+        "name": tool.name,
+        "description": tool.description,
+        "parameters": tool.parameters,
+        "strict": False,
+    }
+
+
+def _items(message: Message) -> list[ResponseInputItemParam]:
+    if isinstance(message, UserMessage):
+        return [{"role": "user", "content": cast(Any, [_part(part) for part in message.content])}]
+    if isinstance(message, ToolMessage):
+        return [{"type": "function_call_output", "call_id": message.call_id, "output": cast(Any, _output(message))}]
+    return _assistant_items(message)
+
+
+def _assistant_items(message: AssistantMessage) -> list[ResponseInputItemParam]:
+    items = [cast(ResponseInputItemParam, item) for item in message.opaque if item.get("type") == "reasoning"]
+    if message.text:
+        items.append({"role": "assistant", "content": clean(message.text)})
+    for call in message.tool_calls:
+        arguments = clean(call.arguments) if call.arguments.strip() else "{}"
+        items.append({"type": "function_call", "call_id": call.id, "name": clean(call.name), "arguments": arguments})
+    return items
+
+
+def _output(message: ToolMessage) -> str | list[dict[str, str]]:
+    if all(isinstance(part, TextPart) for part in message.content):
+        return clean("\n".join(part.text for part in message.content if isinstance(part, TextPart))) or "(no output)"
+    return [_part(part) for part in message.content]
+
+
+def _part(part: Part) -> dict[str, str]:
+    if isinstance(part, TextPart):
+        return {"type": "input_text", "text": clean(part.text)}
+    if isinstance(part, ImagePart):
+        return {"type": "input_image", "image_url": f"data:{part.mime_type};base64,{part.data}", "detail": "auto"}
+    return {"type": "input_text", "text": f"[A sound ({part.mime_type}) was left out: this API does not take sounds.]"}
+
+
+# --- the answer --------------------------------------------------------------------------------------------------
+
+
+class _Answer:
+    """Folds the events of one response. No I/O."""
+
+    def __init__(self) -> None:
+        self.response: Response | None = None
+        """Set by the terminal event."""
+        self._text = SurrogateJoiner()
+        self._thought = SurrogateJoiner()
+        self._opaque: list[dict[str, Any]] = []
+        self._call_ids: set[str] = set()
+        self._refused = False
+        self._thought_parts = 0
+
+    def feed(self, event: ResponseStreamEvent) -> list[ModelEvent]:
+        """Raises `ErrorInAnswer` when the server reports one as an event."""
+        match event.type:
+            case "response.output_text.delta":
+                return _texts(self._text.feed(event.delta or ""))
+            case "response.reasoning_summary_text.delta" | "response.reasoning_text.delta":
+                return _thoughts(self._thought.feed(event.delta or ""))
+            case "response.reasoning_summary_part.added":
+                # Each part is a paragraph with a heading of its own.
+                self._thought_parts += 1
+                return _thoughts("\n\n" if self._thought_parts > 1 else "")
+            case "response.refusal.delta":
+                self._refused = True
+                return _texts(self._text.feed(event.delta or ""))
+            case "response.output_item.done":
+                return self._item(event.item)
+            case "response.completed" | "response.incomplete" | "response.failed":
+                self.response = event.response
+            case "error":
+                raise ErrorInAnswer({"code": event.code, "message": event.message})
+        return []
+
+    def finish(self, response: Response) -> list[ModelEvent]:
+        events = _thoughts(self._thought.finish()) + _texts(self._text.finish())
+        if (usage := response.usage) is not None:
+            cached, reasoning = usage.input_tokens_details, usage.output_tokens_details
+            events.append(
+                UsageReport(
+                    input_tokens=usage.input_tokens or 0,
+                    output_tokens=usage.output_tokens or 0,
+                    cached_tokens=(cached.cached_tokens or 0) if cached else 0,
+                    reasoning_tokens=(reasoning.reasoning_tokens or 0) if reasoning else 0,
+                )
+            )
+        events.append(Finished(self._reason(response), tuple(self._opaque)))
+        return events
+
+    def _item(self, item: ResponseOutputItem) -> list[ModelEvent]:
+        if isinstance(item, ResponseReasoningItem):
+            # Without its encrypted content the server, which stored nothing, could not recognize the item.
+            if item.encrypted_content:
+                self._opaque.append(item.to_dict(exclude_none=True))
+            return []
+        if not isinstance(item, ResponseFunctionToolCall):
+            return []
+        call_id = item.call_id or item.id or ""
+        if not call_id or call_id in self._call_ids:
+            call_id = f"{call_id or 'call'}_{len(self._call_ids)}"
+        self._call_ids.add(call_id)
+        held = _thoughts(self._thought.finish()) + _texts(self._text.finish())
+        return [*held, ToolUse(clean(call_id), clean(item.name or ""), clean(item.arguments or ""))]
+
+    def _reason(self, response: Response) -> FinishReason:
+        if response.status == "incomplete":
+            details = response.incomplete_details
+            return "refusal" if details is not None and details.reason == "content_filter" else "length"
+        if self._call_ids:
+            return "tool_calls"
+        return "refusal" if self._refused else "stop"
+
+
+def _texts(text: str) -> list[ModelEvent]:
+    return [TextDelta(text)] if text else []
+
+
+def _thoughts(text: str) -> list[ModelEvent]:
+    return [ThoughtDelta(text)] if text else []

@@ -1,0 +1,222 @@
+"""The slash commands: a prompt that begins with `/name rest` runs one; anything else is a prompt.
+
+What a command answers is shown to the person and kept for them; the model does not hear of it.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from acp_agent import __version__
+from acp_agent.errors import InvalidParams
+from acp_agent.loop.calls import offered
+from acp_agent.loop.compaction import summarise, summary_messages
+from acp_agent.loop.modes import MODES
+from acp_agent.loop.prompt import leading_text
+from acp_agent.schema.acp import (
+    AvailableCommand,
+    AvailableCommandsUpdate,
+    CompactionUpdate,
+    ContentBlock,
+    TextContent,
+    UnstructuredCommandInput,
+)
+from acp_agent.store.base import SessionStore
+
+if TYPE_CHECKING:
+    from acp_agent.loop.session import Engine, Session
+
+__all__ = ["COMMANDS", "Commands", "commands_update"]
+
+CHARS_PER_TOKEN = 4
+
+
+@dataclass(frozen=True)
+class Command:
+    name: str
+    description: str
+    hint: str
+    run: Callable[[Commands, Session, Engine, str], Awaitable[None]]
+
+
+class Commands:
+    """The commands of one session. `store` holds the remembered permissions."""
+
+    def __init__(self, store: SessionStore) -> None:
+        self.store = store
+
+    def finds(self, blocks: Sequence[ContentBlock]) -> bool:
+        """Whether these blocks call a command that exists."""
+        return _split(blocks)[0] in COMMANDS
+
+    async def run(self, session: Session, engine: Engine, blocks: Sequence[ContentBlock]) -> None:
+        name, rest = _split(blocks)
+        await COMMANDS[name].run(self, session, engine, rest)
+
+
+def _split(blocks: Sequence[ContentBlock]) -> tuple[str, str]:
+    text = leading_text(blocks)
+    if not text.startswith("/"):
+        return "", ""
+    name, _, rest = text[1:].partition(" ")
+    return name.split("\n", 1)[0].strip(), rest.strip()
+
+
+def commands_update() -> AvailableCommandsUpdate:
+    """What the client offers for completion."""
+    return AvailableCommandsUpdate(
+        available_commands=[
+            AvailableCommand(
+                name=command.name,
+                description=command.description,
+                input=UnstructuredCommandInput(hint=command.hint) if command.hint else None,
+            )
+            for command in COMMANDS.values()
+        ]
+    )
+
+
+# --- the commands ------------------------------------------------------------------------------------------------
+
+
+async def _help(commands: Commands, session: Session, engine: Engine, rest: str) -> None:
+    lines = [f"- `/{c.name}{' ' + c.hint if c.hint else ''}` {c.description}" for c in COMMANDS.values()]
+    session.say("Commands:\n" + "\n".join(lines))
+
+
+async def _model(commands: Commands, session: Session, engine: Engine, rest: str) -> None:
+    if not rest:
+        models = "\n".join(f"- `{name}`{' (in use)' if name == session.model else ''}" for name in session.models)
+        session.say(f"Models:\n{models}\n\n`/model NAME` switches.")
+        return
+    matches = [name for name in session.models if rest in (name, name.partition(":")[2])]
+    if not matches:
+        session.say(f"There is no model `{rest}`. `/model` lists them.")
+        return
+    session.set_option("model", matches[0])
+    session.show_options()
+    session.say(f"Model: `{matches[0]}`.")
+
+
+async def _mode(commands: Commands, session: Session, engine: Engine, rest: str) -> None:
+    if not rest:
+        modes = "\n".join(
+            f"- `{m.id}` {m.description}{' (in use)' if m.id == session.mode_id else ''}" for m in MODES.values()
+        )
+        session.say(f"Modes:\n{modes}\n\n`/mode NAME` switches.")
+        return
+    try:
+        session.set_mode(rest.lower(), tell=True)
+    except InvalidParams:
+        session.say(f"There is no mode `{rest}`; the modes are {', '.join(f'`{name}`' for name in MODES)}.")
+        return
+    session.show_options()
+    session.say(f"Mode: `{session.mode_id}`. {session.mode().description}.")
+
+
+async def _clear(commands: Commands, session: Session, engine: Engine, rest: str) -> None:
+    session.replace_history([])
+    session.report_usage(0, session.usage.size if session.usage is not None else 0)
+    session.say("The model has forgotten this conversation; what you see stays.")
+
+
+async def _compact(commands: Commands, session: Session, engine: Engine, rest: str) -> None:
+    if not len(session.history):
+        session.say("There is nothing to compact yet.")
+        return
+    model = await engine.model(session.model)
+    compaction_id = str(uuid.uuid4())
+    shows = session.client.shows_compaction
+    if shows:
+        session.emit(CompactionUpdate(compaction_id=compaction_id, status="in_progress"), keep=False)
+    before = session.history.characters()
+    status, summary = "failed", ""
+    try:
+        summary, _ = await summarise(model.provider, session.messages(), engine.settings(model))
+        status = "completed" if summary else "failed"
+    finally:
+        if shows:
+            content: list[ContentBlock] = [TextContent(text=summary)] if summary else []
+            session.emit(CompactionUpdate(compaction_id=compaction_id, status=status, summary=content), keep=False)
+    if not summary:
+        session.say("The model gave no summary; the conversation stays as it is.")
+        return
+    session.replace_history(summary_messages(summary))
+    after = session.history.characters()
+    session.report_usage(after // CHARS_PER_TOKEN, model.context_window)
+    text = f"Compacted: about {before // CHARS_PER_TOKEN} tokens became {after // CHARS_PER_TOKEN}."
+    session.say(text if shows else f"{text}\n\n{summary}")
+
+
+async def _context(commands: Commands, session: Session, engine: Engine, rest: str) -> None:
+    tokens = session.history.characters() // CHARS_PER_TOKEN
+    lines = [f"Messages the model remembers: {len(session.history)}, about {tokens} tokens of text."]
+    if session.usage is not None and session.usage.size:
+        used, size = session.usage.used, session.usage.size
+        lines.append(f"Last model call: {used} of {size} tokens ({100 * used / size:.0f} %).")
+    session.say("\n".join(lines))
+
+
+async def _tools(commands: Commands, session: Session, engine: Engine, rest: str) -> None:
+    lines = []
+    for entry in offered(engine.registry, session.mode()):
+        aliases = f" (also {', '.join(entry.aliases)})" if entry.aliases else ""
+        lines.append(f"- `{entry.name}`{aliases}: {entry.description.splitlines()[0]}")
+    session.say(f"Tools in the mode `{session.mode_id}`:\n" + "\n".join(lines))
+
+
+async def _status(commands: Commands, session: Session, engine: Engine, rest: str) -> None:
+    client = session.client
+    offers = [
+        words
+        for words, offered_ in (
+            ("reading buffers", client.reads_files),
+            ("writing buffers", client.writes_files),
+            ("terminals", client.has_terminals),
+        )
+        if offered_
+    ]
+    roots = "\n".join(f"- {root}" for root in session.roots.all)
+    session.say(
+        f"acp-agent {__version__}\n\n- Session: `{session.id}`\n- Model: `{session.model}`\n"
+        f"- Mode: `{session.mode_id}`\n- The editor offers: {', '.join(offers) or 'nothing; all is done locally'}\n"
+        f"\nFolders:\n{roots}"
+    )
+
+
+async def _permissions(commands: Commands, session: Session, engine: Engine, rest: str) -> None:
+    project = str(session.roots.cwd)
+    word, _, argument = rest.partition(" ")
+    if word == "revoke":
+        number = argument.strip().lstrip("#")
+        if number.isdigit() and commands.store.revoke(project, int(number)):
+            session.say(f"Revoked #{number}.")
+        else:
+            session.say(f"There is no permission #{number or '?'}. `/permissions` lists them.")
+        return
+    known = commands.store.permissions(project)
+    if not known:
+        session.say("Nothing is remembered for this project: every change is asked about.")
+        return
+    words = {"allow": "always allow", "reject": "never allow"}
+    lines = [f"- #{item.id} {words[item.decision]} `{item.scope}`" for item in known]
+    session.say(f"Remembered for {project}:\n" + "\n".join(lines) + "\n\n`/permissions revoke NUMBER` forgets one.")
+
+
+COMMANDS: dict[str, Command] = {
+    command.name: command
+    for command in (
+        Command("help", "List the commands", "", _help),
+        Command("model", "Show the models, or switch", "name", _model),
+        Command("mode", "Show the modes, or switch", "ask|architect|code|auto", _mode),
+        Command("clear", "Let the model forget the conversation", "", _clear),
+        Command("compact", "Replace the conversation by a summary the model writes", "", _compact),
+        Command("context", "Show how full the model's context is", "", _context),
+        Command("tools", "List the tools of the current mode", "", _tools),
+        Command("status", "Show session, model, mode and what the editor offers", "", _status),
+        Command("permissions", "List remembered permissions, or revoke one", "revoke number", _permissions),
+    )
+}

@@ -1,0 +1,40 @@
+"""The modes of a session, in the order they are offered. Light: the answer to `session/new` needs it."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+__all__ = ["MODES", "Mode", "ModeId", "mode_ids"]
+
+ModeId = Literal["ask", "architect", "code", "auto"]
+
+
+class Mode(NamedTuple):
+    id: ModeId
+    name: str
+    description: str
+    changes: bool
+    """Whether tools that change things are offered."""
+    asks: bool
+    """Whether a person is asked before changes."""
+    extra_tools: frozenset[str] = frozenset()
+    """Tools offered although they are of no use to other read-only modes."""
+
+
+MODES: dict[ModeId, Mode] = {
+    "ask": Mode("ask", "Ask", "Reads and answers; changes nothing", changes=False, asks=True),
+    "architect": Mode(
+        "architect",
+        "Architect",
+        "Reads and plans; changes nothing",
+        changes=False,
+        asks=True,
+        extra_tools=frozenset({"plan"}),
+    ),
+    "code": Mode("code", "Code", "Works on the code; asks before changes", changes=True, asks=True),
+    "auto": Mode("auto", "Auto", "Works without asking for what the rules do not deny", changes=True, asks=False),
+}
+
+
+def mode_ids() -> tuple[ModeId, ...]:
+    return tuple(MODES)

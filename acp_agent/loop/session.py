@@ -1,0 +1,401 @@
+"""One conversation: its id, roots, choices and history, and the turn that runs.
+
+`emit(update)` stores, then sends: what the client was told is on disk. Both happen together once per round of the event
+loop, so that a burst of small chunks costs one transaction and (joined) one message.
+
+A session is light until its first prompt. What a turn needs (provider, tools, permission gate) is the `Engine`,
+built in the background by `build.py` and awaited here.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import anyio
+
+from acp_agent.config.load import Config
+from acp_agent.errors import (
+    AuthRequired,
+    InternalError,
+    InvalidParams,
+    ProviderError,
+    RpcError,
+    StoreError,
+)
+from acp_agent.loop.modes import MODES, Mode, ModeId
+from acp_agent.loop.options import THOUGHT_LEVELS, config_options, mode_state
+from acp_agent.protocol.client import Client
+from acp_agent.protocol.codec import coalesce_updates, encode
+from acp_agent.safety.paths import Roots
+from acp_agent.schema.acp import (
+    AgentMessageChunk,
+    AvailableCommandsUpdate,
+    ConfigOptionUpdate,
+    ContentBlock,
+    CurrentModeUpdate,
+    SessionConfigOption,
+    SessionInfoUpdate,
+    SessionModeState,
+    SessionNotification,
+    SessionUpdate,
+    StopReason,
+    TextContent,
+    UsageUpdate,
+    UserMessageChunk,
+)
+from acp_agent.store.base import EntryKind, LogEntry, SessionRecord, SessionStore
+
+if TYPE_CHECKING:
+    from acp_agent.llm.base import Message, ModelSettings, Provider, ToolDefinition, UsageReport
+    from acp_agent.loop.calls import ToolRunner
+    from acp_agent.loop.commands import Commands
+    from acp_agent.loop.history import History
+    from acp_agent.loop.turn import TurnHost
+    from acp_agent.tools.registry import Registry
+
+__all__ = ["Engine", "Model", "Session"]
+
+log = logging.getLogger(__name__)
+
+
+class Model(Protocol):
+    """A model that can be asked now."""
+
+    provider: Provider
+    id: str
+    name: str
+    """`provider:model`, with the model's real name."""
+    context_window: int
+    """Tokens."""
+    images: bool
+    audio: bool
+
+
+class Engine(Protocol):
+    """What a turn needs, built once for a session."""
+
+    runner: ToolRunner
+    registry: Registry
+    commands: Commands
+
+    async def model(self, choice: str) -> Model:
+        """The model behind a `provider:model`. Raises AuthRequired, ProviderError, InvalidParams."""
+        ...
+
+    def user_message(self, blocks: Sequence[ContentBlock], model: Model) -> Message:
+        """The prompt for the model. Raises InvalidParams for blocks it does not take."""
+        ...
+
+    def title(self, blocks: Sequence[ContentBlock]) -> str: ...
+
+    def settings(self, model: Model) -> ModelSettings: ...
+
+    def tools(self) -> Sequence[ToolDefinition]:
+        """The tools of the mode in force."""
+        ...
+
+    async def run_turn(self, host: TurnHost, model: Model) -> StopReason: ...
+
+    def history(self) -> History:
+        """A new history, restored from what the session stored."""
+        ...
+
+    async def close(self) -> None:
+        """Kills what the session's commands left running."""
+        ...
+
+
+class Session:
+    def __init__(
+        self,
+        record: SessionRecord,
+        client: Client,
+        store: SessionStore,
+        config: Config,
+        *,
+        models: Sequence[str],
+        soon: Callable[[Callable[[], None]], None],
+        engine: Callable[[Session], Awaitable[Engine]],
+    ) -> None:
+        """`models`: the `provider:model`s known so far. `soon` calls back in the next round of the event loop."""
+        self.id = record.id
+        self.roots = Roots(Path(record.cwd), [Path(root) for root in record.additional_directories])
+        self.client = client
+        self.config = config
+        self.models = list(models)
+        self.title = record.title
+        self.turns = record.turns
+        self.mode_id: ModeId = record.mode if record.mode in MODES else "code"
+        self.model = record.model
+        self.thought_level = record.thought_level or "default"
+        self.usage: UsageUpdate | None = None
+        self._store = store
+        self._soon = soon
+        self._build = engine
+        self._engine: Engine | None = None
+        self._engine_lock = anyio.Lock()
+        self._history: History | None = None
+        self._outbox: list[tuple[EntryKind | None, Any]] = []
+        self._flush_planned = False
+        self._held = True
+        self._store_failure: StoreError | None = None
+        self._scopes: list[anyio.CancelScope] = []
+        self._turn_lock = anyio.Lock()
+        self.closed = False
+
+    # --- telling the client -----------------------------------------------------------------------------------
+
+    def emit(self, update: SessionUpdate, *, keep: bool = True) -> None:
+        """Stores `update` (unless `keep` is false) and sends it, in the order of the calls."""
+        kind: EntryKind | None = "update" if keep else None
+        if self._outbox and self._outbox[-1][0] == kind:
+            merged = coalesce_updates("session/update", self._note(self._outbox[-1][1]), self._note(update))
+            if merged is not None:
+                self._outbox[-1] = (kind, merged.update)
+                return
+        self._put(kind, update)
+
+    def _note(self, update: Any) -> SessionNotification:
+        return SessionNotification(session_id=self.id, update=update)
+
+    def _put(self, kind: EntryKind | None, payload: Any) -> None:
+        self._outbox.append((kind, payload))
+        if not self._flush_planned:
+            self._flush_planned = True
+            self._soon(self.flush)
+
+    def flush(self) -> None:
+        """Stores and sends what was emitted. A store that fails is reported at the end of the turn."""
+        self._flush_planned = False
+        if not self._outbox:
+            return
+        outbox, self._outbox = self._outbox, []
+        entries = [
+            LogEntry(kind, payload if isinstance(payload, bytes) else encode(payload))
+            for kind, payload in outbox
+            if kind is not None
+        ]
+        try:
+            self._store.append(self.id, entries)
+        except StoreError as error:
+            log.error("%s", error)
+            self._store_failure = error
+        if self._held:
+            self._outbox = [(None, payload) for kind, payload in outbox if kind in (None, "update")]
+            return
+        for kind, payload in outbox:
+            if kind in (None, "update") and not (kind == "update" and isinstance(payload, UserMessageChunk)):
+                self.client.update(payload)
+
+    def release(self) -> None:
+        """The client knows the session's id now: updates may be sent."""
+        self._held = False
+        self.flush()
+
+    async def drain(self) -> None:
+        await self.client.drain()
+
+    def say(self, text: str) -> None:
+        """A message of the agent's own."""
+        self.emit(AgentMessageChunk(content=TextContent(text=text), message_id=str(uuid.uuid4())))
+
+    def announce_commands(self, update: AvailableCommandsUpdate) -> None:
+        self.emit(update, keep=False)
+
+    # --- choices ----------------------------------------------------------------------------------------------
+
+    def mode(self) -> Mode:
+        return MODES[self.mode_id]
+
+    def mode_state(self) -> SessionModeState:
+        return mode_state(self.mode_id)
+
+    def options(self) -> list[SessionConfigOption]:
+        return config_options(mode=self.mode_id, model=self.model, models=self.models, thought_level=self.thought_level)
+
+    def set_mode(self, mode: str, *, tell: bool) -> None:
+        """Switches the mode, also while a turn runs. `tell`: the client did not ask for it by `session/set_mode`."""
+        if mode not in MODES:
+            raise InvalidParams(f"Invalid params: unknown mode {mode!r}; the modes are {', '.join(MODES)}")
+        changed = mode != self.mode_id
+        self.mode_id = mode
+        if changed:
+            self._store.change(self.id, mode=mode)
+        if tell and changed:
+            self.emit(CurrentModeUpdate(current_mode_id=mode), keep=False)
+
+    def set_option(self, option: str, value: object) -> None:
+        """Raises InvalidParams for an unknown option, value or type. The caller shows the list anew."""
+        if not isinstance(value, str):
+            raise InvalidParams(f"Invalid params: $.value: the option {option!r} takes a string")
+        if option == "mode":
+            self.set_mode(value, tell=True)
+        elif option == "model":
+            if value not in (*self.models, self.model):
+                raise InvalidParams(f"Invalid params: unknown model {value!r}")
+            self.model = value
+            self._store.change(self.id, model=value)
+        elif option == "thought_level":
+            if value not in THOUGHT_LEVELS:
+                raise InvalidParams(
+                    f"Invalid params: unknown thought level {value!r}; they are {', '.join(THOUGHT_LEVELS)}"
+                )
+            self.thought_level = value
+            self._store.change(self.id, thought_level=value)
+        else:
+            raise InvalidParams(f"Invalid params: unknown option {option!r}")
+
+    def show_options(self) -> None:
+        """Tells the client the complete list after a change it did not ask for."""
+        self.emit(ConfigOptionUpdate(config_options=self.options()), keep=False)
+
+    # --- history ----------------------------------------------------------------------------------------------
+
+    def messages(self) -> Sequence[Message]:
+        return self.history.messages
+
+    @property
+    def history(self) -> History:
+        assert self._history is not None, "the engine makes the history before anybody reads it"
+        return self._history
+
+    def add(self, message: Message) -> None:
+        """Appends to the history, on disk too."""
+        self.history.add(message)
+        self._put("message", encode(message))
+
+    def replace_history(self, messages: Sequence[Message]) -> None:
+        """Forgets what was said for `messages`; what the person sees stays."""
+        self.history.replace(messages)
+        self._put("reset", encode(list(messages)))
+
+    def stored(self) -> list[LogEntry]:
+        return self._store.entries(self.id)
+
+    # --- turns ------------------------------------------------------------------------------------------------
+
+    async def engine(self) -> Engine:
+        """What a turn needs; built by the first who asks."""
+        async with self._engine_lock:
+            if self._engine is None:
+                self._engine = await self._build(self)
+                self._history = self._engine.history()
+        return self._engine
+
+    @property
+    def busy(self) -> bool:
+        return bool(self._scopes)
+
+    def cancel(self) -> None:
+        """Ends the running turn and those that wait behind it; their prompts are answered `cancelled`."""
+        for scope in self._scopes:
+            scope.cancel()
+
+    async def prompt(self, blocks: Sequence[ContentBlock]) -> StopReason:
+        """One turn. A second prompt waits for the first. Raises RpcError where the turn could not be finished."""
+        scope = anyio.CancelScope()
+        self._scopes.append(scope)
+        reason: StopReason = "cancelled"
+        try:
+            with scope:
+                async with self._turn_lock:
+                    reason = await self._turn(blocks)
+        except ProviderError as error:
+            raise _as_answer(error) from error
+        finally:
+            self._scopes.remove(scope)
+            self.flush()
+        if self._store_failure is not None:
+            failure, self._store_failure = self._store_failure, None
+            raise InternalError(str(failure)) from failure
+        return "cancelled" if scope.cancelled_caught else reason
+
+    async def _turn(self, blocks: Sequence[ContentBlock]) -> StopReason:
+        if not any(not isinstance(block, TextContent) or block.text.strip() for block in blocks):
+            return "end_turn"  # Nothing was said; no model takes an empty message.
+        self._record_prompt(blocks)
+        engine = await self.engine()
+        if engine.commands.finds(blocks):
+            await engine.commands.run(self, engine, blocks)
+            return "end_turn"
+        model = await engine.model(self.model)
+        if model.name != self.model:
+            self._use_real_name(model)
+        self.add(engine.user_message(blocks, model))
+        if self.title is None:
+            self.set_title(engine.title(blocks))
+        return await engine.run_turn(_Host(self, engine, model), model)
+
+    def _record_prompt(self, blocks: Sequence[ContentBlock]) -> None:
+        message_id = str(uuid.uuid4())
+        for block in blocks:
+            self.emit(UserMessageChunk(content=block, message_id=message_id))
+        self.turns += 1
+        self._store.change(self.id, new_turn=True)
+        self.flush()
+
+    def _use_real_name(self, model: Model) -> None:
+        """`auto` has become a model."""
+        self.models = [model.name if name == self.model else name for name in self.models]
+        self.model = model.name
+        self._store.change(self.id, model=self.model)
+        self.show_options()
+
+    def set_title(self, title: str) -> None:
+        self.title = title
+        updated_at = self._store.change(self.id, title=title)
+        self.emit(SessionInfoUpdate(title=title, updated_at=updated_at), keep=False)
+
+    def report_usage(self, used: int, window: int) -> None:
+        self.usage = UsageUpdate(used=used, size=window)
+        self.emit(self.usage, keep=False)
+
+    async def settled(self) -> None:
+        """Returns once no turn runs."""
+        async with self._turn_lock:
+            pass
+
+    async def close(self) -> None:
+        """Ends the turn, waits for it, and frees what the session holds."""
+        self.closed = True
+        self.cancel()
+        async with self._turn_lock:
+            if self._engine is not None:
+                await self._engine.close()
+        self.flush()
+
+
+class _Host:
+    """What `run_turn` sees of a session."""
+
+    def __init__(self, session: Session, engine: Engine, model: Model) -> None:
+        self._session = session
+        self._engine = engine
+        self._model = model
+        self.messages = session.messages
+        self.add = session.add
+        self.drain = session.drain
+
+    def emit(self, update: SessionUpdate) -> None:
+        self._session.emit(update)
+
+    def tools(self) -> Sequence[ToolDefinition]:
+        return self._engine.tools()
+
+    def settings(self) -> ModelSettings:
+        return self._engine.settings(self._model)
+
+    def report_usage(self, usage: UsageReport) -> None:
+        self._session.report_usage(usage.input_tokens + usage.output_tokens, self._model.context_window)
+
+
+def _as_answer(error: ProviderError) -> RpcError:
+    """A provider's failure as the error answer of the prompt; the session goes on."""
+    data = {"kind": error.kind}
+    if error.kind == "auth":
+        return AuthRequired(str(error), data)
+    return InternalError(str(error), data)

@@ -1,0 +1,33 @@
+"""The envelope of a shell command's output: `rawOutput` of its tool call."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+__all__ = ["MAX_STREAM_CHARS", "ShellOutput"]
+
+MAX_STREAM_CHARS = 100_000
+"""Characters of one stream in an envelope: it travels in one message."""
+
+
+class ShellOutput(msgspec.Struct, frozen=True):
+    stdout: Annotated[str, Meta(description="Standard output; both streams where a terminal joined them.")]
+    stderr: Annotated[str, Meta(description="Standard error.")]
+    exit_code: Annotated[int | None, Meta(description="null when a signal or a timeout ended the command.")]
+    truncated: Annotated[bool, Meta(description="Whether output was left out.")]
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain JSON data, each stream cut in the middle to `MAX_STREAM_CHARS`."""
+        stdout, stderr = _cut(self.stdout), _cut(self.stderr)
+        truncated = self.truncated or stdout != self.stdout or stderr != self.stderr
+        return {"stdout": stdout, "stderr": stderr, "exit_code": self.exit_code, "truncated": truncated}
+
+
+def _cut(text: str) -> str:
+    if len(text) <= MAX_STREAM_CHARS:
+        return text
+    half = MAX_STREAM_CHARS // 2
+    return f"{text[:half]}\n[... {len(text) - 2 * half} characters omitted ...]\n{text[-half:]}"

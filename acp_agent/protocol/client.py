@@ -1,0 +1,165 @@
+"""What an agent may ask of its editor: one typed method for each of ACP's client methods, bound to one session.
+
+Every call is gated on `ClientCapabilities` (some clients never answer what they did not offer) and, where no person is
+asked, bounded in time. Failures are `ExecutorError`-free: PeerError, CapabilityMissing, ConnectionClosed, TimeoutError.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from acp_agent.errors import CapabilityMissing
+from acp_agent.protocol.connection import Connection
+from acp_agent.schema.acp import (
+    ClientCapabilities,
+    CreateTerminalRequest,
+    CreateTerminalResponse,
+    EnvVariable,
+    KillTerminalRequest,
+    PermissionOption,
+    ReadTextFileRequest,
+    ReleaseTerminalRequest,
+    RequestPermissionRequest,
+    RequestPermissionResponse,
+    SessionNotification,
+    SessionUpdate,
+    TerminalOutputRequest,
+    TerminalOutputResponse,
+    ToolCallUpdate,
+    WaitForTerminalExitRequest,
+    WaitForTerminalExitResponse,
+    WriteTextFileRequest,
+)
+from acp_agent.schema.decode import decode_result
+
+__all__ = ["Client"]
+
+
+class Client:
+    """The editor, as one session sees it. `timeout` in seconds bounds every call that no person answers."""
+
+    def __init__(
+        self, connection: Connection, session_id: str, capabilities: ClientCapabilities, *, timeout: float = 20.0
+    ) -> None:
+        self._connection = connection
+        self._session_id = session_id
+        self._timeout = timeout
+        self.capabilities = capabilities
+
+    # --- what was offered -------------------------------------------------------------------------------------
+
+    @property
+    def reads_files(self) -> bool:
+        return self.capabilities.fs.read_text_file
+
+    @property
+    def writes_files(self) -> bool:
+        return self.capabilities.fs.write_text_file
+
+    @property
+    def has_terminals(self) -> bool:
+        return self.capabilities.terminal
+
+    @property
+    def shows_terminal_output(self) -> bool:
+        """Whether the client draws terminals from `_meta.terminal_output` (DF-1)."""
+        return (self.capabilities.meta or {}).get("terminal_output") is True
+
+    @property
+    def shows_compaction(self) -> bool:
+        session = self.capabilities.session
+        return session is not None and session.compaction is not None
+
+    @property
+    def shows_notices(self) -> bool:
+        session = self.capabilities.session
+        return session is not None and session.notices is not None
+
+    # --- updates ----------------------------------------------------------------------------------------------
+
+    def update(self, update: SessionUpdate) -> None:
+        """Queues a `session/update`; never waits."""
+        self._connection.notify("session/update", SessionNotification(session_id=self._session_id, update=update))
+
+    async def drain(self) -> None:
+        """Waits while the client reads more slowly than it is told."""
+        await self._connection.drain()
+
+    # --- fs ---------------------------------------------------------------------------------------------------
+
+    async def read_text_file(self, path: Path, *, line: int | None = None, limit: int | None = None) -> str:
+        """The file as the editor has it. `line` is 1-based, `limit` counts lines (not every client honours them)."""
+        self._need(self.reads_files, "fs/read_text_file")
+        request = ReadTextFileRequest(session_id=self._session_id, path=str(path), line=line, limit=limit)
+        answer = await self._ask("fs/read_text_file", request)
+        return str(answer.content)
+
+    async def write_text_file(self, path: Path, content: str) -> None:
+        self._need(self.writes_files, "fs/write_text_file")
+        request = WriteTextFileRequest(session_id=self._session_id, path=str(path), content=content)
+        await self._ask("fs/write_text_file", request)
+
+    # --- terminal ---------------------------------------------------------------------------------------------
+
+    async def create_terminal(
+        self, command: str, args: Sequence[str], *, cwd: Path, env: dict[str, str], output_byte_limit: int
+    ) -> str:
+        """Starts a command in the editor and gives the terminal's id at once."""
+        self._need(self.has_terminals, "terminal/create")
+        request = CreateTerminalRequest(
+            session_id=self._session_id,
+            command=command,
+            args=list(args),
+            cwd=str(cwd),
+            env=[EnvVariable(name=name, value=value) for name, value in env.items()],
+            output_byte_limit=output_byte_limit,
+        )
+        answer: CreateTerminalResponse = await self._ask("terminal/create", request)
+        return answer.terminal_id
+
+    async def terminal_output(self, terminal_id: str) -> TerminalOutputResponse:
+        request = TerminalOutputRequest(session_id=self._session_id, terminal_id=terminal_id)
+        answer: TerminalOutputResponse = await self._ask("terminal/output", request)
+        return answer
+
+    async def wait_for_terminal_exit(self, terminal_id: str) -> WaitForTerminalExitResponse:
+        """Unbounded: the caller has the command's own timeout."""
+        request = WaitForTerminalExitRequest(session_id=self._session_id, terminal_id=terminal_id)
+        answer: WaitForTerminalExitResponse = await self._ask("terminal/wait_for_exit", request, bounded=False)
+        return answer
+
+    async def kill_terminal(self, terminal_id: str) -> None:
+        await self._ask("terminal/kill", KillTerminalRequest(session_id=self._session_id, terminal_id=terminal_id))
+
+    async def release_terminal(self, terminal_id: str) -> None:
+        request = ReleaseTerminalRequest(session_id=self._session_id, terminal_id=terminal_id)
+        await self._ask("terminal/release", request)
+
+    # --- questions to the person ------------------------------------------------------------------------------
+
+    async def request_permission(
+        self, tool_call: ToolCallUpdate, options: Sequence[PermissionOption]
+    ) -> RequestPermissionResponse:
+        """Unbounded: a person answers. Cancelling it tells the client that the question is void."""
+        request = RequestPermissionRequest(session_id=self._session_id, tool_call=tool_call, options=list(options))
+        answer: RequestPermissionResponse = await self._ask("session/request_permission", request, bounded=False)
+        return answer
+
+    # --- helpers ----------------------------------------------------------------------------------------------
+
+    def _need(self, offered: bool, method: str) -> None:
+        if not offered:
+            raise CapabilityMissing(f"the client does not offer {method}")
+
+    async def _ask(self, method: str, request: object, *, bounded: bool = True) -> Any:
+        if not bounded:
+            return decode_result(method, await self._connection.request(method, request), "client")
+        try:
+            async with asyncio.timeout(self._timeout):
+                result = await self._connection.request(method, request)
+        except TimeoutError as error:
+            raise TimeoutError(f"the client did not answer {method} within {self._timeout:g} s") from error
+        return decode_result(method, result, "client")

@@ -1,0 +1,54 @@
+"""The verdict on a tool call, composed of pure deciders: any deny denies, else any ask asks, else allow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from acp_agent.safety.access import Access, Allow, Ask, Deny, ExecuteAccess, NoAccess, PathAccess, Verdict
+from acp_agent.safety.paths import Roots
+from acp_agent.safety.shell import judge
+
+__all__ = ["EDIT_SCOPE", "combine", "decide"]
+
+EDIT_SCOPE = "edit *"
+"""What an "always" for an edit covers: edits of any file in the project."""
+
+
+def decide(accesses: Sequence[Access], roots: Roots, *, mode: str, may_change: bool) -> Verdict:
+    """What the rules say of a call that touches `accesses`, before any remembered answer."""
+    return combine(_one(access, roots, mode, may_change) for access in accesses)
+
+
+def combine(verdicts: Iterable[Verdict]) -> Verdict:
+    """Deny before ask before allow; several asks become one that covers all."""
+    asks: list[Ask] = []
+    for verdict in verdicts:
+        if isinstance(verdict, Deny):
+            return verdict
+        if isinstance(verdict, Ask):
+            asks.append(verdict)
+    if not asks:
+        return Allow()
+    reasons = dict.fromkeys(ask.reason for ask in asks)
+    scopes = dict.fromkeys(scope for ask in asks for scope in ask.scopes)
+    words = dict.fromkeys(ask.scope_words for ask in asks)
+    return Ask("; ".join(reasons), tuple(scopes), " and ".join(words))
+
+
+def _one(access: Access, roots: Roots, mode: str, may_change: bool) -> Verdict:
+    match access:
+        case NoAccess():
+            return Allow()
+        case PathAccess(_, path) if not roots.contains(path):
+            return Deny(f"{path} is outside of the folders of this session.")
+        case PathAccess("read", _):
+            return Allow()
+        case PathAccess("write", path):
+            if not may_change:
+                return Deny(f"The mode `{mode}` only reads; {roots.display(path)} was not changed.")
+            return Ask("it changes a file", (EDIT_SCOPE,), "edits in this project")
+        case ExecuteAccess(command, cwd):
+            if not may_change:
+                return Deny(f"The mode `{mode}` only reads; no command was run.")
+            return judge(command, roots, cwd)
+    raise AssertionError(f"unknown access {access!r}")

@@ -1,0 +1,82 @@
+"""Which paths tools may touch: below the session's roots, also through links and folders that do not exist yet.
+
+A path is resolved as far as it exists (links followed), the rest is added, and the result is compared with the roots
+component by component: `/srv/app-evil` is not below `/srv/app`, and a link that leads out is out.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from acp_agent.errors import ToolError
+
+__all__ = ["Roots", "real_path"]
+
+MAX_PATH_CHARS = 4096
+"""Linux's PATH_MAX."""
+
+FILE_URI = "file://"
+
+
+class Roots:
+    """The folders of a session: `cwd`, the base of relative paths, and any more."""
+
+    def __init__(self, cwd: Path, additional: Iterable[Path] = ()) -> None:
+        self.cwd = cwd
+        self.all: tuple[Path, ...] = (cwd, *additional)
+        self._real = tuple(real_path(root) for root in self.all)
+
+    def resolve(self, text: str) -> Path:
+        """The path a tool was given, absolute and resolved. Raises ToolError when it is malformed or outside."""
+        path = self.absolute(text)
+        if not self.contains(path):
+            folders = ", ".join(str(root) for root in self.all)
+            raise ToolError(
+                f"{text} is outside of the folders of this session ({folders}); only paths below them can be used."
+            )
+        return path
+
+    def absolute(self, text: str) -> Path:
+        """The same without the check that it is inside."""
+        if not text:
+            raise ToolError("The path is empty. Give a path relative to the working directory, or an absolute one.")
+        if "\0" in text:
+            raise ToolError("The path holds a NUL character.")
+        if len(text) > MAX_PATH_CHARS:
+            raise ToolError(f"The path is longer than {MAX_PATH_CHARS} characters.")
+        try:
+            text.encode("utf-8")
+        except UnicodeEncodeError as error:
+            raise ToolError("The path holds characters that have no UTF-8 form.") from error
+        try:
+            return real_path(self.cwd / text.removeprefix(FILE_URI))
+        except (OSError, RuntimeError) as error:
+            raise ToolError(f"{text} cannot be resolved: {error}") from error
+
+    def contains(self, path: Path) -> bool:
+        """Whether a resolved path is one of the roots or below one."""
+        return any(path == root or root in path.parents for root in self._real)
+
+    def is_root(self, path: Path) -> bool:
+        return path in self._real
+
+    def display(self, path: Path) -> str:
+        """For people: relative to the working directory where it is below it."""
+        base = self._real[0]
+        if path == base:
+            return "."
+        return str(path.relative_to(base)) if base in path.parents else str(path)
+
+
+def real_path(path: Path) -> Path:
+    """`path` with every link of its existing part followed; what does not exist yet is added as it stands.
+
+    Raises OSError for a loop of links.
+    """
+    resolved = Path(os.path.realpath(path))
+    # realpath gives up silently inside a loop of links and leaves the link in the answer.
+    if resolved.is_symlink():
+        raise OSError(f"{path} is a loop of links")
+    return resolved

@@ -1,0 +1,698 @@
+"""`FakeModel`: a scripted endpoint of OpenAI's two APIs on the loopback, for tests over real sockets.
+
+    async with FakeModel([Answer(text=("Hel", "lo")), Failure(429, {"error": {"message": "slow down"}})]) as model:
+        provider = ChatProvider(ProviderOptions(name="fake", base_url=model.base_url))
+        ...
+        assert model.requests[0].body["messages"][-1]["content"] == "hi"
+
+It serves `POST …/chat/completions` and `POST …/responses`, streamed or whole, and `GET …/models`, and it can misbehave
+in every way that servers are known to: see `Answer`, `Call`, `Failure` and `RawAnswer`. The same script answers on
+either API. Every wait of a script is for an event (`release()`), so that tests need no sleeps.
+
+As a process of its own (benchmarks): `python -m acp_agent.testing.fake_model SCRIPT.json [--port N]` writes the base
+URL as one line to stdout and serves until it is killed. The file holds a list of answers: `Answer`'s fields, or
+`{"deltas": 2000, "delta_text": "word ", "interval_ms": 0}`, or a plain string.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import sys
+from collections.abc import AsyncIterator, Callable, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+__all__ = ["Answer", "Call", "Failure", "FakeModel", "FakeRequest", "RawAnswer", "Usage", "main"]
+
+# --- scripts -----------------------------------------------------------------------------------------------------
+
+
+class Call(msgspec.Struct, frozen=True):
+    """A tool call of an answer."""
+
+    name: str
+    arguments: str | dict[str, Any] = "{}"
+    """JSON text sent as it stands, valid or not; an object is sent as text too, unless `as_object`."""
+    id: str | None = "auto"
+    """"auto" gives `call_<number>`; `None` leaves the field out; any other text is sent, repeated or empty as it is."""
+    index: int | Literal["auto"] | None = "auto"
+    """Chat only: "auto" counts, `None` leaves the field out."""
+    pieces: int = 1
+    """How many fragments the arguments are cut into; 1 sends the call whole, in one chunk."""
+    as_object: bool = False
+    """Chat only: the arguments travel as a JSON object, as some servers send them."""
+
+    @property
+    def text(self) -> str:
+        return self.arguments if isinstance(self.arguments, str) else msgspec.json.encode(self.arguments).decode()
+
+
+class Usage(msgspec.Struct, frozen=True):
+    input_tokens: int = 10
+    output_tokens: int = 5
+    cached_tokens: int = 0
+    reasoning_tokens: int = 0
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
+    """One answer of the model."""
+
+    text: str | tuple[str, ...] = ()
+    """The text deltas, one chunk each."""
+    thought: str | tuple[str, ...] = ()
+    thought_as: Literal["reasoning_content", "reasoning", "think"] = "reasoning_content"
+    """Chat only: the field that carries the thought, or `<think>` tags inside the text."""
+    tool_calls: tuple[Call, ...] = ()
+    refusal: str = ""
+    usage: Usage | None = Usage()
+    finish: str | None = "auto"
+    """Chat's `finish_reason`; "auto" is `tool_calls` or `stop`; `None` is never said. The Responses API translates
+    `length` and `content_filter` into an incomplete response."""
+    done: bool = True
+    """Chat only: whether `[DONE]` is sent."""
+    encrypted: str = ""
+    """Responses only: the encrypted content of a reasoning item."""
+    delay: float = 0.0
+    """Seconds before each delta but the first."""
+    hang_before: bool = False
+    """Send nothing, not even the status line, until `FakeModel.release()`."""
+    hang_after: int | None = None
+    """Fall silent after so many deltas, until `FakeModel.release()`."""
+    drop_after: int | None = None
+    """Break the connection after so many deltas."""
+    repeat: bool = False
+    """Give this answer to all further requests too."""
+    deltas: int = 0
+    """Instead of `text`: so many deltas of `delta_text`, `interval_ms` apart."""
+    delta_text: str = "word "
+    interval_ms: float = 0.0
+
+
+class Failure(msgspec.Struct, frozen=True):
+    """An HTTP error."""
+
+    status: int
+    body: Any = None
+    """Text as it stands, anything else as JSON."""
+    headers: dict[str, str] = {}
+
+
+class RawAnswer(msgspec.Struct, frozen=True):
+    """Bytes sent as they stand, one write each, for what no well-behaved server would send."""
+
+    chunks: tuple[bytes, ...]
+    status: int = 200
+    content_type: str = "text/event-stream"
+    hang_after: int | None = None
+    drop_after: int | None = None
+
+
+Reply = Answer | Failure | RawAnswer
+Script = Sequence[Reply | str] | Callable[[dict[str, Any]], Reply | str]
+
+
+class FakeRequest(msgspec.Struct, frozen=True):
+    """A request as it arrived."""
+
+    method: str
+    path: str
+    headers: dict[str, str]
+    """Names in lower case."""
+    body: dict[str, Any]
+
+
+# --- the server --------------------------------------------------------------------------------------------------
+
+
+class FakeModel:
+    """A scripted model server; an asynchronous context manager. The n-th model call gets the n-th reply.
+
+    A script may also be a function of the request's JSON. When a list is used up, requests get status 500.
+    """
+
+    def __init__(
+        self, script: Script = (), *, models: Sequence[str | dict[str, Any]] | Failure = ("fake-model",)
+    ) -> None:
+        self.requests: list[FakeRequest] = []
+        """All model calls, in the order of arrival. `GET /models` is not among them."""
+        self.models = models
+        """What `GET /models` answers; a `Failure` may have any status."""
+        self.connections = 0
+        """How many connections were opened."""
+        self._script = script
+        self._release = asyncio.Event()
+        self._arrived = asyncio.Condition()
+        self._closed: dict[int, asyncio.Event] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._server: asyncio.Server | None = None
+        self._port = 0
+
+    @property
+    def base_url(self) -> str:
+        """Ends in `/v1`."""
+        return f"http://127.0.0.1:{self._port}/v1"
+
+    async def start(self, port: int = 0) -> None:
+        self._server = await asyncio.start_server(self._accept, "127.0.0.1", port, limit=64 * 1024 * 1024)
+        self._port = self._server.sockets[0].getsockname()[1]
+
+    async def aclose(self) -> None:
+        """Breaks all connections. Idempotent."""
+        if self._server is None:
+            return
+        server, self._server = self._server, None
+        server.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await server.wait_closed()
+
+    async def __aenter__(self) -> FakeModel:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    def release(self) -> None:
+        """Lets every answer that hangs, now or later, go on."""
+        self._release.set()
+
+    async def wait_for_request(self, number: int = 1) -> FakeRequest:
+        """The request with this number, counted from 1; waits until it has arrived."""
+        async with self._arrived:
+            await self._arrived.wait_for(lambda: len(self.requests) >= number)
+        return self.requests[number - 1]
+
+    async def answer_closed(self, number: int = 1) -> None:
+        """Waits until the client has closed the connection in the middle of the answer to request `number`."""
+        await self._closed.setdefault(number, asyncio.Event()).wait()
+
+    def _next_reply(self, request: FakeRequest, number: int) -> Reply:
+        if callable(self._script):
+            reply: Reply | str = self._script(request.body)
+        elif number <= len(self._script):
+            reply = self._script[number - 1]
+        elif self._script and isinstance(last := self._script[-1], Answer) and last.repeat:
+            reply = last
+        else:
+            words = f"the script of FakeModel is used up: request {number}, {len(self._script)} replies"
+            reply = Failure(500, {"error": {"message": words, "type": "server_error"}})
+        return Answer(text=reply) if isinstance(reply, str) else reply
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        if task is not None:
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        self.connections += 1
+        try:
+            await self._serve(reader, writer)
+        except (ConnectionError, asyncio.IncompleteReadError, _Dropped):
+            pass  # the client is gone, which is its right, or the script wanted it gone
+        except asyncio.CancelledError:
+            writer.transport.abort()  # `aclose`; nobody waits for this task, so it may simply end
+        finally:
+            writer.close()
+            with contextlib.suppress(ConnectionError, asyncio.CancelledError):
+                await writer.wait_closed()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        pushed_back = b""
+        while (request := await _read_request(reader, pushed_back)) is not None:
+            path = request.path.partition("?")[0].rstrip("/")
+            if request.method == "GET" and path.endswith("/models"):
+                if isinstance(self.models, Failure):
+                    await _send_failure(writer, self.models)
+                else:
+                    await _send_json(writer, 200, _model_list(self.models))
+                pushed_back = b""
+                continue
+            if request.method != "POST" or not path.endswith(("/chat/completions", "/responses")):
+                words = f"FakeModel does not serve {request.method} {request.path}"
+                await _send_json(writer, 404, {"error": {"message": words, "type": "invalid_request_error"}})
+                pushed_back = b""
+                continue
+            async with self._arrived:
+                self.requests.append(request)
+                number = len(self.requests)
+                self._arrived.notify_all()
+            reply = self._next_reply(request, number)
+            answering = asyncio.ensure_future(self._answer(writer, request, reply, number))
+            watching = asyncio.ensure_future(reader.read(1))
+            try:
+                await asyncio.wait((answering, watching), return_when=asyncio.FIRST_COMPLETED)
+                if not answering.done() and not watching.result():
+                    self._closed.setdefault(number, asyncio.Event()).set()
+                    return
+                await answering
+                # The byte being watched for may be the first of the next request.
+                pushed_back = await watching
+            except ConnectionError:
+                self._closed.setdefault(number, asyncio.Event()).set()
+                raise
+            finally:
+                answering.cancel()
+                watching.cancel()
+                await asyncio.gather(answering, watching, return_exceptions=True)
+            if not pushed_back:
+                return
+
+    async def _answer(self, writer: asyncio.StreamWriter, request: FakeRequest, reply: Reply, number: int) -> None:
+        if isinstance(reply, Failure):
+            await _send_failure(writer, reply)
+            return
+        if isinstance(reply, RawAnswer):
+            _start_chunked(writer, reply.content_type, reply.status)
+            await self._send_chunks(writer, _each(reply.chunks), reply.hang_after, reply.drop_after)
+            return
+        if reply.hang_before:
+            await self._release.wait()
+        model = str(request.body.get("model", "fake-model"))
+        on_chat = "chat/completions" in request.path
+        if not request.body.get("stream"):
+            document = _chat_document(reply, model, number) if on_chat else _response(reply, model, number, "completed")
+            await _send_json(writer, 200, document)
+            return
+        _start_chunked(writer, "text/event-stream", 200)
+        if on_chat:
+            options = request.body.get("stream_options") or {}
+            chunks = _chat_chunks(reply, model, number, include_usage=bool(options.get("include_usage")))
+        else:
+            chunks = _response_chunks(reply, model, number)
+        await self._send_chunks(writer, _paced(reply, chunks), reply.hang_after, reply.drop_after)
+
+    async def _send_chunks(
+        self,
+        writer: asyncio.StreamWriter,
+        chunks: AsyncIterator[tuple[bytes, bool]],
+        hang_after: int | None,
+        drop_after: int | None,
+    ) -> None:
+        """Sends chunks, each with whether it counts as a delta; hangs and breaks where the script says."""
+        sent = 0
+        if hang_after == 0:
+            await self._release.wait()
+        async for chunk, counts in chunks:
+            if drop_after is not None and sent >= drop_after and counts:
+                break
+            writer.write(b"%x\r\n%b\r\n" % (len(chunk), chunk))
+            await writer.drain()
+            sent += counts
+            if counts and sent == hang_after:
+                await self._release.wait()
+        if drop_after is not None:
+            # The headers and the last delta may still be in the buffer, so close rather than abort; the chunked body
+            # lacks its end, which the client must notice.
+            writer.close()
+            raise _Dropped
+        writer.write(b"0\r\n\r\n")
+        await writer.drain()
+
+
+class _Dropped(Exception):
+    """The script breaks the connection here."""
+
+
+# --- HTTP/1.1 ----------------------------------------------------------------------------------------------------
+
+_REASONS = {200: "OK", 400: "Bad Request", 401: "Unauthorized", 404: "Not Found", 429: "Too Many Requests"}
+
+
+async def _read_request(reader: asyncio.StreamReader, pushed_back: bytes) -> FakeRequest | None:
+    try:
+        head = pushed_back + await reader.readuntil(b"\r\n\r\n")
+    except asyncio.IncompleteReadError as error:
+        if error.partial or pushed_back:
+            raise
+        return None
+    first, *lines = head.decode("latin-1").rstrip("\r\n").split("\r\n")
+    method, path, _ = first.split(" ", 2)
+    headers: dict[str, str] = {}
+    for line in lines:
+        name, _, value = line.partition(":")
+        headers[name.strip().lower()] = value.strip()
+    content = await reader.readexactly(int(headers.get("content-length", "0")))
+    body = msgspec.json.decode(content) if content else {}
+    return FakeRequest(method, path, headers, body if isinstance(body, dict) else {})
+
+
+def _start_chunked(writer: asyncio.StreamWriter, content_type: str, status: int) -> None:
+    head = f"HTTP/1.1 {status} {_REASONS.get(status, 'Error')}\r\nContent-Type: {content_type}\r\n"
+    writer.write(f"{head}Transfer-Encoding: chunked\r\n\r\n".encode("latin-1"))
+
+
+async def _send(
+    writer: asyncio.StreamWriter, status: int, content_type: str, body: bytes, headers: dict[str, str]
+) -> None:
+    lines = [
+        f"HTTP/1.1 {status} {_REASONS.get(status, 'Error')}",
+        f"Content-Type: {content_type}",
+        f"Content-Length: {len(body)}",
+        *(f"{name}: {value}" for name, value in headers.items()),
+    ]
+    writer.write("\r\n".join([*lines, "", ""]).encode("latin-1") + body)
+    await writer.drain()
+
+
+async def _send_failure(writer: asyncio.StreamWriter, failure: Failure) -> None:
+    body = failure.body.encode() if isinstance(failure.body, str) else msgspec.json.encode(failure.body)
+    await _send(writer, failure.status, "application/json", body, failure.headers)
+
+
+async def _send_json(writer: asyncio.StreamWriter, status: int, body: object) -> None:
+    await _send(writer, status, "application/json", msgspec.json.encode(body), {})
+
+
+async def _each(chunks: Sequence[bytes]) -> AsyncIterator[tuple[bytes, bool]]:
+    for chunk in chunks:
+        yield chunk, True
+
+
+async def _paced(answer: Answer, chunks: Sequence[tuple[bytes, bool]]) -> AsyncIterator[tuple[bytes, bool]]:
+    """Deltas at fixed distances from the first one, so that a slow reader does not stretch the schedule."""
+    pause = answer.interval_ms / 1000.0 if answer.deltas else answer.delay
+    loop = asyncio.get_running_loop()
+    start, number = loop.time(), 0
+    for chunk, counts in chunks:
+        if counts and pause:
+            wait = start + number * pause - loop.time()
+            if wait > 0:
+                await asyncio.sleep(wait)
+        number += counts
+        yield chunk, counts
+
+
+def _model_list(models: Sequence[str | dict[str, Any]]) -> dict[str, Any]:
+    entries: list[dict[str, Any]] = []
+    for model in models:
+        own = {"id": model} if isinstance(model, str) else model
+        entries.append({"object": "model", "created": 0, "owned_by": "fake", **own})
+    return {"object": "list", "data": entries}
+
+
+# --- the wire of chat completions --------------------------------------------------------------------------------
+
+
+def _pieces(text: str | tuple[str, ...]) -> tuple[str, ...]:
+    pieces = (text,) if isinstance(text, str) else text
+    return tuple(piece for piece in pieces if piece)
+
+
+def _texts(answer: Answer) -> tuple[str, ...]:
+    return (answer.delta_text,) * answer.deltas if answer.deltas else _pieces(answer.text)
+
+
+def _cut(text: str, pieces: int) -> list[str]:
+    size = max(1, -(-len(text) // max(1, pieces)))
+    return [text[start : start + size] for start in range(0, len(text), size)] or [""]
+
+
+def _call_id(call: Call, number: int, index: int) -> str | None:
+    return f"call_{number}_{index}" if call.id == "auto" else call.id
+
+
+def _finish_reason(answer: Answer) -> str | None:
+    if answer.finish != "auto":
+        return answer.finish
+    return "tool_calls" if answer.tool_calls else "stop"
+
+
+def _chat_usage(usage: Usage) -> dict[str, Any]:
+    return {
+        "prompt_tokens": usage.input_tokens,
+        "completion_tokens": usage.output_tokens,
+        "total_tokens": usage.input_tokens + usage.output_tokens,
+        "prompt_tokens_details": {"cached_tokens": usage.cached_tokens},
+        "completion_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
+    }
+
+
+def _chat_chunks(answer: Answer, model: str, number: int, *, include_usage: bool) -> list[tuple[bytes, bool]]:
+    out: list[tuple[bytes, bool]] = []
+    head = {"id": f"chatcmpl-{number}", "object": "chat.completion.chunk", "created": 0, "model": model}
+
+    def add(delta: dict[str, Any], *, finish: str | None = None, counts: bool = True) -> None:
+        choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
+        out.append((_data({**head, "choices": [choice]}), counts))
+
+    add({"role": "assistant", "content": ""}, counts=False)
+    thoughts = _pieces(answer.thought)
+    if thoughts and answer.thought_as == "think":
+        for text in ("<think>", *thoughts, "</think>\n\n"):
+            add({"content": text})
+    else:
+        for text in thoughts:
+            add({answer.thought_as: text})
+    if answer.deltas:
+        add({"content": answer.delta_text})
+        out.extend(out[-1:] * (answer.deltas - 1))  # encoded once: a benchmark measures the client
+    else:
+        for text in _texts(answer):
+            add({"content": text})
+    if answer.refusal:
+        add({"refusal": answer.refusal})
+    for position, call in enumerate(answer.tool_calls):
+        for delta in _chat_call(call, number, position):
+            add({"tool_calls": [delta]})
+    finish = _finish_reason(answer)
+    if finish is not None:
+        add({}, finish=finish, counts=False)
+    if answer.usage is not None and include_usage:
+        out.append((_data({**head, "choices": [], "usage": _chat_usage(answer.usage)}), False))
+    if answer.done:
+        out.append((b"data: [DONE]\n\n", False))
+    return out
+
+
+def _chat_call(call: Call, number: int, position: int) -> list[dict[str, Any]]:
+    index = position if call.index == "auto" else call.index
+    place: dict[str, Any] = {} if index is None else {"index": index}
+    call_id = _call_id(call, number, position)
+    first: dict[str, Any] = {**place, "type": "function"}
+    if call_id is not None:
+        first["id"] = call_id
+    if call.as_object:
+        arguments: Any = call.arguments if isinstance(call.arguments, dict) else msgspec.json.decode(call.arguments)
+        return [{**first, "function": {"name": call.name, "arguments": arguments}}]
+    if call.pieces <= 1:
+        return [{**first, "function": {"name": call.name, "arguments": call.text}}]
+    fragments = [{**place, "function": {"arguments": piece}} for piece in _cut(call.text, call.pieces)]
+    return [{**first, "function": {"name": call.name, "arguments": ""}}, *fragments]
+
+
+def _chat_document(answer: Answer, model: str, number: int) -> dict[str, Any]:
+    message: dict[str, Any] = {"role": "assistant", "content": "".join(_texts(answer)) or None}
+    if answer.thought:
+        message["reasoning_content"] = "".join(_pieces(answer.thought))
+    if answer.refusal:
+        message["refusal"] = answer.refusal
+    if answer.tool_calls:
+        message["tool_calls"] = [
+            {
+                "id": _call_id(call, number, position),
+                "type": "function",
+                "function": {"name": call.name, "arguments": call.text},
+            }
+            for position, call in enumerate(answer.tool_calls)
+        ]
+    return {
+        "id": f"chatcmpl-{number}",
+        "object": "chat.completion",
+        "created": 0,
+        "model": model,
+        "choices": [{"index": 0, "message": message, "logprobs": None, "finish_reason": _finish_reason(answer)}],
+        "usage": None if answer.usage is None else _chat_usage(answer.usage),
+    }
+
+
+def _data(value: object) -> bytes:
+    return b"data: " + msgspec.json.encode(value) + b"\n\n"
+
+
+# --- the wire of the Responses API -------------------------------------------------------------------------------
+
+
+def _message_item(answer: Answer, number: int) -> dict[str, Any]:
+    content: list[dict[str, Any]] = []
+    if texts := _texts(answer):
+        content.append({"type": "output_text", "text": "".join(texts), "annotations": [], "logprobs": []})
+    if answer.refusal:
+        content.append({"type": "refusal", "refusal": answer.refusal})
+    return {
+        "id": f"msg_{number}",
+        "type": "message",
+        "role": "assistant",
+        "status": "completed",
+        "content": content,
+    }
+
+
+def _reasoning_item(answer: Answer, number: int) -> dict[str, Any]:
+    summary = "".join(_pieces(answer.thought))
+    item: dict[str, Any] = {
+        "id": f"rs_{number}",
+        "type": "reasoning",
+        "summary": [{"type": "summary_text", "text": summary}] if summary else [],
+    }
+    if answer.encrypted:
+        item["encrypted_content"] = answer.encrypted
+    return item
+
+
+def _call_item(call: Call, number: int, position: int) -> dict[str, Any]:
+    return {
+        "id": f"fc_{number}_{position}",
+        "type": "function_call",
+        "call_id": _call_id(call, number, position),
+        "name": call.name,
+        "arguments": call.text,
+        "status": "completed",
+    }
+
+
+def _output(answer: Answer, number: int) -> list[dict[str, Any]]:
+    items: list[dict[str, Any]] = []
+    if answer.thought or answer.encrypted:
+        items.append(_reasoning_item(answer, number))
+    if _texts(answer) or answer.refusal:
+        items.append(_message_item(answer, number))
+    items.extend(_call_item(call, number, position) for position, call in enumerate(answer.tool_calls))
+    return items
+
+
+def _response(answer: Answer, model: str, number: int, status: str) -> dict[str, Any]:
+    """A response object; while `status` is "in_progress", without output and usage."""
+    over = status != "in_progress"
+    usage = answer.usage if over else None
+    reasons = {"length": "max_output_tokens", "content_filter": "content_filter"}
+    return {
+        "id": f"resp_{number}",
+        "object": "response",
+        "created_at": 0,
+        "status": status,
+        "error": None,
+        "incomplete_details": {"reason": reasons[answer.finish or ""]} if status == "incomplete" else None,
+        "instructions": None,
+        "metadata": {},
+        "model": model,
+        "output": _output(answer, number) if over else [],
+        "parallel_tool_calls": True,
+        "store": False,
+        "temperature": 1.0,
+        "tool_choice": "auto",
+        "tools": [],
+        "top_p": 1.0,
+        "usage": None
+        if usage is None
+        else {
+            "input_tokens": usage.input_tokens,
+            "input_tokens_details": {"cached_tokens": usage.cached_tokens},
+            "output_tokens": usage.output_tokens,
+            "output_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
+            "total_tokens": usage.input_tokens + usage.output_tokens,
+        },
+    }
+
+
+class _Events:
+    """The numbered events of one streamed response."""
+
+    def __init__(self) -> None:
+        self.out: list[tuple[bytes, bool]] = []
+
+    def add(self, kind: str, *, counts: bool = False, **fields: object) -> None:
+        event = {"type": kind, "sequence_number": len(self.out), **fields}
+        self.out.append((f"event: {kind}\n".encode() + _data(event), counts))
+
+
+def _response_chunks(answer: Answer, model: str, number: int) -> list[tuple[bytes, bool]]:
+    events = _Events()
+    events.add("response.created", response=_response(answer, model, number, "in_progress"))
+    events.add("response.in_progress", response=_response(answer, model, number, "in_progress"))
+    calls = iter(answer.tool_calls)
+    for position, item in enumerate(_output(answer, number)):
+        begun = {**item, "content": []} if item["type"] == "message" else {**item}
+        if item["type"] == "function_call":
+            begun["arguments"] = ""
+        if "status" in item:
+            begun["status"] = "in_progress"
+        if item["type"] == "reasoning":
+            begun = {"id": item["id"], "type": "reasoning", "summary": []}
+        events.add("response.output_item.added", output_index=position, item=begun)
+        place = {"item_id": item["id"], "output_index": position}
+        if item["type"] == "reasoning" and item["summary"]:
+            _summary_events(events, place, _pieces(answer.thought))
+        elif item["type"] == "message":
+            _content_events(events, place, item, answer)
+        elif item["type"] == "function_call":
+            call = next(calls)
+            for piece in _cut(call.text, call.pieces):
+                events.add("response.function_call_arguments.delta", counts=True, **place, delta=piece)
+            done = {**place, "name": item["name"], "arguments": item["arguments"]}
+            events.add("response.function_call_arguments.done", **done)
+        events.add("response.output_item.done", output_index=position, item=item)
+    if answer.finish in ("length", "content_filter"):
+        events.add("response.incomplete", response=_response(answer, model, number, "incomplete"))
+    elif answer.finish is not None:
+        events.add("response.completed", response=_response(answer, model, number, "completed"))
+    return events.out
+
+
+def _summary_events(events: _Events, place: dict[str, Any], thoughts: tuple[str, ...]) -> None:
+    part = {**place, "summary_index": 0}
+    whole = {"type": "summary_text", "text": "".join(thoughts)}
+    events.add("response.reasoning_summary_part.added", **part, part={"type": "summary_text", "text": ""})
+    for thought in thoughts:
+        events.add("response.reasoning_summary_text.delta", counts=True, **part, delta=thought)
+    events.add("response.reasoning_summary_text.done", **part, text=whole["text"])
+    events.add("response.reasoning_summary_part.done", **part, part=whole)
+
+
+def _content_events(events: _Events, place: dict[str, Any], item: dict[str, Any], answer: Answer) -> None:
+    for content_index, content in enumerate(item["content"]):
+        part = {**place, "content_index": content_index}
+        if content["type"] == "output_text":
+            events.add("response.content_part.added", **part, part={**content, "text": ""})
+            for text in _texts(answer):
+                events.add("response.output_text.delta", counts=True, **part, delta=text, logprobs=[])
+            events.add("response.output_text.done", **part, text=content["text"], logprobs=[])
+        else:
+            events.add("response.content_part.added", **part, part={**content, "refusal": ""})
+            events.add("response.refusal.delta", counts=True, **part, delta=content["refusal"])
+            events.add("response.refusal.done", **part, refusal=content["refusal"])
+        events.add("response.content_part.done", **part, part=content)
+
+
+# --- as a process ------------------------------------------------------------------------------------------------
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """`python -m acp_agent.testing.fake_model SCRIPT.json [--port N]`; the last answer may say `"repeat": true`."""
+    parser = argparse.ArgumentParser(
+        prog="python -m acp_agent.testing.fake_model", description="A scripted model server."
+    )
+    parser.add_argument("script", type=Path, help="JSON file: a list of answers")
+    parser.add_argument("--port", type=int, default=0, help="default: any free port")
+    chosen = parser.parse_args(arguments)
+    script = msgspec.json.decode(chosen.script.read_bytes(), type=list[Answer | str])
+    with contextlib.suppress(KeyboardInterrupt):
+        asyncio.run(_serve_forever(FakeModel(script), chosen.port))
+
+
+async def _serve_forever(model: FakeModel, port: int) -> None:
+    await model.start(port)
+    sys.stdout.write(f"{model.base_url}\n")
+    sys.stdout.flush()
+    try:
+        await asyncio.Event().wait()
+    finally:
+        await model.aclose()
+
+
+if __name__ == "__main__":
+    main()

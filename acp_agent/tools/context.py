@@ -1,0 +1,101 @@
+"""What a tool is given and what it gives. Free of pydantic: the first model call does not wait for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from acp_agent.config.model import ToolsConfig
+from acp_agent.executors.base import Command, Executor, OutputChunk, Process
+from acp_agent.llm.base import Part
+from acp_agent.safety.paths import Roots
+from acp_agent.schema.acp import PlanEntry, ToolCallContent
+
+__all__ = ["Description", "Ledger", "Location", "Preview", "StartProcess", "ToolContext", "ToolResult"]
+
+
+@dataclass(frozen=True)
+class Location:
+    path: Path
+    line: int | None = None
+    """1-based."""
+
+
+@dataclass(frozen=True)
+class Description:
+    """What the person sees before the call runs."""
+
+    title: str
+    """What happens, in a few words: the exact command, `Edit src/app.py`."""
+    locations: tuple[Location, ...] = ()
+
+
+@dataclass(frozen=True)
+class Preview:
+    """What a look ahead found."""
+
+    content: tuple[ToolCallContent, ...] = ()
+    """Shown with the permission request (a diff)."""
+    state: Any = None
+    """Whatever `run` needs of it; opaque to everybody else."""
+
+
+@dataclass(frozen=True)
+class ToolResult:
+    """What a call gave."""
+
+    text: str
+    """For the model."""
+    content: tuple[ToolCallContent, ...] | None = None
+    """For the person; `None`: the same text."""
+    parts: tuple[Part, ...] = ()
+    """More for the model (images)."""
+    raw_output: Any = None
+    """JSON for programs; `None` leaves it out."""
+    locations: tuple[Location, ...] | None = None
+    """Replaces those of the description where the call found better ones."""
+    failed: bool = False
+    """The call did what was asked but what was asked did not succeed (a command's exit code)."""
+
+
+class Ledger:
+    """What of each file the model has seen, for edits that must not overwrite what it has not."""
+
+    def __init__(self) -> None:
+        self._seen: dict[Path, str] = {}
+
+    def saw(self, path: Path, text: str) -> None:
+        """The model now knows that `path` holds `text`."""
+        self._seen[path] = text
+
+    def last_seen(self, path: Path) -> str | None:
+        return self._seen.get(path)
+
+    def forget(self, path: Path) -> None:
+        self._seen.pop(path, None)
+
+
+class StartProcess(Protocol):
+    """Starts a command, shows it live in this call and closes it after the call's last update."""
+
+    async def __call__(self, command: Command) -> Process: ...
+
+
+@dataclass(frozen=True)
+class ToolContext:
+    """What a call is given from above."""
+
+    executor: Executor
+    roots: Roots
+    config: ToolsConfig
+    ledger: Ledger
+    start: StartProcess
+    show_output: Callable[[OutputChunk], None]
+    """Passes a chunk of a process on to the person; what the editor shows by itself is not sent again."""
+    set_plan: Callable[[Sequence[PlanEntry]], None]
+    shell_state: Path | None = None
+    """Where the turn's shell keeps its working directory and variables."""
+    shell_cwd: Callable[[], Path] = Path.cwd
+    """Where the turn's shell stands now."""

@@ -1,0 +1,128 @@
+"""`edit`: replace a piece of text in a file."""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from pydantic import Field
+
+from acp_agent.errors import ToolError
+from acp_agent.safety.access import Access, PathAccess
+from acp_agent.safety.paths import Roots
+from acp_agent.schema.acp import ToolKind
+from acp_agent.tools.base import Params, Tool
+from acp_agent.tools.context import Description, Location, Preview, ToolContext, ToolResult
+from acp_agent.tools.text import diff_of, first_changed_line, read_file, to_endings
+
+__all__ = ["Edit", "EditParams", "Planned", "apply"]
+
+
+class EditParams(Params):
+    path: str = Field(description="The file, absolute or relative to the working directory.")
+    old_string: str = Field(description="The text to replace, exactly as it stands in the file, without line numbers.")
+    new_string: str = Field(description="The text that takes its place.")
+    replace_all: bool = Field(default=False, description="Replace every occurrence instead of the only one.")
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A change that was previewed: it is made only if the file is still as it was."""
+
+    path: Path
+    old: str | None
+    new: str
+
+
+class Edit(Tool[EditParams]):
+    name: ClassVar[str] = "edit"
+    kind: ClassVar[ToolKind] = "edit"
+    Params: ClassVar[type[Params]] = EditParams
+
+    def describe(self, params: EditParams, roots: Roots) -> Description:
+        path = roots.cwd / params.path if "\0" not in params.path else roots.cwd
+        return Description(f"Edit {params.path}", (Location(path),))
+
+    def access(self, params: EditParams, ctx: ToolContext) -> list[Access]:
+        return [PathAccess("write", ctx.roots.resolve(params.path))]
+
+    async def preview(self, params: EditParams, ctx: ToolContext) -> Preview:
+        path = ctx.roots.resolve(params.path)
+        old = await read_file(ctx, path, params.path)
+        if old is None:
+            raise ToolError(f"{params.path} does not exist. Use `write` to make it, or `find_path` to find it.")
+        seen = ctx.ledger.last_seen(path)
+        if seen is not None and seen != old:
+            raise ToolError(f"{params.path} has changed since you read it. Read it again, then edit.")
+        new = _replaced(params, old)
+        return Preview((diff_of(path, old, new),), Planned(path, old, new))
+
+    async def run(self, params: EditParams, ctx: ToolContext, preview: Preview) -> ToolResult:
+        planned: Planned = preview.state
+        return await apply(planned, params.path, ctx, preview)
+
+
+async def apply(planned: Planned, shown: str, ctx: ToolContext, preview: Preview) -> ToolResult:
+    """Writes what was previewed, once, if the file still is what the preview was made from."""
+    if await read_file(ctx, planned.path, shown) != planned.old:
+        raise ToolError(f"{shown} was changed by somebody else meanwhile, so nothing was written. Read it again.")
+    now = await ctx.executor.write_text(planned.path, planned.new)
+    ctx.ledger.saw(planned.path, now)
+    text = f"{shown} was {'made' if planned.old is None else 'changed'}."
+    content = preview.content
+    if now != planned.new:
+        text += " The editor reformatted it on saving: read it again before the next edit."
+        content = (diff_of(planned.path, planned.old, now),)
+        ctx.ledger.forget(planned.path)
+    return ToolResult(text, content=content, locations=first_changed_line(planned.path, planned.old, now))
+
+
+def _replaced(params: EditParams, old: str) -> str:
+    """The new text. Raises ToolError that helps to find the right `old_string`."""
+    if not params.old_string:
+        raise ToolError("`old_string` is empty. Give the text to replace; to make a whole file, use `write`.")
+    target = to_endings(params.old_string, old)
+    replacement = to_endings(params.new_string, old)
+    if target == replacement:
+        raise ToolError("`old_string` and `new_string` are the same; there is nothing to change.")
+    count = old.count(target)
+    if count == 0:
+        raise ToolError(f"`old_string` is not in {params.path}.{_nearest(target, old)}")
+    if count > 1 and not params.replace_all:
+        lines = _lines_of(target, old)
+        raise ToolError(
+            f"`old_string` stands {count} times in {params.path} (lines {', '.join(map(str, lines))}). Give more of the "
+            "text around the one you mean, or set `replace_all`."
+        )
+    return old.replace(target, replacement)
+
+
+MOST_LINES = 10
+"""Line numbers named in a message."""
+
+LONGEST_SEARCH = 4000
+"""Lines of a file that are compared with what was not found."""
+
+
+def _lines_of(target: str, text: str) -> list[int]:
+    lines = []
+    at = text.find(target)
+    while at >= 0 and len(lines) < MOST_LINES:
+        lines.append(text.count("\n", 0, at) + 1)
+        at = text.find(target, at + len(target))
+    return lines
+
+
+def _nearest(target: str, text: str) -> str:
+    """What stands in the file that looks most like the target's first line."""
+    wanted = next((line for line in target.splitlines() if line.strip()), "")
+    lines = text.splitlines()[:LONGEST_SEARCH]
+    for number, line in enumerate(lines, 1):
+        if line.strip() == wanted.strip():
+            return f" Its first line stands at line {number}, but what follows or its white space differs:\n{line}"
+    near = difflib.get_close_matches(wanted, lines, n=1, cutoff=0.6)
+    if not near:
+        return " Read the file again: it holds nothing like it."
+    return f" Most like it is line {lines.index(near[0]) + 1}:\n{near[0]}"

@@ -1,0 +1,61 @@
+"""What the file tools share: reading a file as text with words for everything that can go wrong, line endings, diffs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from acp_agent.errors import ToolError
+from acp_agent.executors.base import Executor
+from acp_agent.schema.acp import Diff
+from acp_agent.tools.context import Location, ToolContext
+
+__all__ = ["diff_of", "first_changed_line", "need_file", "read_file", "to_endings"]
+
+
+async def need_file(executor: Executor, path: Path, shown: str, limit: int) -> bool:
+    """Whether `path` is an existing regular file. Raises ToolError for a folder, a device, a file over `limit` bytes."""
+    found = await executor.stat(path)
+    if found is None:
+        return False
+    if found.kind == "dir":
+        raise ToolError(f"{shown} is a folder. Use `list_directory` to look into it.")
+    if found.kind != "file":
+        raise ToolError(f"{shown} is no regular file, so it cannot be read or written here.")
+    if found.size > limit:
+        raise ToolError(
+            f"{shown} has {found.size} bytes, more than the {limit} this tool opens. Use `grep`, or `bash`."
+        )
+    return True
+
+
+async def read_file(ctx: ToolContext, path: Path, shown: str) -> str | None:
+    """The text as the editor has it, `None` where there is no such file. Raises ToolError for what is no text."""
+    await need_file(ctx.executor, path, shown, ctx.config.files.max_read_bytes)
+    try:
+        text = await ctx.executor.read_text(path)
+    except FileNotFoundError:
+        return None
+    except UnicodeDecodeError as error:
+        raise ToolError(f"{shown} is no UTF-8 text (byte {error.start}).") from error
+    if "\0" in text[:8192]:
+        raise ToolError(f"{shown} is a binary file.")
+    return text
+
+
+def to_endings(text: str, like: str) -> str:
+    """`text` with the line endings of `like`."""
+    if "\r\n" in like and "\r\n" not in text:
+        return text.replace("\n", "\r\n")
+    return text
+
+
+def diff_of(path: Path, old: str | None, new: str) -> Diff:
+    return Diff(path=str(path), old_text=old, new_text=new)
+
+
+def first_changed_line(path: Path, old: str | None, new: str) -> tuple[Location, ...]:
+    """Where a change begins, for an editor that follows."""
+    for number, (before, after) in enumerate(zip((old or "").split("\n"), new.split("\n"), strict=False), 1):
+        if before != after:
+            return (Location(path, number),)
+    return (Location(path, max(1, min((old or "").count("\n"), new.count("\n")) + 1)),)

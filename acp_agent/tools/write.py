@@ -1,0 +1,54 @@
+"""`write`: make a file, or replace all of it."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from pydantic import Field
+
+from acp_agent.errors import ToolError
+from acp_agent.safety.access import Access, PathAccess
+from acp_agent.safety.paths import Roots
+from acp_agent.schema.acp import ToolKind
+from acp_agent.tools.base import Params, Tool
+from acp_agent.tools.context import Description, Location, Preview, ToolContext, ToolResult
+from acp_agent.tools.edit import Planned, apply
+from acp_agent.tools.text import diff_of, read_file
+
+__all__ = ["Write", "WriteParams"]
+
+
+class WriteParams(Params):
+    path: str = Field(description="The file, absolute or relative to the working directory; folders are made.")
+    content: str = Field(description="All of the file's new text.")
+
+
+class Write(Tool[WriteParams]):
+    name: ClassVar[str] = "write"
+    aliases: ClassVar[tuple[str, ...]] = ("write_file", "file_write")
+    kind: ClassVar[ToolKind] = "edit"
+    Params: ClassVar[type[Params]] = WriteParams
+
+    def describe(self, params: WriteParams, roots: Roots) -> Description:
+        path = roots.cwd / params.path if "\0" not in params.path else roots.cwd
+        return Description(f"Write {params.path}", (Location(path),))
+
+    def access(self, params: WriteParams, ctx: ToolContext) -> list[Access]:
+        return [PathAccess("write", ctx.roots.resolve(params.path))]
+
+    async def preview(self, params: WriteParams, ctx: ToolContext) -> Preview:
+        path = ctx.roots.resolve(params.path)
+        old = await read_file(ctx, path, params.path)
+        if old is not None:
+            seen = ctx.ledger.last_seen(path)
+            if seen is None and old:
+                raise ToolError(f"{params.path} exists and you have not read it. Read it first, or use `edit`.")
+            if seen is not None and seen != old:
+                raise ToolError(f"{params.path} has changed since you read it. Read it again, then write.")
+            if old == params.content:
+                raise ToolError(f"{params.path} already holds exactly this text.")
+        return Preview((diff_of(path, old, params.content),), Planned(path, old, params.content))
+
+    async def run(self, params: WriteParams, ctx: ToolContext, preview: Preview) -> ToolResult:
+        planned: Planned = preview.state
+        return await apply(planned, params.path, ctx, preview)

@@ -1,0 +1,104 @@
+"""What the tests of providers share: a provider talking to a scripted model over a real socket."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Literal
+
+import anyio
+import msgspec
+
+from acp_agent.errors import ProviderError
+from acp_agent.llm.base import (
+    Message,
+    ModelEvent,
+    ModelSettings,
+    Provider,
+    ProviderOptions,
+    TextDelta,
+    TextPart,
+    ThoughtDelta,
+    ToolDefinition,
+    ToolUse,
+    UserMessage,
+)
+from acp_agent.llm.chat import ChatProvider
+from acp_agent.llm.responses import ResponsesProvider
+from acp_agent.llm.scripted import ScriptedProvider
+from acp_agent.testing.fake_model import Answer, FakeModel, Script
+
+Api = Literal["chat", "responses"]
+
+USER = UserMessage((TextPart("hi"),))
+SETTINGS = ModelSettings(model="fake-model")
+TOOL = ToolDefinition("read", "Reads a file.", {"type": "object", "properties": {"path": {"type": "string"}}})
+BOUND = 20.0
+"""Seconds after which a test that waits has failed."""
+
+
+def make(api: Api, base_url: str, **changes: Any) -> Provider:
+    """A provider whose retries take next to no time."""
+    settings: dict[str, Any] = {"name": "fake", "base_url": base_url, "api_key": "sk-test", "retry_base_delay": 0.001}
+    options = ProviderOptions(**(settings | changes))
+    return ChatProvider(options) if api == "chat" else ResponsesProvider(options)
+
+
+@asynccontextmanager
+async def connected(api: Api, script: Script, **changes: Any) -> AsyncIterator[tuple[Provider, FakeModel]]:
+    async with FakeModel(script) as model:
+        provider = make(api, model.base_url, **changes)
+        try:
+            with anyio.fail_after(BOUND):
+                yield provider, model
+        finally:
+            await provider.aclose()
+
+
+def scripted(path: Path, answers: Sequence[Answer]) -> ScriptedProvider:
+    """The same answers, from a file."""
+    script = [
+        {
+            "text": answer.text,
+            "thought": answer.thought,
+            "tool_calls": [{"name": call.name, "arguments": call.arguments} for call in answer.tool_calls],
+            "usage": answer.usage,
+            **({} if answer.finish == "auto" else {"finish": answer.finish}),
+        }
+        for answer in answers
+    ]
+    path.write_bytes(msgspec.json.encode(script))
+    return ScriptedProvider(ProviderOptions(name="script", script=str(path)))
+
+
+async def collect(
+    provider: Provider,
+    messages: Sequence[Message] = (USER,),
+    tools: Sequence[ToolDefinition] = (),
+    settings: ModelSettings = SETTINGS,
+) -> list[ModelEvent]:
+    return [event async for event in provider.stream(messages, tools, settings)]
+
+
+async def failure(provider: Provider, seen: list[ModelEvent] | None = None) -> ProviderError:
+    """The error that a stream ends in; the events before it go to `seen`."""
+    try:
+        async for event in provider.stream((USER,), (), SETTINGS):
+            if seen is not None:
+                seen.append(event)
+    except ProviderError as error:
+        return error
+    raise AssertionError("the stream ended without an error")
+
+
+def texts(events: Sequence[ModelEvent]) -> list[str]:
+    return [event.text for event in events if isinstance(event, TextDelta)]
+
+
+def thoughts(events: Sequence[ModelEvent]) -> list[str]:
+    return [event.text for event in events if isinstance(event, ThoughtDelta)]
+
+
+def calls(events: Sequence[ModelEvent]) -> list[ToolUse]:
+    return [event for event in events if isinstance(event, ToolUse)]

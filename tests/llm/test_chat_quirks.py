@@ -1,0 +1,552 @@
+"""What servers of the chat-completions API really send, and what must come of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from acp_agent.llm.base import (
+    AssistantMessage,
+    AudioPart,
+    Finished,
+    ImagePart,
+    Message,
+    ModelEvent,
+    ModelInfo,
+    ModelSettings,
+    TextDelta,
+    TextPart,
+    ThoughtDelta,
+    ToolMessage,
+    ToolUse,
+    UsageReport,
+    UserMessage,
+)
+from acp_agent.llm.chat_answer import ChatAnswer
+from acp_agent.llm.chat_request import Dialect, RequestEncoder
+from acp_agent.testing.fake_model import Answer, Call, Failure, FakeModel, RawAnswer
+
+from .kit import SETTINGS, TOOL, USER, calls, collect, connected, failure, make, texts, thoughts
+
+pytestmark = pytest.mark.anyio
+
+
+def delta(finish: str | None = None, **fields: Any) -> dict[str, Any]:
+    return {"choices": [{"index": 0, "delta": fields, "finish_reason": finish}]}
+
+
+def call(name: str | None = None, arguments: Any = None, **fields: Any) -> dict[str, Any]:
+    function = {key: value for key, value in (("name", name), ("arguments", arguments)) if value is not None}
+    return {**fields, "function": function}
+
+
+def fold(*chunks: Any) -> list[ModelEvent]:
+    """The events of an answer made of these chunks, followed by `[DONE]`. Bytes are sent as they stand."""
+    answer = ChatAnswer()
+    events: list[ModelEvent] = []
+    for chunk in chunks:
+        events += answer.feed(chunk if isinstance(chunk, bytes) else json.dumps(chunk).encode())
+    events += answer.feed(b"[DONE]")
+    assert answer.done
+    assert answer.ended
+    return events + answer.finish()
+
+
+def shown(events: Sequence[ModelEvent]) -> list[tuple[str, str]]:
+    return [(use.name, use.arguments) for use in calls(events)]
+
+
+# --- tool calls --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("chunks", "expected"),
+    [
+        pytest.param(
+            [delta(tool_calls=[call("a", "{}", index=0, id="x"), call("b", '{"n":1}', index=1, id="y")])],
+            [("a", "{}"), ("b", '{"n":1}')],
+            id="whole calls in one chunk",
+        ),
+        pytest.param(
+            [delta(tool_calls=[call("a", "{}", id="x"), call("b", "{}", id="y")])],
+            [("a", "{}"), ("b", "{}")],
+            id="no index",
+        ),
+        pytest.param(
+            [delta(tool_calls=[call("a", '{"n":1}'), call("a", '{"n":2}')])],
+            [("a", '{"n":1}'), ("a", '{"n":2}')],
+            id="no index, no id, the same tool twice",
+        ),
+        pytest.param(
+            [
+                delta(tool_calls=[call("a", "{}", index=0, id="x")]),
+                delta(tool_calls=[call("b", "{}", index=0, id="y")]),
+            ],
+            [("a", "{}"), ("b", "{}")],
+            id="every call has index 0",
+        ),
+        pytest.param(
+            [delta(tool_calls=[call("a", '{"n":1}', index=0)]), delta(tool_calls=[call("a", '{"n":2}', index=0)])],
+            [("a", '{"n":1}'), ("a", '{"n":2}')],
+            id="index 0 and no ids",
+        ),
+        pytest.param(
+            [
+                delta(tool_calls=[call("a", "", id="x")]),
+                delta(tool_calls=[call(arguments='{"n"')]),
+                delta(tool_calls=[call(arguments=":1}")]),
+            ],
+            [("a", '{"n":1}')],
+            id="fragments without index",
+        ),
+        pytest.param(
+            [
+                delta(tool_calls=[call("a", "", id="x"), call("b", "", id="y")]),
+                delta(tool_calls=[call(arguments='{"n":1}', id="x")]),
+                delta(tool_calls=[call(arguments='{"n":2}', id="y")]),
+            ],
+            [("a", '{"n":1}'), ("b", '{"n":2}')],
+            id="fragments known by id only",
+        ),
+        pytest.param(
+            [
+                delta(tool_calls=[call("a", '{"n"', index=0, id="x")]),
+                delta(tool_calls=[call("a", ":1}", index=0, id="x")]),
+                delta(tool_calls=[call("a", "", index=0, id="x")]),
+            ],
+            [("a", '{"n":1}')],
+            id="name and id repeated in each fragment",
+        ),
+        pytest.param(
+            [
+                delta(tool_calls=[call("a", '{"n"', index=0, id="x1")]),
+                delta(tool_calls=[call(arguments=":1}", index=0, id="x2")]),
+            ],
+            [("a", '{"n":1}')],
+            id="a new id in each fragment",
+        ),
+        pytest.param(
+            [
+                delta(tool_calls=[call("a", "", index=0, id="x")]),
+                delta(tool_calls=[call("b", "", index=1, id="y")]),
+                delta(tool_calls=[call(arguments='{"n":1}', index=0)]),
+                delta(tool_calls=[call(arguments='{"n":2}', index=1)]),
+            ],
+            [("a", '{"n":1}'), ("b", '{"n":2}')],
+            id="interleaved fragments",
+        ),
+        pytest.param(
+            [delta(tool_calls=[call("a", {"n": 1}, index=0)])], [("a", '{"n":1}')], id="arguments as an object"
+        ),
+        pytest.param([delta(tool_calls=[call("a", [1], index=0)])], [("a", "[1]")], id="arguments as a list"),
+        pytest.param(
+            [delta(tool_calls=[call("a", '{"n":', index=0)])], [("a", '{"n":')], id="arguments not valid JSON"
+        ),
+        pytest.param([delta(tool_calls=[call("a", index=0)])], [("a", "")], id="no arguments"),
+        pytest.param([delta(tool_calls=[call("a", "{}", index="0", id=7)])], [("a", "{}")], id="odd types"),
+        pytest.param([delta(tool_calls=[call(index=0, id="x")])], [], id="a call of nothing"),
+        pytest.param([delta(content="a", tool_calls=[])], [], id="an empty list of calls"),
+    ],
+)
+def test_tool_calls(chunks: list[Any], expected: list[tuple[str, str]]) -> None:
+    events = fold(*chunks)
+    assert shown(events) == expected
+    ids = [use.id for use in calls(events)]
+    assert all(ids)
+    assert len(set(ids)) == len(ids)
+    assert events[-1] == Finished("tool_calls" if expected else "stop")
+
+
+@pytest.mark.parametrize("given", [(None, None), ("", ""), ("same", "same"), ("same", None)])
+def test_ids_are_made_up_where_missing_and_kept_where_unique(given: tuple[str | None, str | None]) -> None:
+    made = [call("a", "{}", index=number, **({} if id_ is None else {"id": id_})) for number, id_ in enumerate(given)]
+    ids = [use.id for use in calls(fold(delta(tool_calls=made)))]
+    assert len(set(ids)) == 2
+    assert all(ids)
+    assert given[0] not in ("same",) or ids[0] == "same"
+
+
+def test_tool_calls_without_a_finish_reason_finish_as_tool_calls() -> None:
+    assert fold(delta(tool_calls=[call("a", "{}", index=0)]))[-1] == Finished("tool_calls")
+
+
+def test_a_finish_reason_of_stop_after_tool_calls_is_tool_calls() -> None:
+    assert fold(delta("stop", tool_calls=[call("a", "{}", index=0)]))[-1] == Finished("tool_calls")
+
+
+def test_a_broken_surrogate_in_arguments_is_joined_or_replaced() -> None:
+    chunk = b'{"choices":[{"delta":{"tool_calls":[{"index":0,"function":{"name":"a","arguments":%s}}]}}]}'
+    events = fold(chunk % b'"{\\"p\\":\\"\\ud83d"', chunk % b'"\\ude00 \\ud83d\\"}"')
+    assert shown(events) == [("a", '{"p":"😀 �"}')]
+
+
+# --- thoughts ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("field", ["reasoning_content", "reasoning"])
+def test_thoughts_in_a_field_of_their_own(field: str) -> None:
+    events = fold(delta(**{field: "hm"}), delta(content="yes"))
+    assert events[:2] == [ThoughtDelta("hm"), TextDelta("yes")]
+
+
+def test_the_same_thought_in_two_fields_comes_once() -> None:
+    assert thoughts(fold(delta(reasoning="hm", reasoning_content="hm"))) == ["hm"]
+
+
+@pytest.mark.parametrize(
+    ("content", "thought", "text"),
+    [
+        ("<think>hm</think>yes", "hm", "yes"),
+        ("<think>\nhm\n</think>\n\nyes\n", "\nhm\n", "yes\n"),
+        ("\n <think>hm</think>yes", "hm", "yes"),
+        ("<think></think>yes", "", "yes"),
+        ("<think>a < b </ think></think>yes", "a < b </ think>", "yes"),
+        ("<think>never closed </thi", "never closed </thi", ""),
+        ("<thin", "", "<thin"),
+        ("<thinking>no</thinking>", "", "<thinking>no</thinking>"),
+        ("The tag <think> opens a thought</think>.", "", "The tag <think> opens a thought</think>."),
+        ("<think>a</think>b<think>c</think>", "a", "b<think>c</think>"),
+        (" plain", "", " plain"),
+        ("  ", "", "  "),
+    ],
+)
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 1000])
+def test_thoughts_between_tags_however_they_are_cut(content: str, thought: str, text: str, size: int) -> None:
+    pieces = [content[start : start + size] for start in range(0, len(content), size)]
+    events = fold(*(delta(content=piece) for piece in pieces))
+    assert "".join(thoughts(events)) == thought
+    assert "".join(texts(events)) == text
+    assert all(event.text for event in events if isinstance(event, (TextDelta, ThoughtDelta)))
+
+
+# --- usage -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("usage", "report"),
+    [
+        ({"prompt_tokens": 7, "completion_tokens": 2}, UsageReport(7, 2)),
+        (
+            {"prompt_tokens": 7, "completion_tokens": 2, "prompt_tokens_details": {"cached_tokens": 4}},
+            UsageReport(7, 2, cached_tokens=4),
+        ),
+        (
+            {"prompt_tokens": 7, "completion_tokens": 2, "prompt_cache_hit_tokens": 3},
+            UsageReport(7, 2, cached_tokens=3),
+        ),
+        ({"prompt_tokens": 7, "completion_tokens": 2, "cached_tokens": 3}, UsageReport(7, 2, cached_tokens=3)),
+        ({"prompt_tokens": 7, "completion_tokens": 2, "prompt_tokens_details": None}, UsageReport(7, 2)),
+        ({"prompt_tokens": 7.0, "completion_tokens": "2"}, UsageReport(7, 2)),
+        ({}, UsageReport(0, 0)),
+    ],
+)
+def test_usage_in_every_dialect(usage: dict[str, Any], report: UsageReport) -> None:
+    last = {"choices": [], "usage": usage}
+    assert fold(delta("stop", content="a"), last)[-2:] == [report, Finished("stop")]
+
+
+def test_usage_in_each_chunk_is_reported_once_with_its_last_value() -> None:
+    first = {**delta(content="a"), "usage": {"prompt_tokens": 7, "completion_tokens": 1}}
+    second = {**delta("stop", content="b"), "usage": {"prompt_tokens": 7, "completion_tokens": 2}}
+    assert fold(first, second)[-2:] == [UsageReport(7, 2), Finished("stop")]
+
+
+def test_usage_inside_a_choice() -> None:
+    chunk = {"choices": [{"delta": {}, "finish_reason": "stop", "usage": {"prompt_tokens": 7, "completion_tokens": 2}}]}
+    assert fold(chunk)[-2:] == [UsageReport(7, 2), Finished("stop")]
+
+
+def test_no_usage_means_no_report() -> None:
+    assert fold({**delta("stop", content="a"), "usage": None}) == [TextDelta("a"), Finished("stop")]
+
+
+# --- text --------------------------------------------------------------------------------------------------------
+
+
+def chunk_of(escaped: str) -> bytes:
+    return b'{"choices":[{"delta":{"content":"%b"}}]}' % escaped.encode()
+
+
+@pytest.mark.parametrize(
+    ("pieces", "text"),
+    [
+        (["a\\ud83d", "\\ude00b"], "a😀b"),
+        (["a\\ud83d"], "a�"),
+        (["a\\ud83d", "b"], "a�b"),
+        (["\\ude00b"], "�b"),
+        (["\\ud83d", "", "\\ude00"], "😀"),
+        (["\\ud83d", "\\ud83d", "\\ude00"], "�😀"),
+        (["\\ud83d\\ude00"], "😀"),
+        (["né", "€😀"], "né€😀"),
+    ],
+)
+def test_halves_of_surrogate_pairs(pieces: list[str], text: str) -> None:
+    events = fold(*(chunk_of(piece) for piece in pieces))
+    assert "".join(texts(events)) == text
+
+
+def test_broken_utf_8_is_replaced() -> None:
+    assert texts(fold(b'{"choices":[{"delta":{"content":"a\xff"}}]}')) == ["a�"]
+
+
+def test_content_as_a_list_of_parts() -> None:
+    assert texts(fold(delta(content=[{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]))) == ["ab"]
+
+
+def test_an_answer_that_is_not_streamed_is_read_too() -> None:
+    message = {"role": "assistant", "content": "hi", "tool_calls": [call("a", "{}", id="x")]}
+    document = {"choices": [{"message": message, "finish_reason": "tool_calls"}]}
+    assert fold(document) == [TextDelta("hi"), ToolUse("x", "a", "{}"), Finished("tool_calls")]
+
+
+# --- over a socket -----------------------------------------------------------------------------------------------
+
+
+async def events_of(*chunks: bytes, content_type: str = "text/event-stream") -> list[ModelEvent]:
+    async with connected("chat", [RawAnswer(chunks, content_type=content_type)]) as (provider, _):
+        return await collect(provider)
+
+
+HELLO = b'data: {"choices":[{"delta":{"content":"hello"}}]}\n\n'
+STOP = b'data: {"choices":[{"delta":{},"finish_reason":"stop"}]}\n\n'
+
+
+@pytest.mark.parametrize(
+    "chunks",
+    [
+        (HELLO, STOP, b"data: [DONE]\n\n"),
+        (HELLO, STOP),
+        (HELLO, b"data: [DONE]\n\n"),
+        (HELLO, STOP.rstrip()),
+        (b": keep-alive\n\n", HELLO, b": OPENROUTER PROCESSING\n\n", STOP),
+        ((HELLO + STOP).replace(b"\n", b"\r\n"),),
+        tuple(bytes([byte]) for byte in HELLO + STOP),
+        (HELLO, STOP, b"data: [DONE]\n\ndata: nonsense\n\n"),
+    ],
+    ids=["as it should be", "no [DONE]", "no finish", "no last newline", "comments", "crlf", "byte by byte", "chatter"],
+)
+async def test_streams_that_end_in_their_own_way(chunks: tuple[bytes, ...]) -> None:
+    assert await events_of(*chunks) == [TextDelta("hello"), Finished("stop")]
+
+
+async def test_a_json_document_instead_of_a_stream() -> None:
+    document = b'{"choices":[{"message":{"content":"hello"},"finish_reason":"stop"}]}'
+    cut = document[:20], document[20:]
+    assert await events_of(*cut, content_type="application/json") == [TextDelta("hello"), Finished("stop")]
+
+
+async def test_a_break_after_the_finish_reason_is_forgiven() -> None:
+    async with connected("chat", [RawAnswer((HELLO, STOP, b"never"), drop_after=2)]) as (provider, _):
+        assert await collect(provider) == [TextDelta("hello"), Finished("stop")]
+
+
+@pytest.mark.parametrize(
+    ("chunks", "kind", "words"),
+    [
+        ((b'data: {"error":{"message":"the GPU is on fire","code":500}}\n\n',), "server", "the GPU is on fire"),
+        ((b'{"error":"the GPU is on fire"}',), "server", "the GPU is on fire"),
+        ((b'data: {"error":{"message":"slow down","code":429}}\n\n',), "rate_limit", "slow down"),
+        ((b'data: {"choices":[{"delta":{},"finish_reason":"error"}]}\n\n',), "server", "ended in an error"),
+        ((b"data: what is this\n\n",), "server", "what is this"),
+        ((b"\n<html>Welcome to the chat server</html>",), "not_found", "a web page"),
+        ((b": nothing\n\n",), "network", "before it was complete"),
+    ],
+)
+async def test_errors_inside_an_answer(chunks: tuple[bytes, ...], kind: str, words: str) -> None:
+    async with connected("chat", [RawAnswer(chunks)], max_retries=0) as (provider, _):
+        error = await failure(provider)
+        assert error.kind == kind
+        assert words in str(error)
+
+
+async def test_an_answer_that_stops_without_an_end_is_a_network_error() -> None:
+    async with connected("chat", [RawAnswer((HELLO,))], max_retries=0) as (provider, _):
+        seen: list[ModelEvent] = []
+        assert (await failure(provider, seen)).kind == "network"
+        assert seen == [TextDelta("hello")]
+
+
+async def test_tool_calls_in_every_shape_over_a_socket() -> None:
+    answer = Answer(
+        thought=("h", "m"),
+        thought_as="think",
+        text="Looking.",
+        tool_calls=(
+            Call("a", {"n": 1}, id=None, index=None),
+            Call("b", {"n": 2}, id="", index=None, as_object=True),
+            Call("c", {"n": 3}, id="x", index=None),
+        ),
+        finish=None,
+        done=False,
+        usage=None,
+    )
+    async with connected("chat", [answer]) as (provider, _):
+        events = await collect(provider)
+    assert shown(events) == [("a", '{"n":1}'), ("b", '{"n":2}'), ("c", '{"n":3}')]
+    assert "".join(thoughts(events)) == "hm"
+    assert texts(events) == ["Looking."]
+    assert events[-1] == Finished("tool_calls")
+
+
+# --- what servers refuse, and what is learnt from it -------------------------------------------------------------
+
+
+async def test_a_server_without_stream_options_is_asked_without_them_from_then_on() -> None:
+    def script(body: dict[str, Any]) -> Answer | Failure:
+        if "stream_options" in body:
+            return Failure(400, {"error": {"message": "Unrecognized request argument: stream_options"}})
+        return Answer(text="ok")
+
+    async with connected("chat", script) as (provider, model):
+        assert texts(await collect(provider)) == ["ok"]
+        assert texts(await collect(provider)) == ["ok"]
+        assert ["stream_options" in request.body for request in model.requests] == [True, False, False]
+
+
+async def test_a_server_that_wants_its_thoughts_back_gets_them() -> None:
+    def script(body: dict[str, Any]) -> Answer | Failure:
+        if any("tool_calls" in message and "reasoning_content" not in message for message in body["messages"]):
+            return Failure(400, {"error": {"message": "Missing `reasoning_content` field in the assistant message"}})
+        return Answer(text="ok")
+
+    history = (USER, AssistantMessage(thought="hm", tool_calls=(ToolUse("x", "a", "{}"),)), ToolMessage("x", "a", ()))
+    async with connected("chat", script) as (provider, model):
+        assert texts(await collect(provider, history)) == ["ok"]
+        assert model.requests[1].body["messages"][1]["reasoning_content"] == "hm"
+
+
+async def test_the_same_refusal_twice_is_an_error() -> None:
+    refusal = Failure(400, {"error": {"message": "stream_options is not for you"}})
+    async with connected("chat", [refusal] * 5) as (provider, model):
+        assert (await failure(provider)).kind == "bad_request"
+        assert len(model.requests) == 2
+
+
+async def test_a_redirect_is_not_followed_but_named() -> None:
+    async with connected("chat", [Failure(308, "", {"Location": "https://elsewhere/v1"})]) as (provider, _):
+        assert "https://elsewhere/v1" in str(await failure(provider))
+
+
+async def test_models_come_with_their_context_windows() -> None:
+    entries: list[str | dict[str, Any]] = [
+        {"id": "vllm", "max_model_len": 8192},
+        {"id": "openrouter", "context_length": 128000},
+        {"id": "groq", "context_window": 32768},
+        {"id": "llama.cpp", "meta": {"n_ctx_train": 4096}},
+        {"id": "none", "context_length": None},
+    ]
+    async with FakeModel(models=entries) as model:
+        provider = make("chat", model.base_url)
+        assert await provider.models() == [
+            ModelInfo("vllm", 8192),
+            ModelInfo("openrouter", 128000),
+            ModelInfo("groq", 32768),
+            ModelInfo("llama.cpp", 4096),
+            ModelInfo("none"),
+        ]
+        await provider.aclose()
+
+
+# --- the request -------------------------------------------------------------------------------------------------
+
+
+def body(
+    messages: Sequence[Message], dialect: Dialect | None = None, settings: ModelSettings = SETTINGS
+) -> dict[str, Any]:
+    encoded: dict[str, Any] = json.loads(RequestEncoder(dialect or Dialect()).encode(messages, (TOOL,), settings))
+    return encoded
+
+
+def test_a_whole_request() -> None:
+    messages = (
+        UserMessage((TextPart("a"), TextPart("b"))),
+        AssistantMessage(thought="hm", tool_calls=(ToolUse("x", "read", '{"path":"a"}'),)),
+        ToolMessage("x", "read", (TextPart("content"),)),
+        AssistantMessage("Done."),
+        UserMessage((TextPart("listen"), AudioPart("audio/mpeg", "AAAA"))),
+    )
+    settings = ModelSettings("m", system="Be brief.", thought_level="low", max_output_tokens=9, cache_key="k")
+    assert body(messages, settings=settings) == {
+        "model": "m",
+        "messages": [
+            {"role": "system", "content": "Be brief."},
+            {"role": "user", "content": "a\nb"},
+            {
+                "role": "assistant",
+                "content": None,
+                "tool_calls": [
+                    {"id": "x", "type": "function", "function": {"name": "read", "arguments": '{"path":"a"}'}}
+                ],
+            },
+            {"role": "tool", "tool_call_id": "x", "content": "content"},
+            {"role": "assistant", "content": "Done."},
+            {
+                "role": "user",
+                "content": [
+                    {"type": "text", "text": "listen"},
+                    {"type": "input_audio", "input_audio": {"data": "AAAA", "format": "mp3"}},
+                ],
+            },
+        ],
+        "stream": True,
+        "stream_options": {"include_usage": True},
+        "tools": [
+            {
+                "type": "function",
+                "function": {
+                    "name": "read",
+                    "description": "Reads a file.",
+                    "parameters": {"type": "object", "properties": {"path": {"type": "string"}}},
+                },
+            }
+        ],
+        "reasoning_effort": "low",
+        "max_tokens": 9,
+    }
+
+
+def test_openai_itself_gets_its_own_field_names() -> None:
+    settings = ModelSettings("m", max_output_tokens=9, cache_key="k")
+    sent = body((USER,), Dialect(openai=True), settings)
+    assert (sent["max_completion_tokens"], sent["prompt_cache_key"]) == (9, "k")
+    assert "max_tokens" not in sent
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sent"),
+    [
+        ('{"a": 1}', '{"a": 1}'),
+        ("", "{}"),
+        ("  ", "{}"),
+        ('{"a": ', '{"_invalid":"{\\"a\\": "}'),
+        ("[1]", '{"_invalid":"[1]"}'),
+        ("null", '{"_invalid":"null"}'),
+    ],
+)
+def test_arguments_that_a_server_would_refuse_are_wrapped(arguments: str, sent: str) -> None:
+    messages = (AssistantMessage(tool_calls=(ToolUse("x", "a", arguments),)),)
+    assert body(messages)["messages"][0]["tool_calls"][0]["function"]["arguments"] == sent
+
+
+@pytest.mark.parametrize(
+    ("content", "sent"),
+    [
+        ((), "(no output)"),
+        ((TextPart("a"), TextPart("b")), "a\nb"),
+        ((ImagePart("image/png", "AAAA"),), "The result is in the next message."),
+    ],
+)
+def test_tool_results_are_never_empty(content: tuple[Any, ...], sent: str) -> None:
+    assert body((ToolMessage("x", "a", content),))["messages"][0]["content"] == sent
+
+
+def test_messages_are_encoded_once_and_never_mistaken_for_another() -> None:
+    encoder = RequestEncoder(Dialect())
+    for number in range(10_000):
+        # Short-lived messages: the next one is likely to be born at the same address.
+        message = UserMessage((TextPart(str(number)),))
+        sent = json.loads(encoder.encode((message, message), (), SETTINGS))
+        assert [entry["content"] for entry in sent["messages"]] == [str(number)] * 2

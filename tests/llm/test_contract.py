@@ -1,0 +1,469 @@
+"""One behaviour, every provider: what `acp_agent.llm.base` promises, over real sockets."""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from acp_agent.errors import ConfigError, ProviderError
+from acp_agent.llm.base import (
+    AssistantMessage,
+    Finished,
+    ImagePart,
+    ModelEvent,
+    ModelInfo,
+    ModelSettings,
+    Provider,
+    TextDelta,
+    TextPart,
+    ThoughtDelta,
+    ToolMessage,
+    ToolUse,
+    UsageReport,
+    UserMessage,
+)
+from acp_agent.testing.fake_model import Answer, Call, Failure, FakeModel, FakeRequest, Script, Usage
+
+from .kit import BOUND, SETTINGS, TOOL, USER, Api, calls, collect, connected, failure, make, scripted, texts, thoughts
+
+pytestmark = pytest.mark.anyio
+
+over_http = pytest.mark.parametrize("api", ["chat", "responses"])
+everywhere = pytest.mark.parametrize("api", ["chat", "responses", "scripted"])
+
+
+async def answered(api: Any, answer: Answer, tmp_path: Path) -> list[ModelEvent]:
+    async with AsyncExitStack() as stack:
+        if api == "scripted":
+            provider: Provider = scripted(tmp_path / "script.json", [answer])
+        else:
+            provider, _ = await stack.enter_async_context(connected(api, [answer]))
+        return await collect(provider, tools=(TOOL,))
+
+
+# --- what comes back ---------------------------------------------------------------------------------------------
+
+
+@everywhere
+async def test_events_come_in_order_and_end_with_one_finished(api: str, tmp_path: Path) -> None:
+    answer = Answer(
+        thought=("let me ", "see"),
+        text=("Hel", "lo"),
+        tool_calls=(Call("read", {"path": "a"}),),
+        usage=Usage(input_tokens=100, output_tokens=20, cached_tokens=64, reasoning_tokens=8),
+    )
+    events = await answered(api, answer, tmp_path)
+    (call,) = calls(events)
+    assert events == [
+        ThoughtDelta("let me "),
+        ThoughtDelta("see"),
+        TextDelta("Hel"),
+        TextDelta("lo"),
+        ToolUse(call.id, "read", '{"path":"a"}'),
+        UsageReport(input_tokens=100, output_tokens=20, cached_tokens=64, reasoning_tokens=8),
+        Finished("tool_calls"),
+    ]
+
+
+@everywhere
+async def test_parallel_tool_calls_come_whole_in_the_models_order_with_unique_ids(api: str, tmp_path: Path) -> None:
+    answer = Answer(
+        tool_calls=(Call("b", {"n": 1}, pieces=3), Call("a", {"n": 2}, pieces=2), Call("a", {"n": 2}), Call("c"))
+    )
+    found = calls(await answered(api, answer, tmp_path))
+    assert [(call.name, call.arguments) for call in found] == [
+        ("b", '{"n":1}'),
+        ("a", '{"n":2}'),
+        ("a", '{"n":2}'),
+        ("c", "{}"),
+    ]
+    assert len({call.id for call in found}) == 4
+    assert all(call.id for call in found)
+
+
+@everywhere
+async def test_calls_that_share_an_id_get_ids_of_their_own(api: str, tmp_path: Path) -> None:
+    found = calls(await answered(api, Answer(tool_calls=(Call("a", id="x"), Call("b", id="x"))), tmp_path))
+    assert [call.name for call in found] == ["a", "b"]
+    assert len({call.id for call in found}) == 2
+
+
+@everywhere
+async def test_arguments_that_are_not_json_are_passed_on_as_they_are(api: str, tmp_path: Path) -> None:
+    (call,) = calls(await answered(api, Answer(tool_calls=(Call("a", '{"path": "x'),)), tmp_path))
+    assert call.arguments == '{"path": "x'
+
+
+@everywhere
+async def test_an_answer_of_nothing_is_finished_too(api: str, tmp_path: Path) -> None:
+    assert await answered(api, Answer(usage=None), tmp_path) == [Finished("stop")]
+
+
+@over_http
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        (Answer(text="a"), "stop"),
+        (Answer(tool_calls=(Call("a"),)), "tool_calls"),
+        (Answer(text="a", tool_calls=(Call("a"),)), "tool_calls"),
+        (Answer(text="a", finish="length"), "length"),
+        (Answer(tool_calls=(Call("a", '{"b'),), finish="length"), "length"),
+        (Answer(text="a", finish="content_filter"), "refusal"),
+        (Answer(refusal="I will not."), "refusal"),
+    ],
+)
+async def test_finish_reasons(api: Api, answer: Answer, reason: str, tmp_path: Path) -> None:
+    assert (await answered(api, answer, tmp_path))[-1] == Finished(reason)  # type: ignore[arg-type]
+
+
+@over_http
+async def test_the_words_of_a_refusal_are_text(api: Api, tmp_path: Path) -> None:
+    assert texts(await answered(api, Answer(refusal="I will not."), tmp_path)) == ["I will not."]
+
+
+@over_http
+async def test_deltas_arrive_while_the_answer_is_still_going_on(api: Api) -> None:
+    async with connected(api, [Answer(text=("first", "second"), hang_after=1)]) as (provider, model):
+        stream = provider.stream((USER,), (), SETTINGS)
+        assert await anext(stream) == TextDelta("first")
+        model.release()
+        assert texts([event async for event in stream]) == ["second"]
+
+
+@over_http
+async def test_concurrent_streams_do_not_mix(api: Api) -> None:
+    def script(body: dict[str, Any]) -> Answer:
+        return Answer(text=(body["model"], "-", body["model"]))
+
+    seen: dict[str, str] = {}
+    async with connected(api, script) as (provider, _):
+
+        async def run(model: str) -> None:
+            seen[model] = "".join(texts(await collect(provider, settings=ModelSettings(model=model))))
+
+        async with anyio.create_task_group() as group:
+            for number in range(8):
+                group.start_soon(run, f"m{number}")
+    assert seen == {f"m{number}": f"m{number}-m{number}" for number in range(8)}
+
+
+@over_http
+async def test_one_connection_serves_one_call_after_another(api: Api) -> None:
+    async with connected(api, ["one", "two", "three"]) as (provider, model):
+        for expected in ("one", "two", "three"):
+            assert texts(await collect(provider)) == [expected]
+        assert model.connections == 1
+
+
+# --- what is sent ------------------------------------------------------------------------------------------------
+
+
+async def sent(
+    api: Api, *, messages: Any = (USER,), tools: Any = (), settings: ModelSettings = SETTINGS
+) -> FakeRequest:
+    async with connected(api, ["ok"]) as (provider, model):
+        await collect(provider, messages, tools, settings)
+        return model.requests[0]
+
+
+def conversation(api: Api, request: FakeRequest) -> list[dict[str, Any]]:
+    items: list[dict[str, Any]] = request.body["messages" if api == "chat" else "input"]
+    return items
+
+
+@over_http
+async def test_no_tools_means_no_tools_field(api: Api) -> None:
+    assert "tools" not in (await sent(api)).body
+    assert len((await sent(api, tools=(TOOL,))).body["tools"]) == 1
+
+
+@over_http
+async def test_the_key_travels_in_the_authorization_header(api: Api) -> None:
+    assert (await sent(api)).headers["authorization"] == "Bearer sk-test"
+
+
+@over_http
+async def test_without_a_key_no_authorization_is_sent(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-of-somebody-else")
+    async with connected(api, ["ok"], api_key=None, headers={"X-Team": "blue"}) as (provider, model):
+        await collect(provider)
+        assert "authorization" not in model.requests[0].headers
+        assert model.requests[0].headers["x-team"] == "blue"
+
+
+@over_http
+async def test_a_configured_authorization_header_wins(api: Api) -> None:
+    async with connected(api, ["ok"], api_key=None, headers={"authorization": "Basic abc"}) as (provider, model):
+        await collect(provider)
+        assert model.requests[0].headers["authorization"] == "Basic abc"
+
+
+@over_http
+async def test_images_of_the_user_are_data_urls(api: Api) -> None:
+    messages = (UserMessage((TextPart("look"), ImagePart("image/png", "iVBORw0="))),)
+    (message,) = conversation(api, await sent(api, messages=messages))
+    image = message["content"][1]
+    url = image["image_url"]["url"] if api == "chat" else image["image_url"]
+    assert url == "data:image/png;base64,iVBORw0="
+
+
+@over_http
+async def test_images_of_tools_reach_the_model(api: Api) -> None:
+    messages = (
+        USER,
+        AssistantMessage(tool_calls=(ToolUse("c1", "shot", "{}"), ToolUse("c2", "ls", "{}"))),
+        ToolMessage("c1", "shot", (TextPart("done"), ImagePart("image/png", "iVBORw0="))),
+        ToolMessage("c2", "ls", (TextPart("a.txt"),)),
+        UserMessage((TextPart("and?"),)),
+    )
+    items = conversation(api, await sent(api, messages=messages))
+    if api == "chat":
+        # The two results stay together; the picture follows in a message of the user, before the real one.
+        assert [item["role"] for item in items] == ["user", "assistant", "tool", "tool", "user", "user"]
+        assert items[2]["content"] == "done"
+        assert items[4]["content"][-1]["image_url"]["url"] == "data:image/png;base64,iVBORw0="
+        assert items[5]["content"] == "and?"
+    else:
+        outputs = [item["output"] for item in items if item.get("type") == "function_call_output"]
+        assert outputs[0][1]["image_url"] == "data:image/png;base64,iVBORw0="
+        assert outputs[1] == "a.txt"
+
+
+@over_http
+async def test_calls_and_results_keep_their_ids(api: Api) -> None:
+    messages = (
+        USER,
+        AssistantMessage(text="Looking.", tool_calls=(ToolUse("c1", "read", '{"path":"a"}'),)),
+        ToolMessage("c1", "read", (TextPart("content"),)),
+    )
+    items = conversation(api, await sent(api, messages=messages))
+    if api == "chat":
+        assert items[1]["content"] == "Looking."
+        assert items[1]["tool_calls"][0]["id"] == items[2]["tool_call_id"] == "c1"
+    else:
+        assert items[1] == {"role": "assistant", "content": "Looking."}
+        assert items[2]["call_id"] == items[3]["call_id"] == "c1"
+
+
+@over_http
+async def test_lone_surrogates_in_the_history_are_replaced(api: Api) -> None:
+    broken = "a\ud83d"
+    messages = (
+        UserMessage((TextPart(broken),)),
+        AssistantMessage(text=broken, tool_calls=(ToolUse("c1", "read", '{"path":"' + broken + '"}'),)),
+        ToolMessage("c1", "read", (TextPart(broken),)),
+    )
+    request = await sent(api, messages=messages, settings=ModelSettings(model="m", system=broken))
+    assert "a�" in str(conversation(api, request))
+
+
+@over_http
+async def test_thought_level_and_limit_are_passed_on(api: Api) -> None:
+    settings = ModelSettings(model="m", thought_level="high", max_output_tokens=500)
+    body = (await sent(api, settings=settings)).body
+    if api == "chat":
+        assert (body["reasoning_effort"], body["max_tokens"]) == ("high", 500)
+    else:
+        assert (body["reasoning"]["effort"], body["max_output_tokens"]) == ("high", 500)
+
+
+@over_http
+@pytest.mark.parametrize("level", [None, "off"])
+async def test_without_a_thought_level_no_effort_is_sent(api: Api, level: Any) -> None:
+    body = (await sent(api, settings=ModelSettings(model="m", thought_level=level))).body
+    assert "reasoning_effort" not in body
+    assert "reasoning" not in body
+
+
+# --- trying again ------------------------------------------------------------------------------------------------
+
+
+@over_http
+@pytest.mark.parametrize(
+    "obstacle",
+    [
+        Failure(429, {"error": {"message": "slow down"}}, {"Retry-After-Ms": "2"}),
+        Failure(500, {"error": {"message": "oops"}}),
+        Failure(503, "Loading model"),
+        Answer(text="never seen", drop_after=0),
+    ],
+    ids=["rate limit", "server error", "overload", "broken before the first event"],
+)
+async def test_a_passing_failure_is_tried_again(api: Api, obstacle: Any) -> None:
+    async with connected(api, [obstacle, obstacle, "at last"]) as (provider, model):
+        assert texts(await collect(provider)) == ["at last"]
+        assert len(model.requests) == 3
+
+
+@over_http
+async def test_retries_end(api: Api) -> None:
+    async with connected(api, [Failure(500, {"error": {"message": "oops"}})] * 9, max_retries=2) as (provider, model):
+        error = await failure(provider)
+        assert (error.kind, error.status, len(model.requests)) == ("server", 500, 3)
+
+
+@over_http
+async def test_a_wait_longer_than_the_bound_is_reported_at_once(api: Api) -> None:
+    script: Script = [Failure(429, {"error": {"message": "slow down"}}, {"Retry-After": "3600"}), "never"]
+    async with connected(api, script) as (provider, model):
+        error = await failure(provider)
+        assert (error.kind, error.retry_after, len(model.requests)) == ("rate_limit", 3600.0, 1)
+
+
+@over_http
+@pytest.mark.parametrize("status", [400, 401, 403, 404])
+async def test_what_cannot_pass_is_not_tried_again(api: Api, status: int) -> None:
+    async with connected(api, [Failure(status, {"error": {"message": "no"}}), "never"]) as (provider, model):
+        await failure(provider)
+        assert len(model.requests) == 1
+
+
+@over_http
+async def test_after_the_first_event_nothing_is_tried_again(api: Api) -> None:
+    script: Script = [Answer(text=("Hel", "lo"), drop_after=1), "never"]
+    async with connected(api, script) as (provider, model):
+        seen: list[ModelEvent] = []
+        error = await failure(provider, seen)
+        assert seen == [TextDelta("Hel")]
+        assert (error.kind, len(model.requests)) == ("network", 1)
+
+
+# --- failing -----------------------------------------------------------------------------------------------------
+
+
+@over_http
+@pytest.mark.parametrize(
+    ("status", "error", "kind"),
+    [
+        (401, {"message": "Incorrect API key provided.", "code": "invalid_api_key"}, "auth"),
+        (403, {"message": "Country not supported"}, "auth"),
+        (429, {"message": "Rate limit reached", "code": "rate_limit_exceeded"}, "rate_limit"),
+        (429, {"message": "You exceeded your current quota", "code": "insufficient_quota"}, "quota"),
+        (402, {"message": "Insufficient credits"}, "quota"),
+        (400, {"message": "Too long.", "code": "context_length_exceeded"}, "context_too_long"),
+        (400, {"message": "Filtered.", "code": "content_filter"}, "refusal"),
+        (404, {"message": "The model `x` does not exist", "code": "model_not_found"}, "not_found"),
+        (400, {"message": "Unknown parameter: 'x'"}, "bad_request"),
+        (502, {"message": "Bad gateway"}, "server"),
+    ],
+)
+async def test_one_clear_error_per_kind(api: Api, status: int, error: dict[str, Any], kind: str) -> None:
+    async with connected(api, [Failure(status, {"error": error})], max_retries=0) as (provider, _):
+        raised = await failure(provider)
+        assert (raised.kind, raised.status) == (kind, status)
+        assert str(raised).startswith("fake ")
+        assert error["message"] in str(raised)
+
+
+@over_http
+async def test_a_server_that_is_not_there_is_a_network_error(api: Api) -> None:
+    async with FakeModel() as model:
+        base_url = model.base_url
+    provider = make(api, base_url, max_retries=1)
+    with anyio.fail_after(BOUND):
+        error = await failure(provider)
+    await provider.aclose()
+    assert error.kind == "network"
+    assert base_url in str(error)
+
+
+@over_http
+@pytest.mark.parametrize("answer", [Answer(text="a", hang_before=True), Answer(text=("a", "b"), hang_after=1)])
+async def test_silence_ends_in_a_timeout(api: Api, answer: Answer) -> None:
+    async with connected(api, [answer, "never"], idle_timeout=0.2) as (provider, model):
+        error = await failure(provider)
+        assert (error.kind, len(model.requests)) == ("timeout", 1)
+        await model.answer_closed()
+
+
+@over_http
+async def test_a_key_that_http_cannot_carry_is_an_auth_error(api: Api) -> None:
+    async with connected(api, ["never"], api_key="sk-\n“quoted”") as (provider, model):
+        assert (await failure(provider)).kind == "auth"
+        assert model.requests == []
+
+
+@over_http
+@pytest.mark.parametrize("base_url", ["ftp://localhost/v1", "http://[::1", "http://localhost:port/v1"])
+async def test_an_unusable_base_url_is_a_config_error(api: Api, base_url: str) -> None:
+    with pytest.raises(ConfigError, match="base URL"):
+        make(api, base_url)
+
+
+# --- cancelling and closing --------------------------------------------------------------------------------------
+
+
+@over_http
+@pytest.mark.parametrize("answer", [Answer(text="a", hang_before=True), Answer(text=("a", "b"), hang_after=1)])
+async def test_cancelling_closes_the_connection(api: Api, answer: Answer) -> None:
+    async with connected(api, [answer, "alive"]) as (provider, model):
+        async with anyio.create_task_group() as group:
+            group.start_soon(collect, provider)
+            await model.wait_for_request()
+            group.cancel_scope.cancel()
+        await model.answer_closed()
+        assert texts(await collect(provider)) == ["alive"]
+
+
+@over_http
+async def test_closing_the_stream_closes_the_connection(api: Api) -> None:
+    async with connected(api, [Answer(text=("a", "b"), hang_after=1)]) as (provider, model):
+        stream: Any = provider.stream((USER,), (), SETTINGS)
+        assert await anext(stream) == TextDelta("a")
+        await stream.aclose()
+        await model.answer_closed()
+
+
+@everywhere
+async def test_aclose_may_be_called_twice(api: Any, tmp_path: Path) -> None:
+    provider = scripted(tmp_path / "s.json", []) if api == "scripted" else make(api, "http://127.0.0.1:1")
+    await provider.aclose()
+    await provider.aclose()
+
+
+# --- models ------------------------------------------------------------------------------------------------------
+
+
+@over_http
+async def test_configured_models_are_not_asked_for(api: Api) -> None:
+    provider = make(api, "http://127.0.0.1:1", models=("a", "b"))
+    assert await provider.models() == [ModelInfo("a"), ModelInfo("b")]
+    await provider.aclose()
+
+
+@over_http
+async def test_models_are_asked_from_the_server(api: Api) -> None:
+    async with FakeModel(models=["a", "b"]) as model:
+        provider = make(api, model.base_url)
+        with anyio.fail_after(BOUND):
+            assert [info.id for info in await provider.models()] == ["a", "b"]
+        await provider.aclose()
+
+
+@over_http
+@pytest.mark.parametrize(
+    ("reply", "kind"),
+    [
+        (Failure(401, {"error": {"message": "no"}}), "auth"),
+        (Failure(404, "<html></html>"), "not_found"),
+        (Failure(200, "<html></html>"), "server"),
+        (Failure(200, "not json"), "server"),
+        (Failure(200, {"data": None}), "server"),
+        (Failure(200, 7), "server"),
+    ],
+)
+async def test_a_list_of_models_that_cannot_be_had_is_a_provider_error(api: Api, reply: Failure, kind: str) -> None:
+    async with FakeModel(models=reply) as model:
+        provider = make(api, model.base_url, max_retries=0)
+        with anyio.fail_after(BOUND), pytest.raises(ProviderError) as raised:
+            await provider.models()
+        await provider.aclose()
+    assert raised.value.kind == kind
+
+
+async def test_thoughts_of_a_script_are_thoughts(tmp_path: Path) -> None:
+    assert thoughts(await answered("scripted", Answer(thought="hm"), tmp_path)) == ["hm"]

@@ -1,0 +1,81 @@
+"""The fake is held to what its users rely on; that its events are real is shown by the providers' tests."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from pathlib import Path
+
+import anyio
+import httpx2
+import pytest
+
+from acp_agent.llm.base import TextDelta
+from acp_agent.testing.fake_model import Answer, Call, FakeModel
+
+from .kit import BOUND, collect, connected, failure, make, texts
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_a_used_up_script_answers_500_with_words() -> None:
+    async with connected("chat", ["only"], max_retries=0) as (provider, _):
+        await collect(provider)
+        assert "the script of FakeModel is used up" in str(await failure(provider))
+
+
+async def test_a_last_answer_may_repeat() -> None:
+    async with connected("chat", ["one", Answer(text="more", repeat=True)]) as (provider, _):
+        assert [texts(await collect(provider)) for _ in range(4)] == [["one"], ["more"], ["more"], ["more"]]
+
+
+async def test_requests_are_recorded_with_headers_and_body() -> None:
+    async with connected("chat", ["ok"]) as (provider, model):
+        await collect(provider)
+        request = await model.wait_for_request(1)
+        assert (request.method, request.path) == ("POST", "/v1/chat/completions")
+        assert request.headers["content-type"] == "application/json"
+        assert request.body["messages"] == [{"role": "user", "content": "hi"}]
+
+
+@pytest.mark.parametrize("path", ["chat/completions", "responses"])
+async def test_answers_that_are_not_streamed(path: str) -> None:
+    answer = Answer(text=("a", "b"), thought="hm", tool_calls=(Call("read", {"n": 1}),))
+    async with FakeModel([answer]) as model, httpx2.AsyncClient(trust_env=False) as client:
+        with anyio.fail_after(BOUND):
+            body = (await client.post(f"{model.base_url}/{path}", json={"model": "m"})).json()
+    if path == "responses":
+        assert [item["type"] for item in body["output"]] == ["reasoning", "message", "function_call"]
+    else:
+        assert body["choices"][0]["message"]["content"] == "ab"
+        assert body["choices"][0]["finish_reason"] == "tool_calls"
+
+
+async def test_other_paths_are_not_found() -> None:
+    async with FakeModel() as model, httpx2.AsyncClient(trust_env=False) as client:
+        with anyio.fail_after(BOUND):
+            assert (await client.get(f"{model.base_url}/nothing")).status_code == 404
+
+
+async def test_it_serves_as_a_process_of_its_own(tmp_path: Path) -> None:
+    script = tmp_path / "script.json"
+    script.write_text(
+        json.dumps([{"deltas": 3, "delta_text": "x", "interval_ms": 1, "repeat": True}]), encoding="utf-8"
+    )
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "acp_agent.testing.fake_model", str(script), stdout=asyncio.subprocess.PIPE
+    )
+    try:
+        with anyio.fail_after(BOUND):
+            assert process.stdout is not None
+            base_url = (await process.stdout.readline()).decode().strip()
+            for api in ("chat", "responses"):
+                provider = make(api, base_url)
+                assert [event for event in await collect(provider) if isinstance(event, TextDelta)] == [
+                    TextDelta("x")
+                ] * 3
+                await provider.aclose()
+    finally:
+        process.kill()
+        await process.wait()

@@ -1,0 +1,209 @@
+"""What only the Responses API has: items that travel back and forth, and events of its own."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from acp_agent.llm.base import (
+    AssistantMessage,
+    AudioPart,
+    Finished,
+    ModelEvent,
+    ModelSettings,
+    TextDelta,
+    TextPart,
+    ThoughtDelta,
+    ToolMessage,
+    ToolUse,
+    UserMessage,
+)
+from acp_agent.llm.responses import ResponsesProvider
+from acp_agent.testing.fake_model import Answer, Call, RawAnswer
+
+from .kit import TOOL, USER, calls, collect, connected, failure, make, texts
+
+pytestmark = pytest.mark.anyio
+
+REASONER = ModelSettings(model="gpt-5", system="Be brief.", thought_level="low", max_output_tokens=3, cache_key="k")
+
+
+def event(kind: str, **fields: Any) -> bytes:
+    return f"event: {kind}\ndata: {json.dumps({'type': kind, **fields})}\n\n".encode()
+
+
+async def test_a_whole_request() -> None:
+    messages = (
+        UserMessage((TextPart("hi"), AudioPart("audio/wav", "AAAA"))),
+        AssistantMessage(
+            "Looking.",
+            (ToolUse("x", "read", ""),),
+            thought="hm",
+            opaque=({"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "zzz"}, {"type": "other"}),
+        ),
+        ToolMessage("x", "read", (TextPart("content"),)),
+    )
+    async with connected("responses", ["ok"]) as (provider, model):
+        await collect(provider, messages, (TOOL,), REASONER)
+        assert model.requests[0].body == {
+            "model": "gpt-5",
+            "instructions": "Be brief.",
+            "input": [
+                {
+                    "role": "user",
+                    "content": [
+                        {"type": "input_text", "text": "hi"},
+                        {
+                            "type": "input_text",
+                            "text": "[A sound (audio/wav) was left out: this API does not take sounds.]",
+                        },
+                    ],
+                },
+                {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "zzz"},
+                {"role": "assistant", "content": "Looking."},
+                {"type": "function_call", "call_id": "x", "name": "read", "arguments": "{}"},
+                {"type": "function_call_output", "call_id": "x", "output": "content"},
+            ],
+            "tools": [
+                {
+                    "type": "function",
+                    "name": "read",
+                    "description": "Reads a file.",
+                    "parameters": {"type": "object", "properties": {"path": {"type": "string"}}},
+                    "strict": False,
+                }
+            ],
+            "stream": True,
+            "store": False,
+            "include": ["reasoning.encrypted_content"],
+            "reasoning": {"summary": "auto", "effort": "low"},
+            "max_output_tokens": 16,
+            "prompt_cache_key": "k",
+        }
+
+
+async def test_encrypted_reasoning_goes_back_unchanged() -> None:
+    first = Answer(thought="hm", encrypted="zzz", tool_calls=(Call("read"),))
+    async with connected("responses", [first, "done"]) as (provider, model):
+        events = await collect(provider, settings=REASONER)
+        finished = events[-1]
+        assert isinstance(finished, Finished)
+        history = (USER, AssistantMessage(tool_calls=tuple(calls(events)), opaque=finished.opaque))
+        await collect(provider, history, settings=REASONER)
+        assert model.requests[1].body["input"][1] == {
+            "id": "rs_1",
+            "type": "reasoning",
+            "summary": [{"type": "summary_text", "text": "hm"}],
+            "encrypted_content": "zzz",
+        }
+
+
+async def test_reasoning_that_was_not_encrypted_is_not_sent_back() -> None:
+    async with connected("responses", [Answer(thought="hm", text="ok")]) as (provider, _):
+        assert (await collect(provider))[-1] == Finished("stop", ())
+
+
+@pytest.mark.parametrize(
+    ("model", "level", "included"),
+    [
+        ("gpt-4o", None, False),
+        ("gpt-4o", "off", False),
+        ("gpt-4o", "low", True),
+        ("o3", None, True),
+        ("gpt-5", "off", True),
+    ],
+)
+async def test_encrypted_reasoning_is_asked_for_when_there_is_reasoning(model: str, level: Any, included: bool) -> None:
+    async with connected("responses", ["ok"]) as (provider, server):
+        await collect(provider, settings=ModelSettings(model=model, thought_level=level))
+        assert ("include" in server.requests[0].body) is included
+
+
+async def test_an_azure_key_travels_in_its_own_header_too() -> None:
+    provider = make("responses", "https://acme.openai.azure.com")
+    assert isinstance(provider, ResponsesProvider)
+    client = provider._client
+    assert str(client.base_url) == "https://acme.openai.azure.com/openai/v1/"
+    assert client.default_headers["api-key"] == "sk-test"
+    await provider.aclose()
+
+
+async def test_paragraphs_of_a_summary_are_kept_apart() -> None:
+    chunks = (
+        event("response.reasoning_summary_part.added", item_id="r", output_index=0, summary_index=0),
+        event("response.reasoning_summary_text.delta", item_id="r", output_index=0, summary_index=0, delta="one"),
+        event("response.reasoning_summary_part.added", item_id="r", output_index=0, summary_index=1),
+        event("response.reasoning_summary_text.delta", item_id="r", output_index=0, summary_index=1, delta="two"),
+        event("response.completed", response={"id": "resp_1", "status": "completed", "output": []}),
+    )
+    async with connected("responses", [RawAnswer(chunks)]) as (provider, _):
+        assert await collect(provider) == [
+            ThoughtDelta("one"),
+            ThoughtDelta("\n\n"),
+            ThoughtDelta("two"),
+            Finished("stop"),
+        ]
+
+
+async def test_halves_of_surrogate_pairs_are_joined() -> None:
+    chunks = (
+        event("response.output_text.delta", delta="a\ud83d"),
+        event("response.output_text.delta", delta="\ude00b\ud83d"),
+        event("response.completed", response={"id": "resp_1", "status": "completed", "output": []}),
+    )
+    async with connected("responses", [RawAnswer(chunks)]) as (provider, _):
+        assert "".join(texts(await collect(provider))) == "a😀b�"
+
+
+async def test_unknown_events_are_read_over() -> None:
+    chunks = (
+        event("response.hologram.delta", delta="?"),
+        event("response.output_text.delta", delta="a"),
+        event("response.completed", response={"id": "resp_1", "status": "completed", "output": []}),
+    )
+    async with connected("responses", [RawAnswer(chunks)]) as (provider, _):
+        assert await collect(provider) == [TextDelta("a"), Finished("stop")]
+
+
+@pytest.mark.parametrize(
+    ("chunks", "kind", "words"),
+    [
+        (
+            (
+                event(
+                    "response.failed",
+                    response={"status": "failed", "error": {"code": "server_error", "message": "oops"}},
+                ),
+            ),
+            "server",
+            "oops",
+        ),
+        (
+            (
+                event(
+                    "response.failed",
+                    response={"status": "failed", "error": {"code": "rate_limit_exceeded", "message": "slow down"}},
+                ),
+            ),
+            "rate_limit",
+            "slow down",
+        ),
+        ((event("error", code="server_error", message="oops", param=None),), "server", "oops"),
+        (
+            (event("error", error={"code": "context_length_exceeded", "message": "Too long"}),),
+            "context_too_long",
+            "Too long",
+        ),
+        ((b"data: what is this\n\n",), "server", "not readable"),
+        ((event("response.output_text.done", text=""),), "network", "before it was complete"),
+        ((b"<html>hello</html>",), "network", "before it was complete"),
+    ],
+)
+async def test_errors_inside_an_answer(chunks: tuple[bytes, ...], kind: str, words: str) -> None:
+    async with connected("responses", [RawAnswer(chunks)], max_retries=0) as (provider, _):
+        seen: list[ModelEvent] = []
+        error = await failure(provider, seen)
+        assert (error.kind, seen) == (kind, [])
+        assert words in str(error)

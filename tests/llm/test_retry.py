@@ -1,0 +1,120 @@
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from acp_agent.errors import ProviderError
+from acp_agent.llm.base import Finished, ModelEvent, ProviderOptions, TextDelta
+from acp_agent.llm.retry import RetryPolicy, next_delay, retry_after, with_retries
+
+NOW = datetime(2025, 1, 1, 12, 0, 0, tzinfo=UTC)
+POLICY = RetryPolicy(max_retries=3, base_delay=1.0, max_delay=30.0)
+
+
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [
+        ({}, None),
+        ({"retry-after": "7"}, 7.0),
+        ({"retry-after": "0.5"}, 0.5),
+        ({"retry-after-ms": "1500"}, 1.5),
+        ({"retry-after-ms": "1500", "retry-after": "7"}, 1.5),
+        ({"retry-after-ms": "soon", "retry-after": "7"}, 7.0),
+        ({"retry-after": "Wed, 01 Jan 2025 12:00:09 GMT"}, 9.0),
+        ({"retry-after": "Wed, 01 Jan 2025 12:00:09 -0000"}, 9.0),
+        ({"retry-after": "Wed, 01 Jan 2025 11:00:00 GMT"}, 0.0),
+        ({"retry-after": "soon"}, None),
+        ({"retry-after": "-3"}, None),
+        ({"retry-after": "nan"}, None),
+        ({"retry-after": "inf"}, None),
+    ],
+)
+def test_retry_after(headers: dict[str, str], seconds: float | None) -> None:
+    assert retry_after(headers, NOW) == seconds
+
+
+@pytest.mark.parametrize(
+    ("kind", "wait", "attempt", "jitter", "delay"),
+    [
+        ("server", None, 0, 0.0, 0.5),
+        ("server", None, 0, 0.5, 0.75),
+        ("server", None, 1, 0.0, 1.0),
+        ("server", None, 2, 0.0, 2.0),
+        ("server", None, 3, 0.0, None),
+        ("network", None, 0, 0.0, 0.5),
+        ("rate_limit", None, 0, 0.0, 0.5),
+        ("rate_limit", 5.0, 0, 0.9, 5.0),
+        ("rate_limit", 0.0, 0, 0.0, 0.5),
+        ("rate_limit", 30.0, 0, 0.0, 30.0),
+        ("rate_limit", 30.1, 0, 0.0, None),
+        ("timeout", None, 0, 0.0, None),
+        ("auth", None, 0, 0.0, None),
+        ("quota", 5.0, 0, 0.0, None),
+        ("context_too_long", None, 0, 0.0, None),
+        ("refusal", None, 0, 0.0, None),
+        ("bad_request", None, 0, 0.0, None),
+        ("not_found", None, 0, 0.0, None),
+    ],
+)
+def test_next_delay(kind: Any, wait: float | None, attempt: int, jitter: float, delay: float | None) -> None:
+    assert next_delay(ProviderError(kind, "no", retry_after=wait), attempt, POLICY, jitter) == delay
+
+
+def test_the_wait_is_bounded() -> None:
+    policy = RetryPolicy(max_retries=2000, base_delay=1.0, max_delay=30.0)
+    assert next_delay(ProviderError("server", "no"), 1500, policy, 0.0) == 15.0
+
+
+def test_the_policy_is_that_of_the_options() -> None:
+    options = ProviderOptions(name="x", max_retries=1, retry_base_delay=2.0, max_retry_delay=3.0)
+    assert RetryPolicy.of(options) == RetryPolicy(1, 2.0, 3.0)
+
+
+class Attempts:
+    """Attempts that fail with the given kinds, one after the other, and then succeed."""
+
+    def __init__(self, *kinds: Any, first: str = "") -> None:
+        self.kinds = list(kinds)
+        self.first = first
+        self.count = 0
+        self.slept: list[float] = []
+
+    async def attempt(self) -> AsyncGenerator[ModelEvent, None]:
+        self.count += 1
+        if self.first:
+            yield TextDelta(self.first)
+        if self.kinds:
+            raise ProviderError(self.kinds.pop(0), f"failure {self.count}")
+        yield Finished("stop")
+
+    async def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+
+    async def run(self) -> list[ModelEvent]:
+        stream = with_retries(self.attempt, POLICY, sleep=self.sleep, jitter=lambda: 0.0)
+        return [event async for event in stream]
+
+
+@pytest.mark.anyio
+async def test_waits_grow_until_an_attempt_succeeds() -> None:
+    attempts = Attempts("server", "network", "rate_limit")
+    assert await attempts.run() == [Finished("stop")]
+    assert attempts.slept == [0.5, 1.0, 2.0]
+
+
+@pytest.mark.anyio
+async def test_the_last_failure_is_raised() -> None:
+    attempts = Attempts(*["server"] * 4)
+    with pytest.raises(ProviderError, match="failure 4"):
+        await attempts.run()
+
+
+@pytest.mark.anyio
+async def test_no_second_attempt_after_the_first_event() -> None:
+    attempts = Attempts("server", first="Hel")
+    with pytest.raises(ProviderError, match="failure 1"):
+        await attempts.run()
+    assert attempts.slept == []

@@ -1,0 +1,1 @@
+"""The words of the protocol: generated fresh, read and written as the schema says."""

@@ -1,0 +1,14 @@
+"""The generated file is what the script makes of the pinned schema."""
+
+from __future__ import annotations
+
+import runpy
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_acp_py_is_what_the_script_generates() -> None:
+    script = runpy.run_path(str(ROOT / "scripts" / "generate_acp.py"))
+    committed = (ROOT / "acp_agent" / "schema" / "acp.py").read_text(encoding="utf-8")
+    assert script["render"]() == committed, "run `make generate`"
