@@ -297,7 +297,7 @@ class Agent:
             self._open_store(config),
             config,
             models=_models(config),
-            soon=asyncio.get_running_loop().call_soon,
+            soon=_soon,
             engine=self._build,
         )
         self._sessions[record.id] = session
@@ -435,6 +435,10 @@ class Agent:
 
 
 REPLAY = "acp_agent.loop.replay:replayed_updates"
+
+
+def _soon(callback: Callable[[], None]) -> None:
+    asyncio.get_running_loop().call_soon(callback)
 
 
 def _folders(cwd: str, additional: Sequence[str]) -> tuple[str, tuple[str, ...]]:

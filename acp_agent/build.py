@@ -33,6 +33,7 @@ from acp_agent.llm.base import (
     ModelSettings,
     Provider,
     ProviderOptions,
+    ThoughtLevel,
     ToolDefinition,
     UserMessage,
 )
@@ -61,6 +62,8 @@ DEFAULT_MODEL = "gpt-5.1"
 DEFAULT_CONTEXT_WINDOW = 128_000
 """Tokens, where neither the configuration nor the server tells."""
 
+THOUGHT_LEVELS: dict[str, ThoughtLevel] = {"off": "off", "low": "low", "medium": "medium", "high": "high"}
+
 SAFE_FOLDER = "/tmp"
 """For script files where the system's temporary folder has a name that a shell would split."""
 
@@ -81,7 +84,7 @@ class Builder:
     def __init__(self, environ: Mapping[str, str]) -> None:
         self._environ = environ
         self._registry = builtin_registry()
-        self._providers: dict[ProviderOptions, tuple[Provider, dict[str, ModelInfo]]] = {}
+        self._providers: dict[str, tuple[Provider, dict[str, ModelInfo]]] = {}
         self._warm = False
 
     async def engine(self, session: Session, store: SessionStore) -> SessionEngine:
@@ -255,11 +258,10 @@ class SessionEngine:
     def settings(self, model: ReadyModel) -> ModelSettings:
         session = self._session
         agent = self._settings.agent
-        level = session.thought_level
         return ModelSettings(
             model=model.id,
             system=system_prompt(session.roots, session.mode(), agent.instructions),
-            thought_level=None if level == "default" else level,
+            thought_level=THOUGHT_LEVELS.get(session.thought_level),
             max_output_tokens=agent.max_output_tokens or None,
             cache_key=session.id,
         )

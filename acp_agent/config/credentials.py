@@ -44,10 +44,10 @@ def find_key(name: str, provider: ProviderConfig, environ: Mapping[str, str]) ->
         return Key(value, f"environment variable {provider.api_key_env}")
     if provider.api_key:
         return Key(provider.api_key, "configuration")
-    if value := _from_keyring(name, environ):
-        return Key(value, "keyring")
-    if value := _read(credentials_file(environ)).get(name, ""):
-        return Key(value, str(credentials_file(environ)))
+    if kept := _from_keyring(name, environ):
+        return Key(kept, "keyring")
+    if written := _read(credentials_file(environ)).get(name, ""):
+        return Key(written, str(credentials_file(environ)))
     return None
 
 

@@ -111,8 +111,7 @@ class Peer:
     def __init__(self, *, max_line: int = MAX_LINE_BYTES, encode: Callable[[object], bytes] = encode_json) -> None:
         self.encode = encode
         self._max_line = max_line
-        self._parts: list[bytes] = []
-        self._size = 0
+        self._partial = bytearray()
         self._skipping = False
         self._next_id = 0
         self._ours: set[int] = set()
@@ -127,11 +126,9 @@ class Peer:
         while (end := data.find(b"\n", start)) >= 0:
             self._keep(data[start:end], events)
             start = end + 1
-            line, skipped = b"".join(self._parts), self._skipping
-            self._parts.clear()
-            self._size = 0
-            self._skipping = False
-            if not skipped and line.strip():
+            line, self._partial = self._partial, bytearray()
+            skipped, self._skipping = self._skipping, False
+            if line and not skipped and not line.isspace():
                 self._line(line, events)
         if start < len(data):
             self._keep(data[start:] if start else data, events)
@@ -139,21 +136,20 @@ class Peer:
 
     def receive_eof(self) -> list[Event]:
         """The stream has ended: what a last line without its line feed holds."""
-        return self.receive(b"\n") if self._size else []
+        return self.receive(b"\n") if self._partial else []
 
     def _keep(self, part: bytes, events: list[Event]) -> None:
         if self._skipping:
             return
-        self._size += len(part)
-        if self._size <= self._max_line:
-            self._parts.append(part)
+        if len(self._partial) + len(part) <= self._max_line:
+            self._partial += part
             return
         self._skipping = True
-        self._parts.clear()
+        self._partial = bytearray()
         reason = f"Invalid request: the line is longer than {self._max_line} bytes and was skipped"
         events.append(self._malformed(None, INVALID_REQUEST, reason))
 
-    def _line(self, line: bytes, events: list[Event]) -> None:
+    def _line(self, line: bytearray, events: list[Event]) -> None:
         try:
             message = _decode(line)
         except (ValueError, RecursionError) as error:
@@ -243,7 +239,7 @@ class Peer:
             self._theirs[key] = open_ - 1
 
 
-def _decode(line: bytes) -> Any:
+def _decode(line: bytearray) -> Any:
     text = line.decode("utf-8")
     message = json.loads(text, parse_constant=_refuse_constant)
     if "\\ud" in text or "\\uD" in text:

@@ -98,7 +98,7 @@ class WireChecks:
 
     def __init__(self, schema_file: Path) -> None:
         self._schema = _schema(schema_file)
-        self._asked: dict[Direction, dict[tuple[type, object], tuple[str, Any]]] = {"to_agent": {}, "from_agent": {}}
+        self._asked: dict[Direction, dict[tuple[type, object], str]] = {"to_agent": {}, "from_agent": {}}
         self._capabilities: dict[str, Any] = {}
         self._sessions: set[str] = set()
         self._statuses: dict[tuple[str, str], str] = {}
@@ -123,6 +123,15 @@ class WireChecks:
             problems += self._answer(direction, message)
         return problems
 
+    def _to_agent(self, method: str, params: Any) -> None:
+        if method == "initialize":
+            self._capabilities = params.get("clientCapabilities") or {}
+        elif method in OPENERS:
+            session = params["sessionId"]
+            self._sessions.add(session)
+            # The replay announces its tool calls once more.
+            self._statuses = {key: status for key, status in self._statuses.items() if key[0] != session}
+
     # --- envelopes --------------------------------------------------------------------------------------------
 
     def _call(self, direction: Direction, message: dict[str, Any]) -> Iterator[str]:
@@ -134,7 +143,7 @@ class WireChecks:
             key = (type(message["id"]), message["id"])
             if key in self._asked[direction]:
                 yield f"id {message['id']!r} of {method} is already in use"
-            self._asked[direction][key] = (method, params)
+            self._asked[direction][key] = method
         if direction == "to_agent" and params in self._unchecked:
             self._unchecked.remove(params)
             return
@@ -151,12 +160,8 @@ class WireChecks:
             return
         if direction == "from_agent":
             yield from self._from_agent(method, params)
-        elif method == "initialize":
-            self._capabilities = params.get("clientCapabilities") or {}
-        elif method in OPENERS:
-            self._sessions.add(params["sessionId"])
-            # The replay announces its tool calls once more.
-            self._statuses = {key: status for key, status in self._statuses.items() if key[0] != params["sessionId"]}
+        else:
+            self._to_agent(method, params)
 
     def _answer(self, direction: Direction, message: dict[str, Any]) -> Iterator[str]:
         if "id" not in message:
@@ -167,7 +172,7 @@ class WireChecks:
             return
         towards: Direction = "to_agent" if direction == "from_agent" else "from_agent"
         id_ = message["id"]
-        method, params = self._asked[towards].pop((type(id_), id_), (None, None))
+        method = self._asked[towards].pop((type(id_), id_), None)
         if "error" in message:
             yield from self._schema.problems("Error", message["error"])
             if method is None and id_ is not None:
@@ -187,9 +192,9 @@ class WireChecks:
         wrong = list(self._schema.problems(definition, result))
         yield from (f"result of {method}: {problem}" for problem in wrong)
         if not wrong:
-            self._learn(method, params, result)
+            self._learn(method, result)
 
-    def _learn(self, method: str, params: Any, result: Any) -> None:
+    def _learn(self, method: str, result: Any) -> None:
         if method == "session/new":
             self._sessions.add(result["sessionId"])
         elif method == "terminal/create":
@@ -199,8 +204,9 @@ class WireChecks:
 
     def _from_agent(self, method: str, params: Any) -> Iterator[str]:
         yield from self._offered(method)
-        if method == "elicitation/create" and params["mode"] in ("form", "url"):
-            if (self._capabilities.get("elicitation") or {}).get(params["mode"]) is None:
+        if method == "elicitation/create":
+            offered = self._capabilities.get("elicitation") or {}
+            if offered.get(params["mode"]) is None:
                 yield f"elicitation in mode {params['mode']} was not offered by the client"
         if method in ("terminal/output", "terminal/wait_for_exit", "terminal/kill", "terminal/release"):
             terminal = params["terminalId"]

@@ -17,7 +17,7 @@ The test kit may import `acp_agent.client`: the one exception from the rule that
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,6 +26,8 @@ from typing import Any, ClassVar, Self, TypeVar
 from weakref import WeakSet
 
 import anyio
+import msgspec
+from msgspec import UNSET
 
 from acp_agent.client.acp_client import AcpClient, ElicitationAnswer
 from acp_agent.client.background import Background
@@ -33,14 +35,13 @@ from acp_agent.client.files import Files
 from acp_agent.client.permissions import Permissions, allow_once
 from acp_agent.client.process import AgentProcess, agent_process
 from acp_agent.client.terminals import Terminals
-from acp_agent.errors import ResourceNotFound, RpcError
+from acp_agent.errors import AgentError, ResourceNotFound, RpcError
 from acp_agent.protocol.transports import Transport
 from acp_agent.schema.acp import (
     AgentMessageChunk,
     AgentThoughtChunk,
     AuthCapabilities,
     BooleanConfigOptionCapabilities,
-    CancelledPermissionOutcome,
     ClientCapabilities,
     ClientSessionCapabilities,
     CompactionCapabilities,
@@ -68,6 +69,8 @@ from acp_agent.schema.acp import (
     ResumeSessionResponse,
     SessionConfigOptionsCapabilities,
     SessionUpdate,
+    TerminalOutputRequest,
+    TerminalOutputResponse,
     TextContent,
     ToolCall,
     ToolCallUpdate,
@@ -76,7 +79,6 @@ from acp_agent.schema.acp import (
     WriteTextFileRequest,
     WriteTextFileResponse,
 )
-from acp_agent.schema.decode import decode_result
 from acp_agent.testing.checks import Direction, WireChecks
 
 __all__ = [
@@ -95,7 +97,11 @@ __all__ = [
 WAIT_SECONDS = 10.0
 """How long the waiting helpers wait before they fail the test."""
 
-_Update = TypeVar("_Update")
+TOOL_CALL_FIELDS = ("title", "name", "kind", "status", "content", "locations", "raw_input", "raw_output", "meta")
+
+FAKE_EDITOR = Implementation(name="fake-editor", title="Fake editor", version="1")
+
+_Found = TypeVar("_Found")
 
 
 # --- misbehaviour ------------------------------------------------------------------------------------------------
@@ -214,7 +220,7 @@ class Turn:
     def __init__(self) -> None:
         self._ended = anyio.Event()
         self._answer: PromptResponse | None = None
-        self._error: Exception | None = None
+        self._error: AgentError | None = None
 
     @property
     def done(self) -> bool:
@@ -232,7 +238,466 @@ class Turn:
     async def run(self, prompt: Callable[[], Any]) -> None:
         try:
             self._answer = await prompt()
-        except (RuntimeError, ValueError, OSError, *TURN_ERRORS) as error:
+        except AgentError as error:
             self._error = error
         finally:
             self._ended.set()
+
+
+# --- quirks ------------------------------------------------------------------------------------------------------
+
+
+class _QuirkyFiles(Files):
+    def __init__(self, buffers: dict[Path, str], *, missing_reads_empty: bool, write_does_nothing: bool, **rest: bool):
+        super().__init__(buffers=buffers, save=rest["save"])
+        self._missing_reads_empty = missing_reads_empty
+        self._write_does_nothing = write_does_nothing
+        self._write_answers_null = rest["write_answers_null"]
+
+    async def read(self, request: ReadTextFileRequest) -> ReadTextFileResponse:
+        try:
+            return await super().read(request)
+        except ResourceNotFound:
+            if self._missing_reads_empty:
+                return ReadTextFileResponse(content="")
+            raise
+
+    async def write(self, request: WriteTextFileRequest) -> WriteTextFileResponse | None:
+        answer = WriteTextFileResponse() if self._write_does_nothing else await super().write(request)
+        return None if self._write_answers_null else answer
+
+
+class _QuirkyTerminals(Terminals):
+    def __init__(self, *, join_for_shell: bool, crlf_output: bool, wait_never_answers_after_kill: bool) -> None:
+        super().__init__(join_for_shell=join_for_shell)
+        self._crlf = crlf_output
+        self._mute_after_kill = wait_never_answers_after_kill
+        self._killed: set[str] = set()
+
+    async def kill(self, request: KillTerminalRequest) -> KillTerminalResponse:
+        self._killed.add(request.terminal_id)
+        return await super().kill(request)
+
+    async def wait_for_exit(self, request: WaitForTerminalExitRequest) -> WaitForTerminalExitResponse:
+        answer = await super().wait_for_exit(request)
+        if self._mute_after_kill and request.terminal_id in self._killed:
+            await anyio.sleep_forever()
+        return answer
+
+    async def output(self, request: TerminalOutputRequest) -> TerminalOutputResponse:
+        answer = await super().output(request)
+        return msgspec.structs.replace(answer, output=answer.output.replace("\n", "\r\n")) if self._crlf else answer
+
+
+class _MisbehavingClient(AcpClient):
+    misbehave: Mapping[str, Misbehaviour]
+    nulls: frozenset[str] = frozenset()
+
+    async def handle_request(self, method: str, params: Any) -> Any:
+        match self.misbehave.get(method):
+            case NeverAnswers():
+                await anyio.sleep_forever()
+            case AnswersError(code, message, data):
+                error = RpcError(message, data)
+                error.code = code
+                raise error
+            case AnswersGarbage(result):
+                return result
+            case AnswersLate(release):
+                await release.wait()
+        result = await super().handle_request(method, params)
+        return None if result == {} and method in self.nulls else result
+
+
+class _Recorder:
+    """A transport that shows every whole line, in either direction, as it passes."""
+
+    def __init__(self, inner: Transport, show: Callable[[Direction, bytes], None]) -> None:
+        self._inner = inner
+        self._show = show
+        self._parts: dict[Direction, list[bytes]] = {"to_agent": [], "from_agent": []}
+        self._writing = anyio.Lock()
+
+    async def read(self) -> bytes:
+        data = await self._inner.read()
+        self._pass("from_agent", data)
+        return data
+
+    async def write(self, data: bytes) -> None:
+        async with self._writing:
+            self._pass("to_agent", data)
+            await self._inner.write(data)
+
+    def close(self) -> None:
+        self._inner.close()
+
+    def _pass(self, direction: Direction, data: bytes) -> None:
+        *whole, rest = data.split(b"\n")
+        parts = self._parts[direction]
+        for line in whole:
+            self._show(direction, b"".join((*parts, line)))
+            parts.clear()
+        if rest:
+            parts.append(rest)
+
+
+# --- the editor --------------------------------------------------------------------------------------------------
+
+live_editors: WeakSet[FakeEditor] = WeakSet()
+"""Every editor of the running test, for its report."""
+
+
+class FakeEditor:
+    """See the module. All keyword arguments have the values of a complete, well-behaved editor.
+
+    `fs_read` to `elicitation` are its capabilities; `capabilities` replaces them as a whole. `permissions` answers one
+    request each, in order, and `otherwise` the rest. `misbehave` maps a client method to what is done instead of
+    serving it. `buffers` is unsaved text; with `save` false writes stay there. The rest are quirks of real editors.
+    """
+
+    schema_file: ClassVar[Path | None] = None
+    """The pinned schema that every line is checked against; without it nothing is checked."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        *,
+        fs_read: bool = True,
+        fs_write: bool = True,
+        terminal: bool = True,
+        terminal_output_meta: bool = False,
+        terminal_auth: bool = False,
+        boolean_options: bool = False,
+        notices: bool = False,
+        compaction: bool = False,
+        elicitation: ElicitationAnswer | None = None,
+        capabilities: ClientCapabilities | None = None,
+        info: Implementation | None = FAKE_EDITOR,
+        permissions: Sequence[Permissions] = (),
+        otherwise: Permissions = allow_once,
+        misbehave: Mapping[str, Misbehaviour] | None = None,
+        buffers: dict[Path, str] | None = None,
+        save: bool = True,
+        missing_file_reads_empty: bool = False,
+        write_does_nothing: bool = False,
+        write_answers_null: bool = False,
+        join_for_shell: bool = False,
+        crlf_output: bool = False,
+        wait_never_answers_after_kill: bool = False,
+        check: bool = True,
+    ) -> None:
+        if capabilities is None:
+            capabilities = _capabilities(
+                fs_read=fs_read,
+                fs_write=fs_write,
+                terminal=terminal,
+                terminal_output_meta=terminal_output_meta,
+                terminal_auth=terminal_auth,
+                boolean_options=boolean_options,
+                notices=notices,
+                compaction=compaction,
+                elicitation=elicitation is not None,
+            )
+        self.transcript: list[Line] = []
+        self.violations: list[str] = []
+        """What was wrong on the wire so far."""
+        self.updates: dict[str, list[SessionUpdate]] = {}
+        """By session id, in the order they came."""
+        self.permission_requests: list[RequestPermissionRequest] = []
+        self.elicitations: list[CreateElicitationRequest] = []
+        self.session_id = ""
+        """The session opened last, which the helpers mean when none is named."""
+        self.initialized: InitializeResponse | None = None
+        self.misbehave: dict[str, Misbehaviour] = dict(misbehave or {})
+        """May be changed while the test runs."""
+        self.files = _QuirkyFiles(
+            {} if buffers is None else buffers,
+            missing_reads_empty=missing_file_reads_empty,
+            write_does_nothing=write_does_nothing,
+            write_answers_null=write_answers_null,
+            save=save,
+        )
+        self.terminals = _QuirkyTerminals(
+            join_for_shell=join_for_shell,
+            crlf_output=crlf_output,
+            wait_never_answers_after_kill=wait_never_answers_after_kill,
+        )
+        self._scripted = list(permissions)
+        self._otherwise = otherwise
+        self._elicitation = elicitation
+        self._changed = anyio.Event()
+        self._background: Background | None = None
+        self._raw: list[bytes] = []
+        self._checks = WireChecks(self.schema_file) if check and self.schema_file is not None else None
+        self._transport = _Recorder(transport, self._on_line)
+        self.client = _MisbehavingClient(
+            self._transport,
+            files=self.files,
+            terminals=self.terminals,
+            permissions=self._answer_permission,
+            elicitation=None if elicitation is None else self._answer_elicitation,
+            on_update=self._on_update,
+            capabilities=capabilities,
+            info=info,
+        )
+        self.client.misbehave = self.misbehave
+        if write_answers_null:
+            self.client.nulls = frozenset({"fs/write_text_file"})
+        live_editors.add(self)
+
+    @classmethod
+    @asynccontextmanager
+    async def spawn(
+        cls, argv: Sequence[str], *, cwd: Path | None = None, env: Mapping[str, str] | None = None, **rest: Any
+    ) -> AsyncIterator[Self]:
+        """An editor whose agent is a child process, in `process`; `rest` are the arguments of the constructor."""
+        async with agent_process(argv, cwd=cwd, env=env) as process, cls(process.transport, **rest) as editor:
+            editor.process = process
+            yield editor
+
+    process: AgentProcess | None = None
+    """The agent's process, where `spawn` started one."""
+
+    # --- life -------------------------------------------------------------------------------------------------
+
+    async def __aenter__(self) -> Self:
+        await self.client.__aenter__()
+        self._background = await Background().__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        background, self._background = self._background, None
+        handled = False
+        try:
+            if background is not None:
+                self.client.connection.close()  # ends the prompts that still run
+                handled = await background.__aexit__(kind, error, trace)
+        finally:
+            await self.client.__aexit__(kind, error, trace)
+        if error is None:
+            self.assert_clean()
+        return handled
+
+    def assert_clean(self) -> None:
+        """No line so far was wrong."""
+        assert not self.violations, "wrong on the wire:\n" + "\n".join(self.violations)
+
+    # --- asking -----------------------------------------------------------------------------------------------
+
+    async def start(self, params: dict[str, Any] | None = None) -> InitializeResponse:
+        """`initialize`; with `params`, exactly those (as recorded from a real editor)."""
+        with anyio.fail_after(WAIT_SECONDS):
+            if params is None:
+                self.initialized = await self.client.initialize()
+            else:
+                self.initialized = await self.client.ask("initialize", params)
+        return self.initialized
+
+    async def new_session(
+        self, cwd: Path, *, additional_directories: Sequence[Path] = (), mcp_servers: Sequence[McpServer] = ()
+    ) -> NewSessionResponse:
+        with anyio.fail_after(WAIT_SECONDS):
+            answer = await self.client.new_session(
+                cwd, additional_directories=additional_directories, mcp_servers=mcp_servers
+            )
+        self.session_id = answer.session_id
+        return answer
+
+    async def load_session(self, session_id: str, cwd: Path, **rest: Any) -> LoadSessionResponse:
+        """What was recorded of this session before is forgotten, so that `updates` holds the replay alone."""
+        self.updates[session_id] = []
+        with anyio.fail_after(WAIT_SECONDS):
+            answer = await self.client.load_session(session_id, cwd, **rest)
+        self.session_id = session_id
+        return answer
+
+    async def resume_session(self, session_id: str, cwd: Path, **rest: Any) -> ResumeSessionResponse:
+        with anyio.fail_after(WAIT_SECONDS):
+            answer = await self.client.resume_session(session_id, cwd, **rest)
+        self.session_id = session_id
+        return answer
+
+    async def prompt(
+        self, prompt: str | Sequence[ContentBlock], *, session_id: str | None = None, seconds: float = WAIT_SECONDS
+    ) -> PromptResponse:
+        """One whole turn, bounded by `seconds`."""
+        with anyio.fail_after(seconds):
+            return await self.client.prompt(session_id or self.session_id, prompt)
+
+    def begin(self, prompt: str | Sequence[ContentBlock], *, session_id: str | None = None) -> Turn:
+        """Starts a turn and returns at once."""
+        assert self._background is not None, "the editor is not open"
+        turn = Turn()
+        session = session_id or self.session_id
+        self._background.start(turn.run, lambda: self.client.prompt(session, prompt))
+        return turn
+
+    def cancel(self, *, session_id: str | None = None) -> None:
+        self.client.cancel(session_id or self.session_id)
+
+    async def request(self, method: str, params: Any = None) -> Any:
+        """Any request with any params, right or wrong (they are not checked); its plain result."""
+        if self._checks is not None:
+            self._checks.allow(params)
+        with anyio.fail_after(WAIT_SECONDS):
+            return await self.client.connection.request(method, params)
+
+    def notify(self, method: str, params: Any = None) -> None:
+        """Any notification, right or wrong."""
+        if self._checks is not None:
+            self._checks.allow(params)
+        self.client.connection.notify(method, params)
+
+    async def send_line(self, line: bytes) -> None:
+        """Any bytes as a line (the line feed is added), past the client. What comes back is in `transcript`."""
+        self._raw.append(line)
+        await self._transport.write(line + b"\n")
+
+    # --- looking ----------------------------------------------------------------------------------------------
+
+    async def wait_for(
+        self, matches: Callable[[SessionUpdate], bool], *, session_id: str | None = None, seconds: float = WAIT_SECONDS
+    ) -> Any:
+        """The first update of the session, past or to come, that matches."""
+
+        def found() -> SessionUpdate | None:
+            return next((update for update in self._updates(session_id) if matches(update)), None)
+
+        return await self.wait_until(found, seconds=seconds)
+
+    async def wait_until(self, found: Callable[[], _Found], *, seconds: float = WAIT_SECONDS) -> _Found:
+        """Asks `found` again after every line and update, until what it gives is true; gives that."""
+        with anyio.fail_after(seconds):
+            while True:
+                value = found()
+                if value:
+                    return value
+                await self._changed.wait()
+
+    def tool_calls(self, *, session_id: str | None = None) -> dict[str, ToolCallState]:
+        """By tool-call id, in the order of their announcement."""
+        calls: dict[str, ToolCallState] = {}
+        for update in self._updates(session_id):
+            if not isinstance(update, ToolCall | ToolCallUpdate):
+                continue
+            call = calls.setdefault(update.tool_call_id, ToolCallState(update.tool_call_id, {}, []))
+            given = {
+                name: value
+                for name in TOOL_CALL_FIELDS
+                if (value := getattr(update, name)) is not UNSET and value is not None
+            }
+            call.fields.update(given)
+            if "status" in given or not call.statuses:
+                call.statuses.append(given.get("status", "pending"))
+        return calls
+
+    def tool_call(self, *, session_id: str | None = None) -> ToolCallState:
+        """The only tool call of the session."""
+        (call,) = self.tool_calls(session_id=session_id).values()
+        return call
+
+    def assert_tool_calls_finished(self, *, session_id: str | None = None) -> None:
+        """Every tool call has had a legal life and has ended."""
+        for call in self.tool_calls(session_id=session_id).values():
+            call.assert_finished()
+
+    def text(self, *, session_id: str | None = None) -> str:
+        """All the agent has said in the session."""
+        return self._text(AgentMessageChunk, session_id)
+
+    def thoughts(self, *, session_id: str | None = None) -> str:
+        return self._text(AgentThoughtChunk, session_id)
+
+    def lines(self, direction: Direction, method: str | None = None) -> list[Any]:
+        """The messages of one direction, of one method if one is named."""
+        return [
+            line.message
+            for line in self.transcript
+            if line.direction == direction
+            and (method is None or (isinstance(line.message, dict) and line.message.get("method") == method))
+        ]
+
+    def _text(self, kind: type[ContentChunk], session_id: str | None) -> str:
+        chunks = (update for update in self._updates(session_id) if isinstance(update, kind))
+        return "".join(chunk.content.text for chunk in chunks if isinstance(chunk.content, TextContent))
+
+    def _updates(self, session_id: str | None) -> list[SessionUpdate]:
+        return self.updates.get(session_id or self.session_id, [])
+
+    # --- recording --------------------------------------------------------------------------------------------
+
+    def _on_line(self, direction: Direction, line: bytes) -> None:
+        if not line.strip():
+            return
+        raw = direction == "to_agent" and line in self._raw
+        if raw:
+            self._raw.remove(line)
+        try:
+            message = json.loads(line)
+        except (ValueError, RecursionError):
+            self.transcript.append(Line(direction, line.decode("utf-8", "backslashreplace")))
+            if not raw:
+                self.violations.append(f"{direction}: not JSON: {line[:300]!r}")
+        else:
+            self.transcript.append(Line(direction, message))
+            if self._checks is not None:
+                self._checks.unchecked_answers = {
+                    method for method, how in self.misbehave.items() if isinstance(how, AnswersGarbage)
+                }
+                problems = self._checks.check(direction, message)
+                if not raw:
+                    self.violations += [f"{direction}: {problem}" for problem in problems]
+        self._wake()
+
+    def _on_update(self, session_id: str, update: SessionUpdate) -> None:
+        self.updates.setdefault(session_id, []).append(update)
+        self._wake()
+
+    def _wake(self) -> None:
+        self._changed.set()
+        self._changed = anyio.Event()
+
+    async def _answer_permission(self, request: RequestPermissionRequest) -> RequestPermissionOutcome:
+        self.permission_requests.append(request)
+        self._wake()
+        answer = self._scripted.pop(0) if self._scripted else self._otherwise
+        return await answer(request)
+
+    async def _answer_elicitation(self, request: CreateElicitationRequest) -> CreateElicitationResponse:
+        self.elicitations.append(request)
+        self._wake()
+        assert self._elicitation is not None
+        return await self._elicitation(request)
+
+
+def _capabilities(
+    *,
+    fs_read: bool,
+    fs_write: bool,
+    terminal: bool,
+    terminal_output_meta: bool,
+    terminal_auth: bool,
+    boolean_options: bool,
+    notices: bool,
+    compaction: bool,
+    elicitation: bool,
+) -> ClientCapabilities:
+    session = None
+    if boolean_options or notices or compaction:
+        boolean = SessionConfigOptionsCapabilities(boolean=BooleanConfigOptionCapabilities())
+        session = ClientSessionCapabilities(
+            config_options=boolean if boolean_options else None,
+            notices=NoticeCapabilities() if notices else None,
+            compaction=CompactionCapabilities() if compaction else None,
+        )
+    form_and_url = ElicitationCapabilities(form=ElicitationFormCapabilities(), url=ElicitationUrlCapabilities())
+    return ClientCapabilities(
+        fs=FileSystemCapabilities(read_text_file=fs_read, write_text_file=fs_write),
+        terminal=terminal,
+        session=session,
+        auth=AuthCapabilities(terminal=terminal_auth),
+        elicitation=form_and_url if elicitation else None,
+        meta={"terminal_output": True} if terminal_output_meta else None,
+    )

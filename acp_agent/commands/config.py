@@ -1,0 +1,43 @@
+"""`acp-agent config show`: every key and its value, and where it comes from."""
+
+from __future__ import annotations
+
+import sys
+from argparse import Namespace
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from acp_agent.config.load import Config, load_config
+
+__all__ = ["rows", "run"]
+
+HIDDEN = ("api_key", "headers")
+"""Keys whose values are not shown."""
+
+
+def run(options: Namespace, environ: Mapping[str, str]) -> int:
+    config = load_config(environ, cwd=str(Path.cwd()))
+    for key, value in rows(config):
+        origin = f"    # {config.origin(key)}" if options.origin else ""
+        sys.stdout.write(f"{key} = {value}{origin}\n")
+    return 0
+
+
+def rows(config: Config) -> Iterator[tuple[str, str]]:
+    """Dotted keys and their values as TOML would write them; secrets are named, not shown."""
+    settings = msgspec.to_builtins(config.settings)
+    settings["providers"].setdefault("default", msgspec.to_builtins(config.settings.provider("default")))
+    yield from _flat(settings, "")
+
+
+def _flat(values: dict[str, Any], prefix: str) -> Iterator[tuple[str, str]]:
+    for name, value in values.items():
+        if name in HIDDEN:
+            yield prefix + name, '"(set)"' if value else '""'
+        elif isinstance(value, dict):
+            yield from _flat(value, f"{prefix}{name}.")
+        else:
+            yield prefix + name, msgspec.json.encode(value).decode()

@@ -1,0 +1,66 @@
+"""`acp-agent demo`: the main job for real, with a model whose answers are recorded.
+
+Everything but the model is what it always is: the wire between client and agent, files, edits, permissions, the shell.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import tempfile
+from argparse import Namespace
+from collections.abc import Mapping
+from importlib.resources import as_file, files
+from pathlib import Path
+
+from acp_agent.commands.prompt import view_for
+from acp_agent.fronts.headless import Headless, run_headless
+
+__all__ = ["run"]
+
+PROMPT = "The tests of this project fail. Find out why and mend it."
+TESTS = ("python3", "-m", "unittest", "-q")
+TEST_SECONDS = 60
+
+
+def run(options: Namespace, environ: Mapping[str, str]) -> int:
+    """0 only if the sample's tests failed before and pass after."""
+    with as_file(files("acp_agent.fronts").joinpath("demo")) as demo, tempfile.TemporaryDirectory() as folder:
+        project = Path(folder).resolve() / "sample"
+        shutil.copytree(demo / "sample", project, ignore=shutil.ignore_patterns("__pycache__"))
+        _say(f"A sample project with a failing test was copied to {project}.")
+        _say("The model is the embedded scripted one: its answers are recorded. All else is real.\n")
+        if _green(project, environ):
+            _say("The sample's tests pass already, so there is nothing to show.")
+            return 1
+        _say(f"$ acp-agent prompt --yes {PROMPT!r}")
+        status = run_headless(_job(project, demo, Path(folder), environ), view_for(json=False))
+        green = _green(project, environ)
+        _say(f"\nThe sample's tests: red before, {'green' if green else 'still red'} after.")
+    return status or (0 if green else 1)
+
+
+def _job(project: Path, demo: Path, folder: Path, environ: Mapping[str, str]) -> Headless:
+    """Nothing of the person's own is read or written: configuration, sessions and log are in the temporary folder."""
+    own = {
+        "ACP_AGENT_API": "scripted",
+        "ACP_AGENT_PROVIDER": "default",
+        "ACP_AGENT_SCRIPT": str(demo / "answers.json"),
+        "ACP_AGENT_MODE": "code",
+        "ACP_AGENT_CONFIG": str(folder / "config.toml"),
+        "ACP_AGENT_STORE": str(folder / "sessions.db"),
+        "ACP_AGENT_LOG_FILE": "-",
+    }
+    kept = {name: value for name, value in environ.items() if not name.startswith(("OPENAI_", "ACP_AGENT_"))}
+    return Headless(PROMPT, project, {**kept, **own}, answers="allow")
+
+
+def _green(project: Path, environ: Mapping[str, str]) -> bool:
+    done = subprocess.run(TESTS, cwd=project, env=dict(environ), capture_output=True, timeout=TEST_SECONDS, check=False)
+    return done.returncode == 0
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()

@@ -1,0 +1,158 @@
+"""`acp-agent doctor`: what is set up, what was found, and what does not work, each in a line."""
+
+from __future__ import annotations
+
+import platform
+import shutil
+import sqlite3
+import sys
+from argparse import Namespace
+from collections.abc import Iterator, Mapping
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import anyio
+
+from acp_agent import __version__
+from acp_agent.agent import open_store
+from acp_agent.commands.config import rows
+from acp_agent.commands.logs import log_file
+from acp_agent.config.credentials import find_key
+from acp_agent.config.load import Config, load_config
+from acp_agent.config.places import config_file
+from acp_agent.errors import ConfigError, ProviderError, StoreError
+from acp_agent.executors.base import Command
+from acp_agent.executors.local import LocalExecutor
+from acp_agent.lazy import load
+from acp_agent.llm.base import PROVIDERS, Provider, ProviderOptions
+from acp_agent.llm.choose import choose_api, needs_key
+
+__all__ = ["run"]
+
+PACKAGES = ("anyio", "httpx2", "msgspec", "openai", "pydantic", "tree-sitter", "jsonrpcserver", "keyring")
+SERVER_SECONDS = 10.0
+SHELL_SECONDS = 10.0
+
+OK, BAD, NOTE = "ok", "BAD", "  "
+Line = tuple[str, str, str]
+"""Mark, subject, words."""
+
+
+def run(options: Namespace, environ: Mapping[str, str]) -> int:
+    """0 when nothing is bad."""
+    bad = False
+    for mark, subject, words in _checks(options, environ):
+        bad = bad or mark == BAD
+        sys.stdout.write(f"{mark:<3} {subject:<16} {words}\n")
+        sys.stdout.flush()
+    return 1 if bad else 0
+
+
+def _checks(options: Namespace, environ: Mapping[str, str]) -> Iterator[Line]:
+    yield (
+        OK,
+        "acp-agent",
+        f"{__version__}, Python {platform.python_version()} ({sys.executable}), {platform.platform()}",
+    )
+    yield NOTE, "packages", ", ".join(_versions())
+    file = config_file(environ)
+    yield NOTE, "configuration", file if Path(file).exists() else f"{file} (does not exist; defaults are used)"
+    try:
+        config = load_config(environ, cwd=str(Path.cwd()))
+    except ConfigError as error:
+        yield BAD, "configuration", str(error)
+        return
+    for key, value in rows(config):
+        if (origin := config.origin(key)) != "default":
+            yield NOTE, "", f"{key} = {value}  # {origin}"
+    yield from _provider(config, options, environ)
+    yield _store(config, environ)
+    log = log_file(config.settings.log, environ)
+    yield NOTE, "log", str(log) if log is not None else "stderr only"
+    yield anyio.run(_shell, environ)
+    rg = shutil.which("rg")
+    yield OK if rg else NOTE, "ripgrep", rg or "not found; `grep` uses a slower search of its own"
+
+
+def _versions() -> Iterator[str]:
+    for name in PACKAGES:
+        try:
+            yield f"{name} {version(name)}"
+        except PackageNotFoundError:
+            yield f"{name} not installed"
+    yield f"SQLite {sqlite3.sqlite_version}"
+
+
+def _provider(config: Config, options: Namespace, environ: Mapping[str, str]) -> Iterator[Line]:
+    name = config.settings.agent.provider
+    settings = config.settings.provider(name)
+    if settings is None:
+        yield BAD, "provider", f"`{name}` is not set up in the configuration"
+        return
+    api = settings.api or choose_api(settings.base_url)
+    yield OK, "provider", f"{name}: {api} at {settings.base_url or 'the API of OpenAI'}"
+    key = find_key(name, settings, environ)
+    if key is not None:
+        yield OK, "key", f"found: {key.origin}"
+    elif api == "scripted" or not needs_key(settings.base_url):
+        yield OK, "key", "none is needed"
+    else:
+        yield BAD, "key", f"not found: set {settings.api_key_env}, or run `acp-agent login`"
+        return
+    if options.offline:
+        yield NOTE, "server", "not contacted (--offline)"
+        return
+    made = ProviderOptions(
+        name=name,
+        base_url=settings.base_url,
+        api_key=key.value if key else None,
+        headers=settings.headers,
+        max_retries=0,
+        connect_timeout=settings.connect_timeout,
+        script=settings.script,
+    )
+    yield anyio.run(_server, load(PROVIDERS[api]), made)
+
+
+async def _server(make: type[Provider], options: ProviderOptions) -> Line:
+    try:
+        provider: Provider = make(options)  # type: ignore[call-arg]
+    except ConfigError as error:
+        return BAD, "server", str(error)
+    try:
+        with anyio.fail_after(SERVER_SECONDS):
+            models = await provider.models()
+    except ProviderError as error:
+        return BAD, "server", str(error)
+    except TimeoutError:
+        return BAD, "server", f"no answer within {SERVER_SECONDS:g} s"
+    finally:
+        await provider.aclose()
+    return OK, "server", f"reachable, {len(models)} models: {', '.join(model.id for model in models[:8])}"
+
+
+def _store(config: Config, environ: Mapping[str, str]) -> Line:
+    try:
+        store = open_store(config, environ)
+    except StoreError as error:
+        return BAD, "sessions", str(error)
+    try:
+        count = len(store.sessions(cwd=None, before=None, limit=1_000_000))
+    finally:
+        store.close()
+    return OK, "sessions", f"{count} in {getattr(store, 'path', '')}"
+
+
+async def _shell(environ: Mapping[str, str]) -> Line:
+    executor = LocalExecutor(environ=environ)
+    with anyio.move_on_after(SHELL_SECONDS):
+        process = await executor.run(Command('printf "%s\\n%s" "$BASH_VERSION" "$PATH"', Path.cwd()))
+        try:
+            status = await process.wait()
+            bash, _, path = process.stdout.partition("\n")
+            return (
+                (OK, "shell", f"bash {bash}, PATH {path}") if status.exit_code == 0 else (BAD, "shell", process.stderr)
+            )
+        finally:
+            await process.close()
+    return BAD, "shell", f"bash did not answer within {SHELL_SECONDS:g} s"

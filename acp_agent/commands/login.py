@@ -1,0 +1,45 @@
+"""`acp-agent login` and `logout`: keep or forget a provider's API key. Ends by itself; status 0 means done."""
+
+from __future__ import annotations
+
+import getpass
+import sys
+from argparse import Namespace
+from collections.abc import Mapping
+
+from acp_agent.config.credentials import forget_key, store_key
+from acp_agent.config.load import load_config
+from acp_agent.errors import ConfigError, UsageError
+
+__all__ = ["login", "logout"]
+
+
+def login(options: Namespace, environ: Mapping[str, str]) -> int:
+    name = _provider(options.provider, environ)
+    try:
+        # Typed without an echo at a terminal; a pipe may give it too.
+        key = getpass.getpass(f"API key for {name}: ") if sys.stdin.isatty() else sys.stdin.readline()
+    except EOFError:
+        key = ""
+    key = key.strip()
+    if not key or not key.isprintable() or " " in key:
+        raise UsageError("no key was given; nothing was changed")
+    place = store_key(name, key, environ)
+    sys.stderr.write(f"The key for {name} is kept in {place}.\n")
+    return 0
+
+
+def logout(options: Namespace, environ: Mapping[str, str]) -> int:
+    name = _provider(options.provider, environ)
+    places = forget_key(name, environ)
+    where = f"was removed from {', '.join(places)}" if places else "was not stored"
+    sys.stderr.write(f"The key for {name} {where}.\n")
+    return 0
+
+
+def _provider(name: str | None, environ: Mapping[str, str]) -> str:
+    settings = load_config(environ).settings
+    name = name or settings.agent.provider
+    if settings.provider(name) is None:
+        raise ConfigError(f"there is no provider {name!r} in the configuration")
+    return name

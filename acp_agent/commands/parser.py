@@ -1,0 +1,103 @@
+"""The sub-commands' arguments. Each command's work is a row of a table, loaded when it is chosen."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from typing import NoReturn
+
+from acp_agent import __version__
+from acp_agent.errors import AgentError, ConfigError, StoreError, UsageError
+from acp_agent.lazy import load
+from acp_agent.loop.modes import mode_ids
+
+__all__ = ["build_parser", "run"]
+
+COMMANDS: dict[str, str] = {
+    "prompt": "acp_agent.commands.prompt:run",
+    "sessions": "acp_agent.commands.sessions:run",
+    "login": "acp_agent.commands.login:login",
+    "logout": "acp_agent.commands.login:logout",
+    "doctor": "acp_agent.commands.doctor:run",
+    "config": "acp_agent.commands.config:run",
+    "demo": "acp_agent.commands.demo:run",
+}
+
+USAGE_STATUS = 2
+FAILURE_STATUS = 1
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(message)
+
+
+def run(arguments: list[str]) -> int:
+    """The exit status: 2 with one sentence for a wrong command line or configuration, 1 for other failures."""
+    try:
+        options = build_parser().parse_args(arguments)
+        if options.command is None:
+            raise UsageError(
+                "which command? `acp-agent --help` lists them; without any arguments it speaks ACP on stdio"
+            )
+        return int(load(COMMANDS[options.command])(options, os.environ))
+    except (UsageError, ConfigError) as error:
+        sys.stderr.write(f"acp-agent: {error}\n")
+        return USAGE_STATUS
+    except (AgentError, StoreError) as error:
+        sys.stderr.write(f"acp-agent: {error}\n")
+        return FAILURE_STATUS
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        sys.stderr.close()  # Python would complain once more when it flushes stdout at exit.
+        return FAILURE_STATUS
+
+
+def build_parser() -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog="acp-agent",
+        description="A coding agent for editors. Without arguments it speaks the Agent Client Protocol on stdin and stdout.",
+    )
+    parser.add_argument("--version", action="version", version=f"acp-agent {__version__}")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=_Parser)
+
+    prompt = commands.add_parser("prompt", help="run one prompt here, with live tool status")
+    prompt.add_argument("text", help="the prompt; `-` reads it from stdin")
+    prompt.add_argument("--cwd", default=None, help="the folder to work in (default: the current one)")
+    prompt.add_argument("--mode", choices=mode_ids(), help="the session's mode")
+    prompt.add_argument("--model", help="`model` or `provider:model`")
+    prompt.add_argument("--session", help="go on with this session")
+    prompt.add_argument("--json", action="store_true", help="print session updates as JSON lines")
+    answers = prompt.add_mutually_exclusive_group()
+    answers.add_argument("--yes", action="store_true", help="allow what the agent asks for, once each")
+    answers.add_argument("--deny", action="store_true", help="reject what the agent asks for")
+
+    sessions = commands.add_parser("sessions", help="list, show, export or delete sessions")
+    verbs = sessions.add_subparsers(dest="verb", required=True, metavar="VERB", parser_class=_Parser)
+    listing = verbs.add_parser("list", help="the sessions, newest first")
+    listing.add_argument("--cwd", help="only those of this folder")
+    for verb, words in (
+        ("show", "a session as text"),
+        ("export", "a session's log as JSON lines"),
+        ("delete", "remove a session for good"),
+    ):
+        one = verbs.add_parser(verb, help=words)
+        one.add_argument("id", help="the session's id, or enough of its beginning")
+
+    login = commands.add_parser("login", help="keep a provider's API key in the keyring or a private file")
+    login.add_argument("--provider", default=None, help="the provider's name (default: the configured one)")
+    logout = commands.add_parser("logout", help="forget a stored API key")
+    logout.add_argument("--provider", default=None, help="the provider's name (default: the configured one)")
+
+    doctor = commands.add_parser("doctor", help="check configuration, key, model and tools")
+    doctor.add_argument("--offline", action="store_true", help="do not contact the model's server")
+
+    config = commands.add_parser("config", help="show the configuration")
+    shows = config.add_subparsers(dest="verb", required=True, metavar="VERB", parser_class=_Parser)
+    show = shows.add_parser("show", help="every key and its value")
+    show.add_argument("--origin", action="store_true", help="and where the value comes from")
+
+    commands.add_parser("demo", help="mend a small sample project with recorded answers of a model")
+    return parser

@@ -1,0 +1,92 @@
+"""`acp-agent sessions`: what the store holds."""
+
+from __future__ import annotations
+
+import sys
+from argparse import Namespace
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from acp_agent.agent import open_store
+from acp_agent.config.load import load_config
+from acp_agent.errors import UsageError
+from acp_agent.loop.replay import replayed_updates
+from acp_agent.store.base import SessionRecord, SessionStore
+
+__all__ = ["run"]
+
+ALL = 1_000_000
+
+
+def run(options: Namespace, environ: Mapping[str, str]) -> int:
+    store = open_store(load_config(environ), environ)
+    try:
+        if options.verb == "list":
+            _list(store, options.cwd)
+        else:
+            {"show": _show, "export": _export, "delete": _delete}[options.verb](store, _find(store, options.id))
+    finally:
+        store.close()
+    return 0
+
+
+def _find(store: SessionStore, beginning: str) -> SessionRecord:
+    exact = store.get(beginning)
+    if exact is not None:
+        return exact
+    found = [record for record in store.sessions(cwd=None, before=None, limit=ALL) if record.id.startswith(beginning)]
+    if not found or not beginning:
+        raise UsageError(f"there is no session {beginning!r}; `acp-agent sessions list` shows them")
+    if len(found) > 1:
+        raise UsageError(f"{len(found)} sessions begin with {beginning!r}; give more of the id")
+    return found[0]
+
+
+def _list(store: SessionStore, cwd: str | None) -> None:
+    folder = str(Path(cwd).absolute()) if cwd else None
+    for record in store.sessions(cwd=folder, before=None, limit=ALL):
+        sys.stdout.write(
+            f"{record.id}  {record.updated_at[:16]}  {record.turns:>3}  {record.cwd}  {record.title or ''}\n"
+        )
+
+
+def _show(store: SessionStore, record: SessionRecord) -> None:
+    sys.stdout.write(f"# {record.title or 'Untitled'}\n\n{record.id} in {record.cwd}, {record.turns} prompts\n")
+    for line in _text(replayed_updates(store.entries(record.id))):
+        sys.stdout.write(line + "\n")
+
+
+def _text(updates: list[dict[str, Any]]) -> Iterator[str]:
+    for update in updates:
+        match update["sessionUpdate"]:
+            case "user_message_chunk":
+                yield f"\n> {_block(update['content'])}"
+            case "agent_message_chunk":
+                yield f"\n{_block(update['content'])}"
+            case "agent_thought_chunk":
+                yield f"\n({_block(update['content'])})"
+            case "tool_call":
+                mark = "ok" if update.get("status") == "completed" else "failed"
+                yield f"\n[{mark}] {update['title']}"
+            case "plan":
+                for entry in update["entries"]:
+                    yield f"- [{'x' if entry['status'] == 'completed' else ' '}] {entry['content']}"
+
+
+def _block(content: dict[str, Any]) -> str:
+    return str(content.get("text") or content.get("uri") or f"<{content.get('type')}>")
+
+
+def _export(store: SessionStore, record: SessionRecord) -> None:
+    out = sys.stdout
+    out.write(msgspec.json.encode({"kind": "session", "payload": record}).decode() + "\n")
+    for entry in store.entries(record.id):
+        out.write(f'{{"kind":"{entry.kind}","payload":{entry.payload.decode()}}}\n')
+
+
+def _delete(store: SessionStore, record: SessionRecord) -> None:
+    store.delete(record.id)
+    sys.stdout.write(f"deleted {record.id}\n")

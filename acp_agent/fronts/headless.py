@@ -1,0 +1,148 @@
+"""One prompt without an editor: the agent as a child process, and this program as its ACP client."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Literal
+
+import anyio
+import anyio.to_thread
+
+from acp_agent import __version__
+from acp_agent.client.acp_client import AcpClient
+from acp_agent.client.files import Files
+from acp_agent.client.permissions import allow_once, reject_once
+from acp_agent.client.process import AgentProcess, spawn_agent
+from acp_agent.client.terminals import Terminals
+from acp_agent.errors import AgentError, ConnectionClosed, PeerError
+from acp_agent.fronts.view import View
+from acp_agent.protocol.transports import Transport
+from acp_agent.schema.acp import (
+    CancelledPermissionOutcome,
+    Implementation,
+    RequestPermissionOutcome,
+    RequestPermissionRequest,
+    SelectedPermissionOutcome,
+)
+
+__all__ = ["AGENT_COMMAND", "STATUS", "Answers", "Headless", "run_headless"]
+
+AGENT_COMMAND = (sys.executable, "-m", "acp_agent")
+
+Answers = Literal["allow", "deny", "person", "nobody"]
+
+STATUS = {"end_turn": 0, "max_tokens": 3, "max_turn_requests": 4, "refusal": 5, "cancelled": 130}
+"""Stop reason -> exit status; 1 is an error."""
+
+
+@dataclass(frozen=True)
+class Headless:
+    """What to run. `cwd` absolute; `environ` is the agent's whole environment."""
+
+    prompt: str
+    cwd: Path
+    environ: Mapping[str, str]
+    mode: str | None = None
+    model: str | None = None
+    session: str | None = None
+    answers: Answers = "nobody"
+
+
+def run_headless(job: Headless, view: View) -> int:
+    """Runs the prompt to its end; the exit status."""
+    return anyio.run(_run, job, view)
+
+
+async def _run(job: Headless, view: View) -> int:
+    def connect(transport: Transport) -> AcpClient:
+        return AcpClient(
+            transport,
+            files=Files(),
+            terminals=Terminals(env=job.environ),
+            permissions=partial(_answer, job.answers, view),
+            on_update=view.update,
+            info=Implementation(name="acp-agent-prompt", version=__version__),
+        )
+
+    async with spawn_agent(AGENT_COMMAND, cwd=job.cwd, env=job.environ, connect=connect) as agent:
+        try:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(view.animate)
+                reason = await _turn(job, agent.client, tasks)
+                tasks.cancel_scope.cancel()
+            view.end(reason)
+            return STATUS[reason]
+        except* AgentError as group:
+            message = _words(group.exceptions[0], agent.process)
+    view.end("error", message)
+    return 1
+
+
+async def _turn(job: Headless, client: AcpClient, tasks: anyio.abc.TaskGroup) -> str:
+    await client.initialize()
+    if job.session is None:
+        session_id = (await client.new_session(job.cwd)).session_id
+    else:
+        session_id = job.session
+        await client.resume_session(session_id, job.cwd)
+    if job.mode is not None:
+        await client.set_session_mode(session_id, job.mode)
+    if job.model is not None:
+        await client.set_config_option(session_id, "model", job.model)
+    tasks.start_soon(_cancel_on_interrupt, client, session_id)
+    answer = await client.prompt(session_id, job.prompt)
+    return answer.stop_reason
+
+
+async def _cancel_on_interrupt(client: AcpClient, session_id: str) -> None:
+    """Ctrl-C stops the turn; a second one the program."""
+    with anyio.open_signal_receiver(signal.SIGINT) as signals:
+        async for _ in signals:
+            client.cancel(session_id)
+            break
+    await anyio.sleep_forever()
+
+
+def _words(error: BaseException, process: AgentProcess) -> str:
+    if isinstance(error, PeerError):
+        return error.message
+    if isinstance(error, ConnectionClosed):
+        last = process.stderr.strip().splitlines()[-1:] or [str(error)]
+        return f"the agent has ended: {last[0]}"
+    return str(error)
+
+
+async def _answer(answers: Answers, view: View, request: RequestPermissionRequest) -> RequestPermissionOutcome:
+    match answers:
+        case "allow":
+            view.asked(request, "allowed (--yes)")
+            return await allow_once(request)
+        case "deny":
+            view.asked(request, "rejected (--deny)")
+            return await reject_once(request)
+        case "nobody":
+            view.asked(request, "rejected: nobody is there to ask; give --yes or a --mode")
+            return await reject_once(request)
+        case "person":
+            return await _ask(view, request)
+
+
+async def _ask(view: View, request: RequestPermissionRequest) -> RequestPermissionOutcome:
+    title = request.tool_call.title
+    options = request.options
+    lines = [f"{title if isinstance(title, str) else 'A tool'}"]
+    lines += [f"  {number}. {option.name}" for number, option in enumerate(options, 1)]
+    view.asked(request, "?\n" + "\n".join(lines) + f"\n  1 to {len(options)}:")
+    while True:
+        line = await anyio.to_thread.run_sync(sys.stdin.readline, abandon_on_cancel=True)
+        if not line:
+            return CancelledPermissionOutcome()
+        if line.strip().isdigit() and 1 <= int(line) <= len(options):
+            chosen = options[int(line) - 1]
+            return SelectedPermissionOutcome(option_id=chosen.option_id)
+        view.asked(request, f"a number from 1 to {len(options)}, please:")

@@ -1,0 +1,461 @@
+"""`Peer` by tables: bytes in -> events, calls -> bytes. Ids in brackets are those of the protocol's requirements."""
+
+from __future__ import annotations
+
+import json
+import tracemalloc
+from typing import Any
+
+import pytest
+
+from acp_agent.errors import LocalProtocolError
+from acp_agent.protocol.peer import (
+    MAX_LINE_BYTES,
+    Event,
+    Malformed,
+    NotificationReceived,
+    Peer,
+    RequestReceived,
+    ResponseReceived,
+    encode_json,
+)
+
+PARSE_ERROR = -32700
+INVALID_REQUEST = -32600
+
+
+def one(data: bytes, peer: Peer | None = None) -> Event:
+    (event,) = (peer or Peer()).receive(data)
+    return event
+
+
+def request(id_: object, method: str = "m", params: object = None) -> bytes:
+    return json.dumps({"jsonrpc": "2.0", "id": id_, "method": method, "params": params}).encode() + b"\n"
+
+
+def answer(event: Event) -> dict[str, Any]:
+    assert isinstance(event, Malformed)
+    assert event.answer.endswith(b"\n")
+    assert event.answer.count(b"\n") == 1
+    message: dict[str, Any] = json.loads(event.answer)
+    return message
+
+
+# --- what is a message -------------------------------------------------------------------------------------------
+
+
+def test_request_is_received_whole():
+    event = one(request(7, "session/new", {"cwd": "/"}))
+    assert isinstance(event, RequestReceived)
+    assert (event.id, event.method, event.params) == (7, "session/new", {"cwd": "/"})
+
+
+def test_notification_is_received_whole():
+    event = one(b'{"jsonrpc":"2.0","method":"session/cancel","params":{"sessionId":"s"}}\n')
+    assert isinstance(event, NotificationReceived)
+    assert (event.method, event.params) == ("session/cancel", {"sessionId": "s"})
+
+
+def test_absent_params_are_none():
+    event = one(b'{"jsonrpc":"2.0","id":1,"method":"m"}\n')
+    assert isinstance(event, RequestReceived)
+    assert event.params is None
+
+
+@pytest.mark.parametrize(
+    "id_", [0, 1, -1, 2**31, 2**53 + 1, -(2**63), 2**64, 10**40, "", "1", "a b", "é\n\U0001f600", None]
+)
+def test_ids_are_echoed_with_value_and_type(id_: object):
+    """[RPC-6]"""
+    peer = Peer()
+    event = one(request(id_), peer)
+    assert isinstance(event, RequestReceived)
+    echoed = json.loads(peer.respond(event.id, {}))["id"]
+    assert (type(echoed), echoed) == (type(id_), id_)
+    one(request(id_), peer)
+    failed = json.loads(peer.fail(event.id, -32601, "no"))["id"]
+    assert (type(failed), failed) == (type(id_), id_)
+
+
+@pytest.mark.parametrize(
+    ("line", "id_"),
+    [
+        ("[]", None),
+        ('[{"jsonrpc":"2.0","id":1,"method":"m"}]', None),
+        ("1", None),
+        ('"text"', None),
+        ("true", None),
+        ("null", None),
+        ("{}", None),
+        ('{"jsonrpc":"2.0"}', None),
+        ('{"jsonrpc":"2.0","id":4}', 4),
+        ('{"id":5,"method":"m"}', 5),
+        ('{"jsonrpc":"1.0","id":5,"method":"m"}', 5),
+        ('{"jsonrpc":2.0,"id":"x","method":"m"}', "x"),
+        ('{"jsonrpc":"2.0","id":6,"method":7}', 6),
+        ('{"jsonrpc":"2.0","id":6,"method":null}', 6),
+        ('{"jsonrpc":"2.0","id":6,"method":["m"]}', 6),
+        ('{"jsonrpc":"2.0","method":7}', None),
+        ('{"jsonrpc":"2.0","id":true,"method":"m"}', None),
+        ('{"jsonrpc":"2.0","id":1.0,"method":"m"}', None),
+        ('{"jsonrpc":"2.0","id":1e400,"method":"m"}', None),
+        ('{"jsonrpc":"2.0","id":{},"method":"m"}', None),
+        ('{"jsonrpc":"2.0","id":[1],"method":"m"}', None),
+    ],
+)
+def test_json_that_is_no_request_is_answered_with_invalid_request(line: str, id_: object):
+    """[RPC-3]"""
+    message = answer(one(line.encode() + b"\n"))
+    assert message["jsonrpc"] == "2.0"
+    assert message["id"] == id_
+    assert message["error"]["code"] == INVALID_REQUEST
+    assert isinstance(message["error"]["message"], str)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"hello",
+        b"{",
+        b'{"jsonrpc":"2.0","id":1,"method":"m"',
+        b'{"jsonrpc":"2.0","id":1,"method":"m"}}',
+        b'{"jsonrpc":"2.0","id":1,"method":"m"} {}',
+        b"{'jsonrpc':'2.0'}",
+        b'{"jsonrpc":"2.0","id":NaN,"method":"m"}',
+        b'{"jsonrpc":"2.0","id":1,"method":"m","params":{"x":NaN}}',
+        b'{"jsonrpc":"2.0","id":1,"method":"m","params":[Infinity]}',
+        b'{"jsonrpc":"2.0","id":1,"method":"m","params":[-Infinity]}',
+        b'{"jsonrpc":"2.0","id":1,"method":"m","params":"\x01"}',
+        b'{"jsonrpc":"2.0","id":1,"method":"\xff"}',
+        b"\xff\xfe{\x00}\x00",
+        b'\xef\xbb\xbf{"jsonrpc":"2.0","id":1,"method":"m"}',
+        b'{"jsonrpc":"2.0","id":1,"method":"\xed\xa0\xbd"}',
+        b'{"jsonrpc":"2.0","id":' + b"9" * 5000 + b',"method":"m"}',
+        b"[" * 100_000,
+        b"[" * 100_000 + b"]" * 100_000,
+        b'{"a":' * 100_000 + b"1" + b"}" * 100_000,
+        b'{"jsonrpc":"2.0","id":1,"method":"m","params":' + b"[" * 100_000 + b"]" * 100_000 + b"}",
+    ],
+    ids=lambda line: repr(line[:40]),
+)
+def test_what_is_not_json_is_answered_with_parse_error_and_reading_goes_on(line: bytes):
+    """[RPC-2] [TR-2] [TR-5]"""
+    first, second = Peer().receive(line + b"\n" + request(1))
+    message = answer(first)
+    assert message["id"] is None
+    assert message["error"]["code"] == PARSE_ERROR
+    assert len(first.answer) < 1000
+    assert isinstance(second, RequestReceived)
+
+
+def test_last_of_duplicate_keys_counts():
+    event = one(b'{"jsonrpc":"2.0","id":1,"id":2,"method":"a","method":"b"}\n')
+    assert isinstance(event, RequestReceived)
+    assert (event.id, event.method) == (2, "b")
+
+
+def test_numbers_beyond_a_double_are_no_failure():
+    event = one(b'{"jsonrpc":"2.0","id":1,"method":"m","params":[1e400,' + b"9" * 4000 + b"]}\n")
+    assert isinstance(event, RequestReceived)
+
+
+def test_unknown_members_are_ignored():
+    event = one(b'{"jsonrpc":"2.0","id":1,"method":"m","result":1,"extra":[]}\n')
+    assert isinstance(event, RequestReceived)
+
+
+# --- lines -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("noise", [b"\n", b"\r\n", b"   \n", b"\t\r\n\n\n"])
+def test_empty_lines_are_nothing(noise: bytes):
+    """[TR-8]"""
+    assert Peer().receive(noise) == []
+    (event,) = Peer().receive(noise + request(1) + noise)
+    assert isinstance(event, RequestReceived)
+
+
+def test_carriage_return_before_the_line_feed_is_tolerated():
+    """[TR-8]"""
+    assert isinstance(one(request(1).replace(b"\n", b"\r\n")), RequestReceived)
+
+
+@pytest.mark.parametrize("separator", ["\u2028", "\u2029", "\x85", "\x0b", "\x0c", "\x1c", "\x1d", "\x1e", "\r"])
+def test_only_the_line_feed_ends_a_line(separator: str):
+    """[TR-3]"""
+    text = f"a{separator}b"
+    raw = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "m", "params": text}, ensure_ascii=separator < " ")
+    event = one(raw.encode() + b"\n")
+    assert isinstance(event, RequestReceived)
+    assert event.params == text
+    out = Peer().notify("m", text)
+    assert out.count(b"\n") == 1
+    assert json.loads(out)["params"] == text
+
+
+def test_any_unicode_passes_unchanged_in_both_directions():
+    """[TR-6]"""
+    text = "".join(map(chr, [*range(0x300), *range(0x2000, 0x2070), 0xFEFF, 0xFFFD, 0xFFFF, 0x10000, 0x10FFFF]))
+    event = one(Peer().notify("m", {text: text}))
+    assert isinstance(event, NotificationReceived)
+    assert event.params == {text: text}
+
+
+@pytest.mark.parametrize(
+    ("escaped", "read"),
+    [
+        (r"\ud83d", "\ufffd"),
+        (r"\uD83D", "\ufffd"),
+        (r"\ude00", "\ufffd"),
+        (r"a\ud83db", "a\ufffdb"),
+        (r"\ude00\ud83d", "\ufffd\ufffd"),
+        (r"\ud83d\ude00", "\U0001f600"),
+        (r"\uD83D\uDE00", "\U0001f600"),
+        (r"\ud83d\ud83d\ude00", "\ufffd\U0001f600"),
+        (r"\\ud83d", r"\ud83d"),
+    ],
+)
+def test_lone_surrogates_are_replaced_and_pairs_are_kept(escaped: str, read: str):
+    """[TR-7]"""
+    raw = '{"jsonrpc":"2.0","id":"TEXT","method":"m","params":{"TEXT":["TEXT",{"x":"TEXT"}]}}\n'
+    event = one(raw.replace("TEXT", escaped).encode())
+    assert isinstance(event, RequestReceived)
+    assert event.id == read
+    assert event.params == {read: [read, {"x": read}]}
+
+
+def test_lone_surrogates_never_break_an_outgoing_line():
+    """[TR-7]"""
+    line = encode_json({"text": "a\ud83db"})
+    assert json.loads(line.decode("utf-8")) == {"text": "a?b"}
+
+
+def test_deep_message_with_surrogates_costs_an_error_at_most():
+    """[TR-5]"""
+    for depth in (100, 450, 900):
+        line = b'{"jsonrpc":"2.0","id":1,"method":"m","params":' + b"[" * depth + rb'"\ud83d"' + b"]" * depth + b"}\n"
+        (event, after) = Peer().receive(line + request(2))
+        assert isinstance(event, RequestReceived | Malformed)
+        assert isinstance(after, RequestReceived)
+
+
+def test_last_line_without_line_feed_is_read_at_the_end():
+    peer = Peer()
+    assert peer.receive(request(1)[:-1]) == []
+    (event,) = peer.receive_eof()
+    assert isinstance(event, RequestReceived)
+    assert peer.receive_eof() == []
+
+
+def test_half_a_message_at_the_end_is_malformed():
+    peer = Peer()
+    peer.receive(b'{"jsonrpc"')
+    (event,) = peer.receive_eof()
+    assert answer(event)["error"]["code"] == PARSE_ERROR
+
+
+def test_end_after_a_line_that_was_too_long_is_silent():
+    peer = Peer(max_line=10)
+    (event,) = peer.receive(b"x" * 11)
+    assert isinstance(event, Malformed)
+    assert peer.receive_eof() == []
+
+
+@pytest.mark.parametrize("cut", [1, 7, 64, 1000])
+def test_too_long_line_is_answered_once_and_skipped(cut: int):
+    """[TR-4]"""
+    peer = Peer(max_line=100)
+    stream = request(1) + b"x" * 950 + b"\n" + request(2)
+    events = [event for at in range(0, len(stream), cut) for event in peer.receive(stream[at : at + cut])]
+    before, long, after = events
+    assert isinstance(before, RequestReceived)
+    assert answer(long)["error"]["code"] == INVALID_REQUEST
+    assert "longer than 100 bytes" in answer(long)["error"]["message"]
+    assert isinstance(after, RequestReceived)
+    assert after.id == 2
+
+
+def test_line_of_exactly_the_limit_passes():
+    line = request(1)
+    assert isinstance(one(line, Peer(max_line=len(line) - 1)), RequestReceived)
+    assert isinstance(one(line, Peer(max_line=len(line) - 2)), Malformed)
+
+
+def test_line_of_64_mebibytes_passes_and_one_more_byte_is_refused():
+    """[TR-4]"""
+    head, tail = b'{"jsonrpc":"2.0","id":1,"method":"m","params":"', b'"}'
+    peer = Peer()
+    for extra, kind in ((0, RequestReceived), (1, Malformed), (0, RequestReceived)):
+        size = MAX_LINE_BYTES - len(head) - len(tail) + extra
+        line = head + b"x" * size + tail + b"\n"
+        step = 256 * 1024
+        events = [event for at in range(0, len(line), step) for event in peer.receive(line[at : at + step])]
+        assert [type(event) for event in events] == [kind]
+        if isinstance(events[0], RequestReceived):
+            assert len(events[0].params) == size
+
+
+def test_endless_line_costs_no_more_memory_than_the_limit():
+    peer = Peer(max_line=64 * 1024)
+    chunk = b"x" * 4096
+    tracemalloc.start()
+    try:
+        for _ in range(4096):
+            peer.receive(chunk)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 512 * 1024
+
+
+def test_line_in_tiny_pieces_costs_no_more_memory_than_its_size():
+    peer = Peer(max_line=1024 * 1024)
+    tracemalloc.start()
+    try:
+        for number in range(200_000):
+            peer.receive(b"%02d" % (number % 100))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 1024 * 1024
+
+
+# --- answers to our requests -------------------------------------------------------------------------------------
+
+
+def test_our_requests_count_up_in_a_space_of_their_own():
+    """[RPC-6]"""
+    peer = Peer()
+    one(request(0), peer)
+    first, line = peer.request("a", {"x": 1})
+    second, _ = peer.request("b", None)
+    assert first != second
+    assert json.loads(line) == {"jsonrpc": "2.0", "id": first, "method": "a", "params": {"x": 1}}
+    event = one(b'{"jsonrpc":"2.0","id":%d,"result":{"y":2}}\n' % second, peer)
+    assert isinstance(event, ResponseReceived)
+    assert (event.id, event.result, event.error) == (second, {"y": 2}, None)
+    assert json.loads(peer.respond(0, {}))["id"] == 0
+
+
+@pytest.mark.parametrize("id_", ["99", '"0"', "null", "-1", "[0]"])
+def test_answer_nobody_waits_for_is_dropped(id_: str):
+    """[RPC-8]"""
+    peer = Peer()
+    peer.request("m", None)
+    events = peer.receive(f'{{"jsonrpc":"2.0","id":{id_},"result":1}}\n'.encode())
+    assert not any(isinstance(event, ResponseReceived) for event in events)
+
+
+def test_second_answer_to_a_request_of_ours_is_dropped():
+    """[RPC-8]"""
+    peer = Peer()
+    id_, _ = peer.request("m", None)
+    line = b'{"jsonrpc":"2.0","id":%d,"result":1}\n' % id_
+    assert len(peer.receive(line + line)) == 1
+
+
+def test_answer_to_an_abandoned_request_is_dropped():
+    peer = Peer()
+    id_, _ = peer.request("m", None)
+    peer.abandon(id_)
+    peer.abandon(id_)
+    assert peer.receive(b'{"jsonrpc":"2.0","id":%d,"result":1}\n' % id_) == []
+
+
+@pytest.mark.parametrize(
+    ("rest", "result", "error"),
+    [
+        ('"result":null', None, None),
+        ('"result":false', False, None),
+        ('"result":{"a":1},"error":null', {"a": 1}, None),
+        ('"error":{"code":-32000,"message":"no"}', None, (-32000, "no", None)),
+        ('"error":{"code":1,"message":"","data":[1]}', None, (1, "", [1])),
+        ('"error":{"code":1,"message":"no"},"result":{}', None, (1, "no", None)),
+    ],
+)
+def test_answers_by_result_and_error(rest: str, result: object, error: object):
+    peer = Peer()
+    id_, _ = peer.request("m", None)
+    event = one(f'{{"jsonrpc":"2.0","id":{id_},{rest}}}\n'.encode(), peer)
+    assert isinstance(event, ResponseReceived)
+    assert (event.result, event.error) == (result, error)
+
+
+@pytest.mark.parametrize(
+    "error", ["null", "1", '"no"', "[]", "{}", '{"code":"1","message":"m"}', '{"code":1}', '{"code":1.5,"message":"m"}']
+)
+def test_malformed_error_object_is_an_error_all_the_same(error: str):
+    """[RPC-9]"""
+    peer = Peer()
+    id_, _ = peer.request("m", None)
+    event = one(f'{{"jsonrpc":"2.0","id":{id_},"error":{error}}}\n'.encode(), peer)
+    assert isinstance(event, ResponseReceived)
+    assert event.error is not None
+    assert event.error[0] == -32603
+    assert event.error[2] == json.loads(error)
+
+
+# --- our answers -------------------------------------------------------------------------------------------------
+
+
+def test_answering_twice_is_our_own_error():
+    """[RPC-1]"""
+    peer = Peer()
+    one(request(1), peer)
+    peer.respond(1, {})
+    with pytest.raises(LocalProtocolError):
+        peer.respond(1, {})
+    with pytest.raises(LocalProtocolError):
+        peer.fail(1, -32603, "late")
+
+
+def test_answering_what_was_never_asked_is_our_own_error():
+    peer = Peer()
+    one(request(1), peer)
+    for id_ in ("1", 2, None):
+        with pytest.raises(LocalProtocolError):
+            peer.respond(id_, {})
+
+
+def test_id_used_twice_at_a_time_is_answered_twice():
+    peer = Peer()
+    peer.receive(request(1) + request(1))
+    peer.respond(1, "a")
+    peer.fail(1, 1, "b")
+    with pytest.raises(LocalProtocolError):
+        peer.respond(1, "c")
+
+
+def test_answer_that_cannot_be_encoded_leaves_the_request_open():
+    peer = Peer()
+    one(request(1), peer)
+    with pytest.raises(TypeError):
+        peer.respond(1, object())
+    assert json.loads(peer.fail(1, -32603, "no"))["error"] == {"code": -32603, "message": "no"}
+
+
+def test_request_that_cannot_be_encoded_is_not_waited_for():
+    peer = Peer()
+    with pytest.raises(TypeError):
+        peer.request("m", object())
+    assert peer.receive(b'{"jsonrpc":"2.0","id":0,"result":1}\n') == []
+
+
+def test_outgoing_messages_are_single_lines_of_utf8():
+    """[RPC-1] [TR-3]"""
+    peer = Peer()
+    one(request("x"), peer)
+    one(request("y"), peer)
+    lines = [
+        peer.request("m", {"a": "1\n2"})[1],
+        peer.notify("n", ["\r\n"]),
+        peer.respond("x", "é"),
+        peer.fail("y", -32000, "no\n", {"why": "\n"}),
+    ]
+    assert all(line.endswith(b"\n") and line.count(b"\n") == 1 for line in lines)
+    assert [json.loads(line) for line in lines] == [
+        {"jsonrpc": "2.0", "id": 0, "method": "m", "params": {"a": "1\n2"}},
+        {"jsonrpc": "2.0", "method": "n", "params": ["\r\n"]},
+        {"jsonrpc": "2.0", "id": "x", "result": "é"},
+        {"jsonrpc": "2.0", "id": "y", "error": {"code": -32000, "message": "no\n", "data": {"why": "\n"}}},
+    ]
