@@ -125,6 +125,7 @@ class Session:
         self.id = record.id
         self.roots = Roots(Path(record.cwd), [Path(root) for root in record.additional_directories])
         self.client = client
+        client.before_asking = self.flush
         self.config = config
         self.models = list(models)
         self.title = record.title

@@ -7,7 +7,7 @@ asked, bounded in time. Failures are `ExecutorError`-free: PeerError, Capability
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +48,8 @@ class Client:
         self._session_id = session_id
         self._timeout = timeout
         self.capabilities = capabilities
+        self.before_asking: Callable[[], None] | None = None
+        """Called before every request: updates that were emitted earlier must be on the wire earlier."""
 
     # --- what was offered -------------------------------------------------------------------------------------
 
@@ -155,6 +157,8 @@ class Client:
             raise CapabilityMissing(f"the client does not offer {method}")
 
     async def _ask(self, method: str, request: object, *, bounded: bool = True) -> Any:
+        if self.before_asking is not None:
+            self.before_asking()
         if not bounded:
             return decode_result(method, await self._connection.request(method, request), "client")
         try:

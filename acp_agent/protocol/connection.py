@@ -202,9 +202,10 @@ class Connection:
         try:
             result = await self._handler.handle_request(request.method, request.params)
             if isinstance(result, Reply):
+                answer = self._peer.respond(request.id, result.result)
                 then = result.then
-                result = result.result
-            answer = self._peer.respond(request.id, result)
+            else:
+                answer = self._peer.respond(request.id, result)
         except RpcError as error:
             answer = self._fail(request, error)
         except asyncio.CancelledError:

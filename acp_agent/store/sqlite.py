@@ -121,8 +121,6 @@ class SqliteStore:
         try:
             yield
         except sqlite3.DatabaseError as error:
-            if getattr(self, "_db", None) is not None and self._db.in_transaction:
-                self._db.rollback()
             code = getattr(error, "sqlite_errorname", "")
             if code in ("SQLITE_NOTADB", "SQLITE_CORRUPT"):
                 raise StoreError(

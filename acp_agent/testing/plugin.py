@@ -42,4 +42,4 @@ def _wire(editor: FakeEditor) -> str:
         shown += ["wrong on the wire:", *editor.violations]
     if editor.process is not None and editor.process.stderr:
         shown += ["stderr of the agent:", editor.process.stderr]
-    return "\n".join(shown)
+    return "\n".join(shown).encode("utf-8", "backslashreplace").decode("utf-8")

@@ -44,19 +44,19 @@ def answer(event: Event) -> dict[str, Any]:
 # --- what is a message -------------------------------------------------------------------------------------------
 
 
-def test_request_is_received_whole():
+def test_request_is_received_whole() -> None:
     event = one(request(7, "session/new", {"cwd": "/"}))
     assert isinstance(event, RequestReceived)
     assert (event.id, event.method, event.params) == (7, "session/new", {"cwd": "/"})
 
 
-def test_notification_is_received_whole():
+def test_notification_is_received_whole() -> None:
     event = one(b'{"jsonrpc":"2.0","method":"session/cancel","params":{"sessionId":"s"}}\n')
     assert isinstance(event, NotificationReceived)
     assert (event.method, event.params) == ("session/cancel", {"sessionId": "s"})
 
 
-def test_absent_params_are_none():
+def test_absent_params_are_none() -> None:
     event = one(b'{"jsonrpc":"2.0","id":1,"method":"m"}\n')
     assert isinstance(event, RequestReceived)
     assert event.params is None
@@ -65,7 +65,7 @@ def test_absent_params_are_none():
 @pytest.mark.parametrize(
     "id_", [0, 1, -1, 2**31, 2**53 + 1, -(2**63), 2**64, 10**40, "", "1", "a b", "é\n\U0001f600", None]
 )
-def test_ids_are_echoed_with_value_and_type(id_: object):
+def test_ids_are_echoed_with_value_and_type(id_: object) -> None:
     """[RPC-6]"""
     peer = Peer()
     event = one(request(id_), peer)
@@ -103,7 +103,7 @@ def test_ids_are_echoed_with_value_and_type(id_: object):
         ('{"jsonrpc":"2.0","id":[1],"method":"m"}', None),
     ],
 )
-def test_json_that_is_no_request_is_answered_with_invalid_request(line: str, id_: object):
+def test_json_that_is_no_request_is_answered_with_invalid_request(line: str, id_: object) -> None:
     """[RPC-3]"""
     message = answer(one(line.encode() + b"\n"))
     assert message["jsonrpc"] == "2.0"
@@ -138,28 +138,28 @@ def test_json_that_is_no_request_is_answered_with_invalid_request(line: str, id_
     ],
     ids=lambda line: repr(line[:40]),
 )
-def test_what_is_not_json_is_answered_with_parse_error_and_reading_goes_on(line: bytes):
+def test_what_is_not_json_is_answered_with_parse_error_and_reading_goes_on(line: bytes) -> None:
     """[RPC-2] [TR-2] [TR-5]"""
     first, second = Peer().receive(line + b"\n" + request(1))
     message = answer(first)
     assert message["id"] is None
     assert message["error"]["code"] == PARSE_ERROR
-    assert len(first.answer) < 1000
+    assert len(json.dumps(message)) < 1000
     assert isinstance(second, RequestReceived)
 
 
-def test_last_of_duplicate_keys_counts():
+def test_last_of_duplicate_keys_counts() -> None:
     event = one(b'{"jsonrpc":"2.0","id":1,"id":2,"method":"a","method":"b"}\n')
     assert isinstance(event, RequestReceived)
     assert (event.id, event.method) == (2, "b")
 
 
-def test_numbers_beyond_a_double_are_no_failure():
+def test_numbers_beyond_a_double_are_no_failure() -> None:
     event = one(b'{"jsonrpc":"2.0","id":1,"method":"m","params":[1e400,' + b"9" * 4000 + b"]}\n")
     assert isinstance(event, RequestReceived)
 
 
-def test_unknown_members_are_ignored():
+def test_unknown_members_are_ignored() -> None:
     event = one(b'{"jsonrpc":"2.0","id":1,"method":"m","result":1,"extra":[]}\n')
     assert isinstance(event, RequestReceived)
 
@@ -168,20 +168,20 @@ def test_unknown_members_are_ignored():
 
 
 @pytest.mark.parametrize("noise", [b"\n", b"\r\n", b"   \n", b"\t\r\n\n\n"])
-def test_empty_lines_are_nothing(noise: bytes):
+def test_empty_lines_are_nothing(noise: bytes) -> None:
     """[TR-8]"""
     assert Peer().receive(noise) == []
     (event,) = Peer().receive(noise + request(1) + noise)
     assert isinstance(event, RequestReceived)
 
 
-def test_carriage_return_before_the_line_feed_is_tolerated():
+def test_carriage_return_before_the_line_feed_is_tolerated() -> None:
     """[TR-8]"""
     assert isinstance(one(request(1).replace(b"\n", b"\r\n")), RequestReceived)
 
 
 @pytest.mark.parametrize("separator", ["\u2028", "\u2029", "\x85", "\x0b", "\x0c", "\x1c", "\x1d", "\x1e", "\r"])
-def test_only_the_line_feed_ends_a_line(separator: str):
+def test_only_the_line_feed_ends_a_line(separator: str) -> None:
     """[TR-3]"""
     text = f"a{separator}b"
     raw = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "m", "params": text}, ensure_ascii=separator < " ")
@@ -193,7 +193,7 @@ def test_only_the_line_feed_ends_a_line(separator: str):
     assert json.loads(out)["params"] == text
 
 
-def test_any_unicode_passes_unchanged_in_both_directions():
+def test_any_unicode_passes_unchanged_in_both_directions() -> None:
     """[TR-6]"""
     text = "".join(map(chr, [*range(0x300), *range(0x2000, 0x2070), 0xFEFF, 0xFFFD, 0xFFFF, 0x10000, 0x10FFFF]))
     event = one(Peer().notify("m", {text: text}))
@@ -215,7 +215,7 @@ def test_any_unicode_passes_unchanged_in_both_directions():
         (r"\\ud83d", r"\ud83d"),
     ],
 )
-def test_lone_surrogates_are_replaced_and_pairs_are_kept(escaped: str, read: str):
+def test_lone_surrogates_are_replaced_and_pairs_are_kept(escaped: str, read: str) -> None:
     """[TR-7]"""
     raw = '{"jsonrpc":"2.0","id":"TEXT","method":"m","params":{"TEXT":["TEXT",{"x":"TEXT"}]}}\n'
     event = one(raw.replace("TEXT", escaped).encode())
@@ -224,13 +224,13 @@ def test_lone_surrogates_are_replaced_and_pairs_are_kept(escaped: str, read: str
     assert event.params == {read: [read, {"x": read}]}
 
 
-def test_lone_surrogates_never_break_an_outgoing_line():
+def test_lone_surrogates_never_break_an_outgoing_line() -> None:
     """[TR-7]"""
     line = encode_json({"text": "a\ud83db"})
     assert json.loads(line.decode("utf-8")) == {"text": "a?b"}
 
 
-def test_deep_message_with_surrogates_costs_an_error_at_most():
+def test_deep_message_with_surrogates_costs_an_error_at_most() -> None:
     """[TR-5]"""
     for depth in (100, 450, 900):
         line = b'{"jsonrpc":"2.0","id":1,"method":"m","params":' + b"[" * depth + rb'"\ud83d"' + b"]" * depth + b"}\n"
@@ -239,7 +239,7 @@ def test_deep_message_with_surrogates_costs_an_error_at_most():
         assert isinstance(after, RequestReceived)
 
 
-def test_last_line_without_line_feed_is_read_at_the_end():
+def test_last_line_without_line_feed_is_read_at_the_end() -> None:
     peer = Peer()
     assert peer.receive(request(1)[:-1]) == []
     (event,) = peer.receive_eof()
@@ -247,14 +247,14 @@ def test_last_line_without_line_feed_is_read_at_the_end():
     assert peer.receive_eof() == []
 
 
-def test_half_a_message_at_the_end_is_malformed():
+def test_half_a_message_at_the_end_is_malformed() -> None:
     peer = Peer()
     peer.receive(b'{"jsonrpc"')
     (event,) = peer.receive_eof()
     assert answer(event)["error"]["code"] == PARSE_ERROR
 
 
-def test_end_after_a_line_that_was_too_long_is_silent():
+def test_end_after_a_line_that_was_too_long_is_silent() -> None:
     peer = Peer(max_line=10)
     (event,) = peer.receive(b"x" * 11)
     assert isinstance(event, Malformed)
@@ -262,7 +262,7 @@ def test_end_after_a_line_that_was_too_long_is_silent():
 
 
 @pytest.mark.parametrize("cut", [1, 7, 64, 1000])
-def test_too_long_line_is_answered_once_and_skipped(cut: int):
+def test_too_long_line_is_answered_once_and_skipped(cut: int) -> None:
     """[TR-4]"""
     peer = Peer(max_line=100)
     stream = request(1) + b"x" * 950 + b"\n" + request(2)
@@ -275,13 +275,13 @@ def test_too_long_line_is_answered_once_and_skipped(cut: int):
     assert after.id == 2
 
 
-def test_line_of_exactly_the_limit_passes():
+def test_line_of_exactly_the_limit_passes() -> None:
     line = request(1)
     assert isinstance(one(line, Peer(max_line=len(line) - 1)), RequestReceived)
     assert isinstance(one(line, Peer(max_line=len(line) - 2)), Malformed)
 
 
-def test_line_of_64_mebibytes_passes_and_one_more_byte_is_refused():
+def test_line_of_64_mebibytes_passes_and_one_more_byte_is_refused() -> None:
     """[TR-4]"""
     head, tail = b'{"jsonrpc":"2.0","id":1,"method":"m","params":"', b'"}'
     peer = Peer()
@@ -295,7 +295,7 @@ def test_line_of_64_mebibytes_passes_and_one_more_byte_is_refused():
             assert len(events[0].params) == size
 
 
-def test_endless_line_costs_no_more_memory_than_the_limit():
+def test_endless_line_costs_no_more_memory_than_the_limit() -> None:
     peer = Peer(max_line=64 * 1024)
     chunk = b"x" * 4096
     tracemalloc.start()
@@ -308,7 +308,7 @@ def test_endless_line_costs_no_more_memory_than_the_limit():
     assert peak < 512 * 1024
 
 
-def test_line_in_tiny_pieces_costs_no_more_memory_than_its_size():
+def test_line_in_tiny_pieces_costs_no_more_memory_than_its_size() -> None:
     peer = Peer(max_line=1024 * 1024)
     tracemalloc.start()
     try:
@@ -323,7 +323,7 @@ def test_line_in_tiny_pieces_costs_no_more_memory_than_its_size():
 # --- answers to our requests -------------------------------------------------------------------------------------
 
 
-def test_our_requests_count_up_in_a_space_of_their_own():
+def test_our_requests_count_up_in_a_space_of_their_own() -> None:
     """[RPC-6]"""
     peer = Peer()
     one(request(0), peer)
@@ -338,7 +338,7 @@ def test_our_requests_count_up_in_a_space_of_their_own():
 
 
 @pytest.mark.parametrize("id_", ["99", '"0"', "null", "-1", "[0]"])
-def test_answer_nobody_waits_for_is_dropped(id_: str):
+def test_answer_nobody_waits_for_is_dropped(id_: str) -> None:
     """[RPC-8]"""
     peer = Peer()
     peer.request("m", None)
@@ -346,7 +346,7 @@ def test_answer_nobody_waits_for_is_dropped(id_: str):
     assert not any(isinstance(event, ResponseReceived) for event in events)
 
 
-def test_second_answer_to_a_request_of_ours_is_dropped():
+def test_second_answer_to_a_request_of_ours_is_dropped() -> None:
     """[RPC-8]"""
     peer = Peer()
     id_, _ = peer.request("m", None)
@@ -354,7 +354,7 @@ def test_second_answer_to_a_request_of_ours_is_dropped():
     assert len(peer.receive(line + line)) == 1
 
 
-def test_answer_to_an_abandoned_request_is_dropped():
+def test_answer_to_an_abandoned_request_is_dropped() -> None:
     peer = Peer()
     id_, _ = peer.request("m", None)
     peer.abandon(id_)
@@ -373,7 +373,7 @@ def test_answer_to_an_abandoned_request_is_dropped():
         ('"error":{"code":1,"message":"no"},"result":{}', None, (1, "no", None)),
     ],
 )
-def test_answers_by_result_and_error(rest: str, result: object, error: object):
+def test_answers_by_result_and_error(rest: str, result: object, error: object) -> None:
     peer = Peer()
     id_, _ = peer.request("m", None)
     event = one(f'{{"jsonrpc":"2.0","id":{id_},{rest}}}\n'.encode(), peer)
@@ -384,7 +384,7 @@ def test_answers_by_result_and_error(rest: str, result: object, error: object):
 @pytest.mark.parametrize(
     "error", ["null", "1", '"no"', "[]", "{}", '{"code":"1","message":"m"}', '{"code":1}', '{"code":1.5,"message":"m"}']
 )
-def test_malformed_error_object_is_an_error_all_the_same(error: str):
+def test_malformed_error_object_is_an_error_all_the_same(error: str) -> None:
     """[RPC-9]"""
     peer = Peer()
     id_, _ = peer.request("m", None)
@@ -398,7 +398,7 @@ def test_malformed_error_object_is_an_error_all_the_same(error: str):
 # --- our answers -------------------------------------------------------------------------------------------------
 
 
-def test_answering_twice_is_our_own_error():
+def test_answering_twice_is_our_own_error() -> None:
     """[RPC-1]"""
     peer = Peer()
     one(request(1), peer)
@@ -409,7 +409,7 @@ def test_answering_twice_is_our_own_error():
         peer.fail(1, -32603, "late")
 
 
-def test_answering_what_was_never_asked_is_our_own_error():
+def test_answering_what_was_never_asked_is_our_own_error() -> None:
     peer = Peer()
     one(request(1), peer)
     for id_ in ("1", 2, None):
@@ -417,7 +417,7 @@ def test_answering_what_was_never_asked_is_our_own_error():
             peer.respond(id_, {})
 
 
-def test_id_used_twice_at_a_time_is_answered_twice():
+def test_id_used_twice_at_a_time_is_answered_twice() -> None:
     peer = Peer()
     peer.receive(request(1) + request(1))
     peer.respond(1, "a")
@@ -426,7 +426,7 @@ def test_id_used_twice_at_a_time_is_answered_twice():
         peer.respond(1, "c")
 
 
-def test_answer_that_cannot_be_encoded_leaves_the_request_open():
+def test_answer_that_cannot_be_encoded_leaves_the_request_open() -> None:
     peer = Peer()
     one(request(1), peer)
     with pytest.raises(TypeError):
@@ -434,14 +434,14 @@ def test_answer_that_cannot_be_encoded_leaves_the_request_open():
     assert json.loads(peer.fail(1, -32603, "no"))["error"] == {"code": -32603, "message": "no"}
 
 
-def test_request_that_cannot_be_encoded_is_not_waited_for():
+def test_request_that_cannot_be_encoded_is_not_waited_for() -> None:
     peer = Peer()
     with pytest.raises(TypeError):
         peer.request("m", object())
     assert peer.receive(b'{"jsonrpc":"2.0","id":0,"result":1}\n') == []
 
 
-def test_outgoing_messages_are_single_lines_of_utf8():
+def test_outgoing_messages_are_single_lines_of_utf8() -> None:
     """[RPC-1] [TR-3]"""
     peer = Peer()
     one(request("x"), peer)

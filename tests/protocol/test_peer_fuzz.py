@@ -9,7 +9,15 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from acp_agent.protocol.peer import Event, Malformed, NotificationReceived, Peer, RequestReceived, ResponseReceived
+from acp_agent.protocol.peer import (
+    MAX_LINE_BYTES,
+    Event,
+    Malformed,
+    NotificationReceived,
+    Peer,
+    RequestReceived,
+    ResponseReceived,
+)
 
 MAX_LINE = 200
 
@@ -38,8 +46,8 @@ def shown(event: Event) -> tuple[Any, ...]:
     return ("malformed", event.reason, event.answer)
 
 
-def read(stream: bytes, at: list[int], **options: int) -> list[tuple[Any, ...]]:
-    peer = Peer(**options)
+def read(stream: bytes, at: list[int], max_line: int = MAX_LINE_BYTES) -> list[tuple[Any, ...]]:
+    peer = Peer(max_line=max_line)
     places = [0, *sorted({min(place, len(stream)) for place in at}), len(stream)]
     events: list[Event] = []
     for start, end in pairwise(places):
@@ -48,13 +56,13 @@ def read(stream: bytes, at: list[int], **options: int) -> list[tuple[Any, ...]]:
 
 
 @given(st.lists(noise, max_size=6).map(b"".join), cuts)
-def test_arbitrary_bytes_give_the_same_events_however_they_are_cut(stream: bytes, at: list[int]):
+def test_arbitrary_bytes_give_the_same_events_however_they_are_cut(stream: bytes, at: list[int]) -> None:
     assert read(stream, at) == read(stream, [])
     assert read(stream, at, max_line=MAX_LINE) == read(stream, list(range(len(stream))), max_line=MAX_LINE)
 
 
 @given(st.binary(max_size=400))
-def test_every_answer_to_malformed_input_is_one_valid_line(stream: bytes):
+def test_every_answer_to_malformed_input_is_one_valid_line(stream: bytes) -> None:
     for event in [*(peer := Peer()).receive(stream), *peer.receive_eof()]:
         if isinstance(event, Malformed):
             message = json.loads(event.answer.decode("utf-8"))
@@ -63,7 +71,9 @@ def test_every_answer_to_malformed_input_is_one_valid_line(stream: bytes):
 
 
 @given(st.lists(st.tuples(json_values, st.lists(noise, max_size=2)), max_size=5), cuts)
-def test_valid_messages_between_noise_are_all_found_in_order(plan: list[tuple[Any, list[bytes]]], at: list[int]):
+def test_valid_messages_between_noise_are_all_found_in_order(
+    plan: list[tuple[Any, list[bytes]]], at: list[int]
+) -> None:
     stream, expected = b"", []
     for number, (params, noises) in enumerate(plan):
         stream += b"".join(part.replace(b'"id":1', b'"id":"noise"') + b"\n" for part in noises)
@@ -75,7 +85,7 @@ def test_valid_messages_between_noise_are_all_found_in_order(plan: list[tuple[An
 
 
 @given(st.integers(1, 2000), st.integers(1, 300), st.integers(0, 3))
-def test_too_long_line_gives_one_error_and_what_follows_is_read(excess: int, step: int, after: int):
+def test_too_long_line_gives_one_error_and_what_follows_is_read(excess: int, step: int, after: int) -> None:
     line = b'{"jsonrpc":"2.0","id":%d,"method":"m"}\n'
     stream = b"x" * (MAX_LINE + excess) + b"\n" + b"".join(line % number for number in range(after))
     events = read(stream, list(range(0, len(stream), step)), max_line=MAX_LINE)
@@ -83,7 +93,7 @@ def test_too_long_line_gives_one_error_and_what_follows_is_read(excess: int, ste
 
 
 @given(json_values)
-def test_what_one_peer_writes_the_other_reads(value: Any):
+def test_what_one_peer_writes_the_other_reads(value: Any) -> None:
     (event,) = Peer().receive(Peer().notify("m", value))
     assert isinstance(event, NotificationReceived)
     assert event.params == value

@@ -1,0 +1,380 @@
+"""Programs that only look: which of their options keep it so, and which of their arguments may be paths.
+
+`looked_at` answers with the arguments that must be inside the session's folders, or `None` where the command may do
+more than look. Options that write, run another program, never end, read the environment or follow links out of the
+project are named here; GNU programs and git take any unambiguous beginning of a long option, so a name also forbids its
+beginnings.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+__all__ = ["long_option", "looked_at", "short_options", "words"]
+
+Arguments = Sequence[str]
+Paths = Sequence[str] | None
+
+
+def words(text: str) -> frozenset[str]:
+    """The words of a table."""
+    return frozenset(text.split())
+
+
+@dataclass(frozen=True)
+class _Options:
+    """Options that a looking program must not have."""
+
+    short: str = ""
+    long: tuple[str, ...] = ()
+    paths: bool = True
+    """Whether its arguments name files."""
+
+
+def looked_at(program: str, arguments: Arguments) -> Paths:
+    """The arguments that may name files, or `None` when the command may do more than look."""
+    if program in VERSION_ONLY and list(arguments) in (["--version"], ["-V"], ["-version"]):
+        return ()
+    if (options := SIMPLE.get(program)) is not None:
+        if short_options(arguments, options.short) or long_option(arguments, options.long):
+            return None
+        return arguments if options.paths else ()
+    if (rule := RULES.get(program)) is not None:
+        return rule(arguments)
+    return None
+
+
+def short_options(arguments: Arguments, letters: str) -> bool:
+    """Whether one of `letters` may be given as an option, alone or in a cluster."""
+    for argument in arguments:
+        if argument == "--":
+            return False
+        if argument.startswith("-") and not argument.startswith("--") and any(x in argument[1:] for x in letters):
+            return True
+    return False
+
+
+def long_option(arguments: Arguments, names: Sequence[str]) -> bool:
+    """Whether one of `names` may be given, in full or by its beginning, with a value or without."""
+    for argument in arguments:
+        if argument == "--":
+            return False
+        if argument.startswith("--"):
+            given = argument.partition("=")[0]
+            if any(name.startswith(given) for name in names):
+                return True
+    return False
+
+
+VERSION_ONLY = words(
+    "bash clang clang++ cmake curl docker g++ gcc git gradle java javac jq make mvn ninja node npm pip pip3 python "
+    "python3 rg ruby tar tree"
+)
+"""Not here: programs that a file in the folder sends to another version of themselves, which may be any program:
+rustup's cargo and rustc (`rust-toolchain.toml`), yarn (`yarnPath`), pnpm, go."""
+
+_NO_FILES = _Options(paths=False)
+_FILES = _Options()
+
+SIMPLE: dict[str, _Options] = {
+    "ls": _Options("LH", ("--dereference", "--dereference-command-line-symlink-to-dir")),
+    "cat": _FILES,
+    "head": _FILES,
+    "tail": _Options("fF", ("--follow", "--retry", "--pid")),
+    "wc": _Options("", ("--files0-from",)),
+    "pwd": _NO_FILES,
+    "echo": _NO_FILES,
+    "true": _NO_FILES,
+    "false": _NO_FILES,
+    "which": _NO_FILES,
+    "type": _NO_FILES,
+    "stat": _FILES,
+    "du": _Options("LDHX", ("--dereference", "--dereference-args", "--files0-from", "--exclude-from")),
+    "df": _FILES,
+    "uname": _NO_FILES,
+    "whoami": _NO_FILES,
+    "id": _NO_FILES,
+    "basename": _NO_FILES,
+    "dirname": _NO_FILES,
+    "realpath": _FILES,
+    "readlink": _FILES,
+    "cmp": _FILES,
+    "comm": _FILES,
+    "sort": _Options("oT", ("--output", "--compress-program", "--temporary-directory", "--files0-from")),
+    "tr": _NO_FILES,
+    "nl": _FILES,
+    "tac": _FILES,
+    "rev": _FILES,
+    "seq": _NO_FILES,
+    "expr": _NO_FILES,
+    "column": _FILES,
+    "file": _Options("Cfmzs", ("--compile", "--files-from", "--magic-file", "--uncompress", "--special-files")),
+    "fd": _Options("xXLl", ("--exec", "--exec-batch", "--follow", "--list-details", "--search-path")),
+    "tree": _Options("olR", ("--output", "--fromfile", "--fromtabfile")),
+    "uptime": _NO_FILES,
+    "nproc": _NO_FILES,
+    "locale": _NO_FILES,
+    "free": _Options("sc", ("--seconds", "--count"), paths=False),
+}
+
+
+def _printf(arguments: Arguments) -> Paths:
+    return None if arguments and arguments[0].startswith("-") else ()
+
+
+def _command(arguments: Arguments) -> Paths:
+    return () if arguments and arguments[0] in ("-v", "-V") else None
+
+
+def _date(arguments: Arguments) -> Paths:
+    arguments = [argument for argument in arguments if not re.fullmatch(r"-I\w*", argument)]
+    if short_options(arguments, "sf") or long_option(arguments, ("--set", "--file")):
+        return None
+    previous = ""
+    for argument in arguments:
+        # Anything else is a time to set, unless it belongs to the option before it.
+        if not argument.startswith(("-", "+")) and previous not in ("-d", "-r", "--date", "--reference"):
+            return None
+        previous = argument
+    return arguments if short_options(arguments, "r") or long_option(arguments, ("--reference",)) else ()
+
+
+def _hostname(arguments: Arguments) -> Paths:
+    return None if arguments else ()
+
+
+def _ps(arguments: Arguments) -> Paths:
+    """A bare `e` shows environments, which hold secrets: only the well-known forms."""
+    return () if " ".join(arguments) in ("", "aux", "ax", "axu", "auxf", "-e", "-A", "-f", "-ef", "-eF") else None
+
+
+def _uniq(arguments: Arguments) -> Paths:
+    """Its second operand is written."""
+    operands = [argument for argument in arguments if not argument.startswith("-")]
+    if len(operands) > 1 or any(char in argument for argument in operands for char in "*?["):
+        return None
+    return None if "--" in arguments else arguments
+
+
+def _diff(arguments: Arguments) -> Paths:
+    if short_options(arguments, "l") or long_option(arguments, ("--paginate",)):
+        return None
+    recursive = short_options(arguments, "r") or long_option(arguments, ("--recursive",))
+    return None if recursive and "--no-dereference" not in arguments else arguments
+
+
+def _cut(arguments: Arguments) -> Paths:
+    return [argument for argument in arguments if not re.fullmatch(r"-d.", argument)]
+
+
+TEST_UNARY = words("-f -d -e -r -w -x -s -z -n -L -h !")
+TEST_BINARY = words("= == != -eq -ne -lt -le -gt -ge -nt -ot -ef")
+TEST_NUMERIC = words("-eq -ne -lt -le -gt -ge")
+
+
+def _test(arguments: Arguments) -> Paths:
+    """`-v` and numbers in `[[` evaluate what they are given: only plain tests."""
+    operands = list(arguments)
+    while operands and operands[0] == "!":
+        operands.pop(0)
+    match operands:
+        case [] | [_]:
+            return operands
+        case [operator, operand] if operator in TEST_UNARY:
+            return [operand] if operator not in ("-z", "-n") else ()
+        case [left, operator, right] if operator in TEST_BINARY:
+            if operator in TEST_NUMERIC:
+                return () if re.fullmatch(r"-?\d+ -?\d+", f"{left} {right}") else None
+            return (left, right) if operator in ("-nt", "-ot", "-ef") else ()
+    return None
+
+
+def _bracket(arguments: Arguments) -> Paths:
+    return _test(arguments[:-1] if arguments and arguments[-1] == "]" else arguments)
+
+
+GREP_FLAGS = "abcEFGhHiIlLnoPqrsTvVwxyzZ"
+GREP_LONG = words(
+    "--count --color --colour --extended-regexp --files-with-matches --files-without-match --fixed-strings "
+    "--ignore-case --include --exclude --exclude-dir --invert-match --line-number --line-regexp --no-filename --no-messages "
+    "--only-matching --perl-regexp --quiet --recursive --text --with-filename --word-regexp --context --after-context "
+    "--before-context --max-count --no-ignore-case --silent --null"
+)
+
+
+def _grep(arguments: Arguments) -> Paths:
+    if short_options(arguments, "R") or long_option(arguments, ("--dereference-recursive",)):
+        return None
+    return _without_pattern(arguments, GREP_FLAGS, "ABCm", GREP_LONG)
+
+
+RG_FLAGS = "abcFhHiIlnNopPqsSuUvwx."
+RG_LONG = words(
+    "--case-sensitive --color --colors --column --context --after-context --before-context --count --count-matches "
+    "--fixed-strings --files-with-matches --files-without-match --glob --heading --hidden --ignore-case --iglob "
+    "--invert-match --json --line-number --line-regexp --max-columns --max-count --max-depth --multiline "
+    "--multiline-dotall --no-filename --no-heading --no-ignore --no-ignore-vcs --no-line-number --only-matching "
+    "--pcre2 --pretty --quiet --smart-case --sort --sortr --stats --text --trim --type --type-not --unrestricted "
+    "--vimgrep --with-filename --word-regexp"
+)
+
+
+def _rg(arguments: Arguments) -> Paths:
+    forbidden = ("--pre", "--hostname-bin", "--search-zip", "--follow", "--files-from", "--hyperlink-format")
+    if short_options(arguments, "zL") or long_option(arguments, forbidden):
+        return None
+    if any(argument.startswith("--pre") and not argument.startswith("--pretty") for argument in arguments):
+        return None
+    return _without_pattern(arguments, RG_FLAGS, "ABCgtTmMdj", RG_LONG)
+
+
+def _without_pattern(arguments: Arguments, flags: str, values: str, longs: frozenset[str]) -> Arguments:
+    """The arguments without the pattern, where it is certain which one that is; else all of them."""
+    takes_value = False
+    for index, argument in enumerate(arguments):
+        if takes_value:
+            takes_value = False
+        elif argument == "--":
+            return [*arguments[:index], *arguments[index + 2 :]]
+        elif argument.startswith("--"):
+            name, equals, _ = argument.partition("=")
+            if name not in longs or (not equals and name in LONG_VALUES):
+                return arguments
+        elif argument.startswith("-") and len(argument) > 1:
+            letters = argument[1:].lstrip(flags)
+            if letters and letters[0] not in values and not argument[1:].isdigit():
+                return arguments
+            takes_value = len(letters) == 1 and letters in values
+        else:
+            return [*arguments[:index], *arguments[index + 1 :]]
+    return arguments
+
+
+LONG_VALUES = words(
+    "--include --exclude --exclude-dir --context --after-context --before-context --max-count --colors --glob --iglob "
+    "--max-columns --max-depth --sort --sortr --type --type-not"
+)
+"""Long options whose value may be the next argument: then nothing is certain here."""
+
+FIND_TESTS = words(
+    "-name -iname -path -ipath -wholename -iwholename -type -xtype -size -mtime -mmin -atime -amin -ctime -cmin -newer "
+    "-maxdepth -mindepth -not -o -or -a -and -empty -print -print0 -prune -regex -iregex -regextype -perm -user -group "
+    "-nouser -nogroup -readable -writable -executable -ls -printf -links -samefile -inum -xdev -mount -depth -true "
+    "-false -quit -daystart -lname -P"
+)
+
+
+def _find(arguments: Arguments) -> Paths:
+    for argument in arguments:
+        if argument.startswith("-") and argument not in FIND_TESTS and not re.fullmatch(r"-\d+[a-zA-Z]?", argument):
+            return None
+    return arguments
+
+
+def _jq(arguments: Arguments) -> Paths:
+    """A filter can read the environment and load modules."""
+    forbidden = ("--from-file", "--library-path", "--run-tests")
+    if short_options(arguments, "fL") or long_option(arguments, forbidden):
+        return None
+    if any(re.search(r"env|import|include|modulemeta", argument, re.IGNORECASE) for argument in arguments):
+        return None
+    for index, argument in enumerate(arguments):
+        if not argument.startswith("-"):
+            return [*arguments[:index], *arguments[index + 1 :]] if _is_plain_jq(arguments[:index]) else arguments
+    return arguments
+
+
+def _is_plain_jq(options: Arguments) -> bool:
+    return all(re.fullmatch(r"-[rcesnSjaMC]+|--tab|--raw-output|--compact-output", option) for option in options)
+
+
+SED_PRINT = re.compile(r"(?:\d+|\$)(?:,\+?(?:\d+|\$))?p(?:;(?:\d+|\$)(?:,\+?(?:\d+|\$))?p)*")
+
+
+def _sed(arguments: Arguments) -> Paths:
+    """Only `sed -n '10,20p' file …`: its language writes files and runs programs."""
+    match arguments:
+        case ["-n", script, *files] if SED_PRINT.fullmatch(script) and not any(x.startswith("-") for x in files):
+            return files
+    return None
+
+
+# --- git ------------------------------------------------------------------------------------------------------
+
+GIT_FORBIDDEN = ("--output", "--ext-diff", "--textconv", "--filters", "--open-files-in-pager", "--show-signature")
+GIT_LOOKS = words(
+    "status diff log show blame annotate rev-parse rev-list ls-files ls-tree cat-file describe shortlog whatchanged "
+    "merge-base name-rev for-each-ref show-ref count-objects diff-tree diff-index diff-files cherry"
+)
+BRANCH_LISTS = words(
+    "--list -l --all -a --remotes -r --show-current --merged --no-merged --contains --no-contains --points-at"
+)
+BRANCH_OPTIONS = frozenset((*BRANCH_LISTS, "-v", "-vv", "-av", "-rv", "-avv", "-va", "--verbose", "--no-color", "-i"))
+TAG_LISTS = words("--list -l --contains --no-contains --merged --no-merged --points-at")
+
+
+def _git(arguments: Arguments) -> Paths:
+    given = list(arguments)
+    while given and given[0] == "--no-pager":
+        given.pop(0)
+    if given == ["--version"] or not given:
+        return ()
+    sub, rest = given[0], given[1:]
+    if long_option(rest, GIT_FORBIDDEN) or "%G" in " ".join(rest):
+        return None
+    match sub, rest:
+        case _ if sub in GIT_LOOKS:
+            return None if short_options(rest, "o") and sub != "ls-files" else rest
+        case "grep", _:
+            return None if short_options(rest, "O") else rest
+        case "branch", _:
+            return rest if _lists(rest, BRANCH_LISTS, BRANCH_OPTIONS) else None
+        case "tag", _:
+            return rest if _lists(rest, TAG_LISTS, frozenset((*TAG_LISTS, "-n"))) else None
+        case "remote", [] | ["-v"] | ["--verbose"] | ["get-url", _]:
+            return ()
+        case "stash", ["list", *more]:
+            return more
+        case "stash", ["show", *more]:
+            return more
+        case "reflog", []:
+            return ()
+        case "reflog", ["show", *more]:
+            return more
+        case "worktree", ["list"]:
+            return ()
+    return None
+
+
+def _lists(arguments: Arguments, lists: frozenset[str], options: frozenset[str]) -> bool:
+    """Whether the command lists: without a listing option, an operand would be the name of something to make."""
+    given = [argument.partition("=")[0] for argument in arguments if argument.startswith("-")]
+    if not all(name in options or name in ("--sort", "--format", "--column", "--color") for name in given):
+        return False
+    operands = [argument for argument in arguments if not argument.startswith("-")]
+    return not operands or any(name in lists for name in given if name not in ("-a", "-r", "--all", "--remotes"))
+
+
+RULES: dict[str, Callable[[Arguments], Paths]] = {
+    "printf": _printf,
+    "command": _command,
+    "date": _date,
+    "hostname": _hostname,
+    "ps": _ps,
+    "uniq": _uniq,
+    "diff": _diff,
+    "cut": _cut,
+    "test": _test,
+    "[": _bracket,
+    "[[": _test,
+    "grep": _grep,
+    "egrep": _grep,
+    "fgrep": _grep,
+    "rg": _rg,
+    "find": _find,
+    "jq": _jq,
+    "sed": _sed,
+    "git": _git,
+}

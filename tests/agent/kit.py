@@ -1,0 +1,98 @@
+"""An agent, an editor and a model in one process: the highest door that can see everything."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import anyio
+
+from acp_agent.agent import Agent
+from acp_agent.protocol.codec import coalesce_updates, encode
+from acp_agent.protocol.connection import Connection
+from acp_agent.protocol.peer import Peer
+from acp_agent.protocol.transports import memory_pair
+from acp_agent.testing.fake_editor import FakeEditor
+from acp_agent.testing.fake_model import Answer, Call, FakeModel, Script
+
+__all__ = ["Answer", "Call", "Rig", "agent_rig", "connect", "rig"]
+
+BASH = "bash"
+
+
+@dataclass
+class Rig:
+    editor: FakeEditor
+    model: FakeModel
+    agent: Agent
+    project: Path
+    environ: Mapping[str, str] = field(default_factory=dict)
+
+    def request(self, number: int) -> dict[str, Any]:
+        """The body of the n-th model call, counted from 1."""
+        return self.model.requests[number - 1].body
+
+    def messages(self, number: int) -> list[dict[str, Any]]:
+        return list(self.request(number)["messages"])
+
+    def tool_names(self, number: int) -> set[str]:
+        return {tool["function"]["name"] for tool in self.request(number).get("tools", [])}
+
+
+def environ_for(home: Path, base_url: str, **more: str) -> dict[str, str]:
+    """An environment in which nothing of the person who runs the tests is found."""
+    return {
+        "HOME": str(home),
+        "PATH": "/usr/local/bin:/usr/bin:/bin",
+        "OPENAI_BASE_URL": base_url,
+        "OPENAI_MODEL": "fake-model",
+        "ACP_AGENT_KEYRING": "0",
+        **more,
+    }
+
+
+@asynccontextmanager
+async def connect(environ: Mapping[str, str], **editor: Any) -> AsyncIterator[tuple[FakeEditor, Agent]]:
+    """An agent with that environment and an editor, connected; nothing has been said yet."""
+    theirs, ours = memory_pair()
+    agent = Agent(environ)
+    connection = Connection(theirs, agent, peer=Peer(encode=encode), coalesce=coalesce_updates)
+    agent.attach(connection)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(connection.serve)
+        try:
+            async with FakeEditor(ours, **editor) as fake:
+                yield fake, agent
+        finally:
+            connection.close()
+            with anyio.CancelScope(shield=True), anyio.fail_after(10):
+                await agent.close()
+
+
+@asynccontextmanager
+async def agent_rig(tmp_path: Path, script: Script = (), **editor: Any) -> AsyncIterator[Rig]:
+    """Model, agent and editor; `initialize` has been done. `environ`: more variables."""
+    more = editor.pop("environ", {})
+    models: Sequence[str] = editor.pop("models", ("fake-model",))
+    home, project = tmp_path / "home", tmp_path / "project"
+    home.mkdir(exist_ok=True)
+    project.mkdir(exist_ok=True)
+    async with FakeModel(script, models=models) as model:
+        environ = environ_for(home, model.base_url, **more)
+        async with connect(environ, **editor) as (fake, agent):
+            await fake.start()
+            yield Rig(fake, model, agent, project, environ)
+
+
+@asynccontextmanager
+async def rig(tmp_path: Path, script: Script = (), **editor: Any) -> AsyncIterator[Rig]:
+    """The same with a session in `project`. `mode`: its mode."""
+    mode = editor.pop("mode", None)
+    async with agent_rig(tmp_path, script, **editor) as made:
+        await made.editor.new_session(made.project)
+        if mode is not None:
+            await made.editor.client.set_session_mode(made.editor.session_id, mode)
+        yield made

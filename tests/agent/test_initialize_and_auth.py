@@ -1,0 +1,181 @@
+"""`initialize`, capabilities, authentication."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from acp_agent.config.credentials import credentials_file, store_key
+from acp_agent.errors import PeerError
+from acp_agent.handshake import answer_initialize
+from acp_agent.testing.fake_editor import FakeEditor
+
+from .kit import agent_rig, connect, environ_for
+
+pytestmark = pytest.mark.anyio
+
+CAPTURED = sorted(Path(__file__).parents[1].joinpath("captured").glob("acp-*.json"))
+REMOTE = "https://models.invalid/v1"
+
+
+@pytest.mark.parametrize("version", [1, 0, 2, 99, 65535])
+async def test_the_version_is_one_whatever_was_asked(tmp_path, version):
+    async with connect(environ_for(tmp_path, "http://localhost:1/v1")) as (editor, _):
+        answer = await editor.request("initialize", {"protocolVersion": version})
+        assert answer["protocolVersion"] == 1
+
+
+@pytest.mark.parametrize("version", ["1", 1.0, True, None, -1, 65536, [], {}])
+async def test_an_impossible_version_is_invalid_params(tmp_path, version):
+    async with connect(environ_for(tmp_path, "http://localhost:1/v1")) as (editor, _):
+        with pytest.raises(PeerError) as error:
+            await editor.request("initialize", {"protocolVersion": version})
+        assert error.value.code == -32602
+
+
+@pytest.mark.parametrize(
+    "capabilities",
+    [
+        None,
+        {},
+        {"fs": None, "terminal": None},
+        {"fs": {"readTextFile": "yes"}, "terminal": "garbage", "session": 7, "unknown": {"a": 1}},
+        {"_meta": "garbage"},
+        "garbage",
+    ],
+)
+async def test_odd_capabilities_count_as_unsupported(tmp_path, capabilities):
+    async with connect(environ_for(tmp_path, "http://localhost:1/v1")) as (editor, agent):
+        params = {"protocolVersion": 1, "clientCapabilities": capabilities, "extra": 1, "_meta": {"traceparent": "x"}}
+        await editor.request("initialize", params)
+        assert not agent._capabilities.terminal
+        assert not agent._capabilities.fs.write_text_file
+
+
+@pytest.mark.parametrize("file", CAPTURED, ids=lambda file: file.stem)
+async def test_real_clients_are_answered(tmp_path, file):
+    async with connect(environ_for(tmp_path, "http://localhost:1/v1")) as (editor, _):
+        answer = await editor.start(json.loads(file.read_text()))
+        assert answer.agent_capabilities.load_session
+
+
+async def test_a_local_server_needs_no_login(tmp_path):
+    async with agent_rig(tmp_path) as r:
+        answer = await r.editor.start()
+        assert answer.auth_methods == []
+        assert answer.agent_capabilities.auth.logout is None
+        for method in ("authenticate", "logout"):
+            with pytest.raises(PeerError):
+                await r.editor.request(method, {"methodId": "api-key"})
+
+
+async def test_terminal_login_is_offered_only_where_the_client_has_it(tmp_path):
+    config = {"providers": {"default": {"base_url": REMOTE}}}
+
+    def ids(capabilities: object) -> list[str]:
+        answer = answer_initialize({"protocolVersion": 1, "clientCapabilities": capabilities}, config)
+        return [method["id"] for method in answer["authMethods"]]
+
+    assert ids({}) == ["api-key"]
+    assert ids({"auth": {"terminal": True}}) == ["api-key", "login"]
+    answer = answer_initialize(
+        {"protocolVersion": 1, "clientCapabilities": {"_meta": {"terminal-auth": True}}}, config
+    )
+    terminal = answer["authMethods"][0]["_meta"]["terminal-auth"]
+    assert terminal["args"][-1] == "login"
+    assert answer["agentCapabilities"]["auth"] == {"logout": {}}
+
+
+async def test_without_a_key_sessions_need_a_login_and_nothing_else_does(tmp_path):
+    async with connect(environ_for(tmp_path, REMOTE)) as (editor, _):
+        await editor.start()
+        for method, params in (
+            ("session/new", {"cwd": str(tmp_path), "mcpServers": []}),
+            ("authenticate", {"methodId": "api-key"}),
+        ):
+            with pytest.raises(PeerError) as error:
+                await editor.request(method, params)
+            assert error.value.code == -32000
+            assert "OPENAI_API_KEY" in error.value.message
+            assert "acp-agent login" in error.value.message
+        assert (await editor.client.list_sessions()).sessions == []
+
+
+async def test_a_key_stored_meanwhile_is_found_by_authenticate_and_forgotten_by_logout(tmp_path):
+    environ = environ_for(tmp_path, REMOTE)
+    async with connect(environ) as (editor, _):
+        await editor.start()
+        store_key("default", "sk-test-not-a-key", environ)
+        assert credentials_file(environ).stat().st_mode & 0o777 == 0o600
+        await editor.client.authenticate("api-key")
+        await editor.new_session(tmp_path)
+        await editor.client.logout()
+        with pytest.raises(PeerError) as error:
+            await editor.new_session(tmp_path)
+        assert error.value.code == -32000
+        assert json.loads(credentials_file(environ).read_text()) == {}
+
+
+async def test_after_logout_a_key_of_the_environment_counts_only_after_authenticate(tmp_path):
+    async with connect(environ_for(tmp_path, REMOTE, OPENAI_API_KEY="sk-test-not-a-key")) as (editor, _):
+        await editor.start()
+        await editor.new_session(tmp_path)
+        await editor.client.logout()
+        with pytest.raises(PeerError):
+            await editor.new_session(tmp_path)
+        await editor.client.authenticate("api-key")
+        await editor.new_session(tmp_path)
+
+
+@pytest.mark.parametrize("method_id", ["login", "nonsense", ""])
+async def test_other_methods_cannot_be_authenticated_here(tmp_path, method_id):
+    async with connect(environ_for(tmp_path, REMOTE, OPENAI_API_KEY="sk-test-not-a-key")) as (editor, _):
+        await editor.start()
+        with pytest.raises(PeerError) as error:
+            await editor.request("authenticate", {"methodId": method_id})
+        assert error.value.code == -32602
+
+
+async def test_requests_before_initialize_are_answered(tmp_path):
+    async with connect(environ_for(tmp_path, "http://localhost:1/v1")) as (editor, _):
+        assert (await editor.request("session/list", {}))["sessions"] == []
+
+
+async def test_a_second_initialize_leaves_sessions_alone(tmp_path):
+    async with agent_rig(tmp_path, ["ok"]) as r:
+        await r.editor.new_session(r.project)
+        await r.editor.start()
+        assert (await r.editor.prompt("hi")).stop_reason == "end_turn"
+
+
+@pytest.mark.parametrize("method", ["session/fork", "_vendor/thing", "nonsense", "session/cancelled"])
+async def test_unknown_methods_are_not_found(tmp_path, method):
+    async with connect(environ_for(tmp_path, "http://localhost:1/v1")) as (editor, _):
+        with pytest.raises(PeerError) as error:
+            await editor.request(method, {})
+        assert error.value.code == -32601
+
+
+async def test_unknown_notifications_are_ignored(tmp_path):
+    async with agent_rig(tmp_path) as r:
+        for method in ("_vendor/x", "$/y", "session/cancel", "nonsense"):
+            r.editor.notify(method, {"sessionId": 7})
+        r.editor.notify("session/cancel", {"sessionId": "unknown"})
+        assert (await r.editor.client.list_sessions()).sessions == []
+
+
+async def test_a_broken_configuration_is_an_error_with_file_and_line(tmp_path):
+    file = tmp_path / "config.toml"
+    file.write_text("[agent]\nmodle = 'x'\n")
+    async with connect(environ_for(tmp_path, "http://localhost:1/v1", ACP_AGENT_CONFIG=str(file))) as (editor, _):
+        with pytest.raises(PeerError) as error:
+            await editor.request("session/new", {"cwd": str(tmp_path), "mcpServers": []})
+        assert f"{file}:2" in error.value.message
+        assert "agent.modle" in error.value.message
+
+
+def test_the_rig_checks_every_line_against_the_schema():
+    assert FakeEditor.schema_file is not None
+    assert FakeEditor.schema_file.exists()

@@ -1,0 +1,252 @@
+"""Turns: what goes to the model, what comes back, and how turns end."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+import anyio
+import pytest
+
+from acp_agent.errors import PeerError
+from acp_agent.schema.acp import (
+    AudioContent,
+    BlobResourceContents,
+    EmbeddedResource,
+    ImageContent,
+    ResourceLink,
+    SessionInfoUpdate,
+    TextContent,
+    TextResourceContents,
+    UsageUpdate,
+)
+from acp_agent.testing.fake_model import Answer, Call, Failure, Usage
+
+from .kit import rig
+
+pytestmark = pytest.mark.anyio
+
+PIXEL = base64.b64encode(b"\x89PNG\r\n\x1a\n" + b"0" * 20).decode()
+
+
+async def test_text_streams_in_order_and_the_turn_ends(tmp_path):
+    async with rig(tmp_path, [Answer(text=("Hel", "lo ", "world"))]) as r:
+        answer = await r.editor.prompt("hi")
+        assert answer.stop_reason == "end_turn"
+        assert r.editor.text() == "Hello world"
+        system, user = r.messages(1)
+        assert str(r.project) in system["content"]
+        assert user["content"] == "hi"
+
+
+async def test_chunks_of_one_message_share_an_id_and_messages_do_not(tmp_path):
+    async with rig(tmp_path, [Answer(text=("a", "b"), thought=("t",)), Answer(text="c")]) as r:
+        await r.editor.prompt("one")
+        await r.editor.prompt("two")
+        chunks = [u for u in r.editor.updates[r.editor.session_id] if hasattr(u, "message_id")]
+        ids: dict[str, set[Any]] = {}
+        for chunk in chunks:
+            ids.setdefault(chunk.content.text, set()).add(chunk.message_id)
+        assert len({i for group in ids.values() for i in group}) == 3
+
+
+async def test_thoughts_are_kept_apart(tmp_path):
+    async with rig(tmp_path, [Answer(thought=("hm", "m"), text="yes")]) as r:
+        await r.editor.prompt("hi")
+        assert r.editor.thoughts() == "hmm"
+        assert r.editor.text() == "yes"
+
+
+async def test_later_turns_carry_the_earlier_ones_and_tool_results(tmp_path):
+    script = [Answer(tool_calls=(Call("list_directory", {"path": "."}),)), Answer(text="one"), Answer(text="two")]
+    async with rig(tmp_path, script) as r:
+        (r.project / "a.txt").write_text("x")
+        await r.editor.prompt("first")
+        await r.editor.prompt("second")
+        roles = [m["role"] for m in r.messages(3)]
+        assert roles == ["system", "user", "assistant", "tool", "assistant", "user"]
+        assert r.messages(3)[3]["content"] == "[file] a.txt"
+
+
+async def test_every_block_kind_reaches_the_model(tmp_path):
+    async with rig(tmp_path, ["ok"]) as r:
+        await r.editor.prompt(
+            [
+                TextContent(text="look"),
+                ResourceLink(name="app.py", uri="file:///srv/my%20app.py#L10"),
+                EmbeddedResource(resource=TextResourceContents(uri="file:///srv/b.txt", text="inside b")),
+                EmbeddedResource(
+                    resource=BlobResourceContents(uri="file:///srv/c.txt", blob=base64.b64encode(b"inside c").decode())
+                ),
+                EmbeddedResource(
+                    resource=BlobResourceContents(uri="file:///srv/d.bin", blob=base64.b64encode(b"\0\1").decode())
+                ),
+                ImageContent(data=PIXEL, mime_type="image/png"),
+            ]
+        )
+        content = r.messages(1)[1]["content"]
+        text = "\n".join(part["text"] for part in content if part["type"] == "text")
+        assert "[app.py](/srv/my app.py L10)" in text
+        assert "inside b" in text
+        assert "inside c" in text
+        assert "binary, 2 bytes" in text
+        assert [p["image_url"]["url"] for p in content if p["type"] == "image_url"] == [f"data:image/png;base64,{PIXEL}"]
+
+
+async def test_a_bare_path_as_uri_is_a_mention_too(tmp_path):
+    async with rig(tmp_path, ["ok"]) as r:
+        await r.editor.prompt([ResourceLink(name="x", uri="/srv/x.py")])
+        assert "[x](/srv/x.py)" in str(r.messages(1)[1]["content"])
+
+
+async def test_audio_that_was_not_advertised_is_refused_without_harm(tmp_path):
+    async with rig(tmp_path, ["ok"]) as r:
+        with pytest.raises(PeerError) as error:
+            await r.editor.prompt([AudioContent(data="AAAA", mime_type="audio/wav")])
+        assert error.value.code == -32602
+        assert (await r.editor.prompt("hi")).stop_reason == "end_turn"
+
+
+async def test_an_image_that_is_no_base64_is_invalid_params(tmp_path):
+    async with rig(tmp_path, ["ok"]) as r:
+        with pytest.raises(PeerError) as error:
+            await r.editor.prompt([ImageContent(data="not base64!", mime_type="image/png")])
+        assert error.value.code == -32602
+        assert "$.prompt[0]" in error.value.message
+
+
+@pytest.mark.parametrize("blocks", [[], [TextContent(text="  \n")]])
+async def test_an_empty_prompt_is_answered(tmp_path, blocks):
+    async with rig(tmp_path, []) as r:
+        assert (await r.editor.prompt(blocks)).stop_reason == "end_turn"
+        assert r.model.requests == []
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        (Answer(text="cut", finish="length"), "max_tokens"),
+        (Answer(text="", refusal="no", finish="content_filter"), "refusal"),
+        (Answer(text="x", finish="stop"), "end_turn"),
+    ],
+)
+async def test_finish_reasons_become_stop_reasons(tmp_path, answer, reason):
+    async with rig(tmp_path, [answer]) as r:
+        assert (await r.editor.prompt("hi")).stop_reason == reason
+
+
+async def test_too_many_rounds_end_with_max_turn_requests(tmp_path):
+    script = [Answer(tool_calls=(Call("list_directory", {}),), repeat=True)]
+    async with rig(tmp_path, script, environ={"ACP_AGENT_MAX_TOOL_ITERATIONS": "3"}) as r:
+        assert (await r.editor.prompt("hi")).stop_reason == "max_turn_requests"
+        assert len(r.model.requests) == 3
+        r.editor.assert_tool_calls_finished()
+
+
+async def test_usage_is_reported_after_each_model_call(tmp_path):
+    script = [
+        Answer(tool_calls=(Call("list_directory", {}),), usage=Usage(100, 10)),
+        Answer(text="ok", usage=Usage(200, 20)),
+    ]
+    async with rig(tmp_path, script) as r:
+        await r.editor.prompt("hi")
+        used = [u.used for u in r.editor.updates[r.editor.session_id] if isinstance(u, UsageUpdate)]
+        assert used == [110, 220]
+
+
+async def test_usage_is_estimated_where_the_server_tells_none(tmp_path):
+    async with rig(tmp_path, [Answer(text="ok", usage=None)]) as r:
+        await r.editor.prompt("hi")
+        update = await r.editor.wait_for(lambda u: isinstance(u, UsageUpdate))
+        assert update.used > 0
+        assert update.size == 128_000
+
+
+async def test_the_title_comes_from_the_first_prompt_only(tmp_path):
+    async with rig(tmp_path, ["a", "b"]) as r:
+        await r.editor.prompt("Mend the parser\nplease")
+        await r.editor.prompt("And now the lexer")
+        titles = [u.title for u in r.editor.updates[r.editor.session_id] if isinstance(u, SessionInfoUpdate)]
+        assert titles == ["Mend the parser"]
+        listed = await r.editor.client.list_sessions()
+        assert listed.sessions[0].title == "Mend the parser"
+
+
+@pytest.mark.parametrize(
+    ("failure", "code", "words"),
+    [
+        (Failure(401, {"error": {"message": "bad key"}}), -32000, "bad key"),
+        (Failure(404, {"error": {"message": "no such model"}}), -32603, "no such model"),
+        (
+            Failure(400, {"error": {"message": "too long", "code": "context_length_exceeded"}}),
+            -32603,
+            "too long",
+        ),
+    ],
+)
+async def test_a_provider_failure_is_a_clear_error_and_the_session_goes_on(tmp_path, failure, code, words):
+    async with rig(tmp_path, [failure, "fine"]) as r:
+        with pytest.raises(PeerError) as error:
+            await r.editor.prompt("hi")
+        assert error.value.code == code
+        assert words in error.value.message
+        assert (await r.editor.prompt("again")).stop_reason == "end_turn"
+        assert [m["role"] for m in r.messages(2)] == ["system", "user"]
+
+
+async def test_a_broken_stream_keeps_what_was_said(tmp_path):
+    async with rig(tmp_path, [Answer(text=("half ", "an ", "answer"), drop_after=2), "whole"]) as r:
+        with pytest.raises(PeerError):
+            await r.editor.prompt("hi")
+        await r.editor.prompt("again")
+        assert [m["role"] for m in r.messages(2)] == ["system", "user", "assistant", "user"]
+
+
+async def test_a_second_prompt_waits_for_the_first(tmp_path):
+    async with rig(tmp_path, [Answer(text=("a",), hang_after=1), "b"]) as r:
+        first = r.editor.begin("one")
+        await r.model.wait_for_request(1)
+        second = r.editor.begin("two")
+        r.model.release()
+        with anyio.fail_after(10):
+            assert (await first.response()).stop_reason == "end_turn"
+            assert (await second.response()).stop_reason == "end_turn"
+        assert [m["role"] for m in r.messages(2)] == ["system", "user", "assistant", "user"]
+
+
+async def test_sessions_stream_side_by_side(tmp_path):
+    async with rig(tmp_path, lambda body: Answer(text=body["messages"][-1]["content"] + "!")) as r:
+        one = r.editor.session_id
+        two = (await r.editor.new_session(r.project)).session_id
+        turns = [r.editor.begin("one", session_id=one), r.editor.begin("two", session_id=two)]
+        with anyio.fail_after(10):
+            for turn in turns:
+                await turn.response()
+        assert r.editor.text(session_id=one) == "one!"
+        assert r.editor.text(session_id=two) == "two!"
+
+
+async def test_any_text_passes_unchanged_both_ways(tmp_path):
+    text = 'nul \0 c0 \x01 bidi \u202e sep \u2028\u2029\x85 astral \U0001f600 quote " \\ \r\n end'
+    async with rig(tmp_path, lambda body: Answer(text=body["messages"][-1]["content"])) as r:
+        await r.editor.prompt(text)
+        assert r.messages(1)[1]["content"] == text
+        assert r.editor.text() == text
+
+
+async def test_lone_surrogates_are_replaced(tmp_path):
+    async with rig(tmp_path, ["ok"]) as r:
+        line = (
+            '{"jsonrpc":"2.0","id":"s","method":"session/prompt","params":{"sessionId":"%s",'
+            '"prompt":[{"type":"text","text":"a\\ud83d b"}]}}' % r.editor.session_id
+        )
+        await r.editor.send_line(line.encode())
+        await r.editor.wait_until(lambda: [m for m in r.editor.lines("from_agent") if m.get("id") == "s"])
+        assert r.messages(1)[1]["content"] == "a\ufffd b"
+
+
+async def test_a_prompt_to_an_unknown_session_is_an_error(tmp_path):
+    async with rig(tmp_path, []) as r:
+        with pytest.raises(PeerError) as error:
+            await r.editor.prompt("hi", session_id="nope")
+        assert error.value.code == -32002

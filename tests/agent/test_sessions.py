@@ -1,0 +1,267 @@
+"""Sessions: new, load, resume, list, close, delete, across agents that share a store."""
+
+from __future__ import annotations
+
+import pytest
+
+from acp_agent.errors import PeerError
+from acp_agent.schema.acp import (
+    AgentMessageChunk,
+    AgentThoughtChunk,
+    AvailableCommandsUpdate,
+    Plan,
+    ToolCall,
+    UserMessageChunk,
+)
+from acp_agent.testing.fake_model import Answer, Call
+
+from .kit import agent_rig, connect, rig
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.mark.parametrize("cwd", ["relative", "", "./x", "/does/not/exist", "/tmp/\0"])
+async def test_a_cwd_that_is_not_an_absolute_folder_is_invalid(tmp_path, cwd):
+    async with agent_rig(tmp_path) as r:
+        for method in ("session/new", "session/load", "session/resume"):
+            with pytest.raises(PeerError) as error:
+                await r.editor.request(method, {"sessionId": "x", "cwd": cwd, "mcpServers": []})
+            assert error.value.code == -32602
+
+
+async def test_additional_directories_must_be_absolute(tmp_path):
+    async with agent_rig(tmp_path) as r:
+        with pytest.raises(PeerError) as error:
+            await r.editor.request(
+                "session/new", {"cwd": str(r.project), "mcpServers": [], "additionalDirectories": ["/ok", "no"]}
+            )
+        assert error.value.code == -32602
+        assert "$.additionalDirectories[1]" in error.value.message
+
+
+async def test_no_update_precedes_the_answer_that_names_the_session(tmp_path):
+    async with rig(tmp_path) as r:
+        await r.editor.wait_for(lambda u: isinstance(u, AvailableCommandsUpdate))
+        lines = r.editor.lines("from_agent")
+        named = next(i for i, line in enumerate(lines) if line.get("result", {}).get("sessionId"))
+        assert not any(line.get("method") == "session/update" for line in lines[:named])
+
+
+async def test_ids_are_unique_and_choices_belong_to_one_session(tmp_path):
+    async with agent_rig(tmp_path) as r:
+        one = (await r.editor.new_session(r.project)).session_id
+        two = (await r.editor.new_session(r.project)).session_id
+        assert one != two
+        await r.editor.client.set_session_mode(one, "ask")
+        listed = await r.editor.client.set_config_option(two, "thought_level", "low")
+        values = {option.id: option.current_value for option in listed.config_options}
+        assert values["mode"] == "code"
+
+
+SCRIPT = [
+    Answer(
+        thought="let me look",
+        text="Looking.",
+        tool_calls=(
+            Call("plan", {"entries": [{"content": "look"}]}),
+            Call("write", {"path": "new.txt", "content": "hello\n"}),
+            Call("bash", {"command": "echo from bash; exit 3"}),
+        ),
+    ),
+    Answer(text=("All ", "done.")),
+]
+
+
+async def _conversation(r):
+    await r.editor.prompt("Do it")
+    return r.editor.session_id
+
+
+async def test_load_replays_everything_in_order_before_it_answers(tmp_path):
+    async with rig(tmp_path, SCRIPT) as r:
+        session_id = await _conversation(r)
+        environ = r.environ
+        async with connect(environ, terminal=False) as (other, _):
+            await other.start()
+            answer = await other.load_session(session_id, r.project)
+            assert answer.modes.current_mode_id == "code"
+            replayed = list(other.updates[session_id])
+            kinds = [type(u) for u in replayed if not isinstance(u, AvailableCommandsUpdate)]
+            assert kinds == [
+                UserMessageChunk,
+                AgentThoughtChunk,
+                AgentMessageChunk,
+                ToolCall,
+                Plan,
+                ToolCall,
+                ToolCall,
+                AgentMessageChunk,
+            ]
+            assert replayed[0].content.text == "Do it"
+            assert replayed[-1].content.text == "All done."
+            write, bash = [u for u in replayed if isinstance(u, ToolCall)][1:]
+            assert (write.status, write.kind, write.title) == ("completed", "edit", "Write new.txt")
+            assert write.content[0].new_text == "hello\n"
+            assert (bash.status, bash.kind) == ("failed", "execute")
+            assert "from bash" in bash.content[0].content.text
+            assert not any(item.__class__.__name__ == "Terminal" for item in bash.content)
+
+
+async def test_the_prompt_after_a_load_has_the_earlier_context(tmp_path):
+    async with rig(tmp_path, [*SCRIPT, "and more"]) as r:
+        session_id = await _conversation(r)
+        async with connect(r.environ) as (other, _):
+            await other.start()
+            await other.load_session(session_id, r.project)
+            await other.prompt("Go on")
+            roles = [m["role"] for m in r.messages(3)]
+            assert roles == ["system", "user", "assistant", "tool", "tool", "tool", "assistant", "user"]
+            assert other.tool_calls().keys() == r.editor.tool_calls().keys()
+
+
+async def test_resume_restores_without_replay(tmp_path):
+    async with rig(tmp_path, [*SCRIPT, "and more"]) as r:
+        session_id = await _conversation(r)
+        async with connect(r.environ) as (other, _):
+            await other.start()
+            await other.resume_session(session_id, r.project)
+            told = other.updates.get(session_id, [])
+            assert not any(isinstance(u, UserMessageChunk | ToolCall | AgentMessageChunk) for u in told)
+            await other.prompt("Go on")
+            assert len(r.messages(3)) == 8
+
+
+async def test_choices_survive_a_load(tmp_path):
+    async with rig(tmp_path, ["ok"]) as r:
+        await r.editor.prompt("hi")
+        await r.editor.client.set_session_mode(r.editor.session_id, "architect")
+        await r.editor.client.set_config_option(r.editor.session_id, "thought_level", "high")
+        async with connect(r.environ) as (other, _):
+            await other.start()
+            answer = await other.load_session(r.editor.session_id, r.project)
+            assert answer.modes.current_mode_id == "architect"
+            values = {option.id: option.current_value for option in answer.config_options}
+            assert (values["mode"], values["thought_level"]) == ("architect", "high")
+
+
+async def test_loading_an_open_session_again_is_served(tmp_path):
+    async with rig(tmp_path, ["a", "b"]) as r:
+        await r.editor.prompt("one")
+        await r.editor.load_session(r.editor.session_id, r.project)
+        assert r.editor.text() == "a"
+        assert (await r.editor.prompt("two")).stop_reason == "end_turn"
+
+
+async def test_loading_a_session_with_a_running_turn_is_refused_cleanly(tmp_path):
+    async with rig(tmp_path, [Answer(text="x", hang_before=True)]) as r:
+        turn = r.editor.begin("one")
+        await r.model.wait_for_request(1)
+        with pytest.raises(PeerError) as error:
+            await r.editor.client.load_session(r.editor.session_id, r.project)
+        assert error.value.code == -32602
+        r.editor.cancel()
+        assert (await turn.response()).stop_reason == "cancelled"
+
+
+@pytest.mark.parametrize("session_id", ["", "nope", "../../etc/passwd", "'; DROP TABLE sessions; --", "\0"])
+@pytest.mark.parametrize("method", ["session/load", "session/resume"])
+async def test_an_unknown_session_is_not_found(tmp_path, method, session_id):
+    async with agent_rig(tmp_path) as r:
+        with pytest.raises(PeerError) as error:
+            await r.editor.request(method, {"sessionId": session_id, "cwd": str(r.project), "mcpServers": []})
+        assert error.value.code == -32002
+
+
+async def test_list_is_newest_first_filtered_and_in_pages(tmp_path):
+    config = tmp_path / "config.toml"
+    config.write_text("[limits]\nlist_page = 2\n")
+    async with agent_rig(tmp_path, [Answer(text="ok", repeat=True)], environ={"ACP_AGENT_CONFIG": str(config)}) as r:
+        other = tmp_path / "other"
+        other.mkdir()
+        made = []
+        for folder in (r.project, other, r.project, r.project):
+            await r.editor.new_session(folder)
+            await r.editor.prompt("hi")
+            made.append(r.editor.session_id)
+        first = await r.editor.client.list_sessions(cwd=r.project)
+        assert [s.session_id for s in first.sessions] == [made[3], made[2]]
+        second = await r.editor.client.list_sessions(cwd=r.project, cursor=first.next_cursor)
+        assert [s.session_id for s in second.sessions] == [made[0]]
+        assert second.next_cursor is None
+        assert (await r.editor.client.list_sessions(cwd=tmp_path)).sessions == []
+        for session in first.sessions:
+            assert session.cwd == str(r.project)
+            assert session.updated_at.endswith("Z")
+
+
+@pytest.mark.parametrize("cursor", ["x", "", "bm90IGpzb24=", "WzEsMl0=", "é"])
+async def test_an_invalid_cursor_is_an_error(tmp_path, cursor):
+    async with agent_rig(tmp_path) as r:
+        with pytest.raises(PeerError) as error:
+            await r.editor.request("session/list", {"cursor": cursor})
+        assert error.value.code == -32602
+
+
+async def test_a_session_without_a_prompt_is_listed_only_where_it_is_open(tmp_path):
+    async with rig(tmp_path) as r:
+        assert len((await r.editor.client.list_sessions()).sessions) == 1
+        async with connect(r.environ) as (other, _):
+            await other.start()
+            assert (await other.client.list_sessions()).sessions == []
+
+
+async def test_close_ends_the_turn_frees_the_session_and_keeps_it_in_history(tmp_path):
+    async with rig(tmp_path, [Answer(text="x", hang_before=True), "later"]) as r:
+        session_id = r.editor.session_id
+        turn = r.editor.begin("hi")
+        await r.model.wait_for_request(1)
+        await r.editor.client.close_session(session_id)
+        assert (await turn.response()).stop_reason == "cancelled"
+        for method, params in (
+            ("session/prompt", {"prompt": []}),
+            ("session/set_mode", {"modeId": "ask"}),
+            ("session/close", {}),
+        ):
+            with pytest.raises(PeerError) as error:
+                await r.editor.request(method, {"sessionId": session_id, **params})
+            assert error.value.code == -32002
+        assert [s.session_id for s in (await r.editor.client.list_sessions()).sessions] == [session_id]
+        await r.editor.load_session(session_id, r.project)
+        assert (await r.editor.prompt("again")).stop_reason == "end_turn"
+
+
+async def test_delete_is_final_and_silent_for_unknown_ids(tmp_path):
+    async with rig(tmp_path, ["ok"]) as r:
+        session_id = r.editor.session_id
+        await r.editor.prompt("hi")
+        for _ in range(2):
+            await r.editor.client.delete_session(session_id)
+        await r.editor.client.delete_session("never was")
+        assert (await r.editor.client.list_sessions()).sessions == []
+        with pytest.raises(PeerError):
+            await r.editor.client.load_session(session_id, r.project)
+
+
+async def test_load_states_the_folders_anew(tmp_path):
+    async with agent_rig(tmp_path, ["ok"]) as r:
+        extra = tmp_path / "extra"
+        extra.mkdir()
+        await r.editor.new_session(r.project, additional_directories=[extra])
+        await r.editor.prompt("hi")
+        listed = (await r.editor.client.list_sessions()).sessions[0]
+        assert listed.additional_directories == [str(extra)]
+        await r.editor.load_session(r.editor.session_id, r.project)
+        listed = (await r.editor.client.list_sessions()).sessions[0]
+        assert not listed.additional_directories
+
+
+async def test_a_damaged_store_is_a_clear_error_and_stays_as_it_is(tmp_path):
+    store = tmp_path / "broken.db"
+    store.write_bytes(b"this is no database at all" * 100)
+    before = store.read_bytes()
+    async with agent_rig(tmp_path, environ={"ACP_AGENT_STORE": str(store)}) as r:
+        with pytest.raises(PeerError) as error:
+            await r.editor.new_session(r.project)
+        assert str(store) in error.value.message
+        assert "damaged" in error.value.message
+    assert store.read_bytes() == before

@@ -1,0 +1,400 @@
+"""Tool calls as the editor sees them, over every mix of capabilities."""
+
+from __future__ import annotations
+
+import itertools
+import uuid
+
+import anyio
+import pytest
+from msgspec import UNSET
+
+from acp_agent.client.permissions import reject_once
+from acp_agent.schema.acp import (
+    Diff,
+    Plan,
+    Terminal,
+    TextContent,
+    ToolCall,
+    ToolCallProgress,
+)
+from acp_agent.testing.fake_editor import AnswersError, AnswersGarbage, NeverAnswers
+from acp_agent.testing.fake_model import Answer, Call
+
+from .kit import rig
+
+pytestmark = pytest.mark.anyio
+
+
+def calls(*wanted: Call) -> list[Answer]:
+    return [Answer(tool_calls=wanted), Answer(text="done")]
+
+
+def bash(command: str, **more: object) -> Call:
+    return Call("bash", {"command": command, **more})
+
+
+MIXES = [
+    dict(zip(("fs_read", "fs_write", "terminal", "terminal_output_meta"), mix, strict=True))
+    for mix in itertools.product((True, False), repeat=4)
+]
+
+
+@pytest.mark.parametrize("mix", MIXES, ids=lambda mix: "-".join(k for k, v in mix.items() if v) or "nothing")
+async def test_edit_and_bash_work_with_every_mix_of_capabilities(tmp_path, mix):
+    script = [
+        Answer(tool_calls=(Call("read", {"path": "a.txt"}),)),
+        Answer(
+            tool_calls=(
+                Call("edit", {"path": "a.txt", "old_string": "one", "new_string": "two"}),
+                bash("cat a.txt; echo err >&2"),
+            )
+        ),
+        Answer(text="done"),
+    ]
+    async with rig(tmp_path, script, **mix) as r:
+        (r.project / "a.txt").write_text("one\n")
+        assert (await r.editor.prompt("go")).stop_reason == "end_turn"
+        read, edit, ran = r.editor.tool_calls().values()
+        for call in (read, edit, ran):
+            call.assert_finished("completed")
+        assert (r.project / "a.txt").read_text() == "two\n"
+        (diff,) = [item for item in edit.content if isinstance(item, Diff)]
+        assert (diff.path, diff.old_text, diff.new_text) == (str(r.project / "a.txt"), "one\n", "two\n")
+        assert ran.raw_output["exit_code"] == 0
+        assert "two\n" in ran.raw_output["stdout"]
+        if not mix["terminal"]:
+            assert ran.raw_output["stderr"] == "err\n"
+        asked = {line["method"] for line in r.editor.lines("from_agent") if "id" in line and "method" in line}
+        assert ("fs/read_text_file" in asked) == mix["fs_read"]
+        assert ("fs/write_text_file" in asked) == mix["fs_write"]
+        assert ("terminal/create" in asked) == mix["terminal"]
+        tool_text = [m["content"] for m in r.messages(3) if m["role"] == "tool"]
+        assert "two" in tool_text[2]
+        assert "err" in tool_text[2]
+
+
+async def test_the_first_report_has_all_and_ids_are_uuids(tmp_path):
+    async with rig(tmp_path, calls(Call("read", {"path": "a.txt", "offset": 2}, id="same"))) as r:
+        (r.project / "a.txt").write_text("1\n2\n")
+        await r.editor.prompt("go")
+        first = await r.editor.wait_for(lambda u: isinstance(u, ToolCall))
+        uuid.UUID(first.tool_call_id)
+        assert first.title == "Read a.txt from line 2"
+        assert first.kind == "read"
+        assert first.status == "pending"
+        assert first.name == "read"
+        assert first.locations[0].path == str(r.project / "a.txt")
+        assert first.locations[0].line == 2
+        assert first.raw_input == {"path": "a.txt", "offset": 2}
+        assert first.meta["tool_name"] == "read"
+        assert first.meta["claudeCode"]["toolName"] == "read"
+
+
+async def test_ids_the_model_repeats_do_not_collide(tmp_path):
+    script = [
+        Answer(tool_calls=(Call("list_directory", {}, id="x"), Call("list_directory", {}, id="x"))),
+        Answer(tool_calls=(Call("list_directory", {}, id="x"),)),
+        "done",
+    ]
+    async with rig(tmp_path, script) as r:
+        await r.editor.prompt("go")
+        assert len(r.editor.tool_calls()) == 3
+        r.editor.assert_tool_calls_finished()
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (Call("teleport", {}), "There is no tool `teleport`"),
+        (Call("read", {"pth": "a"}), "`path`"),
+        (Call("read", "{not json"), "no JSON object"),
+        (Call("read", "[1]"), "no JSON object"),
+        (Call("read", {"path": "missing.txt"}), "does not exist"),
+        (Call("read", {"path": "../outside.txt"}), "outside of the folders"),
+        (Call("read", {"path": "a\0b"}), "NUL"),
+        (Call("bash", {"command": "  "}), "empty"),
+        (Call("write", {"path": "/etc/acp-agent-test", "content": "x"}), "outside of the folders"),
+        (Call("edit", {"path": "a.txt", "old_string": "x", "new_string": "y"}), "does not exist"),
+    ],
+)
+async def test_a_call_that_cannot_work_fails_asks_nobody_and_the_model_hears_why(tmp_path, call, words):
+    async with rig(tmp_path, calls(call)) as r:
+        assert (await r.editor.prompt("go")).stop_reason == "end_turn"
+        r.editor.tool_call().assert_finished("failed")
+        assert words in r.messages(2)[-1]["content"]
+        assert words in r.editor.tool_call().text()
+        assert r.editor.permission_requests == []
+
+
+async def test_aliases_run_the_same_tool(tmp_path):
+    async with rig(tmp_path, calls(Call("run_command", {"command": "echo hi"}), Call("ls", {}))) as r:
+        await r.editor.prompt("go")
+        assert [call.name for call in r.editor.tool_calls().values()] == ["bash", "list_directory"]
+        r.editor.assert_tool_calls_finished()
+
+
+async def test_the_terminal_is_embedded_before_the_command_ends_and_released_after_the_last_update(tmp_path):
+    async with rig(tmp_path, calls(bash("echo hi"))) as r:
+        await r.editor.prompt("go")
+        lines = [line for line in r.editor.lines("from_agent") if "method" in line]
+        marks = []
+        for line in lines:
+            update = line["params"].get("update", {})
+            if any(item.get("type") == "terminal" for item in update.get("content") or [] if isinstance(item, dict)):
+                marks.append(update.get("status", "embedded"))
+            elif line["method"].startswith("terminal/"):
+                marks.append(line["method"])
+        assert marks[0] == "terminal/create"
+        assert marks.index("embedded") < marks.index("completed")
+        assert marks[-1] == "terminal/release"
+        assert marks.count("terminal/release") == 1
+        assert r.editor.terminals.open == 0
+
+
+async def test_the_terminal_runs_a_program_with_one_script_as_its_only_argument(tmp_path):
+    async with rig(tmp_path, calls(bash("printf '%s|' \"a  b\" $HOME; pwd; exit 7"))) as r:
+        await r.editor.prompt("go")
+        create = next(line for line in r.editor.lines("from_agent") if line.get("method") == "terminal/create")
+        assert create["params"]["command"] == "bash"
+        assert len(create["params"]["args"]) == 1
+        assert " " not in create["params"]["args"][0]
+        assert create["params"]["cwd"] == str(r.project)
+        assert r.editor.tool_call().raw_output["exit_code"] == 7
+        r.editor.tool_call().assert_finished("failed")
+
+
+async def test_the_command_also_works_where_the_client_joins_for_a_shell(tmp_path):
+    async with rig(tmp_path, calls(bash("echo 'X; Y' && pwd")), join_for_shell=True) as r:
+        await r.editor.prompt("go")
+        assert r.editor.tool_call().raw_output["stdout"] == f"X; Y\n{r.project}\n"
+
+
+async def test_carriage_returns_of_a_terminal_do_not_reach_the_model(tmp_path):
+    async with rig(tmp_path, calls(bash("echo a; echo b")), crlf_output=True) as r:
+        await r.editor.prompt("go")
+        assert r.editor.tool_call().raw_output["stdout"] == "a\nb\n"
+
+
+async def test_folder_and_variables_carry_over_within_a_turn_and_not_beyond(tmp_path):
+    script = [
+        Answer(tool_calls=(bash("mkdir sub && cd sub && export FOO=bar"), bash("pwd; echo $FOO"))),
+        "one",
+        Answer(tool_calls=(bash("pwd; echo [$FOO]"),)),
+        "two",
+    ]
+    for terminal in (True, False):
+        folder = tmp_path / str(terminal)
+        folder.mkdir()
+        async with rig(folder, script, terminal=terminal) as r:
+            await r.editor.prompt("go")
+            await r.editor.prompt("again")
+            _, second, third = r.editor.tool_calls().values()
+            assert second.raw_output["stdout"] == f"{r.project}/sub\nbar\n"
+            assert third.raw_output["stdout"] == f"{r.project}\n[]\n"
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+async def test_a_timeout_kills_the_command_and_keeps_its_output(tmp_path, terminal):
+    async with rig(tmp_path, calls(bash("echo begun; sleep 600", timeout=0.3)), terminal=terminal) as r:
+        await r.editor.prompt("go")
+        call = r.editor.tool_call()
+        call.assert_finished("failed")
+        assert call.raw_output["stdout"] == "begun\n"
+        assert call.raw_output["exit_code"] is None
+        assert "ran longer than 0.3 s" in r.messages(2)[-1]["content"]
+
+
+async def test_a_killed_command_whose_client_never_answers_the_wait_does_not_hang(tmp_path):
+    async with rig(
+        tmp_path, calls(bash("echo begun; sleep 600", timeout=0.3)), wait_never_answers_after_kill=True
+    ) as r:
+        await r.editor.prompt("go")
+        r.editor.tool_call().assert_finished("failed")
+
+
+async def test_without_terminals_live_output_is_content(tmp_path):
+    flag = tmp_path / "flag"
+    command = f"echo first; while [ ! -e {flag} ]; do read -t 0.05 < <(:) || true; done; echo second"
+    async with rig(tmp_path, calls(bash(command)), terminal=False) as r:
+        turn = r.editor.begin("go")
+
+        def shown(update: object) -> bool:
+            return isinstance(update, ToolCallProgress) and update.status is UNSET and "first" in str(update.content)
+
+        await r.editor.wait_for(shown)
+        flag.touch()
+        with anyio.fail_after(10):
+            await turn.response()
+        r.editor.tool_call().assert_finished("completed")
+        assert r.editor.tool_call().text().startswith("first\nsecond")
+
+
+async def test_a_client_that_draws_terminals_from_meta_gets_them(tmp_path):
+    async with rig(
+        tmp_path, calls(bash("printf 'a\\nb\\n'; exit 2")), terminal=False, terminal_output_meta=True
+    ) as r:
+        await r.editor.prompt("go")
+        first = await r.editor.wait_for(lambda u: isinstance(u, ToolCall))
+        assert first.meta["terminal_info"] == {"terminal_id": first.tool_call_id, "cwd": str(r.project)}
+        assert first.content == [Terminal(terminal_id=first.tool_call_id)]
+        metas = [u.meta for u in r.editor.updates[r.editor.session_id] if isinstance(u, ToolCallProgress) and u.meta]
+        data = "".join(meta["terminal_output"]["data"] for meta in metas if "terminal_output" in meta)
+        assert data == "a\r\nb\r\n"
+        assert metas[-1]["terminal_exit"] == {"terminal_id": first.tool_call_id, "exit_code": 2, "signal": None}
+        assert Terminal(terminal_id=first.tool_call_id) in r.editor.tool_call().content
+
+
+@pytest.mark.parametrize("bad", [AnswersError(-32000, "no terminals today"), AnswersError(-32601, "what?")])
+async def test_a_terminal_that_cannot_be_created_falls_back_to_local(tmp_path, bad):
+    async with rig(tmp_path, calls(bash("echo hi")), misbehave={"terminal/create": bad}) as r:
+        await r.editor.prompt("go")
+        r.editor.tool_call().assert_finished("completed")
+        assert r.editor.tool_call().raw_output["stdout"] == "hi\n"
+
+
+@pytest.mark.parametrize("method", ["terminal/wait_for_exit", "terminal/output", "terminal/release"])
+@pytest.mark.parametrize("bad", [AnswersError(-32603, "lost"), AnswersGarbage()], ids=["error", "garbage"])
+async def test_a_misbehaving_terminal_fails_at_most_its_call(tmp_path, method, bad):
+    async with rig(tmp_path, calls(bash("echo hi")), misbehave={method: bad}) as r:
+        assert (await r.editor.prompt("go")).stop_reason == "end_turn"
+        r.editor.assert_tool_calls_finished()
+
+
+@pytest.mark.parametrize("method", ["fs/read_text_file", "fs/write_text_file", "terminal/create", "terminal/release"])
+async def test_a_client_that_never_answers_holds_nothing_up_for_ever(tmp_path, method):
+    config = tmp_path / "c.toml"
+    config.write_text("[limits]\nclient_timeout = 0.3\nkill_timeout = 0.3\n")
+    script = calls(Call("write", {"path": "n.txt", "content": "x"}), Call("read", {"path": "n.txt"}), bash("echo hi"))
+    async with rig(
+        tmp_path, script, misbehave={method: NeverAnswers()}, environ={"ACP_AGENT_CONFIG": str(config)}
+    ) as r:
+        assert (await r.editor.prompt("go")).stop_reason == "end_turn"
+        r.editor.assert_tool_calls_finished()
+
+
+async def test_unsaved_text_of_the_editor_is_read_and_edited(tmp_path):
+    script = [
+        Answer(tool_calls=(Call("read", {"path": "a.txt"}),)),
+        Answer(tool_calls=(Call("edit", {"path": "a.txt", "old_string": "unsaved", "new_string": "changed"}),)),
+        "done",
+    ]
+    project = tmp_path / "project"
+    buffers = {project / "a.txt": "unsaved text\n"}
+    async with rig(tmp_path, script, buffers=buffers, save=False) as r:
+        (project / "a.txt").write_text("on disk\n")
+        await r.editor.prompt("go")
+        r.editor.assert_tool_calls_finished()
+        assert buffers[project / "a.txt"] == "changed text\n"
+        assert (project / "a.txt").read_text() == "on disk\n"
+        writes = [line for line in r.editor.lines("from_agent") if line.get("method") == "fs/write_text_file"]
+        assert len(writes) == 1
+
+
+async def test_a_file_that_changed_since_the_model_read_it_is_not_edited(tmp_path):
+    script = [
+        Answer(tool_calls=(Call("read", {"path": "a.txt"}),)),
+        Answer(tool_calls=(bash("echo new > a.txt"),)),
+        Answer(tool_calls=(Call("edit", {"path": "a.txt", "old_string": "new", "new_string": "x"}),)),
+        "done",
+    ]
+    async with rig(tmp_path, script) as r:
+        (r.project / "a.txt").write_text("old\n")
+        await r.editor.prompt("go")
+        edit = list(r.editor.tool_calls().values())[-1]
+        edit.assert_finished("failed")
+        assert "changed since you read it" in edit.text()
+        assert (r.project / "a.txt").read_text() == "new\n"
+
+
+async def test_a_write_that_the_client_only_claims_to_do_is_done_locally(tmp_path):
+    script = calls(Call("write", {"path": "n.txt", "content": "real\n"}))
+    async with rig(tmp_path, script, write_does_nothing=True) as r:
+        await r.editor.prompt("go")
+        r.editor.tool_call().assert_finished("completed")
+        assert (r.project / "n.txt").read_text() == "real\n"
+
+
+@pytest.mark.parametrize("quirk", [{"missing_file_reads_empty": True}, {"write_answers_null": True}])
+async def test_clients_with_quirks_still_read_and_write(tmp_path, quirk):
+    script = calls(Call("read", {"path": "gone.txt"}), Call("write", {"path": "new/n.txt", "content": "x"}))
+    async with rig(tmp_path, script, **quirk) as r:
+        await r.editor.prompt("go")
+        read, write = r.editor.tool_calls().values()
+        read.assert_finished("failed")
+        assert "does not exist" in read.text()
+        write.assert_finished("completed")
+        assert (r.project / "new" / "n.txt").read_text() == "x"
+
+
+async def test_a_client_error_on_write_fails_the_call_and_not_the_turn(tmp_path):
+    script = calls(Call("write", {"path": "n.txt", "content": "x"}))
+    async with rig(tmp_path, script, misbehave={"fs/write_text_file": AnswersError(-32603, "read-only buffer")}) as r:
+        assert (await r.editor.prompt("go")).stop_reason == "end_turn"
+        r.editor.tool_call().assert_finished("failed")
+        assert "read-only buffer" in r.editor.tool_call().text()
+        assert not (r.project / "n.txt").exists()
+
+
+async def test_reading_calls_of_one_message_run_together_and_answer_in_order(tmp_path):
+    script = calls(*(Call("read", {"path": f"{n}.txt"}) for n in range(4)))
+    async with rig(tmp_path, script) as r:
+        for n in range(4):
+            (r.project / f"{n}.txt").write_text(f"text {n}\n")
+        await r.editor.prompt("go")
+        results = [m["content"] for m in r.messages(2) if m["role"] == "tool"]
+        assert [f"text {n}" in result for n, result in enumerate(results)] == [True] * 4
+        ids = [m["tool_call_id"] for m in r.messages(2) if m["role"] == "tool"]
+        assert len(set(ids)) == 4
+
+
+async def test_a_plan_is_shown_with_all_its_entries(tmp_path):
+    entries = [{"content": "a", "status": "completed", "priority": "high"}, {"content": "b"}]
+    async with rig(tmp_path, calls(Call("plan", {"entries": entries}))) as r:
+        await r.editor.prompt("go")
+        plan = await r.editor.wait_for(lambda u: isinstance(u, Plan))
+        assert [(e.content, e.status, e.priority) for e in plan.entries] == [
+            ("a", "completed", "high"),
+            ("b", "pending", "medium"),
+        ]
+
+
+async def test_an_image_is_shown_to_the_person_and_to_the_model(tmp_path):
+    async with rig(tmp_path, calls(Call("read", {"path": "p.png"}))) as r:
+        (r.project / "p.png").write_bytes(b"\x89PNG\r\n\x1a\n" + b"0" * 30)
+        await r.editor.prompt("go")
+        (content,) = r.editor.tool_call().content
+        assert content.content.mime_type == "image/png"
+        assert "image_url" in str(r.messages(2)[-1]["content"])
+
+
+async def test_files_of_an_additional_directory_can_be_used(tmp_path):
+    extra = tmp_path / "extra"
+    extra.mkdir()
+    (extra / "e.txt").write_text("extra\n")
+    async with rig(tmp_path, calls(Call("read", {"path": str(extra / "e.txt")}))) as r:
+        await r.editor.new_session(r.project, additional_directories=[extra])
+        await r.editor.prompt("go")
+        r.editor.tool_call().assert_finished("completed")
+
+
+async def test_output_that_is_too_long_is_cut_for_the_model(tmp_path):
+    async with rig(tmp_path, calls(bash("seq 1 40000")), terminal=False) as r:
+        await r.editor.prompt("go")
+        text = r.messages(2)[-1]["content"]
+        assert len(text) < 51_000
+        assert "characters omitted" in text
+        assert text.startswith("1\n2\n")
+        assert "40000" in text
+
+
+async def test_a_rejected_edit_leaves_the_file_alone(tmp_path):
+    script = calls(Call("write", {"path": "n.txt", "content": "x"}))
+    async with rig(tmp_path, script, otherwise=reject_once) as r:
+        await r.editor.prompt([TextContent(text="go")])
+        r.editor.tool_call().assert_finished("failed")
+        assert not (r.project / "n.txt").exists()
+        request = r.editor.permission_requests[0]
+        assert [type(item) for item in request.tool_call.content] == [Diff]
+
+

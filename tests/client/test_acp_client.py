@@ -1,0 +1,401 @@
+"""`AcpClient` against a scripted agent: what it asks, what it serves, and what it answers to nonsense."""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from acp_agent.client import AcpClient, Files, Terminals
+from acp_agent.client import permissions as ready
+from acp_agent.errors import ConnectionClosed, PeerError, RequestCancelled, ResourceNotFound
+from acp_agent.schema.acp import (
+    AgentMessageChunk,
+    ClientCapabilities,
+    CreateElicitationRequest,
+    CreateElicitationResponse,
+    FileSystemCapabilities,
+    Implementation,
+    McpServerStdio,
+    RequestPermissionRequest,
+    SessionUpdate,
+    TextContent,
+)
+from acp_agent.schema.decode import MalformedResult
+from client.kit import BOUND, ScriptedAgent, scripted_agent
+
+pytestmark = pytest.mark.anyio
+
+MODES = {"currentModeId": "ask", "availableModes": [{"id": "ask", "name": "Ask"}]}
+OPTION = {"id": "o", "name": "O", "type": "boolean", "currentValue": True}
+SERVER = McpServerStdio(name="n", command="c", args=["a"], env=[])
+
+
+class Pair:
+    """A client and a scripted agent, both serving."""
+
+    def __init__(self, **client: Any) -> None:
+        self._client = client
+        self._stack = AsyncExitStack()
+
+    async def __aenter__(self) -> tuple[AcpClient, ScriptedAgent]:
+        agent, transport = await self._stack.enter_async_context(scripted_agent())
+        client = await self._stack.enter_async_context(AcpClient(transport, **self._client))
+        return client, agent
+
+    async def __aexit__(self, *error: Any) -> None:
+        await self._stack.__aexit__(*error)
+
+
+def answers(result: Any) -> Any:
+    async def answer(params: Any) -> Any:
+        return result
+
+    return answer
+
+
+# --- what a client asks ------------------------------------------------------------------------------------------
+
+CALLS: list[tuple[str, Any, dict[str, Any], Any]] = [
+    ("authenticate", lambda c: c.authenticate("m"), {"methodId": "m"}, {}),
+    ("logout", lambda c: c.logout(), {}, {}),
+    ("session/new", lambda c: c.new_session(Path("/w")), {"cwd": "/w", "mcpServers": []}, {"sessionId": "s"}),
+    (
+        "session/new",
+        lambda c: c.new_session(Path("/w"), additional_directories=[Path("/x")], mcp_servers=[SERVER]),
+        {
+            "cwd": "/w",
+            "additionalDirectories": ["/x"],
+            "mcpServers": [{"name": "n", "command": "c", "args": ["a"], "env": []}],
+        },
+        {"sessionId": "s", "modes": MODES},
+    ),
+    (
+        "session/load",
+        lambda c: c.load_session("s", Path("/w")),
+        {"sessionId": "s", "cwd": "/w", "mcpServers": []},
+        {"modes": MODES},
+    ),
+    ("session/resume", lambda c: c.resume_session("s", Path("/w")), {"sessionId": "s", "cwd": "/w"}, {}),
+    ("session/list", lambda c: c.list_sessions(), {}, {"sessions": []}),
+    (
+        "session/list",
+        lambda c: c.list_sessions(cwd=Path("/w"), cursor="next"),
+        {"cwd": "/w", "cursor": "next"},
+        {"sessions": [{"sessionId": "s", "cwd": "/w"}], "nextCursor": "more"},
+    ),
+    ("session/close", lambda c: c.close_session("s"), {"sessionId": "s"}, {}),
+    ("session/delete", lambda c: c.delete_session("s"), {"sessionId": "s"}, None),
+    (
+        "session/prompt",
+        lambda c: c.prompt("s", "hi"),
+        {"sessionId": "s", "prompt": [{"type": "text", "text": "hi"}]},
+        {"stopReason": "end_turn"},
+    ),
+    (
+        "session/prompt",
+        lambda c: c.prompt("s", [TextContent(text="a"), TextContent(text="b")]),
+        {"sessionId": "s", "prompt": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]},
+        {"stopReason": "cancelled"},
+    ),
+    ("session/set_mode", lambda c: c.set_session_mode("s", "ask"), {"sessionId": "s", "modeId": "ask"}, {}),
+    (
+        "session/set_config_option",
+        lambda c: c.set_config_option("s", "o", "v"),
+        {"sessionId": "s", "configId": "o", "value": "v"},
+        {"configOptions": [OPTION]},
+    ),
+    (
+        "session/set_config_option",
+        lambda c: c.set_config_option("s", "o", True),
+        {"sessionId": "s", "configId": "o", "type": "boolean", "value": True},
+        {"configOptions": []},
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("method", "call", "params", "result"), CALLS, ids=lambda value: value if isinstance(value, str) else ""
+)
+async def test_each_agent_method_sends_its_params_and_reads_its_result(
+    method: str, call: Any, params: dict[str, Any], result: Any
+) -> None:
+    async with Pair() as (client, agent):
+        agent.answers[method] = answers(result)
+        with anyio.fail_after(BOUND):
+            answer = await call(client)
+        assert agent.received == [(method, params)]
+        assert type(answer).__name__.endswith("Response")
+
+
+async def test_initialize_tells_what_is_served() -> None:
+    """[INIT-1]"""
+    info = Implementation(name="c", version="1")
+    async with Pair(files=Files(), terminals=Terminals(), info=info) as (client, agent):
+        with anyio.fail_after(BOUND):
+            answer = await client.initialize()
+        assert answer.protocol_version == 1
+        ((_, params),) = agent.received
+        assert params == {
+            "protocolVersion": 1,
+            "clientCapabilities": {"fs": {"readTextFile": True, "writeTextFile": True}, "terminal": True, "auth": {}},
+            "clientInfo": {"name": "c", "version": "1"},
+        }
+
+
+async def test_client_without_anything_offers_nothing() -> None:
+    async with Pair() as (client, _):
+        assert client.capabilities == ClientCapabilities()
+
+
+async def test_cancel_is_a_notification() -> None:
+    async with Pair() as (client, agent):
+        client.cancel("s")
+        with anyio.fail_after(BOUND):
+            await agent.notified.wait()
+        assert agent.received == [("session/cancel", {"sessionId": "s"})]
+
+
+async def test_cancelled_call_reaches_the_agent_as_cancel_request() -> None:
+    ended = anyio.Event()
+
+    async def slow(params: Any) -> Any:
+        try:
+            await anyio.sleep_forever()
+        finally:
+            ended.set()
+
+    async with Pair() as (client, agent):
+        agent.answers["session/prompt"] = slow
+        with anyio.fail_after(BOUND):
+            with anyio.move_on_after(0):
+                await client.prompt("s", "hi")
+            await ended.wait()
+
+
+async def test_error_answer_is_a_peer_error_with_its_code() -> None:
+    async def missing(params: Any) -> Any:
+        raise ResourceNotFound("no such session")
+
+    async with Pair() as (client, agent):
+        agent.answers["session/load"] = missing
+        with anyio.fail_after(BOUND), pytest.raises(PeerError) as caught:
+            await client.load_session("x", Path("/"))
+        assert caught.value.code == -32002
+
+
+async def test_malformed_result_says_what_is_wrong() -> None:
+    async with Pair() as (client, agent):
+        agent.answers["session/prompt"] = answers({"stopReason": "because"})
+        with anyio.fail_after(BOUND), pytest.raises(MalformedResult, match="stopReason"):
+            await client.prompt("s", "hi")
+
+
+async def test_agent_that_goes_away_ends_calls() -> None:
+    async with Pair() as (client, agent):
+
+        async def leave(params: Any) -> Any:
+            agent.connection.close()
+            await anyio.sleep_forever()
+
+        agent.answers["session/prompt"] = leave
+        with anyio.fail_after(BOUND), pytest.raises((ConnectionClosed, PeerError)) as caught:
+            await client.prompt("s", "hi")
+        assert isinstance(caught.value, ConnectionClosed) or caught.value.code == RequestCancelled.code  # type: ignore[attr-defined]
+        with anyio.fail_after(BOUND), pytest.raises(ConnectionClosed):
+            await client.prompt("s", "again")
+
+
+async def test_error_inside_the_block_comes_out_as_it_is() -> None:
+    with pytest.raises(ZeroDivisionError):
+        async with Pair(terminals=Terminals()):
+            raise ZeroDivisionError
+
+
+async def test_cancelling_the_block_ends_it() -> None:
+    with anyio.fail_after(BOUND), anyio.CancelScope() as scope:
+        async with Pair(terminals=Terminals()) as (client, _):
+            scope.cancel()
+            await client.initialize()
+    assert scope.cancelled_caught
+
+
+# --- updates -----------------------------------------------------------------------------------------------------
+
+
+async def test_updates_arrive_in_order_and_before_the_answer() -> None:
+    got: list[str] = []
+
+    def on_update(session: str, update: SessionUpdate) -> None:
+        assert isinstance(update, AgentMessageChunk)
+        assert isinstance(update.content, TextContent)
+        got.append(f"{session}:{update.content.text}")
+
+    async with Pair(on_update=on_update) as (client, agent):
+
+        async def turn(params: Any) -> Any:
+            for number in range(100):
+                agent.say(str(number))
+            return {"stopReason": "end_turn"}
+
+        agent.answers["session/prompt"] = turn
+        with anyio.fail_after(BOUND):
+            await client.prompt("s", "hi")
+        assert got == [f"s:{number}" for number in range(100)]
+
+
+async def test_malformed_updates_and_unknown_notifications_are_ignored(caplog: pytest.LogCaptureFixture) -> None:
+    """[EXT-4]"""
+    got: list[SessionUpdate] = []
+    async with Pair(on_update=lambda _, update: got.append(update)) as (client, agent):
+
+        async def turn(params: Any) -> Any:
+            agent.tell({"sessionUpdate": "no_such_update"})
+            agent.connection.notify("session/update", [1])
+            agent.connection.notify("_vendor/thing", {})
+            agent.connection.notify("$/unknown", None)
+            agent.say("good")
+            return {"stopReason": "end_turn"}
+
+        agent.answers["session/prompt"] = turn
+        with anyio.fail_after(BOUND):
+            await client.prompt("s", "hi")
+    assert got == [AgentMessageChunk(content=TextContent(text="good"))]
+    assert "no_such_update" in caplog.text
+
+
+# --- what a client serves ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("method", "params", "code"),
+    [
+        ("no/such_method", {}, -32601),
+        ("_vendor/method", {}, -32601),
+        ("session/update", {}, -32601),
+        ("elicitation/create", {"mode": "form"}, -32601),
+        ("fs/read_text_file", None, -32602),
+        ("fs/read_text_file", [], -32602),
+        ("fs/read_text_file", 5, -32602),
+        ("fs/read_text_file", {"sessionId": "s"}, -32602),
+        ("fs/read_text_file", {"sessionId": "s", "path": 5}, -32602),
+        ("fs/read_text_file", {"sessionId": "s", "path": "/x", "line": -1}, -32602),
+        ("fs/read_text_file", {"sessionId": "s", "path": "relative"}, -32602),
+        ("fs/write_text_file", {"sessionId": "s", "path": "/x"}, -32602),
+        ("fs/write_text_file", {"sessionId": "s", "path": "relative", "content": ""}, -32602),
+        ("terminal/create", {"sessionId": "s"}, -32602),
+        ("terminal/create", {"sessionId": "s", "command": "x", "args": "y"}, -32602),
+        ("terminal/output", {"sessionId": "s", "terminalId": "nope"}, -32002),
+        ("session/request_permission", {"sessionId": "s", "options": []}, -32602),
+    ],
+)
+async def test_wrong_requests_are_answered_by_their_codes(method: str, params: Any, code: int) -> None:
+    """[RPC-4] [RPC-5]"""
+    async with Pair(files=Files(), terminals=Terminals()) as (_, agent):
+        with anyio.fail_after(BOUND), pytest.raises(PeerError) as caught:
+            await agent.connection.request(method, params)
+        assert caught.value.code == code
+        assert caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("capabilities", "refused"),
+    [
+        (ClientCapabilities(), ["fs/read_text_file", "fs/write_text_file", "terminal/create"]),
+        (ClientCapabilities(fs=FileSystemCapabilities(read_text_file=True)), ["fs/write_text_file", "terminal/create"]),
+        (ClientCapabilities(terminal=True), ["fs/read_text_file", "fs/write_text_file"]),
+    ],
+)
+async def test_what_was_not_offered_is_not_served(capabilities: ClientCapabilities, refused: list[str]) -> None:
+    async with Pair(files=Files(), terminals=Terminals(), capabilities=capabilities) as (_, agent):
+        for method in refused:
+            with pytest.raises(PeerError) as caught:
+                await agent.ask(method, path="/x", content="", command="true")
+            assert caught.value.code == -32601
+
+
+async def test_failure_of_a_service_is_an_internal_error(caplog: pytest.LogCaptureFixture) -> None:
+    """[RPC-11]"""
+
+    async def broken(request: RequestPermissionRequest) -> Any:
+        raise ZeroDivisionError("a reason")
+
+    async with Pair(permissions=broken) as (_, agent):
+        with pytest.raises(PeerError) as caught:
+            await agent.ask("session/request_permission", toolCall={"toolCallId": "t"}, options=[])
+        assert caught.value.code == -32603
+
+
+OPTIONS = [
+    {"optionId": "1", "name": "no", "kind": "reject_once"},
+    {"optionId": "2", "name": "yes", "kind": "allow_once"},
+    {"optionId": "3", "name": "always", "kind": "allow_always"},
+    {"optionId": "4", "name": "never", "kind": "reject_always"},
+]
+
+
+@pytest.mark.parametrize(
+    ("permissions", "outcome"),
+    [
+        (ready.reject_once, {"outcome": "selected", "optionId": "1"}),
+        (ready.allow_once, {"outcome": "selected", "optionId": "2"}),
+        (ready.allow_always, {"outcome": "selected", "optionId": "3"}),
+        (ready.reject_always, {"outcome": "selected", "optionId": "4"}),
+        (ready.cancelled, {"outcome": "cancelled"}),
+    ],
+)
+async def test_permission_is_answered_by_kind(permissions: Any, outcome: dict[str, Any]) -> None:
+    async with Pair(permissions=permissions) as (_, agent):
+        answer = await agent.ask("session/request_permission", toolCall={"toolCallId": "t"}, options=OPTIONS)
+        assert answer == {"outcome": outcome}
+
+
+async def test_permission_without_a_fitting_option_is_never_an_approval() -> None:
+    """[PERM-8]"""
+    async with Pair(permissions=ready.reject_once) as (_, agent):
+        only = [{"optionId": "2", "name": "yes", "kind": "allow_once"}]
+        answer = await agent.ask("session/request_permission", toolCall={"toolCallId": "t"}, options=only)
+        assert answer == {"outcome": {"outcome": "cancelled"}}
+
+
+async def test_permission_nobody_answers_can_be_taken_back() -> None:
+    """[CAN-4]"""
+    async with Pair(permissions=ready.never_answers) as (_, agent):
+        with anyio.fail_after(BOUND), anyio.move_on_after(0) as scope:
+            await agent.ask("session/request_permission", toolCall={"toolCallId": "t"}, options=OPTIONS)
+        assert scope.cancelled_caught
+
+
+async def test_elicitation_is_answered() -> None:
+    asked: list[str] = []
+
+    async def answer(request: CreateElicitationRequest) -> CreateElicitationResponse:
+        asked.append(request.message)
+        return CreateElicitationResponse(action="accept", content={"name": "x"})
+
+    async with Pair(elicitation=answer) as (client, agent):
+        assert client.capabilities.elicitation is not None
+        reply = await agent.ask(
+            "elicitation/create", mode="form", message="Name?", requestedSchema={"type": "object", "properties": {}}
+        )
+        assert reply == {"action": "accept", "content": {"name": "x"}}
+    assert asked == ["Name?"]
+
+
+async def test_requests_are_served_concurrently() -> None:
+    """[RPC-14]"""
+    async with Pair(permissions=ready.never_answers, files=Files()) as (_, agent):
+        with anyio.fail_after(BOUND):
+            async with anyio.create_task_group() as group:
+                group.start_soon(
+                    agent.connection.request,
+                    "session/request_permission",
+                    {"sessionId": "s", "toolCall": {"toolCallId": "t"}, "options": OPTIONS},
+                )
+                await anyio.wait_all_tasks_blocked()
+                with pytest.raises(PeerError):
+                    await agent.ask("fs/read_text_file", path="/no/such/file")
+                group.cancel_scope.cancel()

@@ -1,0 +1,116 @@
+"""What is encoded once msgspec is there, and which updates may be merged."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from acp_agent.protocol.codec import MAX_MERGED_CHARS, coalesce_updates, encode
+from acp_agent.schema.acp import (
+    AgentMessageChunk,
+    AgentThoughtChunk,
+    Annotations,
+    ImageContent,
+    SessionNotification,
+    TextContent,
+    ToolCall,
+    UserMessageChunk,
+)
+
+
+def update(value: Any, session: str = "s", **rest: Any) -> SessionNotification:
+    return SessionNotification(session_id=session, update=value, **rest)
+
+
+def say(text: str, **rest: Any) -> AgentMessageChunk:
+    return AgentMessageChunk(content=TextContent(text=text), **rest)
+
+
+@pytest.mark.parametrize(
+    ("value", "wire"),
+    [
+        (TextContent(text="a"), {"type": "text", "text": "a"}),
+        ({"params": update(say("é\n"))}, None),
+        ([None, True, 1, 1.5, "x"], [None, True, 1, 1.5, "x"]),
+        (10**50, 10**50),
+        ({"big": [2**64, -(2**70)], "struct": TextContent(text="t")}, None),
+    ],
+    ids=["struct", "struct inside", "plain", "huge", "huge beside a struct"],
+)
+def test_structs_and_plain_data_are_encoded(value: Any, wire: Any) -> None:
+    data = encode(value)
+    assert b"\n" not in data
+    if wire is not None:
+        assert json.loads(data) == wire
+
+
+def test_text_without_utf8_form_is_replaced() -> None:
+    """[TR-7]"""
+    data = encode({"params": update(say("a\ud83db")), "\udc00": 2**70})
+    message = json.loads(data.decode("utf-8"))
+    assert message["params"]["update"] == {
+        "sessionUpdate": "agent_message_chunk",
+        "content": {"type": "text", "text": "a?b"},
+    }
+    assert message["?"] == 2**70
+
+
+def test_what_has_no_json_form_is_refused() -> None:
+    with pytest.raises(TypeError):
+        encode(object())
+
+
+def test_adjacent_text_chunks_of_one_message_are_merged() -> None:
+    merged = coalesce_updates(
+        "session/update",
+        update(say("a", message_id="m"), meta={"k": 1}),
+        update(say("b", message_id="m"), meta={"k": 1}),
+    )
+    assert merged == update(say("ab", message_id="m"), meta={"k": 1})
+    thought = AgentThoughtChunk(content=TextContent(text="t"))
+    assert coalesce_updates("session/update", update(thought), update(thought)).update.content.text == "tt"
+
+
+def test_merging_keeps_what_belongs_to_both_texts() -> None:
+    text = TextContent(text="a", annotations=Annotations(priority=1.0), meta={"x": 1})
+    merged = coalesce_updates(
+        "session/update", update(AgentMessageChunk(content=text)), update(AgentMessageChunk(content=text))
+    )
+    assert merged.update.content == TextContent(text="aa", annotations=Annotations(priority=1.0), meta={"x": 1})
+
+
+@pytest.mark.parametrize(
+    ("last", "new"),
+    [
+        (update(say("a")), update(say("b"), session="other")),
+        (update(say("a", message_id="1")), update(say("b", message_id="2"))),
+        (update(say("a", message_id="1")), update(say("b"))),
+        (update(say("a", meta={"p": 1})), update(say("b"))),
+        (update(say("a"), meta={"p": 1}), update(say("b"))),
+        (update(say("a")), update(say("b"), meta={"p": 1})),
+        (update(say("a")), update(AgentThoughtChunk(content=TextContent(text="b")))),
+        (update(say("a")), update(ToolCall(tool_call_id="t", title="t"))),
+        (update(ToolCall(tool_call_id="t", title="t")), update(say("a"))),
+        (update(say("a")), update(AgentMessageChunk(content=TextContent(text="b", meta={"x": 1})))),
+        (
+            update(AgentMessageChunk(content=TextContent(text="b", annotations=Annotations(priority=1.0)))),
+            update(say("a")),
+        ),
+        (update(say("a")), update(AgentMessageChunk(content=ImageContent(data="", mime_type="image/png")))),
+        (
+            update(UserMessageChunk(content=TextContent(text="a"))),
+            update(UserMessageChunk(content=TextContent(text="b"))),
+        ),
+        (update(say("a" * MAX_MERGED_CHARS)), update(say("b"))),
+        ({"sessionId": "s", "update": {}}, update(say("a"))),
+        (update(say("a")), {"sessionId": "s", "update": {}}),
+    ],
+)
+def test_what_is_not_one_text_stays_apart(last: Any, new: Any) -> None:
+    assert coalesce_updates("session/update", last, new) is None
+
+
+def test_other_notifications_stay_apart() -> None:
+    assert coalesce_updates("elicitation/complete", update(say("a")), update(say("b"))) is None
