@@ -30,6 +30,7 @@ from acp_agent.llm.base import TextPart, ToolMessage, ToolUse
 from acp_agent.loop.gate import Gate, Permit, Refused, TurnCancelledByClient
 from acp_agent.loop.live import ContentFeed, Feed, TerminalFeed, terminal_info
 from acp_agent.loop.modes import Mode
+from acp_agent.output.envelope import ShellOutput
 from acp_agent.schema.acp import (
     Content,
     Plan,
@@ -165,7 +166,7 @@ class ToolRunner:
         except anyio.get_cancelled_exc_class():
             with anyio.CancelScope(shield=True):
                 await self._stop(call)
-            self._fail(call, CANCELLED)
+            self._cancelled(call)
             raise
         finally:
             with anyio.CancelScope(shield=True):
@@ -327,6 +328,16 @@ class ToolRunner:
         text = _bounded(text, self._max_output_chars)
         self._end(call, "failed", text, [Content(content=TextContent(text=text))])
         call.result = ToolMessage(call.use.id, call.name or call.use.name, (TextPart(text),))
+
+    def _cancelled(self, call: _Call) -> None:
+        """Ends a call that was stopped; what its command had printed is kept."""
+        if not call.processes or call.ended:
+            self._fail(call, CANCELLED)
+            return
+        process = call.processes[-1]
+        output = ShellOutput(process.stdout, process.stderr, None, process.truncated)
+        text = f"{process.combined.rstrip()}\n[{CANCELLED}]".lstrip()
+        self._complete(call, ToolResult(text, raw_output=output.as_json(), failed=True))
 
     def _end(self, call: _Call, status: str, text: str, content: list[ToolCallContent], **changed: Any) -> None:
         claude = {"toolName": call.name, "toolResponse": changed.get("raw_output", text)}

@@ -198,8 +198,8 @@ def _bracket(arguments: Arguments) -> Paths:
 GREP_FLAGS = "abcEFGhHiIlLnoPqrsTvVwxyzZ"
 GREP_LONG = words(
     "--count --color --colour --extended-regexp --files-with-matches --files-without-match --fixed-strings "
-    "--ignore-case --include --exclude --exclude-dir --invert-match --line-number --line-regexp --no-filename --no-messages "
-    "--only-matching --perl-regexp --quiet --recursive --text --with-filename --word-regexp --context --after-context "
+    "--ignore-case --include --exclude --exclude-dir --invert-match --line-number --line-regexp --no-filename "
+    "--no-messages --only-matching --perl-regexp --quiet --recursive --text --with-filename --word-regexp --context --after-context "
     "--before-context --max-count --no-ignore-case --silent --null"
 )
 

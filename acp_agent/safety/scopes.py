@@ -25,10 +25,8 @@ MAX_NESTING = 4
 class _Subs:
     """A program with sub-commands."""
 
-    exact: frozenset[str] = frozenset()
-    """Sub-commands that run what their arguments say, or set what will be run."""
-    only: frozenset[str] | None = None
-    """Sub-commands with a scope; `None`: all that are not `exact`."""
+    only: frozenset[str] = frozenset()
+    """Sub-commands with a scope: those that do not run what their arguments say, nor set what will be run."""
     short: tuple[str, ...] = ()
     """Options (beginnings of an argument) after which anything may happen."""
     long: tuple[str, ...] = ()
@@ -76,7 +74,7 @@ def _with_sub(program: str, row: _Subs, arguments: Sequence[str], nesting: int) 
     if not arguments or not _is_sub(arguments[0]):
         return None
     sub, *rest = arguments
-    if sub in row.exact or (row.only is not None and sub not in row.only):
+    if sub not in row.only:
         return None
     if sub == "run" and program in RUNNERS:
         return _prefixed(f"{program} run ", _inner(rest, nesting)) if rest else None
@@ -135,9 +133,7 @@ LAUNCHERS = words(
 
 GIT_REMOTES = words("push pull fetch")
 
-PACKAGES = words(
-    "install i add remove test t build lint start dev outdated list why audit run format check typecheck"
-)
+PACKAGES = words("install i add remove test t build lint start dev outdated list why audit run format check typecheck")
 APT = words("install update upgrade remove list show search")
 
 SUBS: dict[str, _Subs] = {
@@ -151,15 +147,17 @@ SUBS: dict[str, _Subs] = {
     ),
     "cargo": _Subs(
         only=words(
-            "build check test clippy fmt doc clean update add remove fetch metadata tree bench nextest run new init fix "
-            "vendor package"
+            "build check test clippy fmt doc clean update add remove fetch metadata tree bench nextest run new init "
+            "fix vendor package"
         ),
         short=("-C", "-Z"),
         long=("--config", "--git", "--registry", "--index"),
     ),
     "rustup": _Subs(only=words("update show component target")),
     "npm": _Subs(
-        only=words("install i ci test t run run-script ls list outdated update uninstall audit view start stop pack prune"),
+        only=words(
+            "install i ci test t run run-script ls list outdated update uninstall audit view start stop pack prune"
+        ),
         short=("-C",),
         long=("--script-shell", "--prefix", "--node-options", "--registry", "--shell", "--git", "--userconfig"),
     ),
@@ -210,11 +208,13 @@ SUBS: dict[str, _Subs] = {
     "apt-get": _Subs(only=APT, short=("-o", "-c"), long=("--option", "--config-file")),
     "brew": _Subs(only=words("install uninstall upgrade update list info search")),
     "systemctl": _Subs(
-        only=words("status start stop restart reload enable disable list-units list-unit-files is-active daemon-reload"),
+        only=words("status start stop restart reload enable disable list-units is-active daemon-reload"),
         short=("-H", "-M"), long=("--host", "--machine")),
-    "terraform": _Subs(only=words("init plan apply validate fmt destroy output show refresh"), short=("-chdir", "-plugin-dir")),
+    "terraform": _Subs(
+        only=words("init plan apply validate fmt destroy output show refresh"), short=("-chdir", "-plugin-dir")
+    ),
     "dotnet": _Subs(only=words("build test restore clean publish pack add remove list format run"), short=("-p:", "/")),
-    "gh": _Subs(exact=words("api alias extension ext auth config secret codespace"), words=2),
+    "gh": _Subs(only=words("pr issue repo run workflow release gist label search"), words=2),
     "make": _Subs(
         short=("-f", "-C", "-I", "-E"),
         long=("--file", "--makefile", "--directory", "--include-dir", "--eval"),
@@ -246,8 +246,8 @@ SUBS: dict[str, _Subs] = {
 TOOLS: dict[str, str] = {
     "pytest": (
         "-v -vv -vvv -q -qq -x -s -l -k -m -n -rA -ra -rf -rs -rx --lf --last-failed --ff --failed-first --sw "
-        "--stepwise --tb --maxfail --durations --no-header --no-summary --co --collect-only --cov --cov-report --color --verbose "
-        "--quiet --exitfirst --timeout -xvs -xv -vs -sv -vx"
+        "--stepwise --tb --maxfail --durations --no-header --no-summary --co --collect-only --cov --cov-report --color "
+        "--verbose --quiet --exitfirst --timeout -xvs -xv -vs -sv -vx"
     ),
     "ruff": (
         "--fix --no-fix --diff --check --select --ignore --extend-select --quiet -q --verbose -v --no-cache --preview "

@@ -80,9 +80,7 @@ async def test_terminal_login_is_offered_only_where_the_client_has_it(tmp_path):
 
     assert ids({}) == ["api-key"]
     assert ids({"auth": {"terminal": True}}) == ["api-key", "login"]
-    answer = answer_initialize(
-        {"protocolVersion": 1, "clientCapabilities": {"_meta": {"terminal-auth": True}}}, config
-    )
+    answer = answer_initialize({"protocolVersion": 1, "clientCapabilities": {"_meta": {"terminal-auth": True}}}, config)
     terminal = answer["authMethods"][0]["_meta"]["terminal-auth"]
     assert terminal["args"][-1] == "login"
     assert answer["agentCapabilities"]["auth"] == {"logout": {}}

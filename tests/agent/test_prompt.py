@@ -90,7 +90,9 @@ async def test_every_block_kind_reaches_the_model(tmp_path):
         assert "inside b" in text
         assert "inside c" in text
         assert "binary, 2 bytes" in text
-        assert [p["image_url"]["url"] for p in content if p["type"] == "image_url"] == [f"data:image/png;base64,{PIXEL}"]
+        assert [p["image_url"]["url"] for p in content if p["type"] == "image_url"] == [
+            f"data:image/png;base64,{PIXEL}"
+        ]
 
 
 async def test_a_bare_path_as_uri_is_a_mention_too(tmp_path):

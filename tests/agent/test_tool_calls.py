@@ -231,9 +231,7 @@ async def test_without_terminals_live_output_is_content(tmp_path):
 
 
 async def test_a_client_that_draws_terminals_from_meta_gets_them(tmp_path):
-    async with rig(
-        tmp_path, calls(bash("printf 'a\\nb\\n'; exit 2")), terminal=False, terminal_output_meta=True
-    ) as r:
+    async with rig(tmp_path, calls(bash("printf 'a\\nb\\n'; exit 2")), terminal=False, terminal_output_meta=True) as r:
         await r.editor.prompt("go")
         first = await r.editor.wait_for(lambda u: isinstance(u, ToolCall))
         assert first.meta["terminal_info"] == {"terminal_id": first.tool_call_id, "cwd": str(r.project)}
@@ -396,5 +394,3 @@ async def test_a_rejected_edit_leaves_the_file_alone(tmp_path):
         assert not (r.project / "n.txt").exists()
         request = r.editor.permission_requests[0]
         assert [type(item) for item in request.tool_call.content] == [Diff]
-
-

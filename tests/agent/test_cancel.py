@@ -1,0 +1,189 @@
+"""Cancellation, in every phase."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import anyio
+import pytest
+
+from acp_agent.schema.acp import AgentMessageChunk, ToolCallProgress
+from acp_agent.testing.fake_editor import NeverAnswers
+from acp_agent.testing.fake_model import Answer, Call
+
+from .kit import rig
+
+pytestmark = pytest.mark.anyio
+
+
+def bash(command: str) -> Call:
+    return Call("bash", {"command": command})
+
+
+async def _cancelled(r, turn):
+    r.editor.cancel()
+    with anyio.fail_after(10):
+        assert (await turn.response()).stop_reason == "cancelled"
+    r.editor.assert_tool_calls_finished()
+
+
+async def test_before_the_first_byte(tmp_path):
+    async with rig(tmp_path, [Answer(text="x", hang_before=True), "fine"]) as r:
+        turn = r.editor.begin("go")
+        await r.model.wait_for_request(1)
+        await _cancelled(r, turn)
+        with anyio.fail_after(10):
+            await r.model.answer_closed(1)
+        assert (await r.editor.prompt("again")).stop_reason == "end_turn"
+        assert [m["role"] for m in r.messages(2)] == ["system", "user"]
+
+
+async def test_at_once_after_the_prompt(tmp_path):
+    async with rig(tmp_path, lambda body: Answer(text="x", hang_before="again" not in str(body["messages"][-1]))) as r:
+        turn = r.editor.begin("go")
+        await anyio.lowlevel.checkpoint()
+        await r.editor.wait_until(lambda: r.editor.lines("to_agent", "session/prompt"))
+        await _cancelled(r, turn)
+        assert (await r.editor.prompt("again")).stop_reason == "end_turn"
+
+
+async def test_while_streaming_the_model_is_dropped_and_what_was_said_stays(tmp_path):
+    async with rig(tmp_path, [Answer(text=("half", " more"), hang_after=1), "fine"]) as r:
+        turn = r.editor.begin("go")
+        await r.editor.wait_for(lambda u: isinstance(u, AgentMessageChunk))
+        await _cancelled(r, turn)
+        with anyio.fail_after(10):
+            await r.model.answer_closed(1)
+        await r.editor.prompt("again")
+        assert [m["role"] for m in r.messages(2)] == ["system", "user", "assistant", "user"]
+        assert r.messages(2)[2]["content"] == "half"
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return "Z" not in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+async def test_a_running_command_is_killed_with_all_it_started(tmp_path, terminal):
+    pids = tmp_path / "pids"
+    command = f"(setsid sh -c 'echo $$ >>{pids}; sleep 600' &) ; echo $$ >>{pids}; echo begun >>{pids}; sleep 600"
+    async with rig(tmp_path, [Answer(tool_calls=(bash(command),)), "fine"], terminal=terminal) as r:
+        turn = r.editor.begin("go")
+        with anyio.fail_after(10):
+            while not pids.exists() or len(pids.read_text().splitlines()) < 3:
+                await anyio.sleep(0.01)
+        await _cancelled(r, turn)
+        r.editor.tool_call().assert_finished("failed")
+        if not terminal:
+            with anyio.fail_after(10):
+                while any(_alive(int(pid)) for pid in pids.read_text().split() if pid.isdigit()):
+                    await anyio.sleep(0.01)
+        assert r.editor.terminals.open == 0
+        await r.editor.prompt("again")
+        assert [m["role"] for m in r.messages(2)] == ["system", "user", "assistant", "tool", "user"]
+
+
+async def test_partial_output_of_a_cancelled_command_is_kept(tmp_path):
+    async with rig(tmp_path, [Answer(tool_calls=(bash("echo begun; sleep 600"),))], terminal=False) as r:
+        turn = r.editor.begin("go")
+        await r.editor.wait_for(lambda u: isinstance(u, ToolCallProgress) and "begun" in str(u.content))
+        await _cancelled(r, turn)
+        assert "begun" in r.editor.tool_call().text()
+
+
+@pytest.mark.parametrize("method", ["terminal/kill", "terminal/release", "terminal/output"])
+async def test_a_client_that_does_not_answer_the_kill_does_not_hold_the_cancel(tmp_path, method):
+    config = tmp_path / "c.toml"
+    config.write_text("[limits]\nkill_timeout = 0.2\nclient_timeout = 0.5\n")
+    async with rig(
+        tmp_path,
+        [Answer(tool_calls=(bash("sleep 600"),))],
+        misbehave={method: NeverAnswers()},
+        environ={"ACP_AGENT_CONFIG": str(config)},
+    ) as r:
+        turn = r.editor.begin("go")
+        await r.editor.wait_until(lambda: r.editor.lines("from_agent", "terminal/wait_for_exit"))
+        await _cancelled(r, turn)
+
+
+async def test_calls_that_had_not_begun_are_answered_for_the_model(tmp_path):
+    script = [Answer(tool_calls=(bash("sleep 600"), bash("touch never"))), "fine"]
+    async with rig(tmp_path, script) as r:
+        turn = r.editor.begin("go")
+        await r.editor.wait_until(lambda: r.editor.lines("from_agent", "terminal/wait_for_exit"))
+        await _cancelled(r, turn)
+        assert not (r.project / "never").exists()
+        await r.editor.prompt("again")
+        assert [m["role"] for m in r.messages(2)] == ["system", "user", "assistant", "tool", "tool", "user"]
+
+
+async def test_queued_prompts_are_cancelled_too(tmp_path):
+    async with rig(tmp_path, [Answer(text="x", hang_before=True), "fine"]) as r:
+        turns = [r.editor.begin("one"), r.editor.begin("two")]
+        await r.model.wait_for_request(1)
+        await r.editor.wait_until(lambda: len(r.editor.lines("to_agent", "session/prompt")) == 2)
+        r.editor.cancel()
+        with anyio.fail_after(10):
+            assert [(await turn.response()).stop_reason for turn in turns] == ["cancelled"] * 2
+        assert (await r.editor.prompt("three")).stop_reason == "end_turn"
+
+
+async def test_a_cancel_without_a_turn_does_not_hit_the_next_prompt(tmp_path):
+    async with rig(tmp_path, ["fine", "fine"]) as r:
+        r.editor.cancel()
+        assert (await r.editor.prompt("one")).stop_reason == "end_turn"
+        r.editor.cancel()
+        r.editor.cancel()
+        assert (await r.editor.prompt("two")).stop_reason == "end_turn"
+
+
+async def test_other_sessions_go_on(tmp_path):
+    async with rig(tmp_path, [Answer(text=("x",), hang_after=1), Answer(text=("y", "z"), hang_after=1)]) as r:
+        one = r.editor.session_id
+        two = (await r.editor.new_session(r.project)).session_id
+        first = r.editor.begin("one", session_id=one)
+        await r.model.wait_for_request(1)
+        second = r.editor.begin("two", session_id=two)
+        await r.model.wait_for_request(2)
+        r.editor.cancel(session_id=one)
+        with anyio.fail_after(10):
+            assert (await first.response()).stop_reason == "cancelled"
+            assert not second.done
+            r.model.release()
+            assert (await second.response()).stop_reason == "end_turn"
+
+
+async def test_cancel_request_for_a_prompt_gives_a_stop_reason(tmp_path):
+    async with rig(tmp_path, [Answer(text="x", hang_before=True)]) as r:
+        await r.editor.send_line(
+            b'{"jsonrpc":"2.0","id":"p","method":"session/prompt","params":{"sessionId":"%s",'
+            b'"prompt":[{"type":"text","text":"hi"}]}}' % r.editor.session_id.encode()
+        )
+        await r.model.wait_for_request(1)
+        r.editor.notify("$/cancel_request", {"requestId": "p"})
+        answer = await r.editor.wait_until(lambda: [m for m in r.editor.lines("from_agent") if m.get("id") == "p"])
+        assert answer[0]["result"] == {"stopReason": "cancelled"}
+
+
+async def test_cancel_request_for_unknown_ids_is_ignored(tmp_path):
+    async with rig(tmp_path, ["ok"]) as r:
+        for id_ in (None, 0, "nope", 1.5, [], {}):
+            r.editor.notify("$/cancel_request", {"requestId": id_})
+        r.editor.notify("$/cancel_request", None)
+        assert (await r.editor.prompt("hi")).stop_reason == "end_turn"
+
+
+async def test_no_update_of_the_turn_follows_its_answer(tmp_path):
+    async with rig(tmp_path, [Answer(tool_calls=(bash("yes | head -c 200000; sleep 600"),))], terminal=False) as r:
+        turn = r.editor.begin("go")
+        await r.editor.wait_for(lambda u: isinstance(u, ToolCallProgress) and "y" in str(u.content))
+        await _cancelled(r, turn)
+        lines = r.editor.lines("from_agent")
+        answered = next(i for i, line in enumerate(lines) if line.get("result", {}).get("stopReason"))
+        await r.editor.client.list_sessions()
+        assert not any(line.get("method") == "session/update" for line in lines[answered + 1 :])

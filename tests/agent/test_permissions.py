@@ -1,0 +1,244 @@
+"""Permission: who is asked, what is shown, what an answer means, and what is remembered."""
+
+from __future__ import annotations
+
+import anyio
+import pytest
+
+from acp_agent.client.permissions import allow_always, allow_once, cancelled, never_answers, reject_always, reject_once
+from acp_agent.schema.acp import Diff, SelectedPermissionOutcome, ToolCallProgress
+from acp_agent.testing.fake_editor import AnswersError, AnswersGarbage
+from acp_agent.testing.fake_model import Answer, Call
+
+from .kit import connect, rig
+
+pytestmark = pytest.mark.anyio
+
+
+def bash(command: str) -> Call:
+    return Call("bash", {"command": command})
+
+
+def script(*calls: Call) -> list[Answer | str]:
+    return [*(Answer(tool_calls=(call,)) for call in calls), "done"]
+
+
+async def test_the_request_shows_the_exact_command(tmp_path):
+    command = "touch 'a b' && echo \"$HOME\""
+    async with rig(tmp_path, script(bash(command))) as r:
+        await r.editor.prompt("go")
+        (request,) = r.editor.permission_requests
+        assert request.tool_call.title == command
+        assert command in request.tool_call.content[0].content.text
+        assert request.tool_call.raw_input == {"command": command}
+        assert [option.kind for option in request.options] == [
+            "allow_once",
+            "allow_always",
+            "reject_once",
+            "reject_always",
+        ]
+        assert len({option.option_id for option in request.options}) == 4
+        assert "this exact command in this project" in request.options[1].name
+
+
+async def test_the_request_shows_the_diff(tmp_path):
+    async with rig(tmp_path, script(Call("write", {"path": "n.txt", "content": "x\n"}))) as r:
+        await r.editor.prompt("go")
+        (request,) = r.editor.permission_requests
+        (diff,) = request.tool_call.content
+        assert isinstance(diff, Diff)
+        assert (diff.old_text, diff.new_text) == (None, "x\n")
+        assert "edits in this project" in request.options[1].name
+
+
+async def test_nothing_runs_and_the_call_stays_pending_until_the_answer(tmp_path):
+    released = anyio.Event()
+
+    async def later(request):
+        await released.wait()
+        return SelectedPermissionOutcome(option_id="allow_once")
+
+    async with rig(tmp_path, script(bash("touch made")), otherwise=later) as r:
+        turn = r.editor.begin("go")
+        await r.editor.wait_until(lambda: r.editor.permission_requests)
+        assert r.editor.tool_call().statuses == ["pending"]
+        assert not (r.project / "made").exists()
+        released.set()
+        with anyio.fail_after(10):
+            await turn.response()
+        r.editor.tool_call().assert_finished("completed")
+        assert (r.project / "made").exists()
+
+
+@pytest.mark.parametrize("command", ["ls -la", "git status", "cat a.txt | head -3 && pwd", "grep -rn x ."])
+async def test_commands_that_only_look_ask_nobody(tmp_path, command):
+    async with rig(tmp_path, script(bash(command))) as r:
+        (r.project / "a.txt").write_text("x\n")
+        await r.editor.prompt("go")
+        assert r.editor.permission_requests == []
+
+
+@pytest.mark.parametrize("command", ["cat /etc/passwd", "ls; touch x", "cat a > b", "echo $(touch x)", "ls &"])
+async def test_commands_that_do_more_are_asked_about(tmp_path, command):
+    async with rig(tmp_path, script(bash(command)), otherwise=reject_once) as r:
+        await r.editor.prompt("go")
+        assert len(r.editor.permission_requests) == 1
+        r.editor.tool_call().assert_finished("failed")
+        assert "did not allow" in r.messages(2)[-1]["content"]
+        assert list(r.project.iterdir()) == []
+
+
+async def test_an_always_for_a_command_covers_that_sub_command_only(tmp_path):
+    commands = ["git init -q .", "git init -q sub", "git add .", "git init -q x; touch y"]
+    async with rig(
+        tmp_path,
+        script(*map(bash, commands)),
+        permissions=[allow_always, allow_once, allow_once],
+        otherwise=reject_once,
+    ) as r:
+        await r.editor.prompt("go")
+        asked = [request.tool_call.title for request in r.editor.permission_requests]
+        assert asked == [commands[0], commands[2], commands[3]]
+        assert "`git init`" in r.editor.permission_requests[0].options[1].name
+
+
+async def test_an_always_for_edits_covers_edits_and_no_commands(tmp_path):
+    calls = (
+        Call("write", {"path": "a.txt", "content": "a"}),
+        Call("write", {"path": "b.txt", "content": "b"}),
+        bash("touch c"),
+    )
+    async with rig(tmp_path, script(*calls), permissions=[allow_always], otherwise=reject_once) as r:
+        await r.editor.prompt("go")
+        assert [request.tool_call.kind for request in r.editor.permission_requests] == ["edit", "execute"]
+        assert sorted(path.name for path in r.project.iterdir()) == ["a.txt", "b.txt"]
+
+
+async def test_always_is_remembered_by_the_project_and_not_elsewhere(tmp_path):
+    calls = script(Call("write", {"path": "a.txt", "content": "a"}))
+    async with rig(tmp_path, [*calls, *calls, *calls], otherwise=allow_always) as r:
+        await r.editor.prompt("go")
+        (r.project / "a.txt").unlink()
+        async with connect(r.environ, otherwise=reject_once) as (other, _):
+            await other.start()
+            await other.new_session(r.project)
+            await other.prompt("go")
+            assert other.permission_requests == []
+            elsewhere = tmp_path / "elsewhere"
+            elsewhere.mkdir()
+            await other.new_session(elsewhere)
+            await other.prompt("go")
+            assert len(other.permission_requests) == 1
+
+
+async def test_never_is_remembered_too(tmp_path):
+    calls = [bash("touch x"), bash("touch x")]
+    async with rig(tmp_path, script(*calls), permissions=[reject_always], otherwise=allow_once) as r:
+        await r.editor.prompt("go")
+        assert len(r.editor.permission_requests) == 1
+        assert not (r.project / "x").exists()
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        AnswersError(-32603, "oops"),
+        AnswersGarbage(),
+        AnswersGarbage({"outcome": {"outcome": "selected", "optionId": "sudo"}}),
+        AnswersGarbage({"outcome": {"outcome": "selected"}}),
+        AnswersGarbage({"outcome": {"outcome": "allowed"}}),
+        AnswersGarbage({"outcome": "allow_once"}),
+        AnswersGarbage({"optionId": "allow_once"}),
+        AnswersGarbage(None),
+        AnswersGarbage([]),
+        AnswersGarbage("allow_once"),
+    ],
+    ids=repr,
+)
+async def test_an_error_or_garbage_is_never_approval(tmp_path, bad):
+    async with rig(tmp_path, script(bash("touch x")), misbehave={"session/request_permission": bad}) as r:
+        assert (await r.editor.prompt("go")).stop_reason == "end_turn"
+        r.editor.tool_call().assert_finished("failed")
+        assert not (r.project / "x").exists()
+
+
+async def test_the_outcome_cancelled_ends_the_turn_without_an_error(tmp_path):
+    async with rig(tmp_path, [*script(bash("touch x")), "again"], otherwise=cancelled) as r:
+        assert (await r.editor.prompt("go")).stop_reason == "cancelled"
+        r.editor.tool_call().assert_finished("failed")
+        assert not (r.project / "x").exists()
+        assert len(r.model.requests) == 1
+        r.editor.client.permissions = allow_once
+        await r.editor.prompt("again")
+
+
+async def test_a_pending_question_does_not_hold_a_cancel_up_and_is_withdrawn(tmp_path):
+    async with rig(tmp_path, script(bash("touch x")), otherwise=never_answers) as r:
+        turn = r.editor.begin("go")
+        await r.editor.wait_until(lambda: r.editor.permission_requests)
+        r.editor.cancel()
+        with anyio.fail_after(10):
+            assert (await turn.response()).stop_reason == "cancelled"
+        r.editor.tool_call().assert_finished("failed")
+        assert any(line.get("method") == "$/cancel_request" for line in r.editor.lines("from_agent"))
+
+
+async def test_the_mode_auto_asks_nothing(tmp_path):
+    calls = (bash("touch made"), Call("write", {"path": "w.txt", "content": "w"}))
+    async with rig(tmp_path, script(*calls), mode="auto", otherwise=reject_once) as r:
+        await r.editor.prompt("go")
+        assert r.editor.permission_requests == []
+        assert (r.project / "made").exists()
+
+
+@pytest.mark.parametrize("mode", ["ask", "architect"])
+async def test_reading_modes_offer_no_changing_tool_and_refuse_one_that_is_called(tmp_path, mode):
+    calls = (bash("touch x"), Call("write", {"path": "w", "content": "w"}), Call("read", {"path": "a.txt"}))
+    async with rig(tmp_path, script(*calls), mode=mode) as r:
+        (r.project / "a.txt").write_text("a")
+        await r.editor.prompt("go")
+        offered = r.tool_names(1)
+        assert offered >= {"read", "grep", "find_path", "list_directory"}
+        assert not offered & {"bash", "edit", "write"}
+        assert ("plan" in offered) == (mode == "architect")
+        statuses = [call.status for call in r.editor.tool_calls().values()]
+        assert statuses == ["failed", "failed", "completed"]
+        assert r.editor.permission_requests == []
+        assert not (r.project / "x").exists()
+
+
+async def test_a_mode_switched_during_a_turn_counts_at_once(tmp_path):
+    async with rig(tmp_path, script(bash("touch x"), bash("touch y"))) as r:
+
+        async def switch(request):
+            await r.editor.client.set_session_mode(r.editor.session_id, "ask")
+            return SelectedPermissionOutcome(option_id="allow_once")
+
+        r.editor._scripted.append(switch)
+        await r.editor.prompt("go")
+        assert (r.project / "x").exists()
+        assert not (r.project / "y").exists()
+        assert "bash" in r.tool_names(1)
+        assert "bash" not in r.tool_names(2)
+
+
+async def test_a_file_that_changes_while_the_person_thinks_is_not_overwritten(tmp_path):
+    call = Call("edit", {"path": "a.txt", "old_string": "one", "new_string": "two"})
+    async with rig(tmp_path, script(call)) as r:
+        (r.project / "a.txt").write_text("one\n")
+
+        async def meanwhile(request):
+            (r.project / "a.txt").write_text("one and more\n")
+            return SelectedPermissionOutcome(option_id="allow_once")
+
+        r.editor._scripted.append(meanwhile)
+        await r.editor.prompt("go")
+        r.editor.tool_call().assert_finished("failed")
+        assert (r.project / "a.txt").read_text() == "one and more\n"
+
+
+async def test_the_shown_diff_stands_in_the_last_update(tmp_path):
+    async with rig(tmp_path, script(Call("write", {"path": "n.txt", "content": "x\n"}))) as r:
+        await r.editor.prompt("go")
+        updates = [u for u in r.editor.updates[r.editor.session_id] if isinstance(u, ToolCallProgress)]
+        assert [type(item) for item in updates[-1].content] == [Diff]
