@@ -81,7 +81,7 @@ def _guidance(name: str) -> str:
 def _parameters(schema: dict[str, Any]) -> dict[str, Any]:
     """pydantic's schema as models like it: references put in place, no titles."""
     definitions = schema.pop("$defs", {})
-    cleaned = _cleaned(schema, definitions)
+    cleaned: dict[str, Any] = _cleaned(schema, definitions)
     cleaned.pop("description", None)
     if "properties" not in cleaned:
         cleaned["properties"] = {}

@@ -29,8 +29,9 @@ EXIT_SECONDS = 3.0
 class AgentProcess:
     """A running agent. `transport` is the client's end of the wire."""
 
-    def __init__(self, process: Process, transport: FdTransport, stderr_fd: int) -> None:
+    def __init__(self, process: Process, transport: FdTransport, stdin_fd: int, stderr_fd: int) -> None:
         self.transport = transport
+        self._stdin_fd: int | None = stdin_fd
         self._process = process
         self._stderr_fd = stderr_fd
         self._stderr_ended = False
@@ -70,8 +71,16 @@ class AgentProcess:
             self._stderr += data
             del self._stderr[:-STDERR_BYTES]
 
+    def close_stdin(self) -> None:
+        """Ends the agent's input, and with it our end of the wire. Idempotent."""
+        self.transport.close()
+        if self._stdin_fd is not None:
+            os.close(self._stdin_fd)
+            self._stdin_fd = None
+
     async def end(self) -> None:
-        """Waits, bounded, for an agent whose stdin has ended; then kills it and its children."""
+        """Ends the agent's input and waits, bounded, for it to go; then kills it and its children."""
+        self.close_stdin()
         with anyio.move_on_after(EXIT_SECONDS):
             await self._process.wait()
             return
@@ -117,16 +126,14 @@ async def agent_process(
             for fd in theirs:
                 os.close(fd)
         os.set_blocking(our_err, False)
-        agent = AgentProcess(process, FdTransport(our_in, our_out, ends_on_hangup=False), our_err)
+        agent = AgentProcess(process, FdTransport(our_in, our_out, ends_on_hangup=False), our_out, our_err)
+        open_fds.discard(our_out)
         async with Background() as background:
             background.start(agent.keep_stderr)
             try:
                 yield agent
             finally:
                 with anyio.CancelScope(shield=True):
-                    agent.transport.close()
-                    os.close(our_out)
-                    open_fds.discard(our_out)
                     await agent.end()
                 agent.forget_stderr()
                 background.cancel()

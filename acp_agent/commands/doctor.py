@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import platform
 import shutil
-import sqlite3
 import sys
 from argparse import Namespace
 from collections.abc import Iterator, Mapping
@@ -28,6 +27,8 @@ from acp_agent.llm.base import PROVIDERS, Provider, ProviderOptions
 from acp_agent.llm.choose import choose_api, needs_key
 
 __all__ = ["run"]
+
+SQLITE_VERSION = "acp_agent.store.sqlite:SQLITE_VERSION"
 
 PACKAGES = ("anyio", "httpx2", "msgspec", "openai", "pydantic", "tree-sitter", "jsonrpcserver", "keyring")
 SERVER_SECONDS = 10.0
@@ -80,7 +81,7 @@ def _versions() -> Iterator[str]:
             yield f"{name} {version(name)}"
         except PackageNotFoundError:
             yield f"{name} not installed"
-    yield f"SQLite {sqlite3.sqlite_version}"
+    yield f"SQLite {load(SQLITE_VERSION)}"
 
 
 def _provider(config: Config, options: Namespace, environ: Mapping[str, str]) -> Iterator[Line]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import select
 import signal
 import sys
 from collections.abc import Sequence
@@ -43,7 +44,8 @@ def serve(peer: Peer, events: Sequence[Event], initialize_params: object) -> int
 
 async def _serve(peer: Peer, events: Sequence[Event], initialize_params: object) -> int:
     agent = Agent(initialize_params=initialize_params)
-    connection = Connection(stdio(), agent, peer=peer, coalesce=coalesce_updates)
+    transport = stdio()
+    connection = Connection(transport, agent, peer=peer, coalesce=coalesce_updates)
     agent.attach(connection)
     goodbyes: set[asyncio.Task[None]] = set()
 
@@ -59,7 +61,17 @@ async def _serve(peer: Peer, events: Sequence[Event], initialize_params: object)
             await agent.close()
     except TimeoutError:
         log.error("not everything could be closed within %g s", CLOSE_SECONDS)
-    return 1 if connection.write_failed else 0
+    unread = connection.write_failed or transport.hung_up
+    return 1 if unread and not _stdin_has_ended() else 0
+
+
+def _stdin_has_ended() -> bool:
+    """Whether both ends went together, as they do when the client itself ends: that is the ordinary end."""
+    readable, _, _ = select.select([0], [], [], 0)
+    try:
+        return bool(readable) and os.read(0, 1) == b""
+    except OSError:
+        return True
 
 
 async def _say_goodbye(agent: Agent, connection: Connection) -> None:

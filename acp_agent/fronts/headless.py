@@ -137,12 +137,13 @@ async def _ask(view: View, request: RequestPermissionRequest) -> RequestPermissi
     options = request.options
     lines = [f"{title if isinstance(title, str) else 'A tool'}"]
     lines += [f"  {number}. {option.name}" for number, option in enumerate(options, 1)]
-    view.asked(request, "?\n" + "\n".join(lines) + f"\n  1 to {len(options)}:")
+    view.ask("\n".join([*lines, f"  1 to {len(options)}:"]))
     while True:
         line = await anyio.to_thread.run_sync(sys.stdin.readline, abandon_on_cancel=True)
         if not line:
             return CancelledPermissionOutcome()
         if line.strip().isdigit() and 1 <= int(line) <= len(options):
             chosen = options[int(line) - 1]
+            view.asked(request, chosen.name)
             return SelectedPermissionOutcome(option_id=chosen.option_id)
-        view.asked(request, f"a number from 1 to {len(options)}, please:")
+        view.ask(f"a number from 1 to {len(options)}, please:")

@@ -43,6 +43,10 @@ CLEAR_LINE = "\r\x1b[2K"
 class View(Protocol):
     def update(self, session_id: str, update: SessionUpdate) -> None: ...
 
+    def ask(self, question: str) -> None:
+        """A person is asked, and types the answer."""
+        ...
+
     def asked(self, request: RequestPermissionRequest, answer: str) -> None:
         """A permission request was answered with the words `answer`."""
         ...
@@ -73,6 +77,9 @@ class JsonView:
 
     def update(self, session_id: str, update: SessionUpdate) -> None:
         self._line(SessionNotification(session_id=session_id, update=update))
+
+    def ask(self, question: str) -> None:
+        self._line({"question": question})
 
     def asked(self, request: RequestPermissionRequest, answer: str) -> None:
         self._line({"permission": request, "answer": answer})
@@ -119,6 +126,9 @@ class PlainView:
             case _:
                 pass
 
+    def ask(self, question: str) -> None:
+        self._lines([question])
+
     def asked(self, request: RequestPermissionRequest, answer: str) -> None:
         self._lines([self._paint(DIM, f"  permission: {answer}")])
 
@@ -158,7 +168,8 @@ class PlainView:
         ok = tool.status == "completed"
         mark = self._paint(GREEN, "+ done") if ok else self._paint(RED, "- failed")
         seconds = time.monotonic() - tool.started
-        self._lines([*self._details(tool), f"  {mark} ({seconds:.1f} s)"])
+        which = f": {tool.title}" if self._tools else ""  # Others still run: say which one this is.
+        self._lines([*self._details(tool), f"  {mark} ({seconds:.1f} s){which}"])
 
     def _details(self, tool: _Tool) -> Iterator[str]:
         for item in tool.content:
@@ -218,6 +229,15 @@ class TerminalView(PlainView):
     def __init__(self, out: TextIO = sys.stdout) -> None:
         super().__init__(out, colour=True)
         self._spinner_shown = False
+        self._paused = False
+
+    def ask(self, question: str) -> None:
+        super().ask(question)
+        self._paused = True  # What is typed stands where the spinner would.
+
+    def asked(self, request: RequestPermissionRequest, answer: str) -> None:
+        self._paused = False
+        super().asked(request, answer)
 
     async def animate(self) -> None:
         frame = 0
@@ -227,6 +247,7 @@ class TerminalView(PlainView):
             await anyio.sleep(FRAME_SECONDS)
 
     def _began(self, tool: _Tool) -> None:
+        self._lines([])
         self._draw(FRAMES[0])
 
     def _ended(self, tool: _Tool) -> None:
@@ -238,7 +259,7 @@ class TerminalView(PlainView):
 
     def _draw(self, frame: str) -> None:
         """The spinner line, where nothing else stands on the line."""
-        if not self._tools or (not self._at_line_start and not self._spinner_shown):
+        if self._paused or not self._tools or (not self._at_line_start and not self._spinner_shown):
             return
         tool = next(iter(self._tools.values()))
         more = f" and {len(self._tools) - 1} more" if len(self._tools) > 1 else ""

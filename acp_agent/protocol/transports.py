@@ -78,6 +78,11 @@ class FdTransport:
                 raise
             self._polled = False
 
+    @property
+    def hung_up(self) -> bool:
+        """Whether nobody reads our output any more (where the kernel reports it: pipes)."""
+        return self._hangup.done()
+
     async def read(self) -> bytes:
         if self._closed:
             return b""

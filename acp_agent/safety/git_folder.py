@@ -14,7 +14,7 @@ __all__ = ["runs_programs"]
 
 MAX_BYTES = 200_000
 PROGRAMS = re.compile(
-    r"^\s*(?:\[[^\]\n]*\]\s*)?(?:fsmonitor\s*=\s*(?!true\s*$|false\s*$)|"
+    r"^\s*(?:\[[^\]\n]*\]\s*)?(?:fsmonitor\s*=(?!\s*(?:true|false)\s*$)|"
     r"(?:external|textconv|clean|smudge|process|driver|command|program|worktree|hookspath|attributesfile)\s*=|"
     r"\[\s*include(?:if)?\b)",
     re.IGNORECASE | re.MULTILINE,

@@ -6,9 +6,11 @@ component by component: `/srv/app-evil` is not below `/srv/app`, and a link that
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterable
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 from acp_agent.errors import ToolError
 
@@ -39,7 +41,10 @@ class Roots:
         return path
 
     def absolute(self, text: str) -> Path:
-        """The same without the check that it is inside."""
+        """The same without the check that it is inside. A `file://` URI stands for its path."""
+        shown = text
+        if text.startswith(FILE_URI):
+            text = unquote(urlsplit(text).path, errors="surrogateescape")
         if not text:
             raise ToolError("The path is empty. Give a path relative to the working directory, or an absolute one.")
         if "\0" in text:
@@ -51,9 +56,9 @@ class Roots:
         except UnicodeEncodeError as error:
             raise ToolError("The path holds characters that have no UTF-8 form.") from error
         try:
-            return real_path(self.cwd / text.removeprefix(FILE_URI))
+            return real_path(self.cwd / text)
         except (OSError, RuntimeError) as error:
-            raise ToolError(f"{text} cannot be resolved: {error}") from error
+            raise ToolError(f"{shown} cannot be resolved: {error}") from error
 
     def contains(self, path: Path) -> bool:
         """Whether a resolved path is one of the roots or below one."""
@@ -73,10 +78,12 @@ class Roots:
 def real_path(path: Path) -> Path:
     """`path` with every link of its existing part followed; what does not exist yet is added as it stands.
 
-    Raises OSError for a loop of links.
+    Raises OSError for a loop of links and for names that are too long.
     """
-    resolved = Path(os.path.realpath(path))
-    # realpath gives up silently inside a loop of links and leaves the link in the answer.
-    if resolved.is_symlink():
-        raise OSError(f"{path} is a loop of links")
-    return resolved
+    try:
+        return Path(os.path.realpath(path, strict=True))
+    except OSError as error:
+        # Without `strict`, a loop of links is left in the answer as if it were a folder.
+        if error.errno in (errno.ELOOP, errno.ENAMETOOLONG):
+            raise
+    return Path(os.path.realpath(path))

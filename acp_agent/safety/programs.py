@@ -199,8 +199,8 @@ GREP_FLAGS = "abcEFGhHiIlLnoPqrsTvVwxyzZ"
 GREP_LONG = words(
     "--count --color --colour --extended-regexp --files-with-matches --files-without-match --fixed-strings "
     "--ignore-case --include --exclude --exclude-dir --invert-match --line-number --line-regexp --no-filename "
-    "--no-messages --only-matching --perl-regexp --quiet --recursive --text --with-filename --word-regexp --context --after-context "
-    "--before-context --max-count --no-ignore-case --silent --null"
+    "--no-messages --only-matching --perl-regexp --quiet --recursive --text --with-filename --word-regexp "
+    "--context --after-context --before-context --max-count --no-ignore-case --silent --null"
 )
 
 
@@ -222,7 +222,7 @@ RG_LONG = words(
 
 
 def _rg(arguments: Arguments) -> Paths:
-    forbidden = ("--pre", "--hostname-bin", "--search-zip", "--follow", "--files-from", "--hyperlink-format")
+    forbidden = ("--pre", "--hostname-bin", "--search-zip", "--follow", "--hyperlink-format")
     if short_options(arguments, "zL") or long_option(arguments, forbidden):
         return None
     if any(argument.startswith("--pre") and not argument.startswith("--pretty") for argument in arguments):

@@ -22,7 +22,9 @@ from acp_agent.store.base import Decision, LogEntry, Permission, SessionRecord
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["SCHEMA_VERSION", "SqliteStore", "now"]
+__all__ = ["SCHEMA_VERSION", "SQLITE_VERSION", "SqliteStore", "now"]
+
+SQLITE_VERSION = sqlite3.sqlite_version
 
 SCHEMA_VERSION = 1
 

@@ -12,12 +12,13 @@ import pytest
 
 from acp_agent.testing.fake_editor import FakeEditor, live_editors
 
-__all__ = ["pytest_runtest_makereport", "pytest_runtest_setup"]
+__all__ = ["pytest_runtest_makereport", "pytest_runtest_setup", "wire"]
 
 SHOWN_LINES = 400
 SHOWN_CHARS = 2000
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     live_editors.clear()
 
@@ -29,11 +30,12 @@ def pytest_runtest_makereport(
     report = yield
     if report.failed:
         for number, editor in enumerate(tuple(live_editors), 1):
-            report.sections.append((f"wire of editor {number}", _wire(editor)))
+            report.sections.append((f"wire of editor {number}", wire(editor)))
     return report
 
 
-def _wire(editor: FakeEditor) -> str:
+def wire(editor: FakeEditor) -> str:
+    """The editor's transcript as text, its end if it is long, with what was wrong and the agent's stderr."""
     lines = [str(line) for line in editor.transcript[-SHOWN_LINES:]]
     shown = [line if len(line) <= SHOWN_CHARS else f"{line[:SHOWN_CHARS]}… ({len(line)} characters)" for line in lines]
     if len(editor.transcript) > SHOWN_LINES:

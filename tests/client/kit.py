@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -16,6 +17,12 @@ from acp_agent.protocol.transports import Transport, memory_pair
 
 BOUND = 15.0
 """Seconds after which a test that waits has failed."""
+
+
+def real(path: Path) -> str:
+    """What a process says its working directory is."""
+    return str(path.resolve())
+
 
 Answer = Callable[[Any], Awaitable[Any]]
 

@@ -25,7 +25,7 @@ from acp_agent.schema.acp import (
     TextContent,
 )
 from acp_agent.schema.decode import MalformedResult
-from client.kit import BOUND, ScriptedAgent, scripted_agent
+from tests.client.kit import BOUND, ScriptedAgent, scripted_agent
 
 pytestmark = pytest.mark.anyio
 

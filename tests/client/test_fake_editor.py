@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -30,8 +29,10 @@ from acp_agent.testing.fake_editor import (
     FakeEditor,
     NeverAnswers,
     ToolCallState,
+    live_editors,
 )
-from client.kit import BOUND, ScriptedAgent, scripted_agent
+from acp_agent.testing.plugin import wire
+from tests.client.kit import BOUND, ScriptedAgent, real, scripted_agent
 
 pytestmark = pytest.mark.anyio
 
@@ -58,10 +59,10 @@ def turn(agent: ScriptedAgent, *updates: dict[str, Any]) -> None:
     agent.answers["session/prompt"] = prompt
 
 
-def call(kind: str, status: str | None = None, id_: str = "t", **rest: Any) -> dict[str, Any]:
-    title = {"title": "a call"} if kind == "tool_call" else {}
+def call(report: str, status: str | None = None, **rest: Any) -> dict[str, Any]:
+    title = {"title": "a call"} if report == "tool_call" else {}
     state = {} if status is None else {"status": status}
-    return {"sessionUpdate": kind, "toolCallId": id_, **title, **state, **rest}
+    return {"sessionUpdate": report, "toolCallId": "t", **title, **state, **rest}
 
 
 # --- recording ---------------------------------------------------------------------------------------------------
@@ -387,8 +388,7 @@ async def test_method_may_answer_late(tmp_path: Path) -> None:
 
 async def test_quirks_of_files(tmp_path: Path) -> None:
     file = tmp_path / "f"
-    quirks = {"missing_file_reads_empty": True, "write_does_nothing": True}
-    async with opened(**quirks) as (_, agent):
+    async with opened(missing_file_reads_empty=True, write_does_nothing=True) as (_, agent):
         assert await agent.ask("fs/read_text_file", path=str(file)) == {"content": ""}
         assert await agent.ask("fs/write_text_file", path=str(file), content="x") == {}
         assert not file.exists()
@@ -439,19 +439,22 @@ async def test_agent_may_be_a_process(tmp_path: Path) -> None:
         async with FakeEditor.spawn([sys.executable, AGENT, "good"], cwd=tmp_path, fs_read=False) as editor:
             answer = await editor.start()
             assert answer.meta is not None
-            assert answer.meta["cwd"] == os.path.realpath(tmp_path)
+            assert answer.meta["cwd"] == real(tmp_path)
             assert editor.process is not None
         assert editor.process.returncode == 0
 
 
-async def test_failing_test_shows_the_wire(pytester_like: Any) -> None:
-    section = pytester_like()
-    assert '-> {"jsonrpc": "2.0"' in section
-
-
-@pytest.fixture
-def pytester_like() -> Any:
-    return lambda: '-> {"jsonrpc": "2.0"'
+async def test_report_of_a_failing_test_shows_the_wire() -> None:
+    async with opened() as (editor, agent):
+        agent.say("a\ud83db" + "x" * 10_000)
+        await editor.wait_until(editor.text)
+        shown = wire(editor).splitlines()
+    assert shown[0].startswith('-> {"jsonrpc": "2.0", "id": 0, "method": "initialize"')
+    assert shown[-1].startswith('<- {"jsonrpc": "2.0", "method": "session/update"')
+    assert shown[-1].endswith(" characters)")
+    editor.violations.append("something")
+    assert wire(editor).splitlines()[-1] == "something"
+    assert editor in live_editors
 
 
 async def test_plain_memory_pair_is_enough() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from acp_agent.client import AcpClient, Files
 from acp_agent.errors import PeerError
-from client.kit import ScriptedAgent, scripted_agent
+from tests.client.kit import ScriptedAgent, scripted_agent
 
 pytestmark = pytest.mark.anyio
 

@@ -12,7 +12,7 @@ import pytest
 
 from acp_agent.client import AcpClient, Terminals
 from acp_agent.errors import PeerError
-from client.kit import BOUND, ScriptedAgent, scripted_agent
+from tests.client.kit import BOUND, ScriptedAgent, real, scripted_agent
 
 pytestmark = pytest.mark.anyio
 
@@ -91,7 +91,7 @@ async def test_cwd_and_environment_are_the_request_s(agent: ScriptedAgent, tmp_p
     """[TERM-2]"""
     env = [{"name": "ADDED", "value": "é x"}]
     result = await run(agent, "sh", "-c", 'pwd; echo "$ADDED"; test -n "$PATH"', cwd=str(tmp_path), env=env)
-    assert result["output"] == f"{os.path.realpath(tmp_path)}\né x\n"
+    assert result["output"] == f"{real(tmp_path)}\né x\n"
     assert result["exitStatus"] == {"exitCode": 0}
 
 

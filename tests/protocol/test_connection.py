@@ -15,7 +15,7 @@ from acp_agent.protocol.connection import HIGH_WATER, Connection, Reply
 from acp_agent.protocol.peer import Peer
 from acp_agent.protocol.transports import memory_pair
 from acp_agent.schema.acp import AgentMessageChunk, SessionNotification, TextContent, ToolCall
-from protocol.kit import BOUND, Table, Wire, paired, served
+from tests.protocol.kit import BOUND, Table, Wire, paired, served
 
 pytestmark = pytest.mark.anyio
 

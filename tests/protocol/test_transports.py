@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import tty
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack, asynccontextmanager, suppress
 from pathlib import Path
@@ -16,7 +17,7 @@ from acp_agent.client.background import Background
 from acp_agent.errors import ConnectionClosed
 from acp_agent.protocol.connection import Connection
 from acp_agent.protocol.transports import FdTransport, Transport, memory_pair
-from protocol.kit import BOUND, Table
+from tests.protocol.kit import BOUND, Table
 
 pytestmark = pytest.mark.anyio
 
@@ -340,12 +341,13 @@ async def test_close_after_the_descriptors_are_gone_is_no_failure(fds: Any) -> N
 
 async def test_terminal_as_stdin_and_stdout(fds: Any) -> None:
     controller, terminal = fds(*os.openpty())
+    tty.setraw(terminal)
     transport = FdTransport(terminal, terminal)
     os.write(controller, b"typed\n")
     with anyio.fail_after(BOUND):
         assert await transport.read() == b"typed\n"
         await transport.write(b"shown\n")
-    assert b"shown" in os.read(controller, 1000)
+    assert os.read(controller, 1000) == b"shown\n"
     assert os.get_blocking(terminal)
     transport.close()
 

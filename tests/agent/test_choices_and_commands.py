@@ -1,0 +1,244 @@
+"""Modes, config options and slash commands."""
+
+from __future__ import annotations
+
+import pytest
+
+from acp_agent.client.permissions import allow_always
+from acp_agent.errors import PeerError
+from acp_agent.schema.acp import (
+    AvailableCommandsUpdate,
+    CompactionUpdate,
+    ConfigOptionUpdate,
+    CurrentModeUpdate,
+    McpServerStdio,
+    Notice,
+    ResourceLink,
+    TextContent,
+)
+from acp_agent.testing.fake_model import Answer, Call, Failure
+
+from .kit import agent_rig, rig
+
+pytestmark = pytest.mark.anyio
+
+
+def values(options):
+    return {option.id: option.current_value for option in options}
+
+
+async def test_modes_and_options_are_offered_and_agree(tmp_path):
+    async with agent_rig(tmp_path) as r:
+        answer = await r.editor.new_session(r.project)
+        assert [mode.id for mode in answer.modes.available_modes] == ["ask", "architect", "code", "auto"]
+        assert answer.modes.current_mode_id == "code"
+        assert [(o.id, o.category) for o in answer.config_options] == [
+            ("mode", "mode"),
+            ("model", "model"),
+            ("thought_level", "thought_level"),
+        ]
+        assert values(answer.config_options) == {
+            "mode": "code",
+            "model": "default:fake-model",
+            "thought_level": "default",
+        }
+
+
+async def test_a_mode_set_by_the_client_shows_in_the_options(tmp_path):
+    async with rig(tmp_path) as r:
+        await r.editor.client.set_session_mode(r.editor.session_id, "architect")
+        update = await r.editor.wait_for(lambda u: isinstance(u, ConfigOptionUpdate))
+        assert values(update.config_options)["mode"] == "architect"
+
+
+async def test_a_mode_set_as_an_option_shows_in_the_modes(tmp_path):
+    async with rig(tmp_path) as r:
+        answer = await r.editor.client.set_config_option(r.editor.session_id, "mode", "ask")
+        assert values(answer.config_options)["mode"] == "ask"
+        update = await r.editor.wait_for(lambda u: isinstance(u, CurrentModeUpdate))
+        assert update.current_mode_id == "ask"
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("mode", "nonsense"),
+        ("model", "default:unknown"),
+        ("thought_level", "extreme"),
+        ("nonsense", "x"),
+        ("mode", True),
+        ("mode", 3),
+        ("mode", None),
+        ("mode", ["ask"]),
+    ],
+)
+async def test_unknown_options_and_values_are_invalid_params(tmp_path, option, value):
+    async with rig(tmp_path) as r:
+        with pytest.raises(PeerError) as error:
+            await r.editor.request(
+                "session/set_config_option",
+                {"sessionId": r.editor.session_id, "configId": option, "value": value},
+            )
+        assert error.value.code == -32602
+
+
+async def test_unknown_modes_are_an_error(tmp_path):
+    async with rig(tmp_path) as r:
+        for session, mode in ((r.editor.session_id, "nonsense"), ("nope", "ask")):
+            with pytest.raises(PeerError):
+                await r.editor.client.set_session_mode(session, mode)
+
+
+async def test_the_chosen_model_and_thought_level_are_asked_for(tmp_path):
+    async with rig(tmp_path, ["a"], models=("fake-model", "other-model")) as r:
+        await r.editor.wait_for(
+            lambda u: isinstance(u, ConfigOptionUpdate) and "other-model" in str(u.config_options[1].options)
+        )
+        await r.editor.client.set_config_option(r.editor.session_id, "model", "default:other-model")
+        await r.editor.client.set_config_option(r.editor.session_id, "thought_level", "high")
+        await r.editor.prompt("hi")
+        assert r.request(1)["model"] == "other-model"
+        assert r.request(1)["reasoning_effort"] == "high"
+
+
+async def test_auto_becomes_the_servers_first_model(tmp_path):
+    async with rig(tmp_path, ["a"], models=("first", "second"), environ={"OPENAI_MODEL": ""}) as r:
+        await r.editor.prompt("hi")
+        assert r.request(1)["model"] == "first"
+        update = await r.editor.wait_for(
+            lambda u: isinstance(u, ConfigOptionUpdate) and values(u.config_options)["model"] == "default:first"
+        )
+        assert "auto" not in str(update.config_options[1].options)
+
+
+async def test_providers_stand_side_by_side(tmp_path):
+    async with agent_rig(tmp_path, ["one", "two"]) as r:
+        file = tmp_path / "home" / ".config" / "acp-agent" / "config.toml"
+        file.parent.mkdir(parents=True)
+        file.write_text(
+            f'[providers.second]\nbase_url = "{r.model.base_url}"\nmodels = ["m2", "m3"]\n'
+            '[providers.scripted]\napi = "scripted"\nmodels = ["s"]\n'
+        )
+        answer = await r.editor.new_session(r.project)
+        offered = [o.value for o in answer.config_options[1].options]
+        assert offered == ["default:fake-model", "second:m2", "second:m3", "scripted:s"]
+        await r.editor.client.set_config_option(r.editor.session_id, "model", "second:m3")
+        await r.editor.prompt("hi")
+        assert r.request(1)["model"] == "m3"
+
+
+# --- commands ----------------------------------------------------------------------------------------------------
+
+
+async def test_commands_are_announced_without_slash_and_described(tmp_path):
+    async with rig(tmp_path) as r:
+        update = await r.editor.wait_for(lambda u: isinstance(u, AvailableCommandsUpdate))
+        names = [command.name for command in update.available_commands]
+        assert {"help", "model", "mode", "clear", "compact", "context", "tools", "status", "permissions"} <= set(names)
+        assert len(set(names)) == len(names)
+        assert all(command.description and not command.name.startswith("/") for command in update.available_commands)
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ("/help", "/compact"),
+        ("/model", "default:fake-model"),
+        ("/model nonsense", "no model"),
+        ("/mode", "architect"),
+        ("/mode nonsense", "no mode"),
+        ("/context", "Messages"),
+        ("/tools", "`bash`"),
+        ("/status", "default:fake-model"),
+        ("/permissions", "Nothing is remembered"),
+        ("/permissions revoke 7", "no permission"),
+        ("/compact", "nothing to compact"),
+        ("/clear", "forgotten"),
+    ],
+)
+async def test_each_command_answers_without_the_model(tmp_path, command, words):
+    async with rig(tmp_path, []) as r:
+        assert (await r.editor.prompt(command)).stop_reason == "end_turn"
+        assert words in r.editor.text()
+        assert r.model.requests == []
+
+
+async def test_a_command_runs_with_other_blocks_beside_it(tmp_path):
+    async with rig(tmp_path, []) as r:
+        await r.editor.prompt([ResourceLink(name="x", uri="file:///x"), TextContent(text="/mode ask")])
+        assert "Mode: `ask`" in r.editor.text()
+
+
+@pytest.mark.parametrize("text", ["/usr/bin/env is broken", "/nonsense", "/ help", "// comment", "see /help"])
+async def test_what_is_no_command_is_a_prompt(tmp_path, text):
+    async with rig(tmp_path, ["ok"]) as r:
+        await r.editor.prompt(text)
+        assert r.messages(1)[-1]["content"] == text
+
+
+async def test_mode_command_switches_and_tells_the_client_both_ways(tmp_path):
+    async with rig(tmp_path, []) as r:
+        await r.editor.prompt("/mode auto")
+        mode = await r.editor.wait_for(lambda u: isinstance(u, CurrentModeUpdate))
+        options = await r.editor.wait_for(lambda u: isinstance(u, ConfigOptionUpdate))
+        assert mode.current_mode_id == values(options.config_options)["mode"] == "auto"
+
+
+async def test_clear_lets_the_model_forget_also_after_a_load(tmp_path):
+    async with rig(tmp_path, ["a", "b", "c"]) as r:
+        await r.editor.prompt("one")
+        await r.editor.prompt("/clear")
+        await r.editor.prompt("two")
+        assert [m["content"] for m in r.messages(2)[1:]] == ["two"]
+        await r.editor.load_session(r.editor.session_id, r.project)
+        assert "a" in r.editor.text()
+        await r.editor.prompt("three")
+        assert [m["content"] for m in r.messages(3)[1:]] == ["two", "b", "three"]
+
+
+@pytest.mark.parametrize("compaction", [True, False])
+async def test_compact_replaces_the_conversation_by_a_summary(tmp_path, compaction):
+    async with rig(tmp_path, ["a", "the summary", "b"], compaction=compaction) as r:
+        await r.editor.prompt("one")
+        await r.editor.prompt("/compact")
+        assert "Compacted" in r.editor.text()
+        updates = [u for u in r.editor.updates[r.editor.session_id] if isinstance(u, CompactionUpdate)]
+        assert [u.status for u in updates] == (["in_progress", "completed"] if compaction else [])
+        await r.editor.prompt("two")
+        messages = r.messages(3)
+        assert "the summary" in messages[1]["content"]
+        assert messages[-1]["content"] == "two"
+        assert "one" not in str(messages[1:])
+
+
+async def test_compact_that_fails_leaves_the_conversation_as_it_was(tmp_path):
+    async with rig(tmp_path, ["a", Failure(400, {"error": {"message": "no"}}), "b"], compaction=True) as r:
+        await r.editor.prompt("one")
+        with pytest.raises(PeerError):
+            await r.editor.prompt("/compact")
+        updates = [u for u in r.editor.updates[r.editor.session_id] if isinstance(u, CompactionUpdate)]
+        assert updates[-1].status == "failed"
+        await r.editor.prompt("two")
+        assert [m["content"] for m in r.messages(3)[1:]] == ["one", "a", "two"]
+
+
+async def test_permissions_are_listed_and_revoked(tmp_path):
+    call = Call("write", {"path": "a.txt", "content": "a"})
+    again = Call("write", {"path": "b.txt", "content": "b"})
+    script = [Answer(tool_calls=(call,)), "x", Answer(tool_calls=(again,)), "y"]
+    async with rig(tmp_path, script, otherwise=allow_always) as r:
+        await r.editor.prompt("go")
+        await r.editor.prompt("/permissions")
+        assert "#1 always allow `edit *`" in r.editor.text()
+        await r.editor.prompt("/permissions revoke 1")
+        await r.editor.prompt("go again")
+        assert len(r.editor.permission_requests) == 2
+
+
+async def test_an_mcp_server_is_said_not_to_be_supported(tmp_path):
+    async with agent_rig(tmp_path, ["ok"], notices=True) as r:
+        server = McpServerStdio(name="files", command="/bin/false", args=[], env=[])
+        await r.editor.new_session(r.project, mcp_servers=[server])
+        notice = await r.editor.wait_for(lambda u: isinstance(u, Notice))
+        assert "files" in notice.description
+        assert (await r.editor.prompt("hi")).stop_reason == "end_turn"

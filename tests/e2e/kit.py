@@ -1,0 +1,54 @@
+"""The installed command over real pipes."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from acp_agent.testing.fake_editor import FakeEditor
+from acp_agent.testing.fake_model import FakeModel, Script
+
+__all__ = ["COMMAND", "alive", "environ", "spawned"]
+
+COMMAND = str(Path(sys.executable).with_name("acp-agent"))
+
+
+def environ(home: Path, base_url: str = "http://127.0.0.1:9/v1", **more: str) -> dict[str, str]:
+    """Nothing of the person who runs the tests is found; byte code may be written."""
+    return {
+        "HOME": str(home),
+        "PATH": os.environ["PATH"],
+        "LANG": "C.UTF-8",
+        "OPENAI_BASE_URL": base_url,
+        "OPENAI_MODEL": "fake-model",
+        "ACP_AGENT_KEYRING": "0",
+        **more,
+    }
+
+
+@asynccontextmanager
+async def spawned(tmp_path: Path, script: Script = (), **editor: Any) -> AsyncIterator[tuple[FakeEditor, FakeModel]]:
+    """The agent as a child process with a session in `tmp_path/project`; its process is `editor.process`."""
+    more = editor.pop("environ", {})
+    project = tmp_path / "project"
+    project.mkdir(exist_ok=True)
+    async with (
+        FakeModel(script) as model,
+        FakeEditor.spawn([COMMAND], env=environ(tmp_path, model.base_url, **more), **editor) as fake,
+    ):
+        await fake.start()
+        await fake.new_session(project)
+        yield fake, model
+
+
+def alive(pid: int) -> bool:
+    """Whether the process runs; one that only waits to be reaped does not."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return state != "Z"

@@ -1,0 +1,270 @@
+"""The command line, as a person uses it."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+from pathlib import Path
+
+import anyio
+import anyio.to_thread
+import pytest
+
+from acp_agent.testing.fake_model import Answer, Call, Failure, FakeModel
+
+from .kit import COMMAND, environ
+
+pytestmark = pytest.mark.anyio
+
+SECONDS = 60
+
+
+def run(home: Path, *arguments: str, stdin: str = "", base_url: str = "", cwd: Path | None = None, **more: str):
+    env = environ(home, base_url, **more) if base_url else environ(home, **more)
+    return subprocess.run(
+        [COMMAND, *arguments],
+        input=stdin,
+        capture_output=True,
+        text=True,
+        env=env,
+        timeout=SECONDS,
+        check=False,
+        cwd=cwd or home,
+    )
+
+
+async def ran(model: FakeModel, home: Path, *arguments: str, **more: str):
+    """The same beside a running model."""
+    return await anyio.to_thread.run_sync(lambda: run(home, *arguments, base_url=model.base_url, **more))
+
+
+WRITE = Answer(text="I write.", tool_calls=(Call("write", {"path": "n.txt", "content": "new\n"}),))
+
+
+async def test_prompt_shows_lines_and_ends_with_the_stop_reason(tmp_path):
+    async with FakeModel([WRITE, "Done."]) as model:
+        done = await ran(model, tmp_path, "prompt", "--yes", "go")
+        assert done.returncode == 0, done.stderr
+        assert "I write." in done.stdout
+        assert "Write n.txt" in done.stdout
+        assert "+new" in done.stdout
+        assert "Done." in done.stdout
+        assert "\x1b" not in done.stdout
+        assert (tmp_path / "n.txt").read_text() == "new\n"
+
+
+@pytest.mark.parametrize("flags", [["--deny"], []])
+async def test_prompt_without_a_person_rejects_what_is_asked(tmp_path, flags):
+    async with FakeModel([WRITE, "As you like."]) as model:
+        done = await ran(model, tmp_path, "prompt", *flags, "go")
+        assert done.returncode == 0
+        assert "rejected" in done.stdout
+        assert not (tmp_path / "n.txt").exists()
+
+
+async def test_prompt_json_gives_every_update_as_a_line(tmp_path):
+    async with FakeModel([WRITE, "Done."]) as model:
+        done = await ran(model, tmp_path, "prompt", "--json", "--mode", "auto", "go")
+        lines = [json.loads(line) for line in done.stdout.splitlines()]
+        kinds = [line["update"]["sessionUpdate"] for line in lines if "update" in line]
+        assert "tool_call" in kinds
+        assert "tool_call_update" in kinds
+        assert "agent_message_chunk" in kinds
+        assert lines[-1] == {"stopReason": "end_turn"}
+
+
+@pytest.mark.parametrize(
+    ("answer", "status"),
+    [
+        (Answer(text="x", finish="length"), 3),
+        (Answer(text="", refusal="no", finish="content_filter"), 5),
+        (Failure(401, {"error": {"message": "bad key"}}), 1),
+    ],
+)
+async def test_prompt_exit_status(tmp_path, answer, status):
+    async with FakeModel([answer]) as model:
+        done = await ran(model, tmp_path, "prompt", "go")
+        assert done.returncode == status
+        if status == 1:
+            assert "bad key" in done.stdout
+
+
+async def test_prompt_max_turn_requests_status(tmp_path):
+    async with FakeModel([Answer(tool_calls=(Call("list_directory", {}),), repeat=True)]) as model:
+        done = await ran(model, tmp_path, "prompt", "go", ACP_AGENT_MAX_TOOL_ITERATIONS="2")
+        assert done.returncode == 4
+
+
+async def test_prompt_reads_stdin_and_goes_on_with_a_session(tmp_path):
+    async with FakeModel(["one", "two"]) as model:
+        await ran(model, tmp_path, "prompt", "-", stdin="from stdin")
+        listed = await ran(model, tmp_path, "sessions", "list")
+        session_id = listed.stdout.split()[0]
+        done = await ran(model, tmp_path, "prompt", "--session", session_id, "again")
+        assert "two" in done.stdout
+        assert len(model.requests[1].body["messages"]) == 4
+
+
+async def test_prompt_on_a_terminal_spins_and_asks(tmp_path):
+    async with FakeModel([WRITE, "Done."]) as model:
+
+        def on_a_terminal() -> tuple[int, str]:
+            pid, fd = pty.fork()
+            if pid == 0:
+                os.chdir(tmp_path)
+                os.execve(COMMAND, [COMMAND, "prompt", "go"], environ(tmp_path, model.base_url, TERM="xterm"))
+            shown = b""
+            answered = False
+            while True:
+                try:
+                    data = os.read(fd, 4096)
+                except OSError:
+                    break
+                if not data:
+                    break
+                shown += data
+                if b"1 to 4:" in shown and not answered:
+                    answered = True
+                    os.write(fd, b"nonsense\n1\n")
+            os.close(fd)
+            return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), shown.decode("utf-8", "replace")
+
+        with anyio.fail_after(SECONDS):
+            status, shown = await anyio.to_thread.run_sync(on_a_terminal)
+        assert status == 0
+        assert "⠋" in shown
+        assert "✓" in shown
+        assert "Always allow edits in this project" in shown
+        assert "a number from 1 to 4, please" in shown
+        assert (tmp_path / "n.txt").exists()
+
+
+async def test_sessions_are_shown_exported_and_deleted(tmp_path):
+    async with FakeModel([WRITE, "Done."]) as model:
+        await ran(model, tmp_path, "prompt", "--yes", "Write something")
+        session_id = (await ran(model, tmp_path, "sessions", "list")).stdout.split()[0]
+        shown = (await ran(model, tmp_path, "sessions", "show", session_id[:8])).stdout
+        assert "# Write something" in shown
+        assert "[ok] Write n.txt" in shown
+        exported = [
+            json.loads(line)
+            for line in (await ran(model, tmp_path, "sessions", "export", session_id)).stdout.splitlines()
+        ]
+        assert exported[0]["kind"] == "session"
+        assert {line["kind"] for line in exported[1:]} == {"update", "message"}
+        assert (await ran(model, tmp_path, "sessions", "delete", session_id)).returncode == 0
+        assert (await ran(model, tmp_path, "sessions", "list")).stdout == ""
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["nonsense"],
+        ["prompt"],
+        ["prompt", " "],
+        ["prompt", "--mode", "fast", "x"],
+        ["prompt", "--yes", "--deny", "x"],
+        ["prompt", "--cwd", "/does/not/exist", "x"],
+        ["sessions"],
+        ["sessions", "show", "nope"],
+        ["sessions", "delete", ""],
+        ["--nonsense"],
+        ["login", "--provider", "nope"],
+        ["config"],
+    ],
+)
+def test_a_wrong_command_line_is_one_sentence_and_status_two(tmp_path, arguments):
+    done = run(tmp_path, *arguments)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr.startswith("acp-agent: ")
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_wrong_configuration_is_status_two_with_file_line_and_nearest_key(tmp_path):
+    file = tmp_path / "config.toml"
+    file.write_text("[tools.bash]\n\ntimout = 3\n")
+    done = run(tmp_path, "config", "show", ACP_AGENT_CONFIG=str(file))
+    assert done.returncode == 2
+    assert f"{file}:3: unknown key `tools.bash.timout`; did you mean `tools.bash.timeout`?" in done.stderr
+
+
+def test_config_show_origin_names_where_values_come_from(tmp_path):
+    file = tmp_path / "config.toml"
+    file.write_text('[agent]\nmode = "ask"\n[providers.default]\napi_key = "sk-test-not-a-key"\n')
+    done = run(tmp_path, "config", "show", "--origin", ACP_AGENT_CONFIG=str(file))
+    assert f'agent.mode = "ask"    # {file}:2' in done.stdout
+    assert 'agent.model = "fake-model"    # environment (OPENAI_MODEL)' in done.stdout
+    assert "tools.bash.timeout = 60.0    # default" in done.stdout
+    assert "sk-test" not in done.stdout
+
+
+def test_version_and_help(tmp_path):
+    assert run(tmp_path, "--version").stdout.startswith("acp-agent 0.")
+    assert "prompt" in run(tmp_path, "--help").stdout
+
+
+def test_login_keeps_the_key_privately_and_logout_forgets_it(tmp_path):
+    done = run(tmp_path, "login", stdin="sk-test-not-a-key\n")
+    assert done.returncode == 0
+    file = tmp_path / ".config" / "acp-agent" / "credentials.json"
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert json.loads(file.read_text()) == {"default": "sk-test-not-a-key"}
+    assert "sk-test" not in done.stdout + done.stderr
+    assert run(tmp_path, "logout").returncode == 0
+    assert json.loads(file.read_text()) == {}
+
+
+@pytest.mark.parametrize("typed", ["", "\n", "two words\n"])
+def test_login_without_a_key_changes_nothing(tmp_path, typed):
+    done = run(tmp_path, "login", stdin=typed)
+    assert done.returncode == 2
+    assert not (tmp_path / ".config").exists()
+
+
+async def test_doctor_says_what_works(tmp_path):
+    async with FakeModel([]) as model:
+        done = await ran(model, tmp_path, "doctor")
+        assert done.returncode == 0, done.stdout
+        for words in (
+            "reachable, 1 models: fake-model",
+            "none is needed",
+            "PATH",
+            "agent.log",
+            "OPENAI_BASE_URL",
+            "bash",
+        ):
+            assert words in done.stdout
+        assert "BAD" not in done.stdout
+
+
+def test_doctor_names_what_is_bad(tmp_path):
+    done = run(tmp_path, "doctor", OPENAI_BASE_URL="https://models.invalid/v1")
+    assert done.returncode == 1
+    assert "BAD key" in done.stdout
+    assert "acp-agent login" in done.stdout
+    done = run(tmp_path, "doctor", base_url="http://127.0.0.1:9/v1")
+    assert done.returncode == 1
+    assert "BAD server" in done.stdout
+
+
+def test_the_demo_mends_the_sample(tmp_path):
+    done = run(tmp_path, "demo")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "its answers are recorded" in done.stdout
+    assert "FAILED (failures=2)" in done.stdout
+    assert "red before, green after" in done.stdout
+    assert not (tmp_path / ".local").exists()
+
+
+def test_the_demo_fails_when_the_tests_do_not_get_green(tmp_path):
+    # A `python3` that always fails, on the path before the real one, stands for a sample that cannot be mended.
+    broken = tmp_path / "bin"
+    broken.mkdir()
+    (broken / "python3").write_text("#!/bin/sh\nexit 1\n")
+    (broken / "python3").chmod(0o755)
+    done = run(tmp_path, "demo", PATH=f"{broken}:{os.environ['PATH']}")
+    assert done.returncode != 0
+    assert "still red" in done.stdout

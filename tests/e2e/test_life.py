@@ -1,0 +1,217 @@
+"""The process: it begins at once, ends when it must, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import anyio
+import pytest
+
+from acp_agent.errors import ConnectionClosed
+from acp_agent.schema.acp import AgentMessageChunk
+from acp_agent.testing.fake_model import Answer, Call
+
+from .kit import COMMAND, alive, environ, spawned
+
+pytestmark = pytest.mark.anyio
+
+SECONDS = 20
+
+INITIALIZE = b'{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":1}}\n'
+
+
+def run(tmp_path: Path, data: bytes, **more: str) -> subprocess.CompletedProcess[bytes]:
+    """The command with `data` on its stdin, to its end."""
+    return subprocess.run(
+        [COMMAND], input=data, capture_output=True, env=environ(tmp_path, **more), timeout=SECONDS, check=False
+    )
+
+
+def answers(done: subprocess.CompletedProcess[bytes]) -> list[dict]:
+    return [json.loads(line) for line in done.stdout.split(b"\n") if line]
+
+
+async def test_a_whole_turn_over_real_pipes(tmp_path):
+    script = [Answer(tool_calls=(Call("bash", {"command": "echo hi > made; cat made"}),)), "done"]
+    async with spawned(tmp_path, script) as (editor, _):
+        assert (await editor.prompt("go")).stop_reason == "end_turn"
+        editor.tool_call().assert_finished("completed")
+        assert (tmp_path / "project" / "made").read_text() == "hi\n"
+        assert editor.text() == "done"
+
+
+def test_the_end_of_stdin_before_a_line_ends_the_process(tmp_path):
+    done = run(tmp_path, b"")
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+
+
+def test_the_end_of_stdin_after_initialize_ends_it_with_zero(tmp_path):
+    done = run(tmp_path, INITIALIZE)
+    assert done.returncode == 0
+    assert [a["id"] for a in answers(done)] == [0]
+    assert done.stderr == b""
+
+
+def test_several_lines_in_one_write_are_all_answered(tmp_path):
+    more = b'{"jsonrpc":"2.0","id":1,"method":"session/list"}\n{"jsonrpc":"2.0","id":"x","method":"nope"}\n'
+    done = run(tmp_path, INITIALIZE + more)
+    assert {a["id"] for a in answers(done)} == {0, 1, "x"}
+
+
+def test_a_last_line_without_line_feed_is_answered(tmp_path):
+    done = run(tmp_path, INITIALIZE + b'{"jsonrpc":"2.0","id":1,"method":"nope"}')
+    assert [a.get("error", {}).get("code") for a in answers(done)] == [None, -32601]
+
+
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [
+        (b"garbage\n", -32700),
+        (b"[]\n", -32600),
+        (b'{"jsonrpc":"2.0","id":1,"method":"nope"}\n', -32601),
+        (b'{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}\n', -32602),
+        (b"\xff\xfe\n", -32700),
+        (b"[" * 100_000 + b"\n", -32700),
+    ],
+)
+def test_a_bad_first_line_is_answered_and_the_next_is_served(tmp_path, line, code):
+    found = answers(run(tmp_path, line + INITIALIZE))
+    assert found[0]["error"]["code"] == code
+    assert found[-1]["result"]["protocolVersion"] == 1
+
+
+def test_stdin_may_be_a_file(tmp_path):
+    file = tmp_path / "in"
+    file.write_bytes(INITIALIZE + b'{"jsonrpc":"2.0","id":1,"method":"session/list"}\n')
+    with file.open("rb") as stdin:
+        done = subprocess.run(
+            [COMMAND], stdin=stdin, capture_output=True, env=environ(tmp_path), timeout=SECONDS, check=False
+        )
+    assert done.returncode == 0
+    assert {a["id"] for a in answers(done)} == {0, 1}
+
+
+def test_a_broken_configuration_is_told_in_the_first_answer(tmp_path):
+    file = tmp_path / "config.toml"
+    file.write_text("this is = no toml =\n")
+    done = run(tmp_path, INITIALIZE, ACP_AGENT_CONFIG=str(file))
+    assert str(file) in answers(done)[0]["error"]["message"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_before_the_first_line_ends_it_with_zero(tmp_path, number):
+    with subprocess.Popen([COMMAND], stdin=-1, stdout=-1, env=environ(tmp_path)) as process:
+        assert process.stdin is not None
+        # The handlers are set before the first read; a line that is read proves that they are.
+        process.stdin.write(INITIALIZE)
+        process.stdin.flush()
+        assert process.stdout is not None
+        process.stdout.readline()
+        process.send_signal(number)
+        assert process.wait(SECONDS) == 0
+        process.stdin.close()
+
+
+def busy(tmp_path: Path) -> tuple[Answer, Path]:
+    """A turn that has started a process tree which writes its pids."""
+    pids = tmp_path / "pids"
+    command = f"setsid sh -c 'echo $$ >>{pids}; sleep 600' & echo $$ >>{pids}; sleep 600"
+    return Answer(tool_calls=(Call("bash", {"command": command}),)), pids
+
+
+async def _pids(pids: Path) -> list[int]:
+    with anyio.fail_after(SECONDS):
+        while not pids.exists() or len(pids.read_text().split()) < 2:
+            await anyio.sleep(0.01)
+    return [int(pid) for pid in pids.read_text().split()]
+
+
+async def _all_gone(started: list[int]) -> None:
+    with anyio.fail_after(SECONDS):
+        while any(alive(pid) for pid in started):
+            await anyio.sleep(0.01)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_a_signal_during_a_turn_answers_the_prompt_and_leaves_no_child(tmp_path, number):
+    answer, pids = busy(tmp_path)
+    async with spawned(tmp_path, [answer], terminal=False) as (editor, _):
+        turn = editor.begin("go")
+        started = await _pids(pids)
+        os.kill(editor.process.pid, number)
+        with anyio.fail_after(SECONDS):
+            assert (await turn.response()).stop_reason == "cancelled"
+            assert await editor.process.wait() == 0
+        editor.assert_tool_calls_finished()
+        await _all_gone(started)
+
+
+async def test_the_end_of_stdin_during_a_turn_leaves_no_child(tmp_path):
+    answer, pids = busy(tmp_path)
+    async with spawned(tmp_path, [answer], terminal=False) as (editor, _):
+        turn = editor.begin("go")
+        started = await _pids(pids)
+        await editor.process.end()
+        assert editor.process.returncode == 0
+        with pytest.raises(ConnectionClosed), anyio.fail_after(SECONDS):
+            await turn.response()
+        await _all_gone(started)
+
+
+async def test_the_end_of_stdin_while_the_model_streams(tmp_path):
+    async with spawned(tmp_path, [Answer(text=("a", "b"), hang_after=1)]) as (editor, model):
+        turn = editor.begin("go")
+        await editor.wait_for(lambda u: isinstance(u, AgentMessageChunk))
+        await editor.process.end()
+        assert editor.process.returncode == 0
+        with pytest.raises(ConnectionClosed), anyio.fail_after(SECONDS):
+            await turn.response()
+        with anyio.fail_after(SECONDS):
+            await model.answer_closed(1)
+
+
+def test_a_closed_stdout_ends_an_idle_process(tmp_path):
+    read, write = os.pipe()
+    with subprocess.Popen([COMMAND], stdin=-1, stdout=write, stderr=-1, env=environ(tmp_path)) as process:
+        os.close(write)
+        assert process.stdin is not None
+        process.stdin.write(INITIALIZE)
+        process.stdin.flush()
+        assert b"protocolVersion" in os.read(read, 65536)
+        os.close(read)
+        assert process.wait(SECONDS) == 1
+        process.stdin.close()
+        assert process.stderr is not None
+        assert b"Traceback" not in process.stderr.read()
+
+
+async def test_logs_go_to_a_file_and_stderr_and_hold_no_key(tmp_path):
+    secret = "sk-test-0123456789abcdef"
+    async with spawned(tmp_path, ["ok"], environ={"ACP_AGENT_LOG_LEVEL": "debug", "OPENAI_API_KEY": secret}) as (
+        editor,
+        _,
+    ):
+        await editor.send_line(b'{"not": "a message", "key": "%s"}' % secret.encode())
+        await editor.prompt(f"my key is {secret}")
+        await editor.process.end()
+        stderr = editor.process.stderr
+    log = (tmp_path / ".local" / "state" / "acp-agent" / "agent.log").read_text()
+    assert "malformed input" in log
+    assert "malformed input" in stderr
+    assert secret not in log + stderr
+    editor.violations.clear()
+
+
+async def test_sessions_survive_the_process(tmp_path):
+    async with spawned(tmp_path, ["remembered"]) as (editor, _):
+        await editor.prompt("hi")
+        session_id = editor.session_id
+    async with spawned(tmp_path, []) as (editor, _):
+        listed = await editor.client.list_sessions()
+        assert session_id in [session.session_id for session in listed.sessions]
+        await editor.load_session(session_id, tmp_path / "project")
+        assert editor.text() == "remembered"

@@ -1,0 +1,139 @@
+"""Executors on a real folder, and an editor at the other end of a wire where one is needed."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import anyio
+
+from acp_agent.client.background import Background
+from acp_agent.errors import MethodNotFound
+from acp_agent.executors.base import Command, Executor, ExitStatus, OutputChunk, Process
+from acp_agent.executors.dyn import DynExecutor, Offer
+from acp_agent.executors.editor import EditorExecutor
+from acp_agent.executors.local import LocalExecutor
+from acp_agent.protocol.client import Client
+from acp_agent.protocol.codec import encode
+from acp_agent.protocol.connection import Connection
+from acp_agent.protocol.peer import Peer
+from acp_agent.protocol.transports import memory_pair
+from acp_agent.testing.fake_editor import FakeEditor
+
+BOUND = 20.0
+"""Seconds after which a test that waits has failed."""
+
+BACKENDS = ("local", "editor", "dyn")
+
+
+class _NothingToAsk:
+    async def handle_request(self, method: str, params: Any) -> Any:
+        raise MethodNotFound(method)
+
+    async def handle_notification(self, method: str, params: Any) -> None: ...
+
+    def cancel_request(self, method: str, params: Any) -> bool:
+        return False
+
+
+@dataclass
+class Stage:
+    """What a test plays on."""
+
+    executor: Executor
+    local: LocalExecutor
+    folder: Path
+    scripts: Path
+    editor: FakeEditor | None = None
+    connection: Connection | None = None
+
+    def asked(self, method: str) -> int:
+        """How many requests of `method` the editor got."""
+        assert self.editor is not None
+        lines = [line.message for line in self.editor.transcript if line.direction == "from_agent"]
+        return sum(line.get("method") == method for line in lines)
+
+
+@asynccontextmanager
+async def stage(
+    backend: str, tmp_path: Path, *, offer: Offer | None = None, timeout: float = 5.0, **editor_options: Any
+) -> AsyncIterator[Stage]:
+    """An executor of the kind `backend`; everything is bounded, closed and killed at the end."""
+    folder, scripts = tmp_path / "work", tmp_path / "scripts"
+    folder.mkdir(exist_ok=True)
+    scripts.mkdir(exist_ok=True)
+    local = LocalExecutor()
+    with anyio.fail_after(BOUND):
+        try:
+            if backend == "local":
+                yield Stage(local, local, folder, scripts)
+                return
+            ours, theirs = memory_pair()
+            connection = Connection(ours, _NothingToAsk(), peer=Peer(encode=encode))
+            async with Background() as background:
+                background.start(connection.serve)
+                try:
+                    async with FakeEditor(theirs, check=False, **editor_options) as fake:
+                        client = Client(connection, "s", fake.client.capabilities, timeout=timeout)
+                        editor = EditorExecutor(client, local, scripts, kill_timeout=0.5)
+                        executor: Executor = editor
+                        if backend == "dyn":
+                            executor = DynExecutor(editor, local, offer or Offer(True, True, True))
+                        yield Stage(executor, local, folder, scripts, fake, connection)
+                finally:
+                    connection.close()
+        finally:
+            with anyio.CancelScope(shield=True):
+                await local.close()
+
+
+@dataclass
+class Ended:
+    status: ExitStatus
+    chunks: list[OutputChunk]
+    stdout: str
+    stderr: str
+    combined: str
+    truncated: bool
+
+
+async def collect(process: Process) -> Ended:
+    """Runs to the end, closes, and tells all of it."""
+    try:
+        chunks = [chunk async for chunk in process.output()]
+        status = await process.wait()
+        return Ended(status, chunks, process.stdout, process.stderr, process.combined, process.truncated)
+    finally:
+        await process.close()
+
+
+async def run(executor: Executor, script: str, cwd: Path, **rest: Any) -> Ended:
+    return await collect(await executor.run(Command(script, cwd, **rest)))
+
+
+async def until_exists(path: Path) -> str:
+    """Waits for a file with text in it; the caller's scope bounds the wait."""
+    while True:
+        try:
+            if text := path.read_text():
+                return text
+        except FileNotFoundError:
+            pass
+        await anyio.sleep(0.01)
+
+
+def alive(pid: int) -> bool:
+    """Whether the process runs (a zombie does not)."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return stat.rpartition(")")[2].split()[0] != "Z"
+
+
+async def until_dead(pid: int) -> None:
+    while alive(pid):
+        await anyio.sleep(0.01)

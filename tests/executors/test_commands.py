@@ -1,0 +1,292 @@
+"""Running commands: one contract, every backend."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import anyio
+import pytest
+
+from acp_agent.errors import ExecutorError
+from acp_agent.executors.base import Command, ExitStatus
+from acp_agent.executors.shell_state import last_cwd
+from tests.executors.kit import BACKENDS, alive, collect, run, stage, until_dead, until_exists
+
+pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("backend", BACKENDS)]
+
+
+async def test_output_and_exit_code_are_told(backend: str, tmp_path: Path) -> None:
+    async with stage(backend, tmp_path) as on:
+        ended = await run(on.executor, "echo one; echo two; exit 3", on.folder)
+        assert (ended.combined, ended.status, ended.truncated) == ("one\ntwo\n", ExitStatus(3), False)
+        assert "".join(chunk.text for chunk in ended.chunks) == "one\ntwo\n"
+
+
+async def test_a_command_runs_in_its_folder_with_its_variables(backend: str, tmp_path: Path) -> None:
+    async with stage(backend, tmp_path) as on:
+        (on.folder / "a b").mkdir()
+        ended = await run(on.executor, 'pwd; echo "$X"', on.folder / "a b", env={"X": "va lue"})
+        assert ended.stdout == f"{on.folder / 'a b'}\nva lue\n"
+
+
+@pytest.mark.parametrize("script", ["true", "exit 0", ":", "# nothing"])
+async def test_a_silent_success_is_zero_not_unknown(script: str, backend: str, tmp_path: Path) -> None:
+    async with stage(backend, tmp_path) as on:
+        ended = await run(on.executor, script, on.folder)
+        assert (ended.combined, ended.status) == ("", ExitStatus(0))
+
+
+async def test_a_command_that_bash_cannot_read_fails_with_its_message(backend: str, tmp_path: Path) -> None:
+    async with stage(backend, tmp_path) as on:
+        ended = await run(on.executor, "echo 'unclosed", on.folder)
+        assert ended.status.exit_code == 2
+        assert "matching" in ended.combined
+
+
+async def test_an_unknown_program_is_127(backend: str, tmp_path: Path) -> None:
+    async with stage(backend, tmp_path) as on:
+        ended = await run(on.executor, "no-such-program-here", on.folder)
+        assert ended.status == ExitStatus(127)
+
+
+async def test_bash_is_not_in_posix_mode(backend: str, tmp_path: Path) -> None:
+    async with stage(backend, tmp_path) as on:
+        ended = await run(on.executor, "[[ abc == a* ]] && echo {1..3} <(true) | cut -c1-5", on.folder)
+        assert ended.stdout == "1 2 3\n"
+
+
+async def test_stdin_is_at_its_end(backend: str, tmp_path: Path) -> None:
+    async with stage(backend, tmp_path) as on:
+        ended = await run(on.executor, "cat; read x; echo $?", on.folder)
+        assert ended.stdout == "1\n"
+
+
+async def test_several_lines_and_heredocs_run_as_written(backend: str, tmp_path: Path) -> None:
+    async with stage(backend, tmp_path) as on:
+        ended = await run(on.executor, "cat <<'EOF'\n$x `y`\nEOF\nfor i in 1 2; do\n  echo $i\ndone", on.folder)
+        assert ended.stdout == "$x `y`\n1\n2\n"
+
+
+async def test_a_heredoc_at_the_very_end_is_closed(backend: str, tmp_path: Path) -> None:
+    async with stage(backend, tmp_path) as on:
+        ended = await run(on.executor, "cat <<EOF\nx\nEOF", on.folder, state_file=tmp_path / "state")
+        assert ended.combined == "x\n"
+
+
+async def test_bash_names_the_right_line_in_its_errors(backend: str, tmp_path: Path) -> None:
+    async with stage(backend, tmp_path) as on:
+        ended = await run(on.executor, "true\ntrue\nno-such-program-here", on.folder, state_file=tmp_path / "state")
+        assert "line 3:" in ended.combined
+
+
+async def test_invalid_utf8_becomes_replacement_characters(backend: str, tmp_path: Path) -> None:
+    async with stage(backend, tmp_path) as on:
+        ended = await run(on.executor, r"printf 'a\xffb\n'", on.folder)
+        assert ended.stdout == "a\ufffdb\n"
+
+
+async def test_a_character_cut_between_two_reads_stays_whole(backend: str, tmp_path: Path) -> None:
+    async with stage(backend, tmp_path) as on:
+        ended = await run(on.executor, r"printf '\xc3'; sleep 0.1; printf '\xbc\n'", on.folder)
+        assert ended.stdout == "ü\n"
+
+
+async def test_big_output_is_bounded_and_marked(backend: str, tmp_path: Path) -> None:
+    async with stage(backend, tmp_path) as on:
+        ended = await run(on.executor, "seq 1 100000", on.folder, output_limit=10_000)
+        assert ended.truncated
+        assert len(ended.stdout) < 11_000
+        assert ended.stdout.endswith("\n100000\n")
+        assert ended.status == ExitStatus(0)
+
+
+async def test_a_child_in_the_background_does_not_hold_the_call(backend: str, tmp_path: Path) -> None:
+    async with stage(backend, tmp_path) as on:
+        ended = await run(on.executor, "sleep 600 & echo $! > pid; echo started", on.folder)
+        assert ended.stdout == "started\n"
+        assert ended.status == ExitStatus(0)
+
+
+async def test_state_is_carried_over_and_functions_are_not(backend: str, tmp_path: Path) -> None:
+    async with stage(backend, tmp_path) as on:
+        (on.folder / "sub dir").mkdir()
+        state = tmp_path / "state"
+        first = "cd 'sub dir'; export A='it is \"one\"\ntwo'; B=local; f() { echo f; }; export -n PATH_X; (export C=1)"
+        assert (await run(on.executor, first, on.folder, state_file=state)).status == ExitStatus(0)
+        cwd = last_cwd(state, on.folder)
+        assert cwd == on.folder / "sub dir"
+        second = 'echo "$A|$B|$C"; pwd; type f >/dev/null 2>&1 || echo no f'
+        ended = await run(on.executor, second, cwd, state_file=state)
+        assert ended.stdout == f'it is "one"\ntwo||\n{on.folder / "sub dir"}\nno f\n'
+
+
+async def test_state_keeps_the_exit_code(backend: str, tmp_path: Path) -> None:
+    async with stage(backend, tmp_path) as on:
+        for script, code in (("exit 7", 7), ("false", 1), ("cd .; (exit 4)", 4), ("true", 0)):
+            ended = await run(on.executor, script, on.folder, state_file=tmp_path / "state")
+            assert ended.status == ExitStatus(code), script
+
+
+async def test_a_folder_that_was_removed_falls_back(backend: str, tmp_path: Path) -> None:
+    async with stage(backend, tmp_path) as on:
+        state = tmp_path / "state"
+        await run(on.executor, "mkdir gone; cd gone; rmdir ../gone", on.folder, state_file=state)
+        assert last_cwd(state, on.folder) == on.folder
+
+
+async def test_readonly_and_special_variables_do_not_break_the_next_command(backend: str, tmp_path: Path) -> None:
+    async with stage(backend, tmp_path) as on:
+        state = tmp_path / "state"
+        await run(on.executor, "readonly R=1; export R; declare -ix N=3; export EMPTY=", on.folder, state_file=state)
+        ended = await run(on.executor, 'echo "$R $N [$EMPTY]"', on.folder, state_file=state)
+        assert ended.combined == "1 3 []\n"
+
+
+async def test_kill_ends_the_command_and_keeps_its_output(backend: str, tmp_path: Path) -> None:
+    async with stage(backend, tmp_path) as on:
+        process = await on.executor.run(Command("echo before; echo $$ > pid; sleep 600; echo after", on.folder))
+        pid = int(await until_exists(on.folder / "pid"))
+        await process.kill()
+        status = await process.wait()
+        assert status.exit_code != 0
+        assert process.combined == "before\n"
+        await until_dead(pid)
+        await process.close()
+        await process.close()
+        assert process.combined == "before\n"
+
+
+async def test_kill_after_the_end_changes_nothing(backend: str, tmp_path: Path) -> None:
+    async with stage(backend, tmp_path) as on:
+        process = await on.executor.run(Command("echo x", on.folder))
+        status = await process.wait()
+        await process.kill()
+        assert await process.wait() == status == ExitStatus(0)
+        assert process.combined == "x\n"
+        await process.close()
+
+
+async def test_close_without_waiting_kills(backend: str, tmp_path: Path) -> None:
+    async with stage(backend, tmp_path) as on:
+        process = await on.executor.run(Command("echo $$ > pid; sleep 600", on.folder))
+        pid = int(await until_exists(on.folder / "pid"))
+        await process.close()
+        await until_dead(pid)
+
+
+async def test_a_wait_that_was_cancelled_can_be_killed_with_its_output(backend: str, tmp_path: Path) -> None:
+    async with stage(backend, tmp_path) as on:
+        process = await on.executor.run(Command("echo some; echo 1 > ready; sleep 600", on.folder))
+        await until_exists(on.folder / "ready")
+        with anyio.move_on_after(0.05):
+            async for _ in process.output():
+                pass
+        await process.kill()
+        assert process.combined == "some\n"
+        await process.close()
+
+
+async def test_a_signal_of_its_own_is_told(backend: str, tmp_path: Path) -> None:
+    async with stage(backend, tmp_path) as on:
+        ended = await run(on.executor, "kill -KILL $$", on.folder)
+        assert ended.status.exit_code is None or ended.status.exit_code > 128
+        assert ended.status.signal is not None or backend != "local"
+
+
+async def test_a_missing_working_directory_is_told_in_words(backend: str, tmp_path: Path) -> None:
+    async with stage(backend, tmp_path) as on:
+        with pytest.raises(ExecutorError, match="working directory|No such file|cannot start"):
+            await on.executor.run(Command("ls", on.folder / "missing"))
+
+
+async def test_a_nul_character_is_refused_in_words(backend: str, tmp_path: Path) -> None:
+    async with stage(backend, tmp_path) as on:
+        try:
+            ended = await run(on.executor, "echo a\0b", on.folder)
+        except ExecutorError as error:
+            assert "null" in str(error) or "NUL" in str(error)
+        else:
+            assert backend == "editor" or "a" in ended.combined
+
+
+async def test_many_commands_run_side_by_side(backend: str, tmp_path: Path) -> None:
+    async with stage(backend, tmp_path) as on:
+        found: list[str] = []
+
+        async def one(number: int) -> None:
+            found.append((await run(on.executor, f"echo {number}", on.folder)).stdout)
+
+        async with anyio.create_task_group() as tasks:
+            for number in range(10):
+                tasks.start_soon(one, number)
+        assert sorted(found) == sorted(f"{number}\n" for number in range(10))
+
+
+async def test_prompts_and_pagers_are_off(backend: str, tmp_path: Path) -> None:
+    async with stage(backend, tmp_path) as on:
+        ended = await run(on.executor, "echo $PAGER $GIT_PAGER $GIT_TERMINAL_PROMPT [$CDPATH]", on.folder)
+        assert ended.stdout == "cat cat 0 []\n"
+
+
+async def test_a_killed_tree_is_dead_to_the_last_child(backend: str, tmp_path: Path) -> None:
+    if backend == "editor":
+        pytest.skip("what an editor's terminal ends is the editor's business")
+    async with stage(backend, tmp_path, **({} if backend == "local" else {"terminal": False})) as on:
+        executor = on.local
+        script = (
+            "setsid bash -c 'echo $$ > setsid; sleep 600' & "
+            "(bash -c 'echo $$ > nested; sleep 600' &) ; "
+            "python3 -c 'import os\n"
+            "if os.fork() == 0:\n"
+            "  os.setsid()\n"
+            "  if os.fork() == 0:\n"
+            '    open("daemon", "w").write(str(os.getpid()))\n'
+            '    os.execvp("sleep", ["sleep", "600"])\n\' ; '
+            "trap '' TERM; sleep 600"
+        )
+        process = await executor.run(Command(script, on.folder))
+        pids = [int(await until_exists(on.folder / name)) for name in ("setsid", "nested", "daemon")]
+        await process.kill()
+        for pid in pids:
+            await until_dead(pid)
+        await process.close()
+
+
+async def test_closing_the_executor_kills_what_commands_left_running(backend: str, tmp_path: Path) -> None:
+    if backend == "editor":
+        pytest.skip("an editor's terminals are released one by one")
+    async with stage(backend, tmp_path) as on:
+        ended = await run(on.local, "setsid sleep 600 & echo $! > pid", on.folder)
+        assert ended.status == ExitStatus(0)
+        pid = int(await until_exists(on.folder / "pid"))
+        assert alive(pid)
+        await on.local.close()
+        await until_dead(pid)
+        await on.local.close()
+
+
+async def test_nothing_stays_open(backend: str, tmp_path: Path) -> None:
+    async with stage(backend, tmp_path) as on:
+        await run(on.executor, "true", on.folder)
+        before = len(list(Path("/proc/self/fd").iterdir()))
+        for script in ("true", "echo x", "exit 3", "kill -9 $$"):
+            await run(on.executor, script, on.folder)
+        process = await on.executor.run(Command("sleep 600", on.folder))
+        await process.close()
+        assert len(list(Path("/proc/self/fd").iterdir())) == before
+        assert list(on.scripts.iterdir()) == []
+
+
+async def test_output_comes_while_the_command_runs(backend: str, tmp_path: Path) -> None:
+    async with stage(backend, tmp_path) as on:
+        process = await on.executor.run(
+            Command("echo first; until [ -e go ]; do sleep 0.02; done; echo last", on.folder)
+        )
+        if process.view is not None:
+            (on.folder / "go").touch()  # the editor shows it by itself
+        texts = []
+        async for chunk in process.output():
+            texts.append(chunk.text)
+            (on.folder / "go").touch()
+        assert "".join(texts) == "first\nlast\n"
+        assert await collect(process)

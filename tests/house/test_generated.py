@@ -1,0 +1,70 @@
+"""Generated files are what their sources make of them, and the sources say what they must."""
+
+from __future__ import annotations
+
+import runpy
+from pathlib import Path
+from typing import Any
+
+import jsonschema_rs
+import msgspec
+import pytest
+
+from acp_agent.config.model import Settings
+from acp_agent.output.envelope import ShellOutput
+from acp_agent.tools.registry import TOOLS
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def script() -> dict[str, Any]:
+    return runpy.run_path(str(ROOT / "scripts" / "generate.py"))
+
+
+def test_every_generated_file_is_fresh(script: dict[str, Any]) -> None:
+    stale = [
+        str(path.relative_to(ROOT))
+        for path, text in script["render_all"]().items()
+        if not path.exists() or path.read_text(encoding="utf-8") != text
+    ]
+    assert not stale, "run `make generate`"
+
+
+@pytest.mark.parametrize("name", TOOLS)
+def test_the_guidance_of_every_tool_has_the_four_sections_in_order(name: str, script: dict[str, Any]) -> None:
+    text = (ROOT / "acp_agent" / "tools" / f"{name}.md").read_text(encoding="utf-8")
+    lines = text.splitlines()
+    places = [
+        next((number for number, line in enumerate(lines) if line.startswith(section)), None)
+        for section in script["SECTIONS"]
+    ]
+    assert None not in places, dict(zip(script["SECTIONS"], places, strict=True))
+    assert places == sorted(place for place in places if place is not None)
+    assert lines[0] and not lines[0].startswith(script["SECTIONS"]), "the first line says what the tool does"
+
+
+@pytest.mark.parametrize("name", TOOLS)
+def test_the_examples_of_every_tool_are_valid_arguments_of_it(name: str) -> None:
+    schema = msgspec.json.decode((ROOT / "schemas" / "tool-parameters.schema.json").read_bytes())
+    text = (ROOT / "acp_agent" / "tools" / f"{name}.md").read_text(encoding="utf-8")
+    examples = text.partition("Examples:")[2].split(" ; ")
+    assert len(examples) >= 1
+    for example in examples:
+        jsonschema_rs.validate(schema, {name: msgspec.json.decode(example.strip())})
+
+
+@pytest.mark.parametrize("name", ["config", "shell-output-envelope", "tool-parameters", "acp-v1"])
+def test_every_published_schema_is_a_json_schema(name: str) -> None:
+    schema = msgspec.json.decode((ROOT / "schemas" / f"{name}.schema.json").read_bytes())
+    jsonschema_rs.validator_for(schema)
+
+
+def test_the_defaults_of_the_configuration_satisfy_its_schema() -> None:
+    schema = msgspec.json.decode((ROOT / "schemas" / "config.schema.json").read_bytes())
+    jsonschema_rs.validate(schema, msgspec.to_builtins(Settings()))
+
+
+def test_a_shell_envelope_satisfies_its_schema() -> None:
+    schema = msgspec.json.decode((ROOT / "schemas" / "shell-output-envelope.schema.json").read_bytes())
+    jsonschema_rs.validate(schema, ShellOutput("a", "b", None, False).as_json())

@@ -1,0 +1,178 @@
+"""The plan of the house, checked: floors, doors, and what no file may do. Each failure names the line to move."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from .imports import PACKAGE, ROOT, imports, modules
+
+FLOORS: dict[str, int] = {
+    "__main__": 8,
+    "cli": 8,
+    "commands": 8,
+    "agent": 7,
+    "fronts": 7,
+    "handshake": 6,
+    "build": 6,
+    "loop": 5,
+    "tools": 4,
+    "executors": 3,
+    "output": 3,
+    "safety": 3,
+    "llm": 3,
+    "store": 3,
+    "client": 3,
+    "testing": 3,
+    "protocol": 2,
+    "config": 2,
+    "schema": 1,
+    "errors": 1,
+    "lazy": 1,
+    "": 0,
+}
+"""A module's floor is that of the first part of its name below the package."""
+
+WINGS = {"executors", "output", "safety", "llm", "store", "client", "testing"}
+SIDEWAYS = {("testing", "client")}
+"""The test kit's editor is the client, with faults."""
+
+DOORS: dict[str, tuple[str, ...]] = {
+    "pydantic": ("acp_agent.tools",),
+    "openai": ("acp_agent.llm.responses",),
+    "httpx2": ("acp_agent.llm",),
+    "jsonrpcserver": ("acp_agent.client",),
+    "oslash": ("acp_agent.client",),
+    "sqlite3": ("acp_agent.store",),
+    "tree_sitter": ("acp_agent.safety.shell",),
+    "tree_sitter_bash": ("acp_agent.safety.shell",),
+    "jsonschema_rs": ("acp_agent.testing",),
+    "pytest": ("acp_agent.testing",),
+    "pathspec": ("acp_agent.executors.search_worker",),
+    "platformdirs": (),
+    "keyring": (),
+    "asyncio": ("acp_agent.protocol", "acp_agent.agent", "acp_agent.commands.serve", "acp_agent.testing.fake_model"),
+}
+"""Dependency -> the modules (and what is below them) that may import it. An empty tuple: by lazy rows only."""
+
+BROAD = {"acp_agent/protocol/connection.py", "acp_agent/loop/calls.py"}
+"""Where `except Exception` may stand."""
+
+LONGEST_FILE = 750
+
+
+def part(module: str) -> str:
+    return (module.split(".") + [""])[1]
+
+
+def test_every_module_has_a_floor():
+    unknown = {part(name) for _, name in modules()} - FLOORS.keys()
+    assert not unknown
+
+
+def test_imports_run_down_the_floors():
+    wrong = []
+    for item in imports():
+        if not item.imported.startswith("acp_agent") or item.typing_only:
+            continue
+        here, there = part(item.importer), part(item.imported)
+        if here == there:
+            continue
+        sideways = here in WINGS and there in WINGS and (here, there) not in SIDEWAYS
+        if FLOORS[there] > FLOORS[here] or sideways:
+            wrong.append(f"{item.where}: {here} (floor {FLOORS[here]}) imports {there} (floor {FLOORS[there]})")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_each_dependency_has_one_door():
+    wrong = []
+    for item in imports():
+        top = item.imported.split(".")[0]
+        if top in DOORS and not item.typing_only:
+            doors = DOORS[top]
+            if not any(item.importer == door or item.importer.startswith(door + ".") for door in doors):
+                wrong.append(f"{item.where}: {top} belongs to {', '.join(doors) or 'a lazy row'}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_there_are_no_import_cycles():
+    graph: dict[str, set[str]] = {}
+    known = {name for _, name in modules()}
+    for item in imports():
+        if item.imported in known and not item.typing_only:
+            graph.setdefault(item.importer, set()).add(item.imported)
+    state: dict[str, int] = {}
+
+    def visit(name: str, path: tuple[str, ...]) -> None:
+        if state.get(name) == 2:
+            return
+        assert state.get(name) != 1, " -> ".join([*path[path.index(name) :], name])
+        state[name] = 1
+        for below in graph.get(name, ()):
+            visit(below, (*path, name))
+        state[name] = 2
+
+    for name in known:
+        visit(name, ())
+
+
+def test_no_import_stands_in_a_function():
+    wrong = [item.where for item in imports() if item.inside]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_tools_see_contracts_not_backends():
+    wrong = [
+        f"{item.where}: {item.imported}"
+        for item in imports()
+        if part(item.importer) == "tools"
+        and item.imported.startswith("acp_agent.executors")
+        and item.imported != "acp_agent.executors.base"
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_nobody_prints_and_broad_excepts_stand_where_they_may():
+    wrong = []
+    for file, _ in modules():
+        place = str(file.relative_to(ROOT))
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "print":
+                wrong.append(f"{place}:{node.lineno}: print")
+            if isinstance(node, ast.ExceptHandler) and place not in BROAD:
+                names = [node.type] if not isinstance(node.type, ast.Tuple) else node.type.elts
+                if node.type is None or any(isinstance(name, ast.Name) and name.id == "Exception" for name in names):
+                    wrong.append(f"{place}:{node.lineno}: except Exception")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_no_file_tells_two_stories():
+    long = {}
+    for file, _ in modules():
+        text = file.read_text(encoding="utf-8")
+        if "Do not edit." not in text[:500] and text.count("\n") > LONGEST_FILE:
+            long[str(file.relative_to(ROOT))] = text.count("\n")
+    assert not long
+
+
+def test_every_lazy_row_names_something_that_exists():
+    rows = re.compile(r'"(acp_agent(?:\.\w+)+):(\w+)"')
+    known = {name: file for file, name in modules()}
+    wrong = []
+    for file, _ in modules():
+        for module, name in rows.findall(file.read_text(encoding="utf-8")):
+            if module not in known or not re.search(
+                rf"^(class|def|async def)?\s*{name}\b", known[module].read_text(encoding="utf-8"), re.MULTILINE
+            ):
+                wrong.append(f"{file.relative_to(ROOT)}: {module}:{name}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_every_module_says_what_it_is_for():
+    wrong = [
+        str(file.relative_to(ROOT))
+        for file, _ in modules()
+        if not ast.get_docstring(ast.parse(file.read_text(encoding="utf-8")))
+    ]
+    assert not wrong
+    assert (PACKAGE / "py.typed").exists()

@@ -1,0 +1,202 @@
+"""`Client`: what an agent may ask of its editor, gated on what was offered and bounded in time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from acp_agent.errors import CapabilityMissing, ConnectionClosed, PeerError
+from acp_agent.protocol.client import Client
+from acp_agent.schema.acp import (
+    AgentMessageChunk,
+    ClientCapabilities,
+    ClientSessionCapabilities,
+    CompactionCapabilities,
+    FileSystemCapabilities,
+    NoticeCapabilities,
+    PermissionOption,
+    TextContent,
+    ToolCallUpdate,
+)
+from acp_agent.schema.decode import MalformedResult
+from tests.protocol.kit import BOUND, Table, served
+
+pytestmark = pytest.mark.anyio
+
+EVERYTHING = ClientCapabilities(
+    fs=FileSystemCapabilities(read_text_file=True, write_text_file=True),
+    terminal=True,
+    session=ClientSessionCapabilities(compaction=CompactionCapabilities(), notices=NoticeCapabilities()),
+    meta={"terminal_output": True},
+)
+
+Call = Callable[[Client], Any]
+
+CALLS: list[tuple[str, Call, dict[str, Any], Any, object]] = [
+    ("fs/read_text_file", lambda c: c.read_text_file(Path("/f")), {"path": "/f"}, {"content": "x"}, "x"),
+    (
+        "fs/read_text_file",
+        lambda c: c.read_text_file(Path("/f"), line=2, limit=3),
+        {"path": "/f", "line": 2, "limit": 3},
+        {"content": ""},
+        "",
+    ),
+    ("fs/write_text_file", lambda c: c.write_text_file(Path("/f"), "x"), {"path": "/f", "content": "x"}, {}, None),
+    ("fs/write_text_file", lambda c: c.write_text_file(Path("/f"), ""), {"path": "/f", "content": ""}, None, None),
+    (
+        "terminal/create",
+        lambda c: c.create_terminal("sh", ["x"], cwd=Path("/w"), env={"A": "b"}, output_byte_limit=9),
+        {
+            "command": "sh",
+            "args": ["x"],
+            "cwd": "/w",
+            "env": [{"name": "A", "value": "b"}],
+            "outputByteLimit": 9,
+        },
+        {"terminalId": "t"},
+        "t",
+    ),
+    ("terminal/kill", lambda c: c.kill_terminal("t"), {"terminalId": "t"}, None, None),
+    ("terminal/release", lambda c: c.release_terminal("t"), {"terminalId": "t"}, {}, None),
+]
+
+
+@pytest.mark.parametrize(
+    ("method", "call", "params", "result", "value"), CALLS, ids=[f"{row[0]}-{n}" for n, row in enumerate(CALLS)]
+)
+async def test_each_call_is_sent_for_its_session_and_read(
+    method: str, call: Call, params: dict[str, Any], result: Any, value: object
+) -> None:
+    async with served(Table()) as (connection, wire):
+        client = Client(connection, "s", EVERYTHING)
+        got: list[object] = []
+
+        async def run() -> None:
+            got.append(await call(client))
+
+        with anyio.fail_after(BOUND):
+            async with anyio.create_task_group() as group:
+                group.start_soon(run)
+                asked = await wire.receive()
+                assert (asked["method"], asked["params"]) == (method, {"sessionId": "s", **params})
+                await wire.send({"jsonrpc": "2.0", "id": asked["id"], "result": result})
+    assert got == [value]
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda c: c.read_text_file(Path("/f")),
+        lambda c: c.write_text_file(Path("/f"), "x"),
+        lambda c: c.create_terminal("sh", [], cwd=Path("/"), env={}, output_byte_limit=1),
+    ],
+)
+async def test_what_was_not_offered_is_never_asked(call: Call) -> None:
+    """[FS-1] [TERM-1]"""
+    async with served(Table()) as (connection, wire):
+        client = Client(connection, "s", ClientCapabilities())
+        with anyio.fail_after(BOUND), pytest.raises(CapabilityMissing):
+            await call(client)
+        connection.notify("end", {})
+        assert (await wire.receive())["method"] == "end"
+
+
+def test_capabilities_are_read_from_what_was_offered() -> None:
+    def offers(capabilities: ClientCapabilities) -> list[bool]:
+        client = Client(None, "s", capabilities)  # type: ignore[arg-type]
+        return [
+            client.reads_files,
+            client.writes_files,
+            client.has_terminals,
+            client.shows_terminal_output,
+            client.shows_compaction,
+            client.shows_notices,
+        ]
+
+    assert offers(EVERYTHING) == [True] * 6
+    assert offers(ClientCapabilities()) == [False] * 6
+    assert (
+        offers(ClientCapabilities(meta={"terminal_output": "yes"}, session=ClientSessionCapabilities())) == [False] * 6
+    )
+
+
+async def test_client_that_never_answers_is_given_up_and_told() -> None:
+    """[RPC-9]"""
+    async with served(Table()) as (connection, wire):
+        client = Client(connection, "s", EVERYTHING, timeout=0.01)
+        with anyio.fail_after(BOUND), pytest.raises(TimeoutError, match="fs/read_text_file"):
+            await client.read_text_file(Path("/f"))
+        asked, cancel = await wire.receive(), await wire.receive()
+        assert (cancel["method"], cancel["params"]) == ("$/cancel_request", {"requestId": asked["id"]})
+
+
+@pytest.mark.parametrize(
+    ("answer", "error"),
+    [
+        ({"error": {"code": -32603, "message": "no"}}, PeerError),
+        ({"error": "no"}, PeerError),
+        ({"result": {"content": 5}}, MalformedResult),
+        ({"result": "text"}, MalformedResult),
+        ({"result": None}, MalformedResult),
+    ],
+)
+async def test_wrong_answer_fails_the_one_call(answer: dict[str, Any], error: type[Exception]) -> None:
+    """[RPC-9]"""
+    async with served(Table()) as (connection, wire):
+        client = Client(connection, "s", EVERYTHING)
+
+        async def run() -> None:
+            with pytest.raises(error):
+                await client.read_text_file(Path("/f"))
+
+        with anyio.fail_after(BOUND):
+            async with anyio.create_task_group() as group:
+                group.start_soon(run)
+                asked = await wire.receive()
+                await wire.send({"jsonrpc": "2.0", "id": asked["id"], **answer})
+
+
+async def test_question_to_a_person_is_not_bounded_and_can_be_taken_back() -> None:
+    """[CAN-4]"""
+    async with served(Table()) as (connection, wire):
+        client = Client(connection, "s", EVERYTHING, timeout=0.0)
+        options = [PermissionOption(option_id="y", name="Yes", kind="allow_once")]
+        with anyio.fail_after(BOUND):
+            async with anyio.create_task_group() as group:
+                group.start_soon(client.request_permission, ToolCallUpdate(tool_call_id="t"), options)
+                asked = await wire.receive()
+                group.cancel_scope.cancel()
+            assert asked["params"] == {
+                "sessionId": "s",
+                "toolCall": {"toolCallId": "t"},
+                "options": [{"optionId": "y", "name": "Yes", "kind": "allow_once"}],
+            }
+            assert (await wire.receive())["method"] == "$/cancel_request"
+
+
+async def test_update_is_a_notification_of_the_session() -> None:
+    async with served(Table()) as (connection, wire):
+        client = Client(connection, "s", EVERYTHING)
+        client.update(AgentMessageChunk(content=TextContent(text="hi")))
+        with anyio.fail_after(BOUND):
+            await client.drain()
+        update = {"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": "hi"}}
+        assert await wire.receive() == {
+            "jsonrpc": "2.0",
+            "method": "session/update",
+            "params": {"sessionId": "s", "update": update},
+        }
+
+
+async def test_after_the_end_calls_fail_and_updates_go_nowhere() -> None:
+    async with served(Table()) as (connection, wire):
+        client = Client(connection, "s", EVERYTHING)
+        connection.close()
+        assert await wire.receive() is None
+        client.update(AgentMessageChunk(content=TextContent(text="late")))
+        with anyio.fail_after(BOUND), pytest.raises(ConnectionClosed):
+            await client.read_text_file(Path("/f"))

@@ -1,0 +1,155 @@
+"""Which paths are inside the folders of a session."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from acp_agent.errors import ToolError
+from acp_agent.safety.paths import Roots, real_path
+
+
+@pytest.fixture
+def base(tmp_path: Path) -> Path:
+    (tmp_path / "app" / "src").mkdir(parents=True)
+    (tmp_path / "app-evil").mkdir()
+    (tmp_path / "app" / "file.txt").write_text("x")
+    (tmp_path / "app-evil" / "file.txt").write_text("x")
+    return tmp_path
+
+
+@pytest.fixture
+def roots(base: Path) -> Roots:
+    return Roots(base / "app")
+
+
+@pytest.mark.parametrize(
+    "text", ["file.txt", "./file.txt", "src/../file.txt", "src/new/deep/file.txt", ".", "a b/ü.txt"]
+)
+def test_relative_paths_are_below_the_working_directory(text: str, roots: Roots, base: Path) -> None:
+    assert roots.resolve(text) == Path(os.path.normpath(base / "app" / text))
+
+
+def test_an_absolute_path_inside_is_taken(roots: Roots, base: Path) -> None:
+    assert roots.resolve(str(base / "app" / "file.txt")) == base / "app" / "file.txt"
+
+
+@pytest.mark.parametrize("text", ["../app-evil/file.txt", "..", "../app-evil", "src/../../x", "/etc/passwd", "/"])
+def test_paths_outside_are_refused_in_words(text: str, roots: Roots, base: Path) -> None:
+    with pytest.raises(ToolError, match="outside of the folders of this session") as error:
+        roots.resolve(text)
+    assert str(base / "app") in str(error.value)
+
+
+def test_a_folder_whose_name_begins_alike_is_not_inside(roots: Roots, base: Path) -> None:
+    assert not roots.contains(base / "app-evil" / "file.txt")
+    assert not roots.contains(base)
+    assert roots.contains(base / "app")
+    assert roots.contains(base / "app" / "not" / "yet")
+
+
+def test_a_link_that_leads_out_is_out(roots: Roots, base: Path) -> None:
+    (base / "app" / "link").symlink_to(base / "app-evil")
+    (base / "app" / "file-link").symlink_to(base / "app-evil" / "file.txt")
+    for text in ("link", "link/file.txt", "link/new.txt", "file-link", "link/../../app-evil/file.txt"):
+        with pytest.raises(ToolError, match="outside"):
+            roots.resolve(text)
+
+
+def test_a_link_that_stays_inside_is_followed(roots: Roots, base: Path) -> None:
+    (base / "app" / "link").symlink_to("src")
+    assert roots.resolve("link/x.py") == base / "app" / "src" / "x.py"
+
+
+def test_dot_dot_after_a_link_means_the_parent_of_its_target(roots: Roots, base: Path) -> None:
+    (base / "app-evil" / "deep").mkdir()
+    (base / "app" / "link").symlink_to(base / "app-evil" / "deep")
+    with pytest.raises(ToolError, match="outside"):
+        roots.resolve("link/../file.txt")
+
+
+def test_a_dangling_link_counts_for_where_it_would_lead(roots: Roots, base: Path) -> None:
+    (base / "app" / "out").symlink_to(base / "nowhere" / "x")
+    (base / "app" / "in").symlink_to(base / "app" / "later")
+    with pytest.raises(ToolError, match="outside"):
+        roots.resolve("out")
+    assert roots.resolve("in") == base / "app" / "later"
+
+
+def test_a_loop_of_links_is_refused_in_words(roots: Roots, base: Path) -> None:
+    (base / "app" / "a").symlink_to("b")
+    (base / "app" / "b").symlink_to("a")
+    with pytest.raises(ToolError, match="cannot be resolved"):
+        roots.resolve("a")
+    with pytest.raises(ToolError):
+        roots.resolve("a/x")
+
+
+def test_a_root_that_is_a_link_is_the_folder_behind_it(base: Path) -> None:
+    (base / "alias").symlink_to("app")
+    roots = Roots(base / "alias")
+    assert roots.resolve("file.txt") == base / "app" / "file.txt"
+    assert roots.is_root(base / "app")
+    assert roots.display(base / "app" / "src") == "src"
+
+
+def test_several_roots_are_all_inside(base: Path) -> None:
+    roots = Roots(base / "app", [base / "app-evil"])
+    assert roots.resolve("../app-evil/file.txt") == base / "app-evil" / "file.txt"
+    assert roots.display(base / "app-evil" / "file.txt") == str(base / "app-evil" / "file.txt")
+    assert roots.display(base / "app") == "."
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "empty"),
+        ("a\0b", "NUL"),
+        ("file:///x%00y", "NUL"),
+        ("file://", "empty"),
+        ("\ud800", "UTF-8"),
+        ("x" * 5000, "longer than"),
+        ("x" * 300, "cannot be resolved"),
+    ],
+)
+def test_malformed_paths_are_refused_in_words(text: str, words: str, roots: Roots) -> None:
+    with pytest.raises(ToolError, match=words):
+        roots.resolve(text)
+
+
+def test_a_file_uri_stands_for_its_path(roots: Roots, base: Path) -> None:
+    (base / "app" / "a b#ü.txt").write_text("x")
+    uri = (base / "app" / "a b#ü.txt").as_uri()
+    assert "%20" in uri
+    assert roots.resolve(uri) == base / "app" / "a b#ü.txt"
+    with pytest.raises(ToolError, match="outside"):
+        roots.resolve("file:///etc/passwd")
+    with pytest.raises(ToolError, match="outside"):
+        roots.resolve(f"file://{base}/app/%2e%2e/app-evil/file.txt")
+
+
+def test_a_percent_sign_in_a_plain_path_stays(roots: Roots, base: Path) -> None:
+    assert roots.resolve("a%20b") == base / "app" / "a%20b"
+
+
+def test_real_path_adds_what_does_not_exist_yet(base: Path) -> None:
+    assert real_path(base / "app" / "x" / ".." / "y") == base / "app" / "y"
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(text=st.text(max_size=60) | st.lists(st.sampled_from(["..", ".", "src", "link", "/", "a"])).map("/".join))
+def test_whatever_resolves_is_inside(text: str, roots: Roots, base: Path) -> None:
+    link = base / "app" / "link"
+    if not link.is_symlink():
+        link.symlink_to(base / "app-evil")
+    try:
+        path = roots.resolve(text)
+    except ToolError:
+        return
+    inside = base / "app"
+    assert path == inside or inside in path.parents
+    assert Path(os.path.realpath(path)) == path
