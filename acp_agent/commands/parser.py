@@ -58,7 +58,7 @@ def run(arguments: list[str]) -> int:
 def build_parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="acp-agent",
-        description="A coding agent for editors. Without arguments it speaks the Agent Client Protocol on stdin and stdout.",
+        description="A coding agent for editors. Without arguments it speaks ACP on stdin and stdout.",
     )
     parser.add_argument("--version", action="version", version=f"acp-agent {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=_Parser)

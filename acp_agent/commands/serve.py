@@ -25,10 +25,10 @@ __all__ = ["serve"]
 
 log = logging.getLogger(__name__)
 
-GOODBYE_SECONDS = 0.5
+GOODBYE_SECONDS = 0.3
 """How long a signal waits for running prompts to be answered."""
 
-CLOSE_SECONDS = 0.8
+CLOSE_SECONDS = 0.35
 """How long the agent may take to free what it holds; its commands are killed well before."""
 
 

@@ -64,8 +64,9 @@ QUIET = {
     "GIT_TERMINAL_PROMPT": "0",
     "GIT_EDITOR": "true",
     "PYTHONUNBUFFERED": "1",
+    "CDPATH": "",
 }
-"""What keeps programs from waiting for a person who is not there."""
+"""What keeps programs from waiting for a person who is not there, and `cd` from going where nobody sees."""
 
 
 def shell_environment(environ: Mapping[str, str], hidden: frozenset[str] = frozenset()) -> dict[str, str]:
@@ -238,10 +239,15 @@ class LocalProcess:
         return self._status()
 
     async def kill(self) -> None:
+        if self._ended:
+            # Its number may belong to another process by now: only what carries the mark is ended.
+            await _kill_marked(self._mark)
+            return
         self._signal(signal.SIGTERM)
         with anyio.move_on_after(TERM_GRACE):
             await self.wait()
-        self._signal(signal.SIGKILL)
+        if not self._ended:
+            self._signal(signal.SIGKILL)
         await _kill_marked(self._mark)
         with anyio.move_on_after(TERM_GRACE):
             await self.wait()
@@ -322,12 +328,19 @@ class LocalProcess:
     def _status(self) -> ExitStatus:
         code = self._popen.returncode
         if code is not None and code < 0:
-            return ExitStatus(None, signal.Signals(-code).name)
+            return ExitStatus(None, _signal_name(-code))
         return ExitStatus(code, None)
 
     def _signal(self, number: signal.Signals) -> None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._popen.pid, number)
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # a real-time signal
+        return f"signal {number}"
 
 
 def _exit_descriptor(popen: subprocess.Popen[bytes]) -> int:

@@ -9,7 +9,7 @@ import json
 import shutil
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -65,8 +65,8 @@ async def grep(query: GrepQuery) -> Found:
     return Found(tuple(run.results), run.truncated, run.timed_out)
 
 
-def _worker(arguments: dict[str, object]) -> list[str]:
-    return [sys.executable, "-I", str(WORKER), json.dumps(arguments)]
+def _worker(arguments: Mapping[str, object]) -> list[str]:
+    return [sys.executable, "-I", str(WORKER), json.dumps(dict(arguments))]
 
 
 def _ripgrep(program: str, query: GrepQuery) -> list[str]:

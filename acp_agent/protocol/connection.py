@@ -31,7 +31,10 @@ WRITE_BATCH_BYTES = 256 * 1024
 HIGH_WATER = 64
 """Queued messages above which `drain()` waits."""
 
-CLOSING_SECONDS = 0.7
+LAST_ANSWERS_SECONDS = 0.2
+"""How long requests that run when the stream ends may still take to answer."""
+
+CLOSING_SECONDS = 0.4
 """How long tasks may take to clean up once the connection ends: all must be gone within a second."""
 
 UNENCODABLE = (TypeError, ValueError, OverflowError, RecursionError)
@@ -165,8 +168,9 @@ class Connection:
                 self._on_event(event)
         for event in self._peer.receive_eof():
             self._on_event(event)
-        # What the last lines started may still answer at once; a turn of the loop lets it.
-        await asyncio.sleep(0)
+        # Somebody may pipe requests in and read the answers: what can be answered shortly still is.
+        if self._tasks:
+            await asyncio.wait(tuple(self._tasks), timeout=LAST_ANSWERS_SECONDS)
 
     def _on_event(self, event: Event) -> None:
         match event:

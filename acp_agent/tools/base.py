@@ -5,8 +5,8 @@ asks for permission, none talks to the editor, none knows where it runs. The lif
 
     parse -> describe -> access -> preview -> (permission) -> run
 
-`describe` is total for valid parameters. `access` may refuse a path. `preview` may look but not touch; what it finds out
-(a diff, an impossible edit) is known before anybody is asked. `run` does the work.
+`describe` is total for valid parameters. `access` may refuse a path. `preview` may look but not touch; what it
+finds out (a diff, an impossible edit) is known before anybody is asked. `run` does the work.
 """
 
 from __future__ import annotations

@@ -93,8 +93,8 @@ def _replaced(params: EditParams, old: str) -> str:
     if count > 1 and not params.replace_all:
         lines = _lines_of(target, old)
         raise ToolError(
-            f"`old_string` stands {count} times in {params.path} (lines {', '.join(map(str, lines))}). Give more of the "
-            "text around the one you mean, or set `replace_all`."
+            f"`old_string` stands {count} times in {params.path} (lines {', '.join(map(str, lines))}). Give more of "
+            "the text around the one you mean, or set `replace_all`."
         )
     return old.replace(target, replacement)
 
@@ -107,7 +107,7 @@ LONGEST_SEARCH = 4000
 
 
 def _lines_of(target: str, text: str) -> list[int]:
-    lines = []
+    lines: list[int] = []
     at = text.find(target)
     while at >= 0 and len(lines) < MOST_LINES:
         lines.append(text.count("\n", 0, at) + 1)

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.anyio
 SECONDS = 60
 
 
-def run(home: Path, *arguments: str, stdin: str = "", base_url: str = "", cwd: Path | None = None, **more: str):
+def run(home: Path, *arguments: str, stdin: str = "", base_url: str = "", **more: str):
     env = environ(home, base_url, **more) if base_url else environ(home, **more)
     return subprocess.run(
         [COMMAND, *arguments],
@@ -31,11 +31,11 @@ def run(home: Path, *arguments: str, stdin: str = "", base_url: str = "", cwd: P
         env=env,
         timeout=SECONDS,
         check=False,
-        cwd=cwd or home,
+        cwd=home,
     )
 
 
-async def ran(model: FakeModel, home: Path, *arguments: str, **more: str):
+async def ran(model, home, *arguments, **more):
     """The same beside a running model."""
     return await anyio.to_thread.run_sync(lambda: run(home, *arguments, base_url=model.base_url, **more))
 

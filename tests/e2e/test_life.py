@@ -215,3 +215,11 @@ async def test_sessions_survive_the_process(tmp_path):
         assert session_id in [session.session_id for session in listed.sessions]
         await editor.load_session(session_id, tmp_path / "project")
         assert editor.text() == "remembered"
+
+
+def test_requests_piped_in_at_once_are_answered_before_the_end(tmp_path):
+    new = json.dumps(
+        {"jsonrpc": "2.0", "id": 1, "method": "session/new", "params": {"cwd": str(tmp_path), "mcpServers": []}}
+    )
+    found = answers(run(tmp_path, INITIALIZE + new.encode() + b"\n"))
+    assert next(a for a in found if a.get("id") == 1)["result"]["sessionId"]

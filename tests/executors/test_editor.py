@@ -1,0 +1,256 @@
+"""Editors as they are: the quirks of real clients, and what is done about each."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import anyio
+import pytest
+
+from acp_agent.errors import ConnectionClosed, ExecutorError
+from acp_agent.executors.base import Command, ExitStatus
+from acp_agent.executors.dyn import Backend, Offer, Operation, route
+from acp_agent.executors.editor import NotStarted
+from acp_agent.testing.fake_editor import AnswersError, NeverAnswers
+from tests.executors.kit import collect, run, stage, until_exists
+
+pytestmark = pytest.mark.anyio
+
+NOT_FOUND = AnswersError(-32601, "Method not found")
+
+
+# --- routing -----------------------------------------------------------------------------------------------------
+
+NOTHING, ALL = Offer(), Offer(terminal=True, read_text=True, write_text=True)
+
+ROUTES: list[tuple[Operation, Offer, Backend]] = [
+    ("run", ALL, "editor"),
+    ("run", NOTHING, "local"),
+    ("run", Offer(read_text=True, write_text=True), "local"),
+    ("run", Offer(terminal=True), "editor"),
+    ("read_text", ALL, "editor"),
+    ("read_text", NOTHING, "local"),
+    ("read_text", Offer(write_text=True, terminal=True), "local"),
+    ("read_text", Offer(read_text=True), "editor"),
+    ("write_text", ALL, "editor"),
+    ("write_text", NOTHING, "local"),
+    ("write_text", Offer(read_text=True, terminal=True), "local"),
+    ("write_text", Offer(write_text=True), "editor"),
+    ("read_bytes", ALL, "local"),
+    ("stat", ALL, "local"),
+    ("list", ALL, "local"),
+    ("find", ALL, "local"),
+    ("grep", ALL, "local"),
+]
+
+
+@pytest.mark.parametrize(("operation", "offer", "backend"), ROUTES)
+def test_each_capability_counts_by_itself(operation: Operation, offer: Offer, backend: Backend) -> None:
+    assert route(operation, offer) == backend
+
+
+async def test_what_is_not_offered_is_never_asked(tmp_path: Path) -> None:
+    offer = {"terminal": False, "fs_read": False, "fs_write": False}
+    async with stage("dyn", tmp_path, offer=NOTHING, **offer) as on:
+        assert (await run(on.executor, "echo x", on.folder)).stdout == "x\n"
+        await on.executor.write_text(on.folder / "f", "x")
+        assert await on.executor.read_text(on.folder / "f") == "x"
+        assert on.editor is not None
+        assert on.editor.transcript == []
+
+
+# --- terminals ---------------------------------------------------------------------------------------------------
+
+
+async def test_a_command_is_one_script_that_means_the_same_joined_for_a_shell(tmp_path: Path) -> None:
+    for joined in (False, True):
+        async with stage("editor", tmp_path, join_for_shell=joined) as on:
+            ended = await run(on.executor, """echo "a  b" 'c;d' $((1+1)) | cat""", on.folder)
+            assert ended.stdout == "a  b c;d 2\n"
+
+
+async def test_a_terminal_is_shown_and_released_exactly_once(tmp_path: Path) -> None:
+    async with stage("editor", tmp_path) as on:
+        process = await on.executor.run(Command("echo x", on.folder))
+        assert process.view is not None
+        assert process.view.terminal_id == "term-1"
+        await process.wait()
+        assert on.asked("terminal/release") == 0
+        await process.close()
+        await process.close()
+        assert on.asked("terminal/release") == 1
+        assert on.asked("terminal/kill") == 0
+        assert on.editor is not None
+        assert on.editor.terminals.open == 0
+        assert list(on.scripts.iterdir()) == []
+
+
+async def test_output_with_carriage_returns_reads_as_lines(tmp_path: Path) -> None:
+    async with stage("editor", tmp_path, crlf_output=True) as on:
+        assert (await run(on.executor, "echo a; echo b", on.folder)).stdout == "a\nb\n"
+
+
+async def test_a_wait_that_is_never_answered_after_a_kill_does_not_hang(tmp_path: Path) -> None:
+    async with stage("editor", tmp_path, wait_never_answers_after_kill=True) as on:
+        process = await on.executor.run(Command("echo x; echo 1 > ready; sleep 600", on.folder))
+        await until_exists(on.folder / "ready")
+        with anyio.move_on_after(0.05):
+            await process.wait()
+        await process.kill()
+        assert process.stdout == "x\n"
+        assert (await process.wait()).exit_code != 0
+        await process.close()
+        assert on.asked("terminal/release") == 1
+
+
+@pytest.mark.parametrize("method", ["terminal/kill", "terminal/output", "terminal/release", "terminal/wait_for_exit"])
+async def test_a_client_that_never_answers_on_the_way_out_does_not_hang(method: str, tmp_path: Path) -> None:
+    async with stage("editor", tmp_path, misbehave={method: NeverAnswers()}) as on:
+        process = await on.executor.run(Command("echo 1 > ready; sleep 600", on.folder))
+        await until_exists(on.folder / "ready")
+        with anyio.move_on_after(0.05):
+            await process.wait()
+        await process.kill()
+        await process.close()
+        assert list(on.scripts.iterdir()) == []
+
+
+@pytest.mark.parametrize("method", ["terminal/kill", "terminal/output", "terminal/release"])
+async def test_a_client_that_fails_on_the_way_out_breaks_nothing(method: str, tmp_path: Path) -> None:
+    async with stage("editor", tmp_path, misbehave={method: AnswersError()}) as on:
+        process = await on.executor.run(Command("echo 1 > ready; sleep 600", on.folder))
+        await until_exists(on.folder / "ready")
+        await process.kill()
+        await process.close()
+
+
+async def test_a_client_without_wait_for_exit_is_polled(tmp_path: Path) -> None:
+    async with stage("editor", tmp_path, misbehave={"terminal/wait_for_exit": NOT_FOUND}) as on:
+        ended = await run(on.executor, "echo x; exit 3", on.folder)
+        assert (ended.stdout, ended.status) == ("x\n", ExitStatus(3))
+
+
+async def test_a_lost_terminal_is_told_in_words(tmp_path: Path) -> None:
+    async with stage("editor", tmp_path, misbehave={"terminal/wait_for_exit": AnswersError()}) as on:
+        process = await on.executor.run(Command("echo x", on.folder))
+        with pytest.raises(ExecutorError, match="lost the terminal"):
+            await process.wait()
+        await process.close()
+
+
+async def test_a_terminal_that_cannot_be_made_is_replaced_by_a_local_command(tmp_path: Path) -> None:
+    async with stage("dyn", tmp_path, misbehave={"terminal/create": AnswersError()}) as on:
+        process = await on.executor.run(Command("echo x; echo y >> log", on.folder))
+        assert process.view is None
+        assert (await collect(process)).stdout == "x\n"
+        assert (on.folder / "log").read_text() == "y\n"
+        assert list(on.scripts.iterdir()) == []
+
+
+async def test_a_terminal_that_cannot_be_made_is_not_started(tmp_path: Path) -> None:
+    async with stage("editor", tmp_path, misbehave={"terminal/create": NOT_FOUND}) as on:
+        with pytest.raises(NotStarted, match="could not start a terminal"):
+            await on.executor.run(Command("echo x", on.folder))
+
+
+async def test_a_create_that_is_not_answered_is_not_run_a_second_time(tmp_path: Path) -> None:
+    async with stage("dyn", tmp_path, timeout=0.2, misbehave={"terminal/create": NeverAnswers()}) as on:
+        with pytest.raises(ExecutorError, match="not known") as error:
+            await on.executor.run(Command("echo y >> log", on.folder))
+        assert not isinstance(error.value, NotStarted)
+        assert not (on.folder / "log").exists()
+
+
+async def test_a_connection_that_ends_is_not_replaced_by_a_local_command(tmp_path: Path) -> None:
+    async with stage("dyn", tmp_path) as on:
+        assert on.connection is not None
+        on.connection.close()
+        with pytest.raises(ConnectionClosed):
+            await on.executor.run(Command("echo y >> log", on.folder))
+        assert not (on.folder / "log").exists()
+        assert list(on.scripts.iterdir()) == []
+
+
+async def test_closing_after_the_connection_ended_is_quiet(tmp_path: Path) -> None:
+    async with stage("editor", tmp_path) as on:
+        process = await on.executor.run(Command("sleep 600", on.folder))
+        assert on.connection is not None
+        on.connection.close()
+        await process.close()
+        assert list(on.scripts.iterdir()) == []
+
+
+# --- files -------------------------------------------------------------------------------------------------------
+
+
+async def test_unsaved_text_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "work" / "f.txt"
+    async with stage("dyn", tmp_path, buffers={path: "unsaved"}) as on:
+        path.write_text("saved")
+        assert await on.executor.read_text(path) == "unsaved"
+
+
+async def test_a_missing_file_that_reads_empty_is_missing(tmp_path: Path) -> None:
+    async with stage("dyn", tmp_path, missing_file_reads_empty=True) as on:
+        with pytest.raises(FileNotFoundError):
+            await on.executor.read_text(on.folder / "missing")
+        (on.folder / "empty").touch()
+        assert await on.executor.read_text(on.folder / "empty") == ""
+
+
+@pytest.mark.parametrize("failure", [AnswersError(), NOT_FOUND, NeverAnswers()])
+async def test_a_read_that_fails_is_answered_by_the_disk(failure: AnswersError | NeverAnswers, tmp_path: Path) -> None:
+    async with stage("dyn", tmp_path, timeout=0.2, misbehave={"fs/read_text_file": failure}) as on:
+        (on.folder / "f").write_text("disk")
+        assert await on.executor.read_text(on.folder / "f") == "disk"
+        with pytest.raises(FileNotFoundError):
+            await on.executor.read_text(on.folder / "missing")
+
+
+async def test_a_write_that_does_nothing_is_made_on_disk(tmp_path: Path) -> None:
+    async with stage("dyn", tmp_path, write_does_nothing=True) as on:
+        (on.folder / "f").write_text("old")
+        for path in (on.folder / "f", on.folder / "new" / "g"):
+            assert await on.executor.write_text(path, "text") == "text"
+            assert path.read_text() == "text"
+
+
+async def test_a_write_answered_by_null_is_fine(tmp_path: Path) -> None:
+    async with stage("dyn", tmp_path, write_answers_null=True) as on:
+        assert await on.executor.write_text(on.folder / "f", "text") == "text"
+        assert on.asked("fs/write_text_file") == 1
+
+
+async def test_a_write_that_stays_in_the_buffer_is_not_made_on_disk(tmp_path: Path) -> None:
+    path = tmp_path / "work" / "f"
+    buffers = {path: "typed"}
+    async with stage("dyn", tmp_path, buffers=buffers, save=False) as on:
+        path.write_text("disk")
+        assert await on.executor.write_text(path, "text") == "text"
+        assert path.read_text() == "disk"
+        assert buffers == {path: "text"}
+
+
+async def test_writing_the_same_text_again_is_fine(tmp_path: Path) -> None:
+    async with stage("dyn", tmp_path) as on:
+        (on.folder / "f").write_text("same")
+        assert await on.executor.write_text(on.folder / "f", "same") == "same"
+
+
+async def test_a_write_that_the_editor_refuses_is_told_in_words_and_not_forced(tmp_path: Path) -> None:
+    async with stage("dyn", tmp_path, misbehave={"fs/write_text_file": AnswersError()}) as on:
+        with pytest.raises(ExecutorError, match="the editor refused to write .*out of order"):
+            await on.executor.write_text(on.folder / "f", "text")
+        assert not (on.folder / "f").exists()
+
+
+async def test_a_client_that_offers_writing_without_serving_it_is_passed_by(tmp_path: Path) -> None:
+    async with stage("dyn", tmp_path, misbehave={"fs/write_text_file": NOT_FOUND}) as on:
+        assert await on.executor.write_text(on.folder / "f", "text") == "text"
+        assert (on.folder / "f").read_text() == "text"
+
+
+async def test_a_write_that_is_not_answered_is_told_to_be_unknown(tmp_path: Path) -> None:
+    async with stage("dyn", tmp_path, timeout=0.2, misbehave={"fs/write_text_file": NeverAnswers()}) as on:
+        with pytest.raises(ExecutorError, match="not known"):
+            await on.executor.write_text(on.folder / "f", "text")
