@@ -17,13 +17,12 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from acp_agent.config.credentials import find_key, forget_key
+from acp_agent.auth import Login
 from acp_agent.config.load import Config, load_config
 from acp_agent.config.places import state_dir
 from acp_agent.config.sources import merge
 from acp_agent.errors import (
     AgentError,
-    AuthRequired,
     ConfigError,
     InternalError,
     InvalidParams,
@@ -32,7 +31,7 @@ from acp_agent.errors import (
     RpcError,
     StoreError,
 )
-from acp_agent.handshake import AGENT_METHOD, answer_initialize, needs_login
+from acp_agent.handshake import answer_initialize
 from acp_agent.lazy import load
 from acp_agent.loop.options import AUTO_MODEL
 from acp_agent.loop.session import Engine, Session
@@ -78,11 +77,6 @@ log = logging.getLogger(__name__)
 BUILDER = "acp_agent.build:Builder"
 STORE = "acp_agent.store.sqlite:SqliteStore"
 
-LOGIN_HINT = (
-    "No API key for the provider `{provider}` was found. Set {variable} in the environment the editor starts the agent "
-    "with, run `acp-agent login`, or set OPENAI_BASE_URL to a server on this machine that needs no key."
-)
-
 
 def open_store(config: Config, environ: Mapping[str, str]) -> SessionStore:
     """The person's session store. Raises StoreError."""
@@ -111,7 +105,7 @@ class Agent:
         self._store: SessionStore | None = None
         self._sessions: dict[str, Session] = {}
         self._opening: set[str] = set()
-        self._logged_out = False
+        self._login = Login(environ)
         self._builder: asyncio.Future[Any] | None = None
         self._background: set[asyncio.Task[None]] = set()
         self._methods: dict[str, Callable[[Any], Awaitable[Any]]] = {
@@ -182,58 +176,19 @@ class Agent:
     # --- authentication ---------------------------------------------------------------------------------------
 
     async def authenticate(self, request: AuthenticateRequest) -> AuthenticateResponse:
-        config = self._config()
-        if request.method_id != AGENT_METHOD or not self._wants_login(config):
-            raise InvalidParams(
-                f"Invalid params: $.methodId: {request.method_id!r} is no method that runs here; "
-                f"the agent offers {AGENT_METHOD!r}, and only where a login is needed"
-            )
-        if not self._has_key(config):
-            raise AuthRequired(self._login_hint(config))
-        self._logged_out = False
+        self._login.authenticate(request.method_id, self._config())
         return AuthenticateResponse()
 
     async def logout(self, request: LogoutRequest) -> LogoutResponse:
-        config = self._config()
-        if not self._wants_login(config):
-            raise MethodNotFound("Method not found: logout (no login is needed)")
-        forget_key(self._provider_name(config), self._environ)
-        self._logged_out = True
+        self._login.logout(self._config())
         return LogoutResponse()
-
-    def _wants_login(self, config: Config) -> bool:
-        return needs_login(merge(list(config.layers)))
-
-    def _provider_name(self, config: Config) -> str:
-        agent = config.settings.agent
-        named = agent.model.partition(":")[0]
-        return named if named in config.settings.providers else agent.provider
-
-    def _has_key(self, config: Config) -> bool:
-        name = self._provider_name(config)
-        provider = config.settings.provider(name)
-        return provider is not None and find_key(name, provider, self._environ) is not None
-
-    def _login_hint(self, config: Config) -> str:
-        name = self._provider_name(config)
-        provider = config.settings.provider(name)
-        variable = provider.api_key_env if provider is not None else "OPENAI_API_KEY"
-        return LOGIN_HINT.format(provider=name, variable=variable)
-
-    def _need_login(self, config: Config) -> None:
-        name = self._provider_name(config)
-        if config.settings.provider(name) is None:
-            known = ", ".join(config.settings.providers) or "none"
-            raise InternalError(f"The configuration names the provider {name!r}, which is not set up (known: {known})")
-        if self._wants_login(config) and (self._logged_out or not self._has_key(config)):
-            raise AuthRequired(self._login_hint(config))
 
     # --- sessions ---------------------------------------------------------------------------------------------
 
     async def new_session(self, request: NewSessionRequest) -> Reply:
         cwd, more = _folders(request.cwd, request.additional_directories)
         config = self._config(cwd)
-        self._need_login(config)
+        self._login.need(config)
         agent = config.settings.agent
         record = SessionRecord(
             id=str(uuid.uuid4()),
@@ -269,7 +224,7 @@ class Agent:
         record = store.get(request.session_id)
         if record is None:
             raise ResourceNotFound(f"There is no session {request.session_id!r}")
-        self._need_login(config)
+        self._login.need(config)
         if (open_ := self._sessions.get(record.id)) is not None:
             if open_.busy:
                 raise InvalidParams(f"The session {record.id!r} is open and a turn is running; cancel it first")

@@ -82,7 +82,7 @@ class ReadyModel:
 
 class Builder:
     def __init__(self, environ: Mapping[str, str]) -> None:
-        self._environ = environ
+        self.environ = environ
         self._registry = builtin_registry()
         self._providers: dict[str, tuple[Provider, dict[str, ModelInfo]]] = {}
         self._warm = False
@@ -148,7 +148,7 @@ class Builder:
     async def _provider(self, name: str, config: Config) -> tuple[Provider, dict[str, ModelInfo]]:
         settings = self._settings(config, name)
         api = _api(settings)
-        key = find_key(name, settings, self._environ)
+        key = find_key(name, settings, self.environ)
         if key is None and api != "scripted" and needs_key(settings.base_url):
             raise AuthRequired(
                 f"No API key for the provider `{name}`: set {settings.api_key_env} or run `acp-agent login`"
@@ -199,7 +199,7 @@ class SessionEngine:
         self.registry = registry
         self.commands = Commands(store)
         self._folder = _private_folder()
-        self._local = LocalExecutor(environ=builder._environ)
+        self._local = LocalExecutor(environ=builder.environ, hidden=_own_keys(session.config))
         editor = EditorExecutor(client, self._local, self._folder, kill_timeout=settings.limits.kill_timeout)
         offer = Offer(
             terminal=client.has_terminals and settings.tools.bash.editor_terminal,
@@ -275,6 +275,12 @@ class SessionEngine:
     async def close(self) -> None:
         await self._local.close()
         shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def _own_keys(config: Config) -> frozenset[str]:
+    """The variables that hold the agent's own keys: no command the model runs needs them."""
+    providers = (ProviderConfig(), *config.settings.providers.values())
+    return frozenset(provider.api_key_env for provider in providers)
 
 
 def _private_folder() -> Path:

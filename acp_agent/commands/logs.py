@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-import sys
+import os
+import select
 from collections.abc import Mapping
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
@@ -17,8 +18,24 @@ __all__ = ["log_file", "set_up_logs"]
 
 FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 SECRET_NAMES = ("_KEY", "_TOKEN", "_SECRET", "_PASSWORD")
+STDERR = 2
 MIN_SECRET = 8
 """Shorter values of such variables are ordinary words and stay."""
+
+
+class _StderrHandler(logging.Handler):
+    """Writes to stderr while somebody reads it. A pipe that is full loses lines; it never stops the agent."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        data = (self.format(record) + "\n").encode("utf-8", "replace")
+        try:
+            while data:
+                if not select.select([], [STDERR], [], 0)[1]:
+                    return
+                # A pipe that is ready takes this much at once without blocking (POSIX: PIPE_BUF).
+                data = data[os.write(STDERR, data[: select.PIPE_BUF]) :]
+        except (OSError, ValueError):
+            pass  # Nobody has stderr open; the file has the line.
 
 
 class _Redact(logging.Filter):
@@ -52,7 +69,7 @@ def set_up_logs(environ: Mapping[str, str]) -> None:
         config = load_config(environ).settings.log
     except ConfigError:
         config = LogConfig(file="-")
-    handlers: list[logging.Handler] = [logging.StreamHandler(sys.stderr)]
+    handlers: list[logging.Handler] = [_StderrHandler()]
     file = log_file(config, environ)
     failure: OSError | None = None
     if file is not None:

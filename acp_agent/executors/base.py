@@ -177,7 +177,7 @@ class Executor(Protocol):
     async def write_text(self, path: Path, text: str) -> str:
         """Writes once, parents made, and makes sure that it happened.
 
-        Gives the text as it now stands, which differs where an editor formats on saving.
+        Gives the text as it now stands, which differs where an editor formats on saving. A link stays a link.
         """
         ...
 

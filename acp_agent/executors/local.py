@@ -129,9 +129,11 @@ class LocalExecutor:
 
     async def write_text(self, path: Path, text: str) -> str:
         def write() -> str:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            _replace(path, text.encode("utf-8", "replace"))
-            return text
+            data = text.encode("utf-8", "replace")
+            target = Path(os.path.realpath(path))  # a link stays: what it leads to is written
+            target.parent.mkdir(parents=True, exist_ok=True)
+            _replace(target, data)
+            return data.decode("utf-8")
 
         return await _in_thread(path, write)
 
@@ -246,8 +248,7 @@ class LocalProcess:
         self._signal(signal.SIGTERM)
         with anyio.move_on_after(TERM_GRACE):
             await self.wait()
-        if not self._ended:
-            self._signal(signal.SIGKILL)
+        self._signal(signal.SIGKILL)
         await _kill_marked(self._mark)
         with anyio.move_on_after(TERM_GRACE):
             await self.wait()

@@ -6,6 +6,7 @@ Both run as child processes, bounded in time and in results, and are killed when
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -25,6 +26,9 @@ __all__ = ["find", "grep"]
 WORKER = Path(__file__).with_name("search_worker.py")
 MAX_LINE_BYTES = 1_000_000
 MAX_COLUMNS = 500
+NAME_GLOB = re.compile(r"[^/!:\\][^/:\\]*")
+"""A glob on names alone, which ripgrep can take for a type of files."""
+
 BAD_PATTERN = 2
 """Exit status of both programs for a pattern they cannot read."""
 
@@ -41,13 +45,12 @@ class _Run:
 async def find(query: FindQuery) -> Found:
     """The files and folders whose path below `query.root` matches the glob. Raises ExecutorError."""
     arguments = {"what": "find", "pattern": query.pattern, "root": str(query.root)}
-    run = await _run(_worker(arguments), _found_path, query.max_results, query.timeout)
-    return Found(tuple(run.results), run.truncated, run.timed_out)
+    return await _run_worker(arguments, _found_path, query.max_results, query.timeout)
 
 
 async def grep(query: GrepQuery) -> Found:
     """The matching lines below `query.root` (or in it, when it is a file). Raises ExecutorError for a bad pattern."""
-    if (ripgrep := shutil.which("rg")) is not None:
+    if (ripgrep := shutil.which("rg")) is not None and (query.glob is None or NAME_GLOB.fullmatch(query.glob)):
         run = await _run(_ripgrep(ripgrep, query), _found_ripgrep, query.max_results, query.timeout)
         if run.status != BAD_PATTERN or run.results:
             return Found(tuple(run.results), run.truncated, run.timed_out)
@@ -59,14 +62,19 @@ async def grep(query: GrepQuery) -> Found:
         "case_sensitive": query.case_sensitive,
         "glob": query.glob,
     }
-    run = await _run(_worker(arguments), _found_line, query.max_results, query.timeout)
+    return await _run_worker(arguments, _found_line, query.max_results, query.timeout)
+
+
+async def _run_worker(
+    arguments: Mapping[str, object], parse: Callable[[bytes], Match | None], max_results: int, timeout: float
+) -> Found:
+    argv = [sys.executable, "-I", str(WORKER), json.dumps(dict(arguments))]
+    run = await _run(argv, parse, max_results, timeout)
     if run.status == BAD_PATTERN:
-        raise ExecutorError(f"The pattern is no valid regular expression: {run.stderr.removeprefix('regex: ')}.")
+        raise ExecutorError(f"The pattern is {run.stderr}.")
+    if run.status not in (0, None):
+        raise ExecutorError(f"The search broke: {run.stderr.strip().rpartition(chr(10))[2]}")
     return Found(tuple(run.results), run.truncated, run.timed_out)
-
-
-def _worker(arguments: Mapping[str, object]) -> list[str]:
-    return [sys.executable, "-I", str(WORKER), json.dumps(dict(arguments))]
 
 
 def _ripgrep(program: str, query: GrepQuery) -> list[str]:
@@ -76,7 +84,8 @@ def _ripgrep(program: str, query: GrepQuery) -> list[str]:
     if not query.case_sensitive:
         argv.append("--ignore-case")
     if query.glob:
-        argv += ["--glob", query.glob]
+        # Not `--glob`, which would also find what .gitignore names.
+        argv += ["--type-add", f"wanted:{query.glob}", "--type", "wanted"]
     return [*argv, "--regexp", query.pattern, "--", str(query.root)]
 
 

@@ -11,7 +11,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +20,18 @@ from pathspec import GitIgnoreSpec
 SNIFF_BYTES = 8192
 MAX_FILE_BYTES = 50_000_000
 MAX_LINE_CHARS = 500
+BAD_PATTERN = 2
+"""Exit status, as ripgrep's."""
+
+BELOW = "ps_d"
+"""pathspec's name for the slash after which a path only lies below what matches."""
 
 Specs = tuple[tuple[str, GitIgnoreSpec], ...]
 """Folders with the rules that stand in them; the innermost last."""
+
+
+class BadGlob(Exception):
+    """A pattern that is no glob; its text."""
 
 
 def main() -> int:
@@ -33,27 +42,53 @@ def main() -> int:
             out.write(json.dumps(result) + "\n")
         out.flush()
     except re.error as error:
-        sys.stderr.write(f"regex: {error}")
-        return 2
+        sys.stderr.write(f"no valid regular expression: {error}")
+        return BAD_PATTERN
+    except BadGlob as error:
+        sys.stderr.write(f"no valid glob: {error}")
+        return BAD_PATTERN
     return 0
 
 
 def _find(query: dict[str, Any]) -> Iterator[list[Any]]:
-    wanted = GitIgnoreSpec.from_lines([query["pattern"]])
-    root = query["root"]
+    pattern, root = query["pattern"], query["root"]
+    wanted = _by_name(pattern)
     for path, is_dir in _walk(root, _specs_above(root)):
-        relative = os.path.relpath(path, root)
-        if wanted.match_file(relative):
+        if (is_dir or not pattern.endswith("/")) and wanted(os.path.relpath(path, root)):
             yield [path, is_dir]
+
+
+def _by_name(pattern: str) -> Callable[[str], bool]:
+    """Whether a path itself matches; what only lies in a folder that matches does not."""
+    regexes = [getattr(one, "regex", None) for one in _spec(pattern.rstrip("/") or pattern).patterns]
+
+    def matches(path: str) -> bool:
+        found = [regex.match(path) for regex in regexes if regex is not None]
+        return any(one is not None and one.groupdict().get(BELOW) is None for one in found)
+
+    return matches
+
+
+def _glob(pattern: str) -> Callable[[str], bool]:
+    """Whether a file is searched; `!` before the pattern turns it around."""
+    spec = _spec(pattern.removeprefix("!"))
+    return lambda path: spec.match_file(path) != pattern.startswith("!")
+
+
+def _spec(pattern: str) -> GitIgnoreSpec:
+    try:
+        return GitIgnoreSpec.from_lines([pattern])
+    except ValueError as error:
+        raise BadGlob(pattern) from error
 
 
 def _grep(query: dict[str, Any]) -> Iterator[list[Any]]:
     pattern = re.compile(query["pattern"], 0 if query["case_sensitive"] else re.IGNORECASE)
     root = query["root"]
-    only = GitIgnoreSpec.from_lines([query["glob"]]) if query.get("glob") else None
-    files = [(root, False)] if os.path.isfile(root) else _walk(root, _specs_above(root))
-    for path, is_dir in files:
-        if is_dir or (only is not None and not only.match_file(os.path.relpath(path, root))):
+    alone = os.path.isfile(root)
+    only = _glob(query["glob"]) if query.get("glob") and not alone else None
+    for path, is_dir in [(root, False)] if alone else _walk(root, _specs_above(root)):
+        if is_dir or (only is not None and not only(os.path.relpath(path, root))):
             continue
         for number, line in _lines(path):
             if pattern.search(line):
@@ -74,29 +109,29 @@ def _lines(path: str) -> Iterator[tuple[int, str]]:
         yield number, line.removesuffix("\r")
 
 
-def _walk(folder: str, specs: Specs) -> Iterator[tuple[str, bool]]:
-    specs = _with_rules(folder, specs)
-    try:
-        with os.scandir(folder) as scan:
-            entries = sorted(scan, key=lambda entry: entry.name)
-    except OSError:
-        return
-    folders = []
-    for entry in entries:
-        if entry.name == ".git":
+def _walk(root: str, above: Specs) -> Iterator[tuple[str, bool]]:
+    """Every path below `root` that is not ignored, and whether it is a folder. No recursion: a tree may be deep."""
+    pending = [(root, above)]
+    while pending:
+        folder, specs = pending.pop()
+        if folder != root:
+            yield folder, True
+        specs = _with_rules(folder, specs)
+        try:
+            with os.scandir(folder) as scan:
+                entries = sorted(scan, key=lambda entry: entry.name)
+        except OSError:
             continue
-        is_dir = entry.is_dir(follow_symlinks=False)
-        if _ignored(entry.path, is_dir, specs):
-            continue
-        if is_dir:
-            folders.append(entry.path)
-        elif entry.is_symlink() or entry.is_file(follow_symlinks=False):
-            if entry.is_symlink():
+        folders = []
+        for entry in entries:
+            is_dir = entry.is_dir(follow_symlinks=False)
+            if entry.name == ".git" or _ignored(entry.path, is_dir, specs):
                 continue
-            yield entry.path, False
-    for path in folders:
-        yield path, True
-        yield from _walk(path, specs)
+            if is_dir:
+                folders.append((entry.path, specs))
+            elif entry.is_file(follow_symlinks=False):
+                yield entry.path, False
+        pending.extend(reversed(folders))
 
 
 def _with_rules(folder: str, specs: Specs) -> Specs:

@@ -52,7 +52,6 @@ from acp_agent.store.base import EntryKind, LogEntry, SessionRecord, SessionStor
 if TYPE_CHECKING:
     from acp_agent.llm.base import Message, ModelSettings, Provider, ToolDefinition, UsageReport
     from acp_agent.loop.calls import ToolRunner
-    from acp_agent.loop.commands import Commands
     from acp_agent.loop.history import History
     from acp_agent.loop.turn import TurnHost
     from acp_agent.tools.registry import Registry
@@ -75,12 +74,20 @@ class Model(Protocol):
     audio: bool
 
 
+class SlashCommands(Protocol):
+    def finds(self, blocks: Sequence[ContentBlock]) -> bool:
+        """Whether these blocks call a command that exists."""
+        ...
+
+    async def run(self, session: Session, engine: Engine, blocks: Sequence[ContentBlock]) -> None: ...
+
+
 class Engine(Protocol):
     """What a turn needs, built once for a session."""
 
     runner: ToolRunner
     registry: Registry
-    commands: Commands
+    commands: SlashCommands
 
     async def model(self, choice: str) -> Model:
         """The model behind a `provider:model`. Raises AuthRequired, ProviderError, InvalidParams."""

@@ -1,4 +1,4 @@
-"""What an agent may ask of its editor: one typed method for each of ACP's client methods, bound to one session.
+"""What the agent asks of its editor: a typed method for each of ACP's client methods it uses, bound to one session.
 
 Every call is gated on `ClientCapabilities` (some clients never answer what they did not offer) and, where no person is
 asked, bounded in time. Failures are `ExecutorError`-free: PeerError, CapabilityMissing, ConnectionClosed, TimeoutError.

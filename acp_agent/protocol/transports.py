@@ -10,6 +10,7 @@ import asyncio
 import errno
 import os
 import stat
+import sys
 import threading
 from typing import Protocol
 
@@ -65,7 +66,7 @@ class FdTransport:
         if self._nonblocking:
             os.set_blocking(write_fd, False)
         self._hangup: asyncio.Future[None] = self._loop.create_future()
-        self._watching_hangup = ends_on_hangup and stat.S_ISFIFO(mode)
+        self._watching_hangup = ends_on_hangup and stat.S_ISFIFO(mode) and sys.platform == "linux"
         if self._watching_hangup:
             # The write end of a pipe never becomes readable, but the kernel reports there that its reader has gone.
             self._loop.add_reader(write_fd, self._on_hangup)

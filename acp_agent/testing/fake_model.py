@@ -20,6 +20,7 @@ import argparse
 import asyncio
 import contextlib
 import sys
+import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -89,6 +90,8 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     deltas: int = 0
     """Instead of `text`: so many deltas of `delta_text`, `interval_ms` apart."""
     delta_text: str = "word "
+    """With `deltas` on the chat API, `{number}` stands for the delta's number, counted from 0, and `{now}` for the
+    moment it is written: nanoseconds of the system's monotonic clock, which other processes share."""
     interval_ms: float = 0.0
 
 
@@ -384,6 +387,8 @@ async def _paced(answer: Answer, chunks: Sequence[tuple[bytes, bool]]) -> AsyncI
             if wait > 0:
                 await asyncio.sleep(wait)
         number += counts
+        if answer.deltas:
+            chunk = chunk.replace(b"{now}", b"%d" % time.monotonic_ns())
         yield chunk, counts
 
 
@@ -450,7 +455,8 @@ def _chat_chunks(answer: Answer, model: str, number: int, *, include_usage: bool
             add({answer.thought_as: text})
     if answer.deltas:
         add({"content": answer.delta_text})
-        out.extend(out[-1:] * (answer.deltas - 1))  # encoded once: a benchmark measures the client
+        chunk, counts = out.pop()  # encoded once: a benchmark measures the client
+        out.extend((chunk.replace(b"{number}", b"%d" % position), counts) for position in range(answer.deltas))
     else:
         for text in _texts(answer):
             add({"content": text})

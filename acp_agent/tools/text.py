@@ -1,4 +1,4 @@
-"""What the file tools share: reading a file as text with words for everything that can go wrong, line endings, diffs."""
+"""What the file tools share: reading a file as text, with words for all that can go wrong; line endings; diffs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["diff_of", "first_changed_line", "need_file", "read_file", "to_ending
 
 
 async def need_file(executor: Executor, path: Path, shown: str, limit: int) -> bool:
-    """Whether `path` is an existing regular file. Raises ToolError for a folder, a device, a file over `limit` bytes."""
+    """Whether `path` is an existing regular file. Raises ToolError for a folder, a device, more than `limit` bytes."""
     found = await executor.stat(path)
     if found is None:
         return False

@@ -239,10 +239,10 @@ async def test_any_text_passes_unchanged_both_ways(tmp_path):
 async def test_lone_surrogates_are_replaced(tmp_path):
     async with rig(tmp_path, ["ok"]) as r:
         line = (
-            '{"jsonrpc":"2.0","id":"s","method":"session/prompt","params":{"sessionId":"%s",'
-            '"prompt":[{"type":"text","text":"a\\ud83d b"}]}}' % r.editor.session_id
+            '{"jsonrpc":"2.0","id":"s","method":"session/prompt","params":{"sessionId":"SESSION",'
+            '"prompt":[{"type":"text","text":"a\\ud83d b"}]}}'
         )
-        await r.editor.send_line(line.encode())
+        await r.editor.send_line(line.replace("SESSION", r.editor.session_id).encode())
         await r.editor.wait_until(lambda: [m for m in r.editor.lines("from_agent") if m.get("id") == "s"])
         assert r.messages(1)[1]["content"] == "a\ufffd b"
 

@@ -9,6 +9,7 @@ import subprocess
 from pathlib import Path
 
 import anyio
+import anyio.to_thread
 import pytest
 
 from acp_agent.errors import ConnectionClosed
@@ -223,3 +224,35 @@ def test_requests_piped_in_at_once_are_answered_before_the_end(tmp_path):
     )
     found = answers(run(tmp_path, INITIALIZE + new.encode() + b"\n"))
     assert next(a for a in found if a.get("id") == 1)["result"]["sessionId"]
+
+
+async def test_the_agent_works_while_nobody_reads_its_stderr(tmp_path):
+    """A pipe of 64 KiB that is never read, and a log line for each of many malformed lines."""
+    read, write = os.pipe()
+    with subprocess.Popen(
+        [COMMAND], stdin=-1, stdout=-1, stderr=write, env=environ(tmp_path, ACP_AGENT_LOG_LEVEL="debug")
+    ) as process:
+        os.close(write)
+        assert process.stdin is not None
+        assert process.stdout is not None
+        lines = b"this is no message, and each such line is logged\n" * 2000
+
+        def send() -> None:
+            process.stdin.write(INITIALIZE + lines)
+            process.stdin.close()
+
+        with anyio.fail_after(SECONDS):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(anyio.to_thread.run_sync, send)
+                answered = await anyio.to_thread.run_sync(process.stdout.read)
+        assert answered.count(b"-32700") == 2000
+        assert process.wait(SECONDS) == 0
+    os.close(read)
+
+
+async def test_commands_do_not_see_the_agents_own_key(tmp_path):
+    script = [Answer(tool_calls=(Call("bash", {"command": "echo [$OPENAI_API_KEY] [$OTHER]"}),)), "done"]
+    more = {"OPENAI_API_KEY": "sk-test-not-a-key", "OTHER": "kept"}
+    async with spawned(tmp_path, script, terminal=False, environ=more) as (editor, _):
+        await editor.prompt("go")
+        assert editor.tool_call().raw_output["stdout"] == "[] [kept]\n"

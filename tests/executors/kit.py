@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -116,13 +117,20 @@ async def run(executor: Executor, script: str, cwd: Path, **rest: Any) -> Ended:
 
 async def until_exists(path: Path) -> str:
     """Waits for a file with text in it; the caller's scope bounds the wait."""
-    while True:
-        try:
-            if text := path.read_text():
-                return text
-        except FileNotFoundError:
-            pass
+    while not (text := _text(path)):
         await anyio.sleep(0.01)
+    return text
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text()
+    except FileNotFoundError:
+        return ""
+
+
+def open_descriptors() -> int:
+    return len(os.listdir("/proc/self/fd"))
 
 
 def alive(pid: int) -> bool:

@@ -10,7 +10,7 @@ import pytest
 from acp_agent.errors import ExecutorError
 from acp_agent.executors.base import Command, ExitStatus
 from acp_agent.executors.shell_state import last_cwd
-from tests.executors.kit import BACKENDS, alive, collect, run, stage, until_dead, until_exists
+from tests.executors.kit import BACKENDS, alive, collect, open_descriptors, run, stage, until_dead, until_exists
 
 pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("backend", BACKENDS)]
 
@@ -195,7 +195,7 @@ async def test_a_signal_of_its_own_is_told(backend: str, tmp_path: Path) -> None
 
 async def test_a_missing_working_directory_is_told_in_words(backend: str, tmp_path: Path) -> None:
     async with stage(backend, tmp_path) as on:
-        with pytest.raises(ExecutorError, match="working directory|No such file|cannot start"):
+        with pytest.raises(ExecutorError, match=r"working directory|No such file|cannot start"):
             await on.executor.run(Command("ls", on.folder / "missing"))
 
 
@@ -231,7 +231,7 @@ async def test_prompts_and_pagers_are_off(backend: str, tmp_path: Path) -> None:
 async def test_a_killed_tree_is_dead_to_the_last_child(backend: str, tmp_path: Path) -> None:
     if backend == "editor":
         pytest.skip("what an editor's terminal ends is the editor's business")
-    async with stage(backend, tmp_path, **({} if backend == "local" else {"terminal": False})) as on:
+    async with stage(backend, tmp_path) as on:
         executor = on.local
         script = (
             "setsid bash -c 'echo $$ > setsid; sleep 600' & "
@@ -268,12 +268,12 @@ async def test_closing_the_executor_kills_what_commands_left_running(backend: st
 async def test_nothing_stays_open(backend: str, tmp_path: Path) -> None:
     async with stage(backend, tmp_path) as on:
         await run(on.executor, "true", on.folder)
-        before = len(list(Path("/proc/self/fd").iterdir()))
+        before = open_descriptors()
         for script in ("true", "echo x", "exit 3", "kill -9 $$"):
             await run(on.executor, script, on.folder)
         process = await on.executor.run(Command("sleep 600", on.folder))
         await process.close()
-        assert len(list(Path("/proc/self/fd").iterdir())) == before
+        assert open_descriptors() == before
         assert list(on.scripts.iterdir()) == []
 
 

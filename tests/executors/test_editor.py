@@ -239,7 +239,7 @@ async def test_writing_the_same_text_again_is_fine(tmp_path: Path) -> None:
 
 async def test_a_write_that_the_editor_refuses_is_told_in_words_and_not_forced(tmp_path: Path) -> None:
     async with stage("dyn", tmp_path, misbehave={"fs/write_text_file": AnswersError()}) as on:
-        with pytest.raises(ExecutorError, match="the editor refused to write .*out of order"):
+        with pytest.raises(ExecutorError, match=r"the editor refused to write .*out of order"):
             await on.executor.write_text(on.folder / "f", "text")
         assert not (on.folder / "f").exists()
 

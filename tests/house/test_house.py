@@ -13,6 +13,7 @@ FLOORS: dict[str, int] = {
     "commands": 8,
     "agent": 7,
     "fronts": 7,
+    "auth": 6,
     "handshake": 6,
     "build": 6,
     "loop": 5,

@@ -26,16 +26,43 @@ STAGE_ZERO = {
 """Ours that are loaded when `initialize` is answered."""
 
 STDLIB_AT_INITIALIZE = set(
-    "abc builtins codecs collections contextlib copyreg encodings enum functools genericpath importlib io itertools json "
-    "keyword marshal operator os posix posixpath re reprlib runpy signal site stat sys time types warnings zipimport "
-    # with a configuration file, and where the interpreter's own start needs them
-    "string tomllib datetime linecache pkgutil threading".split()
+    """
+    abc builtins codecs collections contextlib copyreg encodings enum functools genericpath importlib io itertools json
+    keyword marshal operator os posix posixpath re reprlib runpy signal site stat sys time types warnings zipimport
+    string tomllib datetime linecache pkgutil threading
+    """.split()
 )
 """Packages of the standard library that may be loaded then."""
 
 AT_NEW_OURS = STAGE_ZERO | {
     f"acp_agent.{name}"
-    for name in ["agent", "commands.logs", "commands.serve", "config.credentials", "config.load", "config.model", "llm", "llm.choose", "loop", "loop.modes", "loop.options", "loop.session", "protocol.client", "protocol.codec", "protocol.connection", "protocol.transports", "safety", "safety.paths", "schema", "schema.acp", "schema.decode", "store", "store.base", "store.sqlite"]
+    for name in [
+        "agent",
+        "auth",
+        "commands.logs",
+        "commands.serve",
+        "config.credentials",
+        "config.load",
+        "config.model",
+        "llm",
+        "llm.choose",
+        "loop",
+        "loop.modes",
+        "loop.options",
+        "loop.session",
+        "protocol.client",
+        "protocol.codec",
+        "protocol.connection",
+        "protocol.transports",
+        "safety",
+        "safety.paths",
+        "schema",
+        "schema.acp",
+        "schema.decode",
+        "store",
+        "store.base",
+        "store.sqlite",
+    ]
 }
 """Ours that are loaded when `session/new` is answered."""
 

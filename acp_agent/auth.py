@@ -1,0 +1,76 @@
+"""Whether this agent needs a login, and the two methods that give and take one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from acp_agent.config.credentials import find_key, forget_key
+from acp_agent.config.load import Config
+from acp_agent.config.model import ProviderConfig
+from acp_agent.config.sources import merge
+from acp_agent.errors import AuthRequired, InternalError, InvalidParams, MethodNotFound
+from acp_agent.handshake import AGENT_METHOD, needs_login
+
+__all__ = ["Login"]
+
+HINT = (
+    "No API key for the provider `{provider}` was found. Set {variable} in the environment the editor starts the agent "
+    "with, run `acp-agent login`, or set OPENAI_BASE_URL to a server on this machine that needs no key."
+)
+
+
+class Login:
+    """The state of one connection: after `logout`, a key in the environment counts only after `authenticate`."""
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        self._environ = environ
+        self._logged_out = False
+
+    def authenticate(self, method_id: str, config: Config) -> None:
+        """Looks for the key again. Raises InvalidParams for a method that does not run here, AuthRequired without one."""
+        if method_id != AGENT_METHOD or not _wanted(config):
+            raise InvalidParams(
+                f"Invalid params: $.methodId: {method_id!r} is no method that runs here; "
+                f"the agent offers {AGENT_METHOD!r}, and only where a login is needed"
+            )
+        if not self._has_key(config):
+            raise AuthRequired(_hint(config))
+        self._logged_out = False
+
+    def logout(self, config: Config) -> None:
+        """Forgets the stored key. Raises MethodNotFound where no login is needed (it is not advertised then)."""
+        if not _wanted(config):
+            raise MethodNotFound("Method not found: logout (no login is needed)")
+        forget_key(_provider(config)[0], self._environ)
+        self._logged_out = True
+
+    def need(self, config: Config) -> None:
+        """Raises AuthRequired, with what to do, only where a login is truly missing."""
+        name, provider = _provider(config)
+        if provider is None:
+            known = ", ".join(config.settings.providers) or "none"
+            raise InternalError(f"The configuration names the provider {name!r}, which is not set up (known: {known})")
+        if _wanted(config) and (self._logged_out or not self._has_key(config)):
+            raise AuthRequired(_hint(config))
+
+    def _has_key(self, config: Config) -> bool:
+        name, provider = _provider(config)
+        return provider is not None and find_key(name, provider, self._environ) is not None
+
+
+def _wanted(config: Config) -> bool:
+    return needs_login(merge(list(config.layers)))
+
+
+def _provider(config: Config) -> tuple[str, ProviderConfig | None]:
+    """The provider of new sessions."""
+    agent = config.settings.agent
+    named = agent.model.partition(":")[0]
+    name = named if named in config.settings.providers else agent.provider
+    return name, config.settings.provider(name)
+
+
+def _hint(config: Config) -> str:
+    name, provider = _provider(config)
+    variable = provider.api_key_env if provider is not None else ProviderConfig().api_key_env
+    return HINT.format(provider=name, variable=variable)

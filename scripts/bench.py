@@ -1,0 +1,562 @@
+"""The figures: how long a person waits, and what it costs. `make bench`, or `scripts/bench.py NAME ...` for some.
+
+Prints one table and asserts nothing. Times are in ms and, for what depends on how fast the machine starts a Python at
+all, in B: the time of `python3 -c pass` in an empty virtual environment, measured in turns with what it is the unit of.
+
+The agent is the installed command, spoken to over pipes by hand with blocking reads; the model is `FakeModel` as a
+process of its own on the loopback. "Net" is without the model's time: what the same request takes from a plain socket.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import venv
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from acp_agent.executors.shell_state import with_state
+from acp_agent.llm.base import AssistantMessage, Message, ModelSettings, TextPart, UserMessage
+from acp_agent.llm.chat_request import Dialect, RequestEncoder
+from acp_agent.tools.registry import builtin_registry
+
+COMMAND = str(Path(sys.executable).with_name("acp-agent"))
+TERMINALS = {"terminal": True}
+PROMPT = "Say hello."
+ANSWER: dict[str, Any] = {"text": "Hello."}
+BASH: dict[str, Any] = {"tool_calls": [{"name": "bash", "arguments": '{"command": "true"}'}]}
+SLEEP: dict[str, Any] = {"tool_calls": [{"name": "bash", "arguments": '{"command": "sleep 600"}'}]}
+
+Event = tuple[float, dict[str, Any]]
+"""When a message was read (seconds, monotonic), and the message."""
+
+
+# --- the table ---------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Row:
+    figure: str
+    target: str
+    samples: list[float]
+    unit: str = "ms"
+    note: str = ""
+    base: float | None = None
+    """B in ms, where the target is in B."""
+
+    def cells(self) -> tuple[str, ...]:
+        middle, least, most = statistics.median(self.samples), min(self.samples), max(self.samples)
+        in_b = f"{middle / self.base:.1f} ({least / self.base:.1f} to {most / self.base:.1f})" if self.base else ""
+        numbers = (f"{value:.2f} {self.unit}".strip() for value in (middle, least, most))
+        return (self.figure, self.target, *numbers, in_b, self.note)
+
+
+HEAD = ("figure", "target", "median", "min", "max", "in B", "")
+
+
+def table(rows: Sequence[Row]) -> str:
+    cells = [HEAD, *(row.cells() for row in rows)]
+    widths = [max(len(line[column]) for line in cells) for column in range(len(HEAD))]
+    lines = ["  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip() for line in cells]
+    return "\n".join([lines[0], "  ".join("-" * width for width in widths), *lines[1:]]) + "\n"
+
+
+# --- the agent ---------------------------------------------------------------------------------------------------
+
+
+class Client:
+    """The agent as a child process, and the least of a client that it needs."""
+
+    def __init__(self, home: Path, base_url: str, capabilities: dict[str, Any] | None = None) -> None:
+        self.project = home / "project"
+        self.project.mkdir(exist_ok=True)
+        self.capabilities = capabilities or {}
+        self.scripts: list[str] = []
+        """The script files of the terminals that were asked for."""
+        self._terminals: dict[str, subprocess.Popen[bytes]] = {}
+        self._lines: list[bytes] = []
+        self._partial = b""
+        self._read_at = 0.0
+        self._next_id = 0
+        environ = {
+            "HOME": str(home),
+            "PATH": os.environ["PATH"],
+            "LANG": "C.UTF-8",
+            "OPENAI_BASE_URL": base_url,
+            "OPENAI_MODEL": "fake-model",
+            "ACP_AGENT_KEYRING": "0",
+        }
+        self.spawned = time.monotonic()
+        self.process = subprocess.Popen(
+            [COMMAND], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environ, bufsize=0
+        )
+        assert self.process.stdin is not None and self.process.stdout is not None
+        self._in, self._out = self.process.stdin.fileno(), self.process.stdout.fileno()
+
+    # --- messages -------------------------------------------------------------------------------------------------
+
+    def send(self, method: str, params: dict[str, Any]) -> int:
+        self._next_id += 1
+        self._write({"jsonrpc": "2.0", "id": self._next_id, "method": method, "params": params})
+        return self._next_id
+
+    def notify(self, method: str, params: dict[str, Any]) -> None:
+        self._write({"jsonrpc": "2.0", "method": method, "params": params})
+
+    def _write(self, message: dict[str, Any]) -> None:
+        data = json.dumps(message).encode() + b"\n"
+        while data:
+            data = data[os.write(self._in, data) :]
+
+    def receive(self) -> Event:
+        """The next message; what the agent asks for is answered on the way."""
+        while True:
+            while not self._lines:
+                data = os.read(self._out, 1 << 20)
+                self._read_at = time.monotonic()
+                if not data:
+                    raise RuntimeError("the agent has ended")
+                *self._lines, self._partial = (self._partial + data).split(b"\n")
+                self._lines.reverse()
+            message: dict[str, Any] = json.loads(self._lines.pop())
+            if "method" in message and "id" in message:
+                result = self._serve(message["method"], message["params"])
+                self._write({"jsonrpc": "2.0", "id": message["id"], "result": result})
+                continue
+            return self._read_at, message
+
+    def until(self, *ids: int) -> list[Event]:
+        """Everything up to the last of these answers."""
+        open_ = set(ids)
+        events: list[Event] = []
+        while open_:
+            events.append(self.receive())
+            message = events[-1][1]
+            if "error" in message:
+                raise RuntimeError(str(message["error"]))
+            if "method" not in message:
+                open_.discard(message["id"])
+        return events
+
+    def _serve(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
+        terminal = str(params.get("terminalId"))
+        if method == "terminal/create":
+            terminal = f"t{len(self.scripts)}"
+            self.scripts.append(params["args"][0])
+            environ = {**os.environ, **{pair["name"]: pair["value"] for pair in params["env"]}}
+            self._terminals[terminal] = start([params["command"], *params["args"]], params["cwd"], environ)
+            return {"terminalId": terminal}
+        if method == "terminal/wait_for_exit":
+            return {"exitCode": self._terminals[terminal].wait(), "signal": None}
+        if method == "terminal/output":
+            status = {"exitCode": self._terminals[terminal].poll(), "signal": None}
+            return {"output": "", "truncated": False, "exitStatus": status}
+        if method == "terminal/release":
+            finish(self._terminals.pop(terminal))
+        return {}
+
+    # --- a conversation -------------------------------------------------------------------------------------------
+
+    def initialize(self) -> float:
+        params = {"protocolVersion": 1, "clientCapabilities": self.capabilities}
+        return self.until(self.send("initialize", params))[-1][0]
+
+    def new_session(self) -> tuple[str, float]:
+        at, answer = self.until(self.send("session/new", {"cwd": str(self.project), "mcpServers": []}))[-1]
+        return answer["result"]["sessionId"], at
+
+    def set_mode(self, session: str, mode: str) -> None:
+        self.until(self.send("session/set_mode", {"sessionId": session, "modeId": mode}))
+
+    def ask(self, session: str, text: str = PROMPT) -> int:
+        return self.send("session/prompt", {"sessionId": session, "prompt": [{"type": "text", "text": text}]})
+
+    def prompt(self, session: str, text: str = PROMPT) -> float:
+        """One turn; its time in ms."""
+        started = time.monotonic()
+        return (self.until(self.ask(session, text))[-1][0] - started) * 1000
+
+    def cpu(self) -> float:
+        """The agent's CPU time so far in ms, by the kernel's clock of that process."""
+        return time.clock_gettime(~self.process.pid << 3 | 2) * 1000
+
+    def peak_memory(self) -> float:
+        """MiB."""
+        status = Path(f"/proc/{self.process.pid}/status").read_text()
+        return int(status.partition("VmHWM:")[2].split()[0]) / 1024
+
+    def close(self) -> float:
+        """Ends stdin and waits; the time in ms until the process was gone."""
+        assert self.process.stdin is not None and self.process.stdout is not None
+        started = time.monotonic()
+        self.process.stdin.close()
+        self.process.wait()
+        took = (time.monotonic() - started) * 1000
+        self.process.stdout.close()
+        return took
+
+
+def start(command: list[str], cwd: str | Path, environ: dict[str, str]) -> subprocess.Popen[bytes]:
+    """A command with pipes, as a client's terminal and the agent itself start one."""
+    return subprocess.Popen(
+        command,
+        cwd=cwd,
+        env=environ,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
+
+
+def finish(process: subprocess.Popen[bytes]) -> None:
+    process.wait()
+    for stream in (process.stdout, process.stderr):
+        if stream is not None:
+            stream.close()
+
+
+@contextmanager
+def agent(home: Path, model: Model, capabilities: dict[str, Any] | None = None) -> Iterator[Client]:
+    """An agent that has answered `initialize`."""
+    client = Client(home, model.base_url, capabilities)
+    try:
+        client.initialize()
+        yield client
+    finally:
+        client.close()
+
+
+def settle(client: Client, session: str, turns: int = 3) -> None:
+    """Until everything is loaded: a person has long been there when a warm figure counts."""
+    for _ in range(turns):
+        client.prompt(session)
+    time.sleep(0.3)
+
+
+def text_of(events: Sequence[Event]) -> list[tuple[float, str]]:
+    """What the model said, with the time each piece arrived."""
+    updates = ((at, message["params"]["update"]) for at, message in events if message.get("method") == "session/update")
+    return [(at, one["content"]["text"]) for at, one in updates if one["sessionUpdate"] == "agent_message_chunk"]
+
+
+# --- the model ---------------------------------------------------------------------------------------------------
+
+
+class Model:
+    """A scripted model in a process of its own; the last answer of `script` repeats."""
+
+    def __init__(self, home: Path, script: Sequence[dict[str, Any]]) -> None:
+        file = home / "script.json"
+        file.write_text(json.dumps([*script[:-1], {**script[-1], "repeat": True}]))
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "acp_agent.testing.fake_model", str(file)], stdout=subprocess.PIPE
+        )
+        assert self.process.stdout is not None
+        self.base_url = self.process.stdout.readline().decode().strip()
+        self._socket: socket.socket | None = None
+
+    def direct(self, messages: Sequence[Message]) -> float:
+        """The time in ms of the agent's request when a plain socket asks."""
+        definitions = [entry.definition for entry in builtin_registry().entries()]
+        settings = ModelSettings(model="fake-model", system="x" * 2000)
+        body = RequestEncoder(Dialect(openai=False)).encode(messages, definitions, settings)
+        head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: model\r\nContent-Length: {len(body)}\r\n\r\n".encode()
+        if self._socket is None:
+            port = int(self.base_url.rpartition(":")[2].partition("/")[0])
+            self._socket = socket.create_connection(("127.0.0.1", port))
+            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        started = time.monotonic()
+        self._socket.sendall(head + body)
+        answer = b""
+        while not answer.endswith(b"\r\n0\r\n\r\n"):
+            answer += self._socket.recv(1 << 16)
+        return (time.monotonic() - started) * 1000
+
+    def close(self) -> None:
+        if self._socket is not None:
+            self._socket.close()
+        assert self.process.stdout is not None
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+        self.process.stdout.close()
+
+
+@contextmanager
+def scripted(home: Path, *script: dict[str, Any]) -> Iterator[Model]:
+    model = Model(home, script)
+    try:
+        yield model
+    finally:
+        model.close()
+
+
+def user(text: str = PROMPT) -> UserMessage:
+    return UserMessage((TextPart(text),))
+
+
+# --- the figures -------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Bench:
+    """Where the figures are taken: a home of their own and an empty virtual environment."""
+
+    home: Path
+    bare_python: str
+    rows: list[Row] = field(default_factory=list)
+
+    def add(self, figure: str, target: str, samples: list[float], **more: Any) -> None:
+        self.rows.append(Row(figure, target, samples, **more))
+
+    def start_up(self) -> None:
+        """From spawn to the first answers, in turns with B."""
+        bare: list[float] = []
+        first: list[float] = []
+        session: list[float] = []
+        chunk: list[float] = []
+        with scripted(self.home, ANSWER) as model:
+            for number in range(24):
+                started = time.monotonic()
+                subprocess.run([self.bare_python, "-c", "pass"], check=True)
+                took = (time.monotonic() - started) * 1000
+                client = Client(self.home, model.base_url)
+                initialized = client.initialize()
+                session_id, made = client.new_session()
+                prompt = client.ask(session_id)
+                while not text_of([event := client.receive()]):
+                    pass
+                client.until(prompt)
+                client.close()
+                if number >= 3:
+                    bare.append(took)
+                    first.append((initialized - client.spawned) * 1000)
+                    session.append((made - client.spawned) * 1000)
+                    chunk.append((event[0] - client.spawned) * 1000)
+        base = statistics.median(bare)
+        self.add("B: python3 -c pass", "", bare)
+        self.add("spawn to initialize answered", "4 B", first, base=base)
+        self.add("spawn to session/new answered", "14 B", session, base=base)
+        self.add("spawn to first chunk", "30 B", chunk, base=base)
+
+    def warm_prompt(self) -> None:
+        with scripted(self.home, ANSWER) as model, agent(self.home, model) as client:
+            session, _ = client.new_session()
+            settle(client, session, 10)
+            samples = []
+            for _ in range(50):
+                took = client.prompt(session)
+                samples.append(took - model.direct([user()]))
+        self.add("warm prompt, net", "5 ms", samples)
+
+    def stream(self) -> None:
+        """2,000 deltas as fast as the model gives them."""
+        expected = "".join(f"{number} " for number in range(2000))
+        cpu, wall, verdict = [], [], "whole, in order"
+        with (
+            scripted(self.home, ANSWER, {"deltas": 2000, "delta_text": "{number} "}) as model,
+            agent(self.home, model) as client,
+        ):
+            session, _ = client.new_session()
+            settle(client, session, 1)
+            for _ in range(9):
+                before, started = client.cpu(), time.monotonic()
+                events = client.until(client.ask(session))
+                wall.append((events[-1][0] - started) * 1000)
+                cpu.append(client.cpu() - before)
+                got = "".join(text for _, text in text_of(events))
+                if got != expected:
+                    verdict = f"WRONG: {len(got)} of {len(expected)} characters"
+        self.add("2,000 deltas: agent CPU", "150 ms", cpu, note=verdict)
+        self.add("2,000 deltas: wall, model included", "", wall)
+
+    def pace(self) -> None:
+        """A delta every 10 ms: from the model's write to the client's read."""
+        with (
+            scripted(self.home, ANSWER, {"deltas": 300, "delta_text": "{now} ", "interval_ms": 10}) as model,
+            agent(self.home, model) as client,
+        ):
+            session, _ = client.new_session()
+            settle(client, session, 1)
+            pieces = text_of(client.until(client.ask(session)))
+        late = [(at - int(stamp) / 1e9) * 1000 for at, text in pieces for stamp in text.split()]
+        percentile = statistics.quantiles(late, n=20)[-1]
+        self.add("a delta every 10 ms: median delay", "1 ms", late, note=f"{len(late)} of 300 deltas")
+        self.add("a delta every 10 ms: p95 of the delay", "3 ms", [percentile])
+
+    def bash_editor(self) -> None:
+        def spawn(client: Client, copy: str) -> float:
+            started = time.monotonic()
+            finish(start(["bash", copy], client.project, dict(os.environ)))
+            return (time.monotonic() - started) * 1000
+
+        self._bash("one bash round in the editor's terminal, net", TERMINALS, spawn)
+
+    def bash_local(self) -> None:
+        def spawn(client: Client, copy: str) -> float:
+            script = with_state("true", self.home / "bench-state")
+            started = time.monotonic()
+            finish(start(["bash", "-c", script], client.project, dict(os.environ)))
+            return (time.monotonic() - started) * 1000
+
+        self._bash("one bash round run locally, net", {}, spawn)
+
+    def _bash(self, figure: str, capabilities: dict[str, Any], spawn: Callable[[Client, str], float]) -> None:
+        """A turn with one call, less a turn without, less one more request to the model, less the process itself."""
+        rounds = 30
+        script = [*[ANSWER] * 4, *[ANSWER, ANSWER, BASH, ANSWER] * (rounds + 3)]
+        copy = str(self.home / "copy.sh")
+        Path(copy).write_text(f"exec </dev/null; {with_state('true', self.home / 'bench-state')}\n")
+        samples = []
+        with scripted(self.home, *script) as model, agent(self.home, model, capabilities) as client:
+            session, _ = client.new_session()
+            client.set_mode(session, "auto")
+            settle(client, session, 4)
+            for number in range(rounds + 3):
+                plain, asked = client.prompt(session), model.direct([user()])
+                took = client.prompt(session)
+                if number >= 3:
+                    samples.append(took - plain - asked - spawn(client, copy))
+        self.add(figure, "8 ms", samples)
+
+    def long_session(self) -> None:
+        """Turns 196 to 200 against turns 1 to 5, after one that loads everything."""
+        wall, cpu = [], []
+        history: list[Message] = [user(), AssistantMessage("Hello.")]
+        with scripted(self.home, ANSWER) as model, agent(self.home, model) as client:
+            warm, _ = client.new_session()
+            settle(client, warm, 10)
+            session, _ = client.new_session()
+            client.prompt(session)
+            for _ in range(200):
+                before = client.cpu()
+                took = client.prompt(session)
+                cpu.append(client.cpu() - before)
+                history.append(user())
+                wall.append(took - min(model.direct(history) for _ in range(2)))
+                history.append(AssistantMessage("Hello."))
+        for what, taken in (("net wall", wall), ("agent CPU", cpu)):
+            early, late = statistics.median(taken[:5]), statistics.median(taken[-5:])
+            words = f"{early:.2f} ms, then {late:.2f} ms"
+            self.add(f"turn 200 against turn 1: {what}", "1.3 times", [late / early], unit="times", note=words)
+
+    def many_sessions(self) -> None:
+        wall, verdict = [], "whole, in order"
+        expected = "".join(f"{number} " for number in range(500))
+        with (
+            scripted(self.home, *[ANSWER] * 8, {"deltas": 500, "delta_text": "{number} "}) as model,
+            agent(self.home, model) as client,
+        ):
+            sessions = [client.new_session()[0] for _ in range(8)]
+            for session in sessions:
+                client.prompt(session)
+            time.sleep(0.3)
+            for _ in range(7):
+                started = time.monotonic()
+                events = client.until(*(client.ask(session) for session in sessions))
+                wall.append((events[-1][0] - started) * 1000)
+                for session in sessions:
+                    own = [event for event in events if event[1].get("params", {}).get("sessionId") == session]
+                    if "".join(text for _, text in text_of(own)) != expected:
+                        verdict = "WRONG text"
+            memory = client.peak_memory()
+        self.add("eight sessions, 500 deltas each", "500 ms", wall, note=verdict)
+        self.add("peak memory then", "100 MiB", [memory], unit="MiB")
+
+    def cancel_stream(self) -> None:
+        samples = []
+        with (
+            scripted(self.home, ANSWER, {"deltas": 10_000, "interval_ms": 5}) as model,
+            agent(self.home, model) as client,
+        ):
+            session, _ = client.new_session()
+            settle(client, session, 1)
+            for _ in range(15):
+                prompt = client.ask(session)
+                while not text_of([client.receive()]):
+                    pass
+                time.sleep(0.05)
+                samples.append(self._cancel(client, session, prompt))
+        self.add("cancel to answer, streaming", "3 ms", samples)
+
+    def cancel_command(self) -> None:
+        samples = []
+        with scripted(self.home, ANSWER, SLEEP) as model, agent(self.home, model) as client:
+            session, _ = client.new_session()
+            client.set_mode(session, "auto")
+            settle(client, session, 1)
+            for _ in range(8):
+                prompt = client.ask(session)
+                while client.receive()[1].get("params", {}).get("update", {}).get("status") != "in_progress":
+                    pass
+                time.sleep(0.1)
+                samples.append(self._cancel(client, session, prompt))
+        self.add("cancel to answer, a command running", "200 ms", samples)
+
+    def _cancel(self, client: Client, session: str, prompt: int) -> float:
+        started = time.monotonic()
+        client.notify("session/cancel", {"sessionId": session})
+        at, answer = client.until(prompt)[-1]
+        if answer["result"]["stopReason"] != "cancelled":
+            raise RuntimeError(str(answer))
+        return (at - started) * 1000
+
+    def end(self) -> None:
+        samples = []
+        with scripted(self.home, ANSWER) as model:
+            for _ in range(10):
+                client = Client(self.home, model.base_url)
+                client.initialize()
+                session, _ = client.new_session()
+                settle(client, session, 1)
+                samples.append(client.close())
+        self.add("end of stdin to gone, idle", "60 ms", samples)
+
+
+BENCHES: dict[str, Callable[[Bench], None]] = {
+    "start_up": Bench.start_up,
+    "warm_prompt": Bench.warm_prompt,
+    "stream": Bench.stream,
+    "pace": Bench.pace,
+    "bash_editor": Bench.bash_editor,
+    "bash_local": Bench.bash_local,
+    "long_session": Bench.long_session,
+    "many_sessions": Bench.many_sessions,
+    "cancel_stream": Bench.cancel_stream,
+    "cancel_command": Bench.cancel_command,
+    "end": Bench.end,
+}
+
+
+def main(names: Sequence[str]) -> int:
+    unknown = [name for name in names if name not in BENCHES]
+    if unknown:
+        sys.stderr.write(f"There is no {', '.join(unknown)}; the figures are {', '.join(BENCHES)}.\n")
+        return 2
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    subprocess.run([sys.executable, "-m", "compileall", "-q", str(Path(__file__).parents[1] / "acp_agent")], check=True)
+    home = Path(tempfile.mkdtemp(prefix="bench-"))
+    try:
+        venv.create(home / "bare", with_pip=False, symlinks=True)
+        bench = Bench(home, str(home / "bare" / "bin" / "python3"))
+        for name in names or BENCHES:
+            BENCHES[name](bench)
+    finally:
+        shutil.rmtree(home, ignore_errors=True)
+    sys.stdout.write(table(bench.rows))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,316 @@
+"""Finding files and lines: the same answers from ripgrep and from our own walk."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import anyio
+import pytest
+
+from acp_agent.errors import ExecutorError
+from acp_agent.executors import search
+from acp_agent.executors.base import FindQuery, Found, GrepQuery
+from tests.executors.kit import alive, until_exists
+
+pytestmark = pytest.mark.anyio
+
+RIPGREP = shutil.which("rg")
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    root = tmp_path / "tree"
+    files = {
+        "a.py": "import os\nneedle = 1\n",
+        "b.txt": "no such thing\r\nNeedle here\r\n",
+        "src/c.py": "needle()\n",
+        "src/deep/d.py": "x\n",
+        "src/deep/keep.log": "needle\n",
+        "src/deep/drop.log": "needle\n",
+        "src/.gitignore": "*.log\n!keep.log\n/build/\n",
+        "src/build/e.py": "needle\n",
+        "src/deep/build/f.py": "needle\n",
+        ".gitignore": "node_modules/\n/top-only.txt\n",
+        ".hidden/g.py": "needle\n",
+        ".env": "needle\n",
+        "node_modules/h.py": "needle\n",
+        "top-only.txt": "needle\n",
+        "src/top-only.txt": "needle\n",
+        ".git/config": "needle\n",
+        "ü b.md": "needle\n",
+    }
+    for name, text in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(text.encode())
+    (root / "binary.bin").write_bytes(b"needle\0needle\n")
+    (root / "latin.txt").write_bytes(b"needle \xff\n")
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "secret.py").write_text("needle\n")
+    (root / "link").symlink_to(outside)
+    (root / "link.py").symlink_to(outside / "secret.py")
+    return root
+
+
+@pytest.fixture(params=["ripgrep", "own"])
+def program(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> str:
+    """With ripgrep in PATH, and without."""
+    name = str(request.param)
+    if name == "ripgrep" and RIPGREP is None:
+        pytest.skip("ripgrep is not installed")
+    if name == "own":
+        empty = tmp_path / "bin"
+        empty.mkdir()
+        monkeypatch.setenv("PATH", str(empty))
+    return name
+
+
+async def grep(pattern: str, root: Path, **rest: object) -> Found:
+    query: dict[str, object] = {"case_sensitive": True, "max_results": 100, "timeout": 10.0, **rest}
+    with anyio.fail_after(20):
+        return await search.grep(GrepQuery(pattern, root, **query))  # type: ignore[arg-type]
+
+
+async def find(pattern: str, root: Path, **rest: object) -> Found:
+    query: dict[str, object] = {"max_results": 100, "timeout": 10.0, **rest}
+    with anyio.fail_after(20):
+        return await search.find(FindQuery(pattern, root, **query))  # type: ignore[arg-type]
+
+
+def names(found: Found, root: Path) -> list[str]:
+    return sorted(str(match.path.relative_to(root)) for match in found.matches)
+
+
+async def test_lines_are_found_where_gitignore_does_not_forbid(program: str, tree: Path) -> None:
+    found = await grep("needle", tree)
+    expected = ".env|.hidden/g.py|a.py|latin.txt|src/c.py|src/deep/build/f.py|src/deep/keep.log|src/top-only.txt|ü b.md"
+    assert names(found, tree) == expected.split("|")
+    assert (found.truncated, found.timed_out) == (False, False)
+    match = next(match for match in found.matches if match.path.name == "a.py")
+    assert (match.path, match.line, match.text) == (tree / "a.py", 2, "needle = 1")
+
+
+async def test_case_may_be_ignored_and_line_ends_are_not_part_of_the_line(program: str, tree: Path) -> None:
+    found = await grep("NEEDLE here$", tree / "b.txt", case_sensitive=False)
+    assert [(match.line, match.text) for match in found.matches] == [(2, "Needle here")]
+    assert (await grep("NEEDLE", tree / "b.txt")).matches == ()
+
+
+async def test_a_single_file_is_searched_even_if_it_is_ignored(program: str, tree: Path) -> None:
+    found = await grep("needle", tree / "node_modules" / "h.py")
+    assert [match.line for match in found.matches] == [1]
+
+
+async def test_only_files_that_match_the_glob_are_searched(program: str, tree: Path) -> None:
+    assert names(await grep("needle", tree, glob="*.py"), tree) == [
+        ".hidden/g.py",
+        "a.py",
+        "src/c.py",
+        "src/deep/build/f.py",
+    ]
+    assert names(await grep("needle", tree, glob="src/**/*.py"), tree) == ["src/c.py", "src/deep/build/f.py"]
+    assert names(await grep("needle", tree, glob="*.rs"), tree) == []
+    assert names(await grep("needle", tree, glob="*.log"), tree) == ["src/deep/keep.log"]
+    others = names(await grep("needle", tree, glob="!*.py"), tree)
+    assert "latin.txt" in others
+    assert "a.py" not in others
+    assert names(await grep("needle", tree / "a.py", glob="*.py"), tree) == ["a.py"]
+
+
+async def test_rules_above_the_searched_folder_count(program: str, tree: Path) -> None:
+    assert names(await grep("needle", tree / "src" / "deep"), tree) == ["src/deep/build/f.py", "src/deep/keep.log"]
+
+
+async def test_results_are_bounded(program: str, tree: Path) -> None:
+    found = await grep("needle", tree, max_results=3)
+    assert len(found.matches) == 3
+    assert found.truncated
+    exactly = await grep("needle", tree, max_results=9)
+    assert len(exactly.matches) == 9
+    assert not exactly.truncated
+
+
+async def test_a_bad_pattern_is_told_in_words(program: str, tree: Path) -> None:
+    with pytest.raises(ExecutorError, match="no valid regular expression"):
+        await grep("(unclosed", tree)
+
+
+async def test_a_bad_glob_is_told_in_words(program: str, tree: Path) -> None:
+    with pytest.raises(ExecutorError, match="no valid glob"):
+        await find("a\\", tree)
+    with pytest.raises(ExecutorError, match="no valid glob"):
+        await grep("x", tree, glob="a\\")
+
+
+async def test_a_very_deep_tree_is_searched_to_the_end(program: str, tree: Path) -> None:
+    deep = tree / "src" / "/".join("d" * 1500)
+    deep.mkdir(parents=True)
+    (deep / "bottom.py").write_text("needle at the bottom\n")
+    assert [match.text for match in (await grep("at the bottom", tree)).matches] == ["needle at the bottom"]
+    assert len((await find("bottom.py", tree)).matches) == 1
+
+
+async def test_look_around_works(program: str, tree: Path) -> None:
+    found = await grep("(?<=import )os", tree)
+    assert [match.text for match in found.matches] == ["import os"]
+
+
+async def test_a_pattern_may_begin_with_a_dash(program: str, tree: Path) -> None:
+    (tree / "a.py").write_text("--flag\n")
+    assert [match.text for match in (await grep("--flag", tree)).matches] == ["--flag"]
+    assert [match.text for match in (await grep("-", tree / "a.py")).matches] == ["--flag"]
+
+
+async def test_long_lines_are_cut(program: str, tree: Path) -> None:
+    (tree / "long.txt").write_text("needle" + "x" * 2_000_000 + "\nneedle\n")
+    found = await grep("needle", tree / "long.txt")
+    assert [match.line for match in found.matches] == [1, 2]
+    assert all(len(match.text) < 1000 for match in found.matches)
+
+
+async def test_a_catastrophic_pattern_ends_with_its_time(program: str, tree: Path) -> None:
+    if program == "ripgrep":
+        pytest.skip("ripgrep has no such patterns")
+    (tree / "a.py").write_text("a" * 60 + "b\n")
+    found = await grep("(a+)+$", tree / "a.py", timeout=0.5)
+    assert found.timed_out
+
+
+async def test_a_name_with_a_line_feed_is_found(program: str, tree: Path) -> None:
+    (tree / "two\nlines.txt").write_text("needle\n")
+    assert names(await find("two*", tree), tree) == ["two\nlines.txt"]
+    assert "two\nlines.txt" in names(await grep("needle", tree, glob="*.txt"), tree)
+
+
+async def test_a_name_that_is_no_utf8_breaks_nothing(program: str, tree: Path) -> None:
+    Path(os.fsdecode(os.fsencode(tree) + b"/bad\xff.txt")).write_text("needle\n")
+    assert len((await grep("needle", tree)).matches) == 10
+    assert len((await find("*.txt", tree)).matches) == 4
+
+
+FOUND = [
+    ("*.py", [".hidden/g.py", "a.py", "src/c.py", "src/deep/build/f.py", "src/deep/d.py"]),
+    ("src/**/*.py", ["src/c.py", "src/deep/build/f.py", "src/deep/d.py"]),
+    ("/a.py", ["a.py"]),
+    ("deep/", ["src/deep"]),
+    ("deep", ["src/deep"]),
+    ("c.py/", []),
+    ("src/deep/**", ["src/deep/build", "src/deep/build/f.py", "src/deep/d.py", "src/deep/keep.log"]),
+    ("src/*", ["src/.gitignore", "src/c.py", "src/deep", "src/top-only.txt"]),
+    ("top-only.txt", ["src/top-only.txt"]),
+    ("*.rs", []),
+    ("ü*", ["ü b.md"]),
+]
+
+
+@pytest.mark.parametrize(("pattern", "expected"), FOUND)
+async def test_paths_are_found_by_glob(pattern: str, expected: list[str], tree: Path) -> None:
+    assert names(await find(pattern, tree), tree) == expected
+
+
+async def test_kinds_are_told_and_links_are_not_followed(tree: Path) -> None:
+    kinds = {match.path.name: match.text for match in (await find("*", tree)).matches}
+    assert kinds["deep"] == "dir"
+    assert kinds["a.py"] == "file"
+    assert "secret.py" not in kinds
+    assert ".git" not in kinds
+
+
+async def test_found_paths_are_bounded(tree: Path) -> None:
+    found = await find("*", tree, max_results=2)
+    assert len(found.matches) == 2
+    assert found.truncated
+
+
+async def test_finding_respects_the_rules_above(tree: Path) -> None:
+    assert names(await find("*.log", tree / "src" / "deep"), tree) == ["src/deep/keep.log"]
+
+
+async def test_exclude_rules_of_the_repository_count(tree: Path) -> None:
+    (tree / ".git" / "info").mkdir()
+    (tree / ".git" / "info" / "exclude").write_text("a.py\n")
+    assert "a.py" not in names(await find("*.py", tree), tree)
+
+
+async def test_a_cancelled_search_leaves_no_process(
+    tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stub(tmp_path, monkeypatch, f'echo $$ > "{tmp_path}/pid"; exec sleep 600')
+    with anyio.fail_after(10):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(grep, "needle", tree)
+            pid = int(await until_exists(tmp_path / "pid"))
+            tasks.cancel_scope.cancel()
+    assert not alive(pid)
+
+
+# --- what ripgrep says, spoken by a stub -------------------------------------------------------------------------
+
+
+def stub(folder: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
+    """An `rg` that is this bash script."""
+    place = folder / "stub"
+    place.mkdir()
+    (place / "rg").write_text(f"#!/bin/bash\n{script}\n")
+    (place / "rg").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{place}{os.pathsep}{os.environ['PATH']}")
+
+
+async def test_ripgreps_answer_is_understood(tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stub(tmp_path, monkeypatch, rf"""printf '%s\0%s\n' "{tree}/a b:1:c.py" '12:x: "y"' "{tree}/d" '3:end\r'""")
+    found = await grep("needle", tree)
+    assert [(match.path, match.line, match.text) for match in found.matches] == [
+        (tree / "a b:1:c.py", 12, 'x: "y"'),
+        (tree / "d", 3, r"end\r"),
+    ]
+
+
+async def test_ripgrep_is_asked_without_options_of_the_persons_own(
+    tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stub(tmp_path, monkeypatch, f"""printf '%s\\n' "$@" > '{tmp_path}/arguments'; exit 1""")
+    found = await grep("--pre=evil", tree, glob="*.py", case_sensitive=False)
+    assert found.matches == ()
+    arguments = (tmp_path / "arguments").read_text().splitlines()
+    assert arguments[-4:] == ["--regexp", "--pre=evil", "--", str(tree)]
+    assert "--no-config" in arguments
+    assert "--ignore-case" in arguments
+    assert arguments[arguments.index("--type-add") + 1] == "wanted:*.py"
+
+
+async def test_a_pattern_only_python_knows_is_given_to_our_own_walk(
+    tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stub(tmp_path, monkeypatch, "echo 'regex parse error' >&2; exit 2")
+    assert [match.text for match in (await grep("(?<=import )os", tree)).matches] == ["import os"]
+    with pytest.raises(ExecutorError, match="no valid regular expression"):
+        await grep("(unclosed", tree)
+
+
+async def test_a_ripgrep_that_hangs_ends_with_its_time(
+    tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stub(tmp_path, monkeypatch, f"printf '%s\\0%s\\n' '{tree}/a.py' '1:x'; exec sleep 600")
+    found = await grep("needle", tree, timeout=0.5)
+    assert [match.line for match in found.matches] == [1]
+    assert found.timed_out
+
+
+async def test_the_worker_runs_without_the_package(tree: Path) -> None:
+    """It is a program of its own: the folder it runs in, its modules and its variables mean nothing to it."""
+    (tree / "json.py").write_text("raise SystemExit('hijacked')\n")
+    with anyio.fail_after(20):
+        done = await anyio.run_process(
+            [sys.executable, "-I", str(search.WORKER), '{"what": "find", "pattern": "a.py", "root": "."}'],
+            cwd=tree,
+            env={"PYTHONPATH": str(tree)},
+            stderr=subprocess.PIPE,
+            check=False,
+        )
+    assert done.returncode == 0, done.stderr
+    assert b"a.py" in done.stdout
