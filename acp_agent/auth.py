@@ -27,7 +27,7 @@ class Login:
         self._logged_out = False
 
     def authenticate(self, method_id: str, config: Config) -> None:
-        """Looks for the key again. Raises InvalidParams for a method that does not run here, AuthRequired without one."""
+        """Looks for the key again. Raises InvalidParams for other methods, AuthRequired where there is no key."""
         if method_id != AGENT_METHOD or not _wanted(config):
             raise InvalidParams(
                 f"Invalid params: $.methodId: {method_id!r} is no method that runs here; "

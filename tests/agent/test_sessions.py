@@ -265,3 +265,28 @@ async def test_a_damaged_store_is_a_clear_error_and_stays_as_it_is(tmp_path):
         assert str(store) in error.value.message
         assert "damaged" in error.value.message
     assert store.read_bytes() == before
+
+
+async def test_a_session_deleted_by_another_agent_says_so_and_harms_nothing(tmp_path):
+    async with rig(tmp_path, ["a", "b", "c"]) as r:
+        await r.editor.prompt("one")
+        async with connect(r.environ) as (other, _):
+            await other.start()
+            await other.client.delete_session(r.editor.session_id)
+        with pytest.raises(PeerError) as error:
+            await r.editor.prompt("two")
+        assert "was deleted" in error.value.message
+        await r.editor.new_session(r.project)
+        assert (await r.editor.prompt("three")).stop_reason == "end_turn"
+
+
+async def test_two_agents_write_to_one_store_at_once(tmp_path):
+    script = [Answer(text=tuple(f"w{n} " for n in range(50)), delay=0.001, repeat=True)]
+    async with rig(tmp_path, script) as r, connect(r.environ) as (other, _):
+        await other.start()
+        await other.new_session(r.project)
+        turns = [r.editor.begin("x"), other.begin("y")]
+        for turn in turns:
+            assert (await turn.response()).stop_reason == "end_turn"
+        listed = {s.session_id for s in (await other.client.list_sessions()).sessions}
+        assert listed == {r.editor.session_id, other.session_id}

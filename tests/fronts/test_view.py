@@ -1,0 +1,96 @@
+"""What a person sees of a turn outside of an editor."""
+
+from __future__ import annotations
+
+import io
+import json
+
+import pytest
+
+from acp_agent.fronts.view import JsonView, PlainView, TerminalView
+from acp_agent.schema.acp import (
+    AgentMessageChunk,
+    AgentThoughtChunk,
+    Content,
+    Diff,
+    Plan,
+    PlanEntry,
+    Terminal,
+    TextContent,
+    ToolCall,
+    ToolCallProgress,
+    UsageUpdate,
+)
+
+TURN = [
+    AgentThoughtChunk(content=TextContent(text="hm")),
+    AgentMessageChunk(content=TextContent(text="I look")),
+    AgentMessageChunk(content=TextContent(text=" at it.")),
+    ToolCall(tool_call_id="1", title="pytest -q", kind="execute", status="pending"),
+    ToolCallProgress(tool_call_id="1", status="in_progress"),
+    ToolCallProgress(
+        tool_call_id="1",
+        status="failed",
+        content=[Terminal(terminal_id="t")],
+        raw_output={"stdout": "".join(f"line {n}\n" for n in range(30)), "stderr": "boom\n"},
+    ),
+    ToolCall(tool_call_id="2", title="Edit a.py", kind="edit", status="pending"),
+    ToolCall(tool_call_id="3", title="Read b.py", kind="read", status="pending"),
+    ToolCallProgress(
+        tool_call_id="2", status="completed", content=[Diff(path="/p/a.py", old_text="one\n", new_text="two\n")]
+    ),
+    ToolCallProgress(tool_call_id="3", status="completed", content=[Content(content=TextContent(text="text of b"))]),
+    ToolCallProgress(tool_call_id="unknown", status="completed"),
+    Plan(entries=[PlanEntry(content="Step", priority="high", status="completed")]),
+    UsageUpdate(used=1, size=2),
+]
+
+
+def shown(view: type[PlainView]) -> str:
+    out = io.StringIO()
+    made = view(out)
+    for update in TURN:
+        made.update("s", update)
+    made.end("max_tokens")
+    return out.getvalue()
+
+
+@pytest.mark.parametrize("view", [PlainView, TerminalView])
+def test_a_turn_is_shown_in_order_with_output_diffs_and_results(view):
+    text = shown(view)
+    order = ["hm", "I look at it.", "pytest -q", "boom", "Edit a.py", "/p/a.py", "one", "two", "text of b", "Step"]
+    at = 0
+    for words in order:
+        at = text.index(words, at)
+    assert "19 lines before" in text
+    assert "line 29" in text
+    assert "line 3\n" not in text
+    assert text.rstrip().removesuffix("\x1b[0m").endswith("stopped: max_tokens")
+
+
+def test_plain_lines_hold_no_control_character_and_name_calls_that_run_side_by_side():
+    text = shown(PlainView)
+    assert "\x1b" not in text
+    assert "\r" not in text
+    assert ": Edit a.py" in text
+
+
+def test_the_spinner_line_is_cleared_before_text():
+    text = shown(TerminalView)
+    assert "⠋" in text
+    assert text.rindex("\x1b[2K") > text.rindex("⠋")
+
+
+def test_json_is_one_line_an_update():
+    out = io.StringIO()
+    view = JsonView(out)
+    for update in TURN:
+        view.update("s", update)
+    view.end("end_turn")
+    lines = [json.loads(line) for line in out.getvalue().splitlines()]
+    assert len(lines) == len(TURN) + 1
+    assert lines[1] == {
+        "sessionId": "s",
+        "update": {"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": "I look"}},
+    }
+    assert lines[-1] == {"stopReason": "end_turn"}

@@ -1,0 +1,142 @@
+"""The history's rules, and the log read twice."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from acp_agent.llm.base import AssistantMessage, TextPart, ToolMessage, ToolUse, UserMessage
+from acp_agent.loop.history import INTERRUPTED, History, decode_message, encode_message
+from acp_agent.loop.prompt import title_of
+from acp_agent.loop.replay import rebuild_history, replayed_updates
+from acp_agent.schema.acp import ResourceLink, TextContent
+from acp_agent.store.base import LogEntry
+
+
+def user(text: str) -> UserMessage:
+    return UserMessage((TextPart(text),))
+
+
+def calls(*ids: str) -> AssistantMessage:
+    return AssistantMessage("", tuple(ToolUse(id_, "bash", "{}") for id_ in ids))
+
+
+def answer(id_: str) -> ToolMessage:
+    return ToolMessage(id_, "bash", (TextPart("ok"),))
+
+
+messages = st.lists(
+    st.one_of(
+        st.builds(user, st.text()),
+        st.builds(AssistantMessage, text=st.text(max_size=3)),
+        st.integers(0, 3).map(lambda n: calls(*(f"c{i}" for i in range(n)))),
+        st.sampled_from(["c0", "c1"]).map(answer),
+    ),
+    max_size=20,
+)
+
+
+@given(messages)
+def test_no_two_user_messages_in_a_row_and_no_empty_assistant_message(added):
+    history = History(added)
+    kinds = [type(message) for message in history.messages]
+    assert (UserMessage, UserMessage) not in list(pairwise(kinds))
+    assert all(m.text or m.tool_calls for m in history.messages if isinstance(m, AssistantMessage))
+
+
+def test_open_calls_are_answered_once():
+    history = History([user("go"), calls("a", "b"), answer("a")])
+    assert [call.id for call in history.unanswered()] == ["b"]
+    assert [message.content[0].text for message in history.close_calls()] == [INTERRUPTED]
+    assert history.close_calls() == []
+
+
+def test_messages_survive_their_encoding():
+    for message in (user("é\u2028"), calls("a"), answer("a"), AssistantMessage("x", thought="y", opaque=({"a": 1},))):
+        assert decode_message(encode_message(message)) == message
+
+
+def update(**fields: object) -> LogEntry:
+    return LogEntry("update", json.dumps(fields).encode())
+
+
+def chunk(kind: str, text: str, id_: str) -> LogEntry:
+    return update(sessionUpdate=kind, content={"type": "text", "text": text}, messageId=id_)
+
+
+def test_chunks_of_one_message_are_joined_and_others_are_not():
+    told = replayed_updates(
+        [
+            chunk("agent_message_chunk", "a", "1"),
+            chunk("agent_message_chunk", "b", "1"),
+            chunk("agent_message_chunk", "c", "2"),
+            chunk("agent_thought_chunk", "d", "2"),
+        ]
+    )
+    assert [item["content"]["text"] for item in told] == ["ab", "c", "d"]
+
+
+def test_a_call_is_replayed_once_in_its_final_state_without_terminals():
+    told = replayed_updates(
+        [
+            update(
+                sessionUpdate="tool_call", toolCallId="x", title="ls", status="pending", _meta={"tool_name": "bash"}
+            ),
+            update(sessionUpdate="tool_call_update", toolCallId="x", status="in_progress"),
+            update(
+                sessionUpdate="tool_call_update",
+                toolCallId="x",
+                status="completed",
+                content=[{"type": "terminal", "terminalId": "t"}],
+                rawOutput={"stdout": "out\n", "stderr": "err\n", "exit_code": 0, "truncated": False},
+                _meta={"terminal_exit": {}},
+            ),
+        ]
+    )
+    assert len(told) == 1
+    assert told[0]["sessionUpdate"] == "tool_call"
+    assert told[0]["status"] == "completed"
+    assert "out\nerr" in told[0]["content"][0]["content"]["text"]
+    assert told[0]["_meta"] == {"tool_name": "bash"}
+
+
+def test_a_call_the_process_did_not_outlive_is_replayed_as_failed():
+    (told,) = replayed_updates([update(sessionUpdate="tool_call", toolCallId="x", title="ls", status="pending")])
+    assert told["status"] == "failed"
+    assert "Interrupted" in told["content"][-1]["content"]["text"]
+
+
+def test_an_update_of_an_unknown_call_is_left_out():
+    assert replayed_updates([update(sessionUpdate="tool_call_update", toolCallId="x", status="completed")]) == []
+
+
+def test_text_that_was_told_but_not_finished_is_remembered():
+    history = rebuild_history(
+        [
+            LogEntry("message", encode_message(user("go"))),
+            chunk("agent_message_chunk", "half an ", "1"),
+            chunk("agent_message_chunk", "answer", "1"),
+        ]
+    )
+    assert history.messages[-1] == AssistantMessage("half an answer")
+
+
+def test_a_reset_replaces_what_was_before():
+    entries = [
+        LogEntry("message", encode_message(user("one"))),
+        LogEntry("reset", b"[]"),
+        LogEntry("message", encode_message(user("two"))),
+    ]
+    assert rebuild_history(entries).messages == [user("two")]
+
+
+def test_titles_are_first_words():
+    assert title_of([TextContent(text="  Mend the parser \n and more")]) == "Mend the parser"
+    assert title_of([ResourceLink(name="a.py", uri="file:///a.py")]) == "a.py"
+    assert title_of([]) == "Untitled"
+    long = title_of([TextContent(text="word " * 50)])
+    assert len(long) <= 60
+    assert long.endswith("word…")
