@@ -340,7 +340,7 @@ class Agent:
         return self._builder
 
     def _make_builder(self) -> Any:
-        return load(BUILDER)(self._environ)
+        return load(BUILDER)(self._environ, self._spawn)
 
     async def _warm(self, session: Session) -> None:
         """Makes the session ready before its first prompt, and tells the client what it then offers."""

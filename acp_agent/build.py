@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -69,22 +69,51 @@ SAFE_FOLDER = "/tmp"
 
 
 class ReadyModel:
-    """A model that can be asked now."""
+    """A model that can be asked now. `known`: what its server told of its models, filled while the model answers."""
 
-    def __init__(self, provider: Provider, name: str, window: int, settings: ProviderConfig) -> None:
+    def __init__(self, provider: Provider, name: str, known: Mapping[str, ModelInfo], settings: ProviderConfig) -> None:
         self.provider = provider
         self.name = name
         self.id = name.partition(":")[2]
-        self.context_window = window
         self.images = settings.images
         self.audio = settings.audio
+        self._known = known
+        self._window = settings.context_window
+
+    @property
+    def context_window(self) -> int:
+        """Tokens; a guess until the server has told."""
+        info = self._known.get(self.id)
+        return self._window or (info.context_window if info else None) or DEFAULT_CONTEXT_WINDOW
+
+
+class _Server:
+    """A provider, and what it told of its models."""
+
+    def __init__(self, provider: Provider) -> None:
+        self.provider = provider
+        self.models: dict[str, ModelInfo] = {}
+        self.asked = False
+        self._asking = anyio.Lock()
+
+    async def list(self) -> Mapping[str, ModelInfo]:
+        """Raises ProviderError; the next who asks tries again."""
+        self.asked = True
+        async with self._asking:
+            if not self.models:
+                self.models.update({info.id: info for info in await self.provider.models()})
+        return self.models
 
 
 class Builder:
-    def __init__(self, environ: Mapping[str, str]) -> None:
+    """`spawn` runs something in the background until the agent closes."""
+
+    def __init__(self, environ: Mapping[str, str], spawn: Callable[[Coroutine[Any, Any, None]], None]) -> None:
         self.environ = environ
+        self._spawn = spawn
         self._registry = builtin_registry()
-        self._providers: dict[str, tuple[Provider, dict[str, ModelInfo]]] = {}
+        self._servers: dict[str, _Server] = {}
+        self._making = anyio.Lock()
         self._warm = False
 
     async def engine(self, session: Session, store: SessionStore) -> SessionEngine:
@@ -92,24 +121,27 @@ class Builder:
         return SessionEngine(session, store, self._registry, self)
 
     async def introduce(self, session: Session) -> None:
-        """Tells the client the session's commands and models, and loads what the first tool call needs."""
+        """Tells the client the session's commands and models, and loads what the first prompt needs.
+
+        In the order of need: the provider is asked long before a tool is, and loading the tools takes longest.
+        """
         session.emit(commands_update(), keep=False)
-        if not self._warm:
-            self._warm = True
-            await anyio.to_thread.run_sync(self._registry.warm)
         try:
             await self._discover(session)
         except (AuthRequired, ProviderError, InvalidParams) as error:
             log.info("the models could not be listed: %s", error)
+        if not self._warm:
+            self._warm = True
+            await anyio.to_thread.run_sync(self._registry.warm)
 
     async def _discover(self, session: Session) -> None:
-        """Fills the model picker from a server that has a short list of its own."""
+        """Makes the provider, and fills the model picker from a server that has a short list of its own."""
         name = session.model.partition(":")[0]
         settings = self._settings(session.config, name)
+        server = await self._server(name, session.config)
         if settings.models or _api(settings) != "chat":
             return
-        found = await self._list(name, session.config)
-        names = [f"{name}:{model}" for model in found]
+        names = [f"{name}:{model}" for model in await server.list()]
         if any(model not in session.models for model in names):
             session.models = list(dict.fromkeys([*session.models, *names]))
             session.show_options()
@@ -118,34 +150,29 @@ class Builder:
         """The model behind `provider:model`. Raises AuthRequired, ProviderError, InvalidParams."""
         name, _, model = choice.partition(":")
         settings = self._settings(session.config, name)
-        provider, known = await self._provider(name, session.config)
+        server = await self._server(name, session.config)
         if model == AUTO_MODEL:
-            model = await self._first_model(name, settings, session.config)
-        info = known.get(model)
-        if info is None and not settings.context_window and _api(settings) == "chat":
-            try:
-                info = (await self._list(name, session.config)).get(model)
-            except ProviderError as error:
-                log.info("%s: context windows are not known: %s", name, error)
-                known[model] = ModelInfo(model)
-        window = settings.context_window or (info.context_window if info else None) or DEFAULT_CONTEXT_WINDOW
-        return ReadyModel(provider, f"{name}:{model}", window, settings)
+            model = await self._first_model(name, settings, server)
+        if not server.asked and not settings.context_window and _api(settings) == "chat":
+            self._spawn(self._learn(server))
+        return ReadyModel(server.provider, f"{name}:{model}", server.models, settings)
 
-    async def _first_model(self, name: str, settings: ProviderConfig, config: Config) -> str:
+    async def _learn(self, server: _Server) -> None:
+        """Asks for the context windows beside the prompt, which does not wait for them."""
+        try:
+            await server.list()
+        except ProviderError as error:
+            log.info("%s: context windows are not known: %s", server.provider.name, error)
+
+    async def _first_model(self, name: str, settings: ProviderConfig, server: _Server) -> str:
         if _api(settings) == "responses":
             return DEFAULT_MODEL
-        found = await self._list(name, config)
+        found = await server.list()
         if not found:
             raise ProviderError("not_found", f"The provider {name!r} lists no models; set OPENAI_MODEL.")
         return next(iter(found))
 
-    async def _list(self, name: str, config: Config) -> dict[str, ModelInfo]:
-        provider, known = await self._provider(name, config)
-        if not known:
-            known.update({info.id: info for info in await provider.models()})
-        return known
-
-    async def _provider(self, name: str, config: Config) -> tuple[Provider, dict[str, ModelInfo]]:
+    async def _server(self, name: str, config: Config) -> _Server:
         settings = self._settings(config, name)
         api = _api(settings)
         key = find_key(name, settings, self.environ)
@@ -167,10 +194,10 @@ class Builder:
             script=settings.script,
         )
         identity = f"{api} {options!r}"
-        if identity not in self._providers:
-            make = await anyio.to_thread.run_sync(load, PROVIDERS[api])
-            self._providers.setdefault(identity, (make(options), {}))
-        return self._providers[identity]
+        async with self._making:
+            if identity not in self._servers:
+                self._servers[identity] = _Server(await anyio.to_thread.run_sync(_make_provider, api, options))
+        return self._servers[identity]
 
     def _settings(self, config: Config, name: str) -> ProviderConfig:
         settings = config.settings.provider(name)
@@ -179,8 +206,13 @@ class Builder:
         return settings
 
     async def close(self) -> None:
-        for provider, _ in self._providers.values():
-            await provider.aclose()
+        for server in self._servers.values():
+            await server.provider.aclose()
+
+
+def _make_provider(api: str, options: ProviderOptions) -> Provider:
+    provider: Provider = load(PROVIDERS[api])(options)
+    return provider
 
 
 def _api(settings: ProviderConfig) -> str:

@@ -86,12 +86,10 @@ async def _image(shown: str, path: Path, ctx: ToolContext) -> ToolResult | None:
 async def _missing(shown: str, path: Path, ctx: ToolContext) -> str:
     """Words for a missing file, with what stands there under a similar name."""
     folder = path.parent
-    if await ctx.executor.stat(folder) is None:
+    found = await ctx.executor.stat(folder)
+    if found is None or found.kind != "dir":
         return f"{shown} does not exist, and neither does its folder. Use `find_path` to find it."
-    try:
-        names = [name for name, _ in await ctx.executor.list(folder)]
-    except NotADirectoryError:
-        names = []
+    names = [name for name, _ in await ctx.executor.list(folder)]
     stem = path.stem.lower()
     near = [name for name in names if stem and (stem in name.lower() or name.lower().split(".")[0] in stem)][:5]
     hint = f" Its folder holds {', '.join(near)}." if near else " Use `find_path` to find it."

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-from typing import Any
 
 import anyio
 import pytest
@@ -44,7 +43,7 @@ async def test_chunks_of_one_message_share_an_id_and_messages_do_not(tmp_path):
         await r.editor.prompt("one")
         await r.editor.prompt("two")
         chunks = [u for u in r.editor.updates[r.editor.session_id] if hasattr(u, "message_id")]
-        ids: dict[str, set[Any]] = {}
+        ids = {}
         for chunk in chunks:
             ids.setdefault(chunk.content.text, set()).add(chunk.message_id)
         assert len({i for group in ids.values() for i in group}) == 3

@@ -15,6 +15,7 @@ from acp_agent.schema.acp import (
     Diff,
     Plan,
     PlanEntry,
+    SessionUpdate,
     Terminal,
     TextContent,
     ToolCall,
@@ -22,7 +23,7 @@ from acp_agent.schema.acp import (
     UsageUpdate,
 )
 
-TURN = [
+TURN: list[SessionUpdate] = [
     AgentThoughtChunk(content=TextContent(text="hm")),
     AgentMessageChunk(content=TextContent(text="I look")),
     AgentMessageChunk(content=TextContent(text=" at it.")),

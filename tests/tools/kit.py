@@ -1,0 +1,97 @@
+"""Tools on real files, without an agent around them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import anyio
+
+from acp_agent.config.model import BashConfig, FilesConfig, ToolsConfig
+from acp_agent.executors.base import Command, Executor, OutputChunk, Process
+from acp_agent.executors.local import LocalExecutor
+from acp_agent.executors.shell_state import last_cwd
+from acp_agent.safety.access import Access
+from acp_agent.safety.paths import Roots
+from acp_agent.schema.acp import PlanEntry
+from acp_agent.tools.context import Ledger, Preview, ToolContext, ToolResult
+from acp_agent.tools.registry import builtin_registry
+
+BOUND = 20.0
+
+REGISTRY = builtin_registry()
+
+
+@dataclass
+class Bench:
+    """A folder, and the tools on it. `call` goes the whole way of a call, permission aside."""
+
+    folder: Path
+    executor: Executor
+    config: ToolsConfig
+    shell_state: Path | None = None
+    ledger: Ledger = field(default_factory=Ledger)
+    chunks: list[OutputChunk] = field(default_factory=list)
+    plans: list[Sequence[PlanEntry]] = field(default_factory=list)
+    processes: list[Process] = field(default_factory=list)
+
+    @property
+    def ctx(self) -> ToolContext:
+        return ToolContext(
+            executor=self.executor,
+            roots=Roots(self.folder),
+            config=self.config,
+            ledger=self.ledger,
+            start=self._start,
+            show_output=self.chunks.append,
+            set_plan=self.plans.append,
+            shell_state=self.shell_state,
+            shell_cwd=lambda: last_cwd(self.shell_state, self.folder),
+        )
+
+    async def _start(self, command: Command) -> Process:
+        process = await self.executor.run(command)
+        self.processes.append(process)
+        return process
+
+    def access(self, name: str, **arguments: Any) -> list[Access]:
+        tool = REGISTRY.tool(name)
+        return tool.access(tool.parse(arguments), self.ctx)
+
+    async def preview(self, name: str, **arguments: Any) -> Preview:
+        tool = REGISTRY.tool(name)
+        params = tool.parse(arguments)
+        tool.describe(params, self.ctx.roots)
+        tool.access(params, self.ctx)
+        return await tool.preview(params, self.ctx)
+
+    async def call(self, name: str, **arguments: Any) -> ToolResult:
+        tool = REGISTRY.tool(name)
+        preview = await self.preview(name, **arguments)
+        return await tool.run(tool.parse(arguments), self.ctx, preview)
+
+
+@asynccontextmanager
+async def bench(
+    tmp_path: Path,
+    *,
+    executor: Executor | None = None,
+    bash: BashConfig | None = None,
+    files: FilesConfig | None = None,
+) -> AsyncIterator[Bench]:
+    folder = tmp_path / "project"
+    folder.mkdir(exist_ok=True)
+    local = LocalExecutor()
+    config = ToolsConfig(bash=bash or BashConfig(), files=files or FilesConfig())
+    made = Bench(folder, executor or local, config, tmp_path / "shell-state")
+    with anyio.fail_after(BOUND):
+        try:
+            yield made
+        finally:
+            with anyio.CancelScope(shield=True):
+                for process in made.processes:
+                    await process.close()
+                await local.close()

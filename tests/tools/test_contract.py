@@ -1,0 +1,140 @@
+"""What every tool keeps: one suite over the whole registry."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import jsonschema_rs
+import pytest
+
+from acp_agent.errors import ToolError
+from acp_agent.safety.paths import Roots
+from acp_agent.tools.base import Tool
+from acp_agent.tools.registry import TOOLS, ToolEntry
+from tests.tools.kit import REGISTRY
+
+ENTRIES = REGISTRY.entries()
+by_entry = pytest.mark.parametrize("entry", ENTRIES, ids=[entry.name for entry in ENTRIES])
+
+SOME: dict[str, dict[str, Any]] = {
+    "bash": {"command": "ls"},
+    "read": {"path": "f"},
+    "edit": {"path": "f", "old_string": "a", "new_string": "b"},
+    "write": {"path": "f", "content": "x"},
+    "find_path": {"pattern": "*"},
+    "grep": {"pattern": "x"},
+    "list_directory": {"path": "."},
+    "plan": {"entries": []},
+}
+STRANGE = [
+    "",
+    ".",
+    "..",
+    "\0",
+    "a\0b",
+    "\ud800",
+    "~",
+    "x" * 10_000,
+    "ü\n\t",
+    "/",
+    "//",
+    "file:///x",
+    "file://",
+    "C:\\x",
+]
+
+
+def test_the_table_and_the_definitions_name_the_same_tools() -> None:
+    assert [entry.name for entry in ENTRIES] == list(TOOLS)
+
+
+def test_no_two_tools_share_a_name_or_alias() -> None:
+    names = [name for entry in ENTRIES for name in (entry.name, *entry.aliases)]
+    assert len(names) == len(set(names))
+
+
+@by_entry
+def test_a_tool_is_found_by_its_name_and_its_aliases(entry: ToolEntry) -> None:
+    assert all(REGISTRY.find(name) is entry for name in (entry.name, *entry.aliases))
+    assert REGISTRY.find("no such tool") is None
+    assert REGISTRY.find("") is None
+
+
+@by_entry
+def test_the_definition_is_what_the_class_says(entry: ToolEntry) -> None:
+    tool = REGISTRY.tool(entry.name)
+    assert isinstance(tool, Tool)
+    assert REGISTRY.tool(entry.name) is tool
+    assert (tool.name, tool.aliases, tool.kind, tool.reads_only) == (
+        entry.name,
+        entry.aliases,
+        entry.kind,
+        entry.reads_only,
+    )
+    assert list(tool.Params.model_fields) == list(entry.parameters["properties"])
+
+
+@by_entry
+def test_the_schema_is_closed_described_and_valid(entry: ToolEntry) -> None:
+    jsonschema_rs.validator_for(entry.parameters)
+    assert entry.parameters["type"] == "object"
+    assert entry.parameters["additionalProperties"] is False
+    assert "$defs" not in entry.parameters
+    assert "title" not in entry.parameters
+    for name, schema in entry.parameters["properties"].items():
+        assert schema.get("description"), name
+        assert "title" not in schema, name
+    jsonschema_rs.validate(entry.parameters, SOME[entry.name])
+
+
+@by_entry
+def test_guidance_is_there(entry: ToolEntry) -> None:
+    for section in ("When to use:", "When not to use:", "Disambiguation:", "Examples:"):
+        assert section in entry.description
+    assert entry.definition.description == entry.description
+
+
+@by_entry
+def test_wrong_arguments_are_told_by_name(entry: ToolEntry) -> None:
+    tool = REGISTRY.tool(entry.name)
+    first = next(iter(entry.parameters["properties"]))
+    with pytest.raises(ToolError, match=f"The arguments of `{entry.name}` are wrong") as error:
+        tool.parse({**SOME[entry.name], first: {"not": "right"}, "invented": 1})
+    text = str(error.value)
+    assert f"- {first}: " in text
+    assert "- invented: " in text
+    assert all(f"`{name}`" in text for name in entry.parameters["properties"])
+    assert "pydantic" not in text
+    assert "Call it again." in text
+
+
+@by_entry
+def test_missing_arguments_are_told_by_name(entry: ToolEntry) -> None:
+    required = entry.parameters.get("required", [])
+    if not required:
+        return
+    with pytest.raises(ToolError) as error:
+        REGISTRY.tool(entry.name).parse({})
+    assert all(f"- {name}: " in str(error.value) for name in required)
+
+
+@by_entry
+@pytest.mark.parametrize("text", STRANGE, ids=range(len(STRANGE)))
+def test_describing_never_fails(entry: ToolEntry, text: str, tmp_path: Path) -> None:
+    tool = REGISTRY.tool(entry.name)
+    for name, schema in entry.parameters["properties"].items():
+        if schema.get("type") != "string":
+            continue
+        try:
+            params = tool.parse({**SOME[entry.name], name: text})
+        except ToolError:
+            continue
+        description = tool.describe(params, Roots(tmp_path))
+        assert isinstance(description.title, str)
+        assert all(location.path.is_absolute() for location in description.locations)
+
+
+def test_loading_all_tools_ahead_is_harmless() -> None:
+    REGISTRY.warm()
+    assert {REGISTRY.tool(entry.name).name for entry in ENTRIES} == set(TOOLS)

@@ -1,0 +1,338 @@
+"""read, edit, write: on real files."""
+
+from __future__ import annotations
+
+import base64
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from acp_agent.config.model import FilesConfig
+from acp_agent.errors import ToolError
+from acp_agent.executors.local import LocalExecutor
+from acp_agent.llm.base import ImagePart
+from acp_agent.safety.access import PathAccess
+from acp_agent.schema.acp import Diff
+from acp_agent.tools.context import Location
+from tests.tools.kit import bench
+
+pytestmark = pytest.mark.anyio
+
+
+class OpenBuffers(LocalExecutor):
+    """An editor with unsaved text, and one that formats on saving."""
+
+    def __init__(self, buffers: dict[Path, str] | None = None, formatted: str | None = None) -> None:
+        super().__init__()
+        self.buffers = buffers or {}
+        self.formatted = formatted
+
+    async def read_text(self, path: Path) -> str:
+        return self.buffers[path] if path in self.buffers else await super().read_text(path)
+
+    async def write_text(self, path: Path, text: str) -> str:
+        self.buffers.pop(path, None)
+        return await super().write_text(path, text if self.formatted is None else self.formatted)
+
+
+# --- read --------------------------------------------------------------------------------------------------------
+
+
+async def test_read_numbers_the_lines(tmp_path: Path) -> None:
+    async with bench(tmp_path) as on:
+        (on.folder / "f.py").write_text("one\n\n  three\n")
+        result = await on.call("read", path="f.py")
+        assert result.text == "     1\tone\n     2\t\n     3\t  three"
+
+
+async def test_read_gives_a_part_and_says_that_there_is_more(tmp_path: Path) -> None:
+    async with bench(tmp_path) as on:
+        (on.folder / "f").write_text("".join(f"line {n}\n" for n in range(1, 11)))
+        result = await on.call("read", path="f", offset=4, limit=2)
+        assert result.text == "     4\tline 4\n     5\tline 5\n[lines 4 to 5 of 10; give offset 6 for more]"
+        assert (await on.call("read", path="f", offset=10)).text == "    10\tline 10"
+        with pytest.raises(ToolError, match="has 10 lines; line 11 does not exist"):
+            await on.call("read", path="f", offset=11)
+
+
+async def test_read_is_bounded_by_the_configuration(tmp_path: Path) -> None:
+    async with bench(tmp_path, files=FilesConfig(read_lines=2, max_line_chars=80, max_read_bytes=1024)) as on:
+        (on.folder / "f").write_text("x" * 100 + "\ny\nz\n")
+        assert (await on.call("read", path="f")).text == (
+            f"     1\t{'x' * 80}[... 20 characters omitted]\n     2\ty\n[lines 1 to 2 of 3; give offset 3 for more]"
+        )
+        (on.folder / "big").write_text("x" * 1025)
+        with pytest.raises(ToolError, match="1025 bytes"):
+            await on.call("read", path="big")
+
+
+async def test_read_takes_line_ends_of_every_kind_and_a_missing_last_one(tmp_path: Path) -> None:
+    async with bench(tmp_path) as on:
+        (on.folder / "crlf").write_bytes(b"a\r\nb\r\n")
+        (on.folder / "open").write_bytes(b"a\nb")
+        for name in ("crlf", "open"):
+            assert (await on.call("read", path=name)).text == "     1\ta\n     2\tb"
+
+
+async def test_read_of_an_empty_file_says_so(tmp_path: Path) -> None:
+    async with bench(tmp_path) as on:
+        (on.folder / "f").touch()
+        assert (await on.call("read", path="f")).text == "f is empty."
+
+
+IMAGES = [
+    (b"\x89PNG\r\n\x1a\nrest", "image/png"),
+    (b"\xff\xd8\xff\xe0rest", "image/jpeg"),
+    (b"GIF89arest", "image/gif"),
+    (b"GIF87arest", "image/gif"),
+    (b"RIFF\x10\0\0\0WEBPVP8 ", "image/webp"),
+]
+
+
+@pytest.mark.parametrize(("data", "mime"), IMAGES)
+async def test_read_gives_images_by_what_they_hold(data: bytes, mime: str, tmp_path: Path) -> None:
+    async with bench(tmp_path) as on:
+        (on.folder / "picture.dat").write_bytes(data)
+        result = await on.call("read", path="picture.dat")
+        assert result.parts == (ImagePart(mime, base64.b64encode(data).decode()),)
+        assert mime in result.text
+        assert result.content is not None
+
+
+async def test_read_refuses_an_image_that_is_too_large(tmp_path: Path) -> None:
+    async with bench(tmp_path, files=FilesConfig(max_image_bytes=1024)) as on:
+        (on.folder / "p.png").write_bytes(b"\x89PNG\r\n\x1a\n" + b"x" * 2000)
+        with pytest.raises(ToolError, match="2008 bytes"):
+            await on.call("read", path="p.png")
+
+
+@pytest.mark.parametrize("data", [b"\x7fELF\0\0", b"\xff\xfe\x00", b"text\0text"])
+async def test_read_refuses_binary_files(data: bytes, tmp_path: Path) -> None:
+    async with bench(tmp_path) as on:
+        (on.folder / "f").write_bytes(data)
+        with pytest.raises(ToolError, match=r"no UTF-8 text|binary"):
+            await on.call("read", path="f")
+
+
+async def test_read_of_a_missing_file_names_what_is_near(tmp_path: Path) -> None:
+    async with bench(tmp_path) as on:
+        for name in ("app.py", "App.tsx", "other.md"):
+            (on.folder / name).touch()
+        with pytest.raises(ToolError, match=r"app\.js does not exist. Its folder holds App\.tsx, app\.py\."):
+            await on.call("read", path="app.js")
+        with pytest.raises(ToolError, match="neither does its folder"):
+            await on.call("read", path="nowhere/app.js")
+        with pytest.raises(ToolError, match="neither does its folder"):
+            await on.call("read", path="app.py/x")
+
+
+async def test_read_of_a_folder_names_the_right_tool(tmp_path: Path) -> None:
+    async with bench(tmp_path) as on:
+        (on.folder / "d").mkdir()
+        with pytest.raises(ToolError, match="list_directory"):
+            await on.call("read", path="d")
+
+
+async def test_read_sees_unsaved_text(tmp_path: Path) -> None:
+    path = tmp_path / "project" / "f"
+    async with bench(tmp_path, executor=OpenBuffers({path: "unsaved\n"})) as on:
+        path.write_text("saved\n")
+        assert (await on.call("read", path="f")).text == "     1\tunsaved"
+
+
+@pytest.mark.parametrize("name", ["read", "edit", "write"])
+async def test_paths_outside_are_refused_before_anything_is_touched(name: str, tmp_path: Path) -> None:
+    async with bench(tmp_path) as on:
+        more: dict[str, Any] = {"read": {}, "edit": {"old_string": "a", "new_string": "b"}, "write": {"content": "x"}}[
+            name
+        ]
+        for path in ("../x", "/etc/passwd", str(tmp_path / "x")):
+            with pytest.raises(ToolError, match="outside"):
+                on.access(name, path=path, **more)
+
+
+async def test_the_access_is_the_resolved_path(tmp_path: Path) -> None:
+    async with bench(tmp_path) as on:
+        assert on.access("read", path="./a/../f") == [PathAccess("read", on.folder / "f")]
+        assert on.access("write", path="f", content="") == [PathAccess("write", on.folder / "f")]
+        assert on.access("edit", path="f", old_string="a", new_string="b") == [PathAccess("write", on.folder / "f")]
+
+
+# --- edit --------------------------------------------------------------------------------------------------------
+
+
+async def test_edit_replaces_the_only_place(tmp_path: Path) -> None:
+    async with bench(tmp_path) as on:
+        path = on.folder / "f"
+        path.write_text("a\nb\nc\n")
+        preview = await on.preview("edit", path="f", old_string="b", new_string="B\nBB")
+        assert preview.content == (Diff(path=str(path), old_text="a\nb\nc\n", new_text="a\nB\nBB\nc\n"),)
+        assert path.read_text() == "a\nb\nc\n", "a look ahead changes nothing"
+        result = await on.call("edit", path="f", old_string="b", new_string="B\nBB")
+        assert path.read_text() == "a\nB\nBB\nc\n"
+        assert result.text == "f was changed."
+        assert result.content == preview.content
+        assert result.locations == (Location(path, 2),)
+
+
+async def test_edit_of_several_places_names_their_lines(tmp_path: Path) -> None:
+    async with bench(tmp_path) as on:
+        path = on.folder / "f"
+        path.write_text("x = 1\ny\nx = 1\n")
+        with pytest.raises(ToolError, match=r"stands 2 times in f \(lines 1, 3\)"):
+            await on.call("edit", path="f", old_string="x = 1", new_string="x = 2")
+        await on.call("edit", path="f", old_string="x = 1", new_string="x = 2", replace_all=True)
+        assert path.read_text() == "x = 2\ny\nx = 2\n"
+
+
+@pytest.mark.parametrize(
+    ("wanted", "words"),
+    [
+        ("def  run(self):", r"Most like it is line 2:\n    def run\(self\):"),
+        ("def run(self):\n    other()", "Its first line stands at line 2, but what follows or its white space differs"),
+        ("nothing like this at all", "holds nothing like it"),
+    ],
+)
+async def test_edit_of_what_is_not_there_shows_what_is_nearest(wanted: str, words: str, tmp_path: Path) -> None:
+    async with bench(tmp_path) as on:
+        (on.folder / "f").write_text("class A:\n    def run(self):\n        pass\n")
+        with pytest.raises(ToolError, match=words):
+            await on.call("edit", path="f", old_string=wanted, new_string="x")
+
+
+async def test_edit_of_nothing_and_to_the_same_is_refused(tmp_path: Path) -> None:
+    async with bench(tmp_path) as on:
+        (on.folder / "f").write_text("a")
+        with pytest.raises(ToolError, match="`old_string` is empty"):
+            await on.call("edit", path="f", old_string="", new_string="x")
+        with pytest.raises(ToolError, match="the same"):
+            await on.call("edit", path="f", old_string="a", new_string="a")
+        with pytest.raises(ToolError, match="does not exist"):
+            await on.call("edit", path="g", old_string="a", new_string="b")
+
+
+async def test_edit_keeps_the_line_ends_of_the_file(tmp_path: Path) -> None:
+    async with bench(tmp_path) as on:
+        path = on.folder / "f"
+        path.write_bytes(b"a\r\nb\r\nc\r\n")
+        await on.call("edit", path="f", old_string="a\nb", new_string="x\ny\nz")
+        assert path.read_bytes() == b"x\r\ny\r\nz\r\nc\r\n"
+        path.write_bytes(b"a\r\nb\nc\n")
+        on.ledger.forget(path)
+        await on.call("edit", path="f", old_string="b\nc", new_string="B C")
+        assert path.read_bytes() == b"a\r\nB C\n"
+
+
+async def test_edit_of_a_file_that_changed_since_it_was_read_is_refused(tmp_path: Path) -> None:
+    async with bench(tmp_path) as on:
+        path = on.folder / "f"
+        path.write_text("a\n")
+        await on.call("read", path="f")
+        path.write_text("a\nmore\n")
+        with pytest.raises(ToolError, match="has changed since you read it"):
+            await on.call("edit", path="f", old_string="a", new_string="b")
+        await on.call("read", path="f")
+        await on.call("edit", path="f", old_string="a", new_string="b")
+        await on.call("edit", path="f", old_string="b", new_string="c")
+        assert path.read_text() == "c\nmore\n"
+
+
+@pytest.mark.parametrize("name", ["edit", "write"])
+async def test_a_file_that_changes_while_the_person_decides_is_not_overwritten(name: str, tmp_path: Path) -> None:
+    async with bench(tmp_path) as on:
+        path = on.folder / "f"
+        path.write_text("a\n")
+        await on.call("read", path="f")
+        arguments = {"edit": {"old_string": "a", "new_string": "b"}, "write": {"content": "b"}}[name]
+        tool = on.ctx and __import__("tests.tools.kit", fromlist=["REGISTRY"]).REGISTRY.tool(name)
+        params = tool.parse({"path": "f", **arguments})
+        preview = await tool.preview(params, on.ctx)
+        path.write_text("typed by a person\n")
+        with pytest.raises(ToolError, match="changed by somebody else meanwhile"):
+            await tool.run(params, on.ctx, preview)
+        assert path.read_text() == "typed by a person\n"
+
+
+async def test_edit_works_on_unsaved_text(tmp_path: Path) -> None:
+    path = tmp_path / "project" / "f"
+    async with bench(tmp_path, executor=OpenBuffers({path: "unsaved a\n"})) as on:
+        path.write_text("saved\n")
+        await on.call("edit", path="f", old_string="unsaved a", new_string="b")
+        assert path.read_text() == "b\n"
+
+
+async def test_what_the_editor_reformats_is_told_and_shown(tmp_path: Path) -> None:
+    async with bench(tmp_path, executor=OpenBuffers(formatted="x = 1\n")) as on:
+        path = on.folder / "f"
+        path.write_text("x=0\n")
+        result = await on.call("edit", path="f", old_string="0", new_string="1")
+        assert "reformatted" in result.text
+        assert result.content == (Diff(path=str(path), old_text="x=0\n", new_text="x = 1\n"),)
+
+
+async def test_edit_of_binary_or_large_files_is_refused(tmp_path: Path) -> None:
+    async with bench(tmp_path, files=FilesConfig(max_read_bytes=1024)) as on:
+        (on.folder / "b").write_bytes(b"\0\0")
+        (on.folder / "l").write_text("x" * 2000)
+        for name in ("b", "l"):
+            with pytest.raises(ToolError):
+                await on.call("edit", path=name, old_string="x", new_string="y")
+
+
+# --- write -------------------------------------------------------------------------------------------------------
+
+
+async def test_write_makes_a_file_with_its_folders(tmp_path: Path) -> None:
+    async with bench(tmp_path) as on:
+        path = on.folder / "a" / "b.txt"
+        preview = await on.preview("write", path="a/b.txt", content="new\n")
+        assert preview.content == (Diff(path=str(path), old_text=None, new_text="new\n"),)
+        assert not path.parent.exists()
+        result = await on.call("write", path="a/b.txt", content="new\n")
+        assert path.read_text() == "new\n"
+        assert result.text == "a/b.txt was made."
+
+
+async def test_write_over_a_file_that_was_not_read_is_refused(tmp_path: Path) -> None:
+    async with bench(tmp_path) as on:
+        path = on.folder / "f"
+        path.write_text("precious")
+        with pytest.raises(ToolError, match="you have not read it"):
+            await on.call("write", path="f", content="x")
+        await on.call("read", path="f")
+        assert (await on.call("write", path="f", content="x")).text == "f was changed."
+        assert path.read_text() == "x"
+        await on.call("write", path="f", content="y")
+        path.write_text("z")
+        with pytest.raises(ToolError, match="has changed since you read it"):
+            await on.call("write", path="f", content="x")
+
+
+async def test_write_of_the_same_text_and_over_an_empty_file(tmp_path: Path) -> None:
+    async with bench(tmp_path) as on:
+        (on.folder / "f").touch()
+        await on.call("write", path="f", content="x")
+        with pytest.raises(ToolError, match="already holds exactly this text"):
+            await on.call("write", path="f", content="x")
+        await on.call("write", path="f", content="")
+        assert (on.folder / "f").read_bytes() == b""
+
+
+async def test_write_keeps_the_line_ends_of_the_file(tmp_path: Path) -> None:
+    async with bench(tmp_path) as on:
+        path = on.folder / "f"
+        path.write_bytes(b"a\r\nb\r\n")
+        await on.call("read", path="f")
+        await on.call("write", path="f", content="x\ny\n")
+        assert path.read_bytes() == b"x\r\ny\r\n"
+
+
+async def test_write_onto_a_folder_or_through_a_file_is_refused(tmp_path: Path) -> None:
+    async with bench(tmp_path) as on:
+        (on.folder / "d").mkdir()
+        (on.folder / "f").write_text("x")
+        with pytest.raises(ToolError, match="is a folder"):
+            await on.call("write", path="d", content="x")
+        with pytest.raises(Exception, match=r"f: |Not a directory"):
+            await on.call("write", path="f/g", content="x")

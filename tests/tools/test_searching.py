@@ -1,0 +1,143 @@
+"""list_directory, find_path, grep and plan: on real folders."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from acp_agent.config.model import FilesConfig
+from acp_agent.errors import ExecutorError, ToolError
+from acp_agent.safety.access import NoAccess, PathAccess
+from acp_agent.schema.acp import PlanEntry
+from acp_agent.tools.context import Location
+from tests.tools.kit import Bench, bench
+
+pytestmark = pytest.mark.anyio
+
+
+def fill(on: Bench) -> None:
+    (on.folder / "src").mkdir()
+    (on.folder / "src" / "a.py").write_text("import os\nNEEDLE\n")
+    (on.folder / "src" / "b.py").write_text("needle\n")
+    (on.folder / "ignored.py").write_text("needle\n")
+    (on.folder / ".gitignore").write_text("ignored.py\n")
+
+
+async def test_list_directory_tells_kinds_by_what_the_entries_are(tmp_path: Path) -> None:
+    async with bench(tmp_path) as on:
+        (on.folder / "d").mkdir()
+        (on.folder / "f").touch()
+        (on.folder / "link-to-d").symlink_to("d")
+        (on.folder / "dangling").symlink_to("nowhere")
+        os.mkfifo(on.folder / "pipe")
+        result = await on.call("list_directory", path=".")
+        assert result.text.splitlines() == [
+            "[dir] d", "[symlink] dangling", "[file] f", "[symlink] link-to-d", "[other] pipe",
+        ]  # fmt: skip
+        assert (await on.call("list_directory")).text == result.text
+        assert (await on.call("list_directory", path="link-to-d")).text == "link-to-d is empty."
+
+
+async def test_list_directory_of_what_is_no_folder(tmp_path: Path) -> None:
+    async with bench(tmp_path) as on:
+        (on.folder / "f").touch()
+        with pytest.raises(ToolError, match="Use `read` for a file"):
+            await on.call("list_directory", path="f")
+        with pytest.raises(ToolError, match="does not exist"):
+            await on.call("list_directory", path="missing")
+
+
+async def test_list_directory_is_bounded(tmp_path: Path) -> None:
+    async with bench(tmp_path, files=FilesConfig(max_results=2)) as on:
+        for name in "abcde":
+            (on.folder / name).touch()
+        assert (await on.call("list_directory")).text == "[file] a\n[file] b\n[3 more entries are not shown]"
+
+
+async def test_find_path_gives_paths_relative_to_the_working_directory(tmp_path: Path) -> None:
+    async with bench(tmp_path) as on:
+        fill(on)
+        assert (await on.call("find_path", pattern="*.py")).text == "src/a.py\nsrc/b.py"
+        assert (await on.call("find_path", pattern="a.*", path="src")).text == "src/a.py"
+        assert (await on.call("find_path", pattern="src/")).text == "src/"
+        nothing = await on.call("find_path", pattern="*.rs")
+        assert nothing.text == "Nothing below . matches `*.rs`. What .gitignore names is not searched."
+
+
+async def test_find_path_in_what_is_no_folder_and_bounded(tmp_path: Path) -> None:
+    async with bench(tmp_path, files=FilesConfig(max_results=1)) as on:
+        fill(on)
+        with pytest.raises(ToolError, match="is no folder"):
+            await on.call("find_path", pattern="*", path="src/a.py")
+        with pytest.raises(ExecutorError, match="no valid glob"):
+            await on.call("find_path", pattern="a\\")
+        assert (await on.call("find_path", pattern="*.py")).text.splitlines() == [
+            "src/a.py",
+            "[more than 1 matches; the rest is not shown, use a narrower pattern]",
+        ]
+
+
+async def test_grep_gives_places_for_the_model_and_the_editor(tmp_path: Path) -> None:
+    async with bench(tmp_path) as on:
+        fill(on)
+        result = await on.call("grep", pattern="needle")
+        assert result.text == "src/b.py:1:needle"
+        assert result.locations == (Location(on.folder / "src" / "b.py", 1),)
+        both = await on.call("grep", pattern="needle", case_sensitive=False)
+        assert both.text == "src/a.py:2:NEEDLE\nsrc/b.py:1:needle"
+        assert (await on.call("grep", pattern="needle", path="src/b.py")).text == "src/b.py:1:needle"
+        assert "No line below . matches" in (await on.call("grep", pattern="absent")).text
+        assert "No line" in (await on.call("grep", pattern="needle", glob="*.md")).text
+
+
+async def test_grep_refuses_bad_patterns_and_missing_places(tmp_path: Path) -> None:
+    async with bench(tmp_path) as on:
+        fill(on)
+        with pytest.raises(ExecutorError, match="no valid regular expression"):
+            await on.call("grep", pattern="(")
+        with pytest.raises(ToolError, match="does not exist"):
+            await on.call("grep", pattern="x", path="missing")
+
+
+async def test_grep_is_bounded_in_results_and_time(tmp_path: Path) -> None:
+    async with bench(tmp_path, files=FilesConfig(max_results=1, search_timeout=0.5)) as on:
+        (on.folder / "f").write_text("x\nx\n" + "a" * 60 + "b\n")
+        assert (await on.call("grep", pattern="x")).text.splitlines()[1].startswith("[more than 1 matches")
+        assert "ran out of time" in (await on.call("grep", pattern="(a|a)+$(?<!x)")).text
+
+
+async def test_what_lies_behind_links_is_not_found(tmp_path: Path) -> None:
+    async with bench(tmp_path) as on:
+        outside = tmp_path / "outside"
+        outside.mkdir()
+        (outside / "secret.py").write_text("needle\n")
+        (on.folder / "link").symlink_to(outside)
+        (on.folder / "file-link.py").symlink_to(outside / "secret.py")
+        assert "No line" in (await on.call("grep", pattern="needle")).text
+        assert "Nothing" in (await on.call("find_path", pattern="secret.py")).text
+        with pytest.raises(ToolError, match="outside"):
+            on.access("grep", pattern="x", path="link")
+
+
+async def test_searching_touches_what_is_searched(tmp_path: Path) -> None:
+    async with bench(tmp_path) as on:
+        assert on.access("grep", pattern="x") == [PathAccess("read", on.folder)]
+        assert on.access("find_path", pattern="x", path="src") == [PathAccess("read", on.folder / "src")]
+        assert on.access("list_directory") == [PathAccess("read", on.folder)]
+
+
+async def test_plan_shows_the_steps_and_says_what_is_open(tmp_path: Path) -> None:
+    async with bench(tmp_path) as on:
+        entries = [{"content": "one", "status": "completed"}, {"content": "two", "priority": "high"}]
+        result = await on.call("plan", entries=entries)
+        assert on.plans == [
+            [
+                PlanEntry(content="one", priority="medium", status="completed"),
+                PlanEntry(content="two", priority="high", status="pending"),
+            ]
+        ]
+        assert result.text == "The plan is shown. Open: 1."
+        assert on.access("plan", entries=entries) == [NoAccess()]
+        assert "every step is done" in (await on.call("plan", entries=[])).text
