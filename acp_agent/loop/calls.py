@@ -194,7 +194,9 @@ class ToolRunner:
             self._announce(call, entry, Description(f"{entry.name} (arguments are no JSON object)"), arguments)
             self._fail(call, f"The arguments of `{entry.name}` are no JSON object. Call it again with a JSON object.")
             return
-        tool = await anyio.to_thread.run_sync(self._registry.tool, entry.name)
+        tool = self._registry.loaded(entry.name)
+        if tool is None:  # The first call of a process may come before the tools were loaded in the background.
+            tool = await anyio.to_thread.run_sync(self._registry.tool, entry.name)
         await self._known(call, entry, tool, arguments, tasks)
 
     async def _known(

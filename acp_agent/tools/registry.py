@@ -70,6 +70,10 @@ class Registry:
             found = self._tools[name] = load(self._rows[name])()
         return found
 
+    def loaded(self, name: str) -> Tool[Any] | None:
+        """The same, where it is loaded already."""
+        return self._tools.get(name)
+
     def warm(self) -> None:
         """Loads every tool; takes a while (pydantic), so it is called in a thread."""
         for name in self._entries:

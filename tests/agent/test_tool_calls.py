@@ -394,3 +394,13 @@ async def test_a_rejected_edit_leaves_the_file_alone(tmp_path):
         assert not (r.project / "n.txt").exists()
         request = r.editor.permission_requests[0]
         assert [type(item) for item in request.tool_call.content] == [Diff]
+
+
+async def test_reading_calls_are_announced_in_the_models_order(tmp_path):
+    script = calls(*(Call("list_directory", {"path": f"d{n}"}) for n in range(6)))
+    warm = [Answer(tool_calls=(Call("list_directory", {}),)), "warm"]
+    async with rig(tmp_path, [*warm, *script]) as r:
+        await r.editor.prompt("a first call loads the tool")
+        await r.editor.prompt("go")
+        titles = [call.title for call in r.editor.tool_calls().values()]
+        assert titles == ["List .", *(f"List d{n}" for n in range(6))]
