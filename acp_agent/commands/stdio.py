@@ -5,6 +5,7 @@ The same sans-IO `Peer` then goes on under the event loop (`serve`), with whatev
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -21,9 +22,14 @@ __all__ = ["run"]
 SERVE = "acp_agent.commands.serve:serve"
 READ_SIZE = 65_536
 
+GARBAGE_THRESHOLD = 50_000
+"""Objects made before garbage is looked for. Starting makes a hundred thousand and drops none: looking every 700, which
+is Python's default, takes a tenth of the time to the first answers."""
+
 
 def run(arguments: list[str]) -> int:
     """Serves until the stream ends; does not return in the ordinary case (see `serve`)."""
+    gc.set_threshold(GARBAGE_THRESHOLD, 10, 10)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _leave)
     peer = Peer()

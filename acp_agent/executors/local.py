@@ -11,6 +11,7 @@ found (on Linux, in /proc) when the command is killed or the executor closed.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import selectors
 import shutil
@@ -114,18 +115,10 @@ class LocalExecutor:
     # --- files ------------------------------------------------------------------------------------------------
 
     async def read_text(self, path: Path) -> str:
-        def read() -> str:
-            with path.open(encoding="utf-8", newline="") as file:
-                return file.read()
-
-        return await _in_thread(path, read)
+        return await _in_thread(path, lambda: _read(path, -1).decode("utf-8"))
 
     async def read_bytes(self, path: Path, limit: int) -> bytes:
-        def read() -> bytes:
-            with path.open("rb") as file:
-                return file.read(limit)
-
-        return await _in_thread(path, read)
+        return await _in_thread(path, lambda: _read(path, limit))
 
     async def write_text(self, path: Path, text: str) -> str:
         def write() -> str:
@@ -168,6 +161,14 @@ async def _in_thread(path: Path, work: Callable[[], T]) -> T:
         raise
     except OSError as error:
         raise ExecutorError(f"{path}: {error.strerror or error}") from error
+
+
+def _read(path: Path, limit: int) -> bytes:
+    try:
+        with path.open("rb") as file:
+            return file.read(limit)
+    except NotADirectoryError as error:  # a file where a folder would have to be: then it is missing, too
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path)) from error
 
 
 def kind_of(mode: int) -> EntryKind:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Awaitable, Callable, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -145,15 +146,23 @@ class Session:
         self._soon = soon
         self._build = engine
         self._engine: Engine | None = None
-        self._engine_lock = anyio.Lock()
         self._history: History | None = None
         self._outbox: list[tuple[EntryKind | None, Any]] = []
         self._flush_planned = False
         self._held = True
         self._store_failure: StoreError | None = None
         self._scopes: list[anyio.CancelScope] = []
-        self._turn_lock = anyio.Lock()
         self.closed = False
+
+    # The first lock loads the event loop's backend of anyio: not before the session has been answered.
+
+    @cached_property
+    def _engine_lock(self) -> anyio.Lock:
+        return anyio.Lock()
+
+    @cached_property
+    def _turn_lock(self) -> anyio.Lock:
+        return anyio.Lock()
 
     # --- telling the client -----------------------------------------------------------------------------------
 

@@ -155,7 +155,7 @@ class SqliteStore:
                     record.id,
                     record.cwd,
                     _directories(record.additional_directories),
-                    record.title,
+                    _text(record.title),
                     made,
                     record.updated_at or made,
                     record.mode,
@@ -186,7 +186,7 @@ class SqliteStore:
         if additional_directories is not None:
             changed["additional_directories"] = _directories(additional_directories)
         for column, value in (
-            ("cwd", cwd), ("title", title), ("mode", mode), ("model", model), ("thought_level", thought_level),
+            ("cwd", cwd), ("title", _text(title)), ("mode", mode), ("model", model), ("thought_level", thought_level),
         ):  # fmt: skip
             if value is not None:
                 changed[column] = value
@@ -263,6 +263,11 @@ class SqliteStore:
 
     def close(self) -> None:
         self._db.close()
+
+
+def _text(text: str | None) -> str | None:
+    """Without lone surrogates, which no database takes."""
+    return None if text is None else text.encode("utf-8", "replace").decode("utf-8")
 
 
 def _directories(directories: tuple[str, ...]) -> str:

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from acp_agent.config.model import FilesConfig
-from acp_agent.errors import ToolError
+from acp_agent.errors import ExecutorError, ToolError
 from acp_agent.executors.local import LocalExecutor
 from acp_agent.llm.base import ImagePart
 from acp_agent.safety.access import PathAccess
 from acp_agent.schema.acp import Diff
 from acp_agent.tools.context import Location
-from tests.tools.kit import bench
+from tests.tools.kit import REGISTRY, bench
 
 pytestmark = pytest.mark.anyio
 
@@ -245,7 +245,7 @@ async def test_a_file_that_changes_while_the_person_decides_is_not_overwritten(n
         path.write_text("a\n")
         await on.call("read", path="f")
         arguments = {"edit": {"old_string": "a", "new_string": "b"}, "write": {"content": "b"}}[name]
-        tool = on.ctx and __import__("tests.tools.kit", fromlist=["REGISTRY"]).REGISTRY.tool(name)
+        tool = REGISTRY.tool(name)
         params = tool.parse({"path": "f", **arguments})
         preview = await tool.preview(params, on.ctx)
         path.write_text("typed by a person\n")
@@ -334,5 +334,5 @@ async def test_write_onto_a_folder_or_through_a_file_is_refused(tmp_path: Path) 
         (on.folder / "f").write_text("x")
         with pytest.raises(ToolError, match="is a folder"):
             await on.call("write", path="d", content="x")
-        with pytest.raises(Exception, match=r"f: |Not a directory"):
+        with pytest.raises(ExecutorError, match="f"):
             await on.call("write", path="f/g", content="x")

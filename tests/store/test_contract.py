@@ -1,0 +1,238 @@
+"""What every session store keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from acp_agent.errors import StoreError
+from acp_agent.store.base import LogEntry, SessionRecord, SessionStore
+from acp_agent.store.sqlite import SqliteStore
+
+Open = Callable[[], SessionStore]
+
+
+@pytest.fixture(params=["sqlite"])
+def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Open]:
+    """Opens the same store, each time anew."""
+    stores: list[SessionStore] = []
+
+    def make() -> SessionStore:
+        stores.append(SqliteStore(tmp_path / "deep" / "sessions.db"))
+        return stores[-1]
+
+    yield make
+    for store in stores:
+        store.close()
+
+
+@pytest.fixture
+def store(opened: Open) -> SessionStore:
+    return opened()
+
+
+def record(name: str, **rest: object) -> SessionRecord:
+    return SessionRecord(name, "/project", **rest)  # type: ignore[arg-type]
+
+
+def used(store: SessionStore, *names: str, cwd: str = "/project") -> None:
+    """Sessions with a turn each, the last one the newest."""
+    for name in names:
+        store.create(SessionRecord(name, cwd))
+        store.change(name, new_turn=True)
+
+
+def ids(store: SessionStore, **rest: object) -> list[str]:
+    query: dict[str, object] = {"cwd": None, "before": None, "limit": 100, **rest}
+    return [found.id for found in store.sessions(**query)]  # type: ignore[arg-type]
+
+
+# --- sessions ----------------------------------------------------------------------------------------------------
+
+
+def test_what_was_created_is_there_in_full(store: SessionStore, opened: Open) -> None:
+    made = SessionRecord(
+        "s", "/p", ("/a", "/b ü"), "Title", "2024-01-01T00:00:00Z", "2024-01-02T00:00:00Z", "code", "m", "low", 3
+    )
+    store.create(made)
+    assert store.get("s") == made
+    assert opened().get("s") == made, "also for another connection"
+
+
+def test_times_are_set_where_none_are_given(store: SessionStore) -> None:
+    store.create(record("s"))
+    found = store.get("s")
+    assert found is not None
+    assert found.created_at == found.updated_at
+    assert found.created_at.endswith("Z")
+
+
+def test_an_unknown_session_is_none(store: SessionStore) -> None:
+    assert store.get("unknown") is None
+    assert store.entries("unknown") == []
+    assert store.delete("unknown") is False
+
+
+def test_a_session_cannot_be_created_twice(store: SessionStore) -> None:
+    store.create(record("s"))
+    with pytest.raises(StoreError):
+        store.create(record("s", title="other"))
+    found = store.get("s")
+    assert found is not None
+    assert found.title is None
+
+
+def test_a_change_changes_what_is_given_and_the_time(store: SessionStore) -> None:
+    store.create(record("s", title="old", mode="code", updated_at="2020-01-01T00:00:00Z"))
+    at = store.change("s", title="new", model="m", additional_directories=("/x",), cwd="/other", thought_level="high")
+    found = store.get("s")
+    assert found is not None
+    assert (found.title, found.mode, found.model, found.thought_level) == ("new", "code", "m", "high")
+    assert (found.cwd, found.additional_directories, found.turns) == ("/other", ("/x",), 0)
+    assert found.updated_at == at > "2020-01-01T00:00:00Z"
+    store.change("s", new_turn=True, title="")
+    store.change("s", new_turn=True)
+    found = store.get("s")
+    assert found is not None
+    assert (found.turns, found.title) == (2, "")
+
+
+def test_a_change_of_a_session_that_is_gone_makes_none(store: SessionStore) -> None:
+    store.change("gone", title="x")
+    assert store.get("gone") is None
+
+
+def test_lists_are_newest_first_and_move_with_changes(store: SessionStore) -> None:
+    used(store, "a", "b", "c")
+    assert ids(store) == ["c", "b", "a"]
+    store.change("a", title="x")
+    assert ids(store) == ["a", "c", "b"]
+
+
+def test_sessions_without_a_turn_are_listed_only_when_included(store: SessionStore) -> None:
+    used(store, "a")
+    store.create(record("empty"))
+    store.create(record("other"))
+    assert ids(store) == ["a"]
+    assert ids(store, include={"empty", "unknown"}) == ["empty", "a"]
+
+
+def test_lists_can_be_limited_to_a_folder(store: SessionStore) -> None:
+    used(store, "a", cwd="/one")
+    used(store, "b", cwd="/two")
+    assert ids(store, cwd="/one") == ["a"]
+    assert ids(store, cwd="/on") == []
+
+
+def test_pages_together_are_the_whole_list(store: SessionStore) -> None:
+    names = [f"s{number:02}" for number in range(7)]
+    for name in names:
+        store.create(
+            record(name, turns=1, updated_at=f"2024-01-0{1 + int(name[1:]) // 3}T00:00:00Z")
+        )  # equal times, too
+    before, seen = None, []
+    while page := store.sessions(cwd=None, before=before, limit=2):
+        seen += [found.id for found in page]
+        before = (page[-1].updated_at, page[-1].id)
+    assert seen == names[::-1]
+
+
+def test_deleting_takes_the_log_with_it(store: SessionStore) -> None:
+    used(store, "a", "b")
+    for name in ("a", "b"):
+        store.append(name, [LogEntry("update", b"1")])
+    assert store.delete("a") is True
+    assert (store.get("a"), store.entries("a"), ids(store)) == (None, [], ["b"])
+    assert len(store.entries("b")) == 1
+    store.create(record("a"))
+    assert store.entries("a") == [], "a new session of the same id begins empty"
+
+
+# --- log ---------------------------------------------------------------------------------------------------------
+
+
+def test_entries_come_back_in_order_byte_for_byte(store: SessionStore, opened: Open) -> None:
+    used(store, "a", "b")
+    kept = [LogEntry("update", "ü".encode()), LogEntry("message", b"\x00\xff"), LogEntry("reset", b"[]")]
+    store.append("a", kept[:2])
+    store.append("b", [LogEntry("update", b"other")])
+    store.append("a", kept[2:])
+    store.append("a", [])
+    assert store.entries("a") == kept
+    assert opened().entries("a") == kept
+
+
+def test_large_entries_are_kept(store: SessionStore) -> None:
+    used(store, "a")
+    payload = b"x" * 5_000_000
+    store.append("a", [LogEntry("update", payload)])
+    assert store.entries("a") == [LogEntry("update", payload)]
+
+
+def test_a_deleted_session_takes_no_more_entries_and_keeps_none(store: SessionStore) -> None:
+    used(store, "a")
+    store.delete("a")
+    with pytest.raises(StoreError, match="session a was deleted"):
+        store.append("a", [LogEntry("update", b"1"), LogEntry("update", b"2")])
+    assert store.entries("a") == []
+    used(store, "b")
+    store.append("b", [LogEntry("update", b"1")])
+    assert len(store.entries("b")) == 1, "a refused append leaves the store usable"
+
+
+# --- permissions -------------------------------------------------------------------------------------------------
+
+
+def test_answers_are_remembered_for_their_project(store: SessionStore, opened: Open) -> None:
+    store.remember("/p", "bash", "bash cargo test", "allow")
+    store.remember("/p", "edit", "edit *", "reject")
+    store.remember("/q", "bash", "bash cargo test", "reject")
+    found = [(answer.tool, answer.scope, answer.decision) for answer in opened().permissions("/p")]
+    assert found == [("bash", "bash cargo test", "allow"), ("edit", "edit *", "reject")]
+    assert store.permissions("/") == []
+
+
+def test_a_later_answer_replaces_the_earlier_one(store: SessionStore) -> None:
+    store.remember("/p", "bash", "x", "allow")
+    first = store.permissions("/p")
+    store.remember("/p", "bash", "x", "reject")
+    second = store.permissions("/p")
+    assert [answer.decision for answer in second] == ["reject"]
+    assert [answer.id for answer in second] == [answer.id for answer in first]
+
+
+def test_answers_can_be_revoked_within_their_project(store: SessionStore) -> None:
+    store.remember("/p", "bash", "x", "allow")
+    (answer,) = store.permissions("/p")
+    assert store.revoke("/other", answer.id) is False
+    assert store.revoke("/p", answer.id + 1) is False
+    assert store.revoke("/p", answer.id) is True
+    assert store.permissions("/p") == []
+
+
+def test_deleting_sessions_keeps_the_answers(store: SessionStore) -> None:
+    used(store, "a")
+    store.remember("/project", "bash", "x", "allow")
+    store.delete("a")
+    assert len(store.permissions("/project")) == 1
+
+
+# --- two at once -------------------------------------------------------------------------------------------------
+
+
+def test_two_connections_see_each_other(opened: Open) -> None:
+    one, two = opened(), opened()
+    used(one, "a")
+    two.append("a", [LogEntry("update", b"1")])
+    one.append("a", [LogEntry("update", b"2")])
+    assert [entry.payload for entry in two.entries("a")] == [b"1", b"2"]
+    two.delete("a")
+    assert one.get("a") is None
+
+
+def test_closing_twice_is_fine(opened: Open) -> None:
+    store = opened()
+    store.close()
+    store.close()
