@@ -45,7 +45,7 @@ def serve(peer: Peer, events: Sequence[Event], initialize_params: object) -> int
 async def _serve(peer: Peer, events: Sequence[Event], initialize_params: object) -> int:
     agent = Agent(initialize_params=initialize_params)
     transport = stdio()
-    connection = Connection(transport, agent, peer=peer, coalesce=coalesce_updates)
+    connection = Connection(transport, agent, peer=peer, coalesce=coalesce_updates, write_now=transport.write_now)
     agent.attach(connection)
     goodbyes: set[asyncio.Task[None]] = set()
 

@@ -111,8 +111,10 @@ def _known() -> dict[str, Key]:
 def _check(layer: Layer, *, project: bool) -> None:
     known = _known()
     for name in _names(layer.values):
-        generic = re.sub(r"^providers\.[^.]+\.", "providers.NAME.", name)
-        key = known.get(generic) or known.get(generic.rpartition(".")[0])  # `headers.X-Y` belongs to `headers`
+        generic = _generic(name)
+        key = known.get(generic) or _table_of(generic)
+        if key is None and generic in _tables() and _get(layer.values, name) == {}:
+            continue
         if key is None:
             raise ConfigError(_unknown(layer, name, generic, list(known)))
         if project and not key.project:
@@ -121,8 +123,25 @@ def _check(layer: Layer, *, project: bool) -> None:
             )
 
 
+def _generic(name: str) -> str:
+    return re.sub(r"^providers\.[^.]+(?=\.|$)", "providers.NAME", name)
+
+
+def _table_of(name: str) -> Key | None:
+    """The key that is a table of any names and holds `name`: `headers.X-Y` belongs to `headers`."""
+    key = _known().get(name.rpartition(".")[0])
+    return key if key is not None and get_origin(key.type) is dict else None
+
+
+@cache
+def _tables() -> frozenset[str]:
+    """The names of all tables that hold keys."""
+    names = [name.split(".") for name in _known()]
+    return frozenset(".".join(name[:length]) for name in names for length in range(1, len(name)))
+
+
 def _unknown(layer: Layer, name: str, generic: str, known: list[str]) -> str:
-    tables = {known_name.rsplit(".", 1)[0] for known_name in known}
+    tables = _tables()
     if generic in tables:
         return f"{_where(layer, name)}: `{name}` is a table, not a value"
     near = difflib.get_close_matches(generic, [*known, *tables], n=1, cutoff=0.5)
@@ -133,7 +152,7 @@ def _unknown(layer: Layer, name: str, generic: str, known: list[str]) -> str:
 def _names(values: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
     for key, value in values.items():
         name = prefix + key
-        if isinstance(value, dict) and (value or name.count(".") < 1):
+        if isinstance(value, dict) and value:
             yield from _names(value, name + ".")
         else:
             yield name
@@ -159,7 +178,8 @@ def _loosen(merged: dict[str, Any], layers: list[Layer]) -> dict[str, Any]:
             value = _get(merged, name)
             if not isinstance(value, str):
                 continue
-            kind = types[re.sub(r"^providers\.[^.]+\.", "providers.NAME.", name)]
+            if (kind := types.get(_generic(name))) is None:
+                continue  # a header: it stays text
             try:
                 converted = msgspec.convert(value, kind, strict=False)
             except msgspec.ValidationError:
@@ -174,6 +194,7 @@ def _loosen(merged: dict[str, Any], layers: list[Layer]) -> dict[str, Any]:
 
 def _invalid(message: str, layers: list[Layer]) -> str:
     words, _, path = message.rpartition(" - at `$.")
+    path = re.sub(r"\[\d+\]", "", path)  # the place within a list
     name = path.rstrip("`").replace("[...]", "").strip(".")
     if not words:
         return f"configuration: {message}"

@@ -57,6 +57,10 @@ TERM_GRACE = 0.1
 """Seconds between SIGTERM and SIGKILL."""
 KILL_ROUNDS = 5
 """How often /proc is searched for what escaped the process group."""
+KILL_PAUSE = 0.005
+"""Seconds between two rounds."""
+KERNEL_THREAD = 0x00200000
+"""The kernel's flag PF_KTHREAD, in the field `flags` of /proc/PID/stat."""
 
 QUIET = {
     "TERM": "dumb",
@@ -365,11 +369,13 @@ async def _kill_marked(mark: str) -> None:
     for _ in range(KILL_ROUNDS):
         if not await anyio.to_thread.run_sync(_kill_round, mark):
             return
+        await anyio.sleep(KILL_PAUSE)
 
 
 def _kill_round(mark: str) -> bool:
+    """Whether another round is needed: something was killed (and may have had children), or could not be seen yet."""
     needle = f"{MARK}={mark}".encode()
-    found = False
+    again = False
     own = os.getpid()
     try:
         pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
@@ -380,13 +386,17 @@ def _kill_round(mark: str) -> bool:
             continue
         try:
             with open(f"/proc/{pid}/environ", "rb") as file:
-                if needle not in file.read():
-                    continue
+                environ = file.read()
+            if environ and needle not in environ:
+                continue
             with open(f"/proc/{pid}/stat", "rb") as file:
-                if file.read().rpartition(b")")[2].split()[0] == b"Z":
-                    continue
-            os.kill(pid, signal.SIGKILL)
-            found = True
+                fields = file.read().rpartition(b")")[2].split()
+            if fields[0] == b"Z" or int(fields[6]) & KERNEL_THREAD:
+                continue
+            again = True
+            if environ:
+                os.kill(pid, signal.SIGKILL)
+            # Else it has none, or is just being replaced by another program: then it has none for a moment.
         except OSError:
             continue
-    return found
+    return again

@@ -108,8 +108,11 @@ class RequestEncoder:
         if settings.system:
             out.append({"role": "system", "content": settings.system})
         media: list[dict[str, Any]] = []
+        known = self._cache.get
         for message in messages:
-            encoded = self._encoded(message)
+            encoded = known(id(message))
+            if encoded is None or encoded.source is not message:
+                encoded = self._encoded(message)
             # The answers to one assistant message must stay together, so their media follow after the last of them.
             if media and not isinstance(message, ToolMessage):
                 out.append(_media_message(media))

@@ -7,6 +7,7 @@ import binascii
 import platform
 import sys
 from collections.abc import Sequence
+from functools import cache
 from importlib.resources import files
 from urllib.parse import unquote, urlsplit
 
@@ -117,12 +118,16 @@ def title_of(blocks: Sequence[ContentBlock]) -> str:
     return (cut.rsplit(" ", 1)[0] if " " in cut[TITLE_CHARS // 2 :] else cut).rstrip(" ,.;:") + "…"
 
 
+@cache
+def _template() -> str:
+    return files("acp_agent.loop").joinpath("system.md").read_text(encoding="utf-8")
+
+
 def system_prompt(roots: Roots, mode: Mode, instructions: str) -> str:
     """What every request begins with: byte-stable for a session as long as its mode stays."""
-    text = files("acp_agent.loop").joinpath("system.md").read_text(encoding="utf-8")
     more = "\n".join(f"- {root}" for root in roots.all[1:])
     system = {"linux": "Linux", "darwin": "macOS", "win32": "Windows"}.get(sys.platform, sys.platform)
-    facts = text.format(
+    facts = _template().format(
         cwd=roots.cwd,
         additional=f"Further folders of this session:\n{more}\n" if more else "",
         system=f"{system} ({platform.machine()})",

@@ -1,7 +1,8 @@
 """One conversation: its id, roots, choices and history, and the turn that runs.
 
-`emit(update)` stores, then sends: what the client was told is on disk. Both happen together once per round of the event
-loop, so that a burst of small chunks costs one transaction and (joined) one message.
+`emit(update)` stores, then sends: what the client was told is on disk. The first update after a pause goes at once;
+those that follow closely go together, once per round of the event loop, so that a burst of small chunks costs one
+transaction and (joined) one message.
 
 A session is light until its first prompt. What a turn needs (provider, tools, permission gate) is the `Engine`,
 built in the background by `build.py` and awaited here.
@@ -10,6 +11,7 @@ built in the background by `build.py` and awaited here.
 from __future__ import annotations
 
 import logging
+import time
 import uuid
 from collections.abc import Awaitable, Callable, Sequence
 from functools import cached_property
@@ -60,6 +62,9 @@ if TYPE_CHECKING:
 __all__ = ["Engine", "Model", "Session"]
 
 log = logging.getLogger(__name__)
+
+PAUSE_SECONDS = 0.003
+"""After so long without an update the next one does not wait for company."""
 
 
 class Model(Protocol):
@@ -149,6 +154,7 @@ class Session:
         self._history: History | None = None
         self._outbox: list[tuple[EntryKind | None, Any]] = []
         self._flush_planned = False
+        self._flushed_at = 0.0
         self._held = True
         self._store_failure: StoreError | None = None
         self._scopes: list[anyio.CancelScope] = []
@@ -175,6 +181,8 @@ class Session:
                 self._outbox[-1] = (kind, merged.update)
                 return
         self._put(kind, update)
+        if time.monotonic() - self._flushed_at > PAUSE_SECONDS:
+            self.flush()
 
     def _note(self, update: Any) -> SessionNotification:
         return SessionNotification(session_id=self.id, update=update)
@@ -191,6 +199,7 @@ class Session:
         if not self._outbox:
             return
         outbox, self._outbox = self._outbox, []
+        self._flushed_at = time.monotonic()
         entries = [
             LogEntry(kind, payload if isinstance(payload, bytes) else encode(payload))
             for kind, payload in outbox
@@ -207,6 +216,7 @@ class Session:
         for kind, payload in outbox:
             if kind in (None, "update") and not (kind == "update" and isinstance(payload, UserMessageChunk)):
                 self.client.update(payload)
+        self.client.push()
 
     def release(self) -> None:
         """The client knows the session's id now: updates may be sent."""

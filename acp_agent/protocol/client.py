@@ -86,6 +86,10 @@ class Client:
         """Queues a `session/update`; never waits."""
         self._connection.notify("session/update", SessionNotification(session_id=self._session_id, update=update))
 
+    def push(self) -> None:
+        """Sends what was queued at once, if the client reads."""
+        self._connection.push()
+
     async def drain(self) -> None:
         """Waits while the client reads more slowly than it is told."""
         await self._connection.drain()

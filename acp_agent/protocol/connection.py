@@ -3,6 +3,9 @@
 Order is a property of that queue: whatever is put first is written first, so an answer that is queued after the
 updates of its turn is read after them. Notifications and requests of the other side start in the order they came.
 
+`push()` is the short cut of that queue: it writes at once what the transport takes without waiting, so that what is
+said reaches the other side before this one goes on. What is not taken stays first in the queue.
+
 Back-pressure: the writer awaits the transport. While it waits, notifications that `coalesce` can merge into the last
 queued one are merged (never dropped), and `drain()` holds back whoever produces faster than the other side reads.
 
@@ -88,11 +91,16 @@ class Connection:
         *,
         peer: Peer | None = None,
         coalesce: Coalesce | None = None,
+        write_now: Callable[[bytes], int] | None = None,
     ) -> None:
+        """`write_now`: the transport's own, where it has one: gives how many bytes it took, without waiting."""
         self._transport = transport
         self._handler = handler
         self._peer = peer or Peer()
         self._coalesce = coalesce
+        self._write_now = write_now
+        self._writing = False
+        """Whether the transport holds bytes it has not accepted yet: nothing may overtake them."""
         self._pending: dict[int, asyncio.Future[Any]] = {}
         self._tasks: dict[asyncio.Task[None], RequestReceived | None] = {}
         self._queue: deque[_Outgoing] = deque()
@@ -222,6 +230,7 @@ class Connection:
         self._put(_Outgoing(answer))
         if then is not None:
             then()
+        self.push()
 
     def _fail(self, request: RequestReceived, error: RpcError) -> bytes:
         try:
@@ -255,6 +264,7 @@ class Connection:
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._pending[id_] = future
         self._put(_Outgoing(data))
+        self.push()
         try:
             return await future
         except asyncio.CancelledError:
@@ -283,6 +293,17 @@ class Connection:
         if len(self._queue) > HIGH_WATER:
             self._room.clear()
 
+    def push(self) -> None:
+        """Writes what is queued now, as far as it goes without waiting."""
+        if self._write_now is None or self._writing or self._written_out:
+            return
+        while self._queue:
+            data = self._take_batch()
+            taken = self._write_now(data)
+            if taken < len(data):
+                self._queue.appendleft(_Outgoing(data[taken:]))
+                return
+
     async def drain(self) -> None:
         """Returns when the queue is short enough to produce more (at once in the ordinary case)."""
         if not self._room.is_set():
@@ -297,9 +318,12 @@ class Connection:
             while True:
                 await self._queued.wait()
                 while self._queue:
+                    self._writing = True
                     await self._transport.write(self._take_batch())
+                    self._writing = False
                     if len(self._queue) <= HIGH_WATER // 2:
                         self._room.set()
+                self._room.set()
                 self._queued.clear()
                 self._idle.set()
         except ConnectionClosed as error:

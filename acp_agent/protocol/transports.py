@@ -157,6 +157,15 @@ class FdTransport:
             except OSError as error:
                 raise ConnectionClosed(f"our output cannot be written: {error.strerror}") from error
 
+    def write_now(self, data: bytes) -> int:
+        """Writes what is taken without waiting and gives its size. Failures are left for `write` to find."""
+        if self._closed or not self._nonblocking or self._hangup.done():
+            return 0
+        try:
+            return os.write(self._write_fd, data)
+        except OSError:
+            return 0
+
     def close(self) -> None:
         if self._closed:
             return

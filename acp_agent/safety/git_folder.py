@@ -3,6 +3,8 @@
 `git status` runs `core.fsmonitor`, `git diff` runs filters and text converters. Git never takes these from a clone,
 but an unpacked archive can bring a `.git/config`, and a clone can hold a bare repository among its files, whose
 `config` git reads when it stands there. The person's own configuration (`~/.gitconfig`) is trusted.
+
+Not looked at: the configuration of submodules, which only an archive could have brought, too.
 """
 
 from __future__ import annotations

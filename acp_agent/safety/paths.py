@@ -42,9 +42,7 @@ class Roots:
 
     def absolute(self, text: str) -> Path:
         """The same without the check that it is inside. A `file://` URI stands for its path."""
-        shown = text
-        if text.startswith(FILE_URI):
-            text = unquote(urlsplit(text).path, errors="surrogateescape")
+        shown, text = text, _path_of(text)
         if not text:
             raise ToolError("The path is empty. Give a path relative to the working directory, or an absolute one.")
         if "\0" in text:
@@ -60,6 +58,11 @@ class Roots:
         except (OSError, RuntimeError) as error:
             raise ToolError(f"{shown} cannot be resolved: {error}") from error
 
+    def named(self, text: str) -> Path:
+        """The absolute path a text names, for people: not resolved, not checked, never an error."""
+        path = _path_of(text)
+        return self.cwd / path if path.isprintable() else self.cwd
+
     def contains(self, path: Path) -> bool:
         """Whether a resolved path is one of the roots or below one."""
         return any(path == root or root in path.parents for root in self._real)
@@ -73,6 +76,15 @@ class Roots:
         if path == base:
             return "."
         return str(path.relative_to(base)) if base in path.parents else str(path)
+
+
+def _path_of(text: str) -> str:
+    if not text.startswith(FILE_URI):
+        return text
+    try:
+        return unquote(urlsplit(text).path, errors="surrogateescape")
+    except ValueError:  # of brackets that hold no address
+        return text
 
 
 def real_path(path: Path) -> Path:

@@ -60,6 +60,8 @@ CREATE TABLE permissions (
 ) STRICT;
 """
 
+INSERT_ENTRY = "INSERT INTO log (session_id, kind, payload) VALUES (?,?,?)"
+
 COLUMNS = "id, cwd, additional_directories, title, created_at, updated_at, mode, model, thought_level, turns"
 
 OPEN_ATTEMPTS = 50
@@ -224,8 +226,12 @@ class SqliteStore:
             return
         rows = [(session_id, entry.kind, entry.payload) for entry in entries]
         try:
+            if len(rows) == 1:
+                with self._errors():  # One statement is a transaction by itself.
+                    self._db.execute(INSERT_ENTRY, rows[0])
+                return
             with self._write() as db:
-                db.executemany("INSERT INTO log (session_id, kind, payload) VALUES (?,?,?)", rows)
+                db.executemany(INSERT_ENTRY, rows)
         except StoreError as error:
             if isinstance(error.__cause__, sqlite3.IntegrityError):
                 raise StoreError(f"session {session_id} was deleted and can keep nothing more") from error

@@ -40,10 +40,6 @@ class Bash(Tool[BashParams]):
             raise ToolError("The command is empty. Give the command line to run.")
         if "\0" in params.command:
             raise ToolError("The command holds a NUL character, which no shell can take.")
-        try:
-            params.command.encode("utf-8")
-        except UnicodeEncodeError as error:
-            raise ToolError("The command holds characters that have no UTF-8 form.") from error
         return [ExecuteAccess(params.command, ctx.shell_cwd())]
 
     async def run(self, params: BashParams, ctx: ToolContext, preview: Preview) -> ToolResult:

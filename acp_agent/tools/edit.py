@@ -42,7 +42,7 @@ class Edit(Tool[EditParams]):
     Params: ClassVar[type[Params]] = EditParams
 
     def describe(self, params: EditParams, roots: Roots) -> Description:
-        path = roots.cwd / params.path if "\0" not in params.path else roots.cwd
+        path = roots.named(params.path)
         return Description(f"Edit {params.path}", (Location(path),))
 
     def access(self, params: EditParams, ctx: ToolContext) -> list[Access]:

@@ -32,7 +32,7 @@ class FindPath(Tool[FindPathParams]):
     Params: ClassVar[type[Params]] = FindPathParams
 
     def describe(self, params: FindPathParams, roots: Roots) -> Description:
-        path = roots.cwd / params.path if "\0" not in params.path else roots.cwd
+        path = roots.named(params.path)
         place = "" if params.path == "." else f" in {params.path}"
         return Description(f"Find {params.pattern}{place}", (Location(path),))
 

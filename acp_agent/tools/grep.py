@@ -34,7 +34,7 @@ class Grep(Tool[GrepParams]):
     Params: ClassVar[type[Params]] = GrepParams
 
     def describe(self, params: GrepParams, roots: Roots) -> Description:
-        path = roots.cwd / params.path if "\0" not in params.path else roots.cwd
+        path = roots.named(params.path)
         place = "" if params.path == "." else f" in {params.path}"
         only = f" ({params.glob})" if params.glob else ""
         return Description(f"Search for {params.pattern}{place}{only}", (Location(path),))

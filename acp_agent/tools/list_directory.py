@@ -28,7 +28,7 @@ class ListDirectory(Tool[ListDirectoryParams]):
     Params: ClassVar[type[Params]] = ListDirectoryParams
 
     def describe(self, params: ListDirectoryParams, roots: Roots) -> Description:
-        path = roots.cwd / params.path if "\0" not in params.path else roots.cwd
+        path = roots.named(params.path)
         return Description(f"List {params.path}", (Location(path),))
 
     def access(self, params: ListDirectoryParams, ctx: ToolContext) -> list[Access]:

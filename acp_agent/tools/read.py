@@ -42,7 +42,7 @@ class Read(Tool[ReadParams]):
     Params: ClassVar[type[Params]] = ReadParams
 
     def describe(self, params: ReadParams, roots: Roots) -> Description:
-        path = roots.cwd / params.path if "\0" not in params.path else roots.cwd
+        path = roots.named(params.path)
         lines = ""
         if params.offset or params.limit:
             first = params.offset or 1

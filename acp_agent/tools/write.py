@@ -30,7 +30,7 @@ class Write(Tool[WriteParams]):
     Params: ClassVar[type[Params]] = WriteParams
 
     def describe(self, params: WriteParams, roots: Roots) -> Description:
-        path = roots.cwd / params.path if "\0" not in params.path else roots.cwd
+        path = roots.named(params.path)
         return Description(f"Write {params.path}", (Location(path),))
 
     def access(self, params: WriteParams, ctx: ToolContext) -> list[Access]:

@@ -163,6 +163,15 @@ async def test_usage_is_estimated_where_the_server_tells_none(tmp_path):
         assert update.size == 128_000
 
 
+async def test_the_context_window_is_the_one_the_server_tells(tmp_path):
+    models = [{"id": "fake-model", "context_length": 4096}]
+    async with rig(tmp_path, ["one", "two"], models=models) as r:
+        await r.editor.prompt("hi")
+        await r.editor.prompt("again")  # the first did not wait for the list of models
+        sizes = [u.size for u in r.editor.updates[r.editor.session_id] if isinstance(u, UsageUpdate)]
+        assert sizes[-1] == 4096
+
+
 async def test_the_title_comes_from_the_first_prompt_only(tmp_path):
     async with rig(tmp_path, ["a", "b"]) as r:
         await r.editor.prompt("Mend the parser\nplease")

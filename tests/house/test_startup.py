@@ -27,8 +27,8 @@ STAGE_ZERO = {
 
 STDLIB_AT_INITIALIZE = set(
     """
-    abc builtins codecs collections contextlib copyreg encodings enum functools genericpath importlib io itertools json
-    keyword marshal operator os posix posixpath re reprlib runpy signal site stat sys time types warnings zipimport
+    abc builtins codecs collections contextlib copyreg encodings enum functools gc genericpath importlib io itertools
+    json keyword marshal operator os posix posixpath re reprlib runpy signal site stat sys time types warnings zipimport
     string tomllib datetime linecache pkgutil threading
     """.split()
 )

@@ -74,11 +74,15 @@ class Wire:
 
 @asynccontextmanager
 async def served(
-    handler: Table, *, capacity: int = MEMORY_CAPACITY, coalesce: Coalesce | None = coalesce_updates
+    handler: Table,
+    *,
+    capacity: int = MEMORY_CAPACITY,
+    coalesce: Coalesce | None = coalesce_updates,
+    write_now: Callable[[bytes], int] | None = None,
 ) -> AsyncIterator[tuple[Connection, Wire]]:
     """A connection that serves, and the raw other end of it."""
     ours, theirs = memory_pair(capacity)
-    connection = Connection(ours, handler, peer=Peer(encode=encode), coalesce=coalesce)
+    connection = Connection(ours, handler, peer=Peer(encode=encode), coalesce=coalesce, write_now=write_now)
     async with Background() as background:
         background.start(connection.serve)
         try:

@@ -554,6 +554,45 @@ async def test_merging_keeps_the_order_of_everything_else() -> None:
     assert read[:5] == [("s", "ab"), ("other", "c"), ("s", "t0"), ("s", "dab"), ("other", "c")]
 
 
+async def test_what_is_pushed_is_written_at_once_and_the_rest_follows_in_order() -> None:
+    taken = bytearray()
+
+    def write_now(data: bytes) -> int:
+        room = min(len(data), 20 - len(taken) % 20)  # ends in the middle of a message, and then of another
+        taken.extend(data[:room])
+        return room
+
+    async with served(Table(), coalesce=None, write_now=write_now) as (connection, wire):
+        await anyio.lowlevel.checkpoint()
+        connection.notify("n", 0)
+        connection.push()
+        assert len(taken) == 20, "nothing was written before the loop went on"
+        for number in range(1, HIGH_WATER * 2):
+            connection.notify("n", number)
+        with anyio.fail_after(BOUND):
+            await connection.flush()
+            await connection.drain()
+        wire._rest = bytes(taken)
+        assert [(await wire.receive())["params"] for _ in range(HIGH_WATER * 2)] == list(range(HIGH_WATER * 2))
+
+
+async def test_pushing_everything_lets_a_producer_go_on() -> None:
+    written = bytearray()
+
+    def write_now(data: bytes) -> int:
+        written.extend(data)
+        return len(data)
+
+    async with served(Table(), coalesce=None, write_now=write_now) as (connection, _):
+        for number in range(HIGH_WATER * 2):
+            connection.notify("n", number)
+        connection.push()
+        assert written.count(b"\n") == HIGH_WATER * 2
+        with anyio.fail_after(BOUND):
+            await connection.drain()
+            await connection.flush()
+
+
 async def test_drain_holds_back_a_fast_producer_until_the_reader_goes_on() -> None:
     """[TR-12] The queue stays short whatever the producer does."""
     longest = 0

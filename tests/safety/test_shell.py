@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -840,3 +841,72 @@ def test_a_remembered_scope_never_covers_more_commands(base: str, danger: str, p
     verdict = judge(base + danger, roots, project)
     assert isinstance(verdict, Ask)
     assert verdict.scopes == (f"bash = {base + danger}",)
+
+
+# --- what bash makes of it ---------------------------------------------------------------------------------------
+
+LOOKERS = "ls cat head tail wc git find grep sed sort uniq cut tr rg jq file stat date id tree diff".split()
+TOUCHERS = "rm mv cp sh tee touch cargo make python python3 xargs env sudo x src out outx lsx catx rmx".split()
+STUB = """\
+#!{bash}
+printf '%s\\037' "${{0##*/}}" "$@" >> "{log}"
+printf '\\036' >> "{log}"
+"""
+GLUE = st.sampled_from(
+    [" ", ";", "&&", "||", "|", "\n", "'", '"', "(", ")", "{", "}", "#", " #", "&", ">", "<", "!", "\\", "$", "`"]
+)
+FRAGMENTS = st.sampled_from(
+    [
+        "ls",
+        "cat a.txt",
+        "rm x",
+        "git log",
+        "find . -delete",
+        "echo 'a",
+        'echo "a',
+        "a'",
+        'a"',
+        "cd src",
+        "sort -o x",
+        "*",
+    ]
+    + ["grep 'rm x' a.txt", "head -n 1", "x", "sed -n 1p", "> x", "2>&1", "[ -f a.txt ]", "[[ -f a.txt", "]]", "<a.txt"]
+)
+
+
+@pytest.fixture(scope="module")
+def stubs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A folder of programs that do nothing but write down how they were called, and where they do."""
+    folder = tmp_path_factory.mktemp("stubs")
+    log = folder / "log"
+    for name in (*LOOKERS, *TOUCHERS):
+        (folder / name).write_text(STUB.format(bash=shutil.which("bash"), log=log))
+        (folder / name).chmod(0o755)
+    return folder, log
+
+
+@FUZZ
+@given(parts=st.lists(st.tuples(FRAGMENTS, GLUE), max_size=6))
+def test_what_is_allowed_runs_nothing_but_programs_that_look(
+    parts: list[tuple[str, str]], project: Path, stubs: tuple[Path, Path]
+) -> None:
+    line = "".join(fragment + glue for fragment, glue in parts)
+    if judge(line, Roots(project), project) != Allow():
+        return
+    folder, log = stubs
+    log.write_text("")
+    before = sorted(project.rglob("*"))
+    subprocess.run(
+        [shutil.which("bash") or "bash", "-c", line],
+        cwd=project,
+        env={"PATH": str(folder)},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=30,
+    )
+    assert sorted(project.rglob("*")) == before
+    for call in log.read_text().split("\036")[:-1]:
+        program, *arguments = call.split("\037")[:-1]
+        assert program in LOOKERS, line
+        assert program != "find" or "-delete" not in arguments, line
+        assert program != "sort" or "-o" not in arguments, line

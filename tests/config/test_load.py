@@ -1,0 +1,253 @@
+"""Where values come from, and what is said of wrong ones."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from acp_agent.config.load import Config, keys, load_config
+from acp_agent.config.model import ProviderConfig, Settings
+from acp_agent.config.sources import ENVIRONMENT, PROJECT_FILE
+from acp_agent.errors import ConfigError
+
+
+class Sources:
+    """The files and variables of one person."""
+
+    def __init__(self, folder: Path) -> None:
+        self.file = folder / "config" / "config.toml"
+        self.project = folder / "project"
+        self.environ = {"HOME": str(folder), "ACP_AGENT_CONFIG": str(self.file)}
+        self.flags: dict[str, str] = {}
+
+    def user(self, text: str) -> None:
+        self.file.parent.mkdir(exist_ok=True)
+        self.file.write_text(text, encoding="utf-8")
+
+    def of_project(self, text: str) -> Path:
+        path = self.project / PROJECT_FILE
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    def load(self) -> Config:
+        return load_config(self.environ, cwd=str(self.project), flags=self.flags)
+
+
+@pytest.fixture
+def sources(tmp_path: Path) -> Sources:
+    return Sources(tmp_path)
+
+
+# --- precedence --------------------------------------------------------------------------------------------------
+
+
+def test_without_any_source_everything_is_the_default(sources: Sources) -> None:
+    config = sources.load()
+    assert config.settings == Settings()
+    assert config.origin("agent.model") == "default"
+    assert config.settings.provider("default") == ProviderConfig()
+    assert config.settings.provider("other") is None
+
+
+def test_each_source_overrides_the_ones_before(sources: Sources) -> None:
+    expected = [("", "default")]
+    assert sources.load().settings.agent.model == ""
+    sources.user('[agent]\nmodel = "user"\n')
+    expected.append(("user", f"{sources.file}:2"))
+    check(sources, *expected[-1])
+    project = sources.of_project('# a remark\n[agent]\nmodel = "project"\n')
+    check(sources, "project", f"{project}:3")
+    sources.environ["OPENAI_MODEL"] = "environment"
+    check(sources, "environment", "environment (OPENAI_MODEL)")
+    sources.flags["agent.model"] = "flag"
+    check(sources, "flag", "command line (--set agent.model)")
+
+
+def check(sources: Sources, value: str, origin: str) -> None:
+    config = sources.load()
+    assert (config.settings.agent.model, config.origin("agent.model")) == (value, origin)
+
+
+def test_tables_are_merged_and_lists_replaced(sources: Sources) -> None:
+    sources.user(
+        "[tools.bash]\ntimeout = 5\noutput_limit = 2048\n"
+        '[providers.local]\nbase_url = "http://localhost:1/v1"\nmodels = ["a", "b"]\nheaders = { X-Y = "z" }\n'
+    )
+    sources.of_project("[tools.bash]\ntimeout = 7\n")
+    config = sources.load()
+    assert (config.settings.tools.bash.timeout, config.settings.tools.bash.output_limit) == (7, 2048)
+    assert config.settings.providers["local"].models == ["a", "b"]
+    assert config.settings.providers["local"].headers == {"X-Y": "z"}
+    assert config.origin("tools.bash.timeout").endswith("config.toml:2")
+    assert config.origin("providers.local.models") == f"{sources.file}:6"
+    assert config.origin("tools.bash.max_timeout") == "default"
+
+
+def test_dotted_and_quoted_keys_are_found_with_their_lines(sources: Sources) -> None:
+    sources.user('agent.model = "x"\n\n["agent"]\n"mode" = "ask"\n'.replace('["agent"]\n"mode"', "[log]\nlevel"))
+    with pytest.raises(ConfigError, match=r"config\.toml:4: `log\.level`"):
+        sources.load()
+    sources.user('agent.model = "x"\n\n["log"]\n"level" = "info"\n')
+    config = sources.load()
+    assert config.origin("agent.model") == f"{sources.file}:1"
+    assert config.origin("log.level") == f"{sources.file}:4"
+
+
+def test_empty_variables_count_as_not_set(sources: Sources) -> None:
+    sources.environ.update(OPENAI_MODEL="", ACP_AGENT_MODE="  ")
+    assert sources.load().settings == Settings()
+
+
+def test_without_a_project_its_file_is_not_read(sources: Sources) -> None:
+    sources.of_project("nonsense")
+    assert load_config(sources.environ).settings == Settings()
+
+
+# --- text for other types ----------------------------------------------------------------------------------------
+
+
+def test_variables_and_flags_are_taken_as_what_their_key_wants(sources: Sources) -> None:
+    sources.environ["ACP_AGENT_MAX_TOOL_ITERATIONS"] = "42"
+    sources.environ["OPENAI_BASE_URL"] = "http://localhost:1/v1"
+    sources.flags.update({
+        "tools.bash.timeout": "2.5",
+        "tools.bash.editor_terminal": "false",
+        "limits.list_page": "7",
+        "providers.local.images": "true",
+        "agent.model": "42",
+        "providers.local.headers.X-Y": "1",
+    })  # fmt: skip
+    settings = sources.load().settings
+    assert settings.agent.max_tool_iterations == 42
+    assert settings.providers["default"].base_url == "http://localhost:1/v1"
+    assert settings.tools.bash.timeout == 2.5
+    assert settings.tools.bash.editor_terminal is False
+    assert settings.limits.list_page == 7
+    assert settings.providers["local"].images is True
+    assert settings.agent.model == "42"
+    assert settings.providers["local"].headers == {"X-Y": "1"}
+
+
+def test_text_in_a_file_is_not_taken_for_a_number(sources: Sources) -> None:
+    sources.user('[tools.bash]\ntimeout = "5"\n')
+    with pytest.raises(ConfigError, match=r"config\.toml:2: `tools\.bash\.timeout`: expected `float`, got `str`"):
+        sources.load()
+    sources.environ["ACP_AGENT_MAX_TOOL_ITERATIONS"] = "42"
+    with pytest.raises(ConfigError, match=r"tools\.bash\.timeout"):
+        sources.load()
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "words"),
+    [
+        ("ACP_AGENT_MAX_TOOL_ITERATIONS", "many", r"environment \(ACP_AGENT_MAX_TOOL_ITERATIONS\): `agent\.max_tool"),
+        ("ACP_AGENT_MAX_TOOL_ITERATIONS", "0", r"`agent\.max_tool_iterations`: expected `int` >= 1"),
+        ("ACP_AGENT_MODE", "yolo", r"environment \(ACP_AGENT_MODE\): `agent\.mode`: invalid enum value 'yolo'"),
+        ("ACP_AGENT_LOG_LEVEL", "loud", r"`log\.level`: invalid enum value"),
+        ("ACP_AGENT_API", "soap", r"environment \(ACP_AGENT_API\): `providers\.default\.api`: invalid enum value"),
+    ],
+)
+def test_wrong_variables_are_named(variable: str, value: str, words: str, sources: Sources) -> None:
+    sources.environ[variable] = value
+    with pytest.raises(ConfigError, match=words):
+        sources.load()
+
+
+# --- wrong files -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[agent]\nmodell = 1\n", r":2: unknown key `agent\.modell`; did you mean `agent\.model`\?"),
+        ("[agnet]\nmodel = 'x'\n", r":2: unknown key `agnet\.model`; did you mean `agent\.model`\?"),
+        ("\n[tools.bsh]\ntimeout = 1\n", r":3: unknown key `tools\.bsh\.timeout`; did you mean `tools\.bash\.timeout`"),
+        ("zzz = 1\n", r":1: unknown key `zzz`; see docs/configuration\.md"),
+        ("[zzz]\n", r":1: unknown key `zzz`"),
+        ("agent = 3\n", r":1: `agent` is a table, not a value"),
+        ("providers = 3\n", r":1: `providers` is a table, not a value"),
+        ("[providers]\nlocal = 'x'\n", r":2: `providers\.local` is a table, not a value"),
+        ("[providers.local]\nbase_ur = 'x'\n", r":2: unknown key `providers\.local\.base_ur`; did you mean"),
+        ("[agent]\nmodel = 3\n", r":2: `agent\.model`: expected `str`, got `int`"),
+        ("[tools.bash]\ntimeout = 1000\n", r":2: `tools\.bash\.timeout`: expected `float` <= 600"),
+        ("[tools.bash]\ntimeout = 0\n", r":2: `tools\.bash\.timeout`: expected `float` > 0"),
+        ("[providers.local]\nmodels = 'x'\n", r":2: `providers\.local\.models`: expected `array`, got `str`"),
+        ("[providers.local]\nmodels = [1]\n", r":2: `providers\.local\.models`: expected `str`, got `int`"),
+        ("[providers.a]\nimages = true\n[providers.b]\nimages = 3\n", r":4: `providers\.b\.images`: expected `bool`"),
+        ("[agent\n", r"config\.toml: not valid TOML: .*line 1"),
+        ("[agent]\nmodel = 'x\n", r"config\.toml: not valid TOML: .*at end of document"),
+        ("[agent]\nmodel = 1\nmodel = 2\n", r"not valid TOML: .*line 3"),
+    ],
+)
+def test_wrong_files_are_told_with_file_line_and_key(text: str, words: str, sources: Sources) -> None:
+    sources.user(text)
+    with pytest.raises(ConfigError, match=words) as error:
+        sources.load()
+    assert str(sources.file) in str(error.value)
+
+
+def test_a_file_that_cannot_be_read_is_told(sources: Sources) -> None:
+    sources.file.mkdir(parents=True)
+    with pytest.raises(ConfigError, match=r"config\.toml: cannot be read"):
+        sources.load()
+    sources.file.rmdir()
+    sources.file.write_bytes(b"\xff\xfe")
+    with pytest.raises(ConfigError, match="cannot be read"):
+        sources.load()
+
+
+@pytest.mark.parametrize("flag", ["agent.modle", "agent", "nonsense", "", ".", "providers", "agent.model.x", "a..b"])
+def test_wrong_flags_are_told(flag: str, sources: Sources) -> None:
+    sources.flags[flag] = "x"
+    with pytest.raises(ConfigError, match="command line"):
+        sources.load()
+
+
+# --- a project's own file ----------------------------------------------------------------------------------------
+
+
+def test_a_project_sets_what_it_may(sources: Sources) -> None:
+    sources.of_project("[agent]\nmax_tool_iterations = 30\n[tools.files]\nread_lines = 100\n")
+    settings = sources.load().settings
+    assert (settings.agent.max_tool_iterations, settings.tools.files.read_lines) == (30, 100)
+
+
+@pytest.mark.parametrize("key", [key for key in keys() if not key.project], ids=lambda key: key.name)
+def test_a_project_sets_nothing_else(key: Any, sources: Sources) -> None:
+    *tables, name = key.name.replace("NAME", "default").split(".")
+    path = sources.of_project(f"[{'.'.join(tables)}]\n{name} = {toml(key.default)}\n")
+    dotted = ".".join((*tables, name)).replace(".", r"\.")
+    with pytest.raises(ConfigError, match=rf"{path}:2: `{dotted}(\.x)?` cannot be set by a project"):
+        sources.load()
+
+
+def toml(value: object) -> str:
+    return "{ x = 'y' }" if value == {} else msgspec.json.encode(value).decode()
+
+
+SENSITIVE = ["agent.mode", "agent.instructions", "agent.provider", "providers.NAME.base_url", "providers.NAME.api_key"]
+
+
+@pytest.mark.parametrize("name", [*SENSITIVE, "providers.NAME.headers", "store.path", "log.file"])
+def test_what_would_give_a_cloned_repository_power_is_the_persons(name: str) -> None:
+    assert not next(key for key in keys() if key.name == name).project
+
+
+# --- the tables --------------------------------------------------------------------------------------------------
+
+
+def test_every_key_is_described_and_has_a_default_of_its_type() -> None:
+    found = list(keys())
+    assert len({key.name for key in found}) == len(found)
+    for key in found:
+        assert key.description.endswith("."), key.name
+        assert msgspec.convert(key.default, key.type) == key.default, key.name
+
+
+@pytest.mark.parametrize(("variable", "name"), ENVIRONMENT.items())
+def test_every_variable_sets_a_key_that_exists(variable: str, name: str) -> None:
+    assert name.replace("providers.default.", "providers.NAME.") in {key.name for key in keys()}
