@@ -51,12 +51,13 @@ def normal(message: dict[str, Any], project: Path) -> Any:
     return found
 
 
-def key_of(message: dict[str, Any], asked: dict[Any, str]) -> str:
+def key_of(message: dict[str, Any], asked: dict[Any, str], tools: dict[str, str]) -> str:
     if "method" in message:
         update = message["params"].get("update")
         if update is None:
             return str(message["method"])
-        parts = ["update", update["sessionUpdate"], update.get("status", "")]
+        tool = tools.get(update.get("toolCallId", ""), "")
+        parts = ["update", update["sessionUpdate"], tool, update.get("status", "")]
         parts += [item["type"] for item in update.get("content", []) if isinstance(item, dict)]
         return ".".join(part for part in parts if part)
     method = asked.get(message["id"], "unknown")
@@ -66,8 +67,10 @@ def key_of(message: dict[str, Any], asked: dict[Any, str]) -> str:
 def collect(lines_out: list[dict[str, Any]], lines_in: list[dict[str, Any]], project: Path) -> dict[str, Any]:
     asked = {line["id"]: line["method"] for line in lines_out if "id" in line and "method" in line}
     found: dict[str, Any] = {}
+    updates = [line["params"]["update"] for line in lines_in if line.get("method") == "session/update"]
+    tools = {update["toolCallId"]: update["name"] for update in updates if update["sessionUpdate"] == "tool_call"}
     for message in lines_in:
-        key = key_of(message, asked).replace("/", "-").replace("$", "")
+        key = key_of(message, asked, tools).replace("/", "-").replace("$", "")
         found.setdefault(key, normal(message, project))
     return found
 
