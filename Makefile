@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test check bench generate venv clean
+.PHONY: demo test check bench generate venv tools clean
 
 venv: $(STAMP)
 
@@ -13,10 +13,14 @@ $(STAMP): pyproject.toml scripts/make_venv.sh
 	@bash scripts/make_venv.sh "$(PYTHON)" "$(VENV)"
 	@touch $(STAMP)
 
+# Programs of Debian that the tests use for real.
+tools:
+	@bash scripts/install_tools.sh
+
 demo: $(STAMP)
 	@$(BIN)/python -m acp_agent demo
 
-test: $(STAMP)
+test: $(STAMP) tools
 	@$(BIN)/python -m pytest
 
 check: $(STAMP)

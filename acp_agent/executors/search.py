@@ -51,7 +51,7 @@ async def find(query: FindQuery) -> Found:
 async def grep(query: GrepQuery) -> Found:
     """The matching lines below `query.root` (or in it, when it is a file). Raises ExecutorError for a bad pattern."""
     if (ripgrep := shutil.which("rg")) is not None and (query.glob is None or NAME_GLOB.fullmatch(query.glob)):
-        run = await _run(_ripgrep(ripgrep, query), _found_ripgrep, query.max_results, query.timeout)
+        run = await _run(_ripgrep(ripgrep, query), _RipgrepLines(), query.max_results, query.timeout)
         if run.status != BAD_PATTERN or run.results:
             return Found(tuple(run.results), run.truncated, run.timed_out)
         # Its syntax lacks what Python's has (look-around, for one): the other dialect may know the pattern.
@@ -80,7 +80,7 @@ async def _run_worker(
 def _ripgrep(program: str, query: GrepQuery) -> list[str]:
     argv = [program, "--no-config", "--no-heading", "--with-filename", "--line-number", "--null", "--color=never"]
     argv += ["--hidden", "--glob=!.git", "--no-messages", "--sort=path", "--max-columns", str(MAX_COLUMNS)]
-    argv += ["--max-columns-preview", "--no-require-git"]
+    argv += ["--max-columns-preview", "--no-require-git", "--crlf"]
     if not query.case_sensitive:
         argv.append("--ignore-case")
     if query.glob:
@@ -99,14 +99,23 @@ def _found_line(line: bytes) -> Match:
     return Match(Path(path), number, text)
 
 
-def _found_ripgrep(line: bytes) -> Match | None:
-    path, mark, rest = line.partition(b"\0")
-    number, colon, text = rest.partition(b":")
-    if not mark or not colon or not number.isdigit():
-        return None
-    return Match(
-        Path(path.decode("utf-8", "surrogateescape")), int(number), text.decode("utf-8", "replace").rstrip("\r")
-    )
+class _RipgrepLines:
+    """`path NUL number:text`, a line each. Only a path can hold a line feed: what has no NUL begins one."""
+
+    def __init__(self) -> None:
+        self._begun = b""
+
+    def __call__(self, line: bytes) -> Match | None:
+        path, mark, rest = (self._begun + line).partition(b"\0")
+        if not mark:
+            self._begun = path + b"\n"
+            return None
+        self._begun = b""
+        number, colon, text = rest.partition(b":")
+        if not colon or not number.isdigit():
+            return None
+        name = path.decode("utf-8", "surrogateescape")
+        return Match(Path(name), int(number), text.decode("utf-8", "replace").rstrip("\r"))
 
 
 async def _run(argv: list[str], parse: Callable[[bytes], Match | None], max_results: int, timeout: float) -> _Run:

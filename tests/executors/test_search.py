@@ -174,10 +174,9 @@ async def test_long_lines_are_cut(program: str, tree: Path) -> None:
 
 
 async def test_a_catastrophic_pattern_ends_with_its_time(program: str, tree: Path) -> None:
-    if program == "ripgrep":
-        pytest.skip("ripgrep has no such patterns")
     (tree / "a.py").write_text("a" * 60 + "b\n")
-    found = await grep("(a+)+$", tree / "a.py", timeout=0.5)
+    # Ripgrep's own syntax has no such patterns; a look-ahead makes it a pattern for the walk.
+    found = await grep("(?=a)(a+)+$", tree / "a.py", timeout=0.5)
     assert found.timed_out
 
 

@@ -1,0 +1,21 @@
+#!/usr/bin/env bash
+# Debian packages the tests try the agent with. Installs what is missing, as root (or by sudo without a password).
+set -euo pipefail
+packages=()
+command -v rg >/dev/null 2>&1 || packages+=(ripgrep)
+[ ${#packages[@]} -eq 0 ] && exit 0
+if ! command -v apt-get >/dev/null 2>&1; then
+  echo "WARNING: not installed: ${packages[*]} (no apt-get here); the tests of these are skipped" >&2
+  exit 0
+fi
+as_root=()
+if [ "$(id -u)" -ne 0 ]; then
+  if ! sudo -n true 2>/dev/null; then
+    echo "WARNING: not installed: ${packages[*]} (run: sudo apt-get install ${packages[*]}); their tests are skipped" >&2
+    exit 0
+  fi
+  as_root=(sudo -n)
+fi
+export DEBIAN_FRONTEND=noninteractive
+install() { "${as_root[@]}" apt-get install --yes --quiet --no-install-recommends "${packages[@]}" >/dev/null; }
+install 2>/dev/null || { "${as_root[@]}" apt-get update --quiet >/dev/null && install; }

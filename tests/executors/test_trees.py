@@ -1,0 +1,45 @@
+"""What a local command starts ends with it, wherever it went. (An editor's terminals are the editor's business.)"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from acp_agent.executors.base import Command, ExitStatus
+from tests.executors.kit import alive, run, stage, until_dead, until_exists
+
+pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("backend", ["local", "dyn"])]
+
+
+async def test_a_killed_tree_is_dead_to_the_last_child(backend: str, tmp_path: Path) -> None:
+    async with stage(backend, tmp_path) as on:
+        executor = on.local
+        script = (
+            "setsid bash -c 'echo $$ > setsid; sleep 600' & "
+            "(bash -c 'echo $$ > nested; sleep 600' &) ; "
+            "python3 -c 'import os\n"
+            "if os.fork() == 0:\n"
+            "  os.setsid()\n"
+            "  if os.fork() == 0:\n"
+            '    open("daemon", "w").write(str(os.getpid()))\n'
+            '    os.execvp("sleep", ["sleep", "600"])\n\' ; '
+            "trap '' TERM; sleep 600"
+        )
+        process = await executor.run(Command(script, on.folder))
+        pids = [int(await until_exists(on.folder / name)) for name in ("setsid", "nested", "daemon")]
+        await process.kill()
+        for pid in pids:
+            await until_dead(pid)
+        await process.close()
+
+
+async def test_closing_the_executor_kills_what_commands_left_running(backend: str, tmp_path: Path) -> None:
+    async with stage(backend, tmp_path) as on:
+        ended = await run(on.local, "setsid sleep 600 & echo $! > pid", on.folder)
+        assert ended.status == ExitStatus(0)
+        pid = int(await until_exists(on.folder / "pid"))
+        assert alive(pid)
+        await on.local.close()
+        await until_dead(pid)
+        await on.local.close()
