@@ -231,7 +231,11 @@ class SessionEngine:
         self.registry = registry
         self.commands = Commands(store)
         self._folder = _private_folder()
-        self._local = LocalExecutor(environ=builder.environ, hidden=_own_keys(session.config))
+        self._local = LocalExecutor(
+            environ=builder.environ,
+            hidden=_own_keys(session.config),
+            terminate_grace=settings.tools.bash.terminate_grace,
+        )
         editor = EditorExecutor(client, self._local, self._folder, kill_timeout=settings.limits.kill_timeout)
         offer = Offer(
             terminal=client.has_terminals and settings.tools.bash.editor_terminal,

@@ -9,10 +9,8 @@ from collections.abc import Mapping
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
 
-from acp_agent.config.load import load_config
 from acp_agent.config.model import LogConfig
 from acp_agent.config.places import state_dir
-from acp_agent.errors import ConfigError
 
 __all__ = ["log_file", "set_up_logs"]
 
@@ -63,12 +61,8 @@ def log_file(config: LogConfig, environ: Mapping[str, str]) -> Path | None:
     return Path(config.file).expanduser() if config.file else Path(state_dir(environ)) / "agent.log"
 
 
-def set_up_logs(environ: Mapping[str, str]) -> None:
-    """A configuration that is wrong is reported where it is used; logs then go to stderr."""
-    try:
-        config = load_config(environ).settings.log
-    except ConfigError:
-        config = LogConfig(file="-")
+def set_up_logs(config: LogConfig, environ: Mapping[str, str]) -> None:
+    """From here on, warnings and worse (or what is configured) are kept."""
     handlers: list[logging.Handler] = [_StderrHandler()]
     file = log_file(config, environ)
     failure: OSError | None = None

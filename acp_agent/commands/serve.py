@@ -16,6 +16,9 @@ from collections.abc import Sequence
 
 from acp_agent.agent import Agent
 from acp_agent.commands.logs import set_up_logs
+from acp_agent.config.load import load_config
+from acp_agent.config.model import LogConfig, Settings
+from acp_agent.errors import ConfigError
 from acp_agent.protocol.codec import coalesce_updates, encode
 from acp_agent.protocol.connection import Connection
 from acp_agent.protocol.peer import Event, Peer
@@ -34,8 +37,13 @@ CLOSE_SECONDS = 0.35
 
 def serve(peer: Peer, events: Sequence[Event], initialize_params: object) -> int:
     """Runs the agent on stdin and stdout and leaves the process: a thread that still imports must not hold it."""
-    set_up_logs(os.environ)
+    try:
+        settings = load_config(os.environ).settings
+    except ConfigError:  # It is told where it is used: to whoever asks for a session.
+        settings = Settings(log=LogConfig(file="-"))
+    set_up_logs(settings.log, os.environ)
     peer.encode = encode
+    peer.max_line = settings.limits.max_line_bytes
     status = asyncio.run(_serve(peer, events, initialize_params))
     logging.shutdown()
     sys.stderr.flush()

@@ -104,6 +104,12 @@ class BashConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     output_limit: Annotated[
         int, Meta(ge=1024, description="Bytes of output kept per stream; more is cut from the middle.", extra=PROJECT)
     ] = 1_048_576
+    raw_output_chars: Annotated[
+        int, Meta(ge=1000, description="Characters of each stream in `rawOutput`; the middle is cut.", extra=PROJECT)
+    ] = 100_000
+    terminate_grace: Annotated[
+        float, Meta(ge=0, le=5, description="Seconds between SIGTERM and SIGKILL when a command is stopped.")
+    ] = 0.1
     editor_terminal: Annotated[
         bool, Meta(description="Run commands in the editor's own terminal where it offers one.")
     ] = True
@@ -147,6 +153,9 @@ class LimitsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ] = 2.0
     updates_per_second: Annotated[int, Meta(ge=1, le=60, description="Live output updates of one command.")] = 10
     live_output_chars: Annotated[int, Meta(ge=1000, description="Characters of a live output update.")] = 16_000
+    max_line_bytes: Annotated[
+        int, Meta(ge=65_536, description="Longest message accepted from the editor, in bytes.")
+    ] = 67_108_864
     list_page: Annotated[int, Meta(ge=1, le=1000, description="Sessions in one page of `session/list`.")] = 50
     max_prompt_bytes: Annotated[
         int, Meta(ge=1024, description="Largest embedded resource in bytes taken into a prompt as text.")

@@ -53,7 +53,7 @@ MARK = "ACP_AGENT_RUN"
 """Environment variable that marks what an executor started."""
 
 READ_SIZE = 64 * 1024
-TERM_GRACE = 0.1
+TERMINATE_GRACE = 0.1
 """Seconds between SIGTERM and SIGKILL."""
 KILL_ROUNDS = 5
 """How often /proc is searched for what escaped the process group."""
@@ -82,7 +82,14 @@ def shell_environment(environ: Mapping[str, str], hidden: frozenset[str] = froze
 class LocalExecutor:
     """`hidden`: names of variables that commands do not inherit."""
 
-    def __init__(self, *, environ: Mapping[str, str] = os.environ, hidden: frozenset[str] = frozenset()) -> None:
+    def __init__(
+        self,
+        *,
+        environ: Mapping[str, str] = os.environ,
+        hidden: frozenset[str] = frozenset(),
+        terminate_grace: float = TERMINATE_GRACE,
+    ) -> None:
+        self._grace = terminate_grace
         self._mark = uuid.uuid4().hex
         self._environ = {**shell_environment(environ, hidden), MARK: self._mark}
         self._bash = shutil.which("bash") or "/bin/bash"
@@ -109,7 +116,7 @@ class LocalExecutor:
                 raise ExecutorError(f"the working directory {command.cwd} does not exist") from error
             raise ExecutorError(f"the command could not be started: {error}") from error
         self._started = True
-        return LocalProcess(popen, mark, command.output_limit)
+        return LocalProcess(popen, mark, command.output_limit, self._grace)
 
     async def close(self) -> None:
         """Kills whatever commands of this executor left running."""
@@ -208,7 +215,8 @@ class LocalProcess:
 
     view: TerminalView | None = None
 
-    def __init__(self, popen: subprocess.Popen[bytes], mark: str, limit: int) -> None:
+    def __init__(self, popen: subprocess.Popen[bytes], mark: str, limit: int, grace: float) -> None:
+        self._grace = grace
         self._popen = popen
         self._mark = mark
         self._selector = selectors.DefaultSelector()
@@ -251,11 +259,11 @@ class LocalProcess:
             await _kill_marked(self._mark)
             return
         self._signal(signal.SIGTERM)
-        with anyio.move_on_after(TERM_GRACE):
+        with anyio.move_on_after(self._grace):
             await self.wait()
         self._signal(signal.SIGKILL)
         await _kill_marked(self._mark)
-        with anyio.move_on_after(TERM_GRACE):
+        with anyio.move_on_after(self._grace):
             await self.wait()
 
     async def close(self) -> None:

@@ -19,15 +19,15 @@ class ShellOutput(msgspec.Struct, frozen=True):
     exit_code: Annotated[int | None, Meta(description="null when a signal or a timeout ended the command.")]
     truncated: Annotated[bool, Meta(description="Whether output was left out.")]
 
-    def as_json(self) -> dict[str, Any]:
-        """Plain JSON data, each stream cut in the middle to `MAX_STREAM_CHARS`."""
-        stdout, stderr = _cut(self.stdout), _cut(self.stderr)
+    def as_json(self, limit: int = MAX_STREAM_CHARS) -> dict[str, Any]:
+        """Plain JSON data, each stream cut in the middle to `limit` characters."""
+        stdout, stderr = _cut(self.stdout, limit), _cut(self.stderr, limit)
         truncated = self.truncated or stdout != self.stdout or stderr != self.stderr
         return {"stdout": stdout, "stderr": stderr, "exit_code": self.exit_code, "truncated": truncated}
 
 
-def _cut(text: str) -> str:
-    if len(text) <= MAX_STREAM_CHARS:
+def _cut(text: str, limit: int) -> str:
+    if len(text) <= limit:
         return text
-    half = MAX_STREAM_CHARS // 2
+    half = limit // 2
     return f"{text[:half]}\n[... {len(text) - 2 * half} characters omitted ...]\n{text[-half:]}"

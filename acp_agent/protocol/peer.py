@@ -105,12 +105,13 @@ def encode_json(value: object) -> bytes:
 class Peer:
     """One end of a JSON-RPC connection.
 
-    `encode` turns an envelope into bytes; a later stage may assign one that knows more types than plain JSON data.
+    `encode` turns an envelope into bytes; a later stage may assign one that knows more types than plain JSON data, and
+    another `max_line` (bytes) once the configuration is read.
     """
 
     def __init__(self, *, max_line: int = MAX_LINE_BYTES, encode: Callable[[object], bytes] = encode_json) -> None:
         self.encode = encode
-        self._max_line = max_line
+        self.max_line = max_line
         self._partial = bytearray()
         self._skipping = False
         self._next_id = 0
@@ -141,12 +142,12 @@ class Peer:
     def _keep(self, part: bytes, events: list[Event]) -> None:
         if self._skipping:
             return
-        if len(self._partial) + len(part) <= self._max_line:
+        if len(self._partial) + len(part) <= self.max_line:
             self._partial += part
             return
         self._skipping = True
         self._partial = bytearray()
-        reason = f"Invalid request: the line is longer than {self._max_line} bytes and was skipped"
+        reason = f"Invalid request: the line is longer than {self.max_line} bytes and was skipped"
         events.append(self._malformed(None, INVALID_REQUEST, reason))
 
     def _line(self, line: bytearray, events: list[Event]) -> None:

@@ -55,10 +55,10 @@ class Bash(Tool[BashParams]):
         timed_out = scope.cancelled_caught
         if timed_out:
             await process.kill()
-        return _result(process, status, timeout if timed_out else None)
+        return _result(process, status, timeout if timed_out else None, config.raw_output_chars)
 
 
-def _result(process: Process, status: ExitStatus, timed_out_after: float | None) -> ToolResult:
+def _result(process: Process, status: ExitStatus, timed_out_after: float | None, limit: int) -> ToolResult:
     text = process.combined
     notes = []
     if timed_out_after is not None:
@@ -80,7 +80,7 @@ def _result(process: Process, status: ExitStatus, timed_out_after: float | None)
         stderr=process.stderr,
         exit_code=None if timed_out_after is not None else status.exit_code,
         truncated=process.truncated,
-    ).as_json()
+    ).as_json(limit)
     return ToolResult(
         text=text + separator + "\n".join(notes),
         raw_output=envelope,

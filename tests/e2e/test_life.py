@@ -256,3 +256,12 @@ async def test_commands_do_not_see_the_agents_own_key(tmp_path):
     async with spawned(tmp_path, script, terminal=False, environ=more) as (editor, _):
         await editor.prompt("go")
         assert editor.tool_call().raw_output["stdout"] == "[] [kept]\n"
+
+
+def test_the_longest_message_is_a_setting(tmp_path):
+    file = tmp_path / "config.toml"
+    file.write_text("[limits]\nmax_line_bytes = 70000\n")
+    list_ = b'{"jsonrpc":"2.0","id":2,"method":"session/list"}\n'
+    found = answers(run(tmp_path, INITIALIZE + b" " * 80_000 + b"\n" + list_, ACP_AGENT_CONFIG=str(file)))
+    assert any("longer than 70000 bytes" in str(answer.get("error")) for answer in found)
+    assert any(answer.get("id") == 2 for answer in found)
