@@ -94,13 +94,16 @@ class SqliteStore:
 
     def _open(self) -> None:
         db = self._db
-        version = db.execute("PRAGMA user_version").fetchone()[0]
+        # One statement, one snapshot: another agent may be making the tables at this moment.
+        version, tables = db.execute(
+            "SELECT (SELECT user_version FROM pragma_user_version), (SELECT count(*) FROM sqlite_master)"
+        ).fetchone()
         if version > SCHEMA_VERSION:
             raise StoreError(
                 f"{self.path}: made by a newer acp-agent (format {version}, this one knows {SCHEMA_VERSION}); "
                 "update acp-agent, or choose another file with store.path. Nothing was changed."
             )
-        if version == 0 and db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+        if version == 0 and tables:
             raise StoreError(f"{self.path}: is a database of another program; choose another file with store.path")
         for attempt in range(OPEN_ATTEMPTS):
             try:
