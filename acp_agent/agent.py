@@ -104,7 +104,7 @@ class Agent:
         self._capabilities = ClientCapabilities()
         self._store: SessionStore | None = None
         self._sessions: dict[str, Session] = {}
-        self._opening: set[str] = set()
+        self._reopening = asyncio.Lock()
         self._login = Login(environ)
         self._builder: asyncio.Future[Any] | None = None
         self._background: set[asyncio.Task[None]] = set()
@@ -207,6 +207,8 @@ class Agent:
         session = await self._reopen(request)
         replay = load(REPLAY)
         for update in replay(session.stored()):
+            if session.closed:
+                raise InvalidParams(f"The session {session.id!r} was closed or loaded again meanwhile")
             session.client.update(update)
             await session.drain()
         answer = LoadSessionResponse(modes=session.mode_state(), config_options=session.options())
@@ -225,14 +227,19 @@ class Agent:
         if record is None:
             raise ResourceNotFound(f"There is no session {request.session_id!r}")
         self._login.need(config)
-        if (open_ := self._sessions.get(record.id)) is not None:
-            if open_.busy:
-                raise InvalidParams(f"The session {record.id!r} is open and a turn is running; cancel it first")
-            del self._sessions[record.id]
-            await open_.close()
+        async with self._reopening:
+            if (open_ := self._sessions.get(record.id)) is not None:
+                if open_.busy:
+                    raise InvalidParams(f"The session {record.id!r} is open and a turn is running; cancel it first")
+                del self._sessions[record.id]
+                await open_.close()
+            return self._add(self._moved(record, cwd, more), config)
+
+    def _moved(self, record: SessionRecord, cwd: str, more: tuple[str, ...]) -> SessionRecord:
+        """The session in the folders it is opened with now: each load and resume states them anew."""
         if (cwd, more) != (record.cwd, record.additional_directories):
-            store.change(record.id, cwd=cwd, additional_directories=more)
-        known = SessionRecord(
+            self._open_store(self._config()).change(record.id, cwd=cwd, additional_directories=more)
+        return SessionRecord(
             id=record.id,
             cwd=cwd,
             additional_directories=more,
@@ -242,7 +249,6 @@ class Agent:
             thought_level=record.thought_level,
             turns=record.turns,
         )
-        return self._add(known, config)
 
     def _add(self, record: SessionRecord, config: Config) -> Session:
         client = Client(self.connection, record.id, self._capabilities, timeout=config.settings.limits.client_timeout)
@@ -260,6 +266,8 @@ class Agent:
 
     def _start(self, session: Session, mcp_servers: Sequence[McpServer]) -> None:
         """What follows the answer that names the session."""
+        if session.closed:
+            return
         session.release()
         if mcp_servers:
             names = ", ".join(server.name for server in mcp_servers)
@@ -354,7 +362,12 @@ class Agent:
     def _spawn(self, work: Any) -> None:
         task = asyncio.create_task(work)
         self._background.add(task)
-        task.add_done_callback(self._background.discard)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._background.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("work in the background failed", exc_info=error)
 
     # --- the end ----------------------------------------------------------------------------------------------
 

@@ -67,6 +67,10 @@ class CallHost(Protocol):
         """`keep=False`: shown now, not stored."""
         ...
 
+    async def drain(self) -> None:
+        """Waits while the client reads too slowly."""
+        ...
+
     def mode(self) -> Mode: ...
 
     def cancel(self) -> None:
@@ -265,9 +269,8 @@ class ToolRunner:
             if not call.ended:
                 self._host.emit(update, keep=False)
 
-        if self._display.terminal_meta:
-            return TerminalFeed(call.id, emit, self._display.updates_per_second)
-        return ContentFeed(call.id, emit, self._display.updates_per_second, self._display.live_chars)
+        kind = TerminalFeed if self._display.terminal_meta else ContentFeed
+        return kind(call.id, emit, self._host.drain, self._display.updates_per_second, self._display.live_chars)
 
     # --- reports ----------------------------------------------------------------------------------------------
 

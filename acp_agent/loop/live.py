@@ -6,17 +6,22 @@ call's content replaced a few times a second. Neither is stored: the final updat
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import anyio
 
 from acp_agent.executors.base import ExitStatus, OutputChunk
+from acp_agent.executors.buffer import BoundedText
 from acp_agent.schema.acp import Content, TextContent, ToolCallProgress
 
 __all__ = ["ContentFeed", "Feed", "TerminalFeed", "terminal_info"]
 
 Emit = Callable[[ToolCallProgress], None]
+Drain = Callable[[], Awaitable[None]]
+
+TERMINAL_FACTOR = 16
+"""A display terminal gets each character once, the content of a call again and again: it may get more at once."""
 
 
 def terminal_info(terminal_id: str, cwd: str) -> dict[str, Any]:
@@ -27,9 +32,10 @@ def terminal_info(terminal_id: str, cwd: str) -> dict[str, Any]:
 class Feed:
     """Collects chunks; `pump()` sends what came since the last time, at most `rate` times a second."""
 
-    def __init__(self, call_id: str, emit: Emit, rate: int) -> None:
+    def __init__(self, call_id: str, emit: Emit, drain: Drain, rate: int) -> None:
         self._call_id = call_id
         self._emit = emit
+        self._drain = drain
         self._pause = 1 / rate
         self._news = anyio.Event()
 
@@ -41,6 +47,7 @@ class Feed:
         """Runs until cancelled."""
         while True:
             await self._news.wait()
+            await self._drain()  # A client that does not read is not told more.
             self._news = anyio.Event()
             self._send()
             await anyio.sleep(self._pause)
@@ -57,8 +64,8 @@ class Feed:
 class ContentFeed(Feed):
     """The last `limit` characters, as the call's content."""
 
-    def __init__(self, call_id: str, emit: Emit, rate: int, limit: int) -> None:
-        super().__init__(call_id, emit, rate)
+    def __init__(self, call_id: str, emit: Emit, drain: Drain, rate: int, limit: int) -> None:
+        super().__init__(call_id, emit, drain, rate)
         self._limit = limit
         self._text = ""
 
@@ -71,21 +78,23 @@ class ContentFeed(Feed):
 
 
 class TerminalFeed(Feed):
-    """Every character, to the display terminal `call_id`."""
+    """Every character, to the display terminal `call_id`; of a flood, the beginning and end of each update."""
 
-    def __init__(self, call_id: str, emit: Emit, rate: int) -> None:
-        super().__init__(call_id, emit, rate)
-        self._parts: list[str] = []
+    def __init__(self, call_id: str, emit: Emit, drain: Drain, rate: int, limit: int) -> None:
+        super().__init__(call_id, emit, drain, rate)
+        self._limit = limit * TERMINAL_FACTOR
+        self._new = BoundedText(self._limit)
 
     def _take(self, text: str) -> None:
-        self._parts.append(text)
+        self._new.add(text)
 
     def _send(self) -> None:
-        if not self._parts:
+        text = self._new.text()
+        if not text:
             return
+        self._new = BoundedText(self._limit)
         # A display terminal is a terminal: a line feed alone would not return the carriage.
-        data = "".join(self._parts).replace("\r\n", "\n").replace("\n", "\r\n")
-        self._parts.clear()
+        data = text.replace("\r\n", "\n").replace("\n", "\r\n")
         meta = {"terminal_output": {"terminal_id": self._call_id, "data": data}}
         self._emit(ToolCallProgress(tool_call_id=self._call_id, meta=meta))
 

@@ -26,6 +26,7 @@ from acp_agent.errors import (
     InternalError,
     InvalidParams,
     ProviderError,
+    ResourceNotFound,
     RpcError,
     StoreError,
 )
@@ -308,6 +309,8 @@ class Session:
     async def engine(self) -> Engine:
         """What a turn needs; built by the first who asks."""
         async with self._engine_lock:
+            if self.closed:
+                raise ResourceNotFound(f"The session {self.id!r} is closed")
             if self._engine is None:
                 self._engine = await self._build(self)
                 self._history = self._engine.history()
@@ -390,7 +393,7 @@ class Session:
         """Ends the turn, waits for it, and frees what the session holds."""
         self.closed = True
         self.cancel()
-        async with self._turn_lock:
+        async with self._turn_lock, self._engine_lock:
             if self._engine is not None:
                 await self._engine.close()
         self.flush()

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import tempfile
+
+import anyio
 import pytest
 
 from acp_agent.errors import PeerError
@@ -290,3 +293,33 @@ async def test_two_agents_write_to_one_store_at_once(tmp_path):
             assert (await turn.response()).stop_reason == "end_turn"
         listed = {s.session_id for s in (await other.client.list_sessions()).sessions}
         assert listed == {r.editor.session_id, other.session_id}
+
+
+async def test_a_session_loaded_twice_at_once_is_answered_twice_and_stays_usable(tmp_path):
+    async with rig(tmp_path, ["a", "b"]) as r:
+        await r.editor.prompt("one")
+        answers = []
+
+        async def again() -> None:
+            answers.append(await r.editor.client.load_session(r.editor.session_id, r.project))
+
+        with anyio.fail_after(20):
+            async with anyio.create_task_group() as tasks:
+                for _ in range(3):
+                    tasks.start_soon(again)
+        assert len(answers) == 3
+        assert (await r.editor.prompt("two")).stop_reason == "end_turn"
+        assert len(r.messages(2)) == 4
+
+
+async def test_closing_a_session_at_once_leaves_no_folder_behind(tmp_path, monkeypatch):
+    folders = tmp_path / "tmp"
+    folders.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folders))
+    async with agent_rig(tmp_path, []) as r:
+        for _ in range(5):
+            await r.editor.new_session(r.project)
+            await r.editor.client.close_session(r.editor.session_id)
+        await r.editor.new_session(r.project)
+        await r.editor.wait_for(lambda u: isinstance(u, AvailableCommandsUpdate))
+    assert list(folders.iterdir()) == []

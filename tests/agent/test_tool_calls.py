@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import uuid
 
 import anyio
@@ -404,3 +405,14 @@ async def test_reading_calls_are_announced_in_the_models_order(tmp_path):
         await r.editor.prompt("go")
         titles = [call.title for call in r.editor.tool_calls().values()]
         assert titles == ["List .", *(f"List d{n}" for n in range(6))]
+
+
+@pytest.mark.parametrize("meta", [True, False])
+async def test_a_flood_of_output_reaches_the_editor_in_messages_of_sane_size(tmp_path, meta):
+    script = calls(bash("head -c 40000000 /dev/zero | tr '\\0' 'x'"))
+    async with rig(tmp_path, script, mode="auto", terminal=False, terminal_output_meta=meta) as r:
+        await r.editor.prompt("go")
+        r.editor.tool_call().assert_finished("completed")
+        sizes = [len(json.dumps(line)) for line in r.editor.lines("from_agent")]
+        assert max(sizes) < 600_000
+        assert r.editor.tool_call().raw_output["truncated"]
