@@ -20,10 +20,11 @@ from acp_agent.client.permissions import allow_once, reject_once
 from acp_agent.client.process import AgentProcess, spawn_agent
 from acp_agent.client.terminals import Terminals
 from acp_agent.errors import AgentError, ConnectionClosed, PeerError
-from acp_agent.fronts.view import View
+from acp_agent.fronts.view import View, plain
 from acp_agent.protocol.transports import Transport
 from acp_agent.schema.acp import (
     CancelledPermissionOutcome,
+    Diff,
     Implementation,
     RequestPermissionOutcome,
     RequestPermissionRequest,
@@ -135,9 +136,11 @@ async def _answer(answers: Answers, view: View, request: RequestPermissionReques
 async def _ask(view: View, request: RequestPermissionRequest) -> RequestPermissionOutcome:
     title = request.tool_call.title
     options = request.options
-    lines = [f"{title if isinstance(title, str) else 'A tool'}"]
-    lines += [f"  {number}. {option.name}" for number, option in enumerate(options, 1)]
-    view.ask("\n".join([*lines, f"  1 to {len(options)}:"]))
+    lines = [plain(title) if isinstance(title, str) else "A tool"]
+    lines += [f"  {number}. {plain(option.name)}" for number, option in enumerate(options, 1)]
+    content = request.tool_call.content
+    diffs = [item for item in content if isinstance(item, Diff)] if isinstance(content, list) else []
+    view.ask("\n".join([*lines, f"  1 to {len(options)}:"]), diffs)
     while True:
         line = await anyio.to_thread.run_sync(sys.stdin.readline, abandon_on_cancel=True)
         if not line:

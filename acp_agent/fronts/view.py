@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TextIO
 
@@ -28,7 +28,7 @@ from acp_agent.schema.acp import (
     ToolCallProgress,
 )
 
-__all__ = ["JsonView", "PlainView", "TerminalView", "View"]
+__all__ = ["JsonView", "PlainView", "TerminalView", "View", "plain"]
 
 OUTPUT_LINES = 12
 """Lines of a tool's output that are shown."""
@@ -40,11 +40,21 @@ DIM, RED, GREEN, CYAN, BOLD, RESET = "\x1b[2m", "\x1b[31m", "\x1b[32m", "\x1b[36
 CLEAR_LINE = "\r\x1b[2K"
 
 
+CONTROLS = {code: f"\\x{code:02x}" for code in (*range(9), *range(11, 32), *range(127, 160))}
+CONTROLS |= {code: f"\\u{code:04x}" for code in (*range(0x202A, 0x202F), *range(0x2066, 0x206A))}
+"""What could move the cursor, hide text or turn it around is shown by its number: a title must not lie."""
+
+
+def plain(text: str) -> str:
+    """`text` from the model or a program, fit for a terminal."""
+    return text.replace("\r\n", "\n").translate(CONTROLS)
+
+
 class View(Protocol):
     def update(self, session_id: str, update: SessionUpdate) -> None: ...
 
-    def ask(self, question: str) -> None:
-        """A person is asked, and types the answer."""
+    def ask(self, question: str, diffs: Sequence[Diff] = ()) -> None:
+        """A person is asked, after the changes it is about, and types the answer."""
         ...
 
     def asked(self, request: RequestPermissionRequest, answer: str) -> None:
@@ -78,8 +88,8 @@ class JsonView:
     def update(self, session_id: str, update: SessionUpdate) -> None:
         self._line(SessionNotification(session_id=session_id, update=update))
 
-    def ask(self, question: str) -> None:
-        self._line({"question": question})
+    def ask(self, question: str, diffs: Sequence[Diff] = ()) -> None:
+        self._line({"question": question, "diffs": diffs})
 
     def asked(self, request: RequestPermissionRequest, answer: str) -> None:
         self._line({"permission": request, "answer": answer})
@@ -110,24 +120,24 @@ class PlainView:
     def update(self, session_id: str, update: SessionUpdate) -> None:
         match update:
             case AgentMessageChunk(content=TextContent(text=text)):
-                self._say(text, "message")
+                self._say(plain(text), "message")
             case AgentThoughtChunk(content=TextContent(text=text)):
-                self._say(self._paint(DIM, text), "thought")
+                self._say(self._paint(DIM, plain(text)), "thought")
             case ToolCall():
                 content = [] if update.content is UNSET else update.content
-                tool = _Tool(update.title, time.monotonic(), list(content))
+                tool = _Tool(plain(update.title), time.monotonic(), list(content))
                 self._tools[update.tool_call_id] = tool
                 self._began(tool)
             case ToolCallProgress():
                 self._progress(update)
             case Plan(entries=entries):
                 marks = {"pending": " ", "in_progress": "~", "completed": "x"}
-                self._lines(f"  [{marks[entry.status]}] {entry.content}" for entry in entries)
+                self._lines(f"  [{marks[entry.status]}] {plain(entry.content)}" for entry in entries)
             case _:
                 pass
 
-    def ask(self, question: str) -> None:
-        self._lines([question])
+    def ask(self, question: str, diffs: Sequence[Diff] = ()) -> None:
+        self._lines([*(line for diff in diffs for line in self._diff(diff)), *question.split("\n")])
 
     def asked(self, request: RequestPermissionRequest, answer: str) -> None:
         self._lines([self._paint(DIM, f"  permission: {answer}")])
@@ -150,7 +160,7 @@ class PlainView:
         if tool is None:
             return
         if isinstance(update.title, str):
-            tool.title = update.title
+            tool.title = plain(update.title)
         if update.content is not UNSET and update.content is not None:
             tool.content = list(update.content)
         if update.raw_output is not UNSET:
@@ -182,16 +192,16 @@ class PlainView:
                     yield from self._some("".join(str(tool.raw_output.get(k) or "") for k in ("stdout", "stderr")))
 
     def _some(self, text: str) -> Iterator[str]:
-        lines = text.rstrip().splitlines()
+        lines = plain(text.rstrip()).split("\n")
         if len(lines) > OUTPUT_LINES:
             yield self._paint(DIM, f"  | ... {len(lines) - OUTPUT_LINES} lines before")
         for line in lines[-OUTPUT_LINES:]:
             yield self._paint(DIM, f"  | {line}")
 
     def _diff(self, diff: Diff) -> Iterator[str]:
-        yield f"  {diff.path}"
-        old = (diff.old_text or "").splitlines()
-        lines = list(difflib.unified_diff(old, diff.new_text.splitlines(), lineterm="", n=1))[2:]
+        yield f"  {plain(diff.path)}"
+        old = plain(diff.old_text or "").splitlines()
+        lines = list(difflib.unified_diff(old, plain(diff.new_text).splitlines(), lineterm="", n=1))[2:]
         for line in lines[:DIFF_LINES]:
             colour = {"+": GREEN, "-": RED, "@": CYAN}.get(line[:1], DIM)
             yield f"  {self._paint(colour, line)}"
@@ -231,8 +241,8 @@ class TerminalView(PlainView):
         self._spinner_shown = False
         self._paused = False
 
-    def ask(self, question: str) -> None:
-        super().ask(question)
+    def ask(self, question: str, diffs: Sequence[Diff] = ()) -> None:
+        super().ask(question, diffs)
         self._paused = True  # What is typed stands where the spinner would.
 
     def asked(self, request: RequestPermissionRequest, answer: str) -> None:

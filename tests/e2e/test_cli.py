@@ -138,6 +138,7 @@ async def test_prompt_on_a_terminal_spins_and_asks(tmp_path):
         assert "✓" in shown
         assert "Always allow edits in this project" in shown
         assert "a number from 1 to 4, please" in shown
+        assert shown.index("+new") < shown.index("1. Allow once")
         assert (tmp_path / "n.txt").exists()
 
 

@@ -95,3 +95,22 @@ def test_json_is_one_line_an_update():
         "update": {"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": "I look"}},
     }
     assert lines[-1] == {"stopReason": "end_turn"}
+
+
+def test_what_could_hide_or_move_text_is_shown_by_its_number():
+    title = "ls\x1b[2K\r rm -rf x \u202e"
+    turn: list[SessionUpdate] = [
+        ToolCall(tool_call_id="1", title=title, status="pending"),
+        AgentMessageChunk(content=TextContent(text="a\x1b]0;evil\x07b\n")),
+        ToolCallProgress(
+            tool_call_id="1", status="completed", content=[Content(content=TextContent(text="red \x1b[31m\tx"))]
+        ),
+    ]
+    out = io.StringIO()
+    view = PlainView(out)
+    for update in turn:
+        view.update("s", update)
+    text = out.getvalue()
+    assert "\\x1b[2K\\x0d rm -rf x \\u202e" in text
+    assert not any(char in text for char in "\x1b\r\x07\u202e")
+    assert "\tx" in text
