@@ -105,6 +105,7 @@ class Agent:
         self._store: SessionStore | None = None
         self._sessions: dict[str, Session] = {}
         self._reopening = asyncio.Lock()
+        self._closing: dict[str, asyncio.Future[None]] = {}
         self._login = Login(environ)
         self._builder: asyncio.Future[Any] | None = None
         self._background: set[asyncio.Task[None]] = set()
@@ -228,11 +229,11 @@ class Agent:
             raise ResourceNotFound(f"There is no session {request.session_id!r}")
         self._login.need(config)
         async with self._reopening:
+            await self._closed(record.id)
             if (open_ := self._sessions.get(record.id)) is not None:
                 if open_.busy:
                     raise InvalidParams(f"The session {record.id!r} is open and a turn is running; cancel it first")
-                del self._sessions[record.id]
-                await open_.close()
+                await self._close(open_)
             return self._add(self._moved(record, cwd, more), config)
 
     def _moved(self, record: SessionRecord, cwd: str, more: tuple[str, ...]) -> SessionRecord:
@@ -301,16 +302,27 @@ class Agent:
         )
 
     async def close_session(self, request: CloseSessionRequest) -> CloseSessionResponse:
-        session = self._session(request.session_id)
-        del self._sessions[session.id]
-        await session.close()
+        await self._close(self._session(request.session_id))
         return CloseSessionResponse()
 
     async def delete_session(self, request: DeleteSessionRequest) -> DeleteSessionResponse:
-        if (session := self._sessions.pop(request.session_id, None)) is not None:
-            await session.close()
+        if (session := self._sessions.get(request.session_id)) is not None:
+            await self._close(session)
+        await self._closed(request.session_id)
         self._open_store(self._config()).delete(request.session_id)
         return DeleteSessionResponse()
+
+    async def _close(self, session: Session) -> None:
+        """Closes it to the end, even if who asked for it goes."""
+        del self._sessions[session.id]
+        closing = self._closing[session.id] = asyncio.ensure_future(session.close())
+        closing.add_done_callback(lambda _: self._closing.pop(session.id, None))
+        await asyncio.shield(closing)
+
+    async def _closed(self, session_id: str) -> None:
+        """Returns once a close of the session that is under way has ended."""
+        if (closing := self._closing.get(session_id)) is not None:
+            await asyncio.shield(closing)
 
     # --- turns and choices ------------------------------------------------------------------------------------
 
@@ -386,6 +398,8 @@ class Agent:
         for session in tuple(self._sessions.values()):
             await session.close()
         self._sessions.clear()
+        for closing in tuple(self._closing.values()):
+            await closing
         if self._builder is not None and self._builder.done() and not self._builder.cancelled():
             await self._builder.result().close()
         if self._store is not None:

@@ -24,7 +24,7 @@ from acp_agent.errors import AuthRequired, InvalidParams, ProviderError
 from acp_agent.executors.dyn import DynExecutor, Offer, route
 from acp_agent.executors.editor import EditorExecutor
 from acp_agent.executors.local import LocalExecutor
-from acp_agent.executors.shell_state import last_cwd
+from acp_agent.executors.shell_state import forget_state, last_cwd
 from acp_agent.lazy import load
 from acp_agent.llm.base import (
     PROVIDERS,
@@ -75,8 +75,6 @@ class ReadyModel:
         self.provider = provider
         self.name = name
         self.id = name.partition(":")[2]
-        self.images = settings.images
-        self.audio = settings.audio
         self._known = known
         self._window = settings.context_window
 
@@ -137,7 +135,7 @@ class Builder:
     async def _discover(self, session: Session) -> None:
         """Makes the provider, and fills the model picker from a server that has a short list of its own."""
         name = session.model.partition(":")[0]
-        settings = self._settings(session.config, name)
+        settings = self.provider_settings(session.config, name)
         server = await self._server(name, session.config)
         if settings.models or _api(settings) != "chat":
             return
@@ -149,7 +147,7 @@ class Builder:
     async def model(self, session: Session, choice: str) -> ReadyModel:
         """The model behind `provider:model`. Raises AuthRequired, ProviderError, InvalidParams."""
         name, _, model = choice.partition(":")
-        settings = self._settings(session.config, name)
+        settings = self.provider_settings(session.config, name)
         server = await self._server(name, session.config)
         if model == AUTO_MODEL:
             model = await self._first_model(name, settings, server)
@@ -173,7 +171,7 @@ class Builder:
         return next(iter(found))
 
     async def _server(self, name: str, config: Config) -> _Server:
-        settings = self._settings(config, name)
+        settings = self.provider_settings(config, name)
         api = _api(settings)
         key = find_key(name, settings, self.environ)
         if key is None and api != "scripted" and needs_key(settings.base_url):
@@ -199,7 +197,8 @@ class Builder:
                 self._servers[identity] = _Server(await anyio.to_thread.run_sync(_make_provider, api, options))
         return self._servers[identity]
 
-    def _settings(self, config: Config, name: str) -> ProviderConfig:
+    def provider_settings(self, config: Config, name: str) -> ProviderConfig:
+        """Raises InvalidParams for a provider that is not set up."""
         settings = config.settings.provider(name)
         if settings is None:
             raise InvalidParams(f"There is no provider {name!r} in the configuration")
@@ -259,7 +258,7 @@ class SessionEngine:
         )
 
     def _context(self, **of_the_call: Any) -> ToolContext:
-        state = self._folder / f"shell-{self._turn}"
+        state = self._shell_state
         return ToolContext(
             executor=self._executor,
             roots=self._session.roots,
@@ -273,14 +272,15 @@ class SessionEngine:
     async def model(self, choice: str) -> ReadyModel:
         return await self._builder.model(self._session, choice)
 
-    def history(self) -> History:
+    def history(self) -> tuple[History, list[Message]]:
         return rebuild_history(self._session.stored())
 
-    def user_message(self, blocks: Sequence[ContentBlock], model: ReadyModel) -> Message:
+    def user_message(self, blocks: Sequence[ContentBlock], choice: str) -> Message:
+        provider = self._builder.provider_settings(self._session.config, choice.partition(":")[0])
         parts = parts_of(
             blocks,
-            images=model.images,
-            audio=model.audio,
+            images=provider.images,
+            audio=provider.audio,
             max_resource_bytes=self._settings.limits.max_prompt_bytes,
         )
         return UserMessage(parts)
@@ -304,9 +304,16 @@ class SessionEngine:
 
     async def run_turn(self, host: TurnHost, model: ReadyModel) -> StopReason:
         self._turn += 1  # A new turn's shell starts from the session's folder, with nothing exported.
-        return await run_turn(
-            model.provider, host, self.runner.run_all, max_iterations=self._settings.agent.max_tool_iterations
-        )
+        try:
+            return await run_turn(
+                model.provider, host, self.runner.run_all, max_iterations=self._settings.agent.max_tool_iterations
+            )
+        finally:
+            forget_state(self._shell_state)
+
+    @property
+    def _shell_state(self) -> Path:
+        return self._folder / f"shell-{self._turn}"
 
     async def close(self) -> None:
         await self._local.close()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 
-__all__ = ["last_cwd", "with_state"]
+__all__ = ["forget_state", "last_cwd", "with_state"]
 
 
 def with_state(script: str, state_file: Path | None) -> str:
@@ -35,6 +35,12 @@ def last_cwd(state_file: Path | None, default: Path) -> Path:
     except (OSError, UnicodeDecodeError):
         return default
     return cwd if cwd.is_absolute() and cwd.is_dir() else default
+
+
+def forget_state(state_file: Path) -> None:
+    """Removes what the commands left: it holds every variable they exported."""
+    state_file.unlink(missing_ok=True)
+    _cwd_file(state_file).unlink(missing_ok=True)
 
 
 def _cwd_file(state_file: Path) -> Path:

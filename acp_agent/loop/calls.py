@@ -21,6 +21,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any, Protocol
 
 import anyio
+import anyio.lowlevel
 import anyio.to_thread
 from msgspec import UNSET
 
@@ -231,6 +232,7 @@ class ToolRunner:
                     return
                 case Permit():
                     pass
+            await anyio.lowlevel.checkpoint()  # A cancel that came meanwhile counts before anything is done.
             shown = list(preview.content) or UNSET
             self._update(call, status="in_progress", content=shown)
             result = await tool.run(params, ctx, preview)

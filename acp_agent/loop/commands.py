@@ -10,6 +10,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import anyio
+
 from acp_agent import __version__
 from acp_agent.errors import InvalidParams
 from acp_agent.loop.calls import offered
@@ -137,6 +139,9 @@ async def _compact(commands: Commands, session: Session, engine: Engine, rest: s
     try:
         summary, _ = await summarise(model.provider, session.messages(), engine.settings(model))
         status = "completed" if summary else "failed"
+    except anyio.get_cancelled_exc_class():
+        status = "cancelled"
+        raise
     finally:
         if shows:
             content: list[ContentBlock] = [TextContent(text=summary)] if summary else []

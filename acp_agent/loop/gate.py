@@ -76,7 +76,11 @@ class Gate:
             case Deny(reason):
                 return Refused(reason)
             case Ask():
-                return await self._ask(verdict, call)
+                answer = await self._ask(verdict, call)
+                if isinstance(answer, Permit) and not self._mode().changes:
+                    # The person thought it over in another way: the mode they chose meanwhile only reads.
+                    return Refused(f"The mode was changed to `{self._mode().id}`, which only reads. It was not run.")
+                return answer
 
     def _remembered(self, ask: Ask, mode: Mode) -> Verdict:
         answers = {answer.scope: answer.decision for answer in self._store.permissions(self._project)}

@@ -28,7 +28,14 @@ class History:
             self.add(message)
 
     def add(self, message: Message) -> None:
-        """Appends, keeping the rules: a user message that follows one is joined with it."""
+        """Appends, keeping the rules, also for a log that a crash has cut: a user message that follows one is joined
+        with it, calls that are still open are answered first, an answer to no open call is left out."""
+        open_ = self.unanswered()
+        if isinstance(message, ToolMessage):
+            if any(call.id == message.call_id for call in open_):
+                self._messages.append(message)
+            return
+        self._messages.extend(_interrupted(call, INTERRUPTED) for call in open_)
         last = self._messages[-1] if self._messages else None
         if isinstance(message, UserMessage) and isinstance(last, UserMessage):
             self._messages[-1] = UserMessage((*last.content, *message.content))
@@ -61,7 +68,7 @@ class History:
 
     def close_calls(self, text: str = INTERRUPTED) -> list[ToolMessage]:
         """Answers every open call with `text`; gives the answers that were added."""
-        added = [ToolMessage(call.id, call.name, (TextPart(text),)) for call in self.unanswered()]
+        added = [_interrupted(call, text) for call in self.unanswered()]
         for message in added:
             self.add(message)
         return added
@@ -69,6 +76,10 @@ class History:
     def characters(self) -> int:
         """A rough size: the characters of all text."""
         return sum(_characters(message) for message in self._messages)
+
+
+def _interrupted(call: ToolUse, text: str) -> ToolMessage:
+    return ToolMessage(call.id, call.name, (TextPart(text),))
 
 
 def _characters(message: Message) -> int:

@@ -20,8 +20,9 @@ CHUNKS = ("user_message_chunk", "agent_message_chunk", "agent_thought_chunk")
 INTERRUPTED = "Interrupted: the agent ended before this call did."
 
 
-def rebuild_history(entries: Iterable[LogEntry]) -> History:
-    """What the model knew. Text it had begun to say when the process died is kept; open calls are answered."""
+def rebuild_history(entries: Iterable[LogEntry]) -> tuple[History, list[Message]]:
+    """What the model knew, and what had to be added: text it had begun to say when the process died, answers to open
+    calls. The caller stores these."""
     history = History()
     unsaved: dict[str, str] = {}
     for entry in entries:
@@ -37,10 +38,12 @@ def rebuild_history(entries: Iterable[LogEntry]) -> History:
                 text = _text(update)
                 id_ = str(update.get("messageId"))
                 unsaved[id_] = unsaved.get(id_, "") + text
-    history.close_calls()
+    mended: list[Message] = [*history.close_calls()]
     if unsaved and _expects_answer(history):
-        history.add(AssistantMessage("".join(unsaved.values())))
-    return history
+        begun = AssistantMessage("".join(unsaved.values()))
+        history.add(begun)
+        mended.append(begun)
+    return history, mended
 
 
 def _expects_answer(history: History) -> bool:

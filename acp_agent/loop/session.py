@@ -77,8 +77,6 @@ class Model(Protocol):
     """`provider:model`, with the model's real name."""
     context_window: int
     """Tokens."""
-    images: bool
-    audio: bool
 
 
 class SlashCommands(Protocol):
@@ -100,8 +98,8 @@ class Engine(Protocol):
         """The model behind a `provider:model`. Raises AuthRequired, ProviderError, InvalidParams."""
         ...
 
-    def user_message(self, blocks: Sequence[ContentBlock], model: Model) -> Message:
-        """The prompt for the model. Raises InvalidParams for blocks it does not take."""
+    def user_message(self, blocks: Sequence[ContentBlock], choice: str) -> Message:
+        """The prompt for the model `choice`. Raises InvalidParams for blocks it does not take."""
         ...
 
     def title(self, blocks: Sequence[ContentBlock]) -> str: ...
@@ -114,8 +112,8 @@ class Engine(Protocol):
 
     async def run_turn(self, host: TurnHost, model: Model) -> StopReason: ...
 
-    def history(self) -> History:
-        """A new history, restored from what the session stored."""
+    def history(self) -> tuple[History, list[Message]]:
+        """A new history, restored from what the session stored, and what had to be added to mend it."""
         ...
 
     async def close(self) -> None:
@@ -166,6 +164,10 @@ class Session:
     @cached_property
     def _engine_lock(self) -> anyio.Lock:
         return anyio.Lock()
+
+    @cached_property
+    def _released(self) -> anyio.Event:
+        return anyio.Event()
 
     @cached_property
     def _turn_lock(self) -> anyio.Lock:
@@ -222,6 +224,7 @@ class Session:
     def release(self) -> None:
         """The client knows the session's id now: updates may be sent."""
         self._held = False
+        self._released.set()
         self.flush()
 
     async def drain(self) -> None:
@@ -313,7 +316,9 @@ class Session:
                 raise ResourceNotFound(f"The session {self.id!r} is closed")
             if self._engine is None:
                 self._engine = await self._build(self)
-                self._history = self._engine.history()
+                self._history, mended = self._engine.history()
+                for message in mended:
+                    self._put("message", encode(message))
         return self._engine
 
     @property
@@ -333,13 +338,15 @@ class Session:
         try:
             with scope:
                 async with self._turn_lock:
+                    if self._held:  # A prompt that came before its session's answer waits for it.
+                        await self._released.wait()
                     reason = await self._turn(blocks)
         except ProviderError as error:
             raise _as_answer(error) from error
         finally:
             self._scopes.remove(scope)
             self.flush()
-        if self._store_failure is not None:
+        if self._store_failure is not None and not self.closed:
             failure, self._store_failure = self._store_failure, None
             raise InternalError(str(failure)) from failure
         return "cancelled" if scope.cancelled_caught else reason
@@ -347,17 +354,19 @@ class Session:
     async def _turn(self, blocks: Sequence[ContentBlock]) -> StopReason:
         if not any(not isinstance(block, TextContent) or block.text.strip() for block in blocks):
             return "end_turn"  # Nothing was said; no model takes an empty message.
-        self._record_prompt(blocks)
         engine = await self.engine()
         if engine.commands.finds(blocks):
+            self._record_prompt(blocks)
             await engine.commands.run(self, engine, blocks)
             return "end_turn"
+        message = engine.user_message(blocks, self.model)
+        self._record_prompt(blocks)
+        self.add(message)
+        if self.title is None:
+            self.set_title(engine.title(blocks))
         model = await engine.model(self.model)
         if model.name != self.model:
             self._use_real_name(model)
-        self.add(engine.user_message(blocks, model))
-        if self.title is None:
-            self.set_title(engine.title(blocks))
         return await engine.run_turn(_Host(self, engine, model), model)
 
     def _record_prompt(self, blocks: Sequence[ContentBlock]) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from acp_agent.errors import CapabilityMissing
+from acp_agent.errors import AgentError, CapabilityMissing
 from acp_agent.protocol.connection import Connection
 from acp_agent.schema.acp import (
     ClientCapabilities,
@@ -123,8 +123,20 @@ class Client:
             env=[EnvVariable(name=name, value=value) for name, value in env.items()],
             output_byte_limit=output_byte_limit,
         )
-        answer: CreateTerminalResponse = await self._ask("terminal/create", request)
+        answer: CreateTerminalResponse = await self._ask("terminal/create", request, late=self._end_late_terminal)
         return answer.terminal_id
+
+    def _end_late_terminal(self, result: Any) -> None:
+        """A terminal that was made after nobody waited for it any more: it must not run on unseen."""
+        try:
+            terminal_id = decode_result("terminal/create", result, "client").terminal_id
+        except AgentError:
+            return
+        for method, request in (
+            ("terminal/kill", KillTerminalRequest(session_id=self._session_id, terminal_id=terminal_id)),
+            ("terminal/release", ReleaseTerminalRequest(session_id=self._session_id, terminal_id=terminal_id)),
+        ):
+            self._connection.tell(method, request)
 
     async def terminal_output(self, terminal_id: str) -> TerminalOutputResponse:
         request = TerminalOutputRequest(session_id=self._session_id, terminal_id=terminal_id)
@@ -160,14 +172,16 @@ class Client:
         if not offered:
             raise CapabilityMissing(f"the client does not offer {method}")
 
-    async def _ask(self, method: str, request: object, *, bounded: bool = True) -> Any:
+    async def _ask(
+        self, method: str, request: object, *, bounded: bool = True, late: Callable[[Any], None] | None = None
+    ) -> Any:
         if self.before_asking is not None:
             self.before_asking()
         if not bounded:
             return decode_result(method, await self._connection.request(method, request), "client")
         try:
             async with asyncio.timeout(self._timeout):
-                result = await self._connection.request(method, request)
+                result = await self._connection.request(method, request, late=late)
         except TimeoutError as error:
             raise TimeoutError(f"the client did not answer {method} within {self._timeout:g} s") from error
         return decode_result(method, result, "client")

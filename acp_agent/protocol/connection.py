@@ -252,11 +252,12 @@ class Connection:
 
     # --- out --------------------------------------------------------------------------------------------------
 
-    async def request(self, method: str, params: object) -> Any:
+    async def request(self, method: str, params: object, *, late: Callable[[Any], None] | None = None) -> Any:
         """Asks the other side and gives its result as plain JSON data.
 
         Raises PeerError for an error answer, ConnectionClosed when the other side goes. Cancelling the call sends
-        `$/cancel_request` and forgets the request. Bound the wait with a cancel scope: a client may never answer.
+        `$/cancel_request` and forgets the request, unless there is `late`: that gets a result which comes all the same.
+        Bound the wait with a cancel scope: a client may never answer.
         """
         if self.closed:
             raise ConnectionClosed("the connection has ended")
@@ -266,12 +267,23 @@ class Connection:
         self._put(_Outgoing(data))
         self.push()
         try:
-            return await future
+            return await (future if late is None else asyncio.shield(future))
         except asyncio.CancelledError:
-            if self._pending.pop(id_, None) is not None and not self.closed:
+            if late is not None and id_ in self._pending and not self.closed:
+                future.add_done_callback(lambda done: late(done.result()) if _has_result(done) else None)
+                self.notify("$/cancel_request", {"requestId": id_})
+            elif self._pending.pop(id_, None) is not None and not self.closed:
                 self._peer.abandon(id_)
                 self.notify("$/cancel_request", {"requestId": id_})
             raise
+
+    def tell(self, method: str, params: object) -> None:
+        """A request whose answer nobody waits for."""
+        if not self.closed:
+            id_, data = self._peer.request(method, params)
+            self._peer.abandon(id_)
+            self._put(_Outgoing(data))
+            self.push()
 
     def notify(self, method: str, params: Any) -> None:
         """Queues a notification; after the end of the connection it goes nowhere. Never waits: see `drain()`."""
@@ -351,3 +363,7 @@ class Connection:
         except UNENCODABLE:
             log.exception("a %s notification could not be encoded", item.method)
             return b""
+
+
+def _has_result(future: asyncio.Future[Any]) -> bool:
+    return not future.cancelled() and future.exception() is None

@@ -11,7 +11,10 @@ from acp_agent.safety.shell import judge
 __all__ = ["EDIT_SCOPE", "combine", "decide"]
 
 EDIT_SCOPE = "edit *"
-"""What an "always" for an edit covers: edits of any file in the project."""
+"""What an "always" for an edit covers: edits of the project's own files."""
+
+PROTECTED = frozenset((".git", ".acp-agent", ".vscode", ".idea", ".mcp.json", ".envrc"))
+"""What makes programs run other programs: each such file is asked about by itself, as is one outside of the project."""
 
 
 def decide(accesses: Sequence[Access], roots: Roots, *, mode: str, may_change: bool) -> Verdict:
@@ -46,7 +49,9 @@ def _one(access: Access, roots: Roots, mode: str, may_change: bool) -> Verdict:
         case PathAccess("write", path):
             if not may_change:
                 return Deny(f"The mode `{mode}` only reads; {roots.display(path)} was not changed.")
-            return Ask("it changes a file", (EDIT_SCOPE,), "edits in this project")
+            if roots.in_project(path) and not PROTECTED.intersection(path.parts):
+                return Ask("it changes a file", (EDIT_SCOPE,), "edits in this project")
+            return Ask("it changes a file that other programs trust", (f"edit = {path}",), f"edits of {path}")
         case ExecuteAccess(command, cwd):
             if not may_change:
                 return Deny(f"The mode `{mode}` only reads; no command was run.")

@@ -67,6 +67,10 @@ class Roots:
         """Whether a resolved path is one of the roots or below one."""
         return any(path == root or root in path.parents for root in self._real)
 
+    def in_project(self, path: Path) -> bool:
+        """Whether a resolved path is below the working directory, not only below an additional one."""
+        return self._real[0] in path.parents
+
     def is_root(self, path: Path) -> bool:
         return path in self._real
 

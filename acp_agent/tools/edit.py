@@ -66,6 +66,8 @@ class Edit(Tool[EditParams]):
 
 async def apply(planned: Planned, shown: str, ctx: ToolContext, preview: Preview) -> ToolResult:
     """Writes what was previewed, once, if the file still is what the preview was made from."""
+    if ctx.roots.resolve(shown) != planned.path:
+        raise ToolError(f"{shown} leads somewhere else than before, so nothing was written.")
     if await read_file(ctx, planned.path, shown) != planned.old:
         raise ToolError(f"{shown} was changed by somebody else meanwhile, so nothing was written. Read it again.")
     now = await ctx.executor.write_text(planned.path, planned.new)

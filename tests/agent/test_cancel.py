@@ -8,8 +8,8 @@ from pathlib import Path
 import anyio
 import pytest
 
-from acp_agent.schema.acp import AgentMessageChunk, ToolCallProgress
-from acp_agent.testing.fake_editor import NeverAnswers
+from acp_agent.schema.acp import AgentMessageChunk, CompactionUpdate, ToolCallProgress
+from acp_agent.testing.fake_editor import AnswersLate, NeverAnswers
 from acp_agent.testing.fake_model import Answer, Call
 
 from .kit import rig
@@ -187,3 +187,28 @@ async def test_no_update_of_the_turn_follows_its_answer(tmp_path):
         answered = next(i for i, line in enumerate(lines) if line.get("result", {}).get("stopReason"))
         await r.editor.client.list_sessions()
         assert not any(line.get("method") == "session/update" for line in lines[answered + 1 :])
+
+
+async def test_a_terminal_made_after_the_cancel_is_killed_and_released(tmp_path):
+    script = [Answer(tool_calls=(bash(f"sleep 1; touch {tmp_path / 'ran'}"),)), "fine"]
+    late = AnswersLate()
+    async with rig(tmp_path, script, misbehave={"terminal/create": late}) as r:
+        r.editor.client.cancel_request = lambda method, params: True  # most editors do not know `$/cancel_request`
+        turn = r.editor.begin("go")
+        await r.editor.wait_until(lambda: r.editor.lines("from_agent", "terminal/create"))
+        await _cancelled(r, turn)
+        late.release.set()
+        await r.editor.wait_until(lambda: r.editor.lines("from_agent", "terminal/release"))
+        assert (await r.editor.prompt("again")).stop_reason == "end_turn"
+        assert r.editor.terminals.open == 0
+        assert not (tmp_path / "ran").exists()
+
+
+async def test_a_cancelled_compaction_says_so(tmp_path):
+    async with rig(tmp_path, ["a", Answer(text="x", hang_before=True), "b"], compaction=True) as r:
+        await r.editor.prompt("one")
+        turn = r.editor.begin("/compact")
+        await r.model.wait_for_request(2)
+        await _cancelled(r, turn)
+        updates = [u for u in r.editor.updates[r.editor.session_id] if isinstance(u, CompactionUpdate)]
+        assert [u.status for u in updates] == ["in_progress", "cancelled"]

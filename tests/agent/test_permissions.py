@@ -10,7 +10,7 @@ from acp_agent.schema.acp import Diff, SelectedPermissionOutcome, ToolCallProgre
 from acp_agent.testing.fake_editor import AnswersError, AnswersGarbage
 from acp_agent.testing.fake_model import Answer, Call
 
-from .kit import connect, rig
+from .kit import agent_rig, connect, rig
 
 pytestmark = pytest.mark.anyio
 
@@ -216,8 +216,7 @@ async def test_a_mode_switched_during_a_turn_counts_at_once(tmp_path):
 
         r.editor._scripted.append(switch)
         await r.editor.prompt("go")
-        assert (r.project / "x").exists()
-        assert not (r.project / "y").exists()
+        assert list(r.project.iterdir()) == []  # an approval given before the switch does not outlive it
         assert "bash" in r.tool_names(1)
         assert "bash" not in r.tool_names(2)
 
@@ -242,3 +241,34 @@ async def test_the_shown_diff_stands_in_the_last_update(tmp_path):
         await r.editor.prompt("go")
         updates = [u for u in r.editor.updates[r.editor.session_id] if isinstance(u, ToolCallProgress)]
         assert [type(item) for item in updates[-1].content] == [Diff]
+
+
+async def test_an_always_for_edits_covers_the_projects_own_files_only(tmp_path):
+    extra = tmp_path / "extra"
+    extra.mkdir()
+    paths = ["a.txt", str(extra / "b.txt"), ".git/config", ".acp-agent/config.toml", "sub/.vscode/tasks.json", "c.txt"]
+    calls = [Call("write", {"path": path, "content": "x"}) for path in paths]
+    async with agent_rig(tmp_path, script(*calls), otherwise=allow_always) as r:
+        await r.editor.new_session(r.project, additional_directories=[extra])
+        await r.editor.prompt("go")
+        asked = [request.tool_call.title for request in r.editor.permission_requests]
+        assert asked == [f"Write {path}" for path in paths[:-1]]
+        assert f"edits of {extra / 'b.txt'}" in r.editor.permission_requests[1].options[1].name
+
+
+@pytest.mark.parametrize("fs_write", [True, False])
+async def test_a_folder_that_becomes_a_link_while_the_person_thinks_is_not_followed(tmp_path, fs_write):
+    outside = tmp_path / "outside"
+    outside.mkdir()
+
+    async def swap(request):
+        (tmp_path / "project" / "d").rmdir()
+        (tmp_path / "project" / "d").symlink_to(outside)
+        return SelectedPermissionOutcome(option_id="allow_once")
+
+    call = Call("write", {"path": "d/new.txt", "content": "x"})
+    async with rig(tmp_path, script(call), otherwise=swap, fs_read=fs_write, fs_write=fs_write) as r:
+        (r.project / "d").mkdir()
+        await r.editor.prompt("go")
+        r.editor.tool_call().assert_finished("failed")
+        assert list(outside.iterdir()) == []

@@ -12,11 +12,13 @@ from acp_agent.schema.acp import (
     AgentMessageChunk,
     AgentThoughtChunk,
     AvailableCommandsUpdate,
+    ImageContent,
     Plan,
     ToolCall,
     UserMessageChunk,
 )
-from acp_agent.testing.fake_model import Answer, Call
+from acp_agent.testing.fake_editor import NeverAnswers
+from acp_agent.testing.fake_model import Answer, Call, Failure
 
 from .kit import agent_rig, connect, rig
 
@@ -323,3 +325,75 @@ async def test_closing_a_session_at_once_leaves_no_folder_behind(tmp_path, monke
         await r.editor.new_session(r.project)
         await r.editor.wait_for(lambda u: isinstance(u, AvailableCommandsUpdate))
     assert list(folders.iterdir()) == []
+
+
+@pytest.mark.parametrize("ending", ["load", "delete"])
+async def test_a_session_is_loaded_or_deleted_only_after_a_close_has_ended(tmp_path, ending):
+    config = tmp_path / "c.toml"
+    config.write_text("[limits]\nkill_timeout = 0.5\n")
+    bash = Answer(tool_calls=(Call("bash", {"command": "sleep 600"}),))
+    async with rig(
+        tmp_path,
+        [bash, "later"],
+        misbehave={"terminal/kill": NeverAnswers()},
+        environ={"ACP_AGENT_CONFIG": str(config)},
+        check=False,  # the last update of the closing turn comes after the load was asked for, as it must
+    ) as r:
+        turn = r.editor.begin("go")
+        await r.editor.wait_until(lambda: r.editor.lines("from_agent", "terminal/wait_for_exit"))
+        session_id = r.editor.session_id
+        with anyio.fail_after(20):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(r.editor.client.close_session, session_id)
+                await r.editor.wait_until(lambda: r.editor.lines("to_agent", "session/close"))
+                if ending == "load":
+                    await r.editor.client.load_session(session_id, r.project)
+                else:
+                    await r.editor.client.delete_session(session_id)
+            assert (await turn.response()).stop_reason == "cancelled"
+        if ending == "load":
+            await r.editor.prompt("again")
+            assert [m["role"] for m in r.messages(2)] == ["system", "user", "assistant", "tool", "user"]
+
+
+async def test_a_prompt_that_comes_before_the_load_is_answered_waits_for_it(tmp_path):
+    calls = tuple(Call("list_directory", {}) for _ in range(100))
+    async with rig(tmp_path, [Answer(tool_calls=calls), "one", "two"]) as r:
+        await r.editor.prompt("first")
+        session_id = r.editor.session_id
+        async with connect(r.environ) as (other, _):
+            await other.start()
+            with anyio.fail_after(20):
+                async with anyio.create_task_group() as tasks:
+                    tasks.start_soon(other.client.load_session, session_id, r.project)
+                    await other.wait_until(lambda: other.lines("to_agent", "session/load"))
+                    tasks.start_soon(other.client.prompt, session_id, "second")
+            users = [u.content.text for u in other.updates[session_id] if isinstance(u, UserMessageChunk)]
+            assert users == ["first"]
+            assert r.messages(3)[-1]["content"] == "second"
+
+
+async def test_a_prompt_whose_provider_fails_is_not_lost_to_the_model(tmp_path):
+    async with rig(tmp_path, ["ok"], environ={"OPENAI_MODEL": ""}, models=Failure(400, {"error": "no"})) as r:
+        with pytest.raises(PeerError):
+            await r.editor.prompt("first")
+        r.model.models = ("fake-model",)
+        session_id = r.editor.session_id
+        async with connect({**r.environ, "OPENAI_MODEL": "fake-model"}) as (other, _):
+            await other.start()
+            await other.load_session(session_id, r.project)
+            await other.client.set_config_option(session_id, "model", "default:fake-model")
+            await other.prompt("second")
+        content = r.messages(1)[-1]["content"]
+        assert "first" in str(content)
+        assert "second" in str(content)
+
+
+async def test_a_prompt_that_is_refused_is_not_kept(tmp_path):
+    async with rig(tmp_path, ["ok"]) as r:
+        with pytest.raises(PeerError):
+            await r.editor.prompt([ImageContent(data="no base64!", mime_type="image/png")])
+        await r.editor.prompt("fine")
+        await r.editor.load_session(r.editor.session_id, r.project)
+        users = [u.content for u in r.editor.updates[r.editor.session_id] if isinstance(u, UserMessageChunk)]
+        assert [content.text for content in users] == ["fine"]

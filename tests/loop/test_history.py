@@ -114,7 +114,7 @@ def test_an_update_of_an_unknown_call_is_left_out():
 
 
 def test_text_that_was_told_but_not_finished_is_remembered():
-    history = rebuild_history(
+    history, mended = rebuild_history(
         [
             LogEntry("message", encode_message(user("go"))),
             chunk("agent_message_chunk", "half an ", "1"),
@@ -122,6 +122,7 @@ def test_text_that_was_told_but_not_finished_is_remembered():
         ]
     )
     assert history.messages[-1] == AssistantMessage("half an answer")
+    assert mended == [AssistantMessage("half an answer")]
 
 
 def test_a_reset_replaces_what_was_before():
@@ -130,7 +131,26 @@ def test_a_reset_replaces_what_was_before():
         LogEntry("reset", b"[]"),
         LogEntry("message", encode_message(user("two"))),
     ]
-    assert rebuild_history(entries).messages == [user("two")]
+    history, mended = rebuild_history(entries)
+    assert (history.messages, mended) == ([user("two")], [])
+
+
+def test_a_log_that_a_crash_has_cut_is_mended_wherever_the_cut_is():
+    entries = [
+        LogEntry("message", encode_message(message))
+        for message in (user("go"), calls("a", "b"), answer("a"), user("again"), answer("b"), AssistantMessage("ok"))
+    ]
+    history, mended = rebuild_history(entries)
+    assert [type(message) for message in history.messages] == [
+        UserMessage,
+        AssistantMessage,
+        ToolMessage,
+        ToolMessage,
+        UserMessage,
+        AssistantMessage,
+    ]
+    assert history.messages[3].content[0].text == INTERRUPTED
+    assert mended == []
 
 
 def test_titles_are_first_words():
