@@ -37,6 +37,7 @@ from acp_agent.loop.options import AUTO_MODEL
 from acp_agent.loop.session import Engine, Session
 from acp_agent.protocol.client import Client
 from acp_agent.protocol.connection import Connection, Reply
+from acp_agent.safety.paths import real_path
 from acp_agent.schema.acp import (
     AuthenticateRequest,
     AuthenticateResponse,
@@ -165,10 +166,15 @@ class Agent:
         if method != "session/prompt" or not isinstance(params, dict):
             return False
         session = self._sessions.get(str(params.get("sessionId")))
-        if session is None:
-            return False
+        if session is None or session.prompts != 1:
+            return False  # Where prompts wait behind each other only the one that was named is to end.
         session.cancel()
         return True
+
+    def cancel_turns(self) -> None:
+        """Nobody asks any more: every turn ends as `session/cancel` would end it."""
+        for session in self._sessions.values():
+            session.cancel()
 
     def _take_client(self, params: object) -> None:
         request: InitializeRequest = decode_params("initialize", params, "agent")
@@ -284,7 +290,10 @@ class Agent:
         config = self._config()
         page = config.settings.limits.list_page
         found = self._open_store(config).sessions(
-            cwd=request.cwd, before=_read_cursor(request.cursor), limit=page + 1, include=self._sessions.keys()
+            cwd=None if request.cwd is None else _normal(request.cwd),
+            before=_read_cursor(request.cursor),
+            limit=page + 1,
+            include=self._sessions.keys(),
         )
         shown = found[:page]
         return ListSessionsResponse(
@@ -385,8 +394,7 @@ class Agent:
 
     async def cancel_all(self) -> None:
         """Ends every turn and waits until each prompt has its answer."""
-        for session in self._sessions.values():
-            session.cancel()
+        self.cancel_turns()
         for session in tuple(self._sessions.values()):
             await session.settled()
         await asyncio.sleep(0)  # The prompts' tasks queue their answers.
@@ -430,12 +438,24 @@ def _folders(cwd: str, additional: Sequence[str]) -> tuple[str, tuple[str, ...]]
         raise InvalidParams(f"Invalid params: $.cwd: {cwd} is not an existing folder")
     for index, folder in enumerate(additional):
         _absolute(folder, f"$.additionalDirectories[{index}]")
-    return cwd, tuple(additional)
+    return _normal(cwd), tuple(_normal(folder) for folder in additional)
+
+
+def _normal(path: str) -> str:
+    """One spelling for each folder: no `..`, no doubled or trailing slash."""
+    return os.path.normpath(path)
 
 
 def _absolute(path: str, where: str) -> None:
     if "\0" in path or not Path(path).is_absolute():
         raise InvalidParams(f"Invalid params: {where}: must be an absolute path")
+    try:
+        real_path(Path(path))
+        Path(path).is_dir()
+    except OSError as error:
+        raise InvalidParams(f"Invalid params: {where}: {path[:200]} cannot be used: {error.strerror}") from error
+    except ValueError as error:
+        raise InvalidParams(f"Invalid params: {where}: holds characters that have no UTF-8 form") from error
 
 
 def _models(config: Config) -> list[str]:
@@ -466,7 +486,8 @@ def _read_cursor(cursor: str | None) -> tuple[str, str] | None:
     try:
         value = json.loads(base64.urlsafe_b64decode(cursor.encode("ascii")))
         updated_at, session_id = value
-    except (ValueError, TypeError, binascii.Error) as error:
+        session_id.encode()
+    except (ValueError, TypeError, AttributeError, RecursionError, binascii.Error) as error:
         raise InvalidParams("Invalid params: $.cursor: not a cursor of this agent") from error
     if not isinstance(updated_at, str) or not isinstance(session_id, str):
         raise InvalidParams("Invalid params: $.cursor: not a cursor of this agent")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Mapping
 
 from acp_agent.config.credentials import find_key, forget_key
 from acp_agent.config.load import Config
 from acp_agent.config.model import ProviderConfig
 from acp_agent.config.sources import merge
-from acp_agent.errors import AuthRequired, InternalError, InvalidParams, MethodNotFound
+from acp_agent.errors import AuthRequired, ConfigError, InvalidParams, MethodNotFound
 from acp_agent.handshake import AGENT_METHOD, needs_login
 
 __all__ = ["Login"]
@@ -45,11 +46,10 @@ class Login:
         self._logged_out = True
 
     def need(self, config: Config) -> None:
-        """Raises AuthRequired, with what to do, only where a login is truly missing."""
+        """Raises AuthRequired, with what to do, only where a login is truly missing; ConfigError for no provider."""
         name, provider = _provider(config)
         if provider is None:
-            known = ", ".join(config.settings.providers) or "none"
-            raise InternalError(f"The configuration names the provider {name!r}, which is not set up (known: {known})")
+            raise ConfigError(_unknown(name, config))
         if _wanted(config) and (self._logged_out or not self._has_key(config)):
             raise AuthRequired(_hint(config))
 
@@ -64,10 +64,16 @@ def _wanted(config: Config) -> bool:
 
 def _provider(config: Config) -> tuple[str, ProviderConfig | None]:
     """The provider of new sessions."""
-    agent = config.settings.agent
-    named = agent.model.partition(":")[0]
-    name = named if named in config.settings.providers else agent.provider
+    name = config.settings.chosen_provider
     return name, config.settings.provider(name)
+
+
+def _unknown(name: str, config: Config) -> str:
+    known = list(dict.fromkeys(["default", *config.settings.providers]))
+    near = difflib.get_close_matches(name, known, n=1)
+    hint = f"; did you mean `{near[0]}`?" if near else "."
+    origin = config.origin("agent.provider")
+    return f'{origin}: `agent.provider`: there is no provider "{name}"{hint} Known: {", ".join(known)}'
 
 
 def _hint(config: Config) -> str:

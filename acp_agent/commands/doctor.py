@@ -85,7 +85,7 @@ def _versions() -> Iterator[str]:
 
 
 def _provider(config: Config, options: Namespace, environ: Mapping[str, str]) -> Iterator[Line]:
-    name = config.settings.agent.provider
+    name = config.settings.chosen_provider
     settings = config.settings.provider(name)
     if settings is None:
         yield BAD, "provider", f"`{name}` is not set up in the configuration"

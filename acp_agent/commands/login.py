@@ -39,7 +39,7 @@ def logout(options: Namespace, environ: Mapping[str, str]) -> int:
 
 def _provider(name: str | None, environ: Mapping[str, str]) -> str:
     settings = load_config(environ).settings
-    name = name or settings.agent.provider
+    name = name or settings.chosen_provider
     if settings.provider(name) is None:
         raise ConfigError(f"there is no provider {name!r} in the configuration")
     return name

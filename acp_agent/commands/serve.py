@@ -12,7 +12,11 @@ import os
 import select
 import signal
 import sys
-from collections.abc import Sequence
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from types import FrameType
 
 from acp_agent.agent import Agent
 from acp_agent.commands.logs import set_up_logs
@@ -33,6 +37,9 @@ GOODBYE_SECONDS = 0.3
 
 CLOSE_SECONDS = 0.35
 """How long the agent may take to free what it holds; its commands are killed well before."""
+
+HARD_EXIT_SECONDS = 0.95
+"""When the process ends whatever still blocks it: a database that another agent keeps busy, for one."""
 
 
 def serve(peer: Peer, events: Sequence[Event], initialize_params: object) -> int:
@@ -55,15 +62,15 @@ async def _serve(peer: Peer, events: Sequence[Event], initialize_params: object)
     transport = stdio()
     connection = Connection(transport, agent, peer=peer, coalesce=coalesce_updates, write_now=transport.write_now)
     agent.attach(connection)
+    connection.on_input_end = agent.cancel_turns
     goodbyes: set[asyncio.Task[None]] = set()
 
     def on_signal() -> None:
         goodbyes.add(asyncio.ensure_future(_say_goodbye(agent, connection)))
 
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, on_signal)
+    _watch_signals(on_signal)
     await connection.serve(events)
+    threading.Thread(target=_end_certainly, daemon=True).start()
     try:
         async with asyncio.timeout(CLOSE_SECONDS):
             await agent.close()
@@ -71,6 +78,34 @@ async def _serve(peer: Peer, events: Sequence[Event], initialize_params: object)
         log.error("not everything could be closed within %g s", CLOSE_SECONDS)
     unread = connection.write_failed or transport.hung_up
     return 1 if unread and not _stdin_has_ended() else 0
+
+
+def _watch_signals(on_signal: Callable[[], None]) -> None:
+    """Calls `on_signal` in the loop. A thread hears the signal, so that the end is certain while the loop is blocked:
+    the interpreter runs its own handlers, and asyncio's, only where the main thread goes on."""
+    loop = asyncio.get_running_loop()
+    read, write = os.pipe()
+    os.set_blocking(write, False)
+    signal.set_wakeup_fd(write, warn_on_full_buffer=False)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, _only_woken)
+
+    def watch() -> None:
+        os.read(read, 1)
+        with suppress(RuntimeError):  # The loop is closed: the process is ending anyway.
+            loop.call_soon_threadsafe(on_signal)
+        _end_certainly()
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def _only_woken(number: int, frame: FrameType | None) -> None:
+    """A handler there must be, for the signal to be written to the pipe."""
+
+
+def _end_certainly() -> None:
+    time.sleep(HARD_EXIT_SECONDS)
+    os._exit(0)
 
 
 def _stdin_has_ended() -> bool:

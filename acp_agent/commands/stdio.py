@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gc
 import os
+import select
 import signal
 import sys
 from types import FrameType
@@ -35,10 +36,10 @@ def run(arguments: list[str]) -> int:
     peer = Peer()
     events: list[Event] = []
     while not events:
-        data = os.read(0, READ_SIZE)
-        if not data:
+        data = _read()
+        events = peer.receive(data) if data else peer.receive_eof()
+        if not data and not events:
             return 0
-        events = peer.receive(data)
     params: object = None
     first = events[0]
     if isinstance(first, RequestReceived) and first.method == "initialize":
@@ -62,6 +63,17 @@ def _leave(number: int, frame: FrameType | None) -> None:
     os._exit(0)
 
 
+def _read() -> bytes:
+    while True:
+        try:
+            return os.read(0, READ_SIZE)
+        except BlockingIOError:  # Whoever started us shares its O_NONBLOCK with us.
+            select.select([0], [], [])
+
+
 def _write(data: bytes) -> None:
     while data:
-        data = data[os.write(1, data) :]
+        try:
+            data = data[os.write(1, data) :]
+        except BlockingIOError:
+            select.select([], [1], [])

@@ -164,7 +164,7 @@ class LimitsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class StoreConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     path: Annotated[str, Meta(description="The session database. Empty: `sessions.db` in the state folder.")] = ""
-    busy_timeout: Annotated[float, Meta(gt=0, description="Seconds to wait for another agent that is writing.")] = 5.0
+    busy_timeout: Annotated[float, Meta(gt=0, description="Seconds to wait for another agent that is writing.")] = 1.0
 
 
 class LogConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -190,6 +190,12 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     limits: LimitsConfig = LimitsConfig()
     store: StoreConfig = StoreConfig()
     log: LogConfig = LogConfig()
+
+    @property
+    def chosen_provider(self) -> str:
+        """The provider of new sessions: the one the model names (`provider:model`), else `agent.provider`."""
+        named = self.agent.model.partition(":")[0]
+        return named if named in self.providers else self.agent.provider
 
     def provider(self, name: str) -> ProviderConfig | None:
         """The provider `name`; `default` always exists."""

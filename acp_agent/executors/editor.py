@@ -149,6 +149,7 @@ class EditorProcess:
         self._status: ExitStatus | None = None
         self._output = ""
         self._truncated = False
+        self._killed = False
         self._released = False
 
     async def output(self) -> AsyncIterator[OutputChunk]:
@@ -191,6 +192,7 @@ class EditorProcess:
         return _status(answer.exit_status)
 
     async def kill(self) -> None:
+        self._killed = True
         try:
             with anyio.move_on_after(self._kill_timeout):
                 await self._client.kill_terminal(self._id)
@@ -204,11 +206,12 @@ class EditorProcess:
         if self._released:
             return
         self._released = True
-        with anyio.CancelScope(shield=True), anyio.move_on_after(self._kill_timeout, shield=True):
+        with anyio.CancelScope(shield=True):
+            if self._status is None and not self._killed:
+                await self.kill()
             try:
-                if self._status is None:
-                    await self.kill()
-                await self._client.release_terminal(self._id)
+                with anyio.move_on_after(self._kill_timeout):  # A bound of its own: a kill may have gone unanswered.
+                    await self._client.release_terminal(self._id)
             except (AgentError, TimeoutError):
                 pass  # The client is gone or has forgotten the terminal: there is nothing left to release.
         self._script.unlink(missing_ok=True)

@@ -18,7 +18,6 @@ import shutil
 import signal
 import stat
 import subprocess
-import tempfile
 import threading
 import uuid
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -62,12 +61,17 @@ KILL_PAUSE = 0.005
 KERNEL_THREAD = 0x00200000
 """The kernel's flag PF_KTHREAD, in the field `flags` of /proc/PID/stat."""
 
+IRREPLACEABLE = frozenset({errno.EACCES, errno.EPERM, errno.EBUSY, errno.EROFS, errno.EXDEV})
+"""What is answered where a file may be written but not replaced. A full disk is not among them: what is written in
+place there would be lost."""
+
 QUIET = {
     "TERM": "dumb",
     "PAGER": "cat",
     "GIT_PAGER": "cat",
     "GIT_TERMINAL_PROMPT": "0",
     "GIT_EDITOR": "true",
+    "GIT_NO_LAZY_FETCH": "1",
     "PYTHONUNBUFFERED": "1",
     "CDPATH": "",
 }
@@ -136,7 +140,7 @@ class LocalExecutor:
             data = text.encode("utf-8", "replace")
             target = Path(os.path.realpath(path))  # a link stays: what it leads to is written
             target.parent.mkdir(parents=True, exist_ok=True)
-            _replace(target, data)
+            _put(target, data)
             return data.decode("utf-8")
 
         return await _in_thread(path, write)
@@ -191,23 +195,55 @@ def kind_of(mode: int) -> EntryKind:
     return "file" if stat.S_ISREG(mode) else "other"
 
 
-def _replace(path: Path, data: bytes) -> None:
-    """Writes beside and renames over, so that nobody ever sees half a file; the mode is kept."""
-    fd, name = tempfile.mkstemp(prefix=f".{path.name[:40]}.", dir=path.parent)
-    beside = Path(name)
+def _put(path: Path, data: bytes) -> None:
+    """Writes the file: replaced as a whole where that is possible and changes nothing else, else in place."""
+    try:
+        old = path.stat()
+    except FileNotFoundError:
+        _replace(path, data, None)
+        return
+    if not stat.S_ISREG(old.st_mode):
+        what = "a directory" if stat.S_ISDIR(old.st_mode) else "no regular file"
+        raise OSError(errno.EINVAL, f"it is {what}, so nothing was written")
+    if not os.access(path, os.W_OK):
+        raise PermissionError(errno.EACCES, "it is read-only, so it was left as it is")
+    if old.st_nlink > 1 or not _replace(path, data, old):
+        with path.open("r+b") as file:
+            file.write(data)
+            file.truncate()
+
+
+def _replace(path: Path, data: bytes, old: os.stat_result | None) -> bool:
+    """Writes beside and renames over, so that nobody ever sees half a file; mode and, if we may, owner are kept.
+
+    False where an `old` file cannot be replaced, only written: it is mounted there, or its folder takes no new file.
+    """
+    beside = path.with_name(f".{path.name[:40]}.{uuid.uuid4().hex[:12]}")
+    try:
+        # A new file gets its mode from the umask; one that replaces another is nobody's until it has its mode.
+        fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666 if old is None else 0o600)
+    except OSError as error:
+        if old is not None and error.errno in IRREPLACEABLE:
+            return False
+        raise
     try:
         with open(fd, "wb") as file:
             file.write(data)
+        if old is not None:
+            with contextlib.suppress(PermissionError):
+                os.chown(beside, old.st_uid, old.st_gid)
+            beside.chmod(stat.S_IMODE(old.st_mode))
         try:
-            beside.chmod(stat.S_IMODE(path.stat().st_mode))
-        except FileNotFoundError:
-            umask = os.umask(0)
-            os.umask(umask)
-            beside.chmod(0o666 & ~umask)
-        beside.replace(path)
+            beside.replace(path)
+        except OSError as error:
+            if old is None or error.errno not in IRREPLACEABLE:
+                raise
+            beside.unlink()
+            return False
     except BaseException:
         beside.unlink(missing_ok=True)
         raise
+    return True
 
 
 class LocalProcess:

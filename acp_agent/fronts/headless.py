@@ -19,7 +19,7 @@ from acp_agent.client.files import Files
 from acp_agent.client.permissions import allow_once, reject_once
 from acp_agent.client.process import AgentProcess, spawn_agent
 from acp_agent.client.terminals import Terminals
-from acp_agent.errors import AgentError, ConnectionClosed, PeerError
+from acp_agent.errors import AgentError, ConnectionClosed, PeerError, ResourceNotFound, UsageError
 from acp_agent.fronts.view import View, plain
 from acp_agent.protocol.transports import Transport
 from acp_agent.schema.acp import (
@@ -55,7 +55,7 @@ class Headless:
 
 
 def run_headless(job: Headless, view: View) -> int:
-    """Runs the prompt to its end; the exit status."""
+    """Runs the prompt to its end; the exit status. Raises UsageError for a session that does not exist."""
     return anyio.run(_run, job, view)
 
 
@@ -79,7 +79,10 @@ async def _run(job: Headless, view: View) -> int:
             view.end(reason)
             return STATUS[reason]
         except* AgentError as group:
-            message = _words(group.exceptions[0], agent.process)
+            error = group.exceptions[0]
+            message = _words(error, agent.process)
+    if isinstance(error, UsageError):
+        raise error
     view.end("error", message)
     return 1
 
@@ -90,7 +93,12 @@ async def _turn(job: Headless, client: AcpClient, tasks: anyio.abc.TaskGroup) ->
         session_id = (await client.new_session(job.cwd)).session_id
     else:
         session_id = job.session
-        await client.resume_session(session_id, job.cwd)
+        try:
+            await client.resume_session(session_id, job.cwd)
+        except PeerError as error:
+            if error.code != ResourceNotFound.code:
+                raise
+            raise UsageError(f"there is no session {session_id!r}; `acp-agent sessions list` shows them") from error
     if job.mode is not None:
         await client.set_session_mode(session_id, job.mode)
     if job.model is not None:

@@ -69,7 +69,10 @@ def _link(link: ResourceLink) -> str:
 
 
 def _readable(uri: str) -> str:
-    parts = urlsplit(uri)
+    try:
+        parts = urlsplit(uri)
+    except ValueError:  # of brackets that hold no address
+        return uri
     if parts.scheme != "file":
         return uri
     line = f" {parts.fragment}" if parts.fragment else ""

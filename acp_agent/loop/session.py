@@ -322,6 +322,11 @@ class Session:
         return self._engine
 
     @property
+    def prompts(self) -> int:
+        """How many prompts are running or waiting."""
+        return len(self._scopes)
+
+    @property
     def busy(self) -> bool:
         return bool(self._scopes)
 

@@ -112,6 +112,8 @@ class Connection:
         self._closing = asyncio.Event()
         self._written_out = False
         """Whether the writer has ended: what is queued after that goes nowhere."""
+        self.on_input_end: Callable[[], None] | None = None
+        """Called when the other side has said its last word, before what still runs is given its time to answer."""
         self.write_failed = False
         """Whether the connection ended because nobody read our output."""
 
@@ -176,6 +178,8 @@ class Connection:
                 self._on_event(event)
         for event in self._peer.receive_eof():
             self._on_event(event)
+        if self.on_input_end is not None:
+            self.on_input_end()
         # Somebody may pipe requests in and read the answers: what can be answered shortly still is.
         if self._tasks:
             await asyncio.wait(tuple(self._tasks), timeout=LAST_ANSWERS_SECONDS)
@@ -256,7 +260,7 @@ class Connection:
         """Asks the other side and gives its result as plain JSON data.
 
         Raises PeerError for an error answer, ConnectionClosed when the other side goes. Cancelling the call sends
-        `$/cancel_request` and forgets the request, unless there is `late`: that gets a result which comes all the same.
+        `$/cancel_request` and forgets the request; with `late` it does neither, and `late` gets the result that comes.
         Bound the wait with a cancel scope: a client may never answer.
         """
         if self.closed:
@@ -270,8 +274,8 @@ class Connection:
             return await (future if late is None else asyncio.shield(future))
         except asyncio.CancelledError:
             if late is not None and id_ in self._pending and not self.closed:
+                # Not cancelled on the other side: it may have done the work already, and then its answer is needed.
                 future.add_done_callback(lambda done: late(done.result()) if _has_result(done) else None)
-                self.notify("$/cancel_request", {"requestId": id_})
             elif self._pending.pop(id_, None) is not None and not self.closed:
                 self._peer.abandon(id_)
                 self.notify("$/cancel_request", {"requestId": id_})

@@ -1,28 +1,180 @@
 """Whether looking at a git repository would run a program that the repository itself names.
 
-`git status` runs `core.fsmonitor`, `git diff` runs filters and text converters. Git never takes these from a clone,
-but an unpacked archive can bring a `.git/config`, and a clone can hold a bare repository among its files, whose
-`config` git reads when it stands there. The person's own configuration (`~/.gitconfig`) is trusted.
+`git status` runs `core.fsmonitor`, `git diff` runs filters and text converters, a missing object is fetched by what a
+remote says. Git never takes these from a clone, but an unpacked archive can bring a `.git/config`, and a clone can hold
+a bare repository among its files, whose `config` git reads when it stands there. So a repository's configuration may
+hold nothing but keys that are known to run nothing; an unknown key, and a line that is not understood, is hostile. The
+person's own configuration (`~/.gitconfig`) is trusted.
 
-Not looked at: the configuration of submodules, which only an archive could have brought, too.
+Git also looks into submodules that are checked out, by their own configuration: a repository that has any is hostile.
 """
 
 from __future__ import annotations
 
+import os
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 __all__ = ["runs_programs"]
 
 MAX_BYTES = 200_000
-PROGRAMS = re.compile(
-    r"^\s*(?:\[[^\]\n]*\]\s*)?(?:fsmonitor\s*=(?!\s*(?:true|false)\s*$)|"
-    r"(?:external|textconv|clean|smudge|process|driver|command|program|worktree|hookspath|attributesfile)\s*=|"
-    r"\[\s*include(?:if)?\b)",
-    re.IGNORECASE | re.MULTILINE,
-)
-CONTINUED = re.compile(r"\\\r?\n")
+MAX_INDEX_BYTES = 100_000_000
+SUBMODULE = b"\0\0\xe0\0"
+"""The mode of a submodule in the index; found elsewhere by chance, we ask once too often."""
+
 HOOKS = ("post-index-change", "fsmonitor-watchman")
+HEAD = re.compile(r"ref:\s*refs/\S+\s*|[0-9a-f]{40}(?:[0-9a-f]{24})?\s*")
+
+TOKEN = re.compile(
+    r"""[ \t\n]+ | [#;][^\n]*
+    | \[ (?P<section>[A-Za-z0-9.-]+) (?:[ \t]+ "(?P<sub>(?:[^"\\\n]|\\[^\n])*)")? \]
+    | (?P<key>[A-Za-z][A-Za-z0-9-]*) [ \t]*
+      (?: = (?P<value>(?:[^"\\\n#;]|\\[tbn"\\\n]|"(?:[^"\\\n]|\\[tbn"\\\n])*")*) (?:[#;][^\n]*)? )? (?=\n|\Z)""",
+    re.VERBOSE,
+)
+QUOTING = re.compile(r'\\(.)|"', re.DOTALL)
+
+NO_HELPER = re.compile(r"(?!.*::)[^-].*", re.DOTALL)
+"""An address that names no remote helper (`ext::sh …`)."""
+
+WHOLE_SECTIONS = frozenset(
+    [
+        "user",
+        "author",
+        "committer",
+        "color",
+        "column",
+        "pull",
+        "gc",
+        "pack",
+        "index",
+        "feature",
+        "rebase",
+        "tag",
+        "advice",
+        "gui",
+        "maintenance",
+    ]
+)
+"""Sections of which no key runs anything when git only looks."""
+
+KEYS = frozenset(
+    [
+        "core.repositoryformatversion",
+        "core.filemode",
+        "core.logallrefupdates",
+        "core.ignorecase",
+        "core.precomposeunicode",
+        "core.symlinks",
+        "core.autocrlf",
+        "core.eol",
+        "core.safecrlf",
+        "core.abbrev",
+        "core.quotepath",
+        "core.untrackedcache",
+        "core.preloadindex",
+        "core.longpaths",
+        "core.fscache",
+        "core.commitgraph",
+        "core.multipackindex",
+        "core.checkstat",
+        "core.trustctime",
+        "core.protectntfs",
+        "core.protecthfs",
+        "core.sparsecheckout",
+        "core.sparsecheckoutcone",
+        "core.sharedrepository",
+        "core.whitespace",
+        "core.hidedotfiles",
+        "core.compression",
+        "core.bigfilethreshold",
+        "remote.*.fetch",
+        "remote.*.push",
+        "remote.*.prune",
+        "remote.*.prunetags",
+        "remote.*.tagopt",
+        "remote.*.gh-resolved",
+        "remote.pushdefault",
+        "branch.*.remote",
+        "branch.*.pushremote",
+        "branch.*.merge",
+        "branch.*.rebase",
+        "branch.*.description",
+        "branch.*.vscode-merge-base",
+        "branch.*.gh-merge-base",
+        "branch.*.github-pr-owner-number",
+        "branch.*.github-pr-base-branch",
+        "branch.autosetupmerge",
+        "branch.autosetuprebase",
+        "branch.sort",
+        "init.defaultbranch",
+        "push.default",
+        "push.autosetupremote",
+        "push.followtags",
+        "fetch.prune",
+        "fetch.prunetags",
+        "fetch.parallel",
+        "diff.algorithm",
+        "diff.renames",
+        "diff.renamelimit",
+        "diff.mnemonicprefix",
+        "diff.noprefix",
+        "diff.colormoved",
+        "diff.colormovedws",
+        "diff.context",
+        "diff.interhunkcontext",
+        "diff.indentheuristic",
+        "diff.wserrorhighlight",
+        "status.short",
+        "status.branch",
+        "status.showuntrackedfiles",
+        "status.renames",
+        "status.renamelimit",
+        "status.aheadbehind",
+        "status.showstash",
+        "status.relativepaths",
+        "status.displaycommentprefix",
+        "log.date",
+        "log.decorate",
+        "log.abbrevcommit",
+        "log.follow",
+        "log.mailmap",
+        "merge.conflictstyle",
+        "merge.ff",
+        "merge.renames",
+        "merge.stat",
+        "rerere.enabled",
+        "rerere.autoupdate",
+        "submodule.*.active",
+        "submodule.active",
+        "commit.gpgsign",
+        "commit.verbose",
+        "commit.cleanup",
+        "commit.status",
+        "gpg.format",
+        "apply.whitespace",
+        "i18n.commitencoding",
+        "i18n.logoutputencoding",
+        "lfs.repositoryformatversion",
+        "lfs.*.access",
+        "extensions.objectformat",
+        "extensions.worktreeconfig",
+        "extensions.refstorage",
+        "extensions.relativeworktrees",
+    ]
+)
+"""Keys that run nothing, whatever their value; `*` stands for a subsection."""
+
+VALUES: dict[str, re.Pattern[str]] = {
+    "core.bare": re.compile("false"),
+    "core.fsmonitor": re.compile("false"),
+    "remote.*.url": NO_HELPER,
+    "remote.*.pushurl": NO_HELPER,
+    "submodule.*.url": NO_HELPER,
+    "blame.ignorerevsfile": re.compile(r"\.git-blame-ignore-revs"),
+}
+"""Keys that run nothing with such a value."""
 
 
 def runs_programs(folder: Path) -> bool:
@@ -38,25 +190,81 @@ def _git_folders(folder: Path) -> list[Path]:
     for place in (folder, *folder.parents):
         dot_git = place / ".git"
         if dot_git.is_file():
-            text = _read(dot_git)
-            if not text.startswith("gitdir:"):
-                raise ValueError("no git link")
-            git = (place / text.removeprefix("gitdir:").strip()).resolve()
-            common = git / "commondir"
-            return [git, (git / _read(common).strip()).resolve()] if common.is_file() else [git]
-        if dot_git.is_dir():
-            return [dot_git]
-        if (place / "HEAD").is_file() and (place / "objects").is_dir() and (place / "refs").is_dir():
+            return _with_common(place / _link(dot_git, "gitdir: "))
+        if os.path.lexists(dot_git):
+            return _with_common(dot_git)
+        if _has(place, "HEAD") and (_has(place, "objects", "refs") or _has(place, "commondir")):
             raise ValueError("a bare repository")
     return []
 
 
+def _with_common(git: Path) -> list[Path]:
+    """`git` and the folder it shares with other worktrees. Git goes on looking elsewhere when `git` is none."""
+    common = git / _link(git / "commondir", "") if _has(git, "commondir") else git
+    if not HEAD.fullmatch(_read(git / "HEAD")) or not _has(common, "objects", "refs"):
+        raise ValueError("no git folder")
+    return [git, common]
+
+
+def _has(folder: Path, *names: str) -> bool:
+    return all(os.path.lexists(folder / name) for name in names)
+
+
+def _link(file: Path, prefix: str) -> str:
+    text = _read(file).rstrip("\r\n")
+    target = text.removeprefix(prefix)
+    if not text.startswith(prefix) or not target or target != target.strip() or "\n" in target:
+        raise ValueError("no git link")
+    return target
+
+
 def _is_hostile(git: Path) -> bool:
-    for name in ("config", "config.worktree"):
-        file = git / name
-        if file.exists() and PROGRAMS.search(CONTINUED.sub("", _read(file))):
-            return True
-    return any((git / "hooks" / hook).exists() for hook in HOOKS)
+    if any((git / "hooks" / hook).exists() for hook in HOOKS) or _has_submodules(git):
+        return True
+    files = [git / name for name in ("config", "config.worktree")]
+    return any(not _is_allowed(*entry) for file in files if file.exists() for entry in _entries(_read(file)))
+
+
+def _has_submodules(git: Path) -> bool:
+    for index in (git / "index", *git.glob("sharedindex.*")):
+        if index.exists():
+            if index.stat().st_size > MAX_INDEX_BYTES:
+                raise ValueError("too large")
+            if SUBMODULE in index.read_bytes():
+                return True
+    return False
+
+
+def _is_allowed(name: str, value: str) -> bool:
+    if (pattern := VALUES.get(name)) is not None:
+        return pattern.fullmatch(value) is not None
+    return name in KEYS or name.partition(".")[0] in WHOLE_SECTIONS
+
+
+def _entries(text: str) -> Iterator[tuple[str, str]]:
+    """The keys as `section.key` or `section.*.key`, with their values. Raises where git might read it otherwise."""
+    text = text.replace("\r\n", "\n")
+    if "\r" in text or "\0" in text:
+        raise ValueError("an odd character")
+    at, section = 0, ""
+    while at < len(text):
+        token = TOKEN.match(text, at)
+        if token is None:
+            raise ValueError("not understood")
+        at = token.end()
+        if (header := token["section"]) is not None:
+            name, dot, _ = header.lower().partition(".")
+            section = f"{name}.*" if dot or token["sub"] is not None else name
+        elif (key := token["key"]) is not None:
+            if not section:
+                raise ValueError("a key without a section")
+            value = QUOTING.sub(_unquoted, token["value"]) if token["value"] is not None else "true"
+            yield f"{section}.{key.lower()}", value.strip()
+
+
+def _unquoted(found: re.Match[str]) -> str:
+    escaped = found[1]
+    return {None: "", "\n": "", "t": "\t", "b": "\b", "n": "\n"}.get(escaped, escaped)
 
 
 def _read(file: Path) -> str:
@@ -64,4 +272,4 @@ def _read(file: Path) -> str:
         data = stream.read(MAX_BYTES + 1)
     if len(data) > MAX_BYTES:
         raise ValueError("too large")
-    return data.decode("utf-8", "replace")
+    return data.decode()

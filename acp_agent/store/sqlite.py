@@ -77,7 +77,7 @@ def now() -> str:
 class SqliteStore:
     """Use from one thread. `busy_timeout` in seconds."""
 
-    def __init__(self, path: Path, *, busy_timeout: float = 5.0) -> None:
+    def __init__(self, path: Path, *, busy_timeout: float = 1.0) -> None:
         self.path = path
         with self._errors():
             try:

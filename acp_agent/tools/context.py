@@ -13,7 +13,7 @@ from acp_agent.llm.base import Part
 from acp_agent.safety.paths import Roots
 from acp_agent.schema.acp import PlanEntry, ToolCallContent
 
-__all__ = ["Description", "Ledger", "Location", "Preview", "StartProcess", "ToolContext", "ToolResult"]
+__all__ = ["Description", "Ledger", "Location", "Preview", "Seen", "StartProcess", "ToolContext", "ToolResult"]
 
 
 @dataclass(frozen=True)
@@ -60,17 +60,27 @@ class ToolResult:
     """The call did what was asked but what was asked did not succeed (a command's exit code)."""
 
 
+@dataclass(frozen=True)
+class Seen:
+    """A file as the model knows it."""
+
+    text: str
+    """As the editor had it."""
+    disk: bytes | None
+    """A digest of the file itself; `None` where there was none."""
+
+
 class Ledger:
     """What of each file the model has seen, for edits that must not overwrite what it has not."""
 
     def __init__(self) -> None:
-        self._seen: dict[Path, str] = {}
+        self._seen: dict[Path, Seen] = {}
 
-    def saw(self, path: Path, text: str) -> None:
-        """The model now knows that `path` holds `text`."""
-        self._seen[path] = text
+    def saw(self, path: Path, text: str, disk: bytes | None) -> None:
+        """The model now knows that `path` holds `text`, while the disk held what `disk` is the digest of."""
+        self._seen[path] = Seen(text, disk)
 
-    def last_seen(self, path: Path) -> str | None:
+    def last_seen(self, path: Path) -> Seen | None:
         return self._seen.get(path)
 
     def forget(self, path: Path) -> None:

@@ -15,7 +15,7 @@ from acp_agent.safety.paths import Roots
 from acp_agent.schema.acp import ToolKind
 from acp_agent.tools.base import Params, Tool
 from acp_agent.tools.context import Description, Location, Preview, ToolContext, ToolResult
-from acp_agent.tools.text import diff_of, first_changed_line, read_file, to_endings
+from acp_agent.tools.text import diff_of, disk_digest, first_changed_line, moved_on_disk, read_file, to_endings
 
 __all__ = ["Edit", "EditParams", "Planned", "apply"]
 
@@ -34,6 +34,8 @@ class Planned:
     path: Path
     old: str | None
     new: str
+    disk: bytes | None
+    """The digest of the file on disk then."""
 
 
 class Edit(Tool[EditParams]):
@@ -53,11 +55,12 @@ class Edit(Tool[EditParams]):
         old = await read_file(ctx, path, params.path)
         if old is None:
             raise ToolError(f"{params.path} does not exist. Use `write` to make it, or `find_path` to find it.")
+        disk = await disk_digest(ctx, path)
         seen = ctx.ledger.last_seen(path)
-        if seen is not None and seen != old:
+        if seen is not None and (seen.text != old or moved_on_disk(seen.disk, disk, old)):
             raise ToolError(f"{params.path} has changed since you read it. Read it again, then edit.")
         new = _replaced(params, old)
-        return Preview((diff_of(path, old, new),), Planned(path, old, new))
+        return Preview((diff_of(path, old, new),), Planned(path, old, new, disk))
 
     async def run(self, params: EditParams, ctx: ToolContext, preview: Preview) -> ToolResult:
         planned: Planned = preview.state
@@ -68,10 +71,12 @@ async def apply(planned: Planned, shown: str, ctx: ToolContext, preview: Preview
     """Writes what was previewed, once, if the file still is what the preview was made from."""
     if ctx.roots.resolve(shown) != planned.path:
         raise ToolError(f"{shown} leads somewhere else than before, so nothing was written.")
-    if await read_file(ctx, planned.path, shown) != planned.old:
+    now_on_disk = await disk_digest(ctx, planned.path)
+    changed = await read_file(ctx, planned.path, shown) != planned.old
+    if changed or moved_on_disk(planned.disk, now_on_disk, planned.old):
         raise ToolError(f"{shown} was changed by somebody else meanwhile, so nothing was written. Read it again.")
     now = await ctx.executor.write_text(planned.path, planned.new)
-    ctx.ledger.saw(planned.path, now)
+    ctx.ledger.saw(planned.path, now, await disk_digest(ctx, planned.path))
     text = f"{shown} was {'made' if planned.old is None else 'changed'}."
     content = preview.content
     if now != planned.new:
@@ -105,7 +110,12 @@ MOST_LINES = 10
 """Line numbers named in a message."""
 
 LONGEST_SEARCH = 4000
-"""Lines of a file that are compared with what was not found."""
+"""Lines of a file that are looked through for what was not found."""
+
+MOST_COMPARED = 2000
+MOST_COMPARED_CHARS = 200_000
+LONGEST_COMPARED = 400
+"""What is searched for a similar line, which takes long: lines, characters in all and in a line."""
 
 
 def _lines_of(target: str, text: str) -> list[int]:
@@ -124,7 +134,22 @@ def _nearest(target: str, text: str) -> str:
     for number, line in enumerate(lines, 1):
         if line.strip() == wanted.strip():
             return f" Its first line stands at line {number}, but what follows or its white space differs:\n{line}"
-    near = difflib.get_close_matches(wanted, lines, n=1, cutoff=0.6)
+    compared = _comparable(lines) if len(wanted) <= LONGEST_COMPARED else {}
+    near = difflib.get_close_matches(wanted, compared, n=1, cutoff=0.6)
     if not near:
         return " Read the file again: it holds nothing like it."
-    return f" Most like it is line {lines.index(near[0]) + 1}:\n{near[0]}"
+    return f" Most like it is line {compared[near[0]]}:\n{near[0]}"
+
+
+def _comparable(lines: list[str]) -> dict[str, int]:
+    """Each different line and its first number, as far as the bounds go."""
+    found: dict[str, int] = {}
+    chars = 0
+    for number, line in enumerate(lines, 1):
+        if len(line) > LONGEST_COMPARED or line in found:
+            continue
+        chars += len(line)
+        if len(found) == MOST_COMPARED or chars > MOST_COMPARED_CHARS:
+            break
+        found[line] = number
+    return found

@@ -15,7 +15,7 @@ from acp_agent.safety.paths import Roots
 from acp_agent.schema.acp import Content, ImageContent, ToolKind
 from acp_agent.tools.base import Params, Tool
 from acp_agent.tools.context import Description, Location, Preview, ToolContext, ToolResult
-from acp_agent.tools.text import need_file, read_file
+from acp_agent.tools.text import disk_digest, need_file, read_file
 
 __all__ = ["Read", "ReadParams"]
 
@@ -59,7 +59,7 @@ class Read(Tool[ReadParams]):
         text = await read_file(ctx, path, params.path)
         if text is None:
             raise ToolError(await _missing(params.path, path, ctx))
-        ctx.ledger.saw(path, text)
+        ctx.ledger.saw(path, text, await disk_digest(ctx, path))
         return _numbered(params, text, ctx)
 
 

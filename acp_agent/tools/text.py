@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 
 from acp_agent.errors import ToolError
@@ -9,7 +10,16 @@ from acp_agent.executors.base import Executor
 from acp_agent.schema.acp import Diff
 from acp_agent.tools.context import Location, ToolContext
 
-__all__ = ["diff_of", "first_changed_line", "need_file", "read_file", "to_endings"]
+__all__ = [
+    "diff_of",
+    "digest",
+    "disk_digest",
+    "moved_on_disk",
+    "first_changed_line",
+    "need_file",
+    "read_file",
+    "to_endings",
+]
 
 
 async def need_file(executor: Executor, path: Path, shown: str, limit: int) -> bool:
@@ -40,6 +50,23 @@ async def read_file(ctx: ToolContext, path: Path, shown: str) -> str | None:
     if "\0" in text[:8192]:
         raise ToolError(f"{shown} is a binary file.")
     return text
+
+
+async def disk_digest(ctx: ToolContext, path: Path) -> bytes | None:
+    """A digest of the file on disk, whatever an editor shows; `None` where there is no file."""
+    found = await ctx.executor.stat(path)
+    if found is None or found.kind != "file":
+        return None
+    return digest(await ctx.executor.read_bytes(path, ctx.config.files.max_read_bytes))
+
+
+def digest(data: bytes) -> bytes:
+    return hashlib.sha256(data).digest()
+
+
+def moved_on_disk(before: bytes | None, now: bytes | None, shown: str | None) -> bool:
+    """Whether somebody else wrote the file: it is neither what it was, nor what the editor shows (a saved buffer)."""
+    return now != before and (shown is None or now != digest(shown.encode("utf-8", "replace")))
 
 
 def to_endings(text: str, like: str) -> str:

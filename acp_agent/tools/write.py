@@ -13,7 +13,7 @@ from acp_agent.schema.acp import ToolKind
 from acp_agent.tools.base import Params, Tool
 from acp_agent.tools.context import Description, Location, Preview, ToolContext, ToolResult
 from acp_agent.tools.edit import Planned, apply
-from acp_agent.tools.text import diff_of, read_file, to_endings
+from acp_agent.tools.text import diff_of, disk_digest, moved_on_disk, read_file, to_endings
 
 __all__ = ["Write", "WriteParams"]
 
@@ -40,15 +40,16 @@ class Write(Tool[WriteParams]):
         path = ctx.roots.resolve(params.path)
         old = await read_file(ctx, path, params.path)
         new = params.content if old is None else to_endings(params.content, old)
+        disk = await disk_digest(ctx, path)
         if old is not None:
             seen = ctx.ledger.last_seen(path)
             if seen is None and old:
                 raise ToolError(f"{params.path} exists and you have not read it. Read it first, or use `edit`.")
-            if seen is not None and seen != old:
+            if seen is not None and (seen.text != old or moved_on_disk(seen.disk, disk, old)):
                 raise ToolError(f"{params.path} has changed since you read it. Read it again, then write.")
             if old == new:
                 raise ToolError(f"{params.path} already holds exactly this text.")
-        return Preview((diff_of(path, old, new),), Planned(path, old, new))
+        return Preview((diff_of(path, old, new),), Planned(path, old, new, disk))
 
     async def run(self, params: WriteParams, ctx: ToolContext, preview: Preview) -> ToolResult:
         planned: Planned = preview.state

@@ -109,6 +109,8 @@ async def test_a_client_that_does_not_answer_the_kill_does_not_hold_the_cancel(t
         turn = r.editor.begin("go")
         await r.editor.wait_until(lambda: r.editor.lines("from_agent", "terminal/wait_for_exit"))
         await _cancelled(r, turn)
+        assert len(r.editor.lines("from_agent", "terminal/release")) == 1
+        assert len(r.editor.lines("from_agent", "terminal/kill")) == 1
 
 
 async def test_calls_that_had_not_begun_are_answered_for_the_model(tmp_path):
@@ -193,7 +195,6 @@ async def test_a_terminal_made_after_the_cancel_is_killed_and_released(tmp_path)
     script = [Answer(tool_calls=(bash(f"sleep 1; touch {tmp_path / 'ran'}"),)), "fine"]
     late = AnswersLate()
     async with rig(tmp_path, script, misbehave={"terminal/create": late}) as r:
-        r.editor.client.cancel_request = lambda method, params: True  # most editors do not know `$/cancel_request`
         turn = r.editor.begin("go")
         await r.editor.wait_until(lambda: r.editor.lines("from_agent", "terminal/create"))
         await _cancelled(r, turn)
@@ -212,3 +213,20 @@ async def test_a_cancelled_compaction_says_so(tmp_path):
         await _cancelled(r, turn)
         updates = [u for u in r.editor.updates[r.editor.session_id] if isinstance(u, CompactionUpdate)]
         assert [u.status for u in updates] == ["in_progress", "cancelled"]
+
+
+async def test_cancel_request_for_a_waiting_prompt_leaves_the_running_one_alone(tmp_path):
+    async with rig(tmp_path, [Answer(text=("x",), hang_after=1)]) as r:
+        first = r.editor.begin("one")
+        await r.model.wait_for_request(1)
+        await r.editor.send_line(
+            b'{"jsonrpc":"2.0","id":"p2","method":"session/prompt","params":{"sessionId":"%s",'
+            b'"prompt":[{"type":"text","text":"two"}]}}' % r.editor.session_id.encode()
+        )
+        r.editor.notify("$/cancel_request", {"requestId": "p2"})
+        await r.editor.wait_until(lambda: [m for m in r.editor.lines("from_agent") if m.get("id") == "p2"])
+        assert not first.done
+        r.model.release()
+        with anyio.fail_after(10):
+            assert (await first.response()).stop_reason == "end_turn"
+        assert len(r.model.requests) == 1

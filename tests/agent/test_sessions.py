@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import tempfile
 
 import anyio
@@ -397,3 +399,20 @@ async def test_a_prompt_that_is_refused_is_not_kept(tmp_path):
         await r.editor.load_session(r.editor.session_id, r.project)
         users = [u.content for u in r.editor.updates[r.editor.session_id] if isinstance(u, UserMessageChunk)]
         assert [content.text for content in users] == ["fine"]
+
+
+async def test_a_folder_is_the_same_however_it_is_written(tmp_path):
+    async with agent_rig(tmp_path, ["ok"]) as r:
+        answer = await r.editor.request("session/new", {"cwd": f"{r.project}/../project/", "mcpServers": []})
+        listed = await r.editor.request("session/list", {"cwd": f"{r.project}/"})
+        assert [session["sessionId"] for session in listed["sessions"]] == [answer["sessionId"]]
+        assert listed["sessions"][0]["cwd"] == str(r.project)
+
+
+@pytest.mark.parametrize("value", [["\ud83d", "\ud83d"], "[" * 100_000])
+async def test_a_cursor_that_breaks_decoders_is_invalid_params(tmp_path, value):
+    text = value if isinstance(value, str) else json.dumps(value)
+    async with agent_rig(tmp_path) as r:
+        with pytest.raises(PeerError) as error:
+            await r.editor.request("session/list", {"cursor": base64.urlsafe_b64encode(text.encode()).decode()})
+        assert error.value.code == -32602

@@ -416,3 +416,37 @@ async def test_a_flood_of_output_reaches_the_editor_in_messages_of_sane_size(tmp
         sizes = [len(json.dumps(line)) for line in r.editor.lines("from_agent")]
         assert max(sizes) < 600_000
         assert r.editor.tool_call().raw_output["truncated"]
+
+
+async def test_a_change_on_disk_that_the_editor_does_not_show_yet_is_not_overwritten(tmp_path):
+    project = tmp_path / "project"
+    script = [
+        Answer(tool_calls=(Call("read", {"path": "a.txt"}),)),
+        Answer(tool_calls=(bash("echo from-bash >> a.txt"),)),
+        Answer(tool_calls=(Call("edit", {"path": "a.txt", "old_string": "old", "new_string": "new"}),)),
+        "done",
+    ]
+    async with rig(tmp_path, script, buffers={project / "a.txt": "one\nold\n"}) as r:
+        (project / "a.txt").write_text("one\nold\n")
+        await r.editor.prompt("go")
+        edit = list(r.editor.tool_calls().values())[-1]
+        edit.assert_finished("failed")
+        assert "changed since you read it" in edit.text()
+        assert (project / "a.txt").read_text() == "one\nold\nfrom-bash\n"
+
+
+async def test_a_buffer_that_was_saved_meanwhile_may_be_edited(tmp_path):
+    project = tmp_path / "project"
+    buffers = {project / "a.txt": "unsaved\n"}
+    script = [
+        Answer(tool_calls=(Call("read", {"path": "a.txt"}),)),
+        Answer(tool_calls=(bash("cp saved a.txt"),)),
+        Answer(tool_calls=(Call("edit", {"path": "a.txt", "old_string": "unsaved", "new_string": "new"}),)),
+        "done",
+    ]
+    async with rig(tmp_path, script, buffers=buffers) as r:
+        (project / "a.txt").write_text("on disk\n")
+        (project / "saved").write_text("unsaved\n")
+        await r.editor.prompt("go")
+        list(r.editor.tool_calls().values())[-1].assert_finished("completed")
+        assert (project / "a.txt").read_text() == "new\n"

@@ -269,3 +269,22 @@ def test_the_demo_fails_when_the_tests_do_not_get_green(tmp_path):
     done = run(tmp_path, "demo", PATH=f"{broken}:{os.environ['PATH']}")
     assert done.returncode != 0
     assert "still red" in done.stdout
+
+
+def test_prompt_in_a_session_that_does_not_exist_is_a_usage_error(tmp_path):
+    done = run(tmp_path, "prompt", "--session", "nope", "go", base_url="http://127.0.0.1:9/v1")
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr == "acp-agent: there is no session 'nope'; `acp-agent sessions list` shows them\n"
+
+
+def test_login_and_doctor_mean_the_provider_that_the_model_names(tmp_path):
+    file = tmp_path / "config.toml"
+    file.write_text('[agent]\nmodel = "remote:m"\n[providers.remote]\nbase_url = "https://models.invalid/v1"\n')
+    settings = {"ACP_AGENT_CONFIG": str(file), "OPENAI_MODEL": ""}
+    assert "BAD key" in run(tmp_path, "doctor", "--offline", **settings).stdout
+    done = run(tmp_path, "login", stdin="sk-test-not-a-key\n", **settings)
+    assert "The key for remote is kept" in done.stderr
+    shown = run(tmp_path, "doctor", "--offline", **settings).stdout
+    assert "remote: chat at https://models.invalid/v1" in shown
+    assert "BAD" not in shown

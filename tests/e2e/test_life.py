@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sqlite3
 import subprocess
+from contextlib import closing
 from pathlib import Path
 
 import anyio
@@ -265,3 +267,102 @@ def test_the_longest_message_is_a_setting(tmp_path):
     found = answers(run(tmp_path, INITIALIZE + b" " * 80_000 + b"\n" + list_, ACP_AGENT_CONFIG=str(file)))
     assert any("longer than 70000 bytes" in str(answer.get("error")) for answer in found)
     assert any(answer.get("id") == 2 for answer in found)
+
+
+def test_pipes_that_do_not_block_are_waited_for(tmp_path):
+    stdin, to_agent = os.pipe()
+    from_agent, stdout = os.pipe()
+    os.set_blocking(stdin, False)
+    os.set_blocking(stdout, False)
+    with subprocess.Popen([COMMAND], stdin=stdin, stdout=stdout, stderr=-1, env=environ(tmp_path)) as process:
+        os.close(stdin)
+        os.close(stdout)
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(0.3)  # It reads, and there is nothing yet.
+        os.write(to_agent, INITIALIZE)
+        assert b"protocolVersion" in os.read(from_agent, 65536)
+        os.close(to_agent)
+        assert process.wait(SECONDS) == 0
+        assert process.stderr is not None
+        assert process.stderr.read() == b""
+    os.close(from_agent)
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"), [(INITIALIZE, None), (b'{"jsonrpc":"2.0","id":0,"method":"nope"}\n', -32601)]
+)
+def test_a_first_line_without_line_feed_is_answered(tmp_path, line, expected):
+    done = run(tmp_path, line.rstrip())
+    assert done.returncode == 0
+    assert [(a["id"], a.get("error", {}).get("code")) for a in answers(done)] == [(0, expected)]
+    assert done.stderr == b""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_it_while_the_database_is_busy(tmp_path, number):
+    """It would wait for ten minutes in SQLite, where no handler runs."""
+    database = tmp_path / "sessions.db"
+    file = tmp_path / "config.toml"
+    file.write_text(f'[store]\npath = "{database}"\nbusy_timeout = 600.0\n')
+    new = {"jsonrpc": "2.0", "id": 1, "method": "session/new", "params": {"cwd": str(tmp_path), "mcpServers": []}}
+    line = json.dumps(new).encode() + b"\n"
+    env = environ(tmp_path, ACP_AGENT_CONFIG=str(file))
+    with subprocess.Popen([COMMAND], stdin=-1, stdout=-1, env=env) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(INITIALIZE + line)
+        process.stdin.flush()
+        while b"sessionId" not in process.stdout.readline():
+            pass
+        with closing(sqlite3.connect(database, isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            process.stdin.write(line)
+            process.stdin.flush()
+            with pytest.raises(subprocess.TimeoutExpired):
+                process.wait(0.3)  # It has come to the database by then.
+            process.send_signal(number)
+            assert process.wait(SECONDS) == 0
+        process.stdin.close()
+
+
+@pytest.mark.parametrize("how", ["stdin", "signal"])
+async def test_what_an_ended_call_left_running_goes_with_the_agent(tmp_path, how):
+    script = [Answer(tool_calls=(Call("bash", {"command": f"sleep 600 & echo $! > {tmp_path / 'pid'}"}),)), "done"]
+    async with spawned(tmp_path, script, terminal=False) as (editor, _):
+        await editor.prompt("go")
+        pid = int((tmp_path / "pid").read_text())
+        assert alive(pid)
+        if how == "stdin":
+            await editor.process.end()
+        else:
+            os.kill(editor.process.pid, signal.SIGTERM)
+            with anyio.fail_after(SECONDS):
+                await editor.process.wait()
+        await _all_gone([pid])
+
+
+async def test_commands_do_not_eat_the_protocols_lines(tmp_path):
+    script = [Answer(tool_calls=(Call("bash", {"command": "cat; echo end"}),)), "done", "more"]
+    async with spawned(tmp_path, script, terminal=False) as (editor, _):
+        await editor.prompt("go")
+        assert editor.tool_call().raw_output["stdout"] == "end\n"
+        await editor.prompt("again")
+
+
+def test_a_prompt_that_the_end_of_stdin_interrupts_is_answered_cancelled(tmp_path):
+    with subprocess.Popen([COMMAND], stdin=-1, stdout=-1, env=environ(tmp_path, "http://127.0.0.1:9/v1")) as process:
+        new = {"jsonrpc": "2.0", "id": 1, "method": "session/new", "params": {"cwd": str(tmp_path), "mcpServers": []}}
+        process.stdin.write(INITIALIZE + json.dumps(new).encode() + b"\n")
+        process.stdin.flush()
+        answer = {}
+        while answer.get("id") != 1:
+            answer = json.loads(process.stdout.readline())
+        session_id = answer["result"]["sessionId"]
+        blocks = [{"type": "text", "text": "hi"}]
+        prompt = {"jsonrpc": "2.0", "id": 2, "method": "session/prompt"}
+        prompt["params"] = {"sessionId": session_id, "prompt": blocks}
+        process.stdin.write(json.dumps(prompt).encode() + b"\n")
+        process.stdin.close()
+        found = [json.loads(line) for line in process.stdout]
+        assert [a["result"] for a in found if a.get("id") == 2] == [{"stopReason": "cancelled"}]
+        assert process.wait(SECONDS) == 0

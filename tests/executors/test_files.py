@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from pathlib import Path
@@ -158,3 +159,66 @@ async def test_lone_surrogates_do_not_break_writing(backend: str, tmp_path: Path
         now = await on.executor.write_text(on.folder / "f", "a\ud800b")
         assert (on.folder / "f").read_bytes() == b"a?b"
         assert now == "a?b"
+
+
+async def test_a_read_only_file_is_left_as_it_is(backend: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if os.geteuid() == 0:  # Who may write everything is told here that this may not be written.
+        monkeypatch.setattr(os, "access", lambda *_: False)
+    async with stage(backend, tmp_path) as on:
+        path = on.folder / "f"
+        path.write_text("old")
+        path.chmod(0o444)
+        if backend != "local":
+            return  # The editor decides.
+        with pytest.raises(ExecutorError, match="read-only"):
+            await on.executor.write_text(path, "new")
+        assert path.read_text() == "old"
+
+
+async def test_every_name_of_a_file_shows_what_was_written(backend: str, tmp_path: Path) -> None:
+    async with stage(backend, tmp_path) as on:
+        path = on.folder / "f"
+        path.write_text("a longer text than the new one")
+        os.link(path, on.folder / "other")
+        await on.executor.write_text(path, "new")
+        assert (on.folder / "other").read_text() == "new"
+        assert path.samefile(on.folder / "other")
+
+
+@pytest.mark.parametrize("number", [errno.EBUSY, errno.EACCES])
+async def test_a_file_that_cannot_be_replaced_is_written_in_place(
+    backend: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    def refuse(self: Path, target: Path) -> Path:
+        raise OSError(number, os.strerror(number))
+
+    async with stage(backend, tmp_path) as on:
+        path = on.folder / "f"
+        path.write_text("a longer text than the new one")
+        with monkeypatch.context() as patch:
+            patch.setattr(Path, "replace", refuse)
+            await on.executor.write_text(path, "new")
+        assert path.read_text() == "new"
+        assert [entry.name for entry in on.folder.iterdir()] == ["f"]
+
+
+async def test_a_pipe_is_not_replaced_by_a_file(backend: str, tmp_path: Path) -> None:
+    if backend != "local":
+        return  # The editor decides.
+    async with stage(backend, tmp_path) as on:
+        os.mkfifo(on.folder / "pipe")
+        with pytest.raises(ExecutorError, match="no regular file"):
+            await on.executor.write_text(on.folder / "pipe", "x")
+        assert (on.folder / "pipe").is_fifo()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may give files away")
+async def test_the_owner_of_a_file_is_kept(backend: str, tmp_path: Path) -> None:
+    if backend != "local":
+        return  # The editor decides.
+    async with stage(backend, tmp_path) as on:
+        path = on.folder / "f"
+        path.write_text("old")
+        os.chown(path, 65534, 65534)
+        await on.executor.write_text(path, "new")
+        assert (path.stat().st_uid, path.stat().st_gid) == (65534, 65534)

@@ -29,7 +29,7 @@ STDLIB_AT_INITIALIZE = set(
     """
     abc builtins codecs collections contextlib copyreg encodings enum functools gc genericpath importlib io itertools
     json keyword marshal operator os posix posixpath re reprlib runpy signal site stat sys time types warnings zipimport
-    string tomllib datetime linecache pkgutil threading
+    string tomllib datetime linecache pkgutil threading select
     """.split()
 )
 """Packages of the standard library that may be loaded then."""

@@ -336,3 +336,14 @@ async def test_write_onto_a_folder_or_through_a_file_is_refused(tmp_path: Path) 
             await on.call("write", path="d", content="x")
         with pytest.raises(ExecutorError, match="f"):
             await on.call("write", path="f/g", content="x")
+
+
+async def test_edit_looks_for_similar_lines_only_as_far_as_that_is_quick(tmp_path: Path) -> None:
+    async with bench(tmp_path) as on:
+        (on.folder / "long").write_text(("abc def " * 1250 + "\n") * 500 + "value = compute(1)\n")
+        with pytest.raises(ToolError, match=r"Most like it is line 501:\nvalue = compute\(1\)"):
+            await on.call("edit", path="long", old_string="value = computed(1)", new_string="x")
+        lines = "".join(f"{'line ' * 20}{number}\n" for number in range(3000))
+        (on.folder / "many").write_text(lines + "value = compute(1)\n")
+        with pytest.raises(ToolError, match="holds nothing like it"):
+            await on.call("edit", path="many", old_string="value = computed(1)", new_string="x")
