@@ -248,6 +248,7 @@ class SessionEngine:
             registry,
             Gate(client, store, session.roots, session.mode),
             session,
+            session.roots,
             self._context,
             Display(
                 terminal_meta=client.shows_terminal_output and route("run", offer) == "local",

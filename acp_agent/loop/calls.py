@@ -1,7 +1,7 @@
 """The life of a tool call, written once.
 
-    find -> parse -> emit(tool_call, pending) -> access -> preview -> permit -> emit(in_progress) -> run
-         -> emit(completed | failed) -> close its processes
+    find -> parse -> emit(tool_call, pending)                     for all calls of a message, then for each
+    access -> preview -> permit -> emit(in_progress) -> run -> emit(completed | failed) -> close its processes
 
 The first report already has title, kind, locations and rawInput. Whatever happens, a call that was reported gets
 exactly one final status, and what it started is closed after that (a client shows a terminal until it is released).
@@ -32,6 +32,7 @@ from acp_agent.loop.gate import Gate, Permit, Refused, TurnCancelledByClient
 from acp_agent.loop.live import ContentFeed, Feed, TerminalFeed, terminal_info
 from acp_agent.loop.modes import Mode
 from acp_agent.output.envelope import ShellOutput
+from acp_agent.safety.paths import Roots
 from acp_agent.schema.acp import (
     Content,
     Plan,
@@ -102,6 +103,17 @@ class Display:
     live_chars: int
 
 
+@dataclass(frozen=True)
+class _Ready:
+    """What a reported call is run from."""
+
+    entry: ToolEntry
+    tool: Tool[Any]
+    params: Any
+    description: Description
+    arguments: dict[str, Any]
+
+
 @dataclass
 class _Call:
     """One call on its way. `id` is ours: unique for the life of the session, whatever the model made up."""
@@ -109,7 +121,9 @@ class _Call:
     use: ToolUse
     id: str = field(default_factory=lambda: str(uuid.uuid4()))
     name: str = ""
+    reported: bool = False
     ended: bool = False
+    ready: _Ready | None = None
     feed: Feed | None = None
     processes: list[Process] = field(default_factory=list)
     result: ToolMessage | None = None
@@ -123,6 +137,7 @@ class ToolRunner:
         registry: Registry,
         gate: Gate,
         host: CallHost,
+        roots: Roots,
         context: Callable[..., ToolContext],
         display: Display,
         *,
@@ -131,14 +146,20 @@ class ToolRunner:
         self._registry = registry
         self._gate = gate
         self._host = host
+        self._roots = roots
         self._context = context
         self._display = display
         self._max_output_chars = max_output_chars
 
     async def run_all(self, uses: Sequence[ToolUse], add: Callable[[ToolMessage], None]) -> None:
-        """Runs the calls of one model message; `add` gets one result for each, in the model's order, in any case."""
+        """Runs the calls of one model message; `add` gets one result for each, in the model's order, in any case.
+
+        All are reported before the first runs: the person sees what is to come.
+        """
         calls = [_Call(use) for use in uses]
         try:
+            for call in calls:
+                await self._report(call)
             for together, group in groupby(calls, self._only_reads):
                 if together:
                     async with anyio.create_task_group() as tasks:
@@ -149,6 +170,7 @@ class ToolRunner:
                         await self.run(call)
         finally:
             for call in calls:
+                self._fail(call, NOT_RUN)
                 add(call.result or ToolMessage(call.use.id, call.use.name, (TextPart(NOT_RUN),)))
 
     def _only_reads(self, call: _Call) -> bool:
@@ -156,11 +178,13 @@ class ToolRunner:
         return entry is not None and entry.reads_only
 
     async def run(self, call: _Call) -> None:
-        """One call from its first report to its last; `call.result` is what the model gets."""
+        """A call that was reported, to its last report; `call.result` is what the model gets."""
+        if call.ready is None:
+            return
         try:
             async with anyio.create_task_group() as tasks:
                 try:
-                    await self._life(call, tasks)
+                    await self._life(call, call.ready, tasks)
                 except ConnectionClosed:
                     self._fail(call, "The connection to the editor has ended.")
                 except Exception as error:
@@ -186,7 +210,8 @@ class ToolRunner:
             except ConnectionClosed:
                 pass  # The editor is gone, and its terminals with it.
 
-    async def _life(self, call: _Call, tasks: TaskGroup) -> None:
+    async def _report(self, call: _Call) -> None:
+        """Announces the call; one that cannot work has failed with that."""
         entry = self._registry.find(call.use.name)
         call.name = entry.name if entry is not None else call.use.name
         arguments = _arguments(call.use.arguments)
@@ -202,20 +227,19 @@ class ToolRunner:
         tool = self._registry.loaded(entry.name)
         if tool is None:  # The first call of a process may come before the tools were loaded in the background.
             tool = await anyio.to_thread.run_sync(self._registry.tool, entry.name)
-        await self._known(call, entry, tool, arguments, tasks)
-
-    async def _known(
-        self, call: _Call, entry: ToolEntry, tool: Tool[Any], arguments: dict[str, Any], tasks: TaskGroup
-    ) -> None:
-        ctx = self._make_context(call, tasks)
         try:
             params = tool.parse(arguments)
         except ToolError as error:
             self._announce(call, entry, Description(entry.name), arguments)
             self._fail(call, str(error))
             return
-        description = tool.describe(params, ctx.roots)
-        self._announce(call, entry, description, arguments, cwd=str(ctx.shell_cwd()))
+        description = tool.describe(params, self._roots)
+        self._announce(call, entry, description, arguments)
+        call.ready = _Ready(entry, tool, params, description, arguments)
+
+    async def _life(self, call: _Call, ready: _Ready, tasks: TaskGroup) -> None:
+        entry, tool, params = ready.entry, ready.tool, ready.params
+        ctx = self._make_context(call, tasks)
         try:
             if not is_offered(entry, self._host.mode()):
                 raise ToolError(
@@ -223,7 +247,7 @@ class ToolRunner:
                 )
             accesses = tool.access(params, ctx)
             preview = await tool.preview(params, ctx)
-            match await self._gate.permit(accesses, self._question(call, entry, description, arguments, preview)):
+            match await self._gate.permit(accesses, self._question(call, ready, preview)):
                 case Refused(reason):
                     raise ToolError(reason)
                 case TurnCancelledByClient():
@@ -276,13 +300,12 @@ class ToolRunner:
 
     # --- reports ----------------------------------------------------------------------------------------------
 
-    def _announce(
-        self, call: _Call, entry: ToolEntry | None, description: Description, arguments: object, cwd: str = ""
-    ) -> None:
+    def _announce(self, call: _Call, entry: ToolEntry | None, description: Description, arguments: object) -> None:
+        call.reported = True
         meta: dict[str, Any] = {"tool_name": call.name, "claudeCode": {"toolName": call.name}}
         content: list[ToolCallContent] = []
-        if entry is not None and entry.kind == "execute" and self._display.terminal_meta and cwd:
-            meta.update(terminal_info(call.id, cwd))
+        if entry is not None and entry.kind == "execute" and self._display.terminal_meta:
+            meta.update(terminal_info(call.id, str(self._roots.cwd)))
             content.append(Terminal(terminal_id=call.id))
         self._host.emit(
             ToolCall(
@@ -298,19 +321,18 @@ class ToolRunner:
             )
         )
 
-    def _question(
-        self, call: _Call, entry: ToolEntry, description: Description, arguments: object, preview: Preview
-    ) -> ToolCallUpdate:
+    def _question(self, call: _Call, ready: _Ready, preview: Preview) -> ToolCallUpdate:
+        description = ready.description
         content = list(preview.content) or [Content(content=TextContent(text=f"```\n{description.title}\n```"))]
         return ToolCallUpdate(
             tool_call_id=call.id,
             title=description.title,
             name=call.name,
-            kind=entry.kind,
+            kind=ready.entry.kind,
             status="pending",
             content=content,
             locations=_locations(description.locations),
-            raw_input=arguments,
+            raw_input=ready.arguments,
         )
 
     def _update(self, call: _Call, *, keep: bool = True, **changed: Any) -> None:
@@ -330,7 +352,7 @@ class ToolRunner:
         call.result = ToolMessage(call.use.id, call.name, (TextPart(text), *result.parts))
 
     def _fail(self, call: _Call, text: str) -> None:
-        if call.ended:
+        if call.ended or not call.reported:
             return
         text = _bounded(text, self._max_output_chars)
         self._end(call, "failed", text, [Content(content=TextContent(text=text))])

@@ -118,7 +118,9 @@ async def test_calls_that_had_not_begun_are_answered_for_the_model(tmp_path):
     async with rig(tmp_path, script) as r:
         turn = r.editor.begin("go")
         await r.editor.wait_until(lambda: r.editor.lines("from_agent", "terminal/wait_for_exit"))
+        assert [call.status for call in r.editor.tool_calls().values()] == ["in_progress", "pending"]
         await _cancelled(r, turn)
+        assert [call.status for call in r.editor.tool_calls().values()] == ["failed", "failed"]
         assert not (r.project / "never").exists()
         await r.editor.prompt("again")
         assert [m["role"] for m in r.messages(2)] == ["system", "user", "assistant", "tool", "tool", "user"]

@@ -99,9 +99,9 @@ async def test_load_replays_everything_in_order_before_it_answers(tmp_path):
                 AgentThoughtChunk,
                 AgentMessageChunk,
                 ToolCall,
+                ToolCall,
+                ToolCall,
                 Plan,
-                ToolCall,
-                ToolCall,
                 AgentMessageChunk,
             ]
             assert replayed[0].content.text == "Do it"
