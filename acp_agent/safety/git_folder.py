@@ -168,7 +168,7 @@ KEYS = frozenset(
 
 VALUES: dict[str, re.Pattern[str]] = {
     "core.bare": re.compile("false"),
-    "core.fsmonitor": re.compile("false"),
+    "core.fsmonitor": re.compile("true|false"),
     "remote.*.url": NO_HELPER,
     "remote.*.pushurl": NO_HELPER,
     "submodule.*.url": NO_HELPER,

@@ -132,12 +132,12 @@ def _date(arguments: Arguments) -> Paths:
     arguments = [argument for argument in arguments if not re.fullmatch(r"-I\w*", argument)]
     if short_options(arguments, "sf") or long_option(arguments, ("--set", "--file")):
         return None
-    previous = ""
-    for argument in arguments:
-        # Anything else is a time to set, unless it belongs to the option before it.
-        if not argument.startswith(("-", "+")) and previous not in ("-d", "-r", "--date", "--reference"):
-            return None
-        previous = argument
+    rest = iter(arguments)
+    for argument in rest:
+        if argument in ("-d", "-r", "--date", "--reference"):
+            next(rest, "")  # Its value, whatever it looks like.
+        elif not argument.startswith(("-", "+")):
+            return None  # A time to set.
     return arguments if short_options(arguments, "r") or long_option(arguments, ("--reference",)) else ()
 
 
@@ -152,7 +152,7 @@ def _ps(arguments: Arguments) -> Paths:
 
 def _uniq(arguments: Arguments) -> Paths:
     """Its second operand is written."""
-    operands = [argument for argument in arguments if not argument.startswith("-")]
+    operands = [argument for argument in arguments if argument == "-" or not argument.startswith("-")]
     if len(operands) > 1 or any(char in argument for argument in operands for char in "*?["):
         return None
     return None if "--" in arguments else arguments
@@ -248,8 +248,21 @@ def _without_pattern(arguments: Arguments, flags: str, values: str, longs: froze
                 return arguments
             takes_value = len(letters) == 1 and letters in values
         else:
-            return [*arguments[:index], *arguments[index + 1 :]]
+            later = arguments[index + 1 :]
+            if not all(_gives_no_pattern(option, flags, values, longs) for option in later):
+                return arguments  # Then this one is a file.
+            return [*arguments[:index], *later]
     return arguments
+
+
+def _gives_no_pattern(argument: str, flags: str, values: str, longs: frozenset[str]) -> bool:
+    """Whether an argument behind the first operand surely is no `-e PATTERN`, `-f FILE` or the like."""
+    if not argument.startswith("-") or argument in ("-", "--"):
+        return True
+    if argument.startswith("--"):
+        return argument.partition("=")[0] in longs
+    letters = argument[1:].lstrip(flags)
+    return not letters or argument[1:].isdigit() or (letters[0] in values and not re.search("[ef]", letters[1:]))
 
 
 LONG_VALUES = words(
@@ -303,7 +316,15 @@ def _sed(arguments: Arguments) -> Paths:
 
 # --- git ------------------------------------------------------------------------------------------------------
 
-GIT_FORBIDDEN = ("--output", "--ext-diff", "--textconv", "--filters", "--open-files-in-pager", "--show-signature")
+GIT_FORBIDDEN = (
+    "--alternate-refs",
+    "--output",
+    "--ext-diff",
+    "--textconv",
+    "--filters",
+    "--open-files-in-pager",
+    "--show-signature",
+)
 GIT_LOOKS = words(
     "status diff log show blame annotate rev-parse rev-list ls-files ls-tree cat-file describe shortlog whatchanged "
     "merge-base name-rev for-each-ref show-ref count-objects diff-tree diff-index diff-files cherry"

@@ -8,7 +8,6 @@ exact line is remembered (`None`). Whether arguments are inside the session's fo
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -57,7 +56,7 @@ def _python(program: str, arguments: Sequence[str], nesting: int) -> tuple[str, 
     if module in SUBS or module in TOOLS:
         return _prefixed(prefix, scopes_of([module, *rest], nesting + 1))
     top = module.partition(".")[0]
-    if not _is_sub(module) or (top in sys.stdlib_module_names and top != "unittest") or top in LAUNCHERS:
+    if not _is_sub(module) or top not in MODULES:
         return None
     return (prefix + module,)
 
@@ -126,10 +125,11 @@ RUNNERS = frozenset(("uv", "poetry", "pdm", "hatch", "pipenv"))
 SCRIPTS = frozenset(("npm", "pnpm", "yarn", "bun"))
 """`X run SCRIPT`: the scripts of the project's package.json."""
 
-LAUNCHERS = words(
-    "coverage debugpy IPython ipython jupyter notebook pipx nox invoke fabric ptpython uvicorn gunicorn xonsh"
+MODULES = words(
+    "unittest pytest mypy ruff black isort flake8 pylint pyright basedpyright bandit pydocstyle pycodestyle vulture "
+    "build sphinx mkdocs compileall"
 )
-"""Modules that run what their arguments say."""
+"""Modules that do one kind of work, whatever their arguments say. All others may run what they are told."""
 
 GIT_REMOTES = words("push pull fetch")
 
@@ -195,7 +195,7 @@ SUBS: dict[str, _Subs] = {
         long=("--kubeconfig", "--server", "--context", "--as", "--token", "--user"),
     ),
     "uv": _Subs(
-        only=words("sync lock add remove pip run venv tree build export init version"),
+        only=words("sync lock add remove run venv tree build export init version"),
         long=("--directory", "--project", "--config-file", "--python", "--index", "--default-index", "--index-url"),
     ),
     "poetry": _Subs(

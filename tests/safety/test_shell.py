@@ -242,7 +242,7 @@ SCOPED = [
     ("python -m pytest -x", ["python -m pytest"]),
     ("python3 -m mypy src", ["python3 -m mypy"]),
     ("python -m unittest discover", ["python -m unittest"]),
-    ("python -m mypackage.tool --flag", ["python -m mypackage.tool"]),
+    ("python -m mypy --strict src", ["python -m mypy"]),
     ("python -m pip install -e .", ["python -m pip install"]),
     ("ruff check --fix .", ["ruff"]),
     ("mypy --strict src", ["mypy"]),
@@ -737,6 +737,18 @@ def test_git_in_a_fresh_repository_looks(repository: Path) -> None:
         "[gpg]\n\tprogram = ./evil.sh\n",
         "[core]\n\tworktree = /\n",
         "[core]\n\thooksPath = evil\n",
+        '[a][core] fsmonitor = "touch x"\n',
+        '[diff "a]b"] textconv = evil\n',
+        "[core]\n\talternateRefsCommand = evil\n",
+        "[core]\n\tsshCommand = evil\n",
+        '[remote "o"]\n\turl = ext::sh -c evil\n',
+        '[remote "o"]\n\tpromisor = true\n',
+        '[remote "o"]\n\tuploadpack = evil\n',
+        "[extensions]\n\tpartialClone = o\n",
+        '[protocol "ext"]\n\tallow = always\n',
+        "[credential]\n\thelper = evil\n",
+        "[include]\n\tpath = evil\n",
+        "[core\n",
     ],
 )
 def test_git_asks_where_the_repository_names_programs(text: str, repository: Path) -> None:
@@ -910,3 +922,38 @@ def test_what_is_allowed_runs_nothing_but_programs_that_look(
         assert program in LOOKERS, line
         assert program != "find" or "-delete" not in arguments, line
         assert program != "sort" or "-o" not in arguments, line
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "echo x | uniq - out.txt",
+        "uniq -c - out.txt",
+        "grep -h /etc/passwd -e '^root'",
+        "grep /etc/passwd -ne x",
+        "grep /etc/passwd --regexp=x",
+        "grep /etc/passwd --reg=x",
+        "grep /etc/passwd -f patterns",
+        "grep /etc/passwd --file=patterns",
+        "rg /etc/passwd -e x",
+        "rg /etc/passwd -A3 -e x",
+        "rg /etc/passwd --regexp x",
+        "date -d -d 01011230",
+        "date -r -r 01011230",
+        "git log --alternate-refs",
+        "git rev-list --alternate",
+        "uv pip list",
+        "python -m dotenv run -- sh -c x",
+        "python -m mypackage.tool",
+    ],
+)
+def test_what_a_reviewer_slipped_past_the_tables_asks(line: str, tmp_path: Path) -> None:
+    asked = judge(line, Roots(tmp_path), tmp_path)
+    assert isinstance(asked, Ask)
+    assert asked.scopes == (f"bash = {line}",) or not line.startswith(("uv", "python"))
+
+
+def test_a_git_configuration_with_a_byte_order_mark_asks(repository: Path) -> None:
+    config = repository / ".git" / "config"
+    config.write_bytes(b"\xef\xbb\xbf[core] fsmonitor=evil\n" + config.read_bytes())
+    assert judged(repository) == HOSTILE_GIT
