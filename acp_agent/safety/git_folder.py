@@ -168,6 +168,7 @@ KEYS = frozenset(
 
 VALUES: dict[str, re.Pattern[str]] = {
     "core.bare": re.compile("false"),
+    "gc.recentobjectshook": re.compile(""),
     "core.fsmonitor": re.compile("true|false"),
     "remote.*.url": NO_HELPER,
     "remote.*.pushurl": NO_HELPER,

@@ -3,7 +3,8 @@
 `looked_at` answers with the arguments that must be inside the session's folders, or `None` where the command may do
 more than look. Options that write, run another program, never end, read the environment or follow links out of the
 project are named here; GNU programs and git take any unambiguous beginning of a long option, so a name also forbids its
-beginnings.
+beginnings. An option may take the next argument as its value, even one that begins with a dash or is `--`: so what is
+forbidden is forbidden everywhere, and a dash alone is an operand.
 """
 
 from __future__ import annotations
@@ -48,20 +49,16 @@ def looked_at(program: str, arguments: Arguments) -> Paths:
 
 def short_options(arguments: Arguments, letters: str) -> bool:
     """Whether one of `letters` may be given as an option, alone or in a cluster."""
-    for argument in arguments:
-        if argument == "--":
-            return False
-        if argument.startswith("-") and not argument.startswith("--") and any(x in argument[1:] for x in letters):
-            return True
-    return False
+    return any(
+        argument.startswith("-") and not argument.startswith("--") and any(x in argument[1:] for x in letters)
+        for argument in arguments
+    )
 
 
 def long_option(arguments: Arguments, names: Sequence[str]) -> bool:
     """Whether one of `names` may be given, in full or by its beginning, with a value or without."""
     for argument in arguments:
-        if argument == "--":
-            return False
-        if argument.startswith("--"):
+        if argument.startswith("--") and argument != "--":
             given = argument.partition("=")[0]
             if any(name.startswith(given) for name in names):
                 return True
@@ -110,8 +107,19 @@ SIMPLE: dict[str, _Options] = {
     "seq": _NO_FILES,
     "expr": _NO_FILES,
     "column": _FILES,
-    "file": _Options("Cfmzs", ("--compile", "--files-from", "--magic-file", "--uncompress", "--special-files")),
-    "fd": _Options("xXLl", ("--exec", "--exec-batch", "--follow", "--list-details", "--search-path")),
+    "file": _Options(
+        "CfmzZsS",
+        (
+            "--compile",
+            "--files-from",
+            "--magic-file",
+            "--uncompress",
+            "--uncompress-noreport",
+            "--special-files",
+            "--no-sandbox",
+        ),
+    ),
+    "fd": _Options("xXLl", ("--exec", "--exec-batch", "--follow", "--dereference", "--list-details", "--search-path")),
     "tree": _Options("olR", ("--output", "--fromfile", "--fromtabfile")),
     "uptime": _NO_FILES,
     "nproc": _NO_FILES,
@@ -128,17 +136,31 @@ def _command(arguments: Arguments) -> Paths:
     return () if arguments and arguments[0] in ("-v", "-V") else None
 
 
+DATE_FLAGS = words("--utc --universal --rfc-email --iso-8601 --rfc-3339 --debug --resolution --help --version")
+DATE_SHORT = re.compile(r"-(?:[uR]+|I\w*|[uR]*(?P<letter>[dr])(?P<value>.*))", re.DOTALL)
+
+
 def _date(arguments: Arguments) -> Paths:
-    arguments = [argument for argument in arguments if not re.fullmatch(r"-I\w*", argument)]
-    if short_options(arguments, "sf") or long_option(arguments, ("--set", "--file")):
-        return None
-    rest = iter(arguments)
-    for argument in rest:
-        if argument in ("-d", "-r", "--date", "--reference"):
-            next(rest, "")  # Its value, whatever it looks like.
-        elif not argument.startswith(("-", "+")):
-            return None  # A time to set.
-    return arguments if short_options(arguments, "r") or long_option(arguments, ("--reference",)) else ()
+    """An operand without a plus is a time to set, unless it is the value of the option before it."""
+    paths = []
+    pending = list(arguments)
+    while pending:
+        argument = pending.pop(0)
+        name, equals, value = argument.partition("=")
+        if argument.startswith("+") or name in DATE_FLAGS:
+            continue
+        if name in ("--date", "--reference"):
+            letter = name[2]
+        elif (short := DATE_SHORT.fullmatch(argument)) is not None:
+            letter, value = short["letter"], short["value"]
+            equals = value
+        else:
+            return None
+        if letter is not None and not equals:
+            value = pending.pop(0) if pending else ""
+        if letter == "r":
+            paths.append(value)
+    return paths
 
 
 def _hostname(arguments: Arguments) -> Paths:
@@ -158,11 +180,18 @@ def _uniq(arguments: Arguments) -> Paths:
     return None if "--" in arguments else arguments
 
 
+DIFF_FLAGS = words("--no-dereference --recursive --brief --unified --new-file --text --ignore-case --side-by-side")
+"""Options without a value: what stands after them is no value either."""
+
+
 def _diff(arguments: Arguments) -> Paths:
     if short_options(arguments, "l") or long_option(arguments, ("--paginate",)):
         return None
-    recursive = short_options(arguments, "r") or long_option(arguments, ("--recursive",))
-    return None if recursive and "--no-dereference" not in arguments else arguments
+    if not short_options(arguments, "r") and not long_option(arguments, ("--recursive",)):
+        return arguments
+    options = [argument for argument in arguments if argument.startswith("-")]
+    known = all(option in DIFF_FLAGS or re.fullmatch(r"-[rNuqsbwBaiy]+", option) for option in options)
+    return arguments if known and "--no-dereference" in options else None
 
 
 def _cut(arguments: Arguments) -> Paths:
@@ -318,6 +347,8 @@ def _sed(arguments: Arguments) -> Paths:
 
 GIT_FORBIDDEN = (
     "--alternate-refs",
+    "--recurse-submodules",
+    "--submodule",
     "--output",
     "--ext-diff",
     "--textconv",
@@ -325,6 +356,7 @@ GIT_FORBIDDEN = (
     "--open-files-in-pager",
     "--show-signature",
 )
+GIT_SIGNATURES = re.compile(r"%G|%\(\*?signature")
 GIT_LOOKS = words(
     "status diff log show blame annotate rev-parse rev-list ls-files ls-tree cat-file describe shortlog whatchanged "
     "merge-base name-rev for-each-ref show-ref count-objects diff-tree diff-index diff-files cherry"
@@ -343,7 +375,7 @@ def _git(arguments: Arguments) -> Paths:
     if given == ["--version"] or not given:
         return ()
     sub, rest = given[0], given[1:]
-    if long_option(rest, GIT_FORBIDDEN) or "%G" in " ".join(rest):
+    if long_option(rest, GIT_FORBIDDEN) or GIT_SIGNATURES.search(" ".join(rest)):
         return None
     match sub, rest:
         case _ if sub in GIT_LOOKS:
@@ -371,6 +403,8 @@ def _git(arguments: Arguments) -> Paths:
 
 def _lists(arguments: Arguments, lists: frozenset[str], options: frozenset[str]) -> bool:
     """Whether the command lists: without a listing option, an operand would be the name of something to make."""
+    if "--sort" in arguments or "--format" in arguments:
+        return False  # the next argument is a value, whatever it looks like
     given = [argument.partition("=")[0] for argument in arguments if argument.startswith("-")]
     if not all(name in options or name in ("--sort", "--format", "--column", "--color") for name in given):
         return False

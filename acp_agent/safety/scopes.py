@@ -53,12 +53,9 @@ def _python(program: str, arguments: Sequence[str], nesting: int) -> tuple[str, 
         return None
     module, *rest = arguments[1:]
     prefix = f"{program} -m "
-    if module in SUBS or module in TOOLS:
-        return _prefixed(prefix, scopes_of([module, *rest], nesting + 1))
-    top = module.partition(".")[0]
-    if not _is_sub(module) or top not in MODULES:
-        return None
-    return (prefix + module,)
+    if module in MODULES:
+        return (prefix + module,) if _only(rest, MODULES[module]) else None
+    return _prefixed(prefix, scopes_of([module, *rest], nesting + 1)) if module in TOOL_MODULES else None
 
 
 def _with_sub(program: str, row: _Subs, arguments: Sequence[str], nesting: int) -> tuple[str, ...] | None:
@@ -77,6 +74,8 @@ def _with_sub(program: str, row: _Subs, arguments: Sequence[str], nesting: int) 
         return None
     if sub == "run" and program in RUNNERS:
         return _prefixed(f"{program} run ", _inner(rest, nesting)) if rest else None
+    if sub == "pip":
+        return _prefixed(f"{program} ", scopes_of([sub, *rest], nesting + 1))
     if sub in ("run", "run-script") and program in SCRIPTS:
         return (f"{program} {sub} {rest[0]}",) if rest and _is_sub(rest[0]) else None
     if program == "git" and any(re.match(r"[^-].*(?:::|@.*:)|[./]", argument) for argument in rest):
@@ -125,11 +124,15 @@ RUNNERS = frozenset(("uv", "poetry", "pdm", "hatch", "pipenv"))
 SCRIPTS = frozenset(("npm", "pnpm", "yarn", "bun"))
 """`X run SCRIPT`: the scripts of the project's package.json."""
 
-MODULES = words(
-    "unittest pytest mypy ruff black isort flake8 pylint pyright basedpyright bandit pydocstyle pycodestyle vulture "
-    "build sphinx mkdocs compileall"
-)
-"""Modules that do one kind of work, whatever their arguments say. All others may run what they are told."""
+TOOL_MODULES = words("pytest mypy ruff black isort flake8 pip")
+"""Modules that are the program of the same name. Any other module may run what its arguments say."""
+
+MODULES: dict[str, str] = {
+    "unittest": "-v -q -f -b -k -s -t --verbose --quiet --failfast --buffer --start-directory --top-level-directory",
+    "build": "-w -s -n -o -x --wheel --sdist --no-isolation --outdir --skip-dependency-check",
+    "pylint": "-E -j -f -r --disable --enable --errors-only --jobs --output-format --reports --score --recursive",
+}
+"""More modules with a scope of their own, with the options that keep it so."""
 
 GIT_REMOTES = words("push pull fetch")
 
@@ -143,7 +146,8 @@ SUBS: dict[str, _Subs] = {
             "reset rm mv init apply am clean"
         ),
         short=("-c", "-x", "-C"),
-        long=("--exec", "--upload-pack", "--receive-pack", "--config", "--template", "--output", "--ext-diff"),
+        long=("--exec", "--upload-pack", "--receive-pack", "--config", "--template", "--output", "--ext-diff",
+            "--repo"),
     ),
     "cargo": _Subs(
         only=words(
@@ -195,7 +199,7 @@ SUBS: dict[str, _Subs] = {
         long=("--kubeconfig", "--server", "--context", "--as", "--token", "--user"),
     ),
     "uv": _Subs(
-        only=words("sync lock add remove run venv tree build export init version"),
+        only=words("sync lock add remove pip run venv tree build export init version"),
         long=("--directory", "--project", "--config-file", "--python", "--index", "--default-index", "--index-url"),
     ),
     "poetry": _Subs(

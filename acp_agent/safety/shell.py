@@ -51,6 +51,7 @@ HOSTILE_GIT = "the configuration of this git repository names programs to run"
 MAX_CHARS = 10_000
 MAX_DEPTH = 40
 MAX_GLOB_MATCHES = 1_000
+NAME_MAX = 255
 MAX_GLOB_PARTS = 2
 """Components of a path with wildcards: each multiplies the folders to look into."""
 
@@ -376,10 +377,19 @@ class _Line:
                     self._check_path(value, folders)
                 if not name.startswith("--") and ("/" in name or ".." in name):
                     raise _AsksExactly(reason)  # a value glued to its option: where it begins is not known here
+                if not name.startswith("--"):
+                    self._check_glued(argument, folders)
             else:
                 self._check_path(argument, folders)
                 if "=" in argument:
                     self._check_path(argument.partition("=")[2], folders)
+
+    def _check_glued(self, argument: str, folders: Folders) -> None:
+        """A value glued to its option is no link that leads out, wherever it begins."""
+        for start in range(max(2, len(argument) - NAME_MAX), len(argument)):
+            name = argument[start:]
+            if "/" not in name and any(os.path.islink(folder / name) for folder in folders):
+                self._check_path(name, folders)
 
     def _check_path(self, text: str, folders: Folders) -> None:
         if text in ("", "-", DEV_NULL):

@@ -86,6 +86,9 @@ date
 date +%Y-%m-%d
 date -u -Iseconds
 date -d yesterday +%s
+date -ud yesterday
+date --date=yesterday +%F
+date -r README.md
 basename /usr/lib/x.so .so
 dirname /usr/lib/x.so
 realpath README.md
@@ -98,6 +101,7 @@ comm a.txt b.txt
 sort -u a.txt
 sort -k2,2n -t, a.txt
 uniq -c a.txt
+uniq -
 sort a.txt | uniq -c | sort -rn | head
 cut -d: -f1 a.txt
 cut -d/ -f2 a.txt
@@ -124,6 +128,12 @@ grep "a\\.b" README.md
 grep -A 3 -B2 text README.md
 grep -rn --include='*.py' text .
 grep -v ^# README.md
+grep -rn x .
+grep -e x a.txt
+grep -n x a.txt -i
+grep -- -x a.txt
+rg -n foo src
+rg /api src -n
 egrep 'a|b' a.txt
 fgrep a.b a.txt
 rg text
@@ -147,6 +157,8 @@ git status --short
 git --no-pager log --oneline -5
 git log --format='%h %s' main..HEAD
 git log --oneline HEAD~3
+git diff HEAD~1 -- a.txt
+git branch --list --format='%(refname)'
 git diff
 git diff --stat HEAD~1 -- src
 git diff main...feature/x
@@ -226,6 +238,10 @@ SCOPED = [
     ("uv run pytest -x tests", ["uv run pytest"]),
     ("uv run python -m pytest -q", ["uv run python -m pytest"]),
     ("uv sync", ["uv sync"]),
+    ("uv pip list", ["uv pip list"]),
+    ("uv pip install -e .", ["uv pip install"]),
+    ("python -m build --wheel", ["python -m build"]),
+    ("python -m pylint -j 4 src", ["python -m pylint"]),
     ("uv run git push", ["uv run git push"]),
     ("poetry run mypy", ["poetry run mypy"]),
     ("poetry install", ["poetry install"]),
@@ -255,6 +271,8 @@ SCOPED = [
     ("git stash", ["git stash"]),
     ("git checkout -b new", ["git checkout"]),
     ("git branch new-branch", ["git branch"]),
+    ("git branch --format --list new", ["git branch"]),
+    ("git branch --sort --list new", ["git branch"]),
     ("git tag v1", ["git tag"]),
     ("pip install requests", ["pip install"]),
     ("docker build -t x .", ["docker build"]),
@@ -338,6 +356,37 @@ sort --out=a.txt b.txt
 sort --compress-program=x a.txt
 uniq a.txt b.txt
 uniq *.txt
+uniq - a.txt
+uniq -c - a.txt
+uniq a.txt -
+date -d -d 01011230
+date -d now -r a.txt 01011230
+date -u -- 01011230
+date --date -u 01011230 x
+date -ds -s x
+date -us x
+sort --random-source -- -o a.txt b.txt
+diff -r -x --no-dereference src src
+diff -r src src -- --no-dereference
+rg -e -- --pre cat x
+rg -g -- -z x
+fd -E -- -x rm
+file -Z a.txt
+git grep -e -- -Oevil x
+git grep -e -- --open-files-in-pager=evil x
+git log --alternate-refs
+git rev-list --alternate-refs
+git diff --submodule=diff
+git ls-files --recurse-submodules
+git for-each-ref --format='%(signature)'
+git push --repo=ext::sh
+python -m mypackage.tool --flag
+python -m dotenv run -- sh
+python -m pylint --init-hook=x src
+python -m pip config set x y
+uv pip
+uv pip install -i x y
+uv pip config
 date -s tomorrow
 date --set=tomorrow
 date 010100002030
@@ -564,6 +613,23 @@ grep x ../outside/secret.txt
 grep --file=/etc/passwd x
 grep -f/etc/passwd x
 grep -e x /etc/passwd
+grep /etc/passwd -e root
+grep /etc/passwd -ne root
+grep -n /etc/passwd --regexp=root
+grep /etc/passwd --reg root
+grep /etc/passwd --fil a.txt
+grep /etc/passwd -fa.txt
+grep -A 1 /etc/passwd -e root
+grep -fsecret-link .
+git grep -nfsecret-link
+rg /etc/passwd -e root
+rg /etc/passwd --regexp root
+rg /etc/passwd -nf a.txt
+rg /etc --files
+rg /etc --type-list
+date -r /etc/passwd
+date -r/etc/passwd
+date --reference=/etc/passwd
 rg x /etc
 rg -g '*.py' x /etc
 rg -gx pattern /etc/passwd
@@ -737,6 +803,29 @@ def test_git_in_a_fresh_repository_looks(repository: Path) -> None:
         "[gpg]\n\tprogram = ./evil.sh\n",
         "[core]\n\tworktree = /\n",
         "[core]\n\thooksPath = evil\n",
+        "[core]\n\tsshCommand = ./evil.sh\n",
+        "[core]\n\talternateRefsCommand = ./evil.sh\n",
+        "[a][core] fsmonitor = ./evil.sh\n",
+        "[a]b = c ; d\n[core]fsmonitor=./evil.sh",
+        '[a]\n\tb = "x\n[core]\n\tfsmonitor = false"\n',
+        "[core]\n\tfsmonitor = ./evil\\\n.sh\n",
+        "[core]\r\n\tfsmonitor = ./evil.sh\r\n",
+        '[diff "a]b"]\n\ttextconv = ./evil.sh\n',
+        '[diff "a\\"]b"]\n\ttextconv = ./evil.sh\n',
+        "[diff.x]\n\ttextconv = ./evil.sh\n",
+        "[extensions]\n\tpartialClone = x\n",
+        '[remote "x"]\n\tpromisor = true\n',
+        '[remote "x"]\n\turl = ext::sh -c evil\n',
+        '[remote "x"]\n\turl = e"xt":\\\n:sh\n',
+        '[remote "x"]\n\tuploadpack = ./evil.sh\n',
+        '[protocol "ext"]\n\tallow = always\n',
+        '[submodule "x"]\n\tupdate = !./evil.sh\n',
+        "[credential]\n\thelper = ./evil.sh\n",
+        "[alias]\n\twhatchanged = !./evil.sh\n",
+        "[unknown]\n\tkey = x\n",
+        "[core\n",
+        "nonsense\n",
+        "[user]\n\tname = \x00\n",
         '[a][core] fsmonitor = "touch x"\n',
         '[diff "a]b"] textconv = evil\n',
         "[core]\n\talternateRefsCommand = evil\n",
@@ -758,7 +847,15 @@ def test_git_asks_where_the_repository_names_programs(text: str, repository: Pat
 
 
 @pytest.mark.parametrize(
-    "text", ["[core]\n\tfsmonitor = true\n", '[remote "origin"]\n\turl = x\n', "[user]\n\tname = x\n"]
+    "text",
+    [
+        "[core]\n\tfsmonitor = false\n",
+        '[remote "origin"]\n\turl = git@example.com:a/b.git ; ours\n\tfetch = +refs/heads/*:refs/remotes/origin/*\n',
+        '[branch "a/b.c]"]\n\tremote = origin\n\tmerge = refs/heads/a # x\n',
+        '[user]\n\tname = "A # \\"B\\""\n\temail = \\\n  x@example.com\n',
+        "[color]\n\tui\n[pull]\r\n\trebase = true\r\n",
+        "",
+    ],
 )
 def test_git_does_not_ask_for_harmless_configuration(text: str, repository: Path) -> None:
     with (repository / ".git" / "config").open("a") as file:
@@ -779,6 +876,35 @@ def test_git_asks_where_a_hook_runs_on_looking(repository: Path) -> None:
     hooks = repository / ".git" / "hooks"
     hooks.mkdir(exist_ok=True)
     (hooks / "post-index-change").write_text("#!/bin/sh\n")
+    assert judged(repository) == HOSTILE_GIT
+
+
+def test_git_asks_where_the_folder_shares_another_configuration(repository: Path) -> None:
+    evil = repository / "evil"
+    (repository / ".git" / "commondir").write_text("../evil\n")
+    (evil / "objects").mkdir(parents=True)
+    (evil / "refs").mkdir()
+    assert judged(repository) == Allow()
+    (evil / "config").write_text("[core]\n\tfsmonitor = ./evil.sh\n")
+    assert judged(repository) == HOSTILE_GIT
+
+
+def test_git_asks_where_a_folder_is_none_and_git_would_look_elsewhere(repository: Path) -> None:
+    (repository / "src" / ".git").mkdir(parents=True)
+    assert judged(repository, repository / "src") == HOSTILE_GIT
+
+
+def test_git_asks_in_a_bare_repository_whose_head_is_a_dangling_link(repository: Path) -> None:
+    bare = repository / "bare"
+    (bare / "objects").mkdir(parents=True)
+    (bare / "refs").mkdir()
+    (bare / "HEAD").symlink_to("refs/heads/main")
+    assert judged(repository, bare) == HOSTILE_GIT
+
+
+def test_git_asks_where_a_submodule_has_a_configuration_of_its_own(repository: Path) -> None:
+    entry = f"160000,{'1' * 40},sub"
+    subprocess.run(["git", "update-index", "--add", "--cacheinfo", entry], cwd=repository, check=True, timeout=30)
     assert judged(repository) == HOSTILE_GIT
 
 
@@ -950,7 +1076,7 @@ def test_what_is_allowed_runs_nothing_but_programs_that_look(
 def test_what_a_reviewer_slipped_past_the_tables_asks(line: str, tmp_path: Path) -> None:
     asked = judge(line, Roots(tmp_path), tmp_path)
     assert isinstance(asked, Ask)
-    assert asked.scopes == (f"bash = {line}",) or not line.startswith(("uv", "python"))
+    assert asked.scopes in ((f"bash = {line}",), (f"bash {line}",)) or not line.startswith(("uv", "python"))
 
 
 def test_a_git_configuration_with_a_byte_order_mark_asks(repository: Path) -> None:
