@@ -1073,7 +1073,7 @@ def test_what_is_allowed_runs_nothing_but_programs_that_look(
         "python -m mypackage.tool",
     ],
 )
-def test_what_a_reviewer_slipped_past_the_tables_asks(line: str, tmp_path: Path) -> None:
+def test_operands_options_and_modules_that_only_seem_to_look_ask(line: str, tmp_path: Path) -> None:
     asked = judge(line, Roots(tmp_path), tmp_path)
     assert isinstance(asked, Ask)
     assert asked.scopes in ((f"bash = {line}",), (f"bash {line}",)) or not line.startswith(("uv", "python"))
