@@ -49,7 +49,7 @@ from acp_agent.loop.session import Session
 from acp_agent.loop.turn import TurnHost, run_turn
 from acp_agent.schema.acp import ContentBlock, StopReason
 from acp_agent.store.base import SessionStore
-from acp_agent.tools.context import Ledger, ToolContext
+from acp_agent.tools.context import Ledger, Services, ToolContext
 from acp_agent.tools.registry import Registry, builtin_registry
 
 __all__ = ["Builder", "SessionEngine"]
@@ -243,6 +243,7 @@ class SessionEngine:
         )
         self._executor = DynExecutor(editor, self._local, offer)
         self._ledger = Ledger()
+        self._services = Services()
         self._turn = 0
         self.runner = ToolRunner(
             registry,
@@ -265,6 +266,7 @@ class SessionEngine:
             roots=self._session.roots,
             config=self._settings.tools,
             ledger=self._ledger,
+            services=self._services,
             shell_state=state,
             shell_cwd=partial(last_cwd, state, self._session.roots.cwd),
             **of_the_call,

@@ -37,6 +37,19 @@ if TYPE_CHECKING:
         "not_found",
         "server",
     ]
+    ToolErrorCategory = Literal[
+        "tool_not_found",
+        "invalid_parameters",
+        "type_mismatch",
+        "policy_blocked",
+        "confirmation_required",
+        "permanent_failure",
+        "cancelled",
+        "rate_limited",
+        "server_error",
+        "network_error",
+        "timeout",
+    ]
 
 __all__ = [
     "AgentError",
@@ -175,4 +188,21 @@ class ExecutorError(AgentError):
 
 
 class ToolError(AgentError):
-    """A tool failed. The message is text for the model: what was tried, what happened, what to try instead."""
+    """A tool failed. The message is text for the model: what was tried, what happened, what to try instead.
+
+    `category` says what can be done about it. `suggestion` replaces the category's own. `retry_after` is in seconds,
+    where a server named one.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        category: ToolErrorCategory = "permanent_failure",
+        *,
+        suggestion: str = "",
+        retry_after: float | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.category: ToolErrorCategory = category
+        self.suggestion = suggestion
+        self.retry_after = retry_after

@@ -71,6 +71,7 @@ def _definition(name: str, tool: type[Tool[Any]]) -> Definition:
         "reads_only": tool.reads_only,
         "description": _guidance(name),
         "parameters": _parameters(tool.Params.model_json_schema()),
+        "idempotent": tool.idempotent,
     }
 
 
@@ -231,7 +232,7 @@ get these environment variables.
 
 ## All keys
 
-`NAME` stands for the name you give a provider. "Project" says whether a project's file may set the key.
+`NAME` stands for the name you give a provider or a server, or for the name of a tool. "Project" says whether a project's file may set the key.
 
 | Key | Type | Default | Environment | Project | Meaning |
 | --- | --- | --- | --- | --- | --- |
@@ -254,7 +255,7 @@ def _row(key: Key, variables: Iterable[str]) -> str:
     names = ", ".join(f"`{variable}`" for variable in variables)
     if names and ".NAME." in key.name:
         names += " (for `default`)"
-    default = json.dumps(key.default, ensure_ascii=False)
+    default = json.dumps(key.default, ensure_ascii=False, default=msgspec.to_builtins)
     project = "yes" if key.project else ""
     return f"| `{key.name}` | {_words(key.type)} | `{default}` | {names} | {project} | {_cell(key.description)} |"
 
@@ -267,6 +268,8 @@ def _words(kind: Any) -> str:
     if kind in PLAIN:
         return PLAIN[kind]
     origin, arguments = get_origin(kind), get_args(kind)
+    if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+        return "table with " + ", ".join(f"`{field.name}`" for field in msgspec.structs.fields(kind))
     if origin is Literal:
         return "one of " + ", ".join(f"`{json.dumps(value)}`" for value in arguments)
     if origin is list:

@@ -23,7 +23,7 @@ class Key(msgspec.Struct, frozen=True):
     """One key that may be set."""
 
     name: str
-    """Dotted; `providers.NAME.` stands for every provider."""
+    """Dotted; `NAME` stands for every name of the person's: `providers.NAME.models`."""
     type: Any
     default: Any
     description: str
@@ -123,8 +123,18 @@ def _check(layer: Layer, *, project: bool) -> None:
             )
 
 
+@cache
+def _named_tables() -> tuple[str, ...]:
+    """The tables whose entries have names of the person's: `providers`, `mcp.servers`."""
+    return tuple(dict.fromkeys(name.partition(".NAME.")[0] for name in _known() if ".NAME." in name))
+
+
 def _generic(name: str) -> str:
-    return re.sub(r"^providers\.[^.]+(?=\.|$)", "providers.NAME", name)
+    for table in _named_tables():
+        if name.startswith(f"{table}."):
+            _, _, rest = name[len(table) + 1 :].partition(".")
+            return f"{table}.NAME.{rest}" if rest else f"{table}.NAME"
+    return name
 
 
 def _table_of(name: str) -> Key | None:

@@ -14,13 +14,29 @@ from msgspec import Meta
 __all__ = [
     "AgentConfig",
     "BashConfig",
+    "BrowserConfig",
+    "CacheConfig",
+    "DelegateConfig",
+    "DependenciesConfig",
+    "DependencyRule",
+    "DiagnosticsConfig",
     "FilesConfig",
+    "HookConfig",
+    "HooksConfig",
     "LimitsConfig",
     "LogConfig",
+    "McpConfig",
+    "McpServerConfig",
+    "MemoryConfig",
     "ProviderConfig",
+    "RetryConfig",
+    "ScheduleConfig",
+    "SchemaFilterConfig",
     "Settings",
     "StoreConfig",
+    "TafcConfig",
     "ToolsConfig",
+    "WebConfig",
 ]
 
 PROJECT = {"project": True}
@@ -60,6 +76,27 @@ class AgentConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         int, Meta(ge=0, description="Tokens of one answer of the model; 0 leaves it to the server.", extra=PROJECT)
     ] = 0
     instructions: Annotated[str, Meta(description="Text added to the system prompt.")] = ""
+    context_budget: Annotated[
+        float,
+        Meta(
+            gt=0, le=1, description="Part of the model's context that may be full before a turn stops.", extra=PROJECT
+        ),
+    ] = 0.8
+    doom_loop: Annotated[
+        int,
+        Meta(
+            ge=2,
+            description="Rounds in a row with the same commands, or the same outputs, that end a turn.",
+            extra=PROJECT,
+        ),
+    ] = 3
+    instruction_files: Annotated[
+        bool, Meta(description="Read AGENTS.md (else CLAUDE.md, else GEMINI.md) of the project.")
+    ] = True
+    max_instruction_bytes: Annotated[
+        int, Meta(ge=1024, description="Bytes of instruction files taken into the system prompt.", extra=PROJECT)
+    ] = 65_536
+    skills: Annotated[bool, Meta(description="Offer the skills of `.agents/skills`.")] = True
 
 
 class ProviderConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -92,6 +129,17 @@ class ProviderConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         float, Meta(gt=0, description="Longest `Retry-After` in seconds that is waited for.")
     ] = 30.0
     script: Annotated[str, Meta(description="`scripted` only: file with the recorded answers.")] = ""
+    tool_calling: Annotated[
+        Literal["auto", "native", "fenced"],
+        Meta(
+            description="How tools are called: `native` by the API, `fenced` by blocks in the answer's text (for models "
+            "without tool calls), `auto`: native until the server refuses tools."
+        ),
+    ] = "auto"
+    embedding_model: Annotated[
+        str,
+        Meta(description="Model of the server's embeddings endpoint, to choose tools by. Empty: words are compared."),
+    ] = ""
 
 
 class BashConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -113,6 +161,18 @@ class BashConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     editor_terminal: Annotated[
         bool, Meta(description="Run commands in the editor's own terminal where it offers one.")
     ] = True
+    max_background_runs: Annotated[
+        int, Meta(ge=0, le=64, description="Background commands of a session that may run at once.", extra=PROJECT)
+    ] = 8
+    background_timeout: Annotated[
+        float, Meta(gt=0, description="Seconds a background command may run before it is killed.", extra=PROJECT)
+    ] = 1800.0
+    refuse_interactive: Annotated[
+        bool, Meta(description="Refuse commands that want a terminal, with words on what to do instead.")
+    ] = True
+    turn_context: Annotated[
+        bool, Meta(description="Give commands and hooks ACP_AGENT_TURN_ID, ACP_AGENT_SESSION_ID and the like.")
+    ] = False
 
 
 class FilesConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -135,9 +195,138 @@ class FilesConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ] = True
 
 
+class WebConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    timeout: Annotated[float, Meta(gt=0, description="Seconds a request may take, redirects included.")] = 15.0
+    max_body_bytes: Annotated[
+        int, Meta(ge=1024, description="Largest answer in bytes, after decompression; more is cut.")
+    ] = 1_048_576
+    max_redirects: Annotated[int, Meta(ge=0, le=10, description="Redirects followed, each checked anew.")] = 3
+    http_hosts: Annotated[
+        list[str], Meta(description="Hosts that may be asked without TLS (`http:`). Their address must be public.")
+    ] = []
+    private_hosts: Annotated[
+        list[str],
+        Meta(description="Hosts whose address may be private (a documentation server of your network, localhost)."),
+    ] = []
+    proxy: Annotated[
+        str, Meta(description="HTTP proxy for all web tools. Empty: none, whatever the environment says.")
+    ] = ""
+    scrape_limit: Annotated[int, Meta(ge=1, description="Elements `web_scrape` gives by default.")] = 10
+    search_provider: Annotated[
+        Literal["duckduckgo", "searxng", "brave"], Meta(description="Who answers `web_search`.")
+    ] = "duckduckgo"
+    searxng_url: Annotated[str, Meta(description="Base URL of the SearXNG server, for `searxng`.")] = ""
+    brave_key_env: Annotated[str, Meta(description="Environment variable with the key of Brave Search.")] = (
+        "BRAVE_API_KEY"
+    )
+    max_search_results: Annotated[int, Meta(ge=1, le=50, description="Results of `web_search`.")] = 8
+
+
+class DiagnosticsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    max_diagnostics: Annotated[int, Meta(ge=1, description="Diagnostics given at most.", extra=PROJECT)] = 50
+    timeout: Annotated[float, Meta(gt=0, description="Seconds the checker may run.", extra=PROJECT)] = 300.0
+
+
+class MemoryConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    recall_limit: Annotated[int, Meta(ge=1, le=100, description="Memories `memory_recall` gives by default.")] = 5
+    max_chars: Annotated[int, Meta(ge=100, description="Longest memory in characters.")] = 10_000
+
+
+class DelegateConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    max_depth: Annotated[
+        int, Meta(ge=0, le=5, description="Sub-agents below sub-agents; 0 offers none at all.", extra=PROJECT)
+    ] = 2
+    max_iterations: Annotated[int, Meta(ge=1, le=1000, description="Model calls of a sub-agent.", extra=PROJECT)] = 10
+
+
+class ScheduleConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    max_schedules: Annotated[int, Meta(ge=0, description="Schedules of a project.")] = 50
+    min_interval: Annotated[float, Meta(ge=1, description="Shortest time in seconds between two runs.")] = 60.0
+
+
+class BrowserConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    executable: Annotated[
+        str, Meta(description="The Chromium to use. Empty: Playwright's own, else the one of the system.")
+    ] = ""
+    timeout: Annotated[float, Meta(gt=0, description="Seconds one action in the browser may take.")] = 30.0
+    idle_timeout: Annotated[float, Meta(gt=0, description="Seconds after which an unused browser is closed.")] = 300.0
+
+
+class CacheConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    enabled: Annotated[
+        bool, Meta(description="Answer a repeated reading call from what it gave before.", extra=PROJECT)
+    ] = True
+    ttl: Annotated[float, Meta(ge=0, description="Seconds a result is kept; 0: no end.", extra=PROJECT)] = 300.0
+
+
+class DependencyRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    requires: Annotated[list[str], Meta(description="Tools that must have succeeded before this one is offered.")] = []
+    prefers: Annotated[list[str], Meta(description="Tools that make this one more relevant once they succeeded.")] = []
+
+
+class DependenciesConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    enabled: Annotated[bool, Meta(description="Whether the rules count.")] = False
+    boost_per_dep: Annotated[float, Meta(ge=0, le=1, description="Added for each satisfied `prefers`.")] = 0.15
+    max_total_boost: Annotated[float, Meta(ge=0, le=1, description="Most that `prefers` can add.")] = 0.2
+    rules: Annotated[dict[str, DependencyRule], Meta(description="Rules by tool.")] = {}
+
+
+class SchemaFilterConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    enabled: Annotated[bool, Meta(description="Send only the relevant definitions where there are many tools.")] = True
+    max_tools: Annotated[
+        int, Meta(ge=1, description="Definitions sent at most, the core tools apart.", extra=PROJECT)
+    ] = 24
+    min_similarity: Annotated[
+        float, Meta(ge=0, le=1, description="Tools less similar to the prompt are left out.", extra=PROJECT)
+    ] = 0.0
+
+
+class TafcConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    enabled: Annotated[
+        bool, Meta(description="Add a field `thinking` to complex tools, filled before the others.", extra=PROJECT)
+    ] = False
+    complexity_threshold: Annotated[
+        float,
+        Meta(description="Complexity from which it is added, 0 to 1; what is no number counts as 0.6.", extra=PROJECT),
+    ] = 0.6
+
+
+class RetryConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    attempts: Annotated[
+        int, Meta(ge=0, le=10, description="Repetitions of a reading call that failed for a passing reason.")
+    ] = 2
+    base_delay: Annotated[float, Meta(gt=0, description="Seconds before the first; doubles.")] = 0.5
+    max_delay: Annotated[float, Meta(gt=0, description="Longest wait in seconds.")] = 10.0
+
+
 class ToolsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     bash: BashConfig = BashConfig()
     files: FilesConfig = FilesConfig()
+    web: WebConfig = WebConfig()
+    diagnostics: DiagnosticsConfig = DiagnosticsConfig()
+    memory: MemoryConfig = MemoryConfig()
+    delegate: DelegateConfig = DelegateConfig()
+    schedule: ScheduleConfig = ScheduleConfig()
+    browser: BrowserConfig = BrowserConfig()
+    result_cache: CacheConfig = CacheConfig()
+    dependencies: DependenciesConfig = DependenciesConfig()
+    schema_filter: SchemaFilterConfig = SchemaFilterConfig()
+    tafc: TafcConfig = TafcConfig()
+    retry: RetryConfig = RetryConfig()
+    disabled: Annotated[list[str], Meta(description="Tools that are not offered.", extra=PROJECT)] = []
+    entry_points: Annotated[
+        bool, Meta(description="Load tools that installed packages offer as `acp_agent.tools`.")
+    ] = True
+    max_tool_calls_per_session: Annotated[
+        int, Meta(ge=0, description="Tool calls of a session until `/clear`; 0: no limit.", extra=PROJECT)
+    ] = 0
+    repeated_failures: Annotated[
+        int,
+        Meta(ge=1, description="Identical failures of the same call after which it is not run again.", extra=PROJECT),
+    ] = 2
+    ask_timeout: Annotated[float, Meta(gt=0, description="Seconds a question of `ask_user` waits for its answer.")] = (
+        1800.0
+    )
     max_output_chars: Annotated[
         int,
         Meta(ge=1000, description="Characters of one tool result the model gets; the middle is cut.", extra=PROJECT),
@@ -178,6 +367,39 @@ class LogConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     backups: Annotated[int, Meta(ge=0, le=20, description="Rotated log files kept.")] = 2
 
 
+class McpServerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    command: Annotated[str, Meta(description="Program to start, for a server on stdio.")] = ""
+    args: Annotated[list[str], Meta(description="Its arguments.")] = []
+    env: Annotated[dict[str, str], Meta(description="Variables set for it.")] = {}
+    url: Annotated[str, Meta(description="Address, for a server over HTTP.")] = ""
+    transport: Annotated[
+        Literal["", "stdio", "http", "sse"],
+        Meta(description="Empty: `stdio` with a command, `http` (streamable) with an URL."),
+    ] = ""
+    headers: Annotated[dict[str, str], Meta(description="HTTP headers sent with every request.")] = {}
+    enabled: Annotated[bool, Meta(description="`false` keeps it from being started.")] = True
+
+
+class McpConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    servers: Annotated[dict[str, McpServerConfig], Meta(description="MCP servers by name.")] = {}
+    connect_timeout: Annotated[float, Meta(gt=0, description="Seconds a server may take to be ready.")] = 30.0
+    call_timeout: Annotated[float, Meta(gt=0, description="Seconds a call of a server's tool may take.")] = 300.0
+    max_result_bytes: Annotated[int, Meta(ge=1024, description="Largest result of a call in bytes.")] = 10_485_760
+
+
+class HookConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    command: Annotated[str, Meta(description="Command line, run by bash in the session's folder.")] = ""
+    tools: Annotated[list[str], Meta(description="Only for these tools. Empty: for all.")] = []
+    timeout: Annotated[float, Meta(gt=0, le=600, description="Seconds it may run.")] = 10.0
+
+
+class HooksConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    tool_before: Annotated[list[HookConfig], Meta(description="Run before a tool.")] = []
+    tool_after: Annotated[list[HookConfig], Meta(description="Run after a tool.")] = []
+    file_changed: Annotated[list[HookConfig], Meta(description="Run after a tool changed a file.")] = []
+    cwd_changed: Annotated[list[HookConfig], Meta(description="Run after a command changed the shell's folder.")] = []
+
+
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The whole configuration."""
 
@@ -187,6 +409,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         Meta(description="Providers by name. `default` is made from OPENAI_* variables when there is none."),
     ] = {}
     tools: ToolsConfig = ToolsConfig()
+    mcp: McpConfig = McpConfig()
+    hooks: HooksConfig = HooksConfig()
     limits: LimitsConfig = LimitsConfig()
     store: StoreConfig = StoreConfig()
     log: LogConfig = LogConfig()

@@ -46,7 +46,7 @@ from acp_agent.schema.acp import (
     ToolCallProgress,
     ToolCallUpdate,
 )
-from acp_agent.tools.context import Description, Location, Preview, ToolContext, ToolResult
+from acp_agent.tools.context import Answer, Description, Location, Preview, Question, Task, ToolContext, ToolResult
 from acp_agent.tools.registry import Registry, ToolEntry
 
 if TYPE_CHECKING:
@@ -74,6 +74,10 @@ class CallHost(Protocol):
         ...
 
     def mode(self) -> Mode: ...
+
+    def set_mode(self, mode: str, *, tell: bool = True) -> None:
+        """Raises InvalidParams for a mode there is not."""
+        ...
 
     def cancel(self) -> None:
         """Ends the turn as `session/cancel` would."""
@@ -287,7 +291,21 @@ class ToolRunner:
         def set_plan(entries: Sequence[PlanEntry]) -> None:
             self._host.emit(Plan(entries=list(entries)))
 
-        ctx = self._context(start=start, show_output=show_output, set_plan=set_plan)
+        async def ask_person(question: Question) -> Answer:
+            raise ToolError("Nobody can be asked.")
+
+        async def delegate(task: Task) -> ToolResult:
+            raise ToolError("There are no sub-agents.")
+
+        ctx = self._context(
+            start=start,
+            show_output=show_output,
+            set_plan=set_plan,
+            call_id=call.id,
+            ask_person=ask_person,
+            delegate=delegate,
+            set_mode=self._host.set_mode,
+        )
         return ctx
 
     def _feed(self, call: _Call) -> Feed:

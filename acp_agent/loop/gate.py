@@ -77,12 +77,14 @@ class Gate:
                 return Refused(reason)
             case Ask():
                 answer = await self._ask(verdict, call)
-                if isinstance(answer, Permit) and not self._mode().changes:
+                if isinstance(answer, Permit) and verdict.changes and not self._mode().changes:
                     # The person thought it over in another way: the mode they chose meanwhile only reads.
                     return Refused(f"The mode was changed to `{self._mode().id}`, which only reads. It was not run.")
                 return answer
 
     def _remembered(self, ask: Ask, mode: Mode) -> Verdict:
+        if ask.every_time:
+            return ask
         answers = {answer.scope: answer.decision for answer in self._store.permissions(self._project)}
         if any(answers.get(scope) == "reject" for scope in ask.scopes):
             return Deny(f"The person has chosen never to allow {ask.scope_words} (see /permissions). It was not run.")
@@ -97,6 +99,8 @@ class Gate:
             PermissionOption(option_id="reject_once", name="Reject", kind="reject_once"),
             PermissionOption(option_id="reject_always", name=f"Never allow {ask.scope_words}", kind="reject_always"),
         ]
+        if ask.every_time:
+            options = [option for option in options if option.kind in ("allow_once", "reject_once")]
         try:
             answer = await self._client.request_permission(call, options)
         except ConnectionClosed:
@@ -112,10 +116,10 @@ class Gate:
                 return TurnCancelledByClient()
             case SelectedPermissionOutcome(option_id="allow_once"):
                 return Permit()
-            case SelectedPermissionOutcome(option_id="allow_always"):
+            case SelectedPermissionOutcome(option_id="allow_always") if not ask.every_time:
                 self._remember(ask, "allow")
                 return Permit()
-            case SelectedPermissionOutcome(option_id="reject_always"):
+            case SelectedPermissionOutcome(option_id="reject_always") if not ask.every_time:
                 self._remember(ask, "reject")
                 return Refused(REJECTED)
             case SelectedPermissionOutcome(option_id="reject_once"):

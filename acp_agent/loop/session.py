@@ -248,7 +248,7 @@ class Session:
     def options(self) -> list[SessionConfigOption]:
         return config_options(mode=self.mode_id, model=self.model, models=self.models, thought_level=self.thought_level)
 
-    def set_mode(self, mode: str, *, tell: bool) -> None:
+    def set_mode(self, mode: str, *, tell: bool = True) -> None:
         """Switches the mode, also while a turn runs. `tell`: the client did not ask for it by `session/set_mode`."""
         if mode not in MODES:
             raise InvalidParams(f"Invalid params: unknown mode {mode!r}; the modes are {', '.join(MODES)}")

@@ -6,14 +6,27 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-__all__ = ["Access", "Allow", "Ask", "Deny", "ExecuteAccess", "NoAccess", "PathAccess", "Verdict"]
+__all__ = [
+    "Access",
+    "Allow",
+    "Ask",
+    "Deny",
+    "ExecuteAccess",
+    "ModeAccess",
+    "NetworkAccess",
+    "NoAccess",
+    "PathAccess",
+    "ToolAccess",
+    "Verdict",
+]
 
 
 @dataclass(frozen=True)
 class PathAccess:
     """A file or folder, absolute and resolved as `Roots.resolve` does."""
 
-    mode: Literal["read", "write"]
+    mode: Literal["read", "write", "delete"]
+    """`delete`: what is there is gone afterwards, with all that is below it."""
     path: Path
 
 
@@ -26,11 +39,41 @@ class ExecuteAccess:
 
 
 @dataclass(frozen=True)
+class NetworkAccess:
+    """A request to a host. Whether the host may be asked at all is checked by the guarded client, hop by hop."""
+
+    host: str
+    """As in the URL, lower case."""
+    what: str
+    """In a few words, for the question: `GET https://example.com/a`."""
+    sends: bool = False
+    """Whether it gives the host more than an address (a body, a method that changes something, a click)."""
+
+
+@dataclass(frozen=True)
+class ToolAccess:
+    """Something that only the tool itself knows: a tool of an MCP server, of a project, of a package."""
+
+    scope: str
+    """What an "always" covers: `mcp github create_issue`."""
+    words: str
+    """The same for the person: `create_issue of the server github`."""
+    changes: bool = True
+
+
+@dataclass(frozen=True)
+class ModeAccess:
+    """The switch to another mode: the person is asked every time."""
+
+    mode: str
+
+
+@dataclass(frozen=True)
 class NoAccess:
     """Touches nothing outside the conversation (a plan, say)."""
 
 
-Access = PathAccess | ExecuteAccess | NoAccess
+Access = PathAccess | ExecuteAccess | NetworkAccess | ToolAccess | ModeAccess | NoAccess
 
 
 @dataclass(frozen=True)
@@ -47,6 +90,10 @@ class Ask:
     """What an "always" answer would cover; every one must be covered for the answer to apply."""
     scope_words: str
     """The same for the person: `cargo test …, in this project`."""
+    changes: bool = True
+    """Whether a mode that only reads forbids it."""
+    every_time: bool = False
+    """Whether it is asked in every mode, and no answer is remembered."""
 
 
 @dataclass(frozen=True)

@@ -4,14 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from acp_agent.safety.access import Access, Allow, Ask, Deny, ExecuteAccess, NoAccess, PathAccess, Verdict
+from acp_agent.safety.access import (
+    Access,
+    Allow,
+    Ask,
+    Deny,
+    ExecuteAccess,
+    ModeAccess,
+    NetworkAccess,
+    NoAccess,
+    PathAccess,
+    ToolAccess,
+    Verdict,
+)
 from acp_agent.safety.paths import Roots
 from acp_agent.safety.shell import judge
 
-__all__ = ["EDIT_SCOPE", "combine", "decide"]
+__all__ = ["DELETE_SCOPE", "EDIT_SCOPE", "combine", "decide"]
 
 EDIT_SCOPE = "edit *"
 """What an "always" for an edit covers: edits of the project's own files."""
+
+DELETE_SCOPE = "delete *"
+"""What an "always" for a deletion covers: the project's own files and folders."""
 
 PROTECTED = frozenset((".git", ".acp-agent", ".vscode", ".idea", ".mcp.json", ".envrc"))
 """What makes programs run other programs: each such file is asked about by itself, as is one outside of the project."""
@@ -35,7 +50,13 @@ def combine(verdicts: Iterable[Verdict]) -> Verdict:
     reasons = dict.fromkeys(ask.reason for ask in asks)
     scopes = dict.fromkeys(scope for ask in asks for scope in ask.scopes)
     words = dict.fromkeys(ask.scope_words for ask in asks)
-    return Ask("; ".join(reasons), tuple(scopes), " and ".join(words))
+    return Ask(
+        "; ".join(reasons),
+        tuple(scopes),
+        " and ".join(words),
+        changes=any(ask.changes for ask in asks),
+        every_time=any(ask.every_time for ask in asks),
+    )
 
 
 def _one(access: Access, roots: Roots, mode: str, may_change: bool) -> Verdict:
@@ -52,6 +73,23 @@ def _one(access: Access, roots: Roots, mode: str, may_change: bool) -> Verdict:
             if roots.in_project(path) and not PROTECTED.intersection(path.parts):
                 return Ask("it changes a file", (EDIT_SCOPE,), "edits in this project")
             return Ask("it changes a file that other programs trust", (f"edit = {path}",), f"edits of {path}")
+        case PathAccess("delete", path):
+            if not may_change:
+                return Deny(f"The mode `{mode}` only reads; {roots.display(path)} was not deleted.")
+            if roots.in_project(path) and not PROTECTED.intersection(path.parts):
+                return Ask("it deletes files", (DELETE_SCOPE,), "deletions in this project")
+            return Ask("it deletes what other programs trust", (f"delete = {path}",), f"deletions of {path}")
+        case NetworkAccess(host, what, sends):
+            if sends and not may_change:
+                return Deny(f"The mode `{mode}` only reads; {what} was not sent.")
+            verb, words = ("send", "requests that send something to") if sends else ("fetch", "fetches from")
+            return Ask(f"it asks {host}", (f"{verb} = {host}",), f"{words} {host}", changes=sends)
+        case ToolAccess(scope, words, changes):
+            if changes and not may_change:
+                return Deny(f"The mode `{mode}` only reads; {words} was not called.")
+            return Ask(f"it calls {words}", (scope,), f"calls of {words}", changes=changes)
+        case ModeAccess(target):
+            return Ask(f"it leaves the mode `{mode}` for `{target}`", (), "", changes=False, every_time=True)
         case ExecuteAccess(command, cwd):
             if not may_change:
                 return Deny(f"The mode `{mode}` only reads; no command was run.")

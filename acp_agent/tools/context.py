@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -13,7 +13,20 @@ from acp_agent.llm.base import Part
 from acp_agent.safety.paths import Roots
 from acp_agent.schema.acp import PlanEntry, ToolCallContent
 
-__all__ = ["Description", "Ledger", "Location", "Preview", "Seen", "StartProcess", "ToolContext", "ToolResult"]
+__all__ = [
+    "Answer",
+    "Description",
+    "Ledger",
+    "Location",
+    "Preview",
+    "Question",
+    "Seen",
+    "Services",
+    "StartProcess",
+    "Task",
+    "ToolContext",
+    "ToolResult",
+]
 
 
 @dataclass(frozen=True)
@@ -58,6 +71,8 @@ class ToolResult:
     """Replaces those of the description where the call found better ones."""
     failed: bool = False
     """The call did what was asked but what was asked did not succeed (a command's exit code)."""
+    ends_turn: bool = False
+    """The turn ends after this message's calls: the next word is the person's."""
 
 
 @dataclass(frozen=True)
@@ -94,6 +109,45 @@ class StartProcess(Protocol):
 
 
 @dataclass(frozen=True)
+class Question:
+    """A question of the model to the person."""
+
+    text: str
+    choices: tuple[str, ...] = ()
+    """Offered answers; empty: any text."""
+    several: bool = False
+    """Whether more than one choice may be taken."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What became of a question."""
+
+    text: str | None
+    """`None`: nobody answered."""
+    reason: str = ""
+    """Then: why, in a sentence for the model."""
+    ends_turn: bool = False
+    """The question stands in the conversation, and the person answers by the next prompt."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """Work for a sub-agent."""
+
+    prompt: str
+    title: str
+    tools: tuple[str, ...] | None
+    """`None`: all tools of the mode."""
+    max_iterations: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Services:
+    """What the tools of one session share beside the executor. Made in one place, `build.py`."""
+
+
+@dataclass(frozen=True)
 class ToolContext:
     """What a call is given from above."""
 
@@ -105,6 +159,14 @@ class ToolContext:
     show_output: Callable[[OutputChunk], None]
     """Passes a chunk of a process on to the person; what the editor shows by itself is not sent again."""
     set_plan: Callable[[Sequence[PlanEntry]], None]
+    services: Services
+    call_id: str
+    """The call's own id, as the client knows it."""
+    ask_person: Callable[[Question], Awaitable[Answer]]
+    delegate: Callable[[Task], Awaitable[ToolResult]]
+    """Runs a sub-agent to its end; its calls are shown below this one."""
+    set_mode: Callable[[str], None]
+    """Switches the session's mode and tells the client."""
     shell_state: Path | None = None
     """Where the turn's shell keeps its working directory and variables."""
     shell_cwd: Callable[[], Path] = Path.cwd

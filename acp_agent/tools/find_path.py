@@ -29,6 +29,7 @@ class FindPath(Tool[FindPathParams]):
     aliases: ClassVar[tuple[str, ...]] = ("glob",)
     kind: ClassVar[ToolKind] = "search"
     reads_only: ClassVar[bool] = True
+    idempotent: ClassVar[bool] = True
     Params: ClassVar[type[Params]] = FindPathParams
 
     def describe(self, params: FindPathParams, roots: Roots) -> Description:

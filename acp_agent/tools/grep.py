@@ -31,6 +31,7 @@ class Grep(Tool[GrepParams]):
     name: ClassVar[str] = "grep"
     kind: ClassVar[ToolKind] = "search"
     reads_only: ClassVar[bool] = True
+    idempotent: ClassVar[bool] = True
     Params: ClassVar[type[Params]] = GrepParams
 
     def describe(self, params: GrepParams, roots: Roots) -> Description:

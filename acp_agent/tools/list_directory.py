@@ -25,6 +25,7 @@ class ListDirectory(Tool[ListDirectoryParams]):
     aliases: ClassVar[tuple[str, ...]] = ("ls",)
     kind: ClassVar[ToolKind] = "read"
     reads_only: ClassVar[bool] = True
+    idempotent: ClassVar[bool] = True
     Params: ClassVar[type[Params]] = ListDirectoryParams
 
     def describe(self, params: ListDirectoryParams, roots: Roots) -> Description:

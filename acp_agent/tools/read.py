@@ -39,6 +39,7 @@ class Read(Tool[ReadParams]):
     aliases: ClassVar[tuple[str, ...]] = ("read_file", "file_read")
     kind: ClassVar[ToolKind] = "read"
     reads_only: ClassVar[bool] = True
+    idempotent: ClassVar[bool] = True
     Params: ClassVar[type[Params]] = ReadParams
 
     def describe(self, params: ReadParams, roots: Roots) -> Description:

@@ -41,6 +41,9 @@ class ToolEntry(msgspec.Struct, frozen=True):
     reads_only: bool
     description: str
     parameters: dict[str, Any]
+    idempotent: bool = False
+    core: bool = True
+    """Always among the definitions that are sent; the others only where they are relevant."""
 
     @property
     def definition(self) -> ToolDefinition:

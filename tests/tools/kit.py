@@ -17,7 +17,7 @@ from acp_agent.executors.shell_state import last_cwd
 from acp_agent.safety.access import Access
 from acp_agent.safety.paths import Roots
 from acp_agent.schema.acp import PlanEntry
-from acp_agent.tools.context import Ledger, Preview, ToolContext, ToolResult
+from acp_agent.tools.context import Answer, Ledger, Preview, Question, Services, Task, ToolContext, ToolResult
 from acp_agent.tools.registry import builtin_registry
 
 BOUND = 20.0
@@ -37,6 +37,12 @@ class Bench:
     chunks: list[OutputChunk] = field(default_factory=list)
     plans: list[Sequence[PlanEntry]] = field(default_factory=list)
     processes: list[Process] = field(default_factory=list)
+    services: Services = field(default_factory=Services)
+    answers: list[Answer] = field(default_factory=list)
+    """What the person answers, in order."""
+    questions: list[Question] = field(default_factory=list)
+    tasks: list[Task] = field(default_factory=list)
+    modes: list[str] = field(default_factory=list)
 
     @property
     def ctx(self) -> ToolContext:
@@ -48,6 +54,11 @@ class Bench:
             start=self._start,
             show_output=self.chunks.append,
             set_plan=self.plans.append,
+            services=self.services,
+            call_id="call-1",
+            ask_person=self._ask,
+            delegate=self._delegate,
+            set_mode=self.modes.append,
             shell_state=self.shell_state,
             shell_cwd=lambda: last_cwd(self.shell_state, self.folder),
         )
@@ -56,6 +67,14 @@ class Bench:
         process = await self.executor.run(command)
         self.processes.append(process)
         return process
+
+    async def _ask(self, question: Question) -> Answer:
+        self.questions.append(question)
+        return self.answers.pop(0)
+
+    async def _delegate(self, task: Task) -> ToolResult:
+        self.tasks.append(task)
+        return ToolResult("done")
 
     def access(self, name: str, **arguments: Any) -> list[Access]:
         tool = REGISTRY.tool(name)
