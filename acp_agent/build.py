@@ -7,11 +7,7 @@ process; everything else belongs to one session.
 from __future__ import annotations
 
 import logging
-import shutil
-import tempfile
-from collections.abc import Callable, Coroutine, Mapping, Sequence
-from functools import partial
-from pathlib import Path
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
 import anyio
@@ -20,39 +16,22 @@ import anyio.to_thread
 from acp_agent.config.credentials import find_key
 from acp_agent.config.load import Config
 from acp_agent.config.model import ProviderConfig
+from acp_agent.engine import SessionEngine
 from acp_agent.errors import AuthRequired, InvalidParams, ProviderError
-from acp_agent.executors.dyn import DynExecutor, Offer, route
-from acp_agent.executors.editor import EditorExecutor
-from acp_agent.executors.local import LocalExecutor
-from acp_agent.executors.shell_state import forget_state, last_cwd
 from acp_agent.lazy import load
 from acp_agent.llm.base import (
     PROVIDERS,
-    Message,
     ModelInfo,
-    ModelSettings,
     Provider,
     ProviderOptions,
-    ThoughtLevel,
-    ToolDefinition,
-    UserMessage,
 )
 from acp_agent.llm.choose import choose_api, needs_key
-from acp_agent.loop.calls import Display, ToolRunner, offered
-from acp_agent.loop.commands import Commands, commands_update
-from acp_agent.loop.gate import Gate
-from acp_agent.loop.history import History
 from acp_agent.loop.options import AUTO_MODEL
-from acp_agent.loop.prompt import parts_of, system_prompt, title_of
-from acp_agent.loop.replay import rebuild_history
 from acp_agent.loop.session import Session
-from acp_agent.loop.turn import TurnHost, run_turn
-from acp_agent.schema.acp import ContentBlock, StopReason
 from acp_agent.store.base import SessionStore
-from acp_agent.tools.context import Ledger, Services, ToolContext
-from acp_agent.tools.registry import Registry, builtin_registry
+from acp_agent.tools.registry import builtin_registry
 
-__all__ = ["Builder", "SessionEngine"]
+__all__ = ["Builder", "ReadyModel"]
 
 log = logging.getLogger(__name__)
 
@@ -61,11 +40,6 @@ DEFAULT_MODEL = "gpt-5.1"
 
 DEFAULT_CONTEXT_WINDOW = 128_000
 """Tokens, where neither the configuration nor the server tells."""
-
-THOUGHT_LEVELS: dict[str, ThoughtLevel] = {"off": "off", "low": "low", "medium": "medium", "high": "high"}
-
-SAFE_FOLDER = "/tmp"
-"""For script files where the system's temporary folder has a name that a shell would split."""
 
 
 class ReadyModel:
@@ -79,10 +53,15 @@ class ReadyModel:
         self._window = settings.context_window
 
     @property
-    def context_window(self) -> int:
-        """Tokens; a guess until the server has told."""
+    def known_window(self) -> int | None:
+        """Tokens, where the configuration or the server has told."""
         info = self._known.get(self.id)
-        return self._window or (info.context_window if info else None) or DEFAULT_CONTEXT_WINDOW
+        return self._window or (info.context_window if info else None)
+
+    @property
+    def context_window(self) -> int:
+        """Tokens; a guess until somebody has told."""
+        return self.known_window or DEFAULT_CONTEXT_WINDOW
 
 
 class _Server:
@@ -123,7 +102,8 @@ class Builder:
 
         In the order of need: the provider is asked long before a tool is, and loading the tools takes longest.
         """
-        session.emit(commands_update(), keep=False)
+        engine = await session.engine()
+        session.emit(engine.command_list(), keep=False)
         try:
             await self._discover(session)
         except (AuthRequired, ProviderError, InvalidParams) as error:
@@ -131,6 +111,8 @@ class Builder:
         if not self._warm:
             self._warm = True
             await anyio.to_thread.run_sync(self._registry.warm)
+        for words in await engine.start():
+            session.tell(words)
 
     async def _discover(self, session: Session) -> None:
         """Makes the provider, and fills the model picker from a server that has a short list of its own."""
@@ -216,122 +198,3 @@ def _make_provider(api: str, options: ProviderOptions) -> Provider:
 
 def _api(settings: ProviderConfig) -> str:
     return settings.api or choose_api(settings.base_url)
-
-
-class SessionEngine:
-    """Provider, tools, permission gate and executors of one session."""
-
-    def __init__(self, session: Session, store: SessionStore, registry: Registry, builder: Builder) -> None:
-        settings = session.config.settings
-        client = session.client
-        self._session = session
-        self._builder = builder
-        self._settings = settings
-        self.registry = registry
-        self.commands = Commands(store)
-        self._folder = _private_folder()
-        self._local = LocalExecutor(
-            environ=builder.environ,
-            hidden=_own_keys(session.config),
-            terminate_grace=settings.tools.bash.terminate_grace,
-        )
-        editor = EditorExecutor(client, self._local, self._folder, kill_timeout=settings.limits.kill_timeout)
-        offer = Offer(
-            terminal=client.has_terminals and settings.tools.bash.editor_terminal,
-            read_text=client.reads_files and settings.tools.files.editor_buffers,
-            write_text=client.writes_files and settings.tools.files.editor_buffers,
-        )
-        self._executor = DynExecutor(editor, self._local, offer)
-        self._ledger = Ledger()
-        self._services = Services()
-        self._turn = 0
-        self.runner = ToolRunner(
-            registry,
-            Gate(client, store, session.roots, session.mode),
-            session,
-            session.roots,
-            self._context,
-            Display(
-                terminal_meta=client.shows_terminal_output and route("run", offer) == "local",
-                updates_per_second=settings.limits.updates_per_second,
-                live_chars=settings.limits.live_output_chars,
-            ),
-            max_output_chars=settings.tools.max_output_chars,
-        )
-
-    def _context(self, **of_the_call: Any) -> ToolContext:
-        state = self._shell_state
-        return ToolContext(
-            executor=self._executor,
-            roots=self._session.roots,
-            config=self._settings.tools,
-            ledger=self._ledger,
-            services=self._services,
-            shell_state=state,
-            shell_cwd=partial(last_cwd, state, self._session.roots.cwd),
-            **of_the_call,
-        )
-
-    async def model(self, choice: str) -> ReadyModel:
-        return await self._builder.model(self._session, choice)
-
-    def history(self) -> tuple[History, list[Message]]:
-        return rebuild_history(self._session.stored())
-
-    def user_message(self, blocks: Sequence[ContentBlock], choice: str) -> Message:
-        provider = self._builder.provider_settings(self._session.config, choice.partition(":")[0])
-        parts = parts_of(
-            blocks,
-            images=provider.images,
-            audio=provider.audio,
-            max_resource_bytes=self._settings.limits.max_prompt_bytes,
-        )
-        return UserMessage(parts)
-
-    def title(self, blocks: Sequence[ContentBlock]) -> str:
-        return title_of(blocks)
-
-    def tools(self) -> Sequence[ToolDefinition]:
-        return [entry.definition for entry in offered(self.registry, self._session.mode())]
-
-    def settings(self, model: ReadyModel) -> ModelSettings:
-        session = self._session
-        agent = self._settings.agent
-        return ModelSettings(
-            model=model.id,
-            system=system_prompt(session.roots, session.mode(), agent.instructions),
-            thought_level=THOUGHT_LEVELS.get(session.thought_level),
-            max_output_tokens=agent.max_output_tokens or None,
-            cache_key=session.id,
-        )
-
-    async def run_turn(self, host: TurnHost, model: ReadyModel) -> StopReason:
-        self._turn += 1  # A new turn's shell starts from the session's folder, with nothing exported.
-        try:
-            return await run_turn(
-                model.provider, host, self.runner.run_all, max_iterations=self._settings.agent.max_tool_iterations
-            )
-        finally:
-            forget_state(self._shell_state)
-
-    @property
-    def _shell_state(self) -> Path:
-        return self._folder / f"shell-{self._turn}"
-
-    async def close(self) -> None:
-        await self._local.close()
-        shutil.rmtree(self._folder, ignore_errors=True)
-
-
-def _own_keys(config: Config) -> frozenset[str]:
-    """The variables that hold the agent's own keys: no command the model runs needs them."""
-    providers = (ProviderConfig(), *config.settings.providers.values())
-    return frozenset(provider.api_key_env for provider in providers)
-
-
-def _private_folder() -> Path:
-    """For script files and shell state; only we can look into it."""
-    parent = tempfile.gettempdir()
-    if not parent.replace("/", "").replace("_", "").replace("-", "").replace(".", "").isalnum():
-        parent = SAFE_FOLDER
-    return Path(tempfile.mkdtemp(prefix="acp-agent-", dir=parent))

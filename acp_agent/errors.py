@@ -14,6 +14,7 @@
     ├── CapabilityMissing           the client never offered what was asked of it
     ├── ProviderError               the model's server: kind + the vendor's words
     ├── ExecutorError               a file or command operation could not be done
+    ├── McpError                    an MCP server could not do it: code (drawn in mcp/base.py)
     └── ToolError                   a tool failed in a way the model can act on
 
 Cancellation is not in this tree: it is normal, and is never caught here.

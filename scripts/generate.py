@@ -21,6 +21,7 @@ from acp_agent.config.sources import ENVIRONMENT, PROJECT_FILE
 from acp_agent.lazy import load
 from acp_agent.output.envelope import ShellOutput
 from acp_agent.tools.base import Tool
+from acp_agent.tools.definitions import parameters_of
 from acp_agent.tools.registry import TOOLS
 
 __all__ = ["SECTIONS", "render_all"]
@@ -70,39 +71,13 @@ def _definition(name: str, tool: type[Tool[Any]]) -> Definition:
         "kind": tool.kind,
         "reads_only": tool.reads_only,
         "description": _guidance(name),
-        "parameters": _parameters(tool.Params.model_json_schema()),
+        "parameters": parameters_of(tool.Params.model_json_schema()),
         "idempotent": tool.idempotent,
     }
 
 
 def _guidance(name: str) -> str:
     return (ROOT / "acp_agent" / "tools" / f"{name}.md").read_text(encoding="utf-8").strip()
-
-
-def _parameters(schema: dict[str, Any]) -> dict[str, Any]:
-    """pydantic's schema as models like it: references put in place, no titles."""
-    definitions = schema.pop("$defs", {})
-    cleaned: dict[str, Any] = _cleaned(schema, definitions)
-    cleaned.pop("description", None)
-    if "properties" not in cleaned:
-        cleaned["properties"] = {}
-    return cleaned
-
-
-def _cleaned(schema: Any, definitions: dict[str, Any], *, names: bool = False) -> Any:
-    """`names`: the keys of `schema` are names of parameters, not words of JSON schema."""
-    if isinstance(schema, list):
-        return [_cleaned(item, definitions) for item in schema]
-    if not isinstance(schema, dict):
-        return schema
-    if "$ref" in schema:
-        target = definitions[schema["$ref"].removeprefix("#/$defs/")]
-        schema = {**target, **{key: value for key, value in schema.items() if key != "$ref"}}
-    return {
-        key: _cleaned(value, definitions, names=key == "properties" and not names)
-        for key, value in schema.items()
-        if names or key != "title"
-    }
 
 
 def _tool_parameters(definitions: Iterable[Definition]) -> dict[str, Any]:
@@ -232,7 +207,8 @@ get these environment variables.
 
 ## All keys
 
-`NAME` stands for the name you give a provider or a server, or for the name of a tool. "Project" says whether a project's file may set the key.
+`NAME` stands for the name you give a provider or a server, or for the name of a tool. "Project" says whether a
+project's file may set the key.
 
 | Key | Type | Default | Environment | Project | Meaning |
 | --- | --- | --- | --- | --- | --- |

@@ -1,7 +1,8 @@
 """The life of a tool call, written once.
 
-    find -> parse -> emit(tool_call, pending)                     for all calls of a message, then for each
-    access -> preview -> permit -> emit(in_progress) -> run -> emit(completed | failed) -> close its processes
+    find -> parse (arguments mended once) -> emit(tool_call, pending)     for all calls of a message, then for each
+    known to fail? -> access -> preview -> permit -> hook -> emit(in_progress) -> remembered? else run, again where it
+    failed for a passing reason -> emit(completed | failed) -> hooks -> close its processes
 
 The first report already has title, kind, locations and rawInput. Whatever happens, a call that was reported gets
 exactly one final status, and what it started is closed after that (a client shows a terminal until it is released).
@@ -14,10 +15,10 @@ from __future__ import annotations
 
 import json
 import logging
-import uuid
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
 from itertools import groupby
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import anyio
@@ -25,45 +26,41 @@ import anyio.lowlevel
 import anyio.to_thread
 from msgspec import UNSET
 
-from acp_agent.errors import ConnectionClosed, ExecutorError, ToolError
-from acp_agent.executors.base import Command, ExitStatus, OutputChunk, Process
+from acp_agent.errors import AgentError, ConnectionClosed, ToolError
+from acp_agent.executors.base import Command, OutputChunk, Process
 from acp_agent.llm.base import TextPart, ToolMessage, ToolUse
+from acp_agent.loop.cache import ResultCache
+from acp_agent.loop.failures import RepeatedFailures, call_key
 from acp_agent.loop.gate import Gate, Permit, Refused, TurnCancelledByClient
-from acp_agent.loop.live import ContentFeed, Feed, TerminalFeed, terminal_info
+from acp_agent.loop.hooks import Hooks
 from acp_agent.loop.modes import Mode
-from acp_agent.output.envelope import ShellOutput
+from acp_agent.loop.reports import CANCELLED, Call, Parent, Ready, Reports
+from acp_agent.safety.access import Access, ExecuteAccess, PathAccess
 from acp_agent.safety.paths import Roots
-from acp_agent.schema.acp import (
-    Content,
-    Plan,
-    PlanEntry,
-    SessionUpdate,
-    Terminal,
-    TextContent,
-    ToolCall,
-    ToolCallContent,
-    ToolCallLocation,
-    ToolCallProgress,
-    ToolCallUpdate,
-)
-from acp_agent.tools.context import Answer, Description, Location, Preview, Question, Task, ToolContext, ToolResult
-from acp_agent.tools.registry import Registry, ToolEntry
+from acp_agent.schema.acp import Content, Plan, PlanEntry, SessionUpdate, TextContent
+from acp_agent.tools.context import Answer, Description, Preview, Question, Task, ToolContext, ToolResult
+from acp_agent.tools.failures import PARAMETERS, PASSING, as_tool_error
+from acp_agent.tools.mending import mend
+from acp_agent.tools.registry import ToolEntry, Tools
 
 if TYPE_CHECKING:
     from anyio.abc import TaskGroup
 
-    from acp_agent.tools.base import Tool
+    from acp_agent.config.model import RetryConfig
 
-__all__ = ["CallHost", "Display", "ToolRunner", "offered"]
+__all__ = ["CallHost", "RoundResult", "Surroundings", "ToolRunner"]
 
 log = logging.getLogger(__name__)
 
-CANCELLED = "The call was cancelled by the person."
 NOT_RUN = "The call was not run: the turn was cancelled first."
+
+NO_OUTPUT = "[no output, exit code 0]"
 
 
 class CallHost(Protocol):
     """What a call needs of its session."""
+
+    id: str
 
     def emit(self, update: SessionUpdate, *, keep: bool = True) -> None:
         """`keep=False`: shown now, not stored."""
@@ -79,91 +76,74 @@ class CallHost(Protocol):
         """Raises InvalidParams for a mode there is not."""
         ...
 
+    def show_options(self) -> None: ...
+
     def cancel(self) -> None:
         """Ends the turn as `session/cancel` would."""
         ...
 
 
-def offered(registry: Registry, mode: Mode) -> Iterator[ToolEntry]:
-    """The tools of a mode."""
-    for entry in registry.entries():
-        if is_offered(entry, mode):
-            yield entry
-
-
-def is_offered(entry: ToolEntry, mode: Mode) -> bool:
-    if mode.changes:
-        return True
-    return (entry.reads_only and entry.kind != "think") or entry.name in mode.extra_tools
+class Quota(Protocol):
+    def take(self) -> ToolError | None:
+        """Counts one message's calls; an error where the session has had all it may."""
+        ...
 
 
 @dataclass(frozen=True)
-class Display:
-    """How running commands are shown."""
+class Surroundings:
+    """What the calls of a session (or of a sub-agent in it) share."""
 
-    terminal_meta: bool
-    """Whether commands run here are drawn by the client from `_meta.terminal_output`."""
-    updates_per_second: int
-    live_chars: int
+    registry: Tools
+    gate: Gate
+    host: CallHost
+    roots: Roots
+    context: Callable[..., ToolContext]
+    """Makes what a tool is given from the functions that belong to one call."""
+    reports: Reports
+    offers: Callable[[ToolEntry], str | None]
+    """Why a tool is not offered now; `None` where it is."""
+    names: Callable[[], Sequence[str]]
+    """The tools that are."""
+    succeeded: Callable[[str], None]
+    """Told of each tool that succeeded."""
+    failures: RepeatedFailures
+    cache: ResultCache
+    hooks: Hooks
+    quota: Quota
+    retry: RetryConfig
+    ask_person: Callable[[Call, Question], Awaitable[Answer]]
+    delegate: Callable[[Parent, Reports, Call, Task], Awaitable[ToolResult]]
+    variables: Callable[[], dict[str, str]]
+    """Set for every command of the turn."""
+    instructions: Callable[[Sequence[Path]], str]
+    """What the project says of files, where the model has not been told yet."""
 
 
 @dataclass(frozen=True)
-class _Ready:
-    """What a reported call is run from."""
+class RoundResult:
+    """What running the calls of one message came to."""
 
-    entry: ToolEntry
-    tool: Tool[Any]
-    params: Any
-    description: Description
-    arguments: dict[str, Any]
-
-
-@dataclass
-class _Call:
-    """One call on its way. `id` is ours: unique for the life of the session, whatever the model made up."""
-
-    use: ToolUse
-    id: str = field(default_factory=lambda: str(uuid.uuid4()))
-    name: str = ""
-    reported: bool = False
-    ended: bool = False
-    ready: _Ready | None = None
-    feed: Feed | None = None
-    processes: list[Process] = field(default_factory=list)
-    result: ToolMessage | None = None
+    ends_turn: bool
+    """The next word is the person's."""
+    progress: bool
+    """Something was changed."""
 
 
 class ToolRunner:
-    """`context` makes what a tool is given from the functions that belong to one call."""
+    def __init__(self, around: Surroundings) -> None:
+        self._around = around
+        self._reports = around.reports
 
-    def __init__(
-        self,
-        registry: Registry,
-        gate: Gate,
-        host: CallHost,
-        roots: Roots,
-        context: Callable[..., ToolContext],
-        display: Display,
-        *,
-        max_output_chars: int,
-    ) -> None:
-        self._registry = registry
-        self._gate = gate
-        self._host = host
-        self._roots = roots
-        self._context = context
-        self._display = display
-        self._max_output_chars = max_output_chars
-
-    async def run_all(self, uses: Sequence[ToolUse], add: Callable[[ToolMessage], None]) -> None:
+    async def run_all(self, uses: Sequence[ToolUse], add: Callable[[ToolMessage], None]) -> RoundResult:
         """Runs the calls of one model message; `add` gets one result for each, in the model's order, in any case.
 
         All are reported before the first runs: the person sees what is to come.
         """
-        calls = [_Call(use) for use in uses]
+        calls = [Call(use) for use in uses]
+        blocked = self._around.quota.take()
         try:
             for call in calls:
-                await self._report(call)
+                await self._report(call, blocked)
             for together, group in groupby(calls, self._only_reads):
                 if together:
                     async with anyio.create_task_group() as tasks:
@@ -174,14 +154,22 @@ class ToolRunner:
                         await self.run(call)
         finally:
             for call in calls:
-                self._fail(call, NOT_RUN)
+                self._reports.fail(call, ToolError(NOT_RUN, "cancelled"))
                 add(call.result or ToolMessage(call.use.id, call.use.name, (TextPart(NOT_RUN),)))
+        return RoundResult(any(call.ends_turn for call in calls), any(self._progressed(call) for call in calls))
 
-    def _only_reads(self, call: _Call) -> bool:
-        entry = self._registry.find(call.use.name)
+    def _only_reads(self, call: Call) -> bool:
+        entry = self._around.registry.find(call.use.name)
         return entry is not None and entry.reads_only
 
-    async def run(self, call: _Call) -> None:
+    def _progressed(self, call: Call) -> bool:
+        """Whether a call changed something, or did it without a word."""
+        if call.error is not None or call.result is None or call.ready is None or call.ready.entry.reads_only:
+            return False
+        said = "".join(part.text for part in call.result.content if isinstance(part, TextPart))
+        return call.ready.entry.kind != "execute" or said.strip() == NO_OUTPUT
+
+    async def run(self, call: Call) -> None:
         """A call that was reported, to its last report; `call.result` is what the model gets."""
         if call.ready is None:
             return
@@ -190,23 +178,23 @@ class ToolRunner:
                 try:
                     await self._life(call, call.ready, tasks)
                 except ConnectionClosed:
-                    self._fail(call, "The connection to the editor has ended.")
+                    self._reports.fail(call, ToolError("The connection to the editor has ended.", "cancelled"))
                 except Exception as error:
                     log.exception("the tool %s broke", call.name)
-                    self._fail(call, f"The tool broke: {type(error).__name__}: {error}")
+                    self._reports.fail(call, ToolError(f"The tool broke: {type(error).__name__}: {error}"))
                 finally:
                     tasks.cancel_scope.cancel()
         except anyio.get_cancelled_exc_class():
             with anyio.CancelScope(shield=True):
                 await self._stop(call)
-            self._cancelled(call)
+            self._reports.cancelled(call)
             raise
         finally:
             with anyio.CancelScope(shield=True):
                 for process in call.processes:
                     await process.close()
 
-    async def _stop(self, call: _Call) -> None:
+    async def _stop(self, call: Call) -> None:
         """Ends what the call started; its last output stays visible."""
         for process in call.processes:
             try:
@@ -214,73 +202,148 @@ class ToolRunner:
             except ConnectionClosed:
                 pass  # The editor is gone, and its terminals with it.
 
-    async def _report(self, call: _Call) -> None:
-        """Announces the call; one that cannot work has failed with that."""
-        entry = self._registry.find(call.use.name)
-        call.name = entry.name if entry is not None else call.use.name
-        arguments = _arguments(call.use.arguments)
-        if entry is None:
-            self._announce(call, None, Description(f"Unknown tool {call.use.name}"), arguments)
-            names = ", ".join(known.name for known in offered(self._registry, self._host.mode()))
-            self._fail(call, f"There is no tool `{call.use.name}`. The tools are: {names}.")
-            return
-        if isinstance(arguments, str):
-            self._announce(call, entry, Description(f"{entry.name} (arguments are no JSON object)"), arguments)
-            self._fail(call, f"The arguments of `{entry.name}` are no JSON object. Call it again with a JSON object.")
-            return
-        tool = self._registry.loaded(entry.name)
-        if tool is None:  # The first call of a process may come before the tools were loaded in the background.
-            tool = await anyio.to_thread.run_sync(self._registry.tool, entry.name)
-        try:
-            params = tool.parse(arguments)
-        except ToolError as error:
-            self._announce(call, entry, Description(entry.name), arguments)
-            self._fail(call, str(error))
-            return
-        description = tool.describe(params, self._roots)
-        self._announce(call, entry, description, arguments)
-        call.ready = _Ready(entry, tool, params, description, arguments)
+    # --- before it runs ---------------------------------------------------------------------------------------
 
-    async def _life(self, call: _Call, ready: _Ready, tasks: TaskGroup) -> None:
-        entry, tool, params = ready.entry, ready.tool, ready.params
+    async def _report(self, call: Call, blocked: ToolError | None) -> None:
+        """Announces the call; one that cannot work has failed with that."""
+        registry, reports = self._around.registry, self._reports
+        entry = registry.find(call.use.name)
+        call.name = entry.name if entry is not None else call.use.name
+        if entry is None:
+            reports.announce(call, None, Description(f"Unknown tool {call.use.name}"), _arguments(call.use.arguments))
+            names = ", ".join(self._around.names())
+            reports.fail(
+                call, ToolError(f"There is no tool `{call.use.name}`. The tools are: {names}.", "tool_not_found")
+            )
+            return
+        tool = registry.loaded(entry.name)
+        if tool is None:  # The first call of a process may come before the tools were loaded in the background.
+            tool = await anyio.to_thread.run_sync(registry.tool, entry.name)
+        arguments = _arguments(call.use.arguments)
+        if not isinstance(arguments, dict):
+            arguments = (tool.from_text(arguments) if isinstance(arguments, str) else None) or call.use.arguments
+        if isinstance(arguments, str):
+            reports.announce(call, entry, Description(f"{entry.name} (arguments are no JSON object)"), arguments)
+            wrong = f"The arguments of `{entry.name}` are no JSON object. Call it again with a JSON object."
+            reports.fail(call, ToolError(wrong, "invalid_parameters"))
+            return
+        if THOUGHTS not in entry.parameters.get("properties", {}):
+            arguments.pop(THOUGHTS, None)
+        try:
+            arguments, params = _parsed(tool, entry, arguments)
+        except ToolError as error:
+            reports.announce(call, entry, Description(entry.name), arguments)
+            self._failed(call, arguments, error)
+            return
+        description = tool.describe(params, self._around.roots)
+        reports.announce(call, entry, description, arguments)
+        if blocked is not None:
+            reports.fail(call, blocked)
+            return
+        call.ready = Ready(entry, tool, params, description, arguments)
+
+    def _failed(self, call: Call, arguments: object, error: ToolError) -> None:
+        remedy = self._around.failures.remedy(call.name, arguments)
+        self._around.failures.failed(call.name, arguments, error)
+        self._reports.fail(call, remedy or error)
+
+    async def _life(self, call: Call, ready: Ready, tasks: TaskGroup) -> None:
+        around, tool, params = self._around, ready.tool, ready.params
         ctx = self._make_context(call, tasks)
         try:
-            if not is_offered(entry, self._host.mode()):
-                raise ToolError(
-                    f"`{entry.name}` is not available in the mode `{self._host.mode().id}`, which only reads."
-                )
+            if (remedy := around.failures.remedy(call.name, ready.arguments)) is not None:
+                raise remedy
+            if (reason := around.offers(ready.entry)) is not None:
+                raise ToolError(reason, "policy_blocked")
             accesses = tool.access(params, ctx)
             preview = await tool.preview(params, ctx)
-            match await self._gate.permit(accesses, self._question(call, ready, preview)):
-                case Refused(reason):
-                    raise ToolError(reason)
+            match await around.gate.permit(accesses, self._reports.question(call, ready, preview)):
+                case Refused(reason, category):
+                    raise ToolError(reason, category)
                 case TurnCancelledByClient():
-                    self._fail(call, CANCELLED)
-                    self._host.cancel()
+                    self._reports.fail(call, ToolError(CANCELLED, "cancelled"))
+                    around.host.cancel()
                     return
                 case Permit():
                     pass
             await anyio.lowlevel.checkpoint()  # A cancel that came meanwhile counts before anything is done.
-            shown = list(preview.content) or UNSET
-            self._update(call, status="in_progress", content=shown)
-            result = await tool.run(params, ctx, preview)
-        except (ToolError, ExecutorError) as error:
-            self._fail(call, str(error))
-        except FileNotFoundError as error:
-            self._fail(call, f"{error.filename}: no such file or directory.")
+            await around.hooks.before(call.name, call.id, json.dumps(ready.arguments, default=str))
+            self._reports.update(call, status="in_progress", content=list(preview.content) or UNSET)
+            folder = ctx.shell_cwd()
+            result = await self._run(call, ready, ctx, preview, accesses)
+        except (AgentError, OSError) as error:
+            if isinstance(error, ConnectionClosed):
+                raise
+            failure = as_tool_error(error)
+            around.failures.failed(call.name, ready.arguments, failure)
+            self._reports.fail(call, failure)
+            await around.hooks.after(call.name, call.id, "failed")
         else:
-            self._complete(call, result)
+            paths = [access.path for access in accesses if isinstance(access, PathAccess)]
+            if told := around.instructions(paths):
+                shown = result.content
+                if shown is None:
+                    shown = (Content(content=TextContent(text=result.text)),)
+                result = replace(result, text=f"{result.text}\n\n{told}", content=shown)
+            self._reports.complete(call, result)
+            if not result.failed:
+                around.succeeded(call.name)
+            if not ready.entry.reads_only:
+                around.failures.changed()
+            await self._tell_hooks(call, result, accesses, folder, ctx.shell_cwd())
+
+    async def _tell_hooks(
+        self, call: Call, result: ToolResult, accesses: Sequence[Access], before: Any, after: Any
+    ) -> None:
+        hooks = self._around.hooks
+        for access in accesses:
+            if isinstance(access, PathAccess) and access.mode != "read":
+                await hooks.file_changed(call.name, call.id, access.path)
+        if before != after and any(isinstance(access, ExecuteAccess) for access in accesses):
+            await hooks.cwd_changed(call.name, call.id, before, after)
+        await hooks.after(call.name, call.id, "failed" if result.failed else "completed")
+
+    # --- the run ----------------------------------------------------------------------------------------------
+
+    async def _run(
+        self, call: Call, ready: Ready, ctx: ToolContext, preview: Preview, accesses: Sequence[Access]
+    ) -> ToolResult:
+        """What the tool gives, or gave; a call that may be repeated is, after a passing failure."""
+        tool, params = ready.tool, ready.params
+        if not ready.entry.idempotent:
+            return await tool.run(params, ctx, preview)
+        cache, retry = self._around.cache, self._around.retry
+        key = call_key(call.name, ready.arguments)
+        if (known := await cache.find(key)) is not None:
+            return known
+        paths = await cache.look(accesses)
+        for attempt in range(retry.attempts + 1):
+            try:
+                result = await tool.run(params, ctx, preview)
+            except (ToolError, OSError) as error:
+                failure = as_tool_error(error)
+                wait = failure.retry_after or min(retry.base_delay * 2**attempt, retry.max_delay)
+                if failure.category not in PASSING or attempt == retry.attempts or wait > retry.max_delay:
+                    raise failure from error
+                self._reports.say(call, f"{failure}\nTrying again in {wait:g} s.")
+                await anyio.sleep(wait)
+            else:
+                cache.keep(key, result, paths)
+                return result
+        raise AssertionError("the last attempt returns or raises")
 
     # --- what a tool is given ---------------------------------------------------------------------------------
 
-    def _make_context(self, call: _Call, tasks: TaskGroup) -> ToolContext:
+    def _make_context(self, call: Call, tasks: TaskGroup) -> ToolContext:
+        around, reports = self._around, self._reports
+
         async def start(command: Command) -> Process:
-            process = await ctx.executor.run(command)
+            process = await ctx.executor.run(replace(command, env={**around.variables(), **command.env}))
             call.processes.append(process)
             if process.view is not None:
-                self._update(call, content=[Terminal(terminal_id=process.view.terminal_id)], keep=False)
+                reports.show_process(call, process)
             else:
-                call.feed = self._feed(call)
+                call.feed = reports.feed(call)
                 tasks.start_soon(call.feed.pump)
             return process
 
@@ -289,143 +352,55 @@ class ToolRunner:
                 call.feed.add(chunk)
 
         def set_plan(entries: Sequence[PlanEntry]) -> None:
-            self._host.emit(Plan(entries=list(entries)))
+            reports.emit(Plan(entries=list(entries)))
 
         async def ask_person(question: Question) -> Answer:
-            raise ToolError("Nobody can be asked.")
+            return await around.ask_person(call, question)
 
         async def delegate(task: Task) -> ToolResult:
-            raise ToolError("There are no sub-agents.")
+            return await around.delegate(Parent(call.id, task.title), reports, call, task)
 
-        ctx = self._context(
+        def set_mode(mode: str) -> None:
+            around.host.set_mode(mode, tell=True)
+            around.host.show_options()
+
+        ctx = around.context(
             start=start,
             show_output=show_output,
             set_plan=set_plan,
             call_id=call.id,
+            caller_id=around.host.id,
             ask_person=ask_person,
             delegate=delegate,
-            set_mode=self._host.set_mode,
+            set_mode=set_mode,
         )
         return ctx
 
-    def _feed(self, call: _Call) -> Feed:
-        def emit(update: ToolCallProgress) -> None:
-            if not call.ended:
-                self._host.emit(update, keep=False)
 
-        kind = TerminalFeed if self._display.terminal_meta else ContentFeed
-        return kind(call.id, emit, self._host.drain, self._display.updates_per_second, self._display.live_chars)
-
-    # --- reports ----------------------------------------------------------------------------------------------
-
-    def _announce(self, call: _Call, entry: ToolEntry | None, description: Description, arguments: object) -> None:
-        call.reported = True
-        meta: dict[str, Any] = {"tool_name": call.name, "claudeCode": {"toolName": call.name}}
-        content: list[ToolCallContent] = []
-        if entry is not None and entry.kind == "execute" and self._display.terminal_meta:
-            meta.update(terminal_info(call.id, str(self._roots.cwd)))
-            content.append(Terminal(terminal_id=call.id))
-        self._host.emit(
-            ToolCall(
-                tool_call_id=call.id,
-                title=description.title,
-                name=call.name,
-                kind=entry.kind if entry is not None else "other",
-                status="pending",
-                locations=_locations(description.locations),
-                raw_input=arguments,
-                content=content,
-                meta=meta,
-            )
-        )
-
-    def _question(self, call: _Call, ready: _Ready, preview: Preview) -> ToolCallUpdate:
-        description = ready.description
-        content = list(preview.content) or [Content(content=TextContent(text=f"```\n{description.title}\n```"))]
-        return ToolCallUpdate(
-            tool_call_id=call.id,
-            title=description.title,
-            name=call.name,
-            kind=ready.entry.kind,
-            status="pending",
-            content=content,
-            locations=_locations(description.locations),
-            raw_input=ready.arguments,
-        )
-
-    def _update(self, call: _Call, *, keep: bool = True, **changed: Any) -> None:
-        self._host.emit(ToolCallProgress(tool_call_id=call.id, **changed), keep=keep)
-
-    def _complete(self, call: _Call, result: ToolResult) -> None:
-        text = _bounded(result.text, self._max_output_chars)
-        changed: dict[str, Any] = {}
-        if result.locations is not None:
-            changed["locations"] = _locations(result.locations)
-        if result.raw_output is not None:
-            changed["raw_output"] = result.raw_output
-        content = result.content
-        if content is None:
-            content = (Content(content=TextContent(text=text)),) if text else ()
-        self._end(call, "failed" if result.failed else "completed", text, list(content), **changed)
-        call.result = ToolMessage(call.use.id, call.name, (TextPart(text), *result.parts))
-
-    def _fail(self, call: _Call, text: str) -> None:
-        if call.ended or not call.reported:
-            return
-        text = _bounded(text, self._max_output_chars)
-        self._end(call, "failed", text, [Content(content=TextContent(text=text))])
-        call.result = ToolMessage(call.use.id, call.name or call.use.name, (TextPart(text),))
-
-    def _cancelled(self, call: _Call) -> None:
-        """Ends a call that was stopped; what its command had printed is kept."""
-        if not call.processes or call.ended:
-            self._fail(call, CANCELLED)
-            return
-        process = call.processes[-1]
-        output = ShellOutput(process.stdout, process.stderr, None, process.truncated)
-        text = f"{process.combined.rstrip()}\n[{CANCELLED}]".lstrip()
-        self._complete(call, ToolResult(text, raw_output=output.as_json(), failed=True))
-
-    def _end(self, call: _Call, status: str, text: str, content: list[ToolCallContent], **changed: Any) -> None:
-        claude = {"toolName": call.name, "toolResponse": changed.get("raw_output", text)}
-        meta: dict[str, Any] = {"tool_name": call.name, "claudeCode": claude}
-        terminals: list[ToolCallContent] = [
-            Terminal(terminal_id=process.view.terminal_id) for process in call.processes if process.view is not None
-        ]
-        if isinstance(call.feed, TerminalFeed):
-            terminals.append(Terminal(terminal_id=call.id))
-        if terminals:
-            # The terminal already shows the output; text beside it only where it says more (a failure of ours).
-            content = [*terminals, *([] if "raw_output" in changed else content)]
-        if call.feed is not None:
-            meta.update(call.feed.finish(_exit_status(changed.get("raw_output"))) or {})
-        call.ended = True
-        self._update(call, status=status, content=content, meta=meta, **changed)
+THOUGHTS = "thinking"
+"""The field that complex tools get to think in (`loop/offer.py`); no tool sees it."""
 
 
-def _exit_status(raw_output: Any) -> ExitStatus | None:
-    if isinstance(raw_output, dict) and "exit_code" in raw_output:
-        return ExitStatus(raw_output["exit_code"], raw_output.get("signal"))
-    return None
+def _parsed(tool: Any, entry: ToolEntry, arguments: dict[str, Any]) -> tuple[dict[str, Any], Any]:
+    """The arguments and the parameters made of them. What is wrong only in form is mended, once."""
+    try:
+        return arguments, tool.parse(arguments)
+    except ToolError as error:
+        mended = mend(arguments, entry.parameters) if error.category in PARAMETERS else None
+        if mended is None:
+            raise
+        try:
+            return mended, tool.parse(mended)
+        except ToolError:
+            raise error from None
 
 
-def _arguments(text: str) -> dict[str, Any] | str:
-    """The model's arguments as an object, or their text where they are none."""
+def _arguments(text: str) -> Any:
+    """The model's arguments as an object or a string; their text where they are neither."""
     if not text.strip():
         return {}
     try:
         value = json.loads(text, strict=False)
     except (ValueError, RecursionError):
         return text
-    return value if isinstance(value, dict) else text
-
-
-def _locations(locations: Sequence[Location]) -> list[ToolCallLocation]:
-    return [ToolCallLocation(path=str(location.path), line=location.line) for location in locations]
-
-
-def _bounded(text: str, limit: int) -> str:
-    if len(text) <= limit:
-        return text
-    half = limit // 2
-    return f"{text[:half]}\n[... {len(text) - 2 * half} characters omitted ...]\n{text[-half:]}"
+    return value if isinstance(value, dict | str) else text

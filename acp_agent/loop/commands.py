@@ -14,8 +14,8 @@ import anyio
 
 from acp_agent import __version__
 from acp_agent.errors import InvalidParams
-from acp_agent.loop.calls import offered
 from acp_agent.loop.compaction import summarise, summary_messages
+from acp_agent.loop.limits import CHARS_PER_TOKEN
 from acp_agent.loop.modes import MODES
 from acp_agent.loop.prompt import leading_text
 from acp_agent.schema.acp import (
@@ -29,11 +29,10 @@ from acp_agent.schema.acp import (
 from acp_agent.store.base import SessionStore
 
 if TYPE_CHECKING:
+    from acp_agent.loop.extensions import Extensions
     from acp_agent.loop.session import Engine, Session
 
-__all__ = ["COMMANDS", "Commands", "commands_update"]
-
-CHARS_PER_TOKEN = 4
+__all__ = ["COMMANDS", "Commands", "commands_update", "split_command"]
 
 
 @dataclass(frozen=True)
@@ -45,21 +44,23 @@ class Command:
 
 
 class Commands:
-    """The commands of one session. `store` holds the remembered permissions."""
+    """The commands of one session. `store` holds the remembered permissions, `extensions` the project's own tools."""
 
-    def __init__(self, store: SessionStore) -> None:
+    def __init__(self, store: SessionStore, extensions: Extensions) -> None:
         self.store = store
+        self.extensions = extensions
 
     def finds(self, blocks: Sequence[ContentBlock]) -> bool:
         """Whether these blocks call a command that exists."""
-        return _split(blocks)[0] in COMMANDS
+        return split_command(blocks)[0] in COMMANDS
 
     async def run(self, session: Session, engine: Engine, blocks: Sequence[ContentBlock]) -> None:
-        name, rest = _split(blocks)
+        name, rest = split_command(blocks)
         await COMMANDS[name].run(self, session, engine, rest)
 
 
-def _split(blocks: Sequence[ContentBlock]) -> tuple[str, str]:
+def split_command(blocks: Sequence[ContentBlock]) -> tuple[str, str]:
+    """The name of the command a prompt calls, and what follows it; empty where it calls none."""
     text = leading_text(blocks)
     if not text.startswith("/"):
         return "", ""
@@ -67,8 +68,9 @@ def _split(blocks: Sequence[ContentBlock]) -> tuple[str, str]:
     return name.split("\n", 1)[0].strip(), rest.strip()
 
 
-def commands_update() -> AvailableCommandsUpdate:
-    """What the client offers for completion."""
+def commands_update(more: Sequence[AvailableCommand] = ()) -> AvailableCommandsUpdate:
+    """What the client offers for completion. `more`: skills and prompts, behind the commands of the same name."""
+    own = [command for command in more if command.name not in COMMANDS]
     return AvailableCommandsUpdate(
         available_commands=[
             AvailableCommand(
@@ -78,6 +80,7 @@ def commands_update() -> AvailableCommandsUpdate:
             )
             for command in COMMANDS.values()
         ]
+        + own
     )
 
 
@@ -121,6 +124,7 @@ async def _mode(commands: Commands, session: Session, engine: Engine, rest: str)
 
 async def _clear(commands: Commands, session: Session, engine: Engine, rest: str) -> None:
     session.replace_history([])
+    engine.forget()
     session.report_usage(0, session.usage.size if session.usage is not None else 0)
     session.say("The model has forgotten this conversation; what you see stays.")
 
@@ -166,11 +170,17 @@ async def _context(commands: Commands, session: Session, engine: Engine, rest: s
 
 
 async def _tools(commands: Commands, session: Session, engine: Engine, rest: str) -> None:
+    sent = {entry.name for entry in engine.offer.sent()}
     lines = []
-    for entry in offered(engine.registry, session.mode()):
+    for entry in engine.offer.entries():
         aliases = f" (also {', '.join(entry.aliases)})" if entry.aliases else ""
-        lines.append(f"- `{entry.name}`{aliases}: {entry.description.splitlines()[0]}")
-    session.say(f"Tools in the mode `{session.mode_id}`:\n" + "\n".join(lines))
+        mark = "" if entry.name in sent else " [not sent with the last prompt]"
+        lines.append(
+            f"- `{entry.name}`{aliases}: {entry.description.splitlines()[0] if entry.description else ''}{mark}"
+        )
+    away = [f"- {why}" for why in engine.offer.excluded().values()]
+    text = f"Tools in the mode `{session.mode_id}`:\n" + "\n".join(lines) + f"\n\n{engine.offer.words()}"
+    session.say(text + ("\n\nNot there now:\n" + "\n".join(away) if away else ""))
 
 
 async def _status(commands: Commands, session: Session, engine: Engine, rest: str) -> None:
@@ -211,6 +221,29 @@ async def _permissions(commands: Commands, session: Session, engine: Engine, res
     session.say(f"Remembered for {project}:\n" + "\n".join(lines) + "\n\n`/permissions revoke NUMBER` forgets one.")
 
 
+async def _trust(commands: Commands, session: Session, engine: Engine, rest: str) -> None:
+    extensions = commands.extensions
+    files = extensions.files()
+    if not files:
+        session.say("This folder has no tools of its own (`.acp-agent/tools/*.py`); there is nothing to trust.")
+        return
+    listed = "\n".join(f"- {file}" for file in files)
+    if rest.lower() not in ("yes", "no"):
+        state = "They are trusted." if extensions.trusted() else "They are not trusted, so they are not loaded."
+        session.say(
+            f"Tools of this folder:\n{listed}\n\n{state} They are Python that runs with your rights as soon as it is "
+            "loaded: read them first. `/trust yes` loads exactly these files, now and in later sessions, until one of "
+            "them changes; `/trust no` takes it back."
+        )
+        return
+    if rest.lower() == "no":
+        extensions.distrust()
+        session.say("No longer trusted. What was loaded is not offered any more.")
+        return
+    trouble = await extensions.trust()
+    session.say("\n".join(["Trusted and loaded. `/tools` lists them.", *(f"- {words}" for words in trouble)]))
+
+
 COMMANDS: dict[str, Command] = {
     command.name: command
     for command in (
@@ -222,6 +255,7 @@ COMMANDS: dict[str, Command] = {
         Command("context", "Show how full the model's context is", "", _context),
         Command("tools", "List the tools of the current mode", "", _tools),
         Command("status", "Show session, model, mode and what the editor offers", "", _status),
+        Command("trust", "Show the folder's own tools, and load them", "yes|no", _trust),
         Command("permissions", "List remembered permissions, or revoke one", "revoke number", _permissions),
     )
 }

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from acp_agent.errors import AgentError, ConnectionClosed
 from acp_agent.loop.modes import Mode
@@ -24,6 +25,9 @@ from acp_agent.schema.acp import (
     ToolCallUpdate,
 )
 from acp_agent.store.base import Decision, SessionStore
+
+if TYPE_CHECKING:
+    from acp_agent.errors import ToolErrorCategory
 
 __all__ = ["Gate", "Permit", "Refused", "TurnCancelledByClient"]
 
@@ -45,6 +49,7 @@ class Refused:
     """The call must not run; `reason` is for the model and the person."""
 
     reason: str
+    category: ToolErrorCategory = "policy_blocked"
 
 
 @dataclass(frozen=True)
@@ -121,9 +126,9 @@ class Gate:
                 return Permit()
             case SelectedPermissionOutcome(option_id="reject_always") if not ask.every_time:
                 self._remember(ask, "reject")
-                return Refused(REJECTED)
+                return Refused(REJECTED, "confirmation_required")
             case SelectedPermissionOutcome(option_id="reject_once"):
-                return Refused(REJECTED)
+                return Refused(REJECTED, "confirmation_required")
             case SelectedPermissionOutcome(option_id=unknown):
                 return Refused(f"The editor answered the permission request with an unknown option ({unknown!r}).")
         return Refused("The editor's answer to the permission request was not understood.")

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import msgspec
 
 from acp_agent.llm.base import AssistantMessage, Message, TextPart, ToolMessage, ToolUse, UserMessage
+from acp_agent.loop.limits import characters
 
 __all__ = ["INTERRUPTED", "History", "decode_message", "decode_messages", "encode_message", "encode_messages"]
 
@@ -75,17 +76,11 @@ class History:
 
     def characters(self) -> int:
         """A rough size: the characters of all text."""
-        return sum(_characters(message) for message in self._messages)
+        return sum(characters(message) for message in self._messages)
 
 
 def _interrupted(call: ToolUse, text: str) -> ToolMessage:
     return ToolMessage(call.id, call.name, (TextPart(text),))
-
-
-def _characters(message: Message) -> int:
-    if isinstance(message, AssistantMessage):
-        return len(message.text) + sum(len(call.arguments) + len(call.name) for call in message.tool_calls)
-    return sum(len(part.text) for part in message.content if isinstance(part, TextPart))
 
 
 def encode_message(message: Message) -> bytes:

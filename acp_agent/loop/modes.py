@@ -22,14 +22,21 @@ class Mode(NamedTuple):
 
 
 MODES: dict[ModeId, Mode] = {
-    "ask": Mode("ask", "Ask", "Reads and answers; changes nothing", changes=False, asks=True),
+    "ask": Mode(
+        "ask",
+        "Ask",
+        "Reads and answers; changes nothing",
+        changes=False,
+        asks=True,
+        extra_tools=frozenset({"delegate"}),
+    ),
     "architect": Mode(
         "architect",
         "Architect",
         "Reads and plans; changes nothing",
         changes=False,
         asks=True,
-        extra_tools=frozenset({"plan"}),
+        extra_tools=frozenset({"plan", "switch_mode", "delegate"}),
     ),
     "code": Mode("code", "Code", "Works on the code; asks before changes", changes=True, asks=True),
     "auto": Mode("auto", "Auto", "Works without asking for what the rules do not deny", changes=True, asks=False),

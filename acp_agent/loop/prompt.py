@@ -6,7 +6,7 @@ import base64
 import binascii
 import platform
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 from urllib.parse import unquote, urlsplit
@@ -26,7 +26,7 @@ from acp_agent.schema.acp import (
     TextResourceContents,
 )
 
-__all__ = ["leading_text", "parts_of", "system_prompt", "title_of"]
+__all__ = ["leading_text", "parts_of", "system_prompt", "title_of", "with_command_text"]
 
 TITLE_CHARS = 60
 
@@ -108,6 +108,16 @@ def leading_text(blocks: Sequence[ContentBlock]) -> str:
     return ""
 
 
+def with_command_text(blocks: Sequence[ContentBlock], text: str) -> list[ContentBlock]:
+    """The prompt with `text` in the place of the command it begins with."""
+    expanded, done = [], False
+    for block in blocks:
+        if not done and isinstance(block, TextContent) and block.text.strip():
+            block, done = TextContent(text=text), True
+        expanded.append(block)
+    return expanded
+
+
 def title_of(blocks: Sequence[ContentBlock]) -> str:
     """A title for a session that begins with these blocks: its first words."""
     text = leading_text(blocks)
@@ -126,8 +136,9 @@ def _template() -> str:
     return files("acp_agent.loop").joinpath("system.md").read_text(encoding="utf-8")
 
 
-def system_prompt(roots: Roots, mode: Mode, instructions: str) -> str:
-    """What every request begins with: byte-stable for a session as long as its mode stays."""
+def system_prompt(roots: Roots, mode: Mode, instructions: str, skills: Mapping[str, str] | None = None) -> str:
+    """What every request begins with: byte-stable for a session as long as its mode stays. `skills`: name and
+    description."""
     more = "\n".join(f"- {root}" for root in roots.all[1:])
     system = {"linux": "Linux", "darwin": "macOS", "win32": "Windows"}.get(sys.platform, sys.platform)
     facts = _template().format(
@@ -136,4 +147,6 @@ def system_prompt(roots: Roots, mode: Mode, instructions: str) -> str:
         system=f"{system} ({platform.machine()})",
         mode=f"{mode.name}: {mode.description}",
     )
-    return f"{facts}\n{instructions}".rstrip() + "\n"
+    listed = "".join(f"\n- `{name}`: {description}" for name, description in (skills or {}).items())
+    known = f"\nSkills of this project (read one with the tool `skill` before you do what it names):{listed}\n"
+    return f"{facts}{known if listed else ''}\n{instructions}".rstrip() + "\n"

@@ -41,6 +41,7 @@ from acp_agent.schema.acp import (
     ConfigOptionUpdate,
     ContentBlock,
     CurrentModeUpdate,
+    Notice,
     SessionConfigOption,
     SessionInfoUpdate,
     SessionModeState,
@@ -54,11 +55,9 @@ from acp_agent.schema.acp import (
 from acp_agent.store.base import EntryKind, LogEntry, SessionRecord, SessionStore
 
 if TYPE_CHECKING:
-    from acp_agent.llm.base import Message, ModelSettings, Provider, ToolDefinition, UsageReport
-    from acp_agent.loop.calls import ToolRunner
+    from acp_agent.llm.base import Message, ModelSettings, Provider, ToolDefinition
     from acp_agent.loop.history import History
-    from acp_agent.loop.turn import TurnHost
-    from acp_agent.tools.registry import Registry
+    from acp_agent.loop.offer import Offer
 
 __all__ = ["Engine", "Model", "Session"]
 
@@ -75,8 +74,16 @@ class Model(Protocol):
     id: str
     name: str
     """`provider:model`, with the model's real name."""
-    context_window: int
-    """Tokens."""
+
+    @property
+    def context_window(self) -> int:
+        """Tokens."""
+        ...
+
+    @property
+    def known_window(self) -> int | None:
+        """The same where it is no guess."""
+        ...
 
 
 class SlashCommands(Protocol):
@@ -90,12 +97,32 @@ class SlashCommands(Protocol):
 class Engine(Protocol):
     """What a turn needs, built once for a session."""
 
-    runner: ToolRunner
-    registry: Registry
+    offer: Offer
     commands: SlashCommands
 
     async def model(self, choice: str) -> Model:
         """The model behind a `provider:model`. Raises AuthRequired, ProviderError, InvalidParams."""
+        ...
+
+    def command_list(self) -> AvailableCommandsUpdate:
+        """What begins with `/`."""
+        ...
+
+    async def start(self) -> Sequence[str]:
+        """Makes ready what may take a while, once the session has been answered. Gives what the person should hear."""
+        ...
+
+    async def expand(self, blocks: Sequence[ContentBlock]) -> Sequence[ContentBlock] | str:
+        """The prompt as the model gets it: a skill or a prompt of an MCP server in the place of its command, web pages
+        with their links. A string: why there is nothing to ask, for the person."""
+        ...
+
+    def notes(self) -> Sequence[Message]:
+        """What happened since the last turn that the model must hear of before the prompt."""
+        ...
+
+    def forget(self) -> None:
+        """The model has forgotten the conversation: what counts on it begins anew."""
         ...
 
     def user_message(self, blocks: Sequence[ContentBlock], choice: str) -> Message:
@@ -110,7 +137,9 @@ class Engine(Protocol):
         """The tools of the mode in force."""
         ...
 
-    async def run_turn(self, host: TurnHost, model: Model) -> StopReason: ...
+    async def turn(self, model: Model, blocks: Sequence[ContentBlock]) -> StopReason:
+        """Asks the model until it is done; the prompt `blocks` is in the history already."""
+        ...
 
     def history(self) -> tuple[History, list[Message]]:
         """A new history, restored from what the session stored, and what had to be added to mend it."""
@@ -234,8 +263,11 @@ class Session:
         """A message of the agent's own."""
         self.emit(AgentMessageChunk(content=TextContent(text=text), message_id=str(uuid.uuid4())))
 
-    def announce_commands(self, update: AvailableCommandsUpdate) -> None:
-        self.emit(update, keep=False)
+    def tell(self, words: str) -> None:
+        """Something the person should hear of, where the client shows notices; in the log in any case."""
+        log.warning("%s", words)
+        if self.client.shows_notices:
+            self.emit(Notice(severity="warning", title=words), keep=False)
 
     # --- choices ----------------------------------------------------------------------------------------------
 
@@ -364,15 +396,25 @@ class Session:
             self._record_prompt(blocks)
             await engine.commands.run(self, engine, blocks)
             return "end_turn"
-        message = engine.user_message(blocks, self.model)
+        engine.user_message(blocks, self.model)  # What the model does not take is refused before anything is stored.
         self._record_prompt(blocks)
-        self.add(message)
+        for note in engine.notes():
+            self.add(note)
+        expanded: Sequence[ContentBlock] | str = blocks
+        try:
+            expanded = await engine.expand(blocks)
+        finally:  # A prompt that was cancelled meanwhile has been said all the same.
+            if not isinstance(expanded, str):
+                self.add(engine.user_message(expanded, self.model))
+        if isinstance(expanded, str):
+            self.say(expanded)
+            return "end_turn"
         if self.title is None:
             self.set_title(engine.title(blocks))
         model = await engine.model(self.model)
         if model.name != self.model:
             self._use_real_name(model)
-        return await engine.run_turn(_Host(self, engine, model), model)
+        return await engine.turn(model, blocks)
 
     def _record_prompt(self, blocks: Sequence[ContentBlock]) -> None:
         message_id = str(uuid.uuid4())
@@ -411,30 +453,6 @@ class Session:
             if self._engine is not None:
                 await self._engine.close()
         self.flush()
-
-
-class _Host:
-    """What `run_turn` sees of a session."""
-
-    def __init__(self, session: Session, engine: Engine, model: Model) -> None:
-        self._session = session
-        self._engine = engine
-        self._model = model
-        self.messages = session.messages
-        self.add = session.add
-        self.drain = session.drain
-
-    def emit(self, update: SessionUpdate) -> None:
-        self._session.emit(update)
-
-    def tools(self) -> Sequence[ToolDefinition]:
-        return self._engine.tools()
-
-    def settings(self) -> ModelSettings:
-        return self._engine.settings(self._model)
-
-    def report_usage(self, usage: UsageReport) -> None:
-        self._session.report_usage(usage.input_tokens + usage.output_tokens, self._model.context_window)
 
 
 def _as_answer(error: ProviderError) -> RpcError:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
@@ -21,18 +21,21 @@ from acp_agent.llm.base import (
     ModelSettings,
     Provider,
     TextDelta,
+    TextPart,
     ThoughtDelta,
     ToolDefinition,
     ToolMessage,
     ToolUse,
     UsageReport,
 )
+from acp_agent.loop.failures import DoomLoop
+from acp_agent.loop.limits import CHARS_PER_TOKEN, characters
 from acp_agent.schema.acp import AgentMessageChunk, AgentThoughtChunk, SessionUpdate, StopReason, TextContent
 
-__all__ = ["Turn", "TurnHost", "run_turn"]
+if TYPE_CHECKING:
+    from acp_agent.loop.calls import RoundResult
 
-CHARS_PER_TOKEN = 4
-"""For servers that report no usage."""
+__all__ = ["Turn", "TurnHost", "run_turn"]
 
 
 class TurnHost(Protocol):
@@ -58,6 +61,14 @@ class TurnHost(Protocol):
 
     def report_usage(self, usage: UsageReport) -> None: ...
 
+    def context_full(self) -> str | None:
+        """Words for the person, where the next request would not fit well."""
+        ...
+
+    def say(self, text: str) -> None:
+        """A message of the agent's own."""
+        ...
+
 
 class Turn(msgspec.Struct):
     """What one model call gave."""
@@ -67,26 +78,48 @@ class Turn(msgspec.Struct):
     usage: UsageReport | None
 
 
-RunCalls = Callable[[Sequence[ToolUse], Callable[[ToolMessage], None]], Awaitable[None]]
+RunCalls = Callable[[Sequence[ToolUse], Callable[[ToolMessage], None]], Awaitable["RoundResult"]]
 """Runs the calls of one message and hands over one result for each, in order, also when it is cancelled."""
 
 
-async def run_turn(provider: Provider, host: TurnHost, run_calls: RunCalls, *, max_iterations: int) -> StopReason:
-    """Runs until the model is done. Raises ProviderError; what the model had said by then stays in the history."""
+async def run_turn(
+    provider: Provider, host: TurnHost, run_calls: RunCalls, *, max_iterations: int, doom_loop: int
+) -> StopReason:
+    """Runs until the model is done, or a limit ends it (then the person is told which, but for the iterations, which
+    the stop reason names). Raises ProviderError; what the model had said by then stays in the history."""
+    circles = DoomLoop(doom_loop)
     for _ in range(max_iterations):
+        if (words := host.context_full()) is not None:
+            host.say(words)
+            return "max_tokens"
         turn = await ask_model(provider, host)
         if turn.usage is None:
             turn.usage = _estimate(host, turn.message)
         host.report_usage(turn.usage)
-        if turn.message.tool_calls:
-            await run_calls(turn.message.tool_calls, host.add)
-        elif turn.reason == "length":
-            return "max_tokens"
-        elif turn.reason == "refusal":
-            return "refusal"
-        else:
+        calls = turn.message.tool_calls
+        if not calls:
+            return ENDS.get(turn.reason, "end_turn")
+        if (words := circles.asked(calls)) is not None:
+            for call in calls:
+                host.add(ToolMessage(call.id, call.name, (TextPart(words),)))
+            host.say(words)
+            return "max_turn_requests"
+        results: list[ToolMessage] = []
+
+        def add(result: ToolMessage, results: list[ToolMessage] = results) -> None:
+            results.append(result)
+            host.add(result)
+
+        outcome = await run_calls(calls, add)
+        if outcome.ends_turn:
             return "end_turn"
+        if (words := circles.answered(results, progress=outcome.progress)) is not None:
+            host.say(words)
+            return "max_turn_requests"
     return "max_turn_requests"
+
+
+ENDS: dict[FinishReason, StopReason] = {"length": "max_tokens", "refusal": "refusal"}
 
 
 async def ask_model(provider: Provider, host: TurnHost) -> Turn:
@@ -129,10 +162,5 @@ async def ask_model(provider: Provider, host: TurnHost) -> Turn:
 
 def _estimate(host: TurnHost, message: AssistantMessage) -> UsageReport:
     """A guess from characters, where the server tells nothing."""
-    told = len(host.settings().system)
-    for earlier in host.messages():
-        if isinstance(earlier, AssistantMessage):
-            told += len(earlier.text)
-        else:
-            told += sum(len(part.text) for part in earlier.content if hasattr(part, "text"))
+    told = len(host.settings().system) + sum(characters(earlier) for earlier in host.messages())
     return UsageReport(told // CHARS_PER_TOKEN, len(message.text) // CHARS_PER_TOKEN)

@@ -15,8 +15,11 @@ from acp_agent.errors import AgentError, CapabilityMissing
 from acp_agent.protocol.connection import Connection
 from acp_agent.schema.acp import (
     ClientCapabilities,
+    CreateElicitationResponse,
     CreateTerminalRequest,
     CreateTerminalResponse,
+    ElicitationFormMode,
+    ElicitationSchema,
     EnvVariable,
     KillTerminalRequest,
     PermissionOption,
@@ -79,6 +82,12 @@ class Client:
     def shows_notices(self) -> bool:
         session = self.capabilities.session
         return session is not None and session.notices is not None
+
+    @property
+    def has_forms(self) -> bool:
+        """Whether the client shows forms (elicitation)."""
+        elicitation = self.capabilities.elicitation
+        return elicitation is not None and elicitation.form is not None
 
     # --- updates ----------------------------------------------------------------------------------------------
 
@@ -164,6 +173,15 @@ class Client:
         """Unbounded: a person answers. Cancelling it tells the client that the question is void."""
         request = RequestPermissionRequest(session_id=self._session_id, tool_call=tool_call, options=list(options))
         answer: RequestPermissionResponse = await self._ask("session/request_permission", request, bounded=False)
+        return answer
+
+    async def elicit(self, message: str, form: ElicitationSchema, *, tool_call_id: str) -> CreateElicitationResponse:
+        """A form for the person. Unbounded; cancelling it tells the client that the question is void."""
+        self._need(self.has_forms, "elicitation/create (form)")
+        request = ElicitationFormMode(
+            message=message, requested_schema=form, session_id=self._session_id, tool_call_id=tool_call_id
+        )
+        answer: CreateElicitationResponse = await self._ask("elicitation/create", request, bounded=False)
         return answer
 
     # --- helpers ----------------------------------------------------------------------------------------------

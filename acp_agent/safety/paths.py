@@ -36,7 +36,9 @@ class Roots:
         if not self.contains(path):
             folders = ", ".join(str(root) for root in self.all)
             raise ToolError(
-                f"{text} is outside of the folders of this session ({folders}); only paths below them can be used."
+                f"{text} is outside of the folders of this session ({folders}); only paths below them can be used.",
+                "policy_blocked",
+                suggestion="Give a path below one of these folders; only the person can add another.",
             )
         return path
 
@@ -44,15 +46,15 @@ class Roots:
         """The same without the check that it is inside. A `file://` URI stands for its path."""
         shown, text = text, _path_of(text)
         if not text:
-            raise ToolError("The path is empty. Give a path relative to the working directory, or an absolute one.")
+            raise ToolError("The path is empty. Give a path relative to the working directory, or an absolute one.", "invalid_parameters")
         if "\0" in text:
-            raise ToolError("The path holds a NUL character.")
+            raise ToolError("The path holds a NUL character.", "invalid_parameters")
         if len(text) > MAX_PATH_CHARS:
-            raise ToolError(f"The path is longer than {MAX_PATH_CHARS} characters.")
+            raise ToolError(f"The path is longer than {MAX_PATH_CHARS} characters.", "invalid_parameters")
         try:
             text.encode("utf-8")
         except UnicodeEncodeError as error:
-            raise ToolError("The path holds characters that have no UTF-8 form.") from error
+            raise ToolError("The path holds characters that have no UTF-8 form.", "invalid_parameters") from error
         try:
             return real_path(self.cwd / text)
         except (OSError, RuntimeError) as error:

@@ -12,7 +12,7 @@ finds out (a diff, an impossible edit) is known before anybody is asked. `run` d
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -21,6 +21,9 @@ from acp_agent.safety.access import Access
 from acp_agent.safety.paths import Roots
 from acp_agent.schema.acp import ToolKind
 from acp_agent.tools.context import Description, Preview, ToolContext, ToolResult
+
+if TYPE_CHECKING:
+    from acp_agent.errors import ToolErrorCategory
 
 __all__ = ["Params", "Tool"]
 
@@ -53,7 +56,11 @@ class Tool(ABC, Generic[P]):
         try:
             return self.Params.model_validate(arguments)  # type: ignore[return-value]
         except ValidationError as error:
-            raise ToolError(_words(self, error)) from error
+            raise ToolError(_words(self, error), _category(error)) from error
+
+    def from_text(self, text: str) -> dict[str, Any] | None:
+        """The arguments, where a model gave bare text instead of an object; `None`: the tool takes no such thing."""
+        return None
 
     @abstractmethod
     def describe(self, params: P, roots: Roots) -> Description: ...
@@ -69,6 +76,13 @@ class Tool(ABC, Generic[P]):
     @abstractmethod
     async def run(self, params: P, ctx: ToolContext, preview: Preview) -> ToolResult:
         """Does it. Raises ToolError with text the model can act on."""
+
+
+def _category(error: ValidationError) -> ToolErrorCategory:
+    """`type_mismatch` where nothing but types is wrong."""
+    kinds = [problem["type"] for problem in error.errors(include_url=False, include_input=False)]
+    only_types = all(kind.endswith(("_type", "_parsing", "_from_float")) for kind in kinds)
+    return "type_mismatch" if only_types else "invalid_parameters"
 
 
 def _words(tool: Tool[Any], error: ValidationError) -> str:

@@ -37,9 +37,9 @@ class Bash(Tool[BashParams]):
 
     def access(self, params: BashParams, ctx: ToolContext) -> list[Access]:
         if not params.command.strip():
-            raise ToolError("The command is empty. Give the command line to run.")
+            raise ToolError("The command is empty. Give the command line to run.", "invalid_parameters")
         if "\0" in params.command:
-            raise ToolError("The command holds a NUL character, which no shell can take.")
+            raise ToolError("The command holds a NUL character, which no shell can take.", "invalid_parameters")
         return [ExecuteAccess(params.command, ctx.shell_cwd())]
 
     async def run(self, params: BashParams, ctx: ToolContext, preview: Preview) -> ToolResult:

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from acp_agent.config.model import ToolsConfig
 from acp_agent.executors.base import Command, Executor, OutputChunk, Process
 from acp_agent.llm.base import Part
 from acp_agent.safety.paths import Roots
 from acp_agent.schema.acp import PlanEntry, ToolCallContent
+
+if TYPE_CHECKING:
+    from acp_agent.tools.web_client import GuardedClient
 
 __all__ = [
     "Answer",
@@ -101,6 +104,10 @@ class Ledger:
     def forget(self, path: Path) -> None:
         self._seen.pop(path, None)
 
+    def clear(self) -> None:
+        """The model has forgotten all of it."""
+        self._seen.clear()
+
 
 class StartProcess(Protocol):
     """Starts a command, shows it live in this call and closes it after the call's last update."""
@@ -146,6 +153,14 @@ class Task:
 class Services:
     """What the tools of one session share beside the executor. Made in one place, `build.py`."""
 
+    web: GuardedClient
+    secret: Callable[[str], str | None]
+    """A key from the environment, by the name of its variable."""
+    skill: Callable[[str], str | None]
+    """The text of a skill by its name."""
+    skills: Callable[[], Sequence[str]]
+    """The names of all."""
+
 
 @dataclass(frozen=True)
 class ToolContext:
@@ -162,6 +177,8 @@ class ToolContext:
     services: Services
     call_id: str
     """The call's own id, as the client knows it."""
+    caller_id: str
+    """Who the call is made for: the ACP session's id."""
     ask_person: Callable[[Question], Awaitable[Answer]]
     delegate: Callable[[Task], Awaitable[ToolResult]]
     """Runs a sub-agent to its end; its calls are shown below this one."""

@@ -89,11 +89,11 @@ async def apply(planned: Planned, shown: str, ctx: ToolContext, preview: Preview
 def _replaced(params: EditParams, old: str) -> str:
     """The new text. Raises ToolError that helps to find the right `old_string`."""
     if not params.old_string:
-        raise ToolError("`old_string` is empty. Give the text to replace; to make a whole file, use `write`.")
+        raise ToolError("`old_string` is empty. Give the text to replace; to make a whole file, use `write`.", "invalid_parameters")
     target = params.old_string if params.old_string in old else to_endings(params.old_string, old)
     replacement = to_endings(params.new_string, old)
     if target == replacement:
-        raise ToolError("`old_string` and `new_string` are the same; there is nothing to change.")
+        raise ToolError("`old_string` and `new_string` are the same; there is nothing to change.", "invalid_parameters")
     count = old.count(target)
     if count == 0:
         raise ToolError(f"`old_string` is not in {params.path}.{_nearest(target, old)}")

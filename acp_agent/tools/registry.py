@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
@@ -17,7 +17,7 @@ from acp_agent.schema.acp import ToolKind
 if TYPE_CHECKING:
     from acp_agent.tools.base import Tool
 
-__all__ = ["TOOLS", "Registry", "ToolEntry", "builtin_registry"]
+__all__ = ["TOOLS", "Registry", "SessionRegistry", "ToolEntry", "Tools", "builtin_registry"]
 
 TOOLS: dict[str, str] = {
     "bash": "acp_agent.tools.bash:Bash",
@@ -28,6 +28,15 @@ TOOLS: dict[str, str] = {
     "grep": "acp_agent.tools.grep:Grep",
     "list_directory": "acp_agent.tools.list_directory:ListDirectory",
     "plan": "acp_agent.tools.plan:Plan",
+    "fetch": "acp_agent.tools.fetch:Fetch",
+    "web_scrape": "acp_agent.tools.web_scrape:WebScrape",
+    "http_request": "acp_agent.tools.http_request:HttpRequest",
+    "web_search": "acp_agent.tools.web_search:WebSearch",
+    "ask_user": "acp_agent.tools.ask_user:AskUser",
+    "delegate": "acp_agent.tools.delegate:Delegate",
+    "skill": "acp_agent.tools.skill:Skill",
+    "switch_mode": "acp_agent.tools.switch_mode:SwitchMode",
+    "time": "acp_agent.tools.time:Time",
 }
 """Name -> `"module:Class"`."""
 
@@ -50,6 +59,24 @@ class ToolEntry(msgspec.Struct, frozen=True):
         return ToolDefinition(self.name, self.description, self.parameters)
 
 
+class Tools(Protocol):
+    """A table of tools, as the loop sees it."""
+
+    def entries(self) -> tuple[ToolEntry, ...]: ...
+
+    def find(self, name: str) -> ToolEntry | None:
+        """By name or alias."""
+        ...
+
+    def tool(self, name: str) -> Tool[Any]:
+        """The tool itself, loaded now if need be. `name` is its own name, not an alias."""
+        ...
+
+    def loaded(self, name: str) -> Tool[Any] | None:
+        """The same, where it is loaded already."""
+        ...
+
+
 class Registry:
     """`rows`: name -> `"module:Class"` of the tools that are not loaded yet."""
 
@@ -63,24 +90,69 @@ class Registry:
         return tuple(self._entries.values())
 
     def find(self, name: str) -> ToolEntry | None:
-        """By name or alias."""
         return self._entries.get(self._names.get(name, ""))
 
     def tool(self, name: str) -> Tool[Any]:
-        """The tool itself, loaded now if need be. `name` is its own name, not an alias."""
         found = self._tools.get(name)
         if found is None:
             found = self._tools[name] = load(self._rows[name])()
         return found
 
     def loaded(self, name: str) -> Tool[Any] | None:
-        """The same, where it is loaded already."""
         return self._tools.get(name)
 
     def warm(self) -> None:
         """Loads every tool; takes a while (pydantic), so it is called in a thread."""
         for name in self._entries:
             self.tool(name)
+
+
+class SessionRegistry:
+    """The tools of the program and those that only one session has: of MCP servers, of the project, of packages.
+
+    They come in groups, each replaced as a whole when it changes. A name that is taken stays with the first; the later
+    tool is left out, and `set_group` says so.
+    """
+
+    def __init__(self, base: Registry) -> None:
+        self._base = base
+        self._groups: dict[str, dict[str, tuple[ToolEntry, Tool[Any]]]] = {}
+
+    def set_group(self, group: str, tools: Iterable[tuple[ToolEntry, Tool[Any]]]) -> list[str]:
+        """Replaces the tools of `group`. Gives the names that were left out since they are taken."""
+        self._groups[group] = {}
+        left_out = []
+        for entry, tool in tools:
+            if any(self.find(name) is not None for name in (entry.name, *entry.aliases)):
+                left_out.append(entry.name)
+            else:
+                self._groups[group][entry.name] = (entry, tool)
+        return left_out
+
+    def entries(self) -> tuple[ToolEntry, ...]:
+        own = (entry for group in self._groups.values() for entry, _ in group.values())
+        return (*self._base.entries(), *own)
+
+    def find(self, name: str) -> ToolEntry | None:
+        if (found := self._base.find(name)) is not None:
+            return found
+        for group in self._groups.values():
+            for entry, _ in group.values():
+                if name == entry.name or name in entry.aliases:
+                    return entry
+        return None
+
+    def tool(self, name: str) -> Tool[Any]:
+        return self._own(name) or self._base.tool(name)
+
+    def loaded(self, name: str) -> Tool[Any] | None:
+        return self._own(name) or self._base.loaded(name)
+
+    def _own(self, name: str) -> Tool[Any] | None:
+        for group in self._groups.values():
+            if name in group:
+                return group[name][1]
+        return None
 
 
 def builtin_registry() -> Registry:

@@ -16,6 +16,7 @@ FLOORS: dict[str, int] = {
     "auth": 6,
     "handshake": 6,
     "build": 6,
+    "engine": 6,
     "loop": 5,
     "tools": 4,
     "executors": 3,
@@ -24,6 +25,7 @@ FLOORS: dict[str, int] = {
     "llm": 3,
     "store": 3,
     "client": 3,
+    "mcp": 3,
     "testing": 3,
     "protocol": 2,
     "config": 2,
@@ -34,14 +36,18 @@ FLOORS: dict[str, int] = {
 }
 """A module's floor is that of the first part of its name below the package."""
 
-WINGS = {"executors", "output", "safety", "llm", "store", "client", "testing"}
+WINGS = {"executors", "output", "safety", "llm", "store", "client", "mcp", "testing"}
 SIDEWAYS = {("testing", "client")}
 """The test kit's editor is the client, with faults."""
 
 DOORS: dict[str, tuple[str, ...]] = {
     "pydantic": ("acp_agent.tools",),
     "openai": ("acp_agent.llm.responses",),
-    "httpx2": ("acp_agent.llm",),
+    "mcp": ("acp_agent.mcp",),
+    "mcp_types": ("acp_agent.mcp",),
+    "httpx2": ("acp_agent.llm", "acp_agent.mcp", "acp_agent.tools.web_client"),
+    "httpcore2": ("acp_agent.tools.web_client",),
+    "selectolax": ("acp_agent.tools.web_page", "acp_agent.tools.web_results"),
     "jsonrpcserver": ("acp_agent.client",),
     "oslash": ("acp_agent.client",),
     "sqlite3": ("acp_agent.store",),
@@ -50,13 +56,14 @@ DOORS: dict[str, tuple[str, ...]] = {
     "jsonschema_rs": ("acp_agent.testing",),
     "pytest": ("acp_agent.testing",),
     "pathspec": ("acp_agent.executors.search_worker",),
+    "yaml": (),
     "platformdirs": (),
     "keyring": (),
     "asyncio": ("acp_agent.protocol", "acp_agent.agent", "acp_agent.commands.serve", "acp_agent.testing.fake_model"),
 }
 """Dependency -> the modules (and what is below them) that may import it. An empty tuple: by lazy rows only."""
 
-BROAD = {"acp_agent/protocol/connection.py", "acp_agent/loop/calls.py"}
+BROAD = {"acp_agent/protocol/connection.py", "acp_agent/loop/calls.py", "acp_agent/tools/extend.py"}
 """Where `except Exception` may stand."""
 
 LONGEST_FILE = 750

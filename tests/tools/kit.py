@@ -19,10 +19,19 @@ from acp_agent.safety.paths import Roots
 from acp_agent.schema.acp import PlanEntry
 from acp_agent.tools.context import Answer, Ledger, Preview, Question, Services, Task, ToolContext, ToolResult
 from acp_agent.tools.registry import builtin_registry
+from acp_agent.tools.web_client import GuardedClient
 
 BOUND = 20.0
 
 REGISTRY = builtin_registry()
+
+
+SKILLS = {"release": "How we release."}
+
+
+def services() -> Services:
+    """What the tools share, as a session without any configuration has it."""
+    return Services(web=GuardedClient(ToolsConfig().web), secret=lambda name: None, skill=SKILLS.get, skills=lambda: list(SKILLS))
 
 
 @dataclass
@@ -37,7 +46,7 @@ class Bench:
     chunks: list[OutputChunk] = field(default_factory=list)
     plans: list[Sequence[PlanEntry]] = field(default_factory=list)
     processes: list[Process] = field(default_factory=list)
-    services: Services = field(default_factory=Services)
+    services: Services = field(default_factory=lambda: services())
     answers: list[Answer] = field(default_factory=list)
     """What the person answers, in order."""
     questions: list[Question] = field(default_factory=list)
@@ -56,6 +65,7 @@ class Bench:
             set_plan=self.plans.append,
             services=self.services,
             call_id="call-1",
+            caller_id="session-1",
             ask_person=self._ask,
             delegate=self._delegate,
             set_mode=self.modes.append,

@@ -1,0 +1,320 @@
+"""What a turn of one session needs, put together: tools, permission gate, executors, limits, sub-agents.
+
+Made by `build.Builder` for each session, in the background, once the session has been answered. Providers are shared
+and come from the builder; everything else here belongs to one session and ends with it.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from acp_agent.config.load import Config
+from acp_agent.config.model import ProviderConfig
+from acp_agent.executors.dyn import DynExecutor, route
+from acp_agent.executors.dyn import Offer as EditorOffer
+from acp_agent.executors.editor import EditorExecutor
+from acp_agent.executors.local import LocalExecutor
+from acp_agent.executors.shell_state import forget_state, last_cwd
+from acp_agent.llm.base import Message, ModelSettings, Provider, ThoughtLevel, UserMessage
+from acp_agent.loop.ask import ask_person
+from acp_agent.loop.cache import ResultCache, fingerprint_with
+from acp_agent.loop.calls import Surroundings, ToolRunner
+from acp_agent.loop.commands import Commands, commands_update, split_command
+from acp_agent.loop.delegate import SubAgents
+from acp_agent.loop.extensions import Extensions
+from acp_agent.loop.failures import RepeatedFailures
+from acp_agent.loop.gate import Gate
+from acp_agent.loop.history import History
+from acp_agent.loop.hooks import Hooks, TurnContext
+from acp_agent.loop.host import SessionHost
+from acp_agent.loop.instructions import Instructions, read_skills
+from acp_agent.loop.limits import CallQuota
+from acp_agent.loop.offer import Offer
+from acp_agent.loop.prompt import leading_text, parts_of, system_prompt, title_of, with_command_text
+from acp_agent.loop.relevance import Relevance
+from acp_agent.loop.replay import rebuild_history
+from acp_agent.loop.reports import Call, Display, Reports
+from acp_agent.loop.session import Session
+from acp_agent.loop.turn import run_turn
+from acp_agent.schema.acp import (
+    AvailableCommand,
+    AvailableCommandsUpdate,
+    ContentBlock,
+    StopReason,
+    UnstructuredCommandInput,
+)
+from acp_agent.store.base import SessionStore
+from acp_agent.tools.context import Answer, Ledger, Question, Services, ToolContext
+from acp_agent.tools.registry import Registry, SessionRegistry
+from acp_agent.tools.web_client import GuardedClient
+
+if TYPE_CHECKING:
+    from acp_agent.build import Builder, ReadyModel
+
+__all__ = ["SessionEngine"]
+
+THOUGHT_LEVELS: dict[str, ThoughtLevel] = {"off": "off", "low": "low", "medium": "medium", "high": "high"}
+
+SAFE_FOLDER = "/tmp"
+"""For script files where the system's temporary folder has a name that a shell would split."""
+
+
+class SessionEngine:
+    """Provider, tools, permission gate and executors of one session."""
+
+    def __init__(self, session: Session, store: SessionStore, registry: Registry, builder: Builder) -> None:
+        settings = session.config.settings
+        client = session.client
+        self._session = session
+        self._builder = builder
+        self._settings = settings
+        self.registry = SessionRegistry(registry)
+        self.extensions = Extensions(session.roots.cwd, self.registry, store, packages=settings.tools.entry_points)
+        self.commands = Commands(store, self.extensions)
+        self._folder = _private_folder()
+        self._local = LocalExecutor(
+            environ=builder.environ,
+            hidden=_own_keys(session.config),
+            terminate_grace=settings.tools.bash.terminate_grace,
+        )
+        editor = EditorExecutor(client, self._local, self._folder, kill_timeout=settings.limits.kill_timeout)
+        offer = EditorOffer(
+            terminal=client.has_terminals and settings.tools.bash.editor_terminal,
+            read_text=client.reads_files and settings.tools.files.editor_buffers,
+            write_text=client.writes_files and settings.tools.files.editor_buffers,
+        )
+        self._executor = DynExecutor(editor, self._local, offer)
+        self._ledger = Ledger()
+        agent = settings.agent
+        self._instructions = Instructions(
+            session.roots, enabled=agent.instruction_files, max_bytes=agent.max_instruction_bytes
+        )
+        self._skills = read_skills(session.roots) if agent.skills else {}
+        self._services = Services(
+            web=GuardedClient(settings.tools.web),
+            secret=builder.environ.get,
+            skill=self._use_skill,
+            skills=lambda: list(self._skills),
+        )
+        self._turn = 0
+        self._skill = ""
+        self._turn_context = TurnContext("", session.id, 0)
+        self._model: ReadyModel | None = None
+        self.offer = Offer(self.registry, settings.tools, session.mode, self._missing(), Relevance())
+        self.quota = CallQuota(settings.tools.max_tool_calls_per_session)
+        self._cache = ResultCache(
+            fingerprint_with(self._executor, buffers=offer.read_text),
+            enabled=settings.tools.result_cache.enabled,
+            ttl=settings.tools.result_cache.ttl,
+        )
+        display = Display(
+            terminal_meta=client.shows_terminal_output and route("run", offer) == "local",
+            updates_per_second=settings.limits.updates_per_second,
+            live_chars=settings.limits.live_output_chars,
+        )
+        sub_agents = SubAgents(
+            lambda: self._around,
+            self._model_of_turn,
+            depth=0,
+            max_depth=settings.tools.delegate.max_depth,
+            doom_loop=settings.agent.doom_loop,
+            context_budget=settings.agent.context_budget,
+            repeated_failures=settings.tools.repeated_failures,
+            definitions=self.offer.definitions_of,
+            entries=self.offer.sent,
+        )
+        self._around = Surroundings(
+            registry=self.registry,
+            gate=Gate(client, store, session.roots, session.mode),
+            host=session,
+            roots=session.roots,
+            context=self._context,
+            reports=Reports(
+                session.emit,
+                session.drain,
+                display,
+                cwd=str(session.roots.cwd),
+                max_output_chars=settings.tools.max_output_chars,
+            ),
+            offers=self.offer.why_not,
+            names=self.offer.names,
+            succeeded=self.offer.succeeded,
+            failures=RepeatedFailures(settings.tools.repeated_failures),
+            cache=self._cache,
+            hooks=Hooks(settings.hooks, self._local, session.roots.cwd, session.say, self._variables),
+            quota=self.quota,
+            retry=settings.tools.retry,
+            ask_person=self._ask_person,
+            delegate=sub_agents.run,
+            variables=self._variables,
+            instructions=self._instructions.for_paths,
+        )
+        self._runner = ToolRunner(self._around)
+
+    # --- what tools are given ---------------------------------------------------------------------------------
+
+    def _context(self, **of_the_call: Any) -> ToolContext:
+        state = self._shell_state
+        return ToolContext(
+            executor=self._executor,
+            roots=self._session.roots,
+            config=self._settings.tools,
+            ledger=self._ledger,
+            services=self._services,
+            shell_state=state,
+            shell_cwd=partial(last_cwd, state, self._session.roots.cwd),
+            **of_the_call,
+        )
+
+    async def _ask_person(self, call: Call, question: Question) -> Answer:
+        answer = await ask_person(self._session.client, call, question, timeout=self._settings.tools.ask_timeout)
+        if answer.ends_turn:
+            choices = "".join(f"\n{number}. {choice}" for number, choice in enumerate(question.choices, 1))
+            self._session.say(f"{question.text}{choices}")
+        return answer
+
+    def _missing(self) -> dict[str, Callable[[], str | None]]:
+        """Tools that are not always there."""
+        depth = self._settings.tools.delegate.max_depth
+        return {
+            "delegate": lambda: None if depth else "Sub-agents are switched off (`tools.delegate.max_depth`).",
+            "skill": lambda: None if self._skills else "This project has no skills (`.agents/skills/NAME/SKILL.md`).",
+        }
+
+    def _use_skill(self, name: str) -> str | None:
+        if (skill := self._skills.get(name)) is None:
+            return None
+        self._turn_context = replace(self._turn_context, skill=name)
+        return skill.text(self._session.roots)
+
+    def _variables(self) -> dict[str, str]:
+        return self._turn_context.variables() if self._settings.tools.bash.turn_context else {}
+
+    # --- the model --------------------------------------------------------------------------------------------
+
+    async def model(self, choice: str) -> ReadyModel:
+        return await self._builder.model(self._session, choice)
+
+    def _model_of_turn(self) -> tuple[Provider, ModelSettings, int | None]:
+        assert self._model is not None, "a sub-agent runs within a turn"
+        return self._model.provider, self.settings(self._model), self._model.known_window
+
+    def history(self) -> tuple[History, list[Message]]:
+        history, mended = rebuild_history(self._session.stored())
+        self.quota.used = CallQuota.used_by(history.messages)
+        return history, mended
+
+    async def start(self) -> Sequence[str]:
+        return await self.extensions.start()
+
+    # --- prompts ----------------------------------------------------------------------------------------------
+
+    def command_list(self) -> AvailableCommandsUpdate:
+        """What begins with `/`: our commands, the project's skills."""
+        skills = [
+            AvailableCommand(
+                name=skill.name,
+                description=skill.description or "A skill of this project",
+                input=UnstructuredCommandInput(hint="what to apply it to"),
+            )
+            for skill in self._skills.values()
+        ]
+        return commands_update(skills)
+
+    async def expand(self, blocks: Sequence[ContentBlock]) -> Sequence[ContentBlock] | str:
+        name, rest = split_command(blocks)
+        if name and (skill := self._skills.get(name)) is not None:
+            self._skill = name
+            return with_command_text(blocks, skill.text(self._session.roots, rest))
+        return blocks
+
+    def notes(self) -> Sequence[Message]:
+        return []
+
+    def forget(self) -> None:
+        self.quota.reset()
+        self._instructions.forget()
+        self._ledger.clear()
+        self._cache.clear()
+
+    def user_message(self, blocks: Sequence[ContentBlock], choice: str) -> Message:
+        provider = self._builder.provider_settings(self._session.config, choice.partition(":")[0])
+        parts = parts_of(
+            blocks,
+            images=provider.images,
+            audio=provider.audio,
+            max_resource_bytes=self._settings.limits.max_prompt_bytes,
+        )
+        return UserMessage(parts)
+
+    def title(self, blocks: Sequence[ContentBlock]) -> str:
+        return title_of(blocks)
+
+    def settings(self, model: ReadyModel) -> ModelSettings:
+        session = self._session
+        agent = self._settings.agent
+        return ModelSettings(
+            model=model.id,
+            system=system_prompt(
+                session.roots,
+                session.mode(),
+                f"{agent.instructions}\n{self._instructions.text}".strip(),
+                {skill.name: skill.description for skill in self._skills.values()},
+            ),
+            thought_level=THOUGHT_LEVELS.get(session.thought_level),
+            max_output_tokens=agent.max_output_tokens or None,
+            cache_key=session.id,
+        )
+
+    # --- turns ------------------------------------------------------------------------------------------------
+
+    async def turn(self, model: ReadyModel, blocks: Sequence[ContentBlock]) -> StopReason:
+        agent = self._settings.agent
+        self._turn += 1  # A new turn's shell starts from the session's folder, with nothing exported.
+        now = time.time_ns() // 1_000_000
+        self._turn_context = TurnContext(str(uuid.uuid4()), self._session.id, now, self._skill)
+        self._skill = ""
+        self._model = model
+        self._around.failures.changed()
+        await self.offer.aim(leading_text(blocks))
+        host = SessionHost(self._session, model, lambda: self.settings(model), self.offer.definitions)
+        try:
+            return await run_turn(
+                model.provider,
+                host,
+                self._runner.run_all,
+                max_iterations=agent.max_tool_iterations,
+                doom_loop=agent.doom_loop,
+            )
+        finally:
+            forget_state(self._shell_state)
+
+    @property
+    def _shell_state(self) -> Path:
+        return self._folder / f"shell-{self._turn}"
+
+    async def close(self) -> None:
+        await self._local.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def _own_keys(config: Config) -> frozenset[str]:
+    """The variables that hold the agent's own keys: no command the model runs needs them."""
+    providers = (ProviderConfig(), *config.settings.providers.values())
+    return frozenset(provider.api_key_env for provider in providers)
+
+
+def _private_folder() -> Path:
+    """For script files and shell state; only we can look into it."""
+    parent = tempfile.gettempdir()
+    if not parent.replace("/", "").replace("_", "").replace("-", "").replace(".", "").isalnum():
+        parent = SAFE_FOLDER
+    return Path(tempfile.mkdtemp(prefix="acp-agent-", dir=parent))

@@ -1,0 +1,226 @@
+"""Sub-agents: a prompt, a history and a set of tools of their own, inside one tool call.
+
+The calls of a sub-agent appear in the client below the call that made it (`_meta.claudeCode.parentToolUseId`); what it
+says goes to the model that asked for it, not to the person. The card of the call shows one line: what it does now.
+Cancelling the call ends all of it: it runs in the call's own task.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from acp_agent.errors import ProviderError, ToolError
+from acp_agent.llm.base import (
+    AssistantMessage,
+    Message,
+    ModelSettings,
+    Provider,
+    TextPart,
+    ToolDefinition,
+    UsageReport,
+    UserMessage,
+)
+from acp_agent.loop.calls import Surroundings, ToolRunner
+from acp_agent.loop.failures import RepeatedFailures
+from acp_agent.loop.history import History
+from acp_agent.loop.limits import context_estimate, context_words
+from acp_agent.loop.reports import Call, Parent, Reports
+from acp_agent.loop.turn import run_turn
+from acp_agent.schema.acp import SessionUpdate, StopReason, ToolCall
+from acp_agent.tools.context import Task, ToolResult
+from acp_agent.tools.registry import ToolEntry
+
+__all__ = ["NOT_FOR_SUB_AGENTS", "SubAgents"]
+
+NOT_FOR_SUB_AGENTS = frozenset(("plan", "ask_user", "switch_mode", "schedule_add", "schedule_remove"))
+"""What belongs to the conversation with the person."""
+
+INSTRUCTIONS = """
+You are a sub-agent: another agent gave you one task and reads only your last message. Do the task with your tools, then
+answer with what it needs to know: findings with paths and lines, what you changed, what you could not do. Nobody can be
+asked anything.
+"""
+
+ENDINGS: dict[StopReason, str] = {
+    "max_turn_requests": "[the sub-agent was stopped by its limit before it was done; this is what it last said]",
+    "max_tokens": "[the sub-agent's answer was cut short: its context or answer was full]",
+    "refusal": "[the sub-agent refused the task]",
+}
+
+
+class SubAgents:
+    """Makes sub-agents below one level of a session. `depth`: how many levels are above them."""
+
+    def __init__(
+        self,
+        around: Callable[[], Surroundings],
+        provider: Callable[[], tuple[Provider, ModelSettings, int | None]],
+        *,
+        depth: int,
+        max_depth: int,
+        doom_loop: int,
+        context_budget: float,
+        repeated_failures: int,
+        definitions: Callable[[Sequence[ToolEntry]], Sequence[ToolDefinition]],
+        entries: Callable[[], Sequence[ToolEntry]],
+    ) -> None:
+        """`provider` gives the model of the turn, its settings and its context window if that is known. `entries`:
+        the tools the session offers; `definitions` gives the form in which they are sent."""
+        self._around = around
+        self._provider = provider
+        self._depth = depth
+        self._max_depth = max_depth
+        self._doom_loop = doom_loop
+        self._context_budget = context_budget
+        self._repeated_failures = repeated_failures
+        self._definitions = definitions
+        self._entries = entries
+
+    async def run(self, parent: Parent, reports: Reports, call: Call, task: Task) -> ToolResult:
+        """One task to its end. Raises ToolError where it could not be begun or the model failed."""
+        if self._depth >= self._max_depth:
+            raise ToolError(
+                f"Sub-agents may stand {self._max_depth} deep and not deeper. Do the task yourself.", "policy_blocked"
+            )
+        allowed = self._allowed(task)
+        around = self._around()
+        calls = 0
+
+        def emit(update: SessionUpdate, *, keep: bool = True) -> None:
+            nonlocal calls
+            around.host.emit(update, keep=keep)
+            if isinstance(update, ToolCall):
+                calls += 1
+                reports.say(call, f"{calls}. {update.title}")
+
+        def offers(entry: ToolEntry) -> str | None:
+            if entry.name not in allowed:
+                return f"`{entry.name}` is not among the tools of this sub-agent."
+            return around.offers(entry)
+
+        below = replace(
+            around,
+            reports=reports.below(emit, parent),
+            offers=offers,
+            names=lambda: [entry.name for entry in self._entries() if entry.name in allowed],
+            failures=RepeatedFailures(self._repeated_failures),
+            delegate=self._deeper().run,
+        )
+        provider, settings, window = self._provider()
+        host = _SubHost(
+            settings=_sub_settings(settings),
+            tools=lambda: self._definitions([entry for entry in self._entries() if entry.name in allowed]),
+            window=window,
+            budget=self._context_budget,
+        )
+        host.add(UserMessage((TextPart(task.prompt),)))
+        try:
+            reason = await run_turn(
+                provider,
+                host,
+                ToolRunner(below).run_all,
+                max_iterations=task.max_iterations,
+                doom_loop=self._doom_loop,
+            )
+        except ProviderError as error:
+            category = {"rate_limit": "rate_limited", "network": "network_error", "timeout": "timeout"}
+            raise ToolError(
+                f"The sub-agent's model failed: {error}",
+                category.get(error.kind, "server_error" if error.retryable else "permanent_failure"),  # type: ignore[arg-type]
+            ) from error
+        text = "\n\n".join(part for part in (host.last_words(), ENDINGS.get(reason, ""), *host.said) if part)
+        return ToolResult(text or "[the sub-agent said nothing]", failed=reason in ENDINGS)
+
+    def _deeper(self) -> SubAgents:
+        return SubAgents(
+            self._around,
+            self._provider,
+            depth=self._depth + 1,
+            max_depth=self._max_depth,
+            doom_loop=self._doom_loop,
+            context_budget=self._context_budget,
+            repeated_failures=self._repeated_failures,
+            definitions=self._definitions,
+            entries=self._entries,
+        )
+
+    def _allowed(self, task: Task) -> frozenset[str]:
+        offered = [entry for entry in self._entries() if entry.name not in NOT_FOR_SUB_AGENTS]
+        if self._depth + 1 >= self._max_depth:
+            offered = [entry for entry in offered if entry.name != "delegate"]
+        if task.tools is None:
+            return frozenset(entry.name for entry in offered)
+        known = {name: entry.name for entry in offered for name in (entry.name, *entry.aliases)}
+        wrong = [name for name in task.tools if name not in known]
+        if wrong:
+            names = ", ".join(dict.fromkeys(known.values()))
+            raise ToolError(
+                f"A sub-agent cannot have the tools {', '.join(wrong)}. It can have: {names}.", "invalid_parameters"
+            )
+        return frozenset(known[name] for name in task.tools)
+
+
+def _sub_settings(settings: ModelSettings) -> ModelSettings:
+    """The settings of a sub-agent: told what it is, and with a prompt cache of its own."""
+    return ModelSettings(
+        model=settings.model,
+        system=settings.system.rstrip() + "\n" + INSTRUCTIONS,
+        thought_level=settings.thought_level,
+        max_output_tokens=settings.max_output_tokens,
+        cache_key=f"{settings.cache_key}-sub" if settings.cache_key else "",
+    )
+
+
+class _SubHost:
+    """What `run_turn` sees of a sub-agent: nothing it says is shown, nothing is stored."""
+
+    def __init__(
+        self,
+        *,
+        settings: ModelSettings,
+        tools: Callable[[], Sequence[ToolDefinition]],
+        window: int | None,
+        budget: float,
+    ) -> None:
+        self._history = History()
+        self._settings = settings
+        self._window = window
+        self._budget = budget
+        self._counted = 0
+        self.said: list[str] = []
+        self.tools = tools
+
+    def messages(self) -> Sequence[Message]:
+        return self._history.messages
+
+    def add(self, message: Message) -> None:
+        self._history.add(message)
+
+    def emit(self, update: SessionUpdate) -> None:
+        """Text and thoughts of a sub-agent are its own."""
+
+    async def drain(self) -> None:
+        """Nothing was sent."""
+
+    def settings(self) -> ModelSettings:
+        return self._settings
+
+    def report_usage(self, usage: UsageReport) -> None:
+        self._counted = usage.input_tokens + usage.output_tokens
+
+    def context_full(self) -> str | None:
+        if self._window is None:
+            return None
+        tokens = context_estimate(self.messages(), self._counted, len(self._settings.system))
+        return context_words(tokens, self._window, self._budget)
+
+    def say(self, text: str) -> None:
+        self.said.append(f"[{text}]")
+
+    def last_words(self) -> str:
+        """The last thing it said."""
+        for message in reversed(self._history.messages):
+            if isinstance(message, AssistantMessage) and message.text.strip():
+                return message.text.strip()
+        return ""

@@ -1,0 +1,201 @@
+"""Which tools the model is offered now, and in what form.
+
+All tools of the registry, less those that the mode, the configuration, the surroundings (no browser here) or unmet
+prerequisites exclude: these are not offered and do not run. Of the rest, the core tools are always sent; where there
+are many others (MCP servers), only the relevant ones are, chosen anew for each prompt. What was left out for lack of
+relevance still runs when the model calls it by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from acp_agent.config.model import ToolsConfig
+from acp_agent.llm.base import ToolDefinition
+from acp_agent.loop.modes import Mode
+from acp_agent.loop.relevance import Relevance
+from acp_agent.tools.registry import ToolEntry, Tools
+
+__all__ = ["Offer", "complexity", "think_first", "threshold_of"]
+
+DEFAULT_THRESHOLD = 0.6
+
+
+class Offer:
+    """Of one session. `missing`: tool -> why it is not there now (`None`: it is)."""
+
+    def __init__(
+        self,
+        registry: Tools,
+        config: ToolsConfig,
+        mode: Callable[[], Mode],
+        missing: Mapping[str, Callable[[], str | None]],
+        relevance: Relevance,
+    ) -> None:
+        self._registry = registry
+        self._config = config
+        self._mode = mode
+        self._missing = missing
+        self._relevance = relevance
+        self._succeeded: set[str] = set()
+        self._chosen: frozenset[str] | None = None
+
+    # --- what may run -----------------------------------------------------------------------------------------
+
+    def why_not(self, entry: ToolEntry) -> str | None:
+        """Why a tool is not offered now, as a sentence; `None` where it is."""
+        mode = self._mode()
+        if not _in_mode(entry, mode):
+            reads = "" if mode.changes else ", which only reads"
+            return f"`{entry.name}` is not available in the mode `{mode.id}`{reads}."
+        if entry.name in self._config.disabled:
+            return f"`{entry.name}` is switched off in the configuration (`tools.disabled`)."
+        if (missing := self._missing.get(entry.name)) is not None and (why := missing()) is not None:
+            return why
+        needed = self._unmet(entry.name)
+        return f"`{entry.name}` needs {', '.join(f'`{name}`' for name in needed)} to succeed first." if needed else None
+
+    def entries(self) -> list[ToolEntry]:
+        """What is offered now, in the order of the registry."""
+        return [entry for entry in self._registry.entries() if self.why_not(entry) is None]
+
+    def names(self) -> list[str]:
+        return [entry.name for entry in self.entries()]
+
+    def excluded(self) -> dict[str, str]:
+        """Tool -> why it is not offered."""
+        return {entry.name: why for entry in self._registry.entries() if (why := self.why_not(entry)) is not None}
+
+    def succeeded(self, name: str) -> None:
+        """A tool has succeeded: what requires or prefers it hears of it, and it stays among those that are sent."""
+        self._succeeded.add(name)
+        if self._chosen is not None:
+            self._chosen |= {name}
+
+    def _unmet(self, name: str) -> list[str]:
+        rules = self._config.dependencies
+        rule = rules.rules.get(name) if rules.enabled else None
+        return [needed for needed in rule.requires if needed not in self._succeeded] if rule is not None else []
+
+    # --- what is sent -----------------------------------------------------------------------------------------
+
+    async def aim(self, prompt: str) -> None:
+        """Chooses what is sent with the requests of one turn."""
+        config = self._config.schema_filter
+        others = [entry for entry in self.entries() if not entry.core]
+        self._chosen = None
+        if not config.enabled or len(others) <= config.max_tools:
+            return
+        scores = await self._relevance.scores(prompt, [_text(entry) for entry in others])
+        ranked = sorted(
+            zip(
+                (score + self._boost(entry.name) for entry, score in zip(others, scores, strict=True)),
+                others,
+                strict=True,
+            ),
+            key=lambda pair: -pair[0],
+        )
+        known = [entry for _, entry in ranked if entry.name in self._succeeded]
+        fitting = [entry for score, entry in ranked if score >= config.min_similarity and entry not in known]
+        self._chosen = frozenset(entry.name for entry in [*known, *fitting][: config.max_tools])
+
+    def _boost(self, name: str) -> float:
+        rules = self._config.dependencies
+        rule = rules.rules.get(name) if rules.enabled else None
+        if rule is None:
+            return 0.0
+        satisfied = sum(preferred in self._succeeded for preferred in rule.prefers)
+        return min(rules.boost_per_dep * satisfied, rules.max_total_boost)
+
+    def sent(self) -> list[ToolEntry]:
+        """The entries whose definitions are sent now."""
+        return [entry for entry in self.entries() if entry.core or self._chosen is None or entry.name in self._chosen]
+
+    def definitions(self) -> Sequence[ToolDefinition]:
+        return self.definitions_of(self.sent())
+
+    def definitions_of(self, entries: Sequence[ToolEntry]) -> Sequence[ToolDefinition]:
+        """The form in which they are sent."""
+        tafc = self._config.tafc
+        definitions = [entry.definition for entry in entries]
+        if not tafc.enabled:
+            return definitions
+        threshold = threshold_of(tafc.complexity_threshold)
+        return [think_first(tool) if complexity(tool.parameters) >= threshold else tool for tool in definitions]
+
+    def words(self) -> str:
+        """How the tools that are sent were chosen."""
+        if self._chosen is None:
+            return "All of them are sent to the model."
+        left_out = len(self.entries()) - len(self.sent())
+        return f"{left_out} less relevant ones are not sent with this prompt; chosen by {self._relevance.method}."
+
+
+def _in_mode(entry: ToolEntry, mode: Mode) -> bool:
+    if entry.name in mode.extra_tools:
+        return True
+    if entry.kind == "switch_mode":
+        return False
+    return mode.changes or (entry.reads_only and entry.kind != "think")
+
+
+def _text(entry: ToolEntry) -> str:
+    parameters = " ".join(entry.parameters.get("properties", {}))
+    return f"{entry.name.replace('_', ' ')}\n{entry.description}\n{parameters}"
+
+
+# --- thinking before calling -----------------------------------------------------------------------------------
+
+
+def threshold_of(value: float) -> float:
+    """A configured threshold, from 0 to 1; what is no number counts as 0.6."""
+    if value != value or value in (float("inf"), float("-inf")):
+        return DEFAULT_THRESHOLD
+    return min(1.0, max(0.0, value))
+
+
+def complexity(parameters: Mapping[str, Any]) -> float:
+    """How hard a tool is to call right, 0 to 1: required parameters (5 are much), depth of nesting (3 levels below the
+    first are much), and the largest enumeration (10 words are much)."""
+    required = min(len(parameters.get("required", ())) / 5, 1.0)
+    depth = min((_depth(parameters) - 1) / 3, 1.0)
+    enum = min(_largest_enum(parameters) / 10, 1.0)
+    return 0.4 * required + 0.3 * max(depth, 0.0) + 0.3 * enum
+
+
+def think_first(tool: ToolDefinition) -> ToolDefinition:
+    """The definition with a field in which the model thinks before it fills the others."""
+    properties = tool.parameters.get("properties", {})
+    if "thinking" in properties:
+        return tool
+    thinking = {"type": "string", "description": "First think here, in a few words, about which values to give."}
+    parameters = {
+        **tool.parameters,
+        "properties": {"thinking": thinking, **properties},
+        "required": ["thinking", *tool.parameters.get("required", ())],
+    }
+    return ToolDefinition(tool.name, tool.description, parameters)
+
+
+def _below(schema: Any) -> list[Any]:
+    if not isinstance(schema, Mapping):
+        return []
+    below = list(schema.get("properties", {}).values())
+    if "items" in schema:
+        below.append(schema["items"])
+    return below + list(schema.get("anyOf", ())) + list(schema.get("oneOf", ())) + list(schema.get("allOf", ()))
+
+
+def _depth(schema: Any) -> int:
+    if not isinstance(schema, Mapping):
+        return 0
+    own = 1 if "properties" in schema or "items" in schema else 0
+    return own + max((_depth(part) for part in _below(schema)), default=0)
+
+
+def _largest_enum(schema: Any) -> int:
+    if not isinstance(schema, Mapping):
+        return 0
+    own = len(schema["enum"]) if isinstance(schema.get("enum"), list) else 0
+    return max([own, *(_largest_enum(part) for part in _below(schema))])

@@ -1,0 +1,263 @@
+"""What the client and the model are told of a tool call, from its announcement to its one final status.
+
+The order of these reports is `ToolRunner`'s business (`calls.py`); here is what each of them holds.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from msgspec import UNSET, UnsetType
+
+from acp_agent.errors import ToolError
+from acp_agent.executors.base import ExitStatus, Process
+from acp_agent.llm.base import TextPart, ToolMessage, ToolUse
+from acp_agent.loop.live import ContentFeed, Feed, TerminalFeed, terminal_info
+from acp_agent.output.envelope import ShellOutput
+from acp_agent.schema.acp import (
+    Content,
+    SessionUpdate,
+    Terminal,
+    TextContent,
+    ToolCall,
+    ToolCallContent,
+    ToolCallLocation,
+    ToolCallProgress,
+    ToolCallUpdate,
+)
+from acp_agent.tools.context import Description, Location, Preview, ToolResult
+from acp_agent.tools.failures import feedback, is_retryable
+from acp_agent.tools.registry import ToolEntry
+
+if TYPE_CHECKING:
+    from acp_agent.tools.base import Tool
+
+__all__ = ["CANCELLED", "Call", "Display", "Parent", "Ready", "Reports"]
+
+CANCELLED = "The call was cancelled by the person."
+
+
+@dataclass(frozen=True)
+class Display:
+    """How running commands are shown."""
+
+    terminal_meta: bool
+    """Whether commands run here are drawn by the client from `_meta.terminal_output`."""
+    updates_per_second: int
+    live_chars: int
+
+
+@dataclass(frozen=True)
+class Parent:
+    """The call whose sub-agent makes these calls."""
+
+    call_id: str
+    title: str
+
+
+@dataclass(frozen=True)
+class Ready:
+    """What a reported call is run from."""
+
+    entry: ToolEntry
+    tool: Tool[Any]
+    params: Any
+    description: Description
+    arguments: dict[str, Any]
+
+
+@dataclass
+class Call:
+    """One call on its way. `id` is ours: unique for the life of the session, whatever the model made up."""
+
+    use: ToolUse
+    id: str = field(default_factory=lambda: str(uuid.uuid4()))
+    name: str = ""
+    reported: bool = False
+    ended: bool = False
+    ends_turn: bool = False
+    ready: Ready | None = None
+    feed: Feed | None = None
+    processes: list[Process] = field(default_factory=list)
+    result: ToolMessage | None = None
+    error: ToolError | None = None
+    """Set when it failed by an error."""
+
+
+class Reports:
+    """Tells of calls by `emit`. `parent`: these are the calls of a sub-agent."""
+
+    def __init__(
+        self,
+        emit: Callable[..., None],
+        drain: Callable[[], Awaitable[None]],
+        display: Display,
+        *,
+        cwd: str,
+        max_output_chars: int,
+        parent: Parent | None = None,
+    ) -> None:
+        self._emit = emit
+        self._drain = drain
+        self._display = display
+        self._cwd = cwd
+        self._max_output_chars = max_output_chars
+        self._parent = parent
+
+    def below(self, emit: Callable[..., None], parent: Parent) -> Reports:
+        """The reports of the calls of a sub-agent."""
+        return Reports(
+            emit, self._drain, self._display, cwd=self._cwd, max_output_chars=self._max_output_chars, parent=parent
+        )
+
+    def emit(self, update: SessionUpdate, *, keep: bool = True) -> None:
+        self._emit(update, keep=keep)
+
+    def feed(self, call: Call) -> Feed:
+        """Where the call's live output goes."""
+
+        def emit(update: ToolCallProgress) -> None:
+            if not call.ended:
+                self._emit(update, keep=False)
+
+        kind = TerminalFeed if self._display.terminal_meta else ContentFeed
+        return kind(call.id, emit, self._drain, self._display.updates_per_second, self._display.live_chars)
+
+    def show_process(self, call: Call, process: Process) -> None:
+        """Shows the terminal of the editor in which the command runs."""
+        assert process.view is not None
+        self.update(call, content=[Terminal(terminal_id=process.view.terminal_id)], keep=False)
+
+    def announce(self, call: Call, entry: ToolEntry | None, description: Description, arguments: object) -> None:
+        call.reported = True
+        meta = self._meta(call)
+        content: list[ToolCallContent] = []
+        if entry is not None and entry.kind == "execute" and self._display.terminal_meta:
+            meta.update(terminal_info(call.id, self._cwd))
+            content.append(Terminal(terminal_id=call.id))
+        self.emit(
+            ToolCall(
+                tool_call_id=call.id,
+                title=description.title,
+                name=call.name,
+                kind=entry.kind if entry is not None else "other",
+                status="pending",
+                locations=locations_of(description.locations),
+                raw_input=arguments,
+                content=content,
+                meta=meta,
+            )
+        )
+
+    def question(self, call: Call, ready: Ready, preview: Preview) -> ToolCallUpdate:
+        """The call as a permission request shows it; one of a sub-agent says whose it is."""
+        description = ready.description
+        content = list(preview.content) or [Content(content=TextContent(text=f"```\n{description.title}\n```"))]
+        title = description.title
+        meta: dict[str, Any] | UnsetType = UNSET
+        if self._parent is not None:
+            title, meta = f"{title} (sub-agent: {self._parent.title})", self._meta(call)
+        return ToolCallUpdate(
+            tool_call_id=call.id,
+            title=title,
+            name=call.name,
+            kind=ready.entry.kind,
+            status="pending",
+            content=content,
+            locations=locations_of(description.locations),
+            raw_input=ready.arguments,
+            meta=meta,
+        )
+
+    def update(self, call: Call, *, keep: bool = True, **changed: Any) -> None:
+        self.emit(ToolCallProgress(tool_call_id=call.id, **changed), keep=keep)
+
+    def say(self, call: Call, text: str) -> None:
+        """A line that stands in the call until something else does."""
+        self.update(call, content=[Content(content=TextContent(text=text))], keep=False)
+
+    def complete(self, call: Call, result: ToolResult) -> None:
+        text = bounded(result.text, self._max_output_chars)
+        changed: dict[str, Any] = {}
+        if result.locations is not None:
+            changed["locations"] = locations_of(result.locations)
+        if result.raw_output is not None:
+            changed["raw_output"] = result.raw_output
+        content = result.content
+        if content is None:
+            content = (Content(content=TextContent(text=text)),) if text else ()
+        self._end(call, "failed" if result.failed else "completed", text, list(content), {}, **changed)
+        call.ends_turn = result.ends_turn
+        call.result = ToolMessage(call.use.id, call.name, (TextPart(text), *result.parts))
+
+    def fail(self, call: Call, error: ToolError) -> None:
+        """The person reads the error itself, the model what follows from it too. Nothing for a call that has ended."""
+        if call.ended or not call.reported:
+            return
+        call.error = error
+        text = bounded(str(error), self._max_output_chars)
+        told = bounded(feedback(error), self._max_output_chars)
+        meta = {"toolError": {"category": error.category, "retryable": is_retryable(error.category)}}
+        self._end(call, "failed", text, [Content(content=TextContent(text=text))], meta)
+        call.result = ToolMessage(call.use.id, call.name or call.use.name, (TextPart(told),))
+
+    def cancelled(self, call: Call) -> None:
+        """Ends a call that was stopped; what its command had printed is kept."""
+        if not call.processes or call.ended:
+            self.fail(call, ToolError(CANCELLED, "cancelled"))
+            return
+        process = call.processes[-1]
+        output = ShellOutput(process.stdout, process.stderr, None, process.truncated)
+        text = f"{process.combined.rstrip()}\n[{CANCELLED}]".lstrip()
+        self.complete(call, ToolResult(text, raw_output=output.as_json(), failed=True))
+
+    def _end(
+        self,
+        call: Call,
+        status: str,
+        text: str,
+        content: list[ToolCallContent],
+        meta: dict[str, Any],
+        **changed: Any,
+    ) -> None:
+        meta = {**self._meta(call), **meta}
+        meta["claudeCode"]["toolResponse"] = changed.get("raw_output", text)
+        terminals: list[ToolCallContent] = [
+            Terminal(terminal_id=process.view.terminal_id) for process in call.processes if process.view is not None
+        ]
+        if isinstance(call.feed, TerminalFeed):
+            terminals.append(Terminal(terminal_id=call.id))
+        if terminals:
+            # The terminal already shows the output; text beside it only where it says more (a failure of ours).
+            content = [*terminals, *([] if "raw_output" in changed else content)]
+        if call.feed is not None:
+            meta.update(call.feed.finish(_exit_status(changed.get("raw_output"))) or {})
+        call.ended = True
+        self.update(call, status=status, content=content, meta=meta, **changed)
+
+    def _meta(self, call: Call) -> dict[str, Any]:
+        claude = {"toolName": call.name}
+        if self._parent is not None:
+            claude["parentToolUseId"] = self._parent.call_id
+        return {"tool_name": call.name, "claudeCode": claude}
+
+
+def _exit_status(raw_output: Any) -> ExitStatus | None:
+    if isinstance(raw_output, dict) and "exit_code" in raw_output:
+        return ExitStatus(raw_output["exit_code"], raw_output.get("signal"))
+    return None
+
+
+def locations_of(locations: Sequence[Location]) -> list[ToolCallLocation]:
+    return [ToolCallLocation(path=str(location.path), line=location.line) for location in locations]
+
+
+def bounded(text: str, limit: int) -> str:
+    """`text` with its middle left out where it is longer than `limit`."""
+    if len(text) <= limit:
+        return text
+    half = limit // 2
+    return f"{text[:half]}\n[... {len(text) - 2 * half} characters omitted ...]\n{text[-half:]}"

@@ -1,0 +1,5 @@
+"""MCP servers of a session: their tools, prompts and results.
+
+`servers.McpServers` is the door. `base`, `names`, `content` and `process` are free of the `mcp` package, which takes a
+second to import; `client` is where it is used, loaded in a thread at the first server.
+"""

@@ -1,0 +1,213 @@
+"""What MCP servers are to the rest: where they are, what they offer, what a call gives, how it fails.
+
+What lives here: plain values and pure functions. What never may: the `mcp` package, tasks, processes.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+
+from acp_agent.config.model import McpServerConfig
+from acp_agent.errors import AgentError, ConfigError
+from acp_agent.schema.acp import McpServer, McpServerHttp, McpServerSse
+
+if TYPE_CHECKING:
+    from acp_agent.errors import ToolErrorCategory
+
+__all__ = [
+    "RETRYABLE",
+    "TOOL_CATEGORIES",
+    "McpContent",
+    "McpError",
+    "McpErrorCode",
+    "McpPrompt",
+    "McpResult",
+    "McpTool",
+    "PromptArgument",
+    "ServerSpec",
+    "Transport",
+    "from_acp",
+    "from_config",
+    "gather",
+    "prompt_arguments",
+]
+
+Transport = Literal["stdio", "http", "sse"]
+
+McpErrorCode = Literal[
+    "transient", "rate_limited", "invalid_input", "auth_failure", "server_error", "not_found", "policy_blocked"
+]
+
+RETRYABLE: frozenset[McpErrorCode] = frozenset(("transient", "rate_limited", "server_error"))
+"""Where the same call may succeed a little later."""
+
+TOOL_CATEGORIES: dict[McpErrorCode, ToolErrorCategory] = {
+    "transient": "network_error",
+    "rate_limited": "rate_limited",
+    "invalid_input": "invalid_parameters",
+    "auth_failure": "policy_blocked",
+    "server_error": "server_error",
+    "not_found": "permanent_failure",
+    "policy_blocked": "policy_blocked",
+}
+"""What each code is for the model. `not_found` is no `tool_not_found`: the name was in the registry."""
+
+
+class McpError(AgentError):
+    """An MCP server could not do what was asked of it. `str()` is a clause: what happened, in words.
+
+    `retry_after` is in seconds, where the server named a time.
+    """
+
+    def __init__(self, code: McpErrorCode, message: str, *, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.code: McpErrorCode = code
+        self.retry_after = retry_after
+
+    @property
+    def retryable(self) -> bool:
+        return self.code in RETRYABLE
+
+
+class ServerSpec(msgspec.Struct, frozen=True):
+    """Where a server is."""
+
+    name: str
+    transport: Transport
+    command: str = ""
+    args: tuple[str, ...] = ()
+    env: dict[str, str] = {}
+    url: str = ""
+    headers: dict[str, str] = {}
+
+
+class McpTool(msgspec.Struct, frozen=True):
+    """A tool as its server describes it. Hints are claims of the server, nothing to rely on."""
+
+    server: str
+    name: str
+    title: str
+    description: str
+    parameters: dict[str, Any]
+    """The server's JSON schema, as it came."""
+    read_only_hint: bool | None = None
+    destructive_hint: bool | None = None
+    idempotent_hint: bool | None = None
+    open_world_hint: bool | None = None
+
+
+class PromptArgument(msgspec.Struct, frozen=True):
+    name: str
+    description: str = ""
+    required: bool = False
+
+
+class McpPrompt(msgspec.Struct, frozen=True):
+    server: str
+    name: str
+    title: str
+    description: str
+    arguments: tuple[PromptArgument, ...] = ()
+
+
+class McpContent(msgspec.Struct, frozen=True):
+    """An image."""
+
+    mime_type: str
+    data: str
+    """Base64."""
+
+
+class McpResult(msgspec.Struct, frozen=True):
+    text: str
+    parts: tuple[McpContent, ...] = ()
+    structured: Any = None
+    """JSON beside the text, for programs."""
+    is_error: bool = False
+    """The tool ran and says that it failed."""
+
+
+def from_acp(server: McpServer) -> ServerSpec:
+    """The server a client named."""
+    if isinstance(server, McpServerHttp | McpServerSse):
+        headers = {header.name: header.value for header in server.headers}
+        transport: Transport = "http" if isinstance(server, McpServerHttp) else "sse"
+        return ServerSpec(server.name, transport, url=server.url, headers=headers)
+    env = {variable.name: variable.value for variable in server.env}
+    return ServerSpec(server.name, "stdio", command=server.command, args=tuple(server.args), env=env)
+
+
+def from_config(name: str, config: McpServerConfig) -> ServerSpec:
+    """The server of a configuration. Raises ConfigError for one that cannot be reached by what is written."""
+    transport: Transport = config.transport or ("stdio" if config.command else "http")
+    wanted = "command" if transport == "stdio" else "url"
+    if not getattr(config, wanted):
+        raise ConfigError(f"mcp.servers.{name}: `{wanted}` is not set.")
+    if transport == "stdio":
+        return ServerSpec(name, transport, command=config.command, args=tuple(config.args), env=config.env)
+    return ServerSpec(name, transport, url=config.url, headers=config.headers)
+
+
+def gather(
+    servers: Iterable[McpServer], config: Mapping[str, McpServerConfig]
+) -> tuple[tuple[ServerSpec, ...], tuple[tuple[str, str], ...]]:
+    """The servers of a session, and (name, sentence) of those that cannot be.
+
+    The client's come first and take the place of configured ones of the same name; a name the client uses twice gets
+    a number.
+    """
+    specs: dict[str, ServerSpec] = {}
+    troubles: list[tuple[str, str]] = []
+    for server in servers:
+        spec = from_acp(server)
+        name, number = spec.name, 1
+        while name in specs:
+            number += 1
+            name = f"{spec.name}-{number}"
+        specs[name] = msgspec.structs.replace(spec, name=name)
+    for name, entry in config.items():
+        if name in specs or not entry.enabled:
+            continue
+        try:
+            specs[name] = from_config(name, entry)
+        except ConfigError as error:
+            troubles.append((name, str(error)))
+    return tuple(specs.values()), tuple(troubles)
+
+
+def prompt_arguments(prompt: McpPrompt, text: str) -> dict[str, str]:
+    """What stands behind a slash command, as the prompt's arguments.
+
+    A prompt with one argument takes the text as it is; others take `name=value` and words in order, quoted as in a
+    shell. Raises McpError where a required one is missing or a word is too many.
+    """
+    text = text.strip()
+    names = [argument.name for argument in prompt.arguments]
+    given: dict[str, str] = {}
+    if len(names) == 1:
+        if text:
+            given[names[0]] = text.removeprefix(f"{names[0]}=")
+    else:
+        try:
+            words = shlex.split(text)
+        except ValueError as error:
+            raise McpError("invalid_input", f"the arguments of {prompt.name} have an open quote") from error
+        rest: list[str] = []
+        for word in words:
+            name, equals, value = word.partition("=")
+            if equals and name in names:
+                given[name] = value
+            else:
+                rest.append(word)
+        free = [name for name in names if name not in given]
+        if len(rest) > len(free):
+            raise McpError("invalid_input", f"{prompt.name} takes {len(names)} arguments: {', '.join(names) or 'none'}")
+        given.update(zip(free, rest, strict=False))
+    missing = [argument.name for argument in prompt.arguments if argument.required and argument.name not in given]
+    if missing:
+        raise McpError("invalid_input", f"{prompt.name} needs {', '.join(missing)}")
+    return given

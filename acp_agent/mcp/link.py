@@ -1,0 +1,54 @@
+"""What the keeper of a server (`servers`) and its connection (`client`) tell each other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from acp_agent.mcp.base import McpError, McpErrorCode, ServerSpec
+from acp_agent.mcp.process import ServerProcess
+
+__all__ = ["Link"]
+
+ROOM = 1024 * 1024
+"""Bytes of a message beside what is in it."""
+
+
+@dataclass
+class Link:
+    """One connection, from its first attempt to its end."""
+
+    spec: ServerSpec
+    cwd: Path
+    folders: tuple[Path, ...]
+    environ: Mapping[str, str]
+    max_bytes: int
+    """Of a result."""
+    on_end: Callable[[], None]
+    """The server is gone."""
+    on_lists: Callable[[], None]
+    """Its tools or prompts may have changed."""
+    process: ServerProcess | None = field(default=None, init=False)
+    lost: McpError | None = field(default=None, init=False)
+    """Why the server is gone."""
+
+    @property
+    def longest_message(self) -> int:
+        """In bytes; a longer one ends the connection. JSON and base64 make a result larger on its way."""
+        return 2 * self.max_bytes + ROOM
+
+    def lose(self, why: McpError) -> None:
+        """The connection is of no use any more; the first reason counts."""
+        if self.lost is None:
+            self.lost = why
+            self.on_end()
+
+    def ended(self) -> None:
+        """Its stream of messages is at its end."""
+        if self.process is None:
+            self.lose(McpError("transient", "it closed the connection"))
+        else:
+            # What is too long once is too long again: no code that says "try again".
+            code: McpErrorCode = "policy_blocked" if self.process.too_long else "transient"
+            self.lose(McpError(code, self.process.end_words()))

@@ -1,0 +1,337 @@
+"""What may be asked on the network: pure, without a single lookup.
+
+`check_url` reads an URL as a browser would (every spelling of an address, every disguise of a name) and refuses what
+must not be asked; `check_addresses` judges what a name resolved to. Whoever connects uses the `Target` and the
+addresses it got from here and nothing else: what was checked is what is connected to. Every hop of a redirect, and
+every request of a browser, is a new URL.
+
+The tables are our own (IANA's special-purpose registries, and what clouds put on public addresses): the standard
+library's `is_private` and `is_global` leave holes. Of IPv6 only 2000::/3 is public, less the special blocks in it.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+import unicodedata
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import NoReturn
+from urllib.parse import quote, unquote
+
+import idna
+
+from acp_agent.config.model import WebConfig
+from acp_agent.errors import ToolError
+
+__all__ = ["IPAddress", "NetworkPolicy", "Target", "check_addresses", "check_url", "why_not_public"]
+
+IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+LONGEST_URL = 8192
+
+NOT_PUBLIC_4 = {
+    "0.0.0.0/8": "this network",
+    "10.0.0.0/8": "a private network",
+    "100.64.0.0/10": "a provider's inner network",
+    "127.0.0.0/8": "this machine",
+    "168.63.129.16/32": "a cloud's inner service",
+    "169.254.0.0/16": "link-local",
+    "172.16.0.0/12": "a private network",
+    "192.0.0.0/24": "protocol assignments",
+    "192.0.2.0/24": "documentation",
+    "192.88.99.0/24": "6to4 relays",
+    "192.168.0.0/16": "a private network",
+    "198.18.0.0/15": "benchmarks",
+    "198.51.100.0/24": "documentation",
+    "203.0.113.0/24": "documentation",
+    "224.0.0.0/4": "multicast",
+    "240.0.0.0/4": "reserved",
+}
+
+NOT_PUBLIC_6 = {
+    "::/128": "no address",
+    "::1/128": "this machine",
+    "::/96": "an IPv4-compatible address",
+    "::ffff:0:0/96": "an IPv4-mapped address",
+    "::ffff:0:0:0/96": "an IPv4-translated address",
+    "64:ff9b::/96": "NAT64",
+    "64:ff9b:1::/48": "local NAT64",
+    "100::/64": "discard only",
+    "2001::/32": "Teredo",
+    "2001::/23": "protocol assignments",
+    "2001:db8::/32": "documentation",
+    "2002::/16": "6to4",
+    "3ffe::/16": "the former 6bone",
+    "3fff::/20": "documentation",
+    "5f00::/16": "segment routing",
+    "fc00::/7": "a private network",
+    "fe80::/10": "link-local",
+    "fec0::/10": "site-local",
+    "ff00::/8": "multicast",
+}
+"""The first that fits gives the word; what is in none of them is public in 2000::/3 only."""
+
+PUBLIC_6 = ipaddress.IPv6Network("2000::/3")
+
+LOCAL_NAMES = (
+    "localhost",
+    "localdomain",
+    "local",
+    "internal",
+    "intranet",
+    "lan",
+    "private",
+    "home.arpa",
+    "onion",
+)
+"""Names, and all below them, that no public server has."""
+
+_TABLE_4 = [(ipaddress.IPv4Network(block), word) for block, word in NOT_PUBLIC_4.items()]
+_TABLE_6 = [(ipaddress.IPv6Network(block), word) for block, word in NOT_PUBLIC_6.items()]
+_DEFAULT_PORTS = {"https": 443, "http": 80}
+_ABSOLUTE = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://([^/?#]*)([^#]*)", re.DOTALL)
+_LABEL = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?")
+_NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
+_IDEOGRAPHIC_STOPS = str.maketrans("。｡．", "...")
+
+
+@dataclass(frozen=True)
+class NetworkPolicy:
+    """What the person allowed beyond https to public hosts. Names as `check_url` gives them."""
+
+    http_hosts: frozenset[str] = frozenset()
+    """May be asked without TLS."""
+    private_hosts: frozenset[str] = frozenset()
+    """May have any name and any address."""
+
+    @classmethod
+    def from_config(cls, config: WebConfig) -> NetworkPolicy:
+        return cls(frozenset(map(_plain, config.http_hosts)), frozenset(map(_plain, config.private_hosts)))
+
+
+@dataclass(frozen=True)
+class Target:
+    """An URL that may be asked, taken apart."""
+
+    scheme: str
+    """`https` or `http`."""
+    host: str
+    """Lower case, in ASCII, without a final dot; an address in its usual spelling, without brackets."""
+    port: int
+    path: str
+    """Path and query, beginning with `/`, in ASCII."""
+    address: IPAddress | None = None
+    """Where the host is an address and no name."""
+
+    @property
+    def authority(self) -> str:
+        """Host and port as they stand in an URL and in the Host header."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return host if self.port == _DEFAULT_PORTS[self.scheme] else f"{host}:{self.port}"
+
+    @property
+    def origin(self) -> tuple[str, str, int]:
+        return self.scheme, self.host, self.port
+
+    @property
+    def url(self) -> str:
+        """The URL in its one spelling, without a fragment."""
+        return f"{self.scheme}://{self.authority}{self.path}"
+
+
+def check_url(url: str, policy: NetworkPolicy) -> Target:
+    """The parts of `url`. Raises ToolError: `invalid_parameters` for what is no URL, `policy_blocked` for what must
+    not be asked. A name is judged by its spelling only: what it resolves to is `check_addresses`' to judge.
+    """
+    shown = _shown(url)
+    if len(url) > LONGEST_URL:
+        _invalid(f"The URL has {len(url)} characters, more than {LONGEST_URL}.")
+    bad = next((char for char in url if char == "\\" or unicodedata.category(char) in _BAD_CATEGORIES), None)
+    if bad is not None:
+        _invalid(
+            f"{shown} holds the character {bad!a}, which no URL may hold. Write it percent-encoded if it is meant."
+        )
+    match = _ABSOLUTE.match(url)
+    if match is None:
+        _invalid(f"{shown} is no absolute URL. Write it in full, as in https://example.com/page.")
+    scheme, authority, rest = match[1].lower(), match[2], match[3]
+    if scheme not in _DEFAULT_PORTS:
+        _blocked(f"{shown} was not asked: only https is allowed, not {scheme}.")
+    if "@" in authority:
+        _blocked(f"{shown} was not asked: it holds a user name or password. Leave out all before the @.")
+    host, address, port = _host_and_port(authority, shown)
+    _judge_host(host, address, shown, policy)
+    if scheme == "http" and host not in policy.http_hosts:
+        _blocked(
+            f"{shown} was not asked: only https is allowed. Try https://{_bracketed(host)}; "
+            "the person may allow the host without TLS in `tools.web.http_hosts`."
+        )
+    path = quote(rest if rest.startswith("/") else "/" + rest, safe="!$%&'()*+,/:;=?@[]~-._")
+    return Target(scheme, host, _DEFAULT_PORTS[scheme] if port is None else port, path, address)
+
+
+def check_addresses(host: str, addresses: Iterable[str], policy: NetworkPolicy) -> tuple[str, ...]:
+    """The addresses of `host` (from its `Target`) that may be connected to: all of them, in order, each once.
+
+    One that is not public blocks all, because nobody can tell which of them a name will give next. Raises ToolError:
+    `policy_blocked`, or `network_error` where there is none.
+    """
+    found: dict[str, IPAddress] = {}
+    for text in addresses:
+        address = _address(text)
+        if address is None:
+            _blocked(f"{host} was not asked: it resolved to {_shown(text)}, which is no address.")
+        found[str(address)] = address
+    if not found:
+        raise ToolError(f"{host} has no address. Check its name.", "network_error")
+    if host not in policy.private_hosts:
+        for shown, address in found.items():
+            if (word := why_not_public(address)) is not None:
+                _blocked(
+                    f"{host} was not asked: its address {shown} is not public ({word}). "
+                    "The person may allow the host in `tools.web.private_hosts`."
+                )
+    return tuple(found)
+
+
+def why_not_public(address: IPAddress) -> str | None:
+    """What the block of a non-public address is for, in a few words; `None` for a public address."""
+    if isinstance(address, ipaddress.IPv4Address):
+        return next((word for block, word in _TABLE_4 if address in block), None)
+    if address.scope_id is not None:
+        return "bound to an interface"
+    word = next((word for block, word in _TABLE_6 if address in block), None)
+    return word or (None if address in PUBLIC_6 else "outside of the public block 2000::/3")
+
+
+_BAD_CATEGORIES = frozenset(("Cc", "Cf", "Cs", "Zs", "Zl", "Zp"))
+"""Controls, invisible characters, surrogates, every kind of space."""
+
+
+def _host_and_port(authority: str, shown: str) -> tuple[str, IPAddress | None, int | None]:
+    if authority.startswith("["):
+        inside, closed, after = authority[1:].partition("]")
+        if not closed or (after and not after.startswith(":")):
+            _invalid(f"{shown} has a broken address in brackets.")
+        if "%" in inside:
+            _blocked(f"{shown} was not asked: its address is bound to an interface.")
+        try:
+            six = ipaddress.IPv6Address(inside)
+        except ValueError:
+            _invalid(f"{shown} has no IPv6 address in its brackets.")
+        return str(six), six, _port(after.removeprefix(":"), shown)
+    host, _, port = authority.partition(":")
+    if ":" in port:
+        _invalid(f"{shown} has more than one port; an IPv6 address stands in brackets.")
+    name, address = _host(host, shown)
+    return name, address, _port(port, shown)
+
+
+def _port(text: str, shown: str) -> int | None:
+    if not text:
+        return None
+    if re.fullmatch(r"[0-9]{1,5}", text) is None or not 0 < int(text) < 65536:
+        _invalid(f"{shown} has no port {_shown(text)}; ports are 1 to 65535.")
+    return int(text)
+
+
+def _host(text: str, shown: str) -> tuple[str, IPAddress | None]:
+    """A name or an IPv4 address, out of any disguise: percent-encoding, full-width and other look-alike characters."""
+    try:
+        decoded = unquote(text, errors="strict") if "%" in text else text
+    except UnicodeDecodeError:
+        _invalid(f"{shown} has a host whose percent-encoding is broken.")
+    if any(unicodedata.category(char) in _BAD_CATEGORIES for char in decoded):
+        _invalid(f"{shown} has a host with characters that no host may hold.")
+    name = unicodedata.normalize("NFKC", decoded).lower().translate(_IDEOGRAPHIC_STOPS)
+    if not name.isascii():
+        try:
+            name = idna.encode(name, uts46=True).decode("ascii").lower()
+        except (idna.IDNAError, UnicodeError):
+            _invalid(f"{shown} has a host that is no name: {_shown(decoded)}.")
+    name = name.removesuffix(".")
+    if not name:
+        _invalid(f"{shown} has no host.")
+    labels = name.split(".")
+    if _NUMBER.fullmatch(labels[-1]):
+        four = _ipv4(labels)
+        if four is None:
+            _invalid(f"{shown} has a host that is neither a name nor an address.")
+        return str(four), four
+    if len(name) > 253 or not all(_LABEL.fullmatch(label) for label in labels):
+        _invalid(f"{shown} has a host that is no name: {_shown(decoded)}.")
+    return name, None
+
+
+def _ipv4(parts: list[str]) -> ipaddress.IPv4Address | None:
+    """All that C's `inet_aton` and browsers take: 127.1, 0x7f.0.0.1, 0177.0.0.1, 2130706433."""
+    if len(parts) > 4:
+        return None
+    numbers = [_number(part) for part in parts]
+    total = 0
+    for place, number in enumerate(numbers):
+        last = place == len(numbers) - 1
+        if number is None or number >= (256 ** (5 - len(numbers)) if last else 256):
+            return None
+        total += number if last else number * 256 ** (3 - place)
+    return ipaddress.IPv4Address(total)
+
+
+def _number(text: str) -> int | None:
+    if len(text) > 64 or not _NUMBER.fullmatch(text):
+        return None
+    if text.startswith("0x"):
+        return int(text[2:] or "0", 16)
+    if text.startswith("0") and len(text) > 1:
+        return int(text, 8) if not set(text) & {"8", "9"} else None
+    return int(text)
+
+
+def _judge_host(host: str, address: IPAddress | None, shown: str, policy: NetworkPolicy) -> None:
+    if host in policy.private_hosts:
+        return
+    allow = "The person may allow the host in `tools.web.private_hosts`."
+    if address is not None:
+        if (word := why_not_public(address)) is not None:
+            _blocked(f"{shown} was not asked: the address {host} is not public ({word}). {allow}")
+    elif "." not in host or any(host == name or host.endswith("." + name) for name in LOCAL_NAMES):
+        _blocked(f"{shown} was not asked: {host} is a name of this machine or its network. {allow}")
+
+
+def _address(text: str) -> IPAddress | None:
+    try:
+        return ipaddress.ip_address(text)
+    except ValueError:
+        return None
+
+
+def _plain(host: str) -> str:
+    """A host of the configuration as `check_url` spells it; what is none matches nothing."""
+    stripped = host.strip()
+    six = _address(stripped.removeprefix("[").removesuffix("]"))
+    if six is not None:
+        return str(six)
+    try:
+        return _host(stripped, stripped)[0]
+    except ToolError:
+        return ""
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
+
+def _shown(text: str) -> str:
+    """Fit for a sentence: printable, not endless, and without what may be a password."""
+    plain = re.sub(r"(//)[^/?#]*@", r"\1…@", text[:300])
+    clean = "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in plain)
+    return (clean or "(nothing)") + ("…" if len(text) > 300 else "")
+
+
+def _invalid(message: str) -> NoReturn:
+    raise ToolError(message, "invalid_parameters")
+
+
+def _blocked(message: str) -> NoReturn:
+    raise ToolError(message, "policy_blocked")

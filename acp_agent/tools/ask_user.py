@@ -1,0 +1,45 @@
+"""`ask_user`: a question to the person."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from pydantic import Field
+
+from acp_agent.safety.access import Access, NoAccess
+from acp_agent.safety.paths import Roots
+from acp_agent.schema.acp import ToolKind
+from acp_agent.tools.base import Params, Tool
+from acp_agent.tools.context import Description, Preview, Question, ToolContext, ToolResult
+
+__all__ = ["AskUser", "AskUserParams"]
+
+TITLE_CHARS = 120
+
+
+class AskUserParams(Params):
+    question: str = Field(description="The question, complete in itself.", min_length=1)
+    choices: list[str] = Field(default_factory=list, description="Answers to choose from, the best first.")
+    several: bool = Field(default=False, description="Whether more than one choice may be taken.")
+
+
+class AskUser(Tool[AskUserParams]):
+    name: ClassVar[str] = "ask_user"
+    aliases: ClassVar[tuple[str, ...]] = ("ask_question", "ask_followup_question")
+    kind: ClassVar[ToolKind] = "other"
+    reads_only: ClassVar[bool] = True
+    Params: ClassVar[type[Params]] = AskUserParams
+
+    def describe(self, params: AskUserParams, roots: Roots) -> Description:
+        line = " ".join(params.question.split())
+        return Description(f"Ask: {line if len(line) <= TITLE_CHARS else line[:TITLE_CHARS] + '…'}")
+
+    def access(self, params: AskUserParams, ctx: ToolContext) -> list[Access]:
+        return [NoAccess()]
+
+    async def run(self, params: AskUserParams, ctx: ToolContext, preview: Preview) -> ToolResult:
+        choices = tuple(dict.fromkeys(choice.strip() for choice in params.choices if choice.strip()))
+        answer = await ctx.ask_person(Question(params.question.strip(), choices, params.several))
+        if answer.text is not None:
+            return ToolResult(f"The person answered: {answer.text}")
+        return ToolResult(answer.reason, ends_turn=answer.ends_turn)

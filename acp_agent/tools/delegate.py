@@ -1,0 +1,50 @@
+"""`delegate`: a task for a sub-agent."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from pydantic import Field
+
+from acp_agent.safety.access import Access, NoAccess
+from acp_agent.safety.paths import Roots
+from acp_agent.schema.acp import ToolKind
+from acp_agent.tools.base import Params, Tool
+from acp_agent.tools.context import Description, Preview, Task, ToolContext, ToolResult
+
+__all__ = ["Delegate", "DelegateParams"]
+
+TITLE_CHARS = 60
+
+
+class DelegateParams(Params):
+    prompt: str = Field(
+        description="The whole task: the sub-agent knows nothing else of this conversation.", min_length=1
+    )
+    title: str = Field(default="", description="The task in a few words, for the person.")
+    tools: list[str] | None = Field(default=None, description="Names of the tools it gets; all when left out.")
+    max_iterations: int | None = Field(default=None, ge=1, description="Model calls it may make.")
+
+
+class Delegate(Tool[DelegateParams]):
+    name: ClassVar[str] = "delegate"
+    aliases: ClassVar[tuple[str, ...]] = ("task",)
+    kind: ClassVar[ToolKind] = "other"
+    Params: ClassVar[type[Params]] = DelegateParams
+
+    def describe(self, params: DelegateParams, roots: Roots) -> Description:
+        return Description(f"Sub-agent: {_title(params)}")
+
+    def access(self, params: DelegateParams, ctx: ToolContext) -> list[Access]:
+        return [NoAccess()]
+
+    async def run(self, params: DelegateParams, ctx: ToolContext, preview: Preview) -> ToolResult:
+        limit = ctx.config.delegate.max_iterations
+        tools = None if params.tools is None else tuple(dict.fromkeys(params.tools))
+        rounds = min(params.max_iterations or limit, limit)
+        return await ctx.delegate(Task(params.prompt, _title(params), tools, rounds))
+
+
+def _title(params: DelegateParams) -> str:
+    text = " ".join((params.title or params.prompt).split())
+    return text if len(text) <= TITLE_CHARS else text[: TITLE_CHARS - 1] + "…"

@@ -1,0 +1,111 @@
+"""Tools from outside of this package: of installed packages (entry points) and of the project (files).
+
+A package offers tools under the entry point group `acp_agent.tools`: an object made by `@tool`, a subclass of `Tool`,
+or a list of these. A project has them in `.acp-agent/tools/*.py`, as names of the module; such files are code, so they are
+only loaded after the person has trusted exactly these files.
+
+One of the places with `except Exception`: whatever strange code does when it is imported, it takes nothing with it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import inspect
+import logging
+from collections.abc import Iterable
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any
+
+from acp_agent.tools.base import Tool
+from acp_agent.tools.define import entry_of
+from acp_agent.tools.registry import ToolEntry
+
+__all__ = ["GROUP", "TOOLS_FOLDER", "package_tools", "project_digest", "project_files", "project_tools"]
+
+log = logging.getLogger(__name__)
+
+GROUP = "acp_agent.tools"
+TOOLS_FOLDER = ".acp-agent/tools"
+MAX_FILE_BYTES = 1_000_000
+
+Made = tuple[ToolEntry, Tool[Any]]
+
+
+def package_tools() -> tuple[list[Made], list[str]]:
+    """The tools of installed packages, and what is wrong with those that could not be used."""
+    found: list[Made] = []
+    trouble: list[str] = []
+    for point in entry_points(group=GROUP):
+        try:
+            found += _made(_tools_in([point.load()]))
+        except Exception as error:
+            log.exception("the entry point %s broke", point.name)
+            trouble.append(f"The tools of the package entry `{point.name}` ({point.value}) were not loaded: {error}")
+    return found, trouble
+
+
+def project_files(folder: Path) -> list[Path]:
+    """The files with tools of a project; names beginning with `_` are helpers of theirs."""
+    base = folder / TOOLS_FOLDER
+    try:
+        return sorted(
+            file
+            for file in base.glob("*.py")
+            if not file.name.startswith("_") and file.resolve().parent == base.resolve()
+        )
+    except OSError:
+        return []
+
+
+def project_digest(folder: Path) -> str:
+    """A value that changes with every byte of every Python file in the tools folder."""
+    state = hashlib.sha256()
+    for file in sorted((folder / TOOLS_FOLDER).rglob("*.py")):
+        try:
+            state.update(f"{file.relative_to(folder)}\0".encode("utf-8", "surrogateescape"))
+            state.update(hashlib.sha256(file.read_bytes()).digest())
+        except OSError:
+            state.update(b"unreadable")
+    return state.hexdigest()
+
+
+def project_tools(folder: Path) -> tuple[list[Made], list[str]]:
+    """Runs the files and collects their tools. Only to be called for a folder that is trusted."""
+    found: list[Made] = []
+    trouble: list[str] = []
+    for file in project_files(folder):
+        name = f"acp_agent_project_tools_{file.stem}"
+        try:
+            spec = importlib.util.spec_from_file_location(name, file)
+            if spec is None or spec.loader is None:
+                raise ImportError("it is no Python file")
+            module = importlib.util.module_from_spec(spec)
+            spec.loader.exec_module(module)
+            found += _made(_tools_in(vars(module).values()))
+        except Exception as error:
+            log.exception("%s broke when it was loaded", file)
+            trouble.append(f"{file.relative_to(folder)} was not loaded: {type(error).__name__}: {error}")
+    return found, trouble
+
+
+def _tools_in(values: Iterable[Any]) -> list[Tool[Any]]:
+    tools: list[Tool[Any]] = []
+    for value in values:
+        if isinstance(value, Tool):
+            tools.append(value)
+        elif isinstance(value, list | tuple):
+            tools += [item for item in value if isinstance(item, Tool)]
+        elif _is_tool_class(value):
+            tools.append(value())
+    return tools
+
+
+def _is_tool_class(value: Any) -> bool:
+    named = inspect.isclass(value) and issubclass(value, Tool) and getattr(value, "name", None) is not None
+    return named and not inspect.isabstract(value)
+
+
+def _made(tools: Iterable[Tool[Any]]) -> list[Made]:
+    return [(entry_of(tool), tool) for tool in tools]

@@ -1,0 +1,41 @@
+"""`skill`: how the project wants something done."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from pydantic import Field
+
+from acp_agent.errors import ToolError
+from acp_agent.safety.access import Access, NoAccess
+from acp_agent.safety.paths import Roots
+from acp_agent.schema.acp import ToolKind
+from acp_agent.tools.base import Params, Tool
+from acp_agent.tools.context import Description, Preview, ToolContext, ToolResult
+
+__all__ = ["Skill", "SkillParams"]
+
+
+class SkillParams(Params):
+    name: str = Field(description="The skill's name, as the system prompt lists it.", min_length=1)
+
+
+class Skill(Tool[SkillParams]):
+    name: ClassVar[str] = "skill"
+    aliases: ClassVar[tuple[str, ...]] = ("use_skill",)
+    kind: ClassVar[ToolKind] = "read"
+    reads_only: ClassVar[bool] = True
+    Params: ClassVar[type[Params]] = SkillParams
+
+    def describe(self, params: SkillParams, roots: Roots) -> Description:
+        return Description(f"Skill {params.name[:60]}")
+
+    def access(self, params: SkillParams, ctx: ToolContext) -> list[Access]:
+        return [NoAccess()]
+
+    async def run(self, params: SkillParams, ctx: ToolContext, preview: Preview) -> ToolResult:
+        text = ctx.services.skill(params.name)
+        if text is None:
+            names = ", ".join(f"`{name}`" for name in ctx.services.skills()) or "none"
+            raise ToolError(f"There is no skill `{params.name}`. The skills are: {names}.", "invalid_parameters")
+        return ToolResult(text)

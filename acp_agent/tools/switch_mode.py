@@ -1,0 +1,41 @@
+"""`switch_mode`: from planning to working, if the person agrees."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from pydantic import Field
+
+from acp_agent.safety.access import Access, ModeAccess
+from acp_agent.safety.paths import Roots
+from acp_agent.schema.acp import Content, TextContent, ToolKind
+from acp_agent.tools.base import Params, Tool
+from acp_agent.tools.context import Description, Preview, ToolContext, ToolResult
+
+__all__ = ["SwitchMode", "SwitchModeParams"]
+
+
+class SwitchModeParams(Params):
+    mode: Literal["code"] = Field(default="code", description="The mode to switch to.")
+    plan: str = Field(default="", description="What you will do there, for the person to agree to (Markdown).")
+
+
+class SwitchMode(Tool[SwitchModeParams]):
+    name: ClassVar[str] = "switch_mode"
+    aliases: ClassVar[tuple[str, ...]] = ("exit_plan_mode",)
+    kind: ClassVar[ToolKind] = "switch_mode"
+    Params: ClassVar[type[Params]] = SwitchModeParams
+
+    def describe(self, params: SwitchModeParams, roots: Roots) -> Description:
+        return Description(f"Switch to the mode {params.mode}")
+
+    def access(self, params: SwitchModeParams, ctx: ToolContext) -> list[Access]:
+        return [ModeAccess(params.mode)]
+
+    async def preview(self, params: SwitchModeParams, ctx: ToolContext) -> Preview:
+        plan = params.plan.strip()
+        return Preview((Content(content=TextContent(text=plan)),)) if plan else Preview()
+
+    async def run(self, params: SwitchModeParams, ctx: ToolContext, preview: Preview) -> ToolResult:
+        ctx.set_mode(params.mode)
+        return ToolResult(f"The mode is `{params.mode}` now: you have the tools that change things. Begin.")

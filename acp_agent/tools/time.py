@@ -1,0 +1,49 @@
+"""`time`: what time it is."""
+
+from __future__ import annotations
+
+import json
+import time
+from datetime import UTC, datetime
+from email.utils import format_datetime
+from typing import ClassVar
+
+from acp_agent.safety.access import Access, NoAccess
+from acp_agent.safety.paths import Roots
+from acp_agent.schema.acp import ToolKind
+from acp_agent.tools.base import Params, Tool
+from acp_agent.tools.context import Description, Preview, ToolContext, ToolResult
+
+__all__ = ["Time", "TimeParams"]
+
+
+class TimeParams(Params):
+    pass
+
+
+class Time(Tool[TimeParams]):
+    name: ClassVar[str] = "time"
+    aliases: ClassVar[tuple[str, ...]] = ("get_time", "current_time")
+    kind: ClassVar[ToolKind] = "other"
+    reads_only: ClassVar[bool] = True
+    Params: ClassVar[type[Params]] = TimeParams
+
+    def describe(self, params: TimeParams, roots: Roots) -> Description:
+        return Description("Look at the clock")
+
+    def access(self, params: TimeParams, ctx: ToolContext) -> list[Access]:
+        return [NoAccess()]
+
+    async def run(self, params: TimeParams, ctx: ToolContext, preview: Preview) -> ToolResult:
+        millis = time.time_ns() // 1_000_000
+        now = datetime.fromtimestamp(millis / 1000, UTC)
+        local = now.astimezone()
+        told = {
+            "iso_8601_utc": now.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+            "rfc_2822_utc": format_datetime(now),
+            "unix_millis": millis,
+            "local": local.isoformat(timespec="seconds"),
+            "local_zone": local.tzname(),
+            "weekday": local.strftime("%A"),
+        }
+        return ToolResult(json.dumps(told, indent=2), raw_output=told)

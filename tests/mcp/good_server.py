@@ -1,0 +1,94 @@
+"""A server by the package's own hands: `stdio`, `http` or `sse`. Over HTTP it prints its port and wants a key."""
+
+from __future__ import annotations
+
+import socket
+import sys
+
+import anyio
+import uvicorn
+from mcp.server import MCPServer
+from mcp.server.mcpserver import Context, Image
+from mcp_types import ToolAnnotations
+
+server = MCPServer("good")
+cancelled: list[str] = []
+
+
+@server.tool(title="Adder", annotations=ToolAnnotations(read_only_hint=True))
+def add(a: int, b: int) -> int:
+    """Adds two numbers."""
+    return a + b
+
+
+@server.tool()
+def picture() -> Image:
+    """A small image."""
+    return Image(data=b"\x89PNG\r\n\x1a\n" + bytes(8), format="png")
+
+
+@server.tool()
+def broken() -> str:
+    """Always fails."""
+    raise ValueError("it is broken")
+
+
+@server.tool()
+async def wait() -> str:
+    """Waits for ever."""
+    try:
+        await anyio.sleep_forever()
+    finally:
+        cancelled.append("wait")
+    return ""
+
+
+@server.tool()
+def was_cancelled() -> str:
+    """What was cancelled."""
+    return ",".join(cancelled)
+
+
+@server.tool()
+async def grow(ctx: Context) -> str:
+    """Makes another tool."""
+    server.add_tool(was_cancelled, name="grown")
+    await ctx.session.send_tool_list_changed()
+    return "done"
+
+
+@server.prompt()
+def explain(topic: str) -> str:
+    """Explains a topic."""
+    return f"Explain {topic}"
+
+
+class Guard:
+    """Answers 401 without the key, and the status that `x-status` names."""
+
+    def __init__(self, app) -> None:
+        self._app = app
+
+    async def __call__(self, scope, receive, send) -> None:
+        headers = dict(scope.get("headers", ()))
+        status = 200 if headers.get(b"x-key") == b"secret" else 401
+        if scope["type"] == "http" and status != 200:
+            await send({"type": "http.response.start", "status": status, "headers": []})
+            await send({"type": "http.response.body", "body": b"no"})
+            return
+        await self._app(scope, receive, send)
+
+
+def main() -> None:
+    kind = sys.argv[1]
+    if kind == "stdio":
+        server.run("stdio")
+        return
+    app = server.streamable_http_app() if kind == "http" else server.sse_app()
+    listener = socket.create_server(("127.0.0.1", 0))
+    print(listener.getsockname()[1], flush=True)
+    config = uvicorn.Config(Guard(app), log_level="warning", timeout_graceful_shutdown=0)
+    uvicorn.Server(config).run(sockets=[listener])
+
+
+main()

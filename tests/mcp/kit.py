@@ -1,0 +1,106 @@
+"""MCP servers as a session keeps them, with what it was told."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import anyio
+
+from acp_agent.mcp.base import ServerSpec
+from acp_agent.mcp.servers import McpServers
+
+BOUND = 20.0
+HERE = Path(__file__).parent
+
+
+def raw(mode: str = "good", notes: Path | str = "", name: str = "raw", **changed: Any) -> ServerSpec:
+    args = ("-S", str(HERE / "raw_server.py"), mode, str(notes))
+    return ServerSpec(**{"name": name, "transport": "stdio", "command": sys.executable, "args": args, **changed})
+
+
+@dataclass
+class Kept:
+    servers: McpServers = field(init=False)
+    changes: int = 0
+    troubles: list[tuple[str, str]] = field(default_factory=list)
+    _news: anyio.Event = field(default_factory=anyio.Event)
+
+    def changed(self) -> None:
+        self.changes += 1
+        self._tell()
+
+    def trouble(self, name: str, sentence: str) -> None:
+        self.troubles.append((name, sentence))
+        self._tell()
+
+    def _tell(self) -> None:
+        self._news.set()
+        self._news = anyio.Event()
+
+    async def until(self, happened: Any) -> None:
+        """Waits until `happened()`; it is asked again at each news."""
+        while not happened():
+            await self._news.wait()
+
+    @property
+    def names(self) -> list[str]:
+        return [tool.name for tool in self.servers.tools()]
+
+    async def connected(self, count: int = 1) -> None:
+        await self.until(lambda: sum(state.state == "ready" for state in self.servers.states()) == count)
+
+    async def text(self, tool: str, server: str = "raw", **arguments: Any) -> str:
+        return (await self.servers.call(server, tool, arguments)).text
+
+
+@asynccontextmanager
+async def kept(*specs: ServerSpec, wait: bool = True, **changed: Any) -> AsyncIterator[Kept]:
+    made = Kept()
+    settings: dict[str, Any] = {
+        "cwd": HERE,
+        "connect_timeout": 15.0,
+        "call_timeout": 15.0,
+        "max_result_bytes": 100_000,
+        "environ": os.environ,
+        **changed,
+    }
+    made.servers = McpServers(specs, on_change=made.changed, on_trouble=made.trouble, **settings)
+    with anyio.fail_after(BOUND):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(made.servers.run)
+            try:
+                if wait:
+                    await made.connected(len(specs))
+                yield made
+            finally:
+                with anyio.CancelScope(shield=True):
+                    await made.servers.close()
+
+
+async def noted(file: Path, words: str) -> list[str]:
+    """The lines of the notes that start with `words`, once there is one."""
+    while True:
+        lines = file.read_text().splitlines() if file.exists() else []
+        found = [line.removeprefix(words).strip() for line in lines if line.startswith(words)]
+        if found:
+            return found
+        await anyio.sleep(0.01)
+
+
+def alive(pid: int) -> bool:
+    """Whether a process runs; a zombie does not."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return False
+    return state != "Z"
+
+
+def environment(**changed: str) -> Mapping[str, str]:
+    return {"PATH": os.environ["PATH"], **changed}

@@ -1,0 +1,170 @@
+"""An MCP server on stdio in plain Python, for what a good one never does. Its first argument says how it behaves."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+MODE = sys.argv[1] if len(sys.argv) > 1 else "good"
+NOTES = sys.argv[2] if len(sys.argv) > 2 else ""
+"""A file that it writes what happens to it in, a line each."""
+
+PNG = base64.b64encode(b"\x89PNG\r\n\x1a\n" + bytes(40)).decode()
+EMPTY = {"type": "object", "properties": {}}
+tools = ["echo", "mixed", "fails", "error", "huge", "slow", "grow", "die", "env", "flood", "roots", "structured", "ask"]
+asked: dict[object, object] = {}
+lock = threading.Lock()
+
+
+def note(text: str) -> None:
+    if NOTES:
+        with open(NOTES, "a", encoding="utf-8") as file:
+            file.write(text + "\n")
+
+
+def send(message: dict[str, object]) -> None:
+    with lock:
+        sys.stdout.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
+        sys.stdout.flush()
+
+
+def text(words: str) -> dict[str, object]:
+    return {"content": [{"type": "text", "text": words}]}
+
+
+def call(number: object, name: str, arguments: dict[str, object]) -> None:
+    match name:
+        case "echo":
+            send({"id": number, "result": text(json.dumps(arguments))})
+        case "mixed":
+            content: list[dict[str, object]] = [
+                {"type": "text", "text": "\x1b[31mred\x1b[0m"},
+                {"type": "image", "data": PNG, "mimeType": "image/png"},
+                {"type": "audio", "data": PNG, "mimeType": "audio/wav"},
+                {"type": "resource", "resource": {"uri": "file:///a.txt", "text": "inside"}},
+                {"type": "resource", "resource": {"uri": "file:///a.bin", "blob": PNG, "mimeType": "x/y"}},
+                {"type": "resource_link", "uri": "file:///b.txt", "name": "b"},
+            ]
+            send({"id": number, "result": {"content": content}})
+        case "fails":
+            send({"id": number, "result": {**text("it did not work"), "isError": True}})
+        case "error":
+            send({"id": number, "error": {"code": arguments["code"], "message": "as you wished"}})
+        case "huge":
+            send({"id": number, "result": text("x" * int(str(arguments["size"])))})
+        case "structured":
+            send({"id": number, "result": {"content": [], "structuredContent": {"answer": 42}}})
+        case "slow":
+            note(f"started {number}")
+        case "grow":
+            tools.append("grown")
+            send({"method": "notifications/tools/list_changed"})
+            send({"id": number, "result": text("more")})
+        case "die":
+            print("the last words", file=sys.stderr, flush=True)
+            os._exit(3)
+        case "env":
+            send({"id": number, "result": text(json.dumps([dict(os.environ), os.getcwd()]))})
+        case "flood":
+            sys.stdout.write("x" * (4 * 1024 * 1024))
+            sys.stdout.flush()
+        case "roots" | "ask":
+            method = "roots/list" if name == "roots" else "sampling/createMessage"
+            params = {} if name == "roots" else {"messages": [], "maxTokens": 1}
+            asked[f"ask-{number}"] = number
+            send({"id": f"ask-{number}", "method": method, "params": params})
+        case _:
+            send({"id": number, "error": {"code": -32602, "message": f"Unknown tool: {name}"}})
+
+
+def answer(message: dict[str, object]) -> None:
+    number, params = message.get("id"), message.get("params") or {}
+    assert isinstance(params, dict)
+    match message.get("method"):
+        case "initialize":
+            if MODE == "modern":
+                error = {"code": -32022, "message": "no", "data": {"supported": ["2026-07-28"], "requested": "x"}}
+                send({"id": number, "error": error})
+                return
+            if MODE == "strange":
+                send({"id": number, "result": {"protocolVersion": 7}})
+                return
+            offered = {"tools": {"listChanged": True}, "prompts": {"listChanged": True}}
+            version = "1999-01-01" if MODE == "old" else params["protocolVersion"]
+            info = {"name": "raw", "version": "1"}
+            send({"id": number, "result": {"protocolVersion": version, "capabilities": offered, "serverInfo": info}})
+        case "server/discover":
+            offered = {"tools": {}}
+            send(
+                {
+                    "id": number,
+                    "result": {
+                        "resultType": "complete",
+                        "supportedVersions": ["2026-07-28"],
+                        "capabilities": offered,
+                        "ttlMs": 0,
+                        "cacheScope": "private",
+                    },
+                }
+            )
+        case "tools/list":
+            start = int(str(params.get("cursor", "0")))
+            page = [{"name": tool, "description": f"Does {tool}.", "inputSchema": EMPTY} for tool in tools]
+            more = {"nextCursor": str(start + 5)} if start + 5 < len(page) or MODE == "endless" else {}
+            extra = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"} if MODE == "modern" else {}
+            send({"id": number, "result": {"tools": page[start : start + 5], **more, **extra}})
+        case "prompts/list":
+            if MODE == "promptless":
+                send({"id": number, "error": {"code": -32603, "message": "no prompts today"}})
+                return
+            argument = {"name": "topic", "description": "What about", "required": True}
+            prompt = {"name": "explain", "description": "Explains.", "arguments": [argument]}
+            send({"id": number, "result": {"prompts": [prompt]}})
+        case "prompts/get":
+            words = f"Explain {params['arguments']['topic']}"
+            message = {"role": "user", "content": {"type": "text", "text": words}}
+            send({"id": number, "result": {"messages": [message]}})
+        case "tools/call":
+            call(number, params["name"], params.get("arguments") or {})
+        case "notifications/cancelled":
+            note(f"cancelled {params['requestId']}")
+        case None if number in asked:
+            outcome = message.get("result") or message.get("error")
+            send({"id": asked.pop(number), "result": text(json.dumps(outcome))})
+
+
+def main() -> None:
+    note(f"pid {os.getpid()}")
+    match MODE:
+        case "dies":
+            print("a library is missing", file=sys.stderr)
+            print("cannot start", file=sys.stderr, flush=True)
+            sys.exit(3)
+        case "killed":
+            os.kill(os.getpid(), signal.SIGKILL)
+        case "silent":
+            print("still thinking", file=sys.stderr, flush=True)
+            time.sleep(600)
+        case "junk":
+            print("Welcome to the server!", flush=True)
+            print('{"jsonrpc": "2.0", "broken', flush=True)
+        case "stubborn":
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            ignore = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(1, flush=True); time.sleep(600)"
+            child = subprocess.Popen([sys.executable, "-S", "-c", ignore], stdout=subprocess.PIPE)
+            assert child.stdout is not None
+            child.stdout.read(1)
+            note(f"pid {child.pid}")
+    for line in sys.stdin:
+        answer(json.loads(line))
+    if MODE == "stubborn":
+        time.sleep(600)
+
+
+main()
