@@ -34,6 +34,7 @@ from acp_agent.errors import (
 from acp_agent.handshake import answer_initialize
 from acp_agent.lazy import load
 from acp_agent.loop.options import AUTO_MODEL
+from acp_agent.loop.rules import project_rules
 from acp_agent.loop.session import Engine, Session
 from acp_agent.protocol.client import Client
 from acp_agent.protocol.connection import Connection, Reply
@@ -57,7 +58,6 @@ from acp_agent.schema.acp import (
     McpServer,
     NewSessionRequest,
     NewSessionResponse,
-    Notice,
     PromptRequest,
     PromptResponse,
     ResumeSessionRequest,
@@ -206,9 +206,14 @@ class Agent:
             thought_level=agent.thought_level,
         )
         self._open_store(config).create(record)
-        session = self._add(record, config)
-        answer = NewSessionResponse(session_id=session.id, modes=session.mode_state(), config_options=session.options())
-        return Reply(answer, lambda: self._start(session, request.mcp_servers))
+        session = self._add(record, config, request.mcp_servers)
+        answer = NewSessionResponse(
+            session_id=session.id,
+            modes=session.mode_state(),
+            config_options=session.options(),
+            meta=_rules(session),
+        )
+        return Reply(answer, lambda: self._start(session))
 
     async def load_session(self, request: LoadSessionRequest) -> Reply:
         session = await self._reopen(request)
@@ -218,13 +223,15 @@ class Agent:
                 raise InvalidParams(f"The session {session.id!r} was closed or loaded again meanwhile")
             session.client.update(update)
             await session.drain()
-        answer = LoadSessionResponse(modes=session.mode_state(), config_options=session.options())
-        return Reply(answer, lambda: self._start(session, request.mcp_servers))
+        answer = LoadSessionResponse(modes=session.mode_state(), config_options=session.options(), meta=_rules(session))
+        return Reply(answer, lambda: self._start(session))
 
     async def resume_session(self, request: ResumeSessionRequest) -> Reply:
         session = await self._reopen(request)
-        answer = ResumeSessionResponse(modes=session.mode_state(), config_options=session.options())
-        return Reply(answer, lambda: self._start(session, request.mcp_servers))
+        answer = ResumeSessionResponse(
+            modes=session.mode_state(), config_options=session.options(), meta=_rules(session)
+        )
+        return Reply(answer, lambda: self._start(session))
 
     async def _reopen(self, request: LoadSessionRequest | ResumeSessionRequest) -> Session:
         cwd, more = _folders(request.cwd, request.additional_directories)
@@ -240,7 +247,7 @@ class Agent:
                 if open_.busy:
                     raise InvalidParams(f"The session {record.id!r} is open and a turn is running; cancel it first")
                 await self._close(open_)
-            return self._add(self._moved(record, cwd, more), config)
+            return self._add(self._moved(record, cwd, more), config, request.mcp_servers)
 
     def _moved(self, record: SessionRecord, cwd: str, more: tuple[str, ...]) -> SessionRecord:
         """The session in the folders it is opened with now: each load and resume states them anew."""
@@ -257,7 +264,7 @@ class Agent:
             turns=record.turns,
         )
 
-    def _add(self, record: SessionRecord, config: Config) -> Session:
+    def _add(self, record: SessionRecord, config: Config, mcp_servers: Sequence[McpServer] | None) -> Session:
         client = Client(self.connection, record.id, self._capabilities, timeout=config.settings.limits.client_timeout)
         session = Session(
             record,
@@ -267,21 +274,16 @@ class Agent:
             models=_models(config),
             soon=_soon,
             engine=self._build,
+            mcp_servers=mcp_servers or (),
         )
         self._sessions[record.id] = session
         return session
 
-    def _start(self, session: Session, mcp_servers: Sequence[McpServer]) -> None:
+    def _start(self, session: Session) -> None:
         """What follows the answer that names the session."""
         if session.closed:
             return
         session.release()
-        if mcp_servers:
-            names = ", ".join(server.name for server in mcp_servers)
-            log.warning("MCP servers are not supported yet and were not started: %s", names)
-            if session.client.shows_notices:
-                title = "MCP servers are not supported yet"
-                session.emit(Notice(severity="warning", title=title, description=f"Not started: {names}"), keep=False)
         self._spawn(self._warm(session))
 
     async def list_sessions(self, request: ListSessionsRequest) -> ListSessionsResponse:
@@ -425,6 +427,13 @@ class Agent:
 
 
 REPLAY = "acp_agent.loop.replay:replayed_updates"
+
+
+def _rules(session: Session) -> dict[str, Any] | None:
+    """The `_meta` of the answer that names a session: the project's instruction files and skills."""
+    agent = session.config.settings.agent
+    names = project_rules(session.roots.all, instructions=agent.instruction_files, skills=agent.skills)
+    return {"projectRules": [{"name": name} for name in names]} if names else None
 
 
 def _soon(callback: Callable[[], None]) -> None:

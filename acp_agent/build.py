@@ -95,7 +95,10 @@ class Builder:
 
     async def engine(self, session: Session, store: SessionStore) -> SessionEngine:
         """What a turn of `session` needs."""
-        return SessionEngine(session, store, self._registry, self)
+        engine = SessionEngine(session, store, self._registry, self)
+        if engine.servers.any:
+            self._spawn(engine.servers.run())
+        return engine
 
     async def introduce(self, session: Session) -> None:
         """Tells the client the session's commands and models, and loads what the first prompt needs.

@@ -42,6 +42,7 @@ from acp_agent.loop.prompt import leading_text, parts_of, system_prompt, title_o
 from acp_agent.loop.relevance import Relevance
 from acp_agent.loop.replay import rebuild_history
 from acp_agent.loop.reports import Call, Display, Reports
+from acp_agent.loop.servers import SessionServers
 from acp_agent.loop.session import Session
 from acp_agent.loop.turn import run_turn
 from acp_agent.schema.acp import (
@@ -103,6 +104,17 @@ class SessionEngine:
             secret=builder.environ.get,
             skill=self._use_skill,
             skills=lambda: list(self._skills),
+        )
+        self.servers = SessionServers(
+            session.mcp_servers,
+            settings.mcp,
+            self.registry,
+            cwd=session.roots.cwd,
+            folders=session.roots.all,
+            environ=builder.environ,
+            hidden=_own_keys(session.config),
+            tell=session.tell,
+            changed=self._commands_changed,
         )
         self._turn = 0
         self._skill = ""
@@ -213,7 +225,7 @@ class SessionEngine:
         return history, mended
 
     async def start(self) -> Sequence[str]:
-        return await self.extensions.start()
+        return [*self.servers.trouble, *await self.extensions.project(), *await self.extensions.packages()]
 
     # --- prompts ----------------------------------------------------------------------------------------------
 
@@ -227,13 +239,22 @@ class SessionEngine:
             )
             for skill in self._skills.values()
         ]
-        return commands_update(skills)
+        return commands_update([*skills, *self.servers.commands()])
+
+    def _commands_changed(self) -> None:
+        if not self._session.closed:
+            self._session.emit(self.command_list(), keep=False)
 
     async def expand(self, blocks: Sequence[ContentBlock]) -> Sequence[ContentBlock] | str:
         name, rest = split_command(blocks)
         if name and (skill := self._skills.get(name)) is not None:
             self._skill = name
             return with_command_text(blocks, skill.text(self._session.roots, rest))
+        if name and ":" in name:
+            await self.servers.ready()
+            if (prompt := self.servers.find_prompt(name)) is not None:
+                text, usable = await self.servers.text_of(prompt, rest)
+                return with_command_text(blocks, text) if usable else text
         return blocks
 
     def notes(self) -> Sequence[Message]:
@@ -284,6 +305,9 @@ class SessionEngine:
         self._skill = ""
         self._model = model
         self._around.failures.changed()
+        for words in await self.extensions.project():
+            self._session.tell(words)
+        await self.servers.ready()
         await self.offer.aim(leading_text(blocks))
         host = SessionHost(self._session, model, lambda: self.settings(model), self.offer.definitions)
         try:
@@ -302,6 +326,7 @@ class SessionEngine:
         return self._folder / f"shell-{self._turn}"
 
     async def close(self) -> None:
+        await self.servers.close()
         await self._local.close()
         shutil.rmtree(self._folder, ignore_errors=True)
 
@@ -309,7 +334,7 @@ class SessionEngine:
 def _own_keys(config: Config) -> frozenset[str]:
     """The variables that hold the agent's own keys: no command the model runs needs them."""
     providers = (ProviderConfig(), *config.settings.providers.values())
-    return frozenset(provider.api_key_env for provider in providers)
+    return frozenset((*(provider.api_key_env for provider in providers), config.settings.tools.web.brave_key_env))
 
 
 def _private_folder() -> Path:

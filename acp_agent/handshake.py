@@ -51,7 +51,7 @@ def answer_initialize(params: object, config: Mapping[str, Any]) -> dict[str, An
                 "audio": provider.get("audio", False) is True,
                 "embeddedContext": True,
             },
-            "mcpCapabilities": {"http": False, "sse": False},
+            "mcpCapabilities": {"http": True, "sse": True},
             "sessionCapabilities": {
                 "list": {},
                 "delete": {},

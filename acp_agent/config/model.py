@@ -383,6 +383,9 @@ class McpServerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class McpConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     servers: Annotated[dict[str, McpServerConfig], Meta(description="MCP servers by name.")] = {}
     connect_timeout: Annotated[float, Meta(gt=0, description="Seconds a server may take to be ready.")] = 30.0
+    prompt_wait: Annotated[
+        float, Meta(ge=0, description="Seconds a prompt waits for servers that are still being connected.")
+    ] = 5.0
     call_timeout: Annotated[float, Meta(gt=0, description="Seconds a call of a server's tool may take.")] = 300.0
     max_result_bytes: Annotated[int, Meta(ge=1024, description="Largest result of a call in bytes.")] = 10_485_760
 

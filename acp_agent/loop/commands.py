@@ -18,6 +18,7 @@ from acp_agent.loop.compaction import summarise, summary_messages
 from acp_agent.loop.limits import CHARS_PER_TOKEN
 from acp_agent.loop.modes import MODES
 from acp_agent.loop.prompt import leading_text
+from acp_agent.safety.paths import real_path
 from acp_agent.schema.acp import (
     AvailableCommand,
     AvailableCommandsUpdate,
@@ -227,7 +228,7 @@ async def _trust(commands: Commands, session: Session, engine: Engine, rest: str
     if not files:
         session.say("This folder has no tools of its own (`.acp-agent/tools/*.py`); there is nothing to trust.")
         return
-    listed = "\n".join(f"- {file}" for file in files)
+    listed = "\n".join(f"- {session.roots.display(real_path(file))}" for file in files)
     if rest.lower() not in ("yes", "no"):
         state = "They are trusted." if extensions.trusted() else "They are not trusted, so they are not loaded."
         session.say(

@@ -6,6 +6,7 @@ store, with the permissions): a pulled commit that changes a tool is asked about
 
 from __future__ import annotations
 
+import hashlib
 import logging
 from pathlib import Path
 
@@ -23,10 +24,10 @@ PACKAGES = "package"
 PROJECT = "project"
 TOOL = "trust"
 
+TOOLS_FOLDER = ".acp-agent/tools"
+
 PACKAGE_TOOLS = "acp_agent.tools.extend:package_tools"
 PROJECT_TOOLS = "acp_agent.tools.extend:project_tools"
-PROJECT_DIGEST = "acp_agent.tools.extend:project_digest"
-PROJECT_FILES = "acp_agent.tools.extend:project_files"
 """Loaded in a thread: they bring pydantic."""
 
 
@@ -38,13 +39,27 @@ class Extensions:
         self._registry = registry
         self._store = store
         self._packages = packages
+        self._begun = False
 
-    def files(self) -> list[str]:
-        """The files with tools of the project, relative to it."""
-        return [str(file.relative_to(self._folder)) for file in load(PROJECT_FILES)(self._folder)]
+    def files(self) -> list[Path]:
+        """The files with tools of the project; names beginning with `_` are helpers of theirs."""
+        base = self._folder / TOOLS_FOLDER
+        try:
+            own = (file for file in base.glob("*.py") if not file.name.startswith("_"))
+            return sorted(file for file in own if file.resolve().parent == base.resolve())
+        except OSError:
+            return []
 
     def _scope(self) -> str:
-        return f"tools {load(PROJECT_DIGEST)(self._folder)}"
+        """Changes with every byte of every Python file in the tools folder."""
+        state = hashlib.sha256()
+        for file in sorted((self._folder / TOOLS_FOLDER).rglob("*.py")):
+            try:
+                state.update(f"{file.relative_to(self._folder)}\0".encode("utf-8", "surrogateescape"))
+                state.update(hashlib.sha256(file.read_bytes()).digest())
+            except OSError:
+                state.update(b"unreadable")
+        return f"tools {state.hexdigest()}"
 
     def trusted(self) -> bool:
         """Whether the person trusts the files as they are now."""
@@ -52,21 +67,23 @@ class Extensions:
         known = self._store.permissions(str(self._folder))
         return any(item.tool == TOOL and item.scope == scope and item.decision == "allow" for item in known)
 
-    async def start(self) -> list[str]:
-        """Loads what may be loaded. Gives what a person should hear of, in sentences."""
-        trouble: list[str] = []
-        if self._packages:
-            trouble += await self._load(PACKAGES, PACKAGE_TOOLS)
-        if not await anyio.to_thread.run_sync(self.files):
-            return trouble
+    async def packages(self) -> list[str]:
+        """Loads the tools of packages. Gives what a person should hear of, in sentences."""
+        return await self._load(PACKAGES, PACKAGE_TOOLS) if self._packages else []
+
+    async def project(self) -> list[str]:
+        """Loads the project's tools where they are trusted; once."""
+        if self._begun or not self.files():
+            return []
+        self._begun = True
         if self.trusted():
-            return trouble + await self._load(PROJECT, PROJECT_TOOLS, self._folder)
-        return [*trouble, "This folder has tools of its own that are not loaded: `/trust` shows them."]
+            return await self._load(PROJECT, PROJECT_TOOLS, self.files())
+        return ["This folder has tools of its own that are not loaded: `/trust` shows them."]
 
     async def trust(self) -> list[str]:
         """Remembers that the files as they are now are trusted, and loads them. Gives what went wrong."""
         self._store.remember(str(self._folder), TOOL, self._scope(), "allow")
-        return await self._load(PROJECT, PROJECT_TOOLS, self._folder)
+        return await self._load(PROJECT, PROJECT_TOOLS, self.files())
 
     def distrust(self) -> None:
         project = str(self._folder)
@@ -75,7 +92,7 @@ class Extensions:
                 self._store.revoke(project, item.id)
         self._registry.set_group(PROJECT, ())
 
-    async def _load(self, group: str, row: str, *arguments: Path) -> list[str]:
+    async def _load(self, group: str, row: str, *arguments: object) -> list[str]:
         made, trouble = await anyio.to_thread.run_sync(lambda: load(row)(*arguments))
         taken = self._registry.set_group(group, made)
         trouble += [f"The tool `{name}` of the {group} is left out: the name is taken." for name in taken]

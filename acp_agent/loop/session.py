@@ -41,6 +41,7 @@ from acp_agent.schema.acp import (
     ConfigOptionUpdate,
     ContentBlock,
     CurrentModeUpdate,
+    McpServer,
     Notice,
     SessionConfigOption,
     SessionInfoUpdate,
@@ -161,6 +162,7 @@ class Session:
         models: Sequence[str],
         soon: Callable[[Callable[[], None]], None],
         engine: Callable[[Session], Awaitable[Engine]],
+        mcp_servers: Sequence[McpServer] = (),
     ) -> None:
         """`models`: the `provider:model`s known so far. `soon` calls back in the next round of the event loop."""
         self.id = record.id
@@ -169,6 +171,8 @@ class Session:
         client.before_asking = self.flush
         self.config = config
         self.models = list(models)
+        self.mcp_servers = tuple(mcp_servers)
+        """The servers the client named for this session."""
         self.title = record.title
         self.turns = record.turns
         self.mode_id: ModeId = record.mode if record.mode in MODES else "code"

@@ -224,9 +224,18 @@ class _Server:
     async def _attempt(self) -> None:
         """One connection, from the first attempt to its end."""
         self._end, self._lists_changed = anyio.Event(), anyio.Event()
-        limit = self._settings.connect_timeout
+        common = self._settings
+        limit = common.connect_timeout
         self._scope = anyio.CancelScope(deadline=anyio.current_time() + limit)
-        link = self._link = self._make_link()
+        link = self._link = Link(
+            self._spec,
+            common.cwd,
+            common.folders,
+            common.environ,
+            common.max_result_bytes,
+            on_end=self._end.set,
+            on_lists=lambda: self._lists_changed.set(),
+        )
         why = McpError("transient", f"it was not ready after {limit:g} seconds")
         connection: _Connection | None = None
         try:
@@ -254,18 +263,6 @@ class _Server:
                 connection.left.set()
         if not self._closing:
             self._lost(why, known=connection is not None or self._restarts > 0)
-
-    def _make_link(self) -> Link:
-        settings = self._settings
-        return Link(
-            self._spec,
-            settings.cwd,
-            settings.folders,
-            settings.environ,
-            settings.max_result_bytes,
-            on_end=self._end.set,
-            on_lists=lambda: self._lists_changed.set(),
-        )
 
     def _ready(self, connection: _Connection) -> None:
         self._scope.deadline = float("inf")
@@ -295,8 +292,6 @@ class _Server:
         self._settings.on_trouble(self._spec.name, words)
         if known:
             self._settings.on_change()
-
-    # --- its lists --------------------------------------------------------------------------------------------
 
     async def _list(self, client: Client) -> bool:
         """Whether they changed. Prompts that cannot be listed are none: tools matter more."""
@@ -352,7 +347,12 @@ class _Server:
         """Waits for a connection; starts a lost server again, once."""
         asked = False
         with anyio.move_on_after(self._settings.connect_timeout + LEAVE):
-            while self._connection is None and not self._closing and self._state != "failed":
+            while not self._closing and self._state != "failed":
+                if self._connection is not None:
+                    if self._connection.link.lost is None:
+                        break
+                    await self._connection.left.wait()
+                    continue
                 if self._state == "lost":
                     if asked:
                         break
@@ -362,7 +362,7 @@ class _Server:
                     self._settled = anyio.Event()
                     self._wanted.set()
                 await self._settled.wait()
-        if self._connection is None:
+        if self._connection is None or self._closing:
             why = f": {self._why}" if self._why is not None else ""
             raise McpError("transient", f"the server {self._spec.name} is not connected{why}")
         return self._connection

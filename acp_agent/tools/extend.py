@@ -1,15 +1,14 @@
 """Tools from outside of this package: of installed packages (entry points) and of the project (files).
 
 A package offers tools under the entry point group `acp_agent.tools`: an object made by `@tool`, a subclass of `Tool`,
-or a list of these. A project has them in `.acp-agent/tools/*.py`, as names of the module; such files are code, so they are
-only loaded after the person has trusted exactly these files.
+or a list of these. A project has them in `.acp-agent/tools/*.py`, as names of the module; such files are code, so they
+are only loaded after the person has trusted exactly these files.
 
 One of the places with `except Exception`: whatever strange code does when it is imported, it takes nothing with it.
 """
 
 from __future__ import annotations
 
-import hashlib
 import importlib.util
 import inspect
 import logging
@@ -22,13 +21,11 @@ from acp_agent.tools.base import Tool
 from acp_agent.tools.define import entry_of
 from acp_agent.tools.registry import ToolEntry
 
-__all__ = ["GROUP", "TOOLS_FOLDER", "package_tools", "project_digest", "project_files", "project_tools"]
+__all__ = ["GROUP", "package_tools", "project_tools"]
 
 log = logging.getLogger(__name__)
 
 GROUP = "acp_agent.tools"
-TOOLS_FOLDER = ".acp-agent/tools"
-MAX_FILE_BYTES = 1_000_000
 
 Made = tuple[ToolEntry, Tool[Any]]
 
@@ -46,36 +43,11 @@ def package_tools() -> tuple[list[Made], list[str]]:
     return found, trouble
 
 
-def project_files(folder: Path) -> list[Path]:
-    """The files with tools of a project; names beginning with `_` are helpers of theirs."""
-    base = folder / TOOLS_FOLDER
-    try:
-        return sorted(
-            file
-            for file in base.glob("*.py")
-            if not file.name.startswith("_") and file.resolve().parent == base.resolve()
-        )
-    except OSError:
-        return []
-
-
-def project_digest(folder: Path) -> str:
-    """A value that changes with every byte of every Python file in the tools folder."""
-    state = hashlib.sha256()
-    for file in sorted((folder / TOOLS_FOLDER).rglob("*.py")):
-        try:
-            state.update(f"{file.relative_to(folder)}\0".encode("utf-8", "surrogateescape"))
-            state.update(hashlib.sha256(file.read_bytes()).digest())
-        except OSError:
-            state.update(b"unreadable")
-    return state.hexdigest()
-
-
-def project_tools(folder: Path) -> tuple[list[Made], list[str]]:
-    """Runs the files and collects their tools. Only to be called for a folder that is trusted."""
+def project_tools(files: Iterable[Path]) -> tuple[list[Made], list[str]]:
+    """Runs the files and collects their tools. Only to be called for files that the person trusts."""
     found: list[Made] = []
     trouble: list[str] = []
-    for file in project_files(folder):
+    for file in files:
         name = f"acp_agent_project_tools_{file.stem}"
         try:
             spec = importlib.util.spec_from_file_location(name, file)
@@ -86,7 +58,7 @@ def project_tools(folder: Path) -> tuple[list[Made], list[str]]:
             found += _made(_tools_in(vars(module).values()))
         except Exception as error:
             log.exception("%s broke when it was loaded", file)
-            trouble.append(f"{file.relative_to(folder)} was not loaded: {type(error).__name__}: {error}")
+            trouble.append(f"{file.name} was not loaded: {type(error).__name__}: {error}")
     return found, trouble
 
 

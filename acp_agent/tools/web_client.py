@@ -228,7 +228,7 @@ class GuardedClient:
                 try:
                     response = await pool.handle_async_request(_request(ask, host, None if last else CONNECT_TIMEOUT))
                 except (httpcore2.ConnectError, httpcore2.ConnectTimeout) as error:
-                    if last or isinstance(error.__cause__, ssl.SSLError):
+                    if last or isinstance(_under(error), ssl.SSLError):
                         raise _no_connection(ask.target, address, error) from error
                     continue
                 except httpcore2.LocalProtocolError as error:
@@ -311,13 +311,19 @@ def _request(ask: _Ask, host: str, connect_timeout: float | None) -> httpcore2.R
 
 
 def _no_connection(target: Target, address: str, error: Exception) -> ToolError:
-    if isinstance(error.__cause__, ssl.SSLCertVerificationError):
+    under = _under(error)
+    if isinstance(under, ssl.SSLCertVerificationError):
         return ToolError(
             f"{target.url} was not asked: the certificate of {target.host} is not valid "
-            f"({error.__cause__.verify_message}). Only the person can judge that."
+            f"({under.verify_message.rstrip('.')}). Only the person can judge that."
         )
     words = str(error) or type(error).__name__
     return ToolError(f"{target.host} ({address}, port {target.port}) could not be reached: {words}.", "network_error")
+
+
+def _under(error: Exception) -> BaseException | None:
+    """What the transport's own error was made of."""
+    return error.__cause__ or error.__context__
 
 
 def _lower(headers: Mapping[str, str]) -> dict[str, str]:

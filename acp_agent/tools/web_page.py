@@ -203,7 +203,7 @@ class _Writer:
             self._break(2)
             self._put("#" * HEADINGS[tag] + " ")
         elif tag in ("ul", "ol"):
-            self._break(1 if self._lists else 2)
+            self._break(2)
             self._lists.append(0 if tag == "ol" else None)
         elif tag == "li":
             self._break(1)
@@ -237,7 +237,7 @@ class _Writer:
         elif tag in ("ul", "ol"):
             self._lists.pop()
             self._after_mark = False
-            self._break(1 if self._lists else 2)
+            self._break(2)
         elif tag in HEADINGS or tag in PARAGRAPHS:
             self._break(2)
         elif tag in LINES:
@@ -281,7 +281,7 @@ class _Writer:
         if self._cells:
             self._space = self._space or lines > 0
         elif self._out and not self._after_mark:
-            self._gap = max(self._gap, lines)
+            self._gap = max(self._gap, 1 if self._lists and lines else lines)
 
     def _put(self, text: str) -> None:
         if self._gap:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from functools import partial
 from typing import ClassVar
 
-import anyio.to_thread
 from pydantic import Field
 
 from acp_agent.errors import ToolError
@@ -17,6 +16,7 @@ from acp_agent.tools.base import Params, Tool
 from acp_agent.tools.context import Description, Preview, ToolContext, ToolResult
 from acp_agent.tools.web_body import need_text
 from acp_agent.tools.web_page import Element, select
+from acp_agent.tools.web_text import beside
 
 __all__ = ["WebScrape", "WebScrapeParams"]
 
@@ -56,7 +56,7 @@ class WebScrape(Tool[WebScrapeParams]):
         if answer.content_type == "application/json" or answer.content_type.endswith("+json"):
             raise ToolError(f"{answer.url} is {answer.content_type}, no page. Use `fetch` for it.")
         limit = params.limit or ctx.config.web.scrape_limit
-        found, count = await anyio.to_thread.run_sync(partial(select, html, params.select, limit))
+        found, count = await beside(partial(select, html, params.select, limit), answer.url)
         if not found:
             cut = " in the part of the page that is read" if answer.truncated else ""
             return ToolResult(f"Nothing on {answer.url} matches `{params.select}`{cut}.", raw_output=[])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from functools import partial
 from typing import ClassVar
 from urllib.parse import urlencode
 
@@ -18,6 +19,7 @@ from acp_agent.tools.base import Params, Tool
 from acp_agent.tools.context import Description, Preview, ToolContext, ToolResult
 from acp_agent.tools.web_body import WebAnswer, need_text
 from acp_agent.tools.web_results import DUCKDUCKGO, SearchResult, read_brave, read_duckduckgo, read_searxng
+from acp_agent.tools.web_text import beside
 
 __all__ = ["WebSearch", "WebSearchParams"]
 
@@ -48,7 +50,7 @@ class WebSearch(Tool[WebSearchParams]):
         if config.search_provider == "brave":
             headers = {"accept": "application/json", "x-subscription-token": _key(ctx)}
         answer = await ctx.services.web.request("GET", _address(params, config), headers=headers)
-        results = _read(answer, config)[: config.max_search_results]
+        results = (await beside(partial(_read, answer, config), answer.url))[: config.max_search_results]
         if not results:
             return ToolResult(f"No results for {params.query!r}. Try fewer or other words.", raw_output=[])
         lines = []

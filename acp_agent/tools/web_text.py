@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
+from typing import TypeVar
 
+import anyio
 import anyio.to_thread
 
+from acp_agent.errors import ToolError
 from acp_agent.tools.web_body import WebAnswer, need_text
 from acp_agent.tools.web_client import GuardedClient
 from acp_agent.tools.web_page import page_text
 
-__all__ = ["read_link", "readable"]
+__all__ = ["beside", "read_link", "readable"]
+
+READING_TIMEOUT = 10.0
+"""Seconds for taking a page apart. One that nests without end takes far longer."""
+
+T = TypeVar("T")
 
 
 async def read_link(client: GuardedClient, url: str, max_chars: int) -> str:
@@ -25,8 +34,7 @@ async def readable(answer: WebAnswer, max_chars: int) -> str:
     if len(answer.hops) > 1:
         head.append(f"(redirected from {answer.hops[0]})")
     if looks_like_html(answer.content_type, text):
-        # The walk through a large page would hold up everything else.
-        page = await anyio.to_thread.run_sync(partial(page_text, text, answer.url, max_chars))
+        page = await beside(partial(page_text, text, answer.url, max_chars), answer.url)
         if page.title:
             head.append(f"Title: {page.title}")
         body, cut = page.text or "[the page has no text of its own; it may be made by scripts]", page.truncated
@@ -37,6 +45,18 @@ async def readable(answer: WebAnswer, max_chars: int) -> str:
     elif answer.truncated:
         body += "\n[the answer was longer than is read; its end is missing]"
     return "\n".join(head) + "\n\n" + body
+
+
+async def beside(work: Callable[[], T], url: str) -> T:
+    """`work` on a page, in a thread: it may take long, and the parser leaves the event loop alone meanwhile.
+
+    Raises ToolError after `READING_TIMEOUT`; the thread is then left to end by itself.
+    """
+    try:
+        with anyio.fail_after(READING_TIMEOUT):
+            return await anyio.to_thread.run_sync(work, abandon_on_cancel=True)
+    except TimeoutError as error:
+        raise ToolError(f"The page {url} is too tangled to be read. Take another source.") from error
 
 
 def looks_like_html(content_type: str, text: str) -> bool:

@@ -74,8 +74,11 @@ async def connect(environ: Mapping[str, str], **editor: Any) -> AsyncIterator[tu
 
 @asynccontextmanager
 async def agent_rig(tmp_path: Path, script: Script = (), **editor: Any) -> AsyncIterator[Rig]:
-    """Model, agent and editor; `initialize` has been done. `environ`: more variables."""
-    more = editor.pop("environ", {})
+    """Model, agent and editor; `initialize` has been done. `environ`: more variables. `config`: a config file's text."""
+    more = dict(editor.pop("environ", {}))
+    if config := editor.pop("config", ""):
+        more["ACP_AGENT_CONFIG"] = str(tmp_path / "config.toml")
+        (tmp_path / "config.toml").write_text(config)
     models: Sequence[str] = editor.pop("models", ("fake-model",))
     home, project = tmp_path / "home", tmp_path / "project"
     home.mkdir(exist_ok=True)

@@ -233,12 +233,3 @@ async def test_permissions_are_listed_and_revoked(tmp_path):
         await r.editor.prompt("/permissions revoke 1")
         await r.editor.prompt("go again")
         assert len(r.editor.permission_requests) == 2
-
-
-async def test_an_mcp_server_is_said_not_to_be_supported(tmp_path):
-    async with agent_rig(tmp_path, ["ok"], notices=True) as r:
-        server = McpServerStdio(name="files", command="/bin/false", args=[], env=[])
-        await r.editor.new_session(r.project, mcp_servers=[server])
-        notice = await r.editor.wait_for(lambda u: isinstance(u, Notice))
-        assert "files" in notice.description
-        assert (await r.editor.prompt("hi")).stop_reason == "end_turn"

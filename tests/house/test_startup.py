@@ -49,6 +49,7 @@ AT_NEW_OURS = STAGE_ZERO | {
         "loop",
         "loop.modes",
         "loop.options",
+        "loop.rules",
         "loop.session",
         "protocol.client",
         "protocol.codec",
@@ -87,8 +88,8 @@ stdio.load = lambda row: serve
 AT_NEW = """
 import acp_agent.agent as agent
 start = agent.Agent._start
-def report_then_start(self, session, servers):
-    open(report, "w").write(chr(10).join(sys.modules)); start(self, session, servers)
+def report_then_start(self, session):
+    open(report, "w").write(chr(10).join(sys.modules)); start(self, session)
 agent.Agent._start = report_then_start
 """
 

@@ -64,7 +64,7 @@ def explain(topic: str) -> str:
 
 
 class Guard:
-    """Answers 401 without the key, and the status that `x-status` names."""
+    """Answers 401 without the key."""
 
     def __init__(self, app) -> None:
         self._app = app
@@ -86,7 +86,8 @@ def main() -> None:
         return
     app = server.streamable_http_app() if kind == "http" else server.sse_app()
     listener = socket.create_server(("127.0.0.1", 0))
-    print(listener.getsockname()[1], flush=True)
+    sys.stdout.write(f"{listener.getsockname()[1]}\n")
+    sys.stdout.flush()
     config = uvicorn.Config(Guard(app), log_level="warning", timeout_graceful_shutdown=0)
     uvicorn.Server(config).run(sockets=[listener])
 

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from typing import TextIO
 
 MODE = sys.argv[1] if len(sys.argv) > 1 else "good"
 NOTES = sys.argv[2] if len(sys.argv) > 2 else ""
@@ -26,6 +27,11 @@ def note(text: str) -> None:
     if NOTES:
         with open(NOTES, "a", encoding="utf-8") as file:
             file.write(text + "\n")
+
+
+def say(stream: TextIO, words: str) -> None:
+    stream.write(words + "\n")
+    stream.flush()
 
 
 def send(message: dict[str, object]) -> None:
@@ -67,7 +73,7 @@ def call(number: object, name: str, arguments: dict[str, object]) -> None:
             send({"method": "notifications/tools/list_changed"})
             send({"id": number, "result": text("more")})
         case "die":
-            print("the last words", file=sys.stderr, flush=True)
+            say(sys.stderr, "the last words")
             os._exit(3)
         case "env":
             send({"id": number, "result": text(json.dumps([dict(os.environ), os.getcwd()]))})
@@ -143,20 +149,21 @@ def main() -> None:
     note(f"pid {os.getpid()}")
     match MODE:
         case "dies":
-            print("a library is missing", file=sys.stderr)
-            print("cannot start", file=sys.stderr, flush=True)
+            say(sys.stderr, "a library is missing")
+            say(sys.stderr, "cannot start")
             sys.exit(3)
         case "killed":
             os.kill(os.getpid(), signal.SIGKILL)
         case "silent":
-            print("still thinking", file=sys.stderr, flush=True)
+            say(sys.stderr, "still thinking")
             time.sleep(600)
         case "junk":
-            print("Welcome to the server!", flush=True)
-            print('{"jsonrpc": "2.0", "broken', flush=True)
+            say(sys.stdout, "Welcome to the server!")
+            say(sys.stdout, '{"jsonrpc": "2.0", "broken')
         case "stubborn":
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
-            ignore = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(1, flush=True); time.sleep(600)"
+            ignore = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN)"
+            ignore += "; print(1, flush=True); time.sleep(600)"
             child = subprocess.Popen([sys.executable, "-S", "-c", ignore], stdout=subprocess.PIPE)
             assert child.stdout is not None
             child.stdout.read(1)

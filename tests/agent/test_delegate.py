@@ -1,0 +1,173 @@
+"""Sub-agents: their own history, their calls below the parent, permissions with attribution, an end with the parent."""
+
+from __future__ import annotations
+
+import anyio
+import pytest
+
+from acp_agent.client.permissions import reject_once
+from acp_agent.schema.acp import AgentMessageChunk, ToolCall, ToolCallProgress
+from acp_agent.testing.fake_model import Answer, Call, Failure
+
+from .kit import rig
+
+pytestmark = pytest.mark.anyio
+
+
+def delegate(**arguments: object) -> Answer:
+    return Answer(tool_calls=(Call("delegate", {"prompt": "Find the number.", "title": "find it", **arguments}),))
+
+
+READ = Answer(tool_calls=(Call("read", {"path": "a.txt"}),))
+
+
+def last(r, number: int) -> str:
+    return r.messages(number)[-1]["content"]
+
+
+async def test_a_sub_agent_works_with_a_history_of_its_own_and_its_last_words_are_the_result(tmp_path):
+    async with rig(tmp_path, [delegate(), READ, "It is 42.", "done"]) as r:
+        (r.project / "a.txt").write_text("42\n")
+        await r.editor.prompt("What is the number? (secret: tangerine)")
+        sub = r.messages(2)
+        assert [message["role"] for message in sub] == ["system", "user"]
+        assert sub[1]["content"] == "Find the number."
+        assert "tangerine" not in str(sub)
+        assert "You are a sub-agent" in sub[0]["content"]
+        assert last(r, 4) == "It is 42."
+        assert not any(
+            isinstance(update, AgentMessageChunk) and "42" in update.content.text
+            for update in r.editor.updates[r.editor.session_id]
+        )
+
+
+async def test_its_calls_stand_below_the_parent_and_the_parents_card_shows_what_it_does(tmp_path):
+    async with rig(tmp_path, [delegate(), READ, "It is 42.", "done"]) as r:
+        (r.project / "a.txt").write_text("42\n")
+        await r.editor.prompt("go")
+        parent, read = r.editor.tool_calls().values()
+        parent.assert_finished("completed")
+        read.assert_finished("completed")
+        assert parent.title == "Sub-agent: find it"
+        updates = r.editor.updates[r.editor.session_id]
+        begun = [u for u in updates if isinstance(u, ToolCall)]
+        assert "parentToolUseId" not in begun[0].meta["claudeCode"]
+        assert begun[1].meta["claudeCode"]["parentToolUseId"] == parent.id
+        lines = [
+            u.content[0].content.text
+            for u in updates
+            if isinstance(u, ToolCallProgress) and u.tool_call_id == parent.id and u.content and not u.status
+        ]
+        assert lines == ["1. Read a.txt"]
+
+
+async def test_its_permission_requests_say_whose_they_are(tmp_path):
+    write = Answer(tool_calls=(Call("write", {"path": "b.txt", "content": "x"}),))
+    async with rig(tmp_path, [delegate(), write, "written", "done"], permissions=[reject_once]) as r:
+        await r.editor.prompt("go")
+        (asked,) = r.editor.permission_requests
+        assert asked.tool_call.title == "Write b.txt (sub-agent: find it)"
+        parent = next(iter(r.editor.tool_calls().values()))
+        assert asked.tool_call.meta["claudeCode"]["parentToolUseId"] == parent.id
+        assert not (r.project / "b.txt").exists()
+        assert "confirmation_required" in last(r, 3)
+
+
+async def test_it_gets_only_the_tools_it_was_given(tmp_path):
+    script = [
+        delegate(tools=["grep", "read_file"]),
+        Answer(tool_calls=(Call("bash", {"command": "ls"}),)),
+        "no",
+        "done",
+    ]
+    async with rig(tmp_path, script) as r:
+        await r.editor.prompt("go")
+        assert r.tool_names(2) == {"grep", "read"}
+        assert "not among the tools of this sub-agent" in last(r, 3)
+
+
+async def test_an_unknown_tool_is_told_with_those_there_are(tmp_path):
+    async with rig(tmp_path, [delegate(tools=["teleport"]), "done"]) as r:
+        await r.editor.prompt("go")
+        assert "cannot have the tools teleport" in last(r, 2)
+        assert "invalid_parameters" in last(r, 2)
+
+
+async def test_it_ends_at_its_own_cap_and_says_so(tmp_path):
+    script = [delegate(max_iterations=1), READ, "done"]
+    async with rig(tmp_path, script) as r:
+        (r.project / "a.txt").write_text("42\n")
+        await r.editor.prompt("go")
+        assert "stopped by its limit" in last(r, 3)
+        parent = next(iter(r.editor.tool_calls().values()))
+        parent.assert_finished("failed")
+
+
+async def test_two_levels_are_the_depth_and_no_more(tmp_path):
+    script = [delegate(), delegate(), READ, "inner", "outer", "done"]
+    async with rig(tmp_path, script) as r:
+        (r.project / "a.txt").write_text("42\n")
+        await r.editor.prompt("go")
+        assert "delegate" in r.tool_names(1)
+        assert "delegate" in r.tool_names(2)
+        assert "delegate" not in r.tool_names(3)
+        outer, inner, read = r.editor.tool_calls().values()
+        assert read.fields["meta"]["claudeCode"]["parentToolUseId"] == inner.id
+        assert inner.fields["meta"]["claudeCode"]["parentToolUseId"] == outer.id
+        assert last(r, 6) == "outer"
+
+
+async def test_cancel_reaches_it(tmp_path):
+    sleep = Answer(tool_calls=(Call("bash", {"command": "sleep 600"}),))
+    async with rig(tmp_path, [delegate(), sleep], mode="auto") as r:
+        outcome = []
+
+        async def go():
+            outcome.append(await r.editor.prompt("go"))
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(go)
+            await r.editor.wait_for(
+                lambda u: (
+                    isinstance(u, ToolCallProgress) and u.status == "in_progress" and len(r.editor.tool_calls()) == 2
+                )
+            )
+            r.editor.cancel()
+        assert outcome[0].stop_reason == "cancelled"
+        for call in r.editor.tool_calls().values():
+            call.assert_finished("failed")
+
+
+async def test_a_model_that_fails_fails_the_call_and_not_the_turn(tmp_path):
+    script = [delegate(), Failure(401, {"error": {"message": "no"}}), "done"]
+    async with rig(tmp_path, script) as r:
+        assert (await r.editor.prompt("go")).stop_reason == "end_turn"
+        assert "The sub-agent's model failed" in last(r, 3)
+
+
+async def test_in_a_reading_mode_it_only_reads(tmp_path):
+    script = [delegate(), READ, "It is 42.", "done"]
+    async with rig(tmp_path, script, mode="ask") as r:
+        (r.project / "a.txt").write_text("42\n")
+        await r.editor.prompt("go")
+        assert "write" not in r.tool_names(2)
+        assert "read" in r.tool_names(2)
+
+
+async def test_a_loaded_session_shows_its_calls(tmp_path):
+    async with rig(tmp_path, [delegate(), READ, "It is 42.", "done"]) as r:
+        (r.project / "a.txt").write_text("42\n")
+        await r.editor.prompt("go")
+        session = r.editor.session_id
+        await r.editor.client.close_session(session)
+        r.editor.updates.clear()
+        await r.editor.load_session(session, r.project)
+        parent, read = r.editor.tool_calls().values()
+        assert read.fields["meta"]["claudeCode"]["parentToolUseId"] == parent.id
+        assert (parent.status, read.status) == ("completed", "completed")
+
+
+async def test_delegation_can_be_switched_off(tmp_path):
+    async with rig(tmp_path, ["hi"], config="[tools.delegate]\nmax_depth = 0\n") as r:
+        await r.editor.prompt("go")
+        assert "delegate" not in r.tool_names(1)

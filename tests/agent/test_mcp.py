@@ -1,0 +1,164 @@
+"""MCP servers of a session, as editor and model see them."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import anyio
+import pytest
+
+from acp_agent.client.permissions import allow_always
+from acp_agent.schema.acp import AvailableCommandsUpdate, EnvVariable, McpServerStdio, Notice
+from acp_agent.testing.fake_model import Answer, Call
+from tests.mcp.kit import HERE
+
+from .kit import agent_rig
+
+pytestmark = pytest.mark.anyio
+
+
+def server(mode: str = "good", name: str = "raw", notes: str = "") -> McpServerStdio:
+    env = [EnvVariable(name="GIVEN", value="yes")]
+    args = ["-S", str(HERE / "raw_server.py"), mode, notes]
+    return McpServerStdio(name=name, command=sys.executable, args=args, env=env)
+
+
+def ends(script: list) -> list:
+    return [*script, "done"]
+
+
+async def test_tools_of_a_server_are_offered_called_and_asked_about_with_a_scope_of_their_own(tmp_path):
+    call = Answer(tool_calls=(Call("mcp_raw_echo", {"a": 1}),))
+    async with agent_rig(tmp_path, ends([call, call]), otherwise=allow_always) as r:
+        await r.editor.new_session(r.project, mcp_servers=[server()])
+        await r.editor.prompt("go")
+        assert "mcp_raw_echo" in r.tool_names(1)
+        first, second = r.editor.tool_calls().values()
+        first.assert_finished("completed")
+        second.assert_finished("completed")
+        assert first.title == "raw: echo (a=1)"
+        (asked,) = r.editor.permission_requests
+        assert "Always allow calls of `echo` of the server raw" in [option.name for option in asked.options]
+        assert '{"a": 1}' in r.messages(2)[-1]["content"]
+
+
+async def test_tools_of_servers_are_not_offered_where_nothing_may_change(tmp_path):
+    async with agent_rig(tmp_path, ["ok"]) as r:
+        await r.editor.new_session(r.project, mcp_servers=[server()])
+        await r.editor.client.set_session_mode(r.editor.session_id, "ask")
+        await r.editor.prompt("go")
+        assert not any(name.startswith("mcp_") for name in r.tool_names(1))
+
+
+async def test_a_server_that_fails_is_named_in_words_and_takes_nothing_with_it(tmp_path):
+    bad = McpServerStdio(name="bad", command="/nowhere/program", args=[], env=[])
+    async with agent_rig(tmp_path, ["ok"], notices=True) as r:
+        await r.editor.new_session(r.project, mcp_servers=[bad, server()])
+        notice = await r.editor.wait_for(lambda u: isinstance(u, Notice))
+        assert "bad" in notice.title
+        assert "/nowhere/program" in notice.title
+        assert (await r.editor.prompt("go")).stop_reason == "end_turn"
+        assert "mcp_raw_echo" in r.tool_names(1)
+
+
+async def test_servers_of_the_configuration_are_used_and_the_clients_win(tmp_path):
+    args = [str(part) for part in ("-S", HERE / "raw_server.py", "good")]
+    config = "".join(
+        f'[mcp.servers.{name}]\ncommand = "{command}"\nargs = {args!r}\n'
+        for name, command in (("own", sys.executable), ("raw", "/nowhere/program"))
+    )
+    async with agent_rig(tmp_path, ["ok"], config=config) as r:
+        await r.editor.new_session(r.project, mcp_servers=[server()])
+        await r.editor.prompt("go")
+        assert {"mcp_own_echo", "mcp_raw_echo"} <= r.tool_names(1)
+
+
+async def test_a_tool_that_a_server_adds_later_is_offered_later(tmp_path):
+    grow = Answer(tool_calls=(Call("mcp_raw_grow", {}),))
+    script = [grow, Answer(text="x", hang_before=True), "done"]
+    async with agent_rig(tmp_path, script) as r:
+        await r.editor.new_session(r.project, mcp_servers=[server()])
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(r.editor.prompt, "go")
+            await r.model.wait_for_request(2)
+            r.model.release()
+        with anyio.fail_after(10):
+            while True:
+                await r.editor.prompt("/tools")
+                if r.editor.text().count("`mcp_raw_") > 0 and "mcp_raw_grown" in r.editor.text():
+                    break
+
+
+async def test_a_dead_servers_calls_fail_and_the_turn_goes_on(tmp_path):
+    die = Answer(tool_calls=(Call("mcp_raw_die", {}),))
+    async with agent_rig(tmp_path, ends([die])) as r:
+        await r.editor.new_session(r.project, mcp_servers=[server()])
+        assert (await r.editor.prompt("go")).stop_reason == "end_turn"
+        (call,) = r.editor.tool_calls().values()
+        call.assert_finished("failed")
+        assert "category: network_error" in r.messages(2)[-1]["content"]
+        assert "retryable: true" in r.messages(2)[-1]["content"]
+
+
+async def test_cancelling_a_turn_cancels_the_servers_call(tmp_path):
+    slow = Answer(tool_calls=(Call("mcp_raw_slow", {}),))
+    notes = tmp_path / "notes"
+    async with agent_rig(tmp_path, [slow]) as r:
+        await r.editor.new_session(r.project, mcp_servers=[server(notes=str(notes))])
+        outcome = []
+
+        async def go():
+            outcome.append(await r.editor.prompt("go"))
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(go)
+            await r.editor.wait_for(lambda u: getattr(u, "status", None) == "in_progress")
+            r.editor.cancel()
+        assert outcome[0].stop_reason == "cancelled"
+        (call,) = r.editor.tool_calls().values()
+        call.assert_finished("failed")
+
+
+async def test_closing_a_session_ends_its_servers(tmp_path):
+    env = Answer(tool_calls=(Call("mcp_raw_env", {}),))
+    async with agent_rig(tmp_path, ends([env]), environ={"OPENAI_API_KEY": "sk-secret"}) as r:
+        await r.editor.new_session(r.project, mcp_servers=[server()])
+        await r.editor.prompt("go")
+        told = r.messages(2)[-1]["content"]
+        assert "GIVEN" in told
+        assert "sk-secret" not in told
+        children = _children(os.getpid(), "raw_server.py")
+        assert children
+        await r.editor.client.close_session(r.editor.session_id)
+        assert not _children(os.getpid(), "raw_server.py") & children
+
+
+def _children(parent: int, marked: str) -> set[int]:
+    found = set()
+    for entry in os.listdir("/proc"):
+        if entry.isdigit():
+            try:
+                with open(f"/proc/{entry}/cmdline", "rb") as file:
+                    words = file.read()
+                with open(f"/proc/{entry}/stat", encoding="utf-8") as file:
+                    above = int(file.read().rpartition(")")[2].split()[1])
+            except OSError:
+                continue
+            if above == parent and marked.encode() in words:
+                found.add(int(entry))
+    return found
+
+
+async def test_prompts_of_a_server_are_commands_and_reach_the_model_as_its_text(tmp_path):
+    async with agent_rig(tmp_path, ["ok"]) as r:
+        await r.editor.new_session(r.project, mcp_servers=[server()])
+        offered = await r.editor.wait_for(
+            lambda u: (
+                isinstance(u, AvailableCommandsUpdate) and any(c.name.startswith("raw:") for c in u.available_commands)
+            )
+        )
+        name = next(c.name for c in offered.available_commands if c.name.startswith("raw:"))
+        await r.editor.prompt(f"/{name} Ada")
+        assert "Ada" in r.messages(1)[-1]["content"]
+        assert not r.messages(1)[-1]["content"].startswith("/")

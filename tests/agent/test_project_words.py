@@ -1,0 +1,270 @@
+"""What a project says to agents: instruction files, skills, tools of its own."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from acp_agent.schema.acp import AvailableCommandsUpdate
+from acp_agent.testing.fake_model import Answer, Call
+
+from .kit import agent_rig, rig
+
+pytestmark = pytest.mark.anyio
+
+SKILL = """---
+name: release-notes
+description: >
+  How we write
+  release notes.
+---
+# Release notes
+
+Be brief.
+"""
+
+
+def put(path: Path, text: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return path
+
+
+def rounds(*wanted: Call) -> list[Answer | str]:
+    return [*(Answer(tool_calls=(call,)) for call in wanted), "done"]
+
+
+def system(r, number: int = 1) -> str:
+    return str(r.messages(number)[0]["content"])
+
+
+# --- instruction files -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("there", "read"),
+    [
+        (("AGENTS.md", "CLAUDE.md", "GEMINI.md"), "AGENTS.md"),
+        (("CLAUDE.md", "GEMINI.md"), "CLAUDE.md"),
+        (("GEMINI.md",), "GEMINI.md"),
+    ],
+)
+async def test_the_first_instruction_file_there_is_stands_in_the_system_prompt(tmp_path, there, read):
+    for name in there:
+        put(tmp_path / "project" / name, f"words of {name}")
+    async with rig(tmp_path, ["ok"]) as r:
+        await r.editor.prompt("hi")
+        assert f"Instructions of the project ({read}):\nwords of {read}" in system(r)
+        assert all(f"words of {name}" not in system(r) for name in there if name != read)
+
+
+async def test_the_answer_that_names_the_session_names_the_rules(tmp_path):
+    put(tmp_path / "project" / "AGENTS.md", "x")
+    put(tmp_path / "project/.agents/skills/release-notes/SKILL.md", SKILL)
+    rules = {"projectRules": [{"name": "AGENTS.md"}, {"name": "release-notes"}]}
+    async with agent_rig(tmp_path, ["ok"]) as r:
+        answer = await r.editor.new_session(r.project)
+        assert answer.meta == rules
+        await r.editor.prompt("hi")
+        await r.editor.client.close_session(r.editor.session_id)
+        assert (await r.editor.load_session(answer.session_id, r.project)).meta == rules
+        await r.editor.client.close_session(r.editor.session_id)
+        assert (await r.editor.resume_session(answer.session_id, r.project)).meta == rules
+
+
+async def test_a_sub_folders_file_is_told_once_with_the_first_result_below_it(tmp_path):
+    put(tmp_path / "project/src/api/AGENTS.md", "api words")
+    put(tmp_path / "project/src/api/a.py", "a\n")
+    put(tmp_path / "project/src/api/b.py", "b\n")
+    script = rounds(Call("read", {"path": "src/api/a.py"}), Call("read", {"path": "src/api/b.py"}))
+    async with rig(tmp_path, script) as r:
+        await r.editor.prompt("go")
+        first, second = (m["content"] for m in r.messages(3) if m["role"] == "tool")
+        assert "[Instructions for everything below src/api/ (AGENTS.md):\napi words\n]" in first
+        assert "api words" not in second
+        assert "api words" not in system(r, 3)
+        shown = next(iter(r.editor.tool_calls().values()))
+        assert "api words" not in str(shown.content)
+
+
+async def test_a_link_that_leads_out_is_not_read(tmp_path):
+    secret = put(tmp_path / "secret", "tangerine")
+    (tmp_path / "project").mkdir()
+    (tmp_path / "project" / "AGENTS.md").symlink_to(secret)
+    async with rig(tmp_path, ["ok"]) as r:
+        await r.editor.prompt("hi")
+        assert "tangerine" not in system(r)
+
+
+async def test_a_long_file_is_cut_and_one_that_is_no_text_hurts_nothing(tmp_path):
+    put(tmp_path / "project" / "AGENTS.md", "x" * 100_000)
+    async with rig(tmp_path, ["ok"], config="[agent]\nmax_instruction_bytes = 2000\n") as r:
+        await r.editor.prompt("hi")
+        assert "the rest is left out" in system(r)
+        assert system(r).count("x") < 3000
+    (tmp_path / "project" / "AGENTS.md").write_bytes(b"\xff\xfe\x00words")
+    async with rig(tmp_path, ["ok"]) as r:
+        assert (await r.editor.prompt("hi")).stop_reason == "end_turn"
+
+
+async def test_instruction_files_can_be_switched_off(tmp_path):
+    put(tmp_path / "project" / "AGENTS.md", "tangerine")
+    async with agent_rig(tmp_path, ["ok"], config="[agent]\ninstruction_files = false\nskills = false\n") as r:
+        assert (await r.editor.new_session(r.project)).meta is None
+        await r.editor.prompt("hi")
+        assert "tangerine" not in system(r)
+
+
+# --- skills ------------------------------------------------------------------------------------------------------
+
+
+async def test_a_skill_is_listed_offered_as_a_command_and_read_by_the_tool(tmp_path):
+    put(tmp_path / "project/.agents/skills/release-notes/SKILL.md", SKILL)
+    put(tmp_path / "project/.agents/skills/release-notes/template.md", "T")
+    async with rig(tmp_path, rounds(Call("skill", {"name": "release-notes"}))) as r:
+        offered = await r.editor.wait_for(lambda u: isinstance(u, AvailableCommandsUpdate))
+        (command,) = [c for c in offered.available_commands if c.name == "release-notes"]
+        assert command.description == "How we write release notes."
+        await r.editor.prompt("go")
+        assert "- `release-notes`: How we write release notes." in system(r)
+        text = r.messages(2)[-1]["content"]
+        assert "Be brief." in text
+        assert "template.md" in text
+        assert "description:" not in text
+
+
+async def test_a_skill_command_reaches_the_model_as_the_skills_text_and_the_person_sees_what_they_typed(tmp_path):
+    put(tmp_path / "project/.agents/skills/release-notes/SKILL.md", SKILL)
+    command = Call("bash", {"command": "echo skill=$ACP_AGENT_SKILL_NAME"})
+    config = "[tools.bash]\nturn_context = true\n"
+    async with rig(tmp_path, rounds(command), mode="auto", config=config) as r:
+        await r.editor.prompt("/release-notes for 1.2")
+        asked = r.messages(1)[-1]["content"]
+        assert "Be brief." in asked
+        assert "Arguments: for 1.2" in asked
+        assert "skill=release-notes" in r.messages(2)[-1]["content"]
+        session = r.editor.session_id
+        await r.editor.client.close_session(session)
+        r.editor.updates.clear()
+        await r.editor.load_session(session, r.project)
+        assert "/release-notes for 1.2" in str(r.editor.updates[session])
+
+
+async def test_without_skills_there_is_no_skill_tool(tmp_path):
+    async with rig(tmp_path, ["ok"]) as r:
+        await r.editor.prompt("hi")
+        assert "skill" not in r.tool_names(1)
+
+
+@pytest.mark.parametrize(
+    "text", ["---\nname: [\n---\nbody", "---\nname: ../up\n---\nx", "no front matter at all", "---\n- 1\n---\nx", ""]
+)
+async def test_a_skill_with_strange_front_matter_breaks_nothing(tmp_path, text):
+    put(tmp_path / "project/.agents/skills/odd/SKILL.md", text)
+    async with rig(tmp_path, ["ok"]) as r:
+        assert (await r.editor.prompt("hi")).stop_reason == "end_turn"
+
+
+# --- tools of the project and of packages ------------------------------------------------------------------------
+
+TOOL = '''
+from pathlib import Path
+from typing import Annotated
+from acp_agent.tools.define import tool
+
+Path({marker!r}).write_text("loaded")
+
+@tool(reads_only=True)
+def word_count(text: Annotated[str, "The text to count."], more: int = 0) -> str:
+    """Count the words of a text."""
+    return f"{len(text.split()) + more} words"
+
+@tool
+async def shout(text: str, ctx) -> str:
+    """Say it loudly."""
+    return f"{text.upper()} in {ctx.roots.cwd.name}"
+'''
+
+
+def with_tool(tmp_path: Path) -> Path:
+    marker = tmp_path / "marker"
+    put(tmp_path / "project/.acp-agent/tools/words.py", TOOL.replace("{marker!r}", repr(str(marker))))
+    return marker
+
+
+async def test_a_folders_tools_are_not_loaded_before_it_is_trusted_and_then_remembered(tmp_path):
+    marker = with_tool(tmp_path)
+    count = Call("word_count", {"text": "a b c", "more": 1})
+    script = ["hi", *rounds(count, Call("shout", {"text": "hey"})), "again"]
+    async with rig(tmp_path, script) as r:
+        await r.editor.prompt("hi")
+        assert "word_count" not in r.tool_names(1)
+        assert not marker.exists()
+        await r.editor.prompt("/trust")
+        assert ".acp-agent/tools/words.py" in r.editor.text()
+        assert not marker.exists()
+        await r.editor.prompt("/trust yes")
+        assert marker.exists()
+        await r.editor.prompt("go")
+        assert {"word_count", "shout"} <= r.tool_names(2)
+        assert [m["content"] for m in r.messages(4) if m["role"] == "tool"] == ["4 words", "HEY in project"]
+        (asked,) = r.editor.permission_requests
+        assert asked.tool_call.name == "shout"
+        await r.editor.new_session(r.project)
+        await r.editor.prompt("later")
+        assert "word_count" in r.tool_names(5)
+
+
+async def test_a_changed_file_is_not_trusted_any_more(tmp_path):
+    marker = with_tool(tmp_path)
+    async with rig(tmp_path, ["ok"], notices=True) as r:
+        await r.editor.prompt("/trust yes")
+        with (r.project / ".acp-agent/tools/words.py").open("a") as file:
+            file.write("\n# changed\n")
+        marker.unlink()
+        await r.editor.new_session(r.project)
+        await r.editor.prompt("hi")
+        assert "word_count" not in r.tool_names(1)
+        assert not marker.exists()
+
+
+async def test_trust_can_be_taken_back(tmp_path):
+    with_tool(tmp_path)
+    async with rig(tmp_path, ["ok"]) as r:
+        await r.editor.prompt("/trust yes")
+        await r.editor.prompt("/trust no")
+        await r.editor.prompt("hi")
+        assert "word_count" not in r.tool_names(1)
+
+
+async def test_a_tool_file_that_breaks_is_told_and_takes_nothing_with_it(tmp_path):
+    with_tool(tmp_path)
+    put(tmp_path / "project/.acp-agent/tools/broken.py", "raise RuntimeError('boom')\n")
+    put(
+        tmp_path / "project/.acp-agent/tools/bash.py",
+        TOOL.replace("word_count", "bash").replace("{marker!r}", "'/dev/null'"),
+    )
+    async with rig(tmp_path, ["ok"]) as r:
+        await r.editor.prompt("/trust yes")
+        assert "broken.py was not loaded: RuntimeError: boom" in r.editor.text()
+        assert "`bash` of the project is left out" in r.editor.text()
+        await r.editor.prompt("hi")
+        assert "word_count" in r.tool_names(1)
+
+
+async def test_installed_packages_offer_tools_by_entry_points(tmp_path, monkeypatch):
+    site = tmp_path / "site"
+    put(site / "words_package.py", TOOL.replace("{marker!r}", "'/dev/null'"))
+    put(site / "words-1.dist-info/METADATA", "Metadata-Version: 2.1\nName: words\nVersion: 1\n")
+    put(
+        site / "words-1.dist-info/entry_points.txt",
+        "[acp_agent.tools]\nwords = words_package:word_count\ngone = words_package:nothing\n",
+    )
+    monkeypatch.syspath_prepend(str(site))
+    async with rig(tmp_path, rounds(Call("word_count", {"text": "one two"})), notices=True) as r:
+        await r.editor.wait_for(lambda u: "`gone`" in str(getattr(u, "title", "")))
+        await r.editor.prompt("go")
+        assert r.messages(2)[-1]["content"] == "2 words"
+    sys.modules.pop("words_package", None)

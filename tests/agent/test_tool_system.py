@@ -1,0 +1,430 @@
+"""How calls behave beyond running: feedback, mending, limits, memory of results, hooks, questions, modes."""
+
+from __future__ import annotations
+
+import json
+
+import anyio
+import pytest
+
+from acp_agent.client.permissions import reject_once
+from acp_agent.schema.acp import (
+    AgentMessageChunk,
+    CreateElicitationResponse,
+    CurrentModeUpdate,
+    SelectedPermissionOutcome,
+)
+from acp_agent.testing.fake_model import Answer, Call
+
+from .kit import rig
+
+pytestmark = pytest.mark.anyio
+
+
+def rounds(*wanted: Call) -> list[Answer | str]:
+    return [*(Answer(tool_calls=(call,)) for call in wanted), "done"]
+
+
+def bash(command: str) -> Call:
+    return Call("bash", {"command": command})
+
+
+def results(r, number: int) -> list[str]:
+    return [message["content"] for message in r.messages(number) if message["role"] == "tool"]
+
+
+def said(r) -> str:
+    return "".join(
+        update.content.text for update in r.editor.updates[r.editor.session_id] if isinstance(update, AgentMessageChunk)
+    )
+
+
+# --- feedback ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("call", "category", "error"),
+    [
+        (Call("teleport", {}), "tool_not_found", "There is no tool `teleport`"),
+        (Call("read", {}), "invalid_parameters", "- path: Field required"),
+        (Call("read", {"path": "a", "limit": "many"}), "type_mismatch", "- limit: "),
+        (Call("read", {"path": "/etc/passwd"}), "policy_blocked", "outside of the folders"),
+        (Call("read", {"path": "missing"}), "permanent_failure", "missing"),
+        (Call("edit", {"path": "a.txt", "old_string": "", "new_string": "x"}), "invalid_parameters", "`old_string`"),
+    ],
+    ids=lambda value: value if isinstance(value, str) and value.islower() else None,
+)
+async def test_the_model_gets_the_feedback_block_and_the_person_the_plain_error(tmp_path, call, category, error):
+    async with rig(tmp_path, rounds(call)) as r:
+        (r.project / "a.txt").write_text("one\n")
+        await r.editor.prompt("go")
+        (text,) = results(r, 2)
+        lines = text.splitlines()
+        assert lines[:2] == ["[tool_error]", f"category: {category}"]
+        assert lines[2].startswith("error: ")
+        assert error in text
+        assert lines[-2].startswith("suggestion: ")
+        assert lines[-1] == "retryable: false"
+        (shown,) = r.editor.tool_calls().values()
+        shown.assert_finished("failed")
+        assert "[tool_error]" not in shown.content[0].content.text
+        assert error in shown.content[0].content.text
+        assert shown.meta["toolError"] == {"category": category, "retryable": False}
+        assert r.editor.permission_requests == []
+
+
+async def test_a_refusal_of_the_person_is_told_as_needing_confirmation(tmp_path):
+    async with rig(tmp_path, rounds(bash("touch x")), permissions=[reject_once]) as r:
+        await r.editor.prompt("go")
+        assert "category: confirmation_required" in results(r, 2)[0]
+        assert not (r.project / "x").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "mended"),
+    [
+        ({"file_path": "a.txt"}, {"path": "a.txt"}),
+        ({"filePath": "a.txt"}, {"path": "a.txt"}),
+        ({"path": "a.txt", "offset": "2"}, {"path": "a.txt", "offset": "2"}),
+        ({"filename": "a.txt", "limit": "1"}, {"path": "a.txt", "limit": 1}),
+    ],
+)
+async def test_arguments_that_are_wrong_in_form_only_are_mended_once(tmp_path, arguments, mended):
+    async with rig(tmp_path, rounds(Call("read", arguments))) as r:
+        (r.project / "a.txt").write_text("one\ntwo\n")
+        await r.editor.prompt("go")
+        (shown,) = r.editor.tool_calls().values()
+        shown.assert_finished("completed")
+        assert shown.raw_input == mended
+
+
+# --- what repeats itself -----------------------------------------------------------------------------------------
+
+
+async def test_the_same_failure_is_not_run_a_third_time_and_the_remedy_says_so(tmp_path):
+    missing = Call("read", {"path": "missing"})
+    other = Call("list_directory", {})
+    config = "[tools]\nrepeated_failures = 2\n[agent]\ndoom_loop = 9\n"
+    async with rig(tmp_path, rounds(missing, other, missing, other, missing), config=config) as r:
+        await r.editor.prompt("go")
+        texts = results(r, 6)
+        assert "has failed 2 times" not in texts[2]
+        assert "This exact call of `read` has failed 2 times in the same way and was not run again." in texts[4]
+        assert "suggestion: Do one of these:" in texts[4]
+
+
+async def test_a_change_in_between_lets_the_call_run_again(tmp_path):
+    missing = Call("read", {"path": "late.txt"})
+    script = rounds(missing, missing, bash("echo there > late.txt"), missing)
+    async with rig(tmp_path, script, mode="auto") as r:
+        await r.editor.prompt("go")
+        assert "there" in results(r, 5)[-1]
+
+
+async def test_three_rounds_with_the_same_call_end_the_turn_before_the_third_runs(tmp_path):
+    call = bash("echo x >> count")
+    async with rig(tmp_path, [Answer(tool_calls=(call,)) for _ in range(9)], mode="auto") as r:
+        assert (await r.editor.prompt("go")).stop_reason == "max_turn_requests"
+        assert (r.project / "count").read_text() == "x\nx\n"
+        assert "asked for the same `bash` 3 times in a row" in said(r)
+        assert len(r.model.requests) == 3
+
+
+async def test_three_rounds_with_the_same_output_end_the_turn(tmp_path):
+    script = [Answer(tool_calls=(bash(f"echo same; false # {number}"),)) for number in range(9)]
+    async with rig(tmp_path, script, mode="auto") as r:
+        assert (await r.editor.prompt("go")).stop_reason == "max_turn_requests"
+        assert "the same output 3 times in a row" in said(r)
+        assert len(r.model.requests) == 3
+
+
+async def test_changes_that_succeed_without_a_word_are_no_doom_loop(tmp_path):
+    script = rounds(*(bash(f"touch f{number}") for number in range(5)))
+    async with rig(tmp_path, script, mode="auto") as r:
+        assert (await r.editor.prompt("go")).stop_reason == "end_turn"
+        assert (r.project / "f4").exists()
+
+
+async def test_the_session_goes_on_after_a_doom_loop(tmp_path):
+    call = bash("true")
+    script = [*(Answer(tool_calls=(call,)) for _ in range(3)), "here I am"]
+    async with rig(tmp_path, script, mode="auto") as r:
+        await r.editor.prompt("go")
+        assert (await r.editor.prompt("and now?")).stop_reason == "end_turn"
+        roles = [message["role"] for message in r.messages(4)]
+        assert roles[-2:] == ["tool", "user"]
+
+
+# --- limits ------------------------------------------------------------------------------------------------------
+
+
+async def test_the_quota_counts_messages_blocks_everything_after_and_ends_with_clear(tmp_path):
+    config = "[tools]\nmax_tool_calls_per_session = 1\n"
+    two = Answer(tool_calls=(Call("list_directory", {}), Call("find_path", {"pattern": "*"})))
+    script = [two, two, "done", two, "done"]
+    async with rig(tmp_path, script, config=config) as r:
+        await r.editor.prompt("go")
+        first, second = results(r, 3)[:2], results(r, 3)[2:]
+        assert not any("quota_blocked" in text for text in first)
+        assert all("quota_blocked" in text and "policy_blocked" in text for text in second)
+        await r.editor.prompt("/clear")
+        await r.editor.prompt("again")
+        assert not any("quota_blocked" in text for text in results(r, 5))
+
+
+async def test_the_quota_survives_a_restart(tmp_path):
+    config = "[tools]\nmax_tool_calls_per_session = 1\n"
+    script = rounds(Call("list_directory", {})) + rounds(Call("list_directory", {}))
+    async with rig(tmp_path, script, config=config) as r:
+        await r.editor.prompt("go")
+        session = r.editor.session_id
+        await r.editor.client.close_session(session)
+        await r.editor.resume_session(session, r.project)
+        await r.editor.prompt("go")
+        assert "quota_blocked" in results(r, 4)[-1]
+
+
+async def test_a_full_context_stops_the_turn_with_a_word_and_clear_frees_it(tmp_path):
+    config = "[providers.default]\ncontext_window = 2000\n"
+    script = [Answer(tool_calls=(Call("read", {"path": "big"}),)), "after clear"]
+    async with rig(tmp_path, script, config=config) as r:
+        (r.project / "big").write_text("word word\n" * 1500)
+        assert (await r.editor.prompt("go")).stop_reason == "max_tokens"
+        assert "context is full to" in said(r)
+        assert len(r.model.requests) == 1
+        await r.editor.prompt("/clear")
+        assert (await r.editor.prompt("hello")).stop_reason == "end_turn"
+
+
+async def test_a_window_nobody_told_of_stops_nothing(tmp_path):
+    script = [Answer(tool_calls=(Call("read", {"path": "big"}),)), "done"]
+    async with rig(tmp_path, script, config="[tools]\nmax_output_chars = 900000\n") as r:
+        (r.project / "big").write_text("word word word\n" * 50_000)
+        assert (await r.editor.prompt("go")).stop_reason == "end_turn"
+
+
+# --- the cache ---------------------------------------------------------------------------------------------------
+
+
+async def test_a_repeated_reading_call_is_answered_from_memory_and_says_so(tmp_path):
+    call = Call("grep", {"pattern": "one"})
+    script = rounds(call, Call("list_directory", {}), call)
+    async with rig(tmp_path, script) as r:
+        (r.project / "a.txt").write_text("one\n")
+        await r.editor.prompt("go")
+        first, _, again = results(r, 4)
+        assert again == f"[unchanged since the same call before]\n{first}"
+
+
+@pytest.mark.parametrize("how", ["us", "bash", "disk", "editor"])
+async def test_a_path_that_changed_is_read_again(tmp_path, how):
+    read = Call("read", {"path": "a.txt"})
+    between = {
+        "us": Call("edit", {"path": "a.txt", "old_string": "one", "new_string": "two"}),
+        "bash": bash("echo two > a.txt"),
+        "disk": Call("list_directory", {}),
+        "editor": Call("list_directory", {}),
+    }[how]
+    buffers: dict = {}
+    script = [
+        Answer(tool_calls=(read,)),
+        Answer(tool_calls=(between,)),
+        Answer(tool_calls=(read,), hang_before=True),
+        "done",
+    ]
+    async with rig(tmp_path, script, mode="auto", buffers=buffers) as r:
+        file = r.project / "a.txt"
+        file.write_text("one\n")
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(r.editor.prompt, "go")
+            await r.model.wait_for_request(3)
+            if how == "disk":
+                file.write_text("two\n")
+            if how == "editor":
+                buffers[file] = "two\n"
+            r.model.release()
+        again = results(r, 4)[-1]
+        assert "two" in again
+        assert "[unchanged" not in again
+
+
+async def test_bash_is_never_remembered(tmp_path):
+    script = rounds(bash("echo x >> n; wc -l < n"), Call("list_directory", {}), bash("echo x >> n; wc -l < n"))
+    async with rig(tmp_path, script, mode="auto") as r:
+        await r.editor.prompt("go")
+        assert [results(r, 4)[0].strip(), results(r, 4)[2].strip()] == ["1", "2"]
+
+
+# --- hooks -------------------------------------------------------------------------------------------------------
+
+
+async def test_hooks_run_around_tools_and_after_changes_with_the_facts_as_variables(tmp_path):
+    log = tmp_path / "hooks.log"
+    line = f"echo $ACP_AGENT_EVENT $ACP_AGENT_TOOL $ACP_AGENT_FILE$ACP_AGENT_CWD$ACP_AGENT_TOOL_STATUS >> {log}"
+    config = "".join(
+        f"[[hooks.{event}]]\ncommand = '{line}'\n"
+        for event in ("tool_before", "tool_after", "file_changed", "cwd_changed")
+    )
+    script = rounds(Call("write", {"path": "a.txt", "content": "x"}), bash("mkdir sub && cd sub"))
+    async with rig(tmp_path, script, mode="auto", config=config) as r:
+        await r.editor.prompt("go")
+        assert log.read_text().splitlines() == [
+            "tool_before write",
+            f"file_changed write {r.project / 'a.txt'}",
+            "tool_after write completed",
+            "tool_before bash",
+            f"cwd_changed bash {r.project / 'sub'}",
+            "tool_after bash completed",
+        ]
+
+
+async def test_a_hook_that_fails_is_reported_once_and_the_call_goes_on(tmp_path):
+    config = "[[hooks.tool_before]]\ncommand = 'echo broken >&2; exit 3'\ntools = ['list_directory']\n"
+    script = rounds(
+        Call("list_directory", {}), Call("list_directory", {"path": "."}), Call("find_path", {"pattern": "*"})
+    )
+    async with rig(tmp_path, script, config=config) as r:
+        await r.editor.prompt("go")
+        r.editor.assert_tool_calls_finished()
+        assert all(call.status == "completed" for call in r.editor.tool_calls().values())
+        assert said(r).count("exit code 3: broken") == 1
+
+
+async def test_a_hook_that_hangs_is_killed_after_its_timeout(tmp_path):
+    config = "[[hooks.tool_after]]\ncommand = 'sleep 600'\ntimeout = 0.1\n"
+    async with rig(tmp_path, rounds(Call("list_directory", {})), config=config) as r:
+        assert (await r.editor.prompt("go")).stop_reason == "end_turn"
+        assert "ran longer than 0.1 s" in said(r)
+
+
+async def test_the_turn_context_reaches_commands_only_when_enabled(tmp_path):
+    command = bash("echo turn=$ACP_AGENT_TURN_ID session=$ACP_AGENT_SESSION_ID at=$ACP_AGENT_TURN_TIMESTAMP_MS")
+    async with rig(tmp_path, rounds(command), mode="auto") as r:
+        await r.editor.prompt("go")
+        assert results(r, 2)[0].strip() == "turn= session= at="
+    (tmp_path / "on").mkdir()
+    config = "[tools.bash]\nturn_context = true\n"
+    async with rig(tmp_path / "on", rounds(command), mode="auto", config=config) as r:
+        await r.editor.prompt("go")
+        turn, session, at = (word.partition("=")[2] for word in results(r, 2)[0].split())
+        assert len(turn) == 36
+        assert session == r.editor.session_id
+        assert at.isdigit()
+
+
+# --- questions ---------------------------------------------------------------------------------------------------
+
+ASK = Call("ask_user", {"question": "Which one?", "choices": ["red", "blue"]})
+
+
+async def test_a_question_is_a_form_where_the_editor_has_forms(tmp_path):
+    async def answer(request):
+        return CreateElicitationResponse(action="accept", content={"answer": "blue"})
+
+    async with rig(tmp_path, rounds(ASK), elicitation=answer) as r:
+        await r.editor.prompt("go")
+        assert results(r, 2) == ["The person answered: blue"]
+        (asked,) = r.editor.elicitations
+        assert asked.message == "Which one?"
+        assert asked.requested_schema.properties["answer"].enum == ["red", "blue"]
+        (call,) = r.editor.tool_calls().values()
+        assert asked.tool_call_id == call.id
+
+
+@pytest.mark.parametrize(
+    "content",
+    [None, {}, {"answer": "green"}, {"answer": 5}, {"answer": ["red", "green"]}, {"other": " x "}],
+    ids=str,
+)
+async def test_what_a_form_gives_is_checked_again(tmp_path, content):
+    async def answer(request):
+        return CreateElicitationResponse(action="accept", content=content)
+
+    async with rig(tmp_path, rounds(ASK), elicitation=answer) as r:
+        assert (await r.editor.prompt("go")).stop_reason == "end_turn"
+        answered = {"['red', 'green']": "red", " x ": "x"}.get(str(next(iter((content or {}).values()), "")))
+        declined = "The person did not want to answer. Go on with what you know, or say what you assume."
+        assert results(r, 2) == [f"The person answered: {answered}" if answered else declined]
+
+
+async def test_without_forms_a_question_with_choices_is_asked_like_a_permission(tmp_path):
+    async def blue(request):
+        option = next(option for option in request.options if option.name == "blue")
+        return SelectedPermissionOutcome(option_id=option.option_id)
+
+    async with rig(tmp_path, rounds(ASK), permissions=[blue]) as r:
+        await r.editor.prompt("go")
+        assert results(r, 2) == ["The person answered: blue"]
+        (asked,) = r.editor.permission_requests
+        assert asked.tool_call.title == "Which one?"
+
+
+async def test_without_forms_and_choices_the_question_ends_the_turn_and_the_next_prompt_answers(tmp_path):
+    script = [Answer(tool_calls=(Call("ask_user", {"question": "What name?"}),)), "thanks"]
+    async with rig(tmp_path, script) as r:
+        assert (await r.editor.prompt("go")).stop_reason == "end_turn"
+        assert "What name?" in said(r)
+        assert len(r.model.requests) == 1
+        await r.editor.prompt("Ada")
+        assert r.messages(2)[-1]["content"] == "Ada"
+
+
+async def test_a_question_nobody_answers_ends_by_its_timeout(tmp_path):
+    async def never(request):
+        await anyio.sleep_forever()
+
+    async with rig(tmp_path, rounds(ASK), elicitation=never, config="[tools]\nask_timeout = 0.05\n") as r:
+        assert (await r.editor.prompt("go")).stop_reason == "end_turn"
+        assert "Nobody answered in time" in results(r, 2)[0]
+
+
+async def test_a_question_is_cancelled_with_its_turn(tmp_path):
+    asked = anyio.Event()
+
+    async def never(request):
+        asked.set()
+        await anyio.sleep_forever()
+
+    async with rig(tmp_path, rounds(ASK), elicitation=never) as r:
+        async with anyio.create_task_group() as tasks:
+            outcome = []
+
+            async def go():
+                outcome.append(await r.editor.prompt("go"))
+
+            tasks.start_soon(go)
+            await asked.wait()
+            r.editor.cancel()
+        assert outcome[0].stop_reason == "cancelled"
+
+
+# --- modes -------------------------------------------------------------------------------------------------------
+
+
+async def test_switch_mode_leaves_architect_after_asking_every_time(tmp_path):
+    script = [
+        Answer(tool_calls=(Call("switch_mode", {"mode": "code", "plan": "1. do it"}),)),
+        Answer(tool_calls=(Call("write", {"path": "x", "content": "x"}),)),
+        "done",
+    ]
+    async with rig(tmp_path, script, mode="architect") as r:
+        assert "switch_mode" not in {"bash"}
+        await r.editor.prompt("go")
+        assert "switch_mode" in r.tool_names(1)
+        assert "write" not in r.tool_names(1)
+        assert "write" in r.tool_names(2)
+        assert "switch_mode" not in r.tool_names(2)
+        assert (r.project / "x").read_text() == "x"
+        asked = r.editor.permission_requests[0]
+        assert {option.kind for option in asked.options} == {"allow_once", "reject_once"}
+        assert "1. do it" in json.dumps(asked.tool_call.content, default=str)
+        modes = [u for u in r.editor.updates[r.editor.session_id] if isinstance(u, CurrentModeUpdate)]
+        assert modes[-1].current_mode_id == "code"
+
+
+async def test_a_refused_switch_changes_nothing(tmp_path):
+    script = rounds(Call("switch_mode", {}))
+    async with rig(tmp_path, script, mode="architect", permissions=[reject_once]) as r:
+        await r.editor.prompt("go")
+        assert "write" not in r.tool_names(2)
+        assert "category: confirmation_required" in results(r, 2)[0]

@@ -1,0 +1,145 @@
+"""A server's tool as a tool of ours: the whole way of a call, on a real server and on made ones."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import jsonschema_rs
+import pytest
+
+from acp_agent.errors import ToolError
+from acp_agent.llm.base import ImagePart
+from acp_agent.mcp.base import TOOL_CATEGORIES, McpError, McpResult, McpTool
+from acp_agent.safety.access import Ask, Deny, ToolAccess
+from acp_agent.safety.decide import decide
+from acp_agent.safety.paths import Roots
+from acp_agent.tools.context import Preview
+from acp_agent.tools.mcp_tool import LARGEST_SCHEMA, ServerTool, server_tools
+from tests.tools.kit import bench
+
+SCHEMA = {"type": "object", "properties": {"a": {"type": "string"}, "b": {}}, "required": ["a"]}
+
+
+def made(tool: McpTool, result: McpResult | McpError | None = None) -> ServerTool:
+    async def call(server: str, name: str, arguments: Any) -> McpResult:
+        if isinstance(result, McpError):
+            raise result
+        return result or McpResult(json.dumps([server, name, arguments]))
+
+    return ServerTool("mcp_s_t", tool, call)
+
+
+def tool(name: str = "t", server: str = "s", schema: dict[str, Any] = SCHEMA, **changed: Any) -> McpTool:
+    return McpTool(server, name, "", "Does it.", schema, **changed)
+
+
+async def run(tool: ServerTool, tmp_path, **arguments: Any):
+    async with bench(tmp_path) as b:
+        params = tool.parse(arguments)
+        tool.describe(params, b.ctx.roots)
+        tool.access(params, b.ctx)
+        return await tool.run(params, b.ctx, Preview())
+
+
+async def test_the_tools_of_a_real_server_go_the_whole_way(server, tmp_path):
+    tools = {entry.name: (entry, tool) for entry, tool in server_tools(server.servers.tools(), server.servers.call)}
+    entry, echo = tools["mcp_raw_echo"]
+    assert (echo.name, echo.kind, entry.kind, entry.reads_only, entry.core) == (
+        "mcp_raw_echo",
+        "other",
+        "other",
+        False,
+        False,
+    )
+    assert entry.description == "Does echo.\n(Tool `echo` of the MCP server raw.)"
+    assert (await run(echo, tmp_path, x=1)).text == '{"x": 1}'
+
+    mixed = await run(tools["mcp_raw_mixed"][1], tmp_path)
+    assert [type(part) for part in mixed.parts] == [ImagePart]
+    assert mixed.content is not None
+    assert [type(block.content).__name__ for block in mixed.content] == ["TextContent", "ImageContent"]
+
+    assert (await run(tools["mcp_raw_fails"][1], tmp_path)).failed
+    assert (await run(tools["mcp_raw_structured"][1], tmp_path)).raw_output == {"answer": 42}
+    with pytest.raises(ToolError, match="The tool `error` of the MCP server raw failed: as you wished") as error:
+        await run(tools["mcp_raw_error"][1], tmp_path, code=-32602)
+    assert error.value.category == "invalid_parameters"
+
+
+@pytest.mark.parametrize("code", TOOL_CATEGORIES)
+async def test_every_code_becomes_its_category(code, tmp_path):
+    with pytest.raises(ToolError) as error:
+        await run(made(tool(), McpError(code, "why", retry_after=3.0)), tmp_path, a="x")
+    assert (error.value.category, error.value.retry_after) == (TOOL_CATEGORIES[code], 3.0)
+
+
+def test_missing_arguments_are_told_by_name():
+    with pytest.raises(ToolError, match="- a: is required") as error:
+        made(tool()).parse({"b": 1})
+    assert error.value.category == "invalid_parameters"
+    assert "`a`, `b`" in str(error.value)
+    assert made(tool()).parse({"a": "x", "model_config": 1, "_": 2}).arguments["model_config"] == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "title"),
+    [
+        ({}, "s: t"),
+        ({"a": "x", "b": [1]}, "s: t (a=x, b=[1])"),
+        ({"a": "line\nline \x1b[31mred"}, "s: t (a=line line red)"),
+        ({"a": "x" * 100}, f"s: t (a={'x' * 39}…)"),
+        ({"a": "\ud800"}, "s: t (a=?)"),
+    ],
+)
+def test_a_title_is_one_short_line(arguments, title, tmp_path):
+    t = made(tool(schema={"type": "object"}))
+    assert t.describe(t.parse(arguments), Roots(tmp_path)).title == title
+
+
+async def test_every_call_is_asked_about_whatever_the_server_claims(tmp_path):
+    async with bench(tmp_path) as b:
+        t = made(tool(read_only_hint=True))
+        (access,) = t.access(t.parse({"a": ""}), b.ctx)
+        assert access == ToolAccess("mcp s t", "`t` of the server s", changes=True)
+        assert isinstance(decide([access], b.ctx.roots, mode="code", may_change=True), Ask)
+        assert isinstance(decide([access], b.ctx.roots, mode="ask", may_change=False), Deny)
+
+
+async def test_no_two_tools_share_what_an_always_covers(tmp_path):
+    pairs = [("a b", "c"), ("a", "b c"), ("a", "b/c"), ("a/b", "c"), ("a%20b", "c")]
+    async with bench(tmp_path) as b:
+        tools = [made(tool(name, server)) for server, name in pairs]
+        scopes = {access.scope for t in tools for access in t.access(t.parse({"a": ""}), b.ctx)}
+    assert len(scopes) == len(pairs)
+
+
+@pytest.mark.parametrize(
+    ("schema", "parameters"),
+    [
+        (SCHEMA, SCHEMA),
+        ({"type": "object"}, {"type": "object", "properties": {}}),
+        ({"type": "string"}, {"type": "string"} | {"type": "object", "properties": {}}),
+        (
+            {"type": "object", "properties": {"x": {"$ref": "#/$defs/X"}}, "$defs": {"X": {"type": "null"}}},
+            {"type": "object", "properties": {"x": {"$ref": "#/$defs/X"}}, "$defs": {"X": {"type": "null"}}},
+        ),
+    ],
+)
+def test_a_schema_is_passed_on_as_an_object(schema, parameters):
+    ((entry, _),) = server_tools([tool(schema=schema)], made(tool())._call)
+    assert entry.parameters == parameters
+    jsonschema_rs.validator_for(entry.parameters)
+
+
+def test_a_schema_that_is_too_large_is_named_instead():
+    large = {"type": "object", "properties": {"first": {"description": "x" * LARGEST_SCHEMA}, "second": {}}}
+    ((entry, _),) = server_tools([tool(schema=large)], made(tool())._call)
+    assert entry.parameters == {"type": "object", "properties": {}, "additionalProperties": True}
+    assert "Its parameters: first, second." in entry.description
+
+
+def test_the_same_tool_of_two_servers_has_two_names():
+    pairs = server_tools([tool(server="a.b"), tool(server="a_b")], made(tool())._call)
+    assert len({entry.name for entry, _ in pairs}) == 2
+    assert all(entry.name == t.name for entry, t in pairs)

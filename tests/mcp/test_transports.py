@@ -1,0 +1,181 @@
+"""Real servers of the `mcp` package over each transport: one suite."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+
+import anyio
+import anyio.abc
+import pytest
+
+from acp_agent.mcp.base import McpError, ServerSpec
+from tests.mcp.kit import HERE, kept
+
+KEY = {"x-key": "secret"}
+
+
+@pytest.fixture(params=["stdio", "http", "sse"])
+def spec(request: pytest.FixtureRequest) -> ServerSpec:
+    if request.param == "stdio":
+        args = (str(HERE / "good_server.py"), "stdio")
+        return ServerSpec("good", "stdio", command=sys.executable, args=args)
+    return ServerSpec("good", request.param, url=request.getfixturevalue(f"{request.param}_url"), headers=KEY)
+
+
+async def test_a_server_of_the_package_is_used(spec: ServerSpec) -> None:
+    async with kept(spec) as k:
+        tools = {tool.name: tool for tool in k.servers.tools()}
+        add = tools["add"]
+        assert (add.title, add.description, add.read_only_hint) == ("Adder", "Adds two numbers.", True)
+        assert add.parameters["required"] == ["a", "b"]
+        assert await k.text("add", "good", a=1, b=2) == "3"
+        result = await k.servers.call("good", "picture", {})
+        assert [part.mime_type for part in result.parts] == ["image/png"]
+        broken = await k.servers.call("good", "broken", {})
+        assert broken.is_error
+        assert await k.servers.prompt("good", "explain", {"topic": "it"}) == [("user", "Explain it")]
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(k.text, "wait", "good")
+            await anyio.wait_all_tasks_blocked()
+            tasks.cancel_scope.cancel()
+        while "wait" not in await k.text("was_cancelled", "good"):
+            await anyio.sleep(0.01)
+
+        if "grown" not in tools:
+            assert await k.text("grow", "good") == "done"
+            await k.until(lambda: "grown" in k.names)
+
+
+@pytest.mark.parametrize("kind", ["http", "sse"])
+async def test_a_server_that_wants_a_key_says_so(kind: str, request: pytest.FixtureRequest) -> None:
+    url = request.getfixturevalue(f"{kind}_url")
+    async with kept(ServerSpec("closed", kind, url=url), wait=False) as k:  # type: ignore[arg-type]
+        await k.until(lambda: k.troubles)
+        assert "it answered HTTP 401: it wants other credentials" in k.troubles[0][1]
+        assert k.changes == 0
+
+
+# --- HTTP that misbehaves ---------------------------------------------------------------------------------------------
+
+STATUSES = [
+    (400, "invalid_input"),
+    (401, "auth_failure"),
+    (403, "auth_failure"),
+    (404, "not_found"),
+    (422, "invalid_input"),
+    (429, "rate_limited"),
+    (500, "server_error"),
+    (503, "transient"),
+]
+
+
+class SmallServer:
+    """Streamable HTTP by hand: as little as there can be. `status` answers calls; `session` is what it knows."""
+
+    def __init__(self) -> None:
+        self.status = 200
+        self.session = ""
+        self.body = b""
+
+    async def serve(self, stream: anyio.abc.SocketStream) -> None:
+        async with stream:
+            data = b""
+            while b"\r\n\r\n" not in data:
+                try:
+                    data += await stream.receive()
+                except anyio.EndOfStream:
+                    return
+            head, _, body = data.partition(b"\r\n\r\n")
+            length = int((re.search(rb"content-length: (\d+)", head.lower()) or [0, 0])[1])
+            while len(body) < length:
+                body += await stream.receive()
+            await stream.send(self.answer(head, body))
+
+    def answer(self, head: bytes, body: bytes) -> bytes:
+        if not head.startswith(b"POST"):
+            return self.http(405)
+        message = json.loads(body)
+        if message["method"] == "initialize":
+            result = {
+                "protocolVersion": message["params"]["protocolVersion"],
+                "capabilities": {"tools": {}},
+                "serverInfo": {"name": "small", "version": "1"},
+            }
+            return self.result(message, result)
+        if "id" not in message:
+            return self.http(202)
+        if message["method"] == "tools/list":
+            return self.result(message, {"tools": [{"name": "t", "inputSchema": {"type": "object"}}]})
+        if self.session and f"mcp-session-id: {self.session}".encode() not in head.lower():
+            return self.http(404)
+        if self.status != 200:
+            return self.http(self.status, extra="retry-after: 7\r\n")
+        return self.body or self.result(message, {"content": [{"type": "text", "text": "fine"}]})
+
+    def result(self, message, result) -> bytes:
+        body = json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}).encode()
+        extra = f"mcp-session-id: {self.session}\r\n" if self.session else ""
+        return self.http(200, body, f"content-type: application/json\r\n{extra}")
+
+    def http(self, status: int, body: bytes = b"", extra: str = "") -> bytes:
+        head = f"HTTP/1.1 {status} X\r\nconnection: close\r\ncontent-length: {len(body)}\r\n{extra}\r\n"
+        return head.encode() + body
+
+
+@pytest.fixture
+async def small():
+    server = SmallServer()
+    listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
+    port = listener.extra(anyio.abc.SocketAttribute.local_port)
+    async with listener, anyio.create_task_group() as tasks:
+        tasks.start_soon(listener.serve, server.serve)
+        yield server, ServerSpec("small", "http", url=f"http://127.0.0.1:{port}/mcp")
+        tasks.cancel_scope.cancel()
+
+
+async def test_http_statuses_are_classified_and_the_connection_stays(small) -> None:
+    server, spec = small
+    async with kept(spec) as k:
+        for status, code in STATUSES:
+            server.status = status
+            with pytest.raises(McpError, match=f"HTTP {status}") as error:
+                await k.text("t", "small")
+            assert (error.value.code, error.value.retry_after) == (code, 7.0)
+        server.status = 200
+        assert await k.text("t", "small") == "fine"
+        assert k.troubles == []
+
+
+async def test_a_session_the_server_has_forgotten_is_begun_anew(small) -> None:
+    server, spec = small
+    server.session = "first"
+    async with kept(spec) as k:
+        assert await k.text("t", "small") == "fine"
+        server.session = "second"
+        with pytest.raises(McpError, match="does not know the session") as error:
+            await k.text("t", "small")
+        assert error.value.code == "transient"
+        assert await k.text("t", "small") == "fine"
+
+
+async def test_an_answer_beyond_all_bounds_is_not_read(small) -> None:
+    server, spec = small
+    async with kept(spec, max_result_bytes=2000) as k:
+        server.body = server.http(200, b'"' + b"x" * 3_000_000 + b'"', "content-type: application/json\r\n")
+        with pytest.raises(McpError, match="more than 1052576 bytes") as error:
+            await k.text("t", "small")
+        assert error.value.code == "server_error"
+
+
+async def test_a_connection_that_breaks_is_made_again(small) -> None:
+    server, spec = small
+    async with kept(spec) as k:
+        server.body = b"nonsense"
+        with pytest.raises(McpError, match="broke") as error:
+            await k.text("t", "small")
+        assert error.value.code == "transient"
+        server.body = b""
+        assert await k.text("t", "small") == "fine"

@@ -1,0 +1,202 @@
+"""Names, specs, arguments and content: tables, without a server."""
+
+from __future__ import annotations
+
+import base64
+import re
+import subprocess
+import sys
+from itertools import permutations
+from typing import get_args
+
+import pytest
+
+from acp_agent.config.model import McpServerConfig
+from acp_agent.errors import AgentError, ConfigError
+from acp_agent.mcp.base import (
+    TOOL_CATEGORIES,
+    McpError,
+    McpErrorCode,
+    McpPrompt,
+    PromptArgument,
+    ServerSpec,
+    from_acp,
+    from_config,
+    gather,
+    prompt_arguments,
+)
+from acp_agent.mcp.content import read_content, read_result, readable
+from acp_agent.mcp.names import unique_names
+from acp_agent.schema.acp import EnvVariable, HttpHeader, McpServerHttp, McpServerSse, McpServerStdio
+
+
+@pytest.mark.parametrize(
+    ("server", "tool", "name"),
+    [
+        ("github", "create_issue", "mcp_github_create_issue"),
+        ("my server", "a.b/c", "mcp_my_server_a_b_c"),
+        ("files-2", "read-it", "mcp_files-2_read-it"),
+        ("größe", "naïve", "mcp_gr__e_na_ve"),
+        ("", "", "mcp__"),
+        ("s", "\ud800\n", "mcp_s___"),
+        ("s", "t" * 58, "mcp_s_" + "t" * 58),
+    ],
+)
+def test_a_name_is_one_that_models_accept(server, tool, name):
+    assert unique_names([(server, tool)]) == {(server, tool): name}
+
+
+def test_a_name_that_is_too_long_ends_in_a_digest():
+    pairs = [("s", "t" * 59), ("s", "t" * 300), ("s" * 300, "t")]
+    names = unique_names(pairs)
+    assert len(set(names.values())) == 3
+    assert all(len(name) == 64 and re.search(r"_[0-9a-f]{8}$", name) for name in names.values())
+
+
+def test_names_that_would_be_the_same_are_made_unique_whatever_the_order():
+    pairs = [("a", "b_c"), ("a_b", "c"), ("a.b", "c"), ("other", "c")]
+    results = [unique_names(order) for order in permutations(pairs)]
+    assert all(result == results[0] for result in results)
+    assert len(set(results[0].values())) == 4
+    assert results[0]["other", "c"] == "mcp_other_c"
+    assert all(re.fullmatch(r"[A-Za-z0-9_-]{1,64}", name) for name in results[0].values())
+
+
+def test_the_servers_of_a_client_are_read():
+    stdio = McpServerStdio(name="s", command="npx", args=["-y"], env=[EnvVariable(name="A", value="1")])
+    headers = [HttpHeader(name="k", value="v")]
+    assert from_acp(stdio) == ServerSpec("s", "stdio", "npx", ("-y",), {"A": "1"})
+    http = McpServerHttp(name="h", url="http://x", headers=headers)
+    assert from_acp(http) == ServerSpec("h", "http", url="http://x", headers={"k": "v"})
+    assert from_acp(McpServerSse(name="e", url="http://x", headers=[])) == ServerSpec("e", "sse", url="http://x")
+
+
+@pytest.mark.parametrize(
+    ("config", "spec"),
+    [
+        (McpServerConfig(command="x", args=["y"], env={"A": "1"}), ServerSpec("n", "stdio", "x", ("y",), {"A": "1"})),
+        (
+            McpServerConfig(url="http://x", headers={"k": "v"}),
+            ServerSpec("n", "http", url="http://x", headers={"k": "v"}),
+        ),
+        (McpServerConfig(url="http://x", transport="sse"), ServerSpec("n", "sse", url="http://x")),
+        (McpServerConfig(), "`url` is not set"),
+        (McpServerConfig(command="x", transport="http"), "`url` is not set"),
+        (McpServerConfig(url="http://x", transport="stdio"), "`command` is not set"),
+    ],
+)
+def test_the_servers_of_a_configuration_are_read(config, spec):
+    if isinstance(spec, ServerSpec):
+        assert from_config("n", config) == spec
+    else:
+        with pytest.raises(ConfigError, match=spec):
+            from_config("n", config)
+
+
+def test_the_clients_servers_take_the_place_of_configured_ones():
+    client = [McpServerStdio(name="a", command=c, args=[], env=[]) for c in ("one", "two")]
+    config = {
+        "a": McpServerConfig(command="other"),
+        "b": McpServerConfig(command="b"),
+        "off": McpServerConfig(command="off", enabled=False),
+        "wrong": McpServerConfig(),
+    }
+    specs, troubles = gather(client, config)
+    assert [(spec.name, spec.command) for spec in specs] == [("a", "one"), ("a-2", "two"), ("b", "b")]
+    assert [name for name, _ in troubles] == ["wrong"]
+
+
+def test_every_code_has_a_category_and_three_may_be_tried_again():
+    assert set(TOOL_CATEGORIES) == set(get_args(McpErrorCode))
+    again = {code for code in get_args(McpErrorCode) if McpError(code, "x").retryable}
+    assert again == {"transient", "rate_limited", "server_error"}
+    assert isinstance(McpError("transient", "x"), AgentError)
+
+
+NONE = McpPrompt("s", "p", "", "")
+ONE = McpPrompt("s", "p", "", "", (PromptArgument("topic", required=True),))
+TWO = McpPrompt("s", "p", "", "", (PromptArgument("a", required=True), PromptArgument("b")))
+
+
+@pytest.mark.parametrize(
+    ("prompt", "text", "given"),
+    [
+        (NONE, "", {}),
+        (NONE, "too much", "takes 0 arguments"),
+        (ONE, " all of it's text ", {"topic": "all of it's text"}),
+        (ONE, "topic=x", {"topic": "x"}),
+        (ONE, "", "needs topic"),
+        (TWO, "x 'y z'", {"a": "x", "b": "y z"}),
+        (TWO, "b=1 x", {"a": "x", "b": "1"}),
+        (TWO, "b=1", "needs a"),
+        (TWO, "'x", "open quote"),
+        (TWO, "c=3 x y", "takes 2 arguments"),
+    ],
+)
+def test_text_behind_a_command_becomes_arguments(prompt, text, given):
+    if isinstance(given, dict):
+        assert prompt_arguments(prompt, text) == given
+    else:
+        with pytest.raises(McpError, match=given) as error:
+            prompt_arguments(prompt, text)
+        assert error.value.code == "invalid_input"
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("plain\ttext\n", "plain\ttext\n"),
+        ("a\r\nb", "a\nb"),
+        ("\x1b[1;31mred\x1b[0m\x1b]0;title\x07", "red"),
+        ("half \ud800", "half ?"),
+        ("one\x00nul", "onenul"),
+        ("\x00\x01\x02" * 100, "[300 characters of binary data are not shown]"),
+    ],
+)
+def test_text_is_made_readable(text, shown):
+    assert readable(text) == shown
+
+
+IMAGE = {"type": "image", "mimeType": "image/png", "data": base64.b64encode(bytes(300)).decode()}
+
+
+@pytest.mark.parametrize(
+    ("block", "shown"),
+    [
+        ({**IMAGE, "mimeType": "image/tiff"}, "image, image/tiff: cannot be shown"),
+        ({**IMAGE, "data": "no base64!"}, "image, image/png: cannot be shown"),
+        ({"type": "hologram"}, "content of the kind hologram cannot be shown"),
+        ({"type": "resource_link", "name": "n", "uri": "u", "description": "d\nd"}, "[resource] n: u (d d)"),
+    ],
+)
+def test_what_cannot_be_shown_is_named(block, shown):
+    text, images = read_content([block], 1000)
+    assert shown in text
+    assert not images
+
+
+def test_an_image_within_a_resource_is_an_image():
+    blob = {"type": "resource", "resource": {"uri": "u", "mimeType": "image/png", "blob": IMAGE["data"]}}
+    assert read_content([blob], 1000)[1] == read_content([IMAGE], 1000)[1] != ()
+
+
+def test_a_result_is_bounded_as_a_whole():
+    text = {"type": "text", "text": "ü" * 600}
+    result = read_result({"content": [IMAGE, text, text, IMAGE], "structuredContent": {"x": "y" * 2000}}, 1000)
+    assert len(result.parts) == 1
+    assert len(result.text) < 600
+    assert result.text.count("more bytes of the result are not shown") == 2
+    assert "[an image of 300 bytes is too large and not shown]" in result.text
+    assert result.structured is None
+
+
+def test_structured_content_is_the_text_where_there_is_no_other():
+    assert read_result({"content": [], "structuredContent": {"ä": 1}}, 1000).text == '{"ä": 1}'
+    both = read_result({"content": [{"type": "text", "text": "x"}], "structuredContent": [1]}, 1000)
+    assert (both.text, both.structured) == ("x", [1])
+
+
+def test_the_package_is_not_loaded_before_there_is_a_server():
+    code = "import sys, acp_agent.mcp.servers; print([name for name in ('mcp', 'pydantic') if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "[]\n"
