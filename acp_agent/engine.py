@@ -37,6 +37,7 @@ from acp_agent.loop.hooks import Hooks, TurnContext
 from acp_agent.loop.host import SessionHost
 from acp_agent.loop.instructions import Instructions, read_skills
 from acp_agent.loop.limits import CallQuota
+from acp_agent.loop.links import with_linked_pages
 from acp_agent.loop.offer import Offer
 from acp_agent.loop.prompt import leading_text, parts_of, system_prompt, title_of, with_command_text
 from acp_agent.loop.relevance import Relevance
@@ -255,7 +256,14 @@ class SessionEngine:
             if (prompt := self.servers.find_prompt(name)) is not None:
                 text, usable = await self.servers.text_of(prompt, rest)
                 return with_command_text(blocks, text) if usable else text
-        return blocks
+        return await with_linked_pages(
+            blocks,
+            client=self._services.web,
+            roots=self._session.roots,
+            reports=self._around.reports,
+            entry=self.offer.find("fetch"),
+            max_chars=self._settings.limits.max_link_chars,
+        )
 
     def notes(self) -> Sequence[Message]:
         return []

@@ -346,6 +346,9 @@ class LimitsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         int, Meta(ge=65_536, description="Longest message accepted from the editor, in bytes.")
     ] = 67_108_864
     list_page: Annotated[int, Meta(ge=1, le=1000, description="Sessions in one page of `session/list`.")] = 50
+    max_link_chars: Annotated[
+        int, Meta(ge=100, description="Characters of a web page that a link in a prompt leads to.")
+    ] = 20_000
     max_prompt_bytes: Annotated[
         int, Meta(ge=1024, description="Largest embedded resource in bytes taken into a prompt as text.")
     ] = 1_048_576

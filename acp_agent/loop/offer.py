@@ -60,6 +60,11 @@ class Offer:
         """What is offered now, in the order of the registry."""
         return [entry for entry in self._registry.entries() if self.why_not(entry) is None]
 
+    def find(self, name: str) -> ToolEntry | None:
+        """The tool of that name, where it is offered now."""
+        entry = self._registry.find(name)
+        return entry if entry is not None and self.why_not(entry) is None else None
+
     def names(self) -> list[str]:
         return [entry.name for entry in self.entries()]
 

@@ -1,0 +1,108 @@
+"""Links in a prompt, and the web tools as editor and model see them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from acp_agent.client.permissions import allow_always
+from acp_agent.schema.acp import ResourceLink, TextContent
+from acp_agent.testing.fake_model import Answer, Call
+
+from .kit import rig
+
+pytestmark = pytest.mark.anyio
+
+OPEN = '[tools.web]\nprivate_hosts = ["localhost"]\nhttp_hosts = ["localhost"]\n'
+
+
+class Page(BaseHTTPRequestHandler):
+    def do_GET(self):
+        body = b"<html><head><title>T</title></head><body><main><p>The answer is 42.</p></main></body></html>"
+        self.send_response(200 if self.path == "/page" else 404)
+        self.send_header("Content-Type", "text/html")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture
+def site() -> Iterator[str]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Page) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://localhost:{server.server_address[1]}"
+        server.shutdown()
+
+
+def link(uri: str) -> ResourceLink:
+    return ResourceLink(name="docs", uri=uri)
+
+
+async def test_a_linked_page_reaches_the_model_and_the_person_sees_what_was_fetched(tmp_path, site):
+    async with rig(tmp_path, ["ok"], config=OPEN) as r:
+        await r.editor.prompt([TextContent(text="see"), link(f"{site}/page")])
+        assert "The answer is 42." in str(r.messages(1)[-1]["content"])
+        (call,) = r.editor.tool_calls().values()
+        call.assert_finished("completed")
+        assert call.title == f"Read the linked page {site}/page"
+        assert r.editor.permission_requests == []
+
+
+@pytest.mark.parametrize(
+    ("uri", "words"),
+    [
+        ("{site}/missing", "404"),
+        ("http://169.254.169.254/latest/meta-data", "could not be read"),
+        ("https://127.1/x", "could not be read"),
+        ("https://user:pw@example.com/", "could not be read"),
+    ],
+)
+async def test_a_page_that_may_not_or_cannot_be_read_is_said_so_and_the_prompt_goes_on(tmp_path, site, uri, words):
+    async with rig(tmp_path, ["ok"], config=OPEN) as r:
+        prompt = [TextContent(text="see"), link(uri.replace("{site}", site))]
+        assert (await r.editor.prompt(prompt)).stop_reason == "end_turn"
+        assert words in str(r.messages(1)[-1]["content"])
+        (call,) = r.editor.tool_calls().values()
+        call.assert_finished("failed")
+
+
+async def test_a_file_link_that_leads_out_is_marked_and_not_read(tmp_path):
+    (tmp_path / "secret").write_text("tangerine")
+    async with rig(tmp_path, ["ok"]) as r:
+        await r.editor.prompt([link(f"file://{tmp_path}/secret"), link(f"file://{r.project}/in.txt")])
+        told = str(r.messages(1)[-1]["content"])
+        assert told.count("outside of the folders of this session") == 1
+        assert "tangerine" not in told
+
+
+async def test_nothing_is_fetched_where_fetch_is_switched_off(tmp_path, site):
+    async with rig(
+        tmp_path, ["ok"], config=OPEN.replace("[tools.web]", '[tools]\ndisabled = ["fetch"]\n[tools.web]')
+    ) as r:
+        await r.editor.prompt([link(f"{site}/page")])
+        assert "42" not in str(r.messages(1)[-1]["content"])
+        assert r.editor.tool_calls() == {}
+
+
+async def test_fetching_is_asked_about_by_host_also_where_nothing_may_change(tmp_path, site):
+    fetch = Answer(tool_calls=(Call("fetch", {"url": f"{site}/page"}),))
+    again = Answer(tool_calls=(Call("fetch", {"url": f"{site}/other"}),))
+    async with rig(tmp_path, [fetch, again, "done"], config=OPEN, mode="ask", otherwise=allow_always) as r:
+        await r.editor.prompt("go")
+        assert "The answer is 42." in r.messages(2)[-1]["content"]
+        (asked,) = r.editor.permission_requests
+        assert "Always allow fetches from localhost" in [option.name for option in asked.options]
+
+
+async def test_what_sends_something_is_not_run_where_nothing_may_change(tmp_path, site):
+    send = Answer(tool_calls=(Call("http_request", {"method": "POST", "url": f"{site}/page", "body": "x"}),))
+    async with rig(tmp_path, [send, "done"], config=OPEN, mode="ask") as r:
+        await r.editor.prompt("go")
+        assert "http_request" not in r.tool_names(1)
+        assert "policy_blocked" in r.messages(2)[-1]["content"]
