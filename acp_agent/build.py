@@ -26,7 +26,9 @@ from acp_agent.llm.base import (
     ProviderOptions,
 )
 from acp_agent.llm.choose import choose_api, needs_key
+from acp_agent.llm.fenced import FencedProvider, ToolCalling
 from acp_agent.loop.options import AUTO_MODEL
+from acp_agent.loop.relevance import Embed
 from acp_agent.loop.session import Session
 from acp_agent.store.base import SessionStore
 from acp_agent.tools.registry import builtin_registry
@@ -34,6 +36,8 @@ from acp_agent.tools.registry import builtin_registry
 __all__ = ["Builder", "ReadyModel"]
 
 log = logging.getLogger(__name__)
+
+EMBEDDER = "acp_agent.llm.embeddings:Embedder"
 
 DEFAULT_MODEL = "gpt-5.1"
 """Used with OpenAI when no model is configured: its list of models is long and in no useful order."""
@@ -45,8 +49,16 @@ DEFAULT_CONTEXT_WINDOW = 128_000
 class ReadyModel:
     """A model that can be asked now. `known`: what its server told of its models, filled while the model answers."""
 
-    def __init__(self, provider: Provider, name: str, known: Mapping[str, ModelInfo], settings: ProviderConfig) -> None:
+    def __init__(
+        self,
+        provider: Provider,
+        name: str,
+        known: Mapping[str, ModelInfo],
+        settings: ProviderConfig,
+        embed: Embed | None,
+    ) -> None:
         self.provider = provider
+        self.embed = embed
         self.name = name
         self.id = name.partition(":")[2]
         self._known = known
@@ -67,8 +79,9 @@ class ReadyModel:
 class _Server:
     """A provider, and what it told of its models."""
 
-    def __init__(self, provider: Provider) -> None:
+    def __init__(self, provider: Provider, embed: Embed | None) -> None:
         self.provider = provider
+        self.embed = embed
         self.models: dict[str, ModelInfo] = {}
         self.asked = False
         self._asking = anyio.Lock()
@@ -87,7 +100,7 @@ class Builder:
 
     def __init__(self, environ: Mapping[str, str], spawn: Callable[[Coroutine[Any, Any, None]], None]) -> None:
         self.environ = environ
-        self._spawn = spawn
+        self.spawn = spawn
         self._registry = builtin_registry()
         self._servers: dict[str, _Server] = {}
         self._making = anyio.Lock()
@@ -96,8 +109,7 @@ class Builder:
     async def engine(self, session: Session, store: SessionStore) -> SessionEngine:
         """What a turn of `session` needs."""
         engine = SessionEngine(session, store, self._registry, self)
-        if engine.servers.any:
-            self._spawn(engine.servers.run())
+        self.spawn(engine.live())
         return engine
 
     async def introduce(self, session: Session) -> None:
@@ -137,8 +149,8 @@ class Builder:
         if model == AUTO_MODEL:
             model = await self._first_model(name, settings, server)
         if not server.asked and not settings.context_window and _api(settings) == "chat":
-            self._spawn(self._learn(server))
-        return ReadyModel(server.provider, f"{name}:{model}", server.models, settings)
+            self.spawn(self._learn(server))
+        return ReadyModel(server.provider, f"{name}:{model}", server.models, settings, server.embed)
 
     async def _learn(self, server: _Server) -> None:
         """Asks for the context windows beside the prompt, which does not wait for them."""
@@ -176,10 +188,13 @@ class Builder:
             max_retry_delay=settings.max_retry_delay,
             script=settings.script,
         )
-        identity = f"{api} {options!r}"
+        identity = f"{api} {settings.tool_calling} {settings.embedding_model} {options!r}"
         async with self._making:
             if identity not in self._servers:
-                self._servers[identity] = _Server(await anyio.to_thread.run_sync(_make_provider, api, options))
+                self._servers[identity] = _Server(
+                    await anyio.to_thread.run_sync(_make_provider, api, options, settings.tool_calling),
+                    load(EMBEDDER)(options, settings.embedding_model).embed if settings.embedding_model else None,
+                )
         return self._servers[identity]
 
     def provider_settings(self, config: Config, name: str) -> ProviderConfig:
@@ -194,9 +209,9 @@ class Builder:
             await server.provider.aclose()
 
 
-def _make_provider(api: str, options: ProviderOptions) -> Provider:
+def _make_provider(api: str, options: ProviderOptions, tool_calling: ToolCalling) -> Provider:
     provider: Provider = load(PROVIDERS[api])(options)
-    return provider
+    return provider if tool_calling == "native" else FencedProvider(provider, tool_calling)
 
 
 def _api(settings: ProviderConfig) -> str:

@@ -16,6 +16,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import anyio
+
 from acp_agent.config.load import Config
 from acp_agent.config.model import ProviderConfig
 from acp_agent.executors.dyn import DynExecutor, route
@@ -25,6 +27,7 @@ from acp_agent.executors.local import LocalExecutor
 from acp_agent.executors.shell_state import forget_state, last_cwd
 from acp_agent.llm.base import Message, ModelSettings, Provider, ThoughtLevel, UserMessage
 from acp_agent.loop.ask import ask_person
+from acp_agent.loop.background import SessionRuns
 from acp_agent.loop.cache import ResultCache, fingerprint_with
 from acp_agent.loop.calls import Surroundings, ToolRunner
 from acp_agent.loop.commands import Commands, commands_update, split_command
@@ -43,6 +46,7 @@ from acp_agent.loop.prompt import leading_text, parts_of, system_prompt, title_o
 from acp_agent.loop.relevance import Relevance
 from acp_agent.loop.replay import rebuild_history
 from acp_agent.loop.reports import Call, Display, Reports
+from acp_agent.loop.scheduler import Scheduler
 from acp_agent.loop.servers import SessionServers
 from acp_agent.loop.session import Session
 from acp_agent.loop.turn import run_turn
@@ -51,9 +55,10 @@ from acp_agent.schema.acp import (
     AvailableCommandsUpdate,
     ContentBlock,
     StopReason,
+    TextContent,
     UnstructuredCommandInput,
 )
-from acp_agent.store.base import SessionStore
+from acp_agent.store.base import Schedule, SessionStore
 from acp_agent.tools.context import Answer, Ledger, Question, Services, ToolContext
 from acp_agent.tools.registry import Registry, SessionRegistry
 from acp_agent.tools.web_client import GuardedClient
@@ -100,11 +105,21 @@ class SessionEngine:
             session.roots, enabled=agent.instruction_files, max_bytes=agent.max_instruction_bytes
         )
         self._skills = read_skills(session.roots) if agent.skills else {}
+        self._runs = SessionRuns(
+            settings.tools.bash,
+            max_output_chars=settings.tools.max_output_chars,
+            spawn=builder.spawn,
+            ended=self._run_ended,
+        )
         self._services = Services(
             web=GuardedClient(settings.tools.web),
             secret=builder.environ.get,
             skill=self._use_skill,
             skills=lambda: list(self._skills),
+            memories=store.memories,
+            schedules=store.schedules,
+            schedules_changed=lambda: self.scheduler.changed(),
+            runs=self._runs,
         )
         self.servers = SessionServers(
             session.mcp_servers,
@@ -117,11 +132,14 @@ class SessionEngine:
             tell=session.tell,
             changed=self._commands_changed,
         )
+        self.scheduler = Scheduler(str(session.roots.cwd), store.schedules, run=self._run_schedule, tell=session.say)
+        self._scope = anyio.CancelScope()
         self._turn = 0
         self._skill = ""
         self._turn_context = TurnContext("", session.id, 0)
         self._model: ReadyModel | None = None
-        self.offer = Offer(self.registry, settings.tools, session.mode, self._missing(), Relevance())
+        self._relevance = Relevance()
+        self.offer = Offer(self.registry, settings.tools, session.mode, self._missing(), self._relevance)
         self.quota = CallQuota(settings.tools.max_tool_calls_per_session)
         self._cache = ResultCache(
             fingerprint_with(self._executor, buffers=offer.read_text),
@@ -168,6 +186,7 @@ class SessionEngine:
             ask_person=self._ask_person,
             delegate=sub_agents.run,
             variables=self._variables,
+            runs=self._runs,
             instructions=self._instructions.for_paths,
         )
         self._runner = ToolRunner(self._around)
@@ -194,10 +213,24 @@ class SessionEngine:
             self._session.say(f"{question.text}{choices}")
         return answer
 
+    def _without_runs(self) -> str | None:
+        if self._runs.any:
+            return None
+        return (
+            "Nothing was started in the background in this session (`bash` with `background`). "
+            "A run ends with its session, so one of an earlier session is gone."
+        )
+
+    def _run_ended(self, words: str) -> None:
+        """Within a turn the command's own card is enough."""
+        if not self._session.busy and not self._session.closed:
+            self._session.say(words)
+
     def _missing(self) -> dict[str, Callable[[], str | None]]:
         """Tools that are not always there."""
         depth = self._settings.tools.delegate.max_depth
         return {
+            **dict.fromkeys(("bash_output", "bash_kill", "bash_list"), self._without_runs),
             "delegate": lambda: None if depth else "Sub-agents are switched off (`tools.delegate.max_depth`).",
             "skill": lambda: None if self._skills else "This project has no skills (`.agents/skills/NAME/SKILL.md`).",
         }
@@ -227,6 +260,18 @@ class SessionEngine:
 
     async def start(self) -> Sequence[str]:
         return [*self.servers.trouble, *await self.extensions.project(), *await self.extensions.packages()]
+
+    async def live(self) -> None:
+        """What runs beside the turns, until `close`."""
+        with self._scope:
+            async with anyio.create_task_group() as tasks:
+                if self.servers.any:
+                    tasks.start_soon(self.servers.run)
+                tasks.start_soon(self.scheduler.live)
+
+    async def _run_schedule(self, schedule: Schedule) -> None:
+        self._session.say(f"Scheduled (`{schedule.timing}`): {schedule.prompt}")
+        await self._session.prompt_unasked([TextContent(text=schedule.prompt)])
 
     # --- prompts ----------------------------------------------------------------------------------------------
 
@@ -266,13 +311,14 @@ class SessionEngine:
         )
 
     def notes(self) -> Sequence[Message]:
-        return []
+        return self._runs.notes()
 
     def forget(self) -> None:
         self.quota.reset()
         self._instructions.forget()
         self._ledger.clear()
         self._cache.clear()
+        self._runs.forget()
 
     def user_message(self, blocks: Sequence[ContentBlock], choice: str) -> Message:
         provider = self._builder.provider_settings(self._session.config, choice.partition(":")[0])
@@ -316,6 +362,7 @@ class SessionEngine:
         for words in await self.extensions.project():
             self._session.tell(words)
         await self.servers.ready()
+        self._relevance.use(model.embed)
         await self.offer.aim(leading_text(blocks))
         host = SessionHost(self._session, model, lambda: self.settings(model), self.offer.definitions)
         try:
@@ -334,7 +381,9 @@ class SessionEngine:
         return self._folder / f"shell-{self._turn}"
 
     async def close(self) -> None:
+        await self._runs.close()
         await self.servers.close()
+        self._scope.cancel()
         await self._local.close()
         shutil.rmtree(self._folder, ignore_errors=True)
 

@@ -44,6 +44,8 @@ class Command:
     state_file: Path | None = None
     """Where the shell's working directory and exported variables are kept between commands. The command starts from
     what is there and leaves there what it ends with (see `shell_state`)."""
+    keeps_state: bool = True
+    """Whether it leaves anything there: not what may end while other commands run."""
 
 
 @dataclass(frozen=True)
@@ -75,11 +77,16 @@ class Process(Protocol):
     """What the client shows live by itself; `None` when output must be reported to it."""
 
     def output(self) -> AsyncIterator[OutputChunk]:
-        """Chunks in the order of arrival, ending with the command. Iterated at most once."""
+        """Chunks in the order of arrival, ending with the command. Iterated by one at a time: who stops before the end
+        may iterate anew and gets what followed."""
         ...
 
     async def wait(self) -> ExitStatus:
         """The exit status, once the command has ended and its output is complete."""
+        ...
+
+    async def look(self) -> None:
+        """Brings `stdout`, `stderr` and `combined` up to date while the command runs and nobody iterates its output."""
         ...
 
     async def kill(self) -> None:

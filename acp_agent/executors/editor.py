@@ -54,7 +54,8 @@ class EditorExecutor:
     async def run(self, command: Command) -> EditorProcess:
         """Raises NotStarted when the editor refused before anything ran."""
         script = self._scripts / f"command-{next(self._numbers)}.sh"
-        script.write_text(f"exec </dev/null; {with_state(command.script, command.state_file)}\n", encoding="utf-8")
+        line = with_state(command.script, command.state_file, keep=command.keeps_state)
+        script.write_text(f"exec </dev/null; {line}\n", encoding="utf-8")
         try:
             terminal_id = await self._client.create_terminal(
                 "bash",
@@ -190,6 +191,10 @@ class EditorProcess:
         self._output = answer.output.replace("\r\n", "\n")
         self._truncated = answer.truncated
         return _status(answer.exit_status)
+
+    async def look(self) -> None:
+        if self._status is None and not self._released:
+            await self._collect()
 
     async def kill(self) -> None:
         self._killed = True

@@ -104,7 +104,7 @@ class LocalExecutor:
     async def run(self, command: Command) -> LocalProcess:
         mark = f"{self._mark}.{uuid.uuid4().hex}"
         environ = {**self._environ, **command.env, MARK: mark}
-        script = with_state(command.script, command.state_file)
+        script = with_state(command.script, command.state_file, keep=command.keeps_state)
         try:
             popen = subprocess.Popen(  # noqa: ASYNC220 - a vfork and exec; the pipes are read without blocking
                 [self._bash, "-c", script],
@@ -288,6 +288,13 @@ class LocalProcess:
         while not self._ended:
             await self._step()
         return self._status()
+
+    async def look(self) -> None:
+        if self._ended or self._closed:
+            return
+        for key, _ in self._selector.select(0):
+            if key.data is not None:
+                self._read(key.fd, key.data)
 
     async def kill(self) -> None:
         if self._ended:

@@ -12,8 +12,8 @@ from pathlib import Path
 __all__ = ["forget_state", "last_cwd", "with_state"]
 
 
-def with_state(script: str, state_file: Path | None) -> str:
-    """`script`, started from `state_file` (if it exists) and leaving its state there.
+def with_state(script: str, state_file: Path | None, *, keep: bool = True) -> str:
+    """`script`, started from `state_file` (if it exists) and leaving its state there (where `keep`).
 
     The script's first line stays on line 1, so that bash's messages name the right line.
     """
@@ -22,6 +22,8 @@ def with_state(script: str, state_file: Path | None) -> str:
     file = shlex.quote(str(state_file))
     cwd = shlex.quote(str(_cwd_file(state_file)))
     restore = f"[ -r {file} ] && . {file} 2>/dev/null"
+    if not keep:
+        return f"{restore}; {script}"
     save = f'{{ declare -px >{file}; printf %s "$PWD" >{cwd}; }} 2>/dev/null'
     return f"{restore}; trap {shlex.quote(save)} EXIT; {script}"
 

@@ -6,6 +6,7 @@
 
 The first report already has title, kind, locations and rawInput. Whatever happens, a call that was reported gets
 exactly one final status, and what it started is closed after that (a client shows a terminal until it is released).
+A command that goes on in the background is the session's from then on (`background.py`), and so is the call's card.
 Calls of one model message that only read run together; others run in the model's order.
 
 One of the three places with `except Exception`: a tool that breaks is a failed call, never a broken turn.
@@ -29,6 +30,7 @@ from msgspec import UNSET
 from acp_agent.errors import AgentError, ConnectionClosed, ToolError
 from acp_agent.executors.base import Command, OutputChunk, Process
 from acp_agent.llm.base import TextPart, ToolMessage, ToolUse
+from acp_agent.loop.background import SessionRuns
 from acp_agent.loop.cache import ResultCache
 from acp_agent.loop.failures import RepeatedFailures, call_key
 from acp_agent.loop.gate import Gate, Permit, Refused, TurnCancelledByClient
@@ -115,6 +117,7 @@ class Surroundings:
     delegate: Callable[[Parent, Reports, Call, Task], Awaitable[ToolResult]]
     variables: Callable[[], dict[str, str]]
     """Set for every command of the turn."""
+    runs: SessionRuns
     instructions: Callable[[Sequence[Path]], str]
     """What the project says of files, where the model has not been told yet."""
 
@@ -190,6 +193,8 @@ class ToolRunner:
             self._reports.cancelled(call)
             raise
         finally:
+            if call.goes_on is not None:
+                self._around.runs.watch(call.goes_on)
             with anyio.CancelScope(shield=True):
                 for process in call.processes:
                     await process.close()
@@ -351,6 +356,11 @@ class ToolRunner:
             if call.feed is not None:
                 call.feed.add(chunk)
 
+        def to_background(process: Process, command: Command, *, timeout: float | None = None) -> str:
+            call.goes_on = around.runs.adopt(process, command, call, reports, timeout=timeout)
+            call.processes.remove(process)
+            return call.goes_on.id
+
         def set_plan(entries: Sequence[PlanEntry]) -> None:
             reports.emit(Plan(entries=list(entries)))
 
@@ -367,6 +377,7 @@ class ToolRunner:
         ctx = around.context(
             start=start,
             show_output=show_output,
+            to_background=to_background,
             set_plan=set_plan,
             call_id=call.id,
             caller_id=around.host.id,

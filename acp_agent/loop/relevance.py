@@ -10,12 +10,13 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from acp_agent.errors import ProviderError
 
-__all__ = ["Relevance", "lexical_scores"]
+__all__ = ["Embed", "Relevance", "lexical_scores"]
 
 log = logging.getLogger(__name__)
 
 Embed = Callable[[Sequence[str]], Awaitable[list[list[float]]]]
 
+WORDS = "shared words"
 WORD = re.compile(r"[^\W_]+")
 COMMON = frozenset(
     "a an and are as at be by can do for from has how i in into is it its me my not of on or please that the them then "
@@ -26,12 +27,18 @@ LONGEST_QUERY = 8_000
 
 
 class Relevance:
-    """`embed` makes vectors of texts; without it, or where it fails, words are compared."""
+    """Without embeddings, or where they fail, words are compared."""
 
-    def __init__(self, embed: Embed | None = None) -> None:
-        self._embed = embed
+    def __init__(self) -> None:
+        self._embed: Embed | None = None
         self._vectors: dict[str, list[float]] = {}
-        self.method = "shared words" if embed is None else "embeddings"
+        self.method = WORDS
+
+    def use(self, embed: Embed | None) -> None:
+        """`embed` makes vectors of texts from now on; `None`: words are compared."""
+        if embed != self._embed:
+            self._embed, self._vectors = embed, {}
+        self.method = WORDS if embed is None else "embeddings"
 
     async def scores(self, query: str, texts: Sequence[str]) -> list[float]:
         """One number from 0 to 1 for each text."""
@@ -41,8 +48,7 @@ class Relevance:
                 return await self._by_vectors(self._embed, query, texts)
             except ProviderError as error:
                 log.warning("tools are chosen by words, since embeddings failed: %s", error)
-                self.method = "shared words (the embeddings endpoint failed)"
-                self._embed = None
+                self.method = f"{WORDS} (the embeddings endpoint failed)"
         return lexical_scores(query, texts)
 
     async def _by_vectors(self, embed: Embed, query: str, texts: Sequence[str]) -> list[float]:
@@ -82,7 +88,7 @@ def _stem(word: str) -> str:
 def _sparse_cosine(one: dict[str, float], other: dict[str, float]) -> float:
     shared = sum(value * other[word] for word, value in one.items() if word in other)
     norms = math.sqrt(sum(v * v for v in one.values())) * math.sqrt(sum(v * v for v in other.values()))
-    return shared / norms if norms else 0.0
+    return min(1.0, shared / norms) if norms else 0.0
 
 
 def _cosine(one: Sequence[float], other: Sequence[float]) -> float:

@@ -33,6 +33,7 @@ from acp_agent.tools.failures import feedback, is_retryable
 from acp_agent.tools.registry import ToolEntry
 
 if TYPE_CHECKING:
+    from acp_agent.loop.background import Run
     from acp_agent.tools.base import Tool
 
 __all__ = ["CANCELLED", "Call", "Display", "Parent", "Ready", "Reports"]
@@ -82,6 +83,9 @@ class Call:
     ready: Ready | None = None
     feed: Feed | None = None
     processes: list[Process] = field(default_factory=list)
+    """What it started, and ends."""
+    goes_on: Run | None = None
+    """What it started and left to the background: neither this process nor the feed end with the call."""
     result: ToolMessage | None = None
     error: ToolError | None = None
     """Set when it failed by an error."""
@@ -120,7 +124,7 @@ class Reports:
         """Where the call's live output goes."""
 
         def emit(update: ToolCallProgress) -> None:
-            if not call.ended:
+            if not call.ended or call.goes_on is not None:
                 self._emit(update, keep=False)
 
         kind = TerminalFeed if self._display.terminal_meta else ContentFeed
@@ -193,6 +197,22 @@ class Reports:
         call.ends_turn = result.ends_turn
         call.result = ToolMessage(call.use.id, call.name, (TextPart(text), *result.parts))
 
+    def ran_on(self, call: Call, run: Run, output: ShellOutput, text: str, *, limit: int) -> None:
+        """How a command ended that had gone on in the background: the card anew, but never its status, which is final.
+
+        `text` is what the card says where no terminal shows the output; the ending of `run` stands below either.
+        """
+        meta = {**self._meta(call), "background": {"run_id": run.id, "exit_code": output.exit_code}}
+        raw_output = output.as_json(limit)
+        meta["claudeCode"]["toolResponse"] = raw_output
+        content: list[ToolCallContent] = [*_terminals(call)]
+        words = run.ending if content else text
+        if words:
+            content.append(Content(content=TextContent(text=bounded(words, self._max_output_chars))))
+        if call.feed is not None:
+            meta.update(call.feed.finish(ExitStatus(output.exit_code)) or {})
+        self.update(call, content=content, raw_output=raw_output, meta=meta)
+
     def fail(self, call: Call, error: ToolError) -> None:
         """The person reads the error itself, the model what follows from it too. Nothing for a call that has ended."""
         if call.ended or not call.reported:
@@ -225,15 +245,11 @@ class Reports:
     ) -> None:
         meta = {**self._meta(call), **meta}
         meta["claudeCode"]["toolResponse"] = changed.get("raw_output", text)
-        terminals: list[ToolCallContent] = [
-            Terminal(terminal_id=process.view.terminal_id) for process in call.processes if process.view is not None
-        ]
-        if isinstance(call.feed, TerminalFeed):
-            terminals.append(Terminal(terminal_id=call.id))
+        terminals = _terminals(call)
         if terminals:
             # The terminal already shows the output; text beside it only where it says more (a failure of ours).
             content = [*terminals, *([] if "raw_output" in changed else content)]
-        if call.feed is not None:
+        if call.feed is not None and call.goes_on is None:
             meta.update(call.feed.finish(_exit_status(changed.get("raw_output"))) or {})
         call.ended = True
         self.update(call, status=status, content=content, meta=meta, **changed)
@@ -243,6 +259,17 @@ class Reports:
         if self._parent is not None:
             claude["parentToolUseId"] = self._parent.call_id
         return {"tool_name": call.name, "claudeCode": claude}
+
+
+def _terminals(call: Call) -> list[Terminal]:
+    """The terminals in which the call's commands are shown."""
+    processes = [*call.processes]
+    if call.goes_on is not None and call.goes_on.process is not None:
+        processes.append(call.goes_on.process)
+    shown = [Terminal(terminal_id=process.view.terminal_id) for process in processes if process.view is not None]
+    if isinstance(call.feed, TerminalFeed):
+        shown.append(Terminal(terminal_id=call.id))
+    return shown
 
 
 def _exit_status(raw_output: Any) -> ExitStatus | None:

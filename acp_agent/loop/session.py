@@ -392,6 +392,14 @@ class Session:
             raise InternalError(str(failure)) from failure
         return "cancelled" if scope.cancelled_caught else reason
 
+    async def prompt_unasked(self, blocks: Sequence[ContentBlock]) -> None:
+        """A turn that no request of the client waits for; what fails is said in the conversation."""
+        try:
+            await self.prompt(blocks)
+        except RpcError as error:
+            if not self.closed:
+                self.say(f"It failed: {error}")
+
     async def _turn(self, blocks: Sequence[ContentBlock]) -> StopReason:
         if not any(not isinstance(block, TextContent) or block.text.strip() for block in blocks):
             return "end_turn"  # Nothing was said; no model takes an empty message.
@@ -454,6 +462,8 @@ class Session:
         self.closed = True
         self.cancel()
         async with self._turn_lock, self._engine_lock:
+            self.flush()
+            self._held = True  # What ends now is stored, not told: the client may be opening the session anew.
             if self._engine is not None:
                 await self._engine.close()
         self.flush()

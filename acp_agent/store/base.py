@@ -11,7 +11,19 @@ from typing import Literal, Protocol
 
 import msgspec
 
-__all__ = ["Decision", "EntryKind", "LogEntry", "Permission", "SessionRecord", "SessionStore"]
+__all__ = [
+    "Decision",
+    "EntryKind",
+    "LogEntry",
+    "Memory",
+    "MemoryCategory",
+    "MemoryStore",
+    "Permission",
+    "Schedule",
+    "ScheduleStore",
+    "SessionRecord",
+    "SessionStore",
+]
 
 EntryKind = Literal["update", "message", "reset"]
 Decision = Literal["allow", "reject"]
@@ -52,11 +64,86 @@ class Permission(msgspec.Struct, frozen=True):
     created_at: str = ""
 
 
+MemoryCategory = Literal["core", "daily", "conversation"]
+
+
+class Memory(msgspec.Struct, frozen=True):
+    """Something a model wanted to know again."""
+
+    key: str
+    """Unique in its project."""
+    content: str
+    category: MemoryCategory
+    project: str
+    """A working directory; empty: of no project, known in all."""
+    updated_at: str
+    """ISO 8601, UTC."""
+
+
+class MemoryStore(Protocol):
+    """All raise StoreError."""
+
+    def store(self, project: str, key: str, content: str, category: MemoryCategory) -> bool:
+        """Keeps it; True where it replaces an earlier one of the same key."""
+        ...
+
+    def recall(
+        self, projects: tuple[str, ...], query: str, limit: int, category: MemoryCategory | None = None
+    ) -> list[Memory]:
+        """Those that share words with `query`, the best first (BM25; words of the key count twice)."""
+        ...
+
+    def keys(self, project: str, limit: int) -> list[str]:
+        """The newest first."""
+        ...
+
+    def forget(self, project: str, key: str) -> bool:
+        """False where there was none."""
+        ...
+
+
+class Schedule(msgspec.Struct, frozen=True):
+    """A prompt that is run again and again."""
+
+    id: str
+    project: str
+    timing: str
+    """A cron expression, or an interval as the person wrote it (`30m`)."""
+    prompt: str
+    created_at: str
+    next_run: float
+    """Unix time in seconds."""
+    last_run: float | None = None
+    runs: int = 0
+
+
+class ScheduleStore(Protocol):
+    """All raise StoreError."""
+
+    def add(self, project: str, timing: str, prompt: str, next_run: float) -> Schedule: ...
+
+    def list(self, project: str) -> list[Schedule]:
+        """The next first."""
+        ...
+
+    def remove(self, project: str, schedule_id: str) -> bool:
+        """False where there was none."""
+        ...
+
+    def claim(self, schedule: Schedule, next_run: float, *, at: float | None) -> bool:
+        """Sets when it runs next. True for exactly one of all agents that claim the same run. `at`: it runs now;
+        `None`: the run is left out."""
+        ...
+
+
 class SessionStore(Protocol):
     """Every method has its effect on disk when it returns, in the sense that `kill -9` cannot lose it.
 
     All raise StoreError, with a sentence that says what to do.
     """
+
+    memories: MemoryStore
+    schedules: ScheduleStore
 
     def create(self, record: SessionRecord) -> None: ...
 

@@ -1,29 +1,69 @@
-"""`bash`: run a command line."""
+"""`bash`: run a command line, to its end or in the background."""
 
 from __future__ import annotations
 
+import re
 from typing import Any, ClassVar
 
 import anyio
-from pydantic import Field
+from pydantic import Field, field_validator, model_validator
 
 from acp_agent.errors import ToolError
 from acp_agent.executors.base import Command, ExitStatus, Process
 from acp_agent.output.envelope import ShellOutput
 from acp_agent.safety.access import Access, ExecuteAccess
+from acp_agent.safety.interactive import wants_terminal
 from acp_agent.safety.paths import Roots
 from acp_agent.schema.acp import ToolKind
 from acp_agent.tools.base import Params, Tool
 from acp_agent.tools.context import Description, Preview, ToolContext, ToolResult
+from acp_agent.tools.waiting import wait_of
 
 __all__ = ["Bash", "BashParams"]
+
+COMMAND_NAMES = ("command", "cmd", "script", "shell_command", "bash", "sh")
+"""What models call the command line."""
+
+BROKEN_JSON = re.compile(r"\s*(?:\{|\[\s*[\"'{\[]|null\s*$)")
+"""Bare text that was meant to be JSON, and is no command line."""
 
 
 class BashParams(Params):
     command: str = Field(description="The bash command line to run.", min_length=1)
     timeout: float | None = Field(
-        default=None, gt=0, description="Seconds the command may run; 60 when left out, 600 at most."
+        default=None,
+        gt=0,
+        description="Seconds the command may run before it is killed; 60 when left out, 600 at most "
+        "(in the background: 1800).",
     )
+    background: bool = Field(default=False, description="Start it and go on; you hear of its end later.")
+    wait: bool | float | str = Field(
+        default=True,
+        description='true: until it ends; false: not at all, as `background`; seconds, "30s" or "10m": so long, and '
+        "what still runs then goes on in the background.",
+    )
+
+    @field_validator("wait")
+    @classmethod
+    def _duration(cls, wait: bool | float | str) -> bool | float:
+        return wait_of(wait)
+
+    @model_validator(mode="after")
+    def _agree(self) -> BashParams:
+        if self.background and self.wait is not False and "wait" in self.model_fields_set:
+            raise ValueError("give either `background` or `wait`: what runs in the background is not waited for")
+        return self
+
+    @property
+    def in_background(self) -> bool:
+        return self.background or self.wait is False
+
+    @property
+    def patience(self) -> float | None:
+        """Seconds after which the call goes on without the command; `None`: not before its end."""
+        if isinstance(self.wait, bool) or isinstance(self.wait, str):
+            return None
+        return self.wait if self.timeout is None or self.timeout > self.wait else None
 
 
 class Bash(Tool[BashParams]):
@@ -31,6 +71,21 @@ class Bash(Tool[BashParams]):
     aliases: ClassVar[tuple[str, ...]] = ("run_command", "shell", "run_shell", "execute_bash")
     kind: ClassVar[ToolKind] = "execute"
     Params: ClassVar[type[Params]] = BashParams
+
+    def parse(self, arguments: dict[str, Any]) -> BashParams:
+        given = [name for name in COMMAND_NAMES if name in arguments]
+        if len(given) > 1:
+            names = " and ".join(f"`{name}`" for name in given)
+            raise ToolError(
+                f"The arguments of `bash` are wrong: {names} both hold a command line. Give one, as `command`.",
+                "invalid_parameters",
+            )
+        if given:
+            arguments = {"command" if name == given[0] else name: value for name, value in arguments.items()}
+        return super().parse(arguments)
+
+    def from_text(self, text: str) -> dict[str, Any] | None:
+        return {"command": text} if text.strip() and BROKEN_JSON.match(text) is None else None
 
     def describe(self, params: BashParams, roots: Roots) -> Description:
         return Description(params.command.strip())
@@ -42,20 +97,50 @@ class Bash(Tool[BashParams]):
             raise ToolError("The command holds a NUL character, which no shell can take.", "invalid_parameters")
         return [ExecuteAccess(params.command, ctx.shell_cwd())]
 
+    async def preview(self, params: BashParams, ctx: ToolContext) -> Preview:
+        if ctx.config.bash.refuse_interactive:
+            found = wants_terminal(params.command, background=params.in_background)
+            if found is not None:
+                raise ToolError(f"The command was not run: {found.why}.", suggestion=found.instead)
+        if params.in_background or params.patience is not None:
+            ctx.services.runs.check_room()
+        return Preview()
+
     async def run(self, params: BashParams, ctx: ToolContext, preview: Preview) -> ToolResult:
         config = ctx.config.bash
-        timeout = min(params.timeout or config.timeout, config.max_timeout)
-        command = Command(params.command, ctx.shell_cwd(), output_limit=config.output_limit, state_file=ctx.shell_state)
+        patience = params.patience
+        command = Command(
+            params.command,
+            ctx.shell_cwd(),
+            output_limit=config.output_limit,
+            state_file=ctx.shell_state,
+            keeps_state=not params.in_background and patience is None,
+        )
         process = await ctx.start(command)
+        if params.in_background:
+            return _started(ctx.to_background(process, command, timeout=params.timeout), "")
+        limit = min(patience or params.timeout or config.timeout, config.max_timeout)
         status = ExitStatus()
-        with anyio.move_on_after(timeout) as scope:
+        with anyio.move_on_after(limit) as scope:
             async for chunk in process.output():
                 ctx.show_output(chunk)
             status = await process.wait()
-        timed_out = scope.cancelled_caught
-        if timed_out:
-            await process.kill()
-        return _result(process, status, timeout if timed_out else None, config.raw_output_chars)
+        if not scope.cancelled_caught:
+            return _result(process, status, None, config.raw_output_chars)
+        if patience is not None:
+            await process.look()
+            rest = None if params.timeout is None else params.timeout - limit
+            return _started(ctx.to_background(process, command, timeout=rest), process.combined, limit)
+        await process.kill()
+        return _result(process, status, limit, config.raw_output_chars)
+
+
+def _started(run_id: str, text: str, waited: float | None = None) -> ToolResult:
+    """The command goes on; the person sees the rest in the same card."""
+    told = f"[background] started run_id={run_id}"
+    if waited is not None:
+        told = f"[background] still running after {waited:g} s, and goes on: run_id={run_id}"
+    return ToolResult(_joined(text, told), raw_output={"run_id": run_id, "background": True})
 
 
 def _result(process: Process, status: ExitStatus, timed_out_after: float | None, limit: int) -> ToolResult:
@@ -64,7 +149,7 @@ def _result(process: Process, status: ExitStatus, timed_out_after: float | None,
     if timed_out_after is not None:
         notes.append(
             f"[killed: the command ran longer than {timed_out_after:g} s. The output above is what it had printed. "
-            "Give a longer `timeout`, or run less.]"
+            "Give a longer `timeout`, use `background`, or run less.]"
         )
     elif status.signal is not None:
         notes.append(f"[killed by {status.signal}]")
@@ -74,7 +159,6 @@ def _result(process: Process, status: ExitStatus, timed_out_after: float | None,
         notes.append(f"[exit code {status.exit_code}]")
     elif not text.strip():
         notes.append("[no output, exit code 0]")
-    separator = "" if not text or text.endswith("\n") else "\n"
     envelope: dict[str, Any] = ShellOutput(
         stdout=process.stdout,
         stderr=process.stderr,
@@ -82,7 +166,12 @@ def _result(process: Process, status: ExitStatus, timed_out_after: float | None,
         truncated=process.truncated,
     ).as_json(limit)
     return ToolResult(
-        text=text + separator + "\n".join(notes),
+        text=_joined(text, "\n".join(notes)),
         raw_output=envelope,
         failed=timed_out_after is not None or status.exit_code != 0,
     )
+
+
+def _joined(text: str, note: str) -> str:
+    separator = "" if not text or text.endswith("\n") else "\n"
+    return f"{text}{separator}{note}"

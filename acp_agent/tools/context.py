@@ -12,21 +12,25 @@ from acp_agent.executors.base import Command, Executor, OutputChunk, Process
 from acp_agent.llm.base import Part
 from acp_agent.safety.paths import Roots
 from acp_agent.schema.acp import PlanEntry, ToolCallContent
+from acp_agent.store.base import MemoryStore, ScheduleStore
 
 if TYPE_CHECKING:
     from acp_agent.tools.web_client import GuardedClient
 
 __all__ = [
     "Answer",
+    "BackgroundRuns",
     "Description",
     "Ledger",
     "Location",
     "Preview",
     "Question",
+    "RunState",
     "Seen",
     "Services",
     "StartProcess",
     "Task",
+    "ToBackground",
     "ToolContext",
     "ToolResult",
 ]
@@ -115,6 +119,61 @@ class StartProcess(Protocol):
     async def __call__(self, command: Command) -> Process: ...
 
 
+class ToBackground(Protocol):
+    """Hands a process of this call over to the session: it outlives the call and the turn. Gives its run_id.
+
+    `timeout` in seconds from now; the configured one bounds it. The call is to end at once: its card is the run's then.
+    Raises ToolError where too many run.
+    """
+
+    def __call__(self, process: Process, command: Command, *, timeout: float | None = None) -> str: ...
+
+
+@dataclass(frozen=True)
+class RunState:
+    """A command in the background, as it is now."""
+
+    run_id: str
+    command: str
+    running: bool
+    seconds: float
+    """How long it has run, or ran."""
+    exit_code: int | None
+    """124: it ran into its timeout. `None`: it runs, or no exit code is known."""
+    text: str
+    """What it has printed, both streams; bounded."""
+    ending: str = ""
+    """How it ended, where the exit code does not say it."""
+
+    @property
+    def words(self) -> str:
+        """`running for 12.3 s`, `exit_code=0`."""
+        if self.running:
+            return f"running for {self.seconds:.1f} s"
+        code = "unknown" if self.exit_code is None else self.exit_code
+        return f"exit_code={code}" + (f" ({self.ending})" if self.ending else "")
+
+
+class BackgroundRuns(Protocol):
+    """The commands of a session that run in the background, and those that ended."""
+
+    def check_room(self) -> None:
+        """Raises ToolError where no more may run at once."""
+        ...
+
+    def states(self) -> Sequence[RunState]:
+        """All that are known, the oldest first."""
+        ...
+
+    async def look(self, run_id: str, wait: float = 0.0) -> RunState:
+        """One of them, at its end or after `wait` seconds. Raises ToolError for an unknown run_id."""
+        ...
+
+    async def kill(self, run_id: str) -> RunState:
+        """Ends it and everything it started. Raises ToolError for an unknown run_id."""
+        ...
+
+
 @dataclass(frozen=True)
 class Question:
     """A question of the model to the person."""
@@ -160,6 +219,11 @@ class Services:
     """The text of a skill by its name."""
     skills: Callable[[], Sequence[str]]
     """The names of all."""
+    memories: MemoryStore
+    schedules: ScheduleStore
+    schedules_changed: Callable[[], None]
+    """To be called when a schedule was added or removed."""
+    runs: BackgroundRuns
 
 
 @dataclass(frozen=True)
@@ -173,6 +237,7 @@ class ToolContext:
     start: StartProcess
     show_output: Callable[[OutputChunk], None]
     """Passes a chunk of a process on to the person; what the editor shows by itself is not sent again."""
+    to_background: ToBackground
     set_plan: Callable[[Sequence[PlanEntry]], None]
     services: Services
     call_id: str

@@ -89,7 +89,9 @@ async def apply(planned: Planned, shown: str, ctx: ToolContext, preview: Preview
 def _replaced(params: EditParams, old: str) -> str:
     """The new text. Raises ToolError that helps to find the right `old_string`."""
     if not params.old_string:
-        raise ToolError("`old_string` is empty. Give the text to replace; to make a whole file, use `write`.", "invalid_parameters")
+        raise ToolError(
+            "`old_string` is empty. Give the text to replace; to make a whole file, use `write`.", "invalid_parameters"
+        )
     target = params.old_string if params.old_string in old else to_endings(params.old_string, old)
     replacement = to_endings(params.new_string, old)
     if target == replacement:

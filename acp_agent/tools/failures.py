@@ -32,7 +32,7 @@ SUGGESTIONS: dict[ToolErrorCategory, str] = {
     "tool_not_found": "Use one of the tools you were given, by its exact name.",
     "invalid_parameters": "Mend the arguments as the error says and call the tool again, once.",
     "type_mismatch": "Give each argument in the type the tool's schema names and call the tool again, once.",
-    "policy_blocked": "Do not try to reach the same in another way. Go on without it, or tell the person what you need.",
+    "policy_blocked": "Do not try to reach the same in another way. Go on without it, or say what you need and why.",
     "confirmation_required": "Only the person can allow this. Go on without it, or tell them what you need and why.",
     "permanent_failure": "The same call would fail again. Change what the error names, or take another way.",
     "cancelled": "The person stopped it. Wait for what they say next.",

@@ -61,7 +61,8 @@ def _in_type(value: Any, schema: dict[str, Any]) -> Any:
             lowered = text.lower()
             decoded = {"true": True, "yes": True, "false": False, "no": False, "none": None}.get(lowered, value)
         kinds = {_type_of(decoded)} | ({"number"} if isinstance(decoded, int) else set())
-        return decoded if kinds & wanted else value
+        if kinds & wanted:
+            return decoded
     if "array" in wanted and not isinstance(value, list) and "object" not in wanted and value is not None:
         return [value]
     return value

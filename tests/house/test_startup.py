@@ -62,6 +62,9 @@ AT_NEW_OURS = STAGE_ZERO | {
         "schema.decode",
         "store",
         "store.base",
+        "store.database",
+        "store.memories",
+        "store.schedules",
         "store.sqlite",
     ]
 }

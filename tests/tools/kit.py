@@ -14,9 +14,11 @@ from acp_agent.config.model import BashConfig, FilesConfig, ToolsConfig
 from acp_agent.executors.base import Command, Executor, OutputChunk, Process
 from acp_agent.executors.local import LocalExecutor
 from acp_agent.executors.shell_state import last_cwd
+from acp_agent.loop.background import SessionRuns
 from acp_agent.safety.access import Access
 from acp_agent.safety.paths import Roots
 from acp_agent.schema.acp import PlanEntry
+from acp_agent.store.sqlite import SqliteStore
 from acp_agent.tools.context import Answer, Ledger, Preview, Question, Services, Task, ToolContext, ToolResult
 from acp_agent.tools.registry import builtin_registry
 from acp_agent.tools.web_client import GuardedClient
@@ -29,9 +31,13 @@ REGISTRY = builtin_registry()
 SKILLS = {"release": "How we release."}
 
 
-def services() -> Services:
+def _spawn_nothing(work: object) -> None:
+    raise AssertionError("on the bench nothing runs in the background")
+
+
+def services(store: SqliteStore) -> Services:
     """What the tools share, as a session without any configuration has it."""
-    return Services(web=GuardedClient(ToolsConfig().web), secret=lambda name: None, skill=SKILLS.get, skills=lambda: list(SKILLS))
+    return Services(web=GuardedClient(ToolsConfig().web), secret=lambda name: None, skill=SKILLS.get, skills=lambda: list(SKILLS), memories=store.memories, schedules=store.schedules, schedules_changed=lambda: None, runs=SessionRuns(BashConfig(), max_output_chars=10_000, spawn=_spawn_nothing, ended=_spawn_nothing))
 
 
 @dataclass
@@ -41,17 +47,19 @@ class Bench:
     folder: Path
     executor: Executor
     config: ToolsConfig
+    services: Services
     shell_state: Path | None = None
     ledger: Ledger = field(default_factory=Ledger)
     chunks: list[OutputChunk] = field(default_factory=list)
     plans: list[Sequence[PlanEntry]] = field(default_factory=list)
     processes: list[Process] = field(default_factory=list)
-    services: Services = field(default_factory=lambda: services())
     answers: list[Answer] = field(default_factory=list)
     """What the person answers, in order."""
     questions: list[Question] = field(default_factory=list)
     tasks: list[Task] = field(default_factory=list)
     modes: list[str] = field(default_factory=list)
+    background: list[tuple[Command, float | None]] = field(default_factory=list)
+    """What was handed over to run in the background, with its timeout."""
 
     @property
     def ctx(self) -> ToolContext:
@@ -62,6 +70,7 @@ class Bench:
             ledger=self.ledger,
             start=self._start,
             show_output=self.chunks.append,
+            to_background=self._to_background,
             set_plan=self.plans.append,
             services=self.services,
             call_id="call-1",
@@ -77,6 +86,11 @@ class Bench:
         process = await self.executor.run(command)
         self.processes.append(process)
         return process
+
+    def _to_background(self, process: Process, command: Command, *, timeout: float | None = None) -> str:
+        assert process in self.processes
+        self.background.append((command, timeout))
+        return f"run-{len(self.background)}"
 
     async def _ask(self, question: Question) -> Answer:
         self.questions.append(question)
@@ -115,7 +129,8 @@ async def bench(
     folder.mkdir(exist_ok=True)
     local = LocalExecutor()
     config = ToolsConfig(bash=bash or BashConfig(), files=files or FilesConfig())
-    made = Bench(folder, executor or local, config, tmp_path / "shell-state")
+    store = SqliteStore(tmp_path / "store" / "sessions.db")
+    made = Bench(folder, executor or local, config, services(store), tmp_path / "shell-state")
     with anyio.fail_after(BOUND):
         try:
             yield made
@@ -124,3 +139,4 @@ async def bench(
                 for process in made.processes:
                     await process.close()
                 await local.close()
+                store.close()

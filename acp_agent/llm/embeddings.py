@@ -1,0 +1,74 @@
+"""Vectors of texts, from the embeddings endpoint of a provider's server."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import httpx2
+import msgspec
+
+from acp_agent.llm.base import ProviderOptions
+from acp_agent.llm.choose import complete_base_url, is_azure, is_loopback
+from acp_agent.llm.errors import error_from_object, error_from_status, network_error
+
+__all__ = ["Embedder"]
+
+TIMEOUT = 20.0
+"""Seconds; choosing tools is not worth a longer wait."""
+
+MAX_CHARS = 8_000
+"""Characters of one text that are sent."""
+
+BATCH = 96
+
+
+class Embedder:
+    """`POST /embeddings` in OpenAI's form, which the local servers speak too."""
+
+    def __init__(self, options: ProviderOptions, model: str) -> None:
+        self._options = options
+        self._model = model
+        self._base_url = complete_base_url(options.base_url)
+
+    async def embed(self, texts: Sequence[str]) -> list[list[float]]:
+        """One vector for each text, in their order. Raises only ProviderError."""
+        vectors: list[list[float]] = []
+        for start in range(0, len(texts), BATCH):
+            vectors += await self._batch([text[:MAX_CHARS] or " " for text in texts[start : start + BATCH]])
+        return vectors
+
+    async def _batch(self, texts: list[str]) -> list[list[float]]:
+        headers = dict(self._options.headers)
+        if key := (self._options.api_key or "").strip():
+            headers["Authorization"] = f"Bearer {key}"
+            if is_azure(self._base_url):
+                headers["api-key"] = key
+        url, question, query = self._base_url.partition("?")
+        try:
+            async with httpx2.AsyncClient(timeout=TIMEOUT, trust_env=not is_loopback(self._base_url)) as client:
+                answer = await client.post(
+                    f"{url}/embeddings{question}{query}",
+                    json={"model": self._model, "input": texts},
+                    headers=headers,
+                )
+        except (httpx2.HTTPError, httpx2.InvalidURL, ValueError) as error:
+            words = str(error) or type(error).__name__
+            raise network_error(self._options.name, self._base_url, words) from error
+        if answer.status_code != 200:
+            raise error_from_status(
+                self._options.name, answer.status_code, answer.content, answer.headers, model=self._model
+            )
+        try:
+            return _vectors(msgspec.json.decode(answer.content), len(texts))
+        except (msgspec.DecodeError, KeyError, TypeError, ValueError) as error:
+            words = f"the embeddings are not readable: {error}"
+            raise error_from_object(self._options.name, words, model=self._model) from error
+
+
+def _vectors(body: Any, count: int) -> list[list[float]]:
+    data = sorted(body["data"], key=lambda item: item.get("index", 0))
+    vectors = [[float(number) for number in item["embedding"]] for item in data]
+    if len(vectors) != count or not all(vectors):
+        raise ValueError(f"{len(vectors)} vectors for {count} texts")
+    return vectors

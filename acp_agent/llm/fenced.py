@@ -1,0 +1,300 @@
+"""Tool calls for models that have none: the catalogue stands in the prompt, calls in fenced blocks of the answer.
+
+    ```bash        the command line, as it stands
+    ```scrape      JSON arguments of `web_scrape`
+    ```tool        JSON: {"name": ..., "arguments": {...}}
+
+`FencedProvider` wraps any provider. What the model says besides the blocks is text as ever; the blocks themselves
+become `ToolUse` events. Calls that the server reports natively are passed on too: both may appear in one answer.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import uuid
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from typing import Any, Literal
+
+import msgspec
+
+from acp_agent.errors import ProviderError
+from acp_agent.llm.base import (
+    AssistantMessage,
+    Finished,
+    Message,
+    ModelEvent,
+    ModelInfo,
+    ModelSettings,
+    Part,
+    Provider,
+    TextDelta,
+    TextPart,
+    ToolDefinition,
+    ToolMessage,
+    ToolUse,
+    UserMessage,
+)
+
+__all__ = ["FenceReader", "FencedProvider", "ToolCalling", "catalogue", "fenced_messages"]
+
+log = logging.getLogger(__name__)
+
+ToolCalling = Literal["auto", "native", "fenced"]
+
+BASH = "bash"
+SCRAPE = "web_scrape"
+OPENING = re.compile(r" {0,3}(`{3,})[ \t]*([\w+-]*)[ \t]*\Z")
+MAYBE_OPENING = re.compile(r" {0,3}`{0,2}\Z| {0,3}`{3,}[ \t]*[\w+-]*[ \t]*\Z")
+LONGEST_OPENING = 80
+"""Characters of a line that is held back since it may open a block."""
+
+NO_TOOLS = re.compile(r"\b(tools?|functions?|tool[_ ]choice|function[_ ]call\w*)\b", re.IGNORECASE)
+REFUSES = re.compile(
+    r"not support|unsupported|does ?n[o']t support|not enabled|not available|no endpoints? found|not allowed|requires",
+    re.IGNORECASE,
+)
+"""How servers say that a model has no tool calls."""
+
+
+class FencedProvider:
+    """`inner` with calls in fenced blocks: always (`fenced`), or from the moment the server refuses tools (`auto`)."""
+
+    def __init__(self, inner: Provider, mode: ToolCalling) -> None:
+        self.name = inner.name
+        self._inner = inner
+        self._mode = mode
+        self._refused: set[str] = set()
+        """Models for which the server refused tools."""
+
+    async def stream(
+        self, messages: Sequence[Message], tools: Sequence[ToolDefinition], settings: ModelSettings
+    ) -> AsyncGenerator[ModelEvent, None]:
+        """One model call; see `Provider.stream`."""
+        if self._mode == "auto" and tools and settings.model not in self._refused:
+            begun = False
+            try:
+                async with aclosing(self._inner.stream(messages, tools, settings)) as events:
+                    async for event in events:
+                        begun = True
+                        yield event
+                return
+            except ProviderError as error:
+                if begun or not _refuses_tools(error):
+                    raise
+                log.info("%s: %s has no tool calls; they stand in fenced blocks from now on", self.name, settings.model)
+                self._refused.add(settings.model)
+        async with aclosing(self._fenced(messages, tools, settings)) as events:
+            async for event in events:
+                yield event
+
+    async def models(self) -> list[ModelInfo]:
+        return await self._inner.models()
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+    async def _fenced(
+        self, messages: Sequence[Message], tools: Sequence[ToolDefinition], settings: ModelSettings
+    ) -> AsyncGenerator[ModelEvent, None]:
+        reader = FenceReader([tool.name for tool in tools])
+        asked = msgspec.structs.replace(settings, system=f"{settings.system.rstrip()}\n\n{catalogue(tools)}".strip())
+        called = False
+        stream = self._inner.stream(fenced_messages(messages), (), asked if tools else settings)
+        async with aclosing(stream) as events:
+            async for event in events:
+                out: list[ModelEvent] = [event]
+                match event:
+                    case TextDelta(text):
+                        out = list(reader.feed(text))
+                    case Finished(reason, opaque):
+                        out = list(reader.end(complete=reason != "length"))
+                        called = called or any(isinstance(one, ToolUse) for one in out)
+                        out.append(Finished("tool_calls" if called and reason == "stop" else reason, opaque))
+                for one in out:
+                    called = called or isinstance(one, ToolUse)
+                    yield one
+
+
+def _refuses_tools(error: ProviderError) -> bool:
+    text = str(error)
+    named = error.kind in ("bad_request", "not_found") and NO_TOOLS.search(text) is not None
+    return named and REFUSES.search(text) is not None
+
+
+# --- out ---------------------------------------------------------------------------------------------------------
+
+
+def catalogue(tools: Sequence[ToolDefinition]) -> str:
+    """The tools as text for the system prompt, with how they are called. Empty without tools."""
+    if not tools:
+        return ""
+    names = {tool.name for tool in tools}
+    ways = ['```tool\n{"name": "NAME", "arguments": {...}}\n```']
+    if BASH in names:
+        ways.append("```bash\nCOMMAND LINE\n```")
+    if SCRAPE in names:
+        ways.append('```scrape\n{"url": "...", "select": "..."}\n```')
+    listed = "\n\n".join(
+        f"## {tool.name}\n{tool.description.strip()}\nArguments (JSON schema): "
+        f"{json.dumps(tool.parameters, ensure_ascii=False)}"
+        for tool in tools
+    )
+    return (
+        "<tools>\nYou call a tool by a fenced block that begins a line of your answer. The block is run and its result "
+        "comes with the next message; end your answer after the blocks and wait for it. A block of these kinds is "
+        "always run, so use another language word for examples.\n\n" + "\n\n".join(ways) + f"\n\n{listed}\n</tools>"
+    )
+
+
+def fenced_messages(messages: Sequence[Message]) -> list[Message]:
+    """The history with calls as blocks and their results as messages of the user."""
+    out: list[Message] = []
+    for message in messages:
+        match message:
+            case AssistantMessage(text, calls):
+                blocks = "".join(f"\n\n{_block(call)}" for call in calls)
+                out.append(AssistantMessage(text=f"{text}{blocks}".strip()))
+            case ToolMessage(_, name, content):
+                _add_user(out, (TextPart(f"[result of {name}]"), *content))
+            case UserMessage(content):
+                _add_user(out, content)
+    return out
+
+
+def _add_user(out: list[Message], content: tuple[Part, ...]) -> None:
+    last = out[-1] if out else None
+    if isinstance(last, UserMessage):
+        out[-1] = UserMessage((*last.content, *content))
+    else:
+        out.append(UserMessage(content))
+
+
+def _block(call: ToolUse) -> str:
+    try:
+        arguments = json.loads(call.arguments or "{}", strict=False)
+    except (ValueError, RecursionError):
+        arguments = call.arguments
+    if call.name == BASH and isinstance(arguments, dict) and list(arguments) == ["command"]:
+        return _fence("bash", str(arguments["command"]))
+    return _fence("tool", json.dumps({"name": call.name, "arguments": arguments}, ensure_ascii=False))
+
+
+def _fence(tag: str, body: str) -> str:
+    marks = "`" * max([3, *(len(run) + 1 for run in re.findall(r"^ {0,3}(`{3,})", body, re.MULTILINE))])
+    return f"{marks}{tag}\n{body}\n{marks}"
+
+
+# --- in ----------------------------------------------------------------------------------------------------------
+
+
+class FenceReader:
+    """Text in pieces -> text and calls. `tools`: the names that are offered; other blocks are text."""
+
+    def __init__(self, tools: Sequence[str]) -> None:
+        self._tools = frozenset(tools)
+        self._pending = ""
+        self._line_start = True
+        self._marks = ""
+        """The fence of the block we are in."""
+        self._tag = ""
+        """What a block of ours holds; empty in another's block, whose text is passed on."""
+        self._opening = ""
+        self._body: list[str] = []
+
+    def feed(self, text: str) -> list[TextDelta | ToolUse]:
+        """What can be told by now. A line is held back only as long as it may open or close a block."""
+        self._pending += text
+        out: list[TextDelta | ToolUse] = []
+        while self._pending:
+            line, newline, rest = self._pending.partition("\n")
+            if not newline and (self._tag or self._may_be_fence(line)):
+                break
+            self._pending = rest
+            self._take(line, newline, out)
+            self._line_start = bool(newline)
+        return _joined(out)
+
+    def end(self, *, complete: bool) -> list[TextDelta | ToolUse]:
+        """The rest. `complete`: the model had said all it wanted, so a block it did not close is one all the same."""
+        out: list[TextDelta | ToolUse] = []
+        line, self._pending = self._pending, ""
+        if line:
+            self._take(line, "", out)
+        if self._tag:
+            body = "".join(self._body)
+            if complete and body.strip():
+                out.append(self._call(body))
+            else:
+                out.append(TextDelta(self._opening + body))
+            self._tag = ""
+        return _joined(out)
+
+    def _may_be_fence(self, line: str) -> bool:
+        return self._line_start and len(line) <= LONGEST_OPENING and MAYBE_OPENING.match(line) is not None
+
+    def _take(self, line: str, newline: str, out: list[TextDelta | ToolUse]) -> None:
+        fence = OPENING.match(line.rstrip("\r")) if self._line_start else None
+        if self._marks:
+            closes = fence is not None and not fence[2] and len(fence[1]) >= len(self._marks)
+            if self._tag and closes:
+                out.append(self._call("".join(self._body)))
+            elif self._tag:
+                self._body.append(line + newline)
+            else:
+                out.append(TextDelta(line + newline))
+            if closes:
+                self._marks = self._tag = ""
+            return
+        if fence is not None:
+            self._marks = fence[1]
+            tag = fence[2].lower()
+            if (
+                (tag == "tool" and self._tools)
+                or (tag == "bash" and BASH in self._tools)
+                or (tag == "scrape" and SCRAPE in self._tools)
+            ):
+                self._tag, self._opening, self._body = tag, line + newline, []
+                return
+        out.append(TextDelta(line + newline))
+
+    def _call(self, body: str) -> ToolUse:
+        id_ = f"fenced_{uuid.uuid4().hex}"
+        if self._tag == "bash":
+            return ToolUse(id_, BASH, json.dumps({"command": body.strip("\n")}, ensure_ascii=False))
+        if self._tag == "scrape":
+            return ToolUse(id_, SCRAPE, body.strip())
+        return ToolUse(id_, *_named(body.strip()))
+
+
+def _named(body: str) -> tuple[str, str]:
+    """The name and the arguments of a `tool` block, in the spellings models have for them."""
+    try:
+        value: Any = json.loads(body, strict=False)
+    except (ValueError, RecursionError):
+        found = re.search(r'"(?:name|tool|tool_name)"\s*:\s*"([^"]+)"', body)
+        return (found[1] if found else "tool"), body
+    if not isinstance(value, dict):
+        return "tool", body
+    name = next(
+        (value[key] for key in ("name", "tool", "tool_name", "function") if isinstance(value.get(key), str)), ""
+    )
+    for key in ("arguments", "parameters", "args", "params", "input"):
+        if key in value:
+            given = value[key]
+            return name or "tool", given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)
+    rest = {key: item for key, item in value.items() if item != name}
+    return name or "tool", json.dumps(rest, ensure_ascii=False)
+
+
+def _joined(out: list[TextDelta | ToolUse]) -> list[TextDelta | ToolUse]:
+    joined: list[TextDelta | ToolUse] = []
+    for one in out:
+        last = joined[-1] if joined else None
+        if isinstance(one, TextDelta) and isinstance(last, TextDelta):
+            joined[-1] = TextDelta(last.text + one.text)
+        elif not (isinstance(one, TextDelta) and not one.text):
+            joined.append(one)
+    return joined

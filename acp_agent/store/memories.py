@@ -1,0 +1,65 @@
+"""Memories in SQLite: full-text search with FTS5, ranked by BM25."""
+
+from __future__ import annotations
+
+import re
+
+from acp_agent.store.base import Memory, MemoryCategory
+from acp_agent.store.database import Database, clean, now
+
+__all__ = ["SqliteMemories"]
+
+WORD = re.compile(r"\w+")
+MAX_WORDS = 32
+"""Words of a query that are searched for."""
+
+COLUMNS = "m.key, m.content, m.category, m.project, m.updated_at"
+
+
+class SqliteMemories:
+    def __init__(self, db: Database) -> None:
+        self._db = db
+
+    def store(self, project: str, key: str, content: str, category: MemoryCategory) -> bool:
+        with self._db.write() as db:
+            known = db.execute("SELECT 1 FROM memories WHERE project = ? AND key = ?", (project, clean(key))).fetchone()
+            db.execute(
+                "INSERT INTO memories (project, key, content, category, updated_at) VALUES (?,?,?,?,?) "
+                "ON CONFLICT (project, key) DO UPDATE SET content = excluded.content, category = excluded.category, "
+                "updated_at = excluded.updated_at",
+                (project, clean(key), clean(content), category, now()),
+            )
+        return known is not None
+
+    def recall(
+        self, projects: tuple[str, ...], query: str, limit: int, category: MemoryCategory | None = None
+    ) -> list[Memory]:
+        words = list(dict.fromkeys(word.lower() for word in WORD.findall(clean(query))))[:MAX_WORDS]
+        if not words or not projects:
+            return []
+        # Each word in quotes: nothing of a query is FTS5 syntax. The beginning of a word is enough.
+        wanted = " OR ".join(f'"{word}"*' for word in words)
+        places = ",".join("?" * len(projects))
+        sql = (
+            f"SELECT {COLUMNS} FROM memory_words JOIN memories m ON m.id = memory_words.rowid "
+            f"WHERE memory_words MATCH ? AND m.project IN ({places})"
+        )
+        values: list[object] = [wanted, *projects]
+        if category is not None:
+            sql += " AND m.category = ?"
+            values.append(category)
+        sql += " ORDER BY bm25(memory_words, 2.0, 1.0), m.updated_at DESC LIMIT ?"
+        with self._db.read() as db:
+            return [Memory(*row) for row in db.execute(sql, (*values, limit))]
+
+    def keys(self, project: str, limit: int) -> list[str]:
+        with self._db.read() as db:
+            rows = db.execute(
+                "SELECT key FROM memories WHERE project = ? ORDER BY updated_at DESC LIMIT ?", (project, limit)
+            ).fetchall()
+        return [key for (key,) in rows]
+
+    def forget(self, project: str, key: str) -> bool:
+        with self._db.write() as db:
+            found = db.execute("DELETE FROM memories WHERE project = ? AND key = ?", (project, clean(key)))
+            return found.rowcount > 0

@@ -1,0 +1,35 @@
+"""`bash_kill`: end a command in the background."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from pydantic import Field
+
+from acp_agent.safety.access import Access, NoAccess
+from acp_agent.safety.paths import Roots
+from acp_agent.schema.acp import ToolKind
+from acp_agent.tools.base import Params, Tool
+from acp_agent.tools.context import Description, Preview, ToolContext, ToolResult
+
+__all__ = ["BashKill", "BashKillParams"]
+
+
+class BashKillParams(Params):
+    run_id: str = Field(description="The run_id that `bash` gave.")
+
+
+class BashKill(Tool[BashKillParams]):
+    name: ClassVar[str] = "bash_kill"
+    kind: ClassVar[ToolKind] = "execute"
+    Params: ClassVar[type[Params]] = BashKillParams
+
+    def describe(self, params: BashKillParams, roots: Roots) -> Description:
+        return Description(f"End the background command {params.run_id[:8]}")
+
+    def access(self, params: BashKillParams, ctx: ToolContext) -> list[Access]:
+        return [NoAccess()]  # It ends only what this session started.
+
+    async def run(self, params: BashKillParams, ctx: ToolContext, preview: Preview) -> ToolResult:
+        state = await ctx.services.runs.kill(params.run_id)
+        return ToolResult(f"[{state.words}]\n{state.text or '[no output]'}")

@@ -1,0 +1,34 @@
+"""`bash_list`: the commands in the background."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from acp_agent.safety.access import Access, NoAccess
+from acp_agent.safety.paths import Roots
+from acp_agent.schema.acp import ToolKind
+from acp_agent.tools.base import Params, Tool
+from acp_agent.tools.context import Description, Preview, ToolContext, ToolResult
+
+__all__ = ["BashList", "BashListParams"]
+
+
+class BashListParams(Params):
+    """None."""
+
+
+class BashList(Tool[BashListParams]):
+    name: ClassVar[str] = "bash_list"
+    kind: ClassVar[ToolKind] = "read"
+    reads_only: ClassVar[bool] = True
+    Params: ClassVar[type[Params]] = BashListParams
+
+    def describe(self, params: BashListParams, roots: Roots) -> Description:
+        return Description("List the background commands")
+
+    def access(self, params: BashListParams, ctx: ToolContext) -> list[Access]:
+        return [NoAccess()]
+
+    async def run(self, params: BashListParams, ctx: ToolContext, preview: Preview) -> ToolResult:
+        lines = [f"{state.run_id} [{state.words}] {' '.join(state.command.split())}" for state in ctx.services.runs.states()]
+        return ToolResult("\n".join(lines) or "[no command runs in the background, nor did any]")

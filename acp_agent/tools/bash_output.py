@@ -1,0 +1,58 @@
+"""`bash_output`: what a command in the background has printed."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from pydantic import Field, field_validator
+
+from acp_agent.safety.access import Access, NoAccess
+from acp_agent.safety.paths import Roots
+from acp_agent.schema.acp import ToolKind
+from acp_agent.tools.base import Params, Tool
+from acp_agent.tools.context import Description, Preview, ToolContext, ToolResult
+from acp_agent.tools.waiting import wait_of
+
+__all__ = ["BashOutput", "BashOutputParams"]
+
+MAX_WAIT = 60.0
+
+
+class BashOutputParams(Params):
+    run_id: str = Field(description="The run_id that `bash` gave.")
+    wait: bool | float | str = Field(
+        default=False, description='Wait for its end: seconds or "30s", 60 s at most (true: 60 s).'
+    )
+    tail: int | None = Field(default=None, ge=1, description="Only the last lines, so many.")
+
+    @field_validator("wait")
+    @classmethod
+    def _duration(cls, wait: bool | float | str) -> bool | float:
+        return wait_of(wait)
+
+    @property
+    def seconds(self) -> float:
+        if isinstance(self.wait, bool) or isinstance(self.wait, str):
+            return MAX_WAIT if self.wait else 0.0
+        return min(self.wait, MAX_WAIT)
+
+
+class BashOutput(Tool[BashOutputParams]):
+    name: ClassVar[str] = "bash_output"
+    kind: ClassVar[ToolKind] = "read"
+    reads_only: ClassVar[bool] = True
+    Params: ClassVar[type[Params]] = BashOutputParams
+
+    def describe(self, params: BashOutputParams, roots: Roots) -> Description:
+        return Description(f"Output of the background command {params.run_id[:8]}")
+
+    def access(self, params: BashOutputParams, ctx: ToolContext) -> list[Access]:
+        return [NoAccess()]
+
+    async def run(self, params: BashOutputParams, ctx: ToolContext, preview: Preview) -> ToolResult:
+        state = await ctx.services.runs.look(params.run_id, params.seconds)
+        lines = state.text.splitlines()
+        left_out = 0 if params.tail is None else max(0, len(lines) - params.tail)
+        shown = "\n".join(lines[left_out:]) or "[no output]"
+        more = f"[{left_out} lines before]\n" if left_out else ""
+        return ToolResult(f"[{state.words}]\n{more}{shown}")

@@ -1,0 +1,45 @@
+"""`memory_forget`: remove a memory."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from pydantic import Field
+
+from acp_agent.errors import ToolError
+from acp_agent.safety.access import Access, NoAccess
+from acp_agent.safety.paths import Roots
+from acp_agent.schema.acp import ToolKind
+from acp_agent.tools.base import Params, Tool
+from acp_agent.tools.context import Description, Preview, ToolContext, ToolResult
+from acp_agent.tools.memory_store import project_of
+
+__all__ = ["MemoryForget", "MemoryForgetParams"]
+
+SHOWN_KEYS = 20
+
+
+class MemoryForgetParams(Params):
+    key: str = Field(description="The memory's key, exactly.", min_length=1)
+    everywhere: bool = Field(default=False, description="Whether it is one that holds for all projects.")
+
+
+class MemoryForget(Tool[MemoryForgetParams]):
+    name: ClassVar[str] = "memory_forget"
+    aliases: ClassVar[tuple[str, ...]] = ("forget",)
+    kind: ClassVar[ToolKind] = "other"
+    Params: ClassVar[type[Params]] = MemoryForgetParams
+
+    def describe(self, params: MemoryForgetParams, roots: Roots) -> Description:
+        return Description(f"Forget {params.key}")
+
+    def access(self, params: MemoryForgetParams, ctx: ToolContext) -> list[Access]:
+        return [NoAccess()]
+
+    async def run(self, params: MemoryForgetParams, ctx: ToolContext, preview: Preview) -> ToolResult:
+        project, key = project_of(params.everywhere, ctx), params.key.strip()
+        if not ctx.services.memories.forget(project, key):
+            keys = ctx.services.memories.keys(project, SHOWN_KEYS)
+            there = f"The newest are: {', '.join(f'`{known}`' for known in keys)}." if keys else "There are none."
+            raise ToolError(f"There is no memory `{key}`. {there}")
+        return ToolResult(f"Forgot `{key}`.")

@@ -1,0 +1,56 @@
+"""`memory_recall`: what earlier sessions kept."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from pydantic import Field
+
+from acp_agent.safety.access import Access, NoAccess
+from acp_agent.safety.paths import Roots
+from acp_agent.schema.acp import ToolKind
+from acp_agent.tools.base import Params, Tool
+from acp_agent.tools.context import Description, Preview, ToolContext, ToolResult
+from acp_agent.tools.memory_store import EVERYWHERE
+
+__all__ = ["MemoryRecall", "MemoryRecallParams"]
+
+MAX_LIMIT = 100
+SHOWN_KEYS = 20
+
+
+class MemoryRecallParams(Params):
+    query: str = Field(description="Words to look for.", min_length=1)
+    limit: int | None = Field(default=None, ge=1, le=MAX_LIMIT, description="Memories at most; 5 when left out.")
+    category: Literal["core", "daily", "conversation"] | None = Field(
+        default=None, description="Only this category."
+    )
+
+
+class MemoryRecall(Tool[MemoryRecallParams]):
+    name: ClassVar[str] = "memory_recall"
+    aliases: ClassVar[tuple[str, ...]] = ("memory_search", "recall")
+    kind: ClassVar[ToolKind] = "other"
+    reads_only: ClassVar[bool] = True
+    Params: ClassVar[type[Params]] = MemoryRecallParams
+
+    def describe(self, params: MemoryRecallParams, roots: Roots) -> Description:
+        return Description(f"Recall {params.query[:80]}")
+
+    def access(self, params: MemoryRecallParams, ctx: ToolContext) -> list[Access]:
+        return [NoAccess()]
+
+    async def run(self, params: MemoryRecallParams, ctx: ToolContext, preview: Preview) -> ToolResult:
+        memories, project = ctx.services.memories, str(ctx.roots.cwd)
+        limit = params.limit or ctx.config.memory.recall_limit
+        found = memories.recall((project, EVERYWHERE), params.query, limit, params.category)
+        if not found:
+            keys = memories.keys(project, SHOWN_KEYS)
+            there = f" The newest keys here: {', '.join(f'`{key}`' for key in keys)}." if keys else ""
+            return ToolResult(f"No memory shares a word with `{params.query}`.{there}")
+        lines = [
+            f"- {memory.key} ({memory.category}{'' if memory.project else ', all projects'}, "
+            f"{memory.updated_at[:10]}): {memory.content}"
+            for memory in found
+        ]
+        return ToolResult("\n".join(lines))

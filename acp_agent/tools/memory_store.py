@@ -1,0 +1,59 @@
+"""`memory_store`: keep a fact for later sessions."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from pydantic import Field
+
+from acp_agent.errors import ToolError
+from acp_agent.safety.access import Access, NoAccess
+from acp_agent.safety.paths import Roots
+from acp_agent.schema.acp import ToolKind
+from acp_agent.tools.base import Params, Tool
+from acp_agent.tools.context import Description, Preview, ToolContext, ToolResult
+
+__all__ = ["EVERYWHERE", "MemoryStore", "MemoryStoreParams", "project_of"]
+
+EVERYWHERE = ""
+"""The project of memories that belong to none."""
+
+
+class MemoryStoreParams(Params):
+    key: str = Field(description="A short name for it; the same name again replaces it.", min_length=1, max_length=200)
+    content: str = Field(description="What to remember, complete in itself.", min_length=1)
+    category: Literal["core", "daily", "conversation"] = Field(
+        default="core",
+        description="`core`: lasting facts and decisions; `daily`: what goes on now; `conversation`: what was said.",
+    )
+    everywhere: bool = Field(default=False, description="Whether it holds for all projects, not only this one.")
+
+
+def project_of(everywhere: bool, ctx: ToolContext) -> str:
+    return EVERYWHERE if everywhere else str(ctx.roots.cwd)
+
+
+class MemoryStore(Tool[MemoryStoreParams]):
+    name: ClassVar[str] = "memory_store"
+    aliases: ClassVar[tuple[str, ...]] = ("memory_save", "remember")
+    kind: ClassVar[ToolKind] = "other"
+    Params: ClassVar[type[Params]] = MemoryStoreParams
+
+    def describe(self, params: MemoryStoreParams, roots: Roots) -> Description:
+        return Description(f"Remember {params.key}")
+
+    def access(self, params: MemoryStoreParams, ctx: ToolContext) -> list[Access]:
+        return [NoAccess()]
+
+    async def run(self, params: MemoryStoreParams, ctx: ToolContext, preview: Preview) -> ToolResult:
+        limit = ctx.config.memory.max_chars
+        if len(params.content) > limit:
+            raise ToolError(
+                f"The memory has {len(params.content)} characters; {limit} are the most. Keep the facts, leave out the "
+                "rest, or split it.",
+                "invalid_parameters",
+            )
+        project = project_of(params.everywhere, ctx)
+        replaced = ctx.services.memories.store(project, params.key.strip(), params.content, params.category)
+        where = "for all projects" if params.everywhere else "for this project"
+        return ToolResult(f"{'Replaced' if replaced else 'Stored'} memory `{params.key.strip()}` {where}.")

@@ -1,0 +1,62 @@
+"""`schedule_add`: run a prompt again and again."""
+
+from __future__ import annotations
+
+import time
+from datetime import datetime
+from typing import ClassVar
+
+from pydantic import Field
+
+from acp_agent.errors import ToolError
+from acp_agent.safety.access import Access, ToolAccess
+from acp_agent.safety.paths import Roots
+from acp_agent.schema.acp import Content, TextContent, ToolKind
+from acp_agent.tools.base import Params, Tool
+from acp_agent.tools.context import Description, Preview, ToolContext, ToolResult
+from acp_agent.tools.timing import next_run
+
+__all__ = ["ScheduleAdd", "ScheduleAddParams", "when"]
+
+
+class ScheduleAddParams(Params):
+    timing: str = Field(
+        description="A cron expression of five fields in local time, or an interval: `30m`, `2h`, `1d`.", min_length=1
+    )
+    prompt: str = Field(description="What is asked then, complete in itself.", min_length=1)
+
+
+def when(moment: float) -> str:
+    """A Unix time in local time, for people."""
+    return datetime.fromtimestamp(moment).astimezone().strftime("%Y-%m-%d %H:%M %Z")
+
+
+class ScheduleAdd(Tool[ScheduleAddParams]):
+    name: ClassVar[str] = "schedule_add"
+    aliases: ClassVar[tuple[str, ...]] = ("cron_add",)
+    kind: ClassVar[ToolKind] = "other"
+    Params: ClassVar[type[Params]] = ScheduleAddParams
+
+    def describe(self, params: ScheduleAddParams, roots: Roots) -> Description:
+        return Description(f"Schedule ({params.timing[:40]}): {' '.join(params.prompt.split())[:80]}")
+
+    def access(self, params: ScheduleAddParams, ctx: ToolContext) -> list[Access]:
+        return [ToolAccess("schedule add", "adding schedules to this project")]
+
+    async def preview(self, params: ScheduleAddParams, ctx: ToolContext) -> Preview:
+        config = ctx.config.schedule
+        known = len(ctx.services.schedules.list(str(ctx.roots.cwd)))
+        if known >= config.max_schedules:
+            raise ToolError(f"This project has {known} schedules, which is the most. Remove one first.")
+        first = next_run(params.timing, time.time(), min_interval=config.min_interval)
+        text = (
+            f"Runs `{params.timing}`, first {when(first)}, while a session is open here:\n\n{params.prompt}"
+        )
+        return Preview((Content(content=TextContent(text=text)),), first)
+
+    async def run(self, params: ScheduleAddParams, ctx: ToolContext, preview: Preview) -> ToolResult:
+        made = ctx.services.schedules.add(str(ctx.roots.cwd), params.timing.strip(), params.prompt, preview.state)
+        ctx.services.schedules_changed()
+        return ToolResult(
+            f"Schedule {made.id} runs first {when(made.next_run)}, while a session of this project is open."
+        )

@@ -1,0 +1,41 @@
+"""`schedule_list`: what runs by itself in this project."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from acp_agent.safety.access import Access, NoAccess
+from acp_agent.safety.paths import Roots
+from acp_agent.schema.acp import ToolKind
+from acp_agent.tools.base import Params, Tool
+from acp_agent.tools.context import Description, Preview, ToolContext, ToolResult
+from acp_agent.tools.schedule_add import when
+
+__all__ = ["ScheduleList", "ScheduleListParams"]
+
+
+class ScheduleListParams(Params):
+    pass
+
+
+class ScheduleList(Tool[ScheduleListParams]):
+    name: ClassVar[str] = "schedule_list"
+    aliases: ClassVar[tuple[str, ...]] = ("cron_list",)
+    kind: ClassVar[ToolKind] = "other"
+    reads_only: ClassVar[bool] = True
+    Params: ClassVar[type[Params]] = ScheduleListParams
+
+    def describe(self, params: ScheduleListParams, roots: Roots) -> Description:
+        return Description("List the schedules of this project")
+
+    def access(self, params: ScheduleListParams, ctx: ToolContext) -> list[Access]:
+        return [NoAccess()]
+
+    async def run(self, params: ScheduleListParams, ctx: ToolContext, preview: Preview) -> ToolResult:
+        lines = [
+            f"- {item.id} `{item.timing}`, next {when(item.next_run)}, "
+            f"{f'last {when(item.last_run)}, {item.runs} runs' if item.last_run is not None else 'never run'}: "
+            f"{' '.join(item.prompt.split())[:200]}"
+            for item in ctx.services.schedules.list(str(ctx.roots.cwd))
+        ]
+        return ToolResult("\n".join(lines) or "This project has no schedules.")

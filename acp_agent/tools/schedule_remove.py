@@ -1,0 +1,41 @@
+"""`schedule_remove`: end a schedule."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from pydantic import Field
+
+from acp_agent.errors import ToolError
+from acp_agent.safety.access import Access, NoAccess
+from acp_agent.safety.paths import Roots
+from acp_agent.schema.acp import ToolKind
+from acp_agent.tools.base import Params, Tool
+from acp_agent.tools.context import Description, Preview, ToolContext, ToolResult
+
+__all__ = ["ScheduleRemove", "ScheduleRemoveParams"]
+
+
+class ScheduleRemoveParams(Params):
+    id: str = Field(description="The schedule's id, as `schedule_list` shows it.", min_length=1)
+
+
+class ScheduleRemove(Tool[ScheduleRemoveParams]):
+    name: ClassVar[str] = "schedule_remove"
+    aliases: ClassVar[tuple[str, ...]] = ("cron_remove",)
+    kind: ClassVar[ToolKind] = "other"
+    Params: ClassVar[type[Params]] = ScheduleRemoveParams
+
+    def describe(self, params: ScheduleRemoveParams, roots: Roots) -> Description:
+        return Description(f"Remove the schedule {params.id}")
+
+    def access(self, params: ScheduleRemoveParams, ctx: ToolContext) -> list[Access]:
+        return [NoAccess()]
+
+    async def run(self, params: ScheduleRemoveParams, ctx: ToolContext, preview: Preview) -> ToolResult:
+        project, wanted = str(ctx.roots.cwd), params.id.strip()
+        if not ctx.services.schedules.remove(project, wanted):
+            ids = ", ".join(item.id for item in ctx.services.schedules.list(project)) or "none"
+            raise ToolError(f"This project has no schedule {wanted}; it has {ids}.")
+        ctx.services.schedules_changed()
+        return ToolResult(f"Removed the schedule {wanted}.")

@@ -1,0 +1,55 @@
+"""A schedule's prompt runs in an open session of its project, as a turn the person sees."""
+
+from __future__ import annotations
+
+import time
+
+import anyio
+import pytest
+
+from acp_agent.store.sqlite import SqliteStore
+from acp_agent.testing.fake_model import Answer, Call
+
+from .kit import agent_rig, rig
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_a_due_prompt_is_announced_run_and_kept(tmp_path):
+    environ = {"ACP_AGENT_STORE": str(tmp_path / "s.db")}
+    store = SqliteStore(tmp_path / "s.db")
+    store.schedules.add(str(tmp_path / "project"), "1h", "Look at the tests.", time.time())
+    script = [Answer(tool_calls=(Call("list_directory", {}),)), "All green."]
+    async with agent_rig(tmp_path, script, environ=environ) as r:
+        await r.editor.new_session(r.project)
+        with anyio.fail_after(10):
+            while "All green." not in r.editor.text():
+                await r.editor.wait_for(lambda u: "green" in str(getattr(u, "content", "")))
+        assert "Scheduled (`1h`): Look at the tests." in r.editor.text()
+        assert r.messages(1)[-1]["content"] == "Look at the tests."
+        r.editor.assert_tool_calls_finished()
+    (schedule,) = store.schedules.list(str(tmp_path / "project"))
+    assert schedule.runs == 1
+    store.close()
+
+
+async def test_missed_runs_are_told_at_the_next_start(tmp_path):
+    environ = {"ACP_AGENT_STORE": str(tmp_path / "s.db")}
+    store = SqliteStore(tmp_path / "s.db")
+    store.schedules.add(str(tmp_path / "project"), "1h", "Look at the tests.", time.time() - 7200)
+    async with agent_rig(tmp_path, ["hi"], environ=environ) as r:
+        await r.editor.new_session(r.project)
+        await r.editor.wait_for(lambda u: "were missed" in str(getattr(u, "content", "")))
+        assert r.model.requests == []
+    store.close()
+
+
+async def test_a_schedule_the_model_adds_is_asked_about_and_runs_in_this_session(tmp_path):
+    add = Answer(tool_calls=(Call("schedule_add", {"timing": "1s", "prompt": "Tick."}),))
+    config = "[tools.schedule]\nmin_interval = 1\n"
+    async with rig(tmp_path, [add, "added", "tock"], config=config) as r:
+        await r.editor.prompt("go")
+        (asked,) = r.editor.permission_requests
+        assert "Tick." in str(asked.tool_call.content)
+        await r.editor.wait_for(lambda u: "tock" in str(getattr(u, "content", "")))
+        assert "Scheduled (`1s`): Tick." in r.editor.text()

@@ -1,0 +1,234 @@
+"""Calls in fenced blocks: for models without tool calls, in any cutting of the stream."""
+
+from __future__ import annotations
+
+import json
+import random
+
+import anyio
+import pytest
+
+from acp_agent.errors import ProviderError
+from acp_agent.llm.base import (
+    AssistantMessage,
+    Finished,
+    ModelSettings,
+    TextDelta,
+    TextPart,
+    ToolDefinition,
+    ToolMessage,
+    ToolUse,
+    UserMessage,
+)
+from acp_agent.llm.fenced import FencedProvider, FenceReader, catalogue, fenced_messages
+from acp_agent.testing.fake_model import Answer, Call, Failure
+
+from .kit import BOUND, USER, connected
+
+pytestmark = pytest.mark.anyio
+
+NAMES = ("bash", "web_scrape", "read", "write")
+TOOLS = [ToolDefinition(name, f"About {name}.", {"type": "object", "properties": {}}) for name in NAMES]
+SETTINGS = ModelSettings(model="m", system="You are.")
+
+
+def read(text: str, pieces: int = 1, *, tools=NAMES, complete: bool = True):
+    """The text that remains, and the calls as (name, arguments)."""
+    reader = FenceReader(tools)
+    cuts = sorted(random.Random(pieces).randrange(len(text) + 1) for _ in range(pieces - 1))
+    out = []
+    for start, end in zip([0, *cuts], [*cuts, len(text)], strict=True):
+        out += reader.feed(text[start:end])
+    out += reader.end(complete=complete)
+    said = "".join(one.text for one in out if isinstance(one, TextDelta))
+    calls = [(one.name, one.arguments) for one in out if isinstance(one, ToolUse)]
+    return said, calls
+
+
+CASES = [
+    ("Hello.\n", "Hello.\n", []),
+    ("```bash\nls -la\n```\n", "", [("bash", {"command": "ls -la"})]),
+    ("I look.\n```bash\nls\n```\nthen\n", "I look.\nthen\n", [("bash", {"command": "ls"})]),
+    ("```bash\nfor f in *; do\n  echo $f\ndone\n```", "", [("bash", {"command": "for f in *; do\n  echo $f\ndone"})]),
+    ("```scrape\n{\"url\": \"https://a.b\", \"select\": \"h1\"}\n```\n", "",
+     [("web_scrape", {"url": "https://a.b", "select": "h1"})]),
+    ('```tool\n{"name": "read", "arguments": {"path": "a"}}\n```\n', "", [("read", {"path": "a"})]),
+    ('```tool\n{"tool": "read", "parameters": {"path": "a"}}\n```\n', "", [("read", {"path": "a"})]),
+    ('```tool\n{"name": "read", "arguments": "{\\"path\\": \\"a\\"}"}\n```\n', "", [("read", {"path": "a"})]),
+    ("````bash\ncat <<E\n```\nE\n````\n", "", [("bash", {"command": "cat <<E\n```\nE"})]),
+    ("  ```bash\nls\n  ```\n", "", [("bash", {"command": "ls"})]),
+    ("```Bash \nls\n```\n", "", [("bash", {"command": "ls"})]),
+    ("```bash\nls\n```\n```bash\npwd\n```\n", "", [("bash", {"command": "ls"}), ("bash", {"command": "pwd"})]),
+    ("```python\nprint(1)\n```\n", "```python\nprint(1)\n```\n", []),
+    ("```\n```bash\nls\n```\n", "```\n```bash\nls\n```\n", []),
+    ("````markdown\n```bash\nls\n```\n````\n", "````markdown\n```bash\nls\n```\n````\n", []),
+    ("say ```bash inline\n", "say ```bash inline\n", []),
+    ("`a` and ``b``\n", "`a` and ``b``\n", []),
+    ("```bash ls\n", "```bash ls\n", []),
+    ("```bash\r\nls\r\n```\r\n", "", [("bash", {"command": "ls\r"})]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("pieces", [1, 2, 5, 40])
+@pytest.mark.parametrize(("text", "said", "calls"), CASES, ids=[text[:20] for text, _, _ in CASES])
+def test_blocks_become_calls_and_the_rest_stays_text(text, said, calls, pieces):
+    got, made = read(text, pieces)
+    assert got == said
+    assert [(name, json.loads(arguments)) for name, arguments in made] == calls
+
+
+def test_every_single_character_may_come_alone():
+    for text, said, calls in CASES:
+        reader = FenceReader(NAMES)
+        out = [one for character in text for one in reader.feed(character)] + reader.end(complete=True)
+        assert "".join(one.text for one in out if isinstance(one, TextDelta)) == said
+        assert len([one for one in out if isinstance(one, ToolUse)]) == len(calls)
+
+
+def test_plain_text_is_not_held_back():
+    reader = FenceReader(NAMES)
+    assert reader.feed("Hel") == [TextDelta("Hel")]
+    assert reader.feed("lo") == [TextDelta("lo")]
+    assert reader.feed("\n`") == [TextDelta("\n")]
+    assert reader.feed("x` is") == [TextDelta("`x` is")]
+
+
+def test_a_block_that_was_not_closed_is_a_call_only_where_the_answer_was_complete():
+    assert read("```bash\nls\n", complete=True) == ("", [("bash", '{"command": "ls"}')])
+    assert read("```bash\nrm -r", complete=False) == ("```bash\nrm -r", [])
+    assert read("```bash\n", complete=True) == ("```bash\n", [])
+
+
+def test_blocks_of_tools_that_are_not_offered_stay_text():
+    text = "```bash\nls\n```\n```scrape\n{}\n```\n"
+    assert read(text, tools=("read",)) == (text, [])
+    assert read('```tool\n{"name": "x"}\n```\n', tools=()) == ('```tool\n{"name": "x"}\n```\n', [])
+
+
+@pytest.mark.parametrize("body", ["not json", "[1]", '{"name": 5}', "{", '"text"', "null"])
+def test_a_tool_block_with_nonsense_is_a_call_the_loop_can_answer(body):
+    _, ((name, arguments),) = read(f"```tool\n{body}\n```\n")
+    assert name == "tool"
+    assert isinstance(arguments, str)
+
+
+def test_broken_json_keeps_the_name_it_names():
+    _, calls = read('```tool\n{"name": "read", "arguments": {"path": }\n```\n')
+    assert calls == [("read", '{"name": "read", "arguments": {"path": }')]
+
+
+def test_ids_are_unique():
+    reader = FenceReader(NAMES)
+    calls = [one for one in reader.feed("```bash\nls\n```\n" * 50) if isinstance(one, ToolUse)]
+    assert len({call.id for call in calls}) == 50
+
+
+# --- what is sent ------------------------------------------------------------------------------------------------
+
+
+def test_the_history_is_told_in_blocks_that_would_be_read_as_the_same_calls():
+    calls = (
+        ToolUse("1", "bash", '{"command": "cat <<E\\n```\\nE"}'),
+        ToolUse("2", "read", '{"path": "a"}'),
+        ToolUse("3", "bash", '{"command": "x", "timeout": 5}'),
+        ToolUse("4", "write", "not json"),
+    )
+    results = [ToolMessage(call.id, call.name, (TextPart(f"r{call.id}"),)) for call in calls]
+    told = fenced_messages([UserMessage((TextPart("go"),)), AssistantMessage("I look.", calls), *results])
+    assert [type(message) for message in told] == [UserMessage, AssistantMessage, UserMessage]
+    assert told[1].tool_calls == ()
+    said, again = read(told[1].text)
+    assert said.strip() == "I look."
+    assert again[0] == ("bash", '{"command": "cat <<E\\n```\\nE"}')
+    assert [name for name, _ in again] == ["bash", "read", "bash", "write"]
+    assert json.loads(again[2][1]) == {"command": "x", "timeout": 5}
+    assert [part.text for part in told[2].content][:2] == ["[result of bash]", "r1"]
+
+
+def test_the_catalogue_names_each_tool_and_only_the_blocks_that_work():
+    text = catalogue(TOOLS)
+    assert all(f"## {name}" in text for name in NAMES)
+    assert "```scrape" in text
+    assert "```scrape" not in catalogue(TOOLS[2:])
+    assert "```bash" not in catalogue(TOOLS[2:])
+    assert catalogue([]) == ""
+
+
+# --- the provider ------------------------------------------------------------------------------------------------
+
+
+async def events_of(provider, tools=TOOLS):
+    with anyio.fail_after(BOUND):
+        return [event async for event in provider.stream([USER], tools, SETTINGS)]
+
+
+async def test_fenced_sends_no_tools_and_reads_calls_from_the_text():
+    async with connected("chat", [Answer(text=("Look:\n```ba", "sh\nls\n`", "``\n"))]) as (inner, model):
+        events = await events_of(FencedProvider(inner, "fenced"))
+        body = model.requests[0].body
+        assert "tools" not in body
+        assert body["messages"][0]["content"].startswith("You are.\n\n<tools>")
+        (call,) = [event for event in events if isinstance(event, ToolUse)]
+        assert (call.name, call.arguments) == ("bash", '{"command": "ls"}')
+        assert events[-1] == Finished("tool_calls")
+        assert "".join(event.text for event in events if isinstance(event, TextDelta)) == "Look:\n"
+
+
+async def test_native_calls_and_blocks_may_stand_in_one_answer():
+    answer = Answer(text="```bash\nls\n```\n", tool_calls=(Call("read", {"path": "a"}),))
+    async with connected("chat", [answer]) as (inner, _):
+        events = await events_of(FencedProvider(inner, "fenced"))
+        assert {event.name for event in events if isinstance(event, ToolUse)} == {"bash", "read"}
+
+
+async def test_auto_is_native_and_leaves_blocks_alone_until_tools_are_refused():
+    async with connected("chat", ["```bash\nls\n```\n"]) as (inner, model):
+        events = await events_of(FencedProvider(inner, "auto"))
+        assert "tools" in model.requests[0].body
+        assert not any(isinstance(event, ToolUse) for event in events)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "registry.ollama.ai/library/gemma:2b does not support tools",
+        "This model does not support tool calls",
+        '"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set',
+        "No endpoints found that support tool use",
+        "Function calling is not enabled for this model",
+    ],
+)
+async def test_auto_falls_back_once_the_server_refuses_tools_and_remembers(words):
+    refusal = Failure(400, {"error": {"message": words}})
+    block = "```bash\nls\n```\n"
+    async with connected("chat", [refusal, block, block]) as (inner, model):
+        provider = FencedProvider(inner, "auto")
+        for _ in range(2):
+            events = await events_of(provider)
+            assert [event.name for event in events if isinstance(event, ToolUse)] == ["bash"]
+        assert ["tools" in request.body for request in model.requests] == [True, False, False]
+
+
+async def test_auto_does_not_take_other_failures_for_a_refusal_of_tools():
+    failures = [Failure(400, {"error": {"message": words}}) for words in ("bad image", "the tool name is too long")]
+    async with connected("chat", failures) as (inner, _):
+        provider = FencedProvider(inner, "auto")
+        for _ in failures:
+            with pytest.raises(ProviderError):
+                await events_of(provider)
+
+
+async def test_an_answer_that_was_cut_short_runs_nothing_it_had_begun():
+    async with connected("chat", [Answer(text="```bash\nrm -rf bu", finish="length")]) as (inner, _):
+        events = await events_of(FencedProvider(inner, "fenced"))
+        assert not any(isinstance(event, ToolUse) for event in events)
+        assert events[-1].reason == "length"
+
+
+async def test_closing_the_stream_closes_the_inner_one():
+    async with connected("chat", [Answer(text=("a", "b", "c"), hang_after=1)]) as (inner, model):
+        stream = FencedProvider(inner, "fenced").stream([USER], TOOLS, SETTINGS)
+        with anyio.fail_after(BOUND):
+            assert await anext(stream) == TextDelta("a")
+            await stream.aclose()
+            await model.answer_closed(1)

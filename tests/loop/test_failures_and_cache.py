@@ -1,0 +1,204 @@
+"""What repeats itself, what is remembered, how full a context is."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+
+from acp_agent.config.model import FilesConfig
+from acp_agent.errors import ToolError
+from acp_agent.executors.fingerprint import tree_fingerprint
+from acp_agent.executors.local import LocalExecutor
+from acp_agent.llm.base import AssistantMessage, TextPart, ToolMessage, ToolUse, UserMessage
+from acp_agent.loop.cache import MARK, ResultCache, fingerprint_with
+from acp_agent.loop.failures import DoomLoop, RepeatedFailures, call_key
+from acp_agent.loop.limits import CallQuota, context_estimate, context_words
+from acp_agent.safety.access import NoAccess, PathAccess
+from acp_agent.tools.context import ToolResult
+
+pytestmark = pytest.mark.anyio
+
+FAILED = ToolError("no such file")
+
+
+def use(name: str, **arguments: object) -> ToolUse:
+    return ToolUse("1", name, json.dumps(arguments))
+
+
+def result(text: str) -> ToolMessage:
+    return ToolMessage("1", "bash", (TextPart(text),))
+
+
+# --- failures ----------------------------------------------------------------------------------------------------
+
+
+def test_a_call_is_blocked_after_as_many_identical_failures_and_freed_by_a_change():
+    failures = RepeatedFailures(2)
+    for _ in range(2):
+        assert failures.remedy("read", {"path": "a", "limit": 1}) is None
+        failures.failed("read", {"path": "a", "limit": 1}, FAILED)
+    remedy = failures.remedy("read", {"limit": 1, "path": "a"})
+    assert remedy is not None
+    assert "no such file" in str(remedy)
+    assert failures.remedy("read", {"path": "b"}) is None
+    failures.changed()
+    assert failures.remedy("read", {"path": "a", "limit": 1}) is None
+
+
+def test_different_errors_of_the_same_call_are_not_identical():
+    failures = RepeatedFailures(2)
+    failures.failed("read", {}, FAILED)
+    failures.failed("read", {}, ToolError("another"))
+    assert failures.remedy("read", {}) is None
+
+
+@pytest.mark.parametrize("category", ["rate_limited", "server_error", "network_error", "timeout", "cancelled"])
+def test_failures_that_are_not_the_models_are_never_counted(category):
+    failures = RepeatedFailures(1)
+    failures.failed("fetch", {}, ToolError("x", category))
+    assert failures.remedy("fetch", {}) is None
+
+
+def test_the_same_arguments_in_another_order_are_the_same_call():
+    assert call_key("a", {"x": 1, "y": [2]}) == call_key("a", {"y": [2], "x": 1})
+    assert call_key("a", {"x": 1}) != call_key("b", {"x": 1})
+
+
+def test_a_doom_loop_is_the_same_calls_in_a_row_whatever_their_spelling():
+    loop = DoomLoop(3)
+    same = [ToolUse("1", "bash", '{"command": "x", "timeout": 1}'), ToolUse("2", "bash", '{"timeout":1,"command":"x"}')]
+    assert loop.asked([same[0]]) is None
+    assert loop.asked([same[1]]) is None
+    assert "3 times in a row" in loop.asked([same[0]])
+
+
+def test_another_call_in_between_or_polling_is_none():
+    loop = DoomLoop(2)
+    assert loop.asked([use("bash", command="x")]) is None
+    assert loop.asked([use("bash", command="y")]) is None
+    assert loop.asked([use("bash", command="x")]) is None
+    for _ in range(5):
+        assert loop.asked([use("bash_output", run_id="1")]) is None
+    assert loop.asked([ToolUse("1", "bash", "not json")]) is None
+
+
+def test_the_same_output_in_a_row_is_a_doom_loop_unless_something_was_changed():
+    loop = DoomLoop(3)
+    assert loop.answered([result("x")], progress=False) is None
+    assert loop.answered([result("x")], progress=False) is None
+    assert loop.answered([result("x")], progress=True) is None
+    assert loop.answered([result("x")], progress=False) is None
+    assert loop.answered([result("x")], progress=False) is None
+    assert "same output 3 times" in loop.answered([result("x")], progress=False)
+
+
+# --- the cache ---------------------------------------------------------------------------------------------------
+
+
+def cache(*, enabled: bool = True, ttl: float = 300.0, buffers: bool = False, at=lambda: 0.0) -> ResultCache:
+    return ResultCache(fingerprint_with(LocalExecutor(), buffers=buffers), enabled=enabled, ttl=ttl, clock=at)
+
+
+async def keep(made: ResultCache, accesses, text: str = "found") -> None:
+    made.keep("key", ToolResult(text), await made.look(accesses))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda folder: (folder / "sub" / "b").write_text("changed now"),
+        lambda folder: (folder / "sub" / "new").write_text(""),
+        lambda folder: (folder / "a").unlink(),
+        lambda folder: (folder / "a").rename(folder / "c"),
+        lambda folder: os.utime(folder / "a", ns=(1, 1)),
+        lambda folder: (folder / "sub").chmod(0o700),
+    ],
+)
+async def test_a_result_over_a_folder_is_forgotten_when_anything_below_changes(tmp_path, change):
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "a").write_text("a")
+    (tmp_path / "sub" / "b").write_text("b")
+    made = cache()
+    await keep(made, [PathAccess("read", tmp_path)])
+    assert (await made.find("key")).text == f"{MARK}\nfound"
+    change(tmp_path)
+    assert await made.find("key") is None
+    assert await made.find("key") is None
+
+
+async def test_results_end_with_their_time_and_zero_is_no_end(tmp_path):
+    clock = [0.0]
+    for ttl, known in ((300.0, False), (0.0, True)):
+        clock[0] = 0.0
+        made = cache(ttl=ttl, at=lambda: clock[0])
+        await keep(made, [NoAccess()])
+        clock[0] = 300.0
+        assert await made.find("key") is not None
+        clock[0] = 301.0
+        assert (await made.find("key") is not None) == known
+
+
+async def test_failures_images_and_what_is_too_much_to_look_at_are_not_kept(tmp_path):
+    made = cache()
+    made.keep("key", ToolResult("x", failed=True), ())
+    assert await made.find("key") is None
+    made.keep("key", ToolResult("x", parts=(TextPart("image"),)), ())
+    assert await made.find("key") is None
+    for number in range(30):
+        (tmp_path / str(number)).touch()
+    assert tree_fingerprint(tmp_path, limit=29) is None
+    assert tree_fingerprint(tmp_path, limit=30) is not None
+    assert await made.look([PathAccess("read", tmp_path / "missing")]) is None
+
+
+async def test_a_disabled_cache_keeps_nothing(tmp_path):
+    made = cache(enabled=False)
+    await keep(made, [NoAccess()])
+    assert await made.find("key") is None
+
+
+async def test_what_changes_while_a_call_runs_is_noticed(tmp_path):
+    file = tmp_path / "a"
+    file.write_text("a")
+    made = cache()
+    seen = await made.look([PathAccess("read", file)])
+    file.write_text("meanwhile")
+    made.keep("key", ToolResult("a"), seen)
+    assert await made.find("key") is None
+
+
+# --- limits ------------------------------------------------------------------------------------------------------
+
+
+def test_a_quota_counts_messages_and_can_begin_anew():
+    quota = CallQuota(2)
+    assert quota.take() is None
+    assert quota.take() is None
+    blocked = quota.take()
+    assert blocked is not None
+    assert "quota_blocked" in str(blocked)
+    quota.reset()
+    assert quota.take() is None
+    assert all(CallQuota(0).take() is None for _ in range(5))
+
+
+def test_what_a_history_has_used_is_counted_by_messages():
+    calls = (use("bash"), use("bash"))
+    history = [
+        UserMessage((TextPart("x"),)),
+        AssistantMessage("", calls),
+        AssistantMessage("y"),
+        AssistantMessage("", calls),
+    ]
+    assert CallQuota.used_by(history) == 2
+
+
+def test_the_context_is_what_was_counted_and_a_guess_for_the_rest():
+    history = [UserMessage((TextPart("a" * 400),)), AssistantMessage("b" * 400), UserMessage((TextPart("c" * 400),))]
+    assert context_estimate(history, 1000, 4000) == 1100
+    assert context_estimate(history, 0, 4000) == 1300
+    assert context_words(800, 1000, 0.8) is None
+    assert "full to 90 %" in context_words(900, 1000, 0.8)
+    assert FilesConfig().max_results

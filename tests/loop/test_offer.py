@@ -1,0 +1,259 @@
+"""Which tools are offered and sent, and in what form."""
+
+from __future__ import annotations
+
+import math
+
+import anyio
+import pytest
+
+from acp_agent.config.model import DependenciesConfig, DependencyRule, SchemaFilterConfig, TafcConfig, ToolsConfig
+from acp_agent.errors import ProviderError
+from acp_agent.llm.base import ToolDefinition
+from acp_agent.loop.modes import MODES
+from acp_agent.loop.offer import Offer, complexity, think_first, threshold_of
+from acp_agent.loop.relevance import Relevance, lexical_scores
+from acp_agent.tools.registry import Registry, SessionRegistry, ToolEntry, builtin_registry
+
+pytestmark = pytest.mark.anyio
+
+
+def entry(name: str, description: str = "", *, core: bool = False, reads_only: bool = False) -> ToolEntry:
+    parameters = {"type": "object", "properties": {}}
+    return ToolEntry(name, (), "other", reads_only, description or name, parameters, False, core)
+
+
+def offer(entries, mode: str = "code", missing=None, relevance=None, **config) -> Offer:
+    registry = Registry(entries, {})
+    tools = ToolsConfig(**config)
+    return Offer(registry, tools, lambda: MODES[mode], missing or {}, relevance or Relevance())
+
+
+MANY = [entry("bash", core=True), entry("read", core=True)] + [
+    entry(f"mcp_{name}", description)
+    for name, description in {
+        "github_create_issue": "Open a new issue in a repository",
+        "github_list_issues": "List the issues of a repository",
+        "slack_post": "Post a message in a channel",
+        "calendar_add": "Add an event to the calendar",
+        "weather": "The weather forecast of a city",
+        "jira_ticket": "Create a ticket",
+    }.items()
+]
+
+
+# --- what is offered ---------------------------------------------------------------------------------------------
+
+
+def test_each_mode_offers_what_its_promise_allows():
+    registry = builtin_registry()
+    for mode in MODES.values():
+        made = Offer(registry, ToolsConfig(), lambda mode=mode: mode, {}, Relevance())
+        names = set(made.names())
+        assert ("write" in names) == mode.changes
+        assert ("bash" in names) == mode.changes
+        assert ("http_request" in names) == mode.changes
+        assert {"read", "grep", "fetch", "web_search", "ask_user", "delegate", "time"} <= names
+        assert ("switch_mode" in names) == (mode.id == "architect")
+        assert ("plan" in names) == (mode.id != "ask")
+
+
+def test_switched_off_missing_and_unknown_tools_say_why():
+    made = offer([entry("a"), entry("b"), entry("c")], disabled=["a"], missing={"b": lambda: "`b` is not here."})
+    assert made.names() == ["c"]
+    assert "switched off" in made.excluded()["a"]
+    assert made.excluded()["b"] == "`b` is not here."
+    assert made.find("a") is None
+    assert made.find("c") is not None
+
+
+def test_a_tool_is_hidden_until_what_it_requires_has_succeeded():
+    rules = {"deploy": DependencyRule(requires=["build", "test"])}
+    config = DependenciesConfig(enabled=True, rules=rules)
+    made = offer([entry("build"), entry("test"), entry("deploy")], dependencies=config)
+    assert made.names() == ["build", "test"]
+    assert "`build`, `test` to succeed first" in made.excluded()["deploy"]
+    made.succeeded("build")
+    assert "deploy" not in made.names()
+    made.succeeded("test")
+    assert "deploy" in made.names()
+
+
+def test_rules_do_not_count_unless_they_are_enabled():
+    rules = {"deploy": DependencyRule(requires=["build"])}
+    assert "deploy" in offer([entry("deploy")], dependencies=DependenciesConfig(rules=rules)).names()
+
+
+# --- what is sent ------------------------------------------------------------------------------------------------
+
+
+def sent(made: Offer) -> list[str]:
+    return [item.name for item in made.sent()]
+
+
+async def test_few_tools_are_all_sent():
+    made = offer(MANY)
+    await made.aim("anything")
+    assert sent(made) == [item.name for item in MANY]
+    assert made.words() == "All of them are sent to the model."
+
+
+async def test_of_many_tools_the_relevant_ones_are_sent_and_the_core_always():
+    made = offer(MANY, schema_filter=SchemaFilterConfig(max_tools=2))
+    await made.aim("Please create an issue in the github repository about the crash")
+    assert sent(made) == ["bash", "read", "mcp_github_create_issue", "mcp_github_list_issues"]
+    assert "chosen by shared words" in made.words()
+    await made.aim("What will the weather be in this city?")
+    assert "mcp_weather" in sent(made)
+
+
+async def test_a_tool_that_was_used_stays_and_one_that_was_left_out_still_runs():
+    made = offer(MANY, schema_filter=SchemaFilterConfig(max_tools=2))
+    await made.aim("weather")
+    assert "mcp_slack_post" not in sent(made)
+    assert made.find("mcp_slack_post") is not None
+    made.succeeded("mcp_slack_post")
+    assert "mcp_slack_post" in sent(made)
+    await made.aim("weather")
+    assert "mcp_slack_post" in sent(made)
+
+
+async def test_the_filter_can_be_switched_off_and_a_threshold_leaves_out_what_is_unlike():
+    off = offer(MANY, schema_filter=SchemaFilterConfig(enabled=False, max_tools=1))
+    await off.aim("x")
+    assert len(sent(off)) == len(MANY)
+    strict = offer(MANY, schema_filter=SchemaFilterConfig(max_tools=3, min_similarity=0.2))
+    await strict.aim("weather forecast")
+    assert sent(strict) == ["bash", "read", "mcp_weather"]
+
+
+async def test_what_is_preferred_after_others_is_boosted_within_its_bound():
+    rules = {"mcp_jira_ticket": DependencyRule(prefers=["bash", "read", "grep"])}
+    config = DependenciesConfig(enabled=True, rules=rules, boost_per_dep=0.15, max_total_boost=0.2)
+    made = offer(MANY, schema_filter=SchemaFilterConfig(max_tools=1), dependencies=config)
+    await made.aim("nothing of these words")
+    assert "mcp_jira_ticket" not in sent(made)
+    for name in ("bash", "read", "grep"):
+        made.succeeded(name)
+    assert made._boost("mcp_jira_ticket") == pytest.approx(0.2)
+    await made.aim("nothing of these words")
+    assert "mcp_jira_ticket" in sent(made)
+
+
+async def test_embeddings_choose_where_there_are_any_and_words_where_they_fail():
+    async def embed(texts):
+        return [[1.0, 0.0] if "slack" in text or "query" in text else [0.0, 1.0] for text in texts]
+
+    relevance = Relevance()
+    relevance.use(embed)
+    made = offer(MANY, relevance=relevance, schema_filter=SchemaFilterConfig(max_tools=1))
+    await made.aim("query")
+    assert "mcp_slack_post" in sent(made)
+    assert "chosen by embeddings" in made.words()
+
+    async def broken(texts):
+        raise ProviderError("server", "down")
+
+    relevance.use(broken)
+    await made.aim("weather forecast of a city")
+    assert "mcp_weather" in sent(made)
+    assert "the embeddings endpoint failed" in made.words()
+
+
+async def test_vectors_of_tools_are_asked_for_once():
+    asked: list[int] = []
+
+    async def embed(texts):
+        asked.append(len(texts))
+        return [[1.0] for _ in texts]
+
+    relevance = Relevance()
+    relevance.use(embed)
+    with anyio.fail_after(5):
+        await relevance.scores("a", ["x", "y"])
+        await relevance.scores("b", ["x", "y"])
+    assert asked == [3, 1]
+
+
+@pytest.mark.parametrize(
+    ("query", "best"),
+    [
+        ("open issues", 1),
+        ("searching the web", 2),
+        ("deletes files", 0),
+        ("", None),
+        ("\ud800 ...", None),
+    ],
+)
+def test_words_are_compared_by_their_stems(query, best):
+    scores = lexical_scores(query, ["delete a file", "list an issue", "web search"])
+    assert all(0.0 <= score <= 1.0 for score in scores)
+    assert best is None or max(range(3), key=lambda n: scores[n]) == best
+
+
+# --- thinking before calling -------------------------------------------------------------------------------------
+
+SIMPLE = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
+NESTED = {
+    "type": "object",
+    "required": ["a", "b", "c", "d", "e"],
+    "properties": {
+        "a": {"type": "array", "items": {"type": "object", "properties": {"x": {"type": "object", "properties": {
+            "y": {"enum": [str(n) for n in range(12)]}}}}}},
+    },
+}  # fmt: skip
+
+
+def test_complexity_counts_required_depth_and_enumerations():
+    assert complexity({}) == 0.0
+    assert complexity(SIMPLE) == pytest.approx(0.08)
+    assert complexity(NESTED) == pytest.approx(1.0)
+    assert complexity({"properties": {"x": {"enum": list("abcde")}}}) == pytest.approx(0.15)
+
+
+@pytest.mark.parametrize(
+    ("given", "used"),
+    [(0.3, 0.3), (-1, 0.0), (7, 1.0), (math.nan, 0.6), (math.inf, 0.6), (-math.inf, 0.6)],
+)
+def test_a_threshold_is_clamped_and_what_is_no_number_is_reset(given, used):
+    assert threshold_of(given) == used
+
+
+def test_only_complex_tools_think_first_and_only_when_it_is_enabled():
+    entries = [
+        ToolEntry("simple", (), "other", False, "s", SIMPLE),
+        ToolEntry("nested", (), "other", False, "n", NESTED),
+    ]
+    plain = offer(entries).definitions()
+    assert all("thinking" not in tool.parameters["properties"] for tool in plain)
+    simple, nested = offer(entries, tafc=TafcConfig(enabled=True)).definitions()
+    assert "thinking" not in simple.parameters["properties"]
+    assert next(iter(nested.parameters["properties"])) == "thinking"
+    assert nested.parameters["required"][0] == "thinking"
+    assert "thinking" not in NESTED["properties"]
+
+
+def test_a_tool_with_a_field_of_that_name_keeps_its_own():
+    tool = ToolDefinition("t", "", {"type": "object", "properties": {"thinking": {"type": "integer"}}})
+    assert think_first(tool) is tool
+
+
+# --- groups of a session -----------------------------------------------------------------------------------------
+
+
+class Dummy:
+    pass
+
+
+def test_groups_are_replaced_as_a_whole_and_taken_names_stay():
+    registry = SessionRegistry(builtin_registry())
+    tool = Dummy()
+    assert registry.set_group("mcp", [(entry("a"), tool), (entry("bash"), tool)]) == ["bash"]
+    assert registry.set_group("project", [(entry("a"), tool), (entry("b"), tool)]) == ["a"]
+    assert registry.find("a").name == "a"
+    assert registry.tool("b") is tool
+    assert registry.loaded("b") is tool
+    assert registry.set_group("mcp", [(entry("c"), tool)]) == []
+    assert registry.find("a") is None
+    assert [item.name for item in registry.entries()][-2:] == ["c", "b"]
+    assert registry.find("bash").core

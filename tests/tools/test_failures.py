@@ -1,0 +1,136 @@
+"""The taxonomy of failures: categories, feedback, and arguments that are mended."""
+
+from __future__ import annotations
+
+import errno
+import socket
+
+import pytest
+
+from acp_agent.errors import ExecutorError, ToolError
+from acp_agent.tools.failures import (
+    CATEGORIES,
+    PASSING,
+    QUALITY,
+    as_tool_error,
+    classify_http_status,
+    classify_io_error,
+    feedback,
+    is_retryable,
+)
+from acp_agent.tools.mending import mend
+
+
+def test_there_are_eleven_categories_and_infrastructure_is_never_a_question_of_quality():
+    assert len(CATEGORIES) == 11
+    assert {"rate_limited", "server_error", "network_error", "timeout"} == PASSING
+    assert {"invalid_parameters", "type_mismatch", "tool_not_found"} == QUALITY
+    assert not PASSING & QUALITY
+
+
+@pytest.mark.parametrize(
+    ("status", "category"),
+    [
+        (400, "invalid_parameters"),
+        (422, "invalid_parameters"),
+        (401, "policy_blocked"),
+        (403, "policy_blocked"),
+        (429, "rate_limited"),
+        (500, "server_error"),
+        (503, "server_error"),
+        (599, "server_error"),
+        (404, "permanent_failure"),
+        (410, "permanent_failure"),
+        (418, "permanent_failure"),
+        (600, "permanent_failure"),
+    ],
+)
+def test_http_statuses(status, category):
+    assert classify_http_status(status) == category
+
+
+@pytest.mark.parametrize(
+    ("error", "category"),
+    [
+        (FileNotFoundError(errno.ENOENT, "x"), "permanent_failure"),
+        (PermissionError(errno.EACCES, "x"), "policy_blocked"),
+        (OSError(errno.EROFS, "x"), "policy_blocked"),
+        (TimeoutError(), "timeout"),
+        (OSError(errno.ETIMEDOUT, "x"), "timeout"),
+        (ConnectionRefusedError(errno.ECONNREFUSED, "x"), "network_error"),
+        (OSError(errno.EHOSTUNREACH, "x"), "network_error"),
+        (socket.gaierror(-2, "x"), "network_error"),
+        (OSError(errno.ENOSPC, "x"), "permanent_failure"),
+        (IsADirectoryError(errno.EISDIR, "x"), "permanent_failure"),
+    ],
+)
+def test_errors_of_the_system(error, category):
+    assert classify_io_error(error) == category
+    assert as_tool_error(error).category == category
+
+
+def test_an_executors_error_has_the_category_of_its_cause():
+    try:
+        try:
+            raise PermissionError(errno.EACCES, "denied", "/x")
+        except OSError as cause:
+            raise ExecutorError("/x cannot be written") from cause
+    except ExecutorError as error:
+        made = as_tool_error(error)
+    assert (made.category, str(made)) == ("policy_blocked", "/x cannot be written")
+
+
+def test_feedback_has_its_four_lines_and_a_suggestion_of_its_own_where_there_is_one():
+    assert feedback(ToolError("too many requests", "rate_limited")).splitlines() == [
+        "[tool_error]",
+        "category: rate_limited",
+        "error: too many requests",
+        "suggestion: Too many requests. Wait before you ask for the same again, or go on with something else.",
+        "retryable: true",
+    ]
+    assert "suggestion: try b\n" in feedback(ToolError("a", suggestion="try b"))
+    for category in CATEGORIES:
+        text = feedback(ToolError("x", category))
+        assert text.endswith(f"retryable: {'true' if is_retryable(category) else 'false'}")
+        assert "suggestion: " in text
+
+
+SCHEMA = {
+    "type": "object",
+    "properties": {
+        "path": {"type": "string"},
+        "old_string": {"type": "string"},
+        "limit": {"anyOf": [{"type": "integer"}, {"type": "null"}]},
+        "exact": {"type": "boolean"},
+        "tags": {"type": "array", "items": {"type": "string"}},
+        "more": {"type": "object"},
+        "wait": {"anyOf": [{"type": "boolean"}, {"type": "number"}, {"type": "string"}]},
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("given", "mended"),
+    [
+        ({"file_path": "a"}, {"path": "a"}),
+        ({"filePath": "a", "oldStr": "b"}, {"path": "a", "old_string": "b"}),
+        ({"old-string": "b"}, {"old_string": "b"}),
+        ({"path": "a", "limit": "5"}, {"path": "a", "limit": 5}),
+        ({"path": "a", "limit": "null"}, {"path": "a", "limit": None}),
+        ({"path": "a", "exact": "True"}, {"path": "a", "exact": True}),
+        ({"path": "a", "exact": "yes"}, {"path": "a", "exact": True}),
+        ({"path": "a", "tags": '["x"]'}, {"path": "a", "tags": ["x"]}),
+        ({"path": "a", "tags": "x"}, {"path": "a", "tags": ["x"]}),
+        ({"path": "a", "more": '{"k": 1}'}, {"path": "a", "more": {"k": 1}}),
+        ({"path": "a"}, None),
+        ({"path": "5"}, None),
+        ({"invented": 1}, None),
+        ({"path": "a", "file": "b"}, None),
+        ({"path": "a", "limit": "many"}, None),
+        ({"path": "a", "wait": "30s"}, None),
+        ({"file": "a", "filename": "b"}, None),
+    ],
+    ids=str,
+)
+def test_arguments_are_mended_in_form_only(given, mended):
+    assert mend(given, SCHEMA) == mended
