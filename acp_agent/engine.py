@@ -12,7 +12,7 @@ import time
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -59,6 +59,7 @@ from acp_agent.schema.acp import (
     UnstructuredCommandInput,
 )
 from acp_agent.store.base import Schedule, SessionStore
+from acp_agent.tools.browser_session import BrowserSession, missing_browser
 from acp_agent.tools.context import Answer, Ledger, Question, Services, ToolContext
 from acp_agent.tools.registry import Registry, SessionRegistry
 from acp_agent.tools.web_client import GuardedClient
@@ -111,8 +112,11 @@ class SessionEngine:
             spawn=builder.spawn,
             ended=self._run_ended,
         )
+        web = GuardedClient(settings.tools.web)
+        self._browser = BrowserSession(web, settings.tools.browser, proxy=settings.tools.web.proxy)
         self._services = Services(
-            web=GuardedClient(settings.tools.web),
+            web=web,
+            browser=self._browser,
             secret=builder.environ.get,
             skill=self._use_skill,
             skills=lambda: list(self._skills),
@@ -229,7 +233,9 @@ class SessionEngine:
     def _missing(self) -> dict[str, Callable[[], str | None]]:
         """Tools that are not always there."""
         depth = self._settings.tools.delegate.max_depth
+        browser = cache(lambda: missing_browser(self._settings.tools.browser))
         return {
+            "browser": browser,
             **dict.fromkeys(("bash_output", "bash_kill", "bash_list"), self._without_runs),
             "delegate": lambda: None if depth else "Sub-agents are switched off (`tools.delegate.max_depth`).",
             "skill": lambda: None if self._skills else "This project has no skills (`.agents/skills/NAME/SKILL.md`).",
@@ -268,6 +274,7 @@ class SessionEngine:
                 if self.servers.any:
                     tasks.start_soon(self.servers.run)
                 tasks.start_soon(self.scheduler.live)
+                tasks.start_soon(self._browser.live)
 
     async def _run_schedule(self, schedule: Schedule) -> None:
         self._session.say(f"Scheduled (`{schedule.timing}`): {schedule.prompt}")

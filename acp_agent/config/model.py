@@ -190,6 +190,9 @@ class FilesConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         int, Meta(ge=1, description="Entries `grep`, `find_path` and `list_directory` give at most.", extra=PROJECT)
     ] = 500
     search_timeout: Annotated[float, Meta(gt=0, description="Seconds a search may take.", extra=PROJECT)] = 30.0
+    max_tree_entries: Annotated[
+        int, Meta(ge=1, description="Files and folders that one call deletes, moves or copies at most.", extra=PROJECT)
+    ] = 100_000
     editor_buffers: Annotated[
         bool, Meta(description="Read and write through the editor's buffers where it offers them.")
     ] = True

@@ -23,6 +23,7 @@ __all__ = [
     "Match",
     "OutputChunk",
     "Process",
+    "Tally",
     "TerminalView",
 ]
 
@@ -163,6 +164,22 @@ class Found:
     timed_out: bool
 
 
+@dataclass(frozen=True)
+class Tally:
+    """What was removed, moved or copied."""
+
+    files: int = 0
+    folders: int = 0
+    links: int = 0
+    bytes: int = 0
+    """Of the files."""
+
+    def __str__(self) -> str:
+        counts = ((self.files, "file"), (self.folders, "folder"), (self.links, "link"))
+        words = ", ".join(f"{count} {name}{'s' if count > 1 else ''}" for count, name in counts if count)
+        return (f"{words}, {self.bytes} bytes" if self.files else words) or "nothing"
+
+
 class Executor(Protocol):
     """All paths absolute. Raises ExecutorError with a sentence, FileNotFoundError where a file is missing."""
 
@@ -202,4 +219,28 @@ class Executor(Protocol):
 
     async def grep(self, query: GrepQuery) -> Found:
         """Lines of files on disk, by pattern. `.gitignore` is respected; links are not followed."""
+        ...
+
+    async def make_directory(self, path: Path) -> int:
+        """Makes a folder and its parents; how many were made (0: it was there)."""
+        ...
+
+    async def remove(self, path: Path, *, max_entries: int) -> Tally:
+        """Deletes a file, a link (not what it leads to), or a folder with all that is below it.
+
+        As with `move` and `copy`: `path` is resolved but for its last name; nothing is done where there are more than
+        `max_entries` entries; no link is followed, not even one that appears meanwhile; and the work can be cancelled
+        between two entries.
+        """
+        ...
+
+    async def move(self, source: Path, destination: Path, *, overwrite: bool, max_entries: int) -> Tally:
+        """Gives it another name, parents made; to another file system by a copy, and nothing is lost where that fails.
+
+        With `overwrite` a file replaces a file, and a folder all of a folder; never one the other.
+        """
+        ...
+
+    async def copy(self, source: Path, destination: Path, *, overwrite: bool, max_entries: int) -> Tally:
+        """Copies with modes and times, links as links; all or nothing. `overwrite` as with `move`."""
         ...

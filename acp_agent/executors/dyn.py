@@ -9,13 +9,26 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from acp_agent.executors.base import Command, EntryKind, Executor, FileStat, FindQuery, Found, GrepQuery, Process
+from acp_agent.executors.base import Command, EntryKind, Executor, FileStat, FindQuery, Found, GrepQuery, Process, Tally
 from acp_agent.executors.editor import EditorExecutor, NotStarted
 from acp_agent.executors.local import LocalExecutor
 
 __all__ = ["Backend", "DynExecutor", "Offer", "Operation", "route"]
 
-Operation = Literal["run", "read_text", "write_text", "read_bytes", "stat", "list", "find", "grep"]
+Operation = Literal[
+    "run",
+    "read_text",
+    "write_text",
+    "read_bytes",
+    "stat",
+    "list",
+    "find",
+    "grep",
+    "make_directory",
+    "remove",
+    "move",
+    "copy",
+]
 Backend = Literal["editor", "local"]
 
 
@@ -37,7 +50,7 @@ def route(operation: Operation, offer: Offer) -> Backend:
             return "editor" if offer.read_text else "local"
         case "write_text":
             return "editor" if offer.write_text else "local"
-        case "read_bytes" | "stat" | "list" | "find" | "grep":
+        case "read_bytes" | "stat" | "list" | "find" | "grep" | "make_directory" | "remove" | "move" | "copy":
             return "local"
 
 
@@ -78,3 +91,15 @@ class DynExecutor:
 
     async def grep(self, query: GrepQuery) -> Found:
         return await self._at("grep").grep(query)
+
+    async def make_directory(self, path: Path) -> int:
+        return await self._at("make_directory").make_directory(path)
+
+    async def remove(self, path: Path, *, max_entries: int) -> Tally:
+        return await self._at("remove").remove(path, max_entries=max_entries)
+
+    async def move(self, source: Path, destination: Path, *, overwrite: bool, max_entries: int) -> Tally:
+        return await self._at("move").move(source, destination, overwrite=overwrite, max_entries=max_entries)
+
+    async def copy(self, source: Path, destination: Path, *, overwrite: bool, max_entries: int) -> Tally:
+        return await self._at("copy").copy(source, destination, overwrite=overwrite, max_entries=max_entries)

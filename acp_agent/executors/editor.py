@@ -24,6 +24,7 @@ from acp_agent.executors.base import (
     Found,
     GrepQuery,
     OutputChunk,
+    Tally,
     TerminalView,
 )
 from acp_agent.executors.local import QUIET, LocalExecutor
@@ -132,6 +133,18 @@ class EditorExecutor:
 
     async def grep(self, query: GrepQuery) -> Found:
         return await self._local.grep(query)
+
+    async def make_directory(self, path: Path) -> int:
+        return await self._local.make_directory(path)
+
+    async def remove(self, path: Path, *, max_entries: int) -> Tally:
+        return await self._local.remove(path, max_entries=max_entries)
+
+    async def move(self, source: Path, destination: Path, *, overwrite: bool, max_entries: int) -> Tally:
+        return await self._local.move(source, destination, overwrite=overwrite, max_entries=max_entries)
+
+    async def copy(self, source: Path, destination: Path, *, overwrite: bool, max_entries: int) -> Tally:
+        return await self._local.copy(source, destination, overwrite=overwrite, max_entries=max_entries)
 
 
 class NotStarted(ExecutorError):

@@ -25,10 +25,11 @@ from pathlib import Path
 from typing import TypeVar
 
 import anyio
+import anyio.from_thread
 import anyio.to_thread
 
 from acp_agent.errors import ExecutorError
-from acp_agent.executors import search
+from acp_agent.executors import search, tree
 from acp_agent.executors.base import (
     Command,
     EntryKind,
@@ -39,6 +40,7 @@ from acp_agent.executors.base import (
     GrepQuery,
     OutputChunk,
     StreamName,
+    Tally,
     TerminalView,
 )
 from acp_agent.executors.buffer import BoundedText, Utf8Stream
@@ -167,6 +169,20 @@ class LocalExecutor:
 
     async def grep(self, query: GrepQuery) -> Found:
         return await search.grep(query)
+
+    async def make_directory(self, path: Path) -> int:
+        return await _in_thread(path, lambda: tree.make_directory(path))
+
+    async def remove(self, path: Path, *, max_entries: int) -> Tally:
+        return await _in_thread(path, lambda: tree.remove(path, max_entries, anyio.from_thread.check_cancelled))
+
+    async def move(self, source: Path, destination: Path, *, overwrite: bool, max_entries: int) -> Tally:
+        check = anyio.from_thread.check_cancelled
+        return await _in_thread(source, lambda: tree.move(source, destination, overwrite, max_entries, check))
+
+    async def copy(self, source: Path, destination: Path, *, overwrite: bool, max_entries: int) -> Tally:
+        check = anyio.from_thread.check_cancelled
+        return await _in_thread(source, lambda: tree.copy(source, destination, overwrite, max_entries, check))
 
 
 async def _in_thread(path: Path, work: Callable[[], T]) -> T:

@@ -203,7 +203,7 @@ class SessionRuns:
             )
         names = "".join(f"\n- {run.id}: {_quoted(run.command.script)}" for run in running)
         raise ToolError(
-            f"The command was not started in the background: {len(running)} commands run there, and more may not:{names}",
+            f"The command was not started: {len(running)} commands run in the background, and more may not:{names}",
             suggestion="Wait for one of them with `bash_output`, or end one with `bash_kill`.",
         )
 
@@ -214,7 +214,7 @@ class SessionRuns:
         run = self._find(run_id)
         with anyio.move_on_after(wait):
             await run.over.wait()
-        if run.running:
+        if run.process is not None:
             await run.process.look()
         if not run.running:
             run.told = True
@@ -234,7 +234,7 @@ class SessionRuns:
             return run
         known = ", ".join(self._runs) or "none"
         raise ToolError(
-            f"There is no command with the run_id {run_id!r} in the background. A run ends with its session, so one of an "
+            f"There is no background command with the run_id {run_id!r}. A run ends with its session, so one of an "
             f"earlier session is gone. Known are: {known}.",
             "invalid_parameters",
         )

@@ -32,7 +32,16 @@ class Roots:
 
     def resolve(self, text: str) -> Path:
         """The path a tool was given, absolute and resolved. Raises ToolError when it is malformed or outside."""
-        path = self.absolute(text)
+        return self._inside(text, self.absolute(text))
+
+    def entry(self, text: str) -> Path:
+        """The same for an entry of a folder that is meant itself: the last name is not followed where it is a link."""
+        named = self.cwd / _checked(text)
+        if named.name in ("", ".."):
+            return self.resolve(text)
+        return self._inside(text, self._real_path(text, named.parent) / named.name)
+
+    def _inside(self, text: str, path: Path) -> Path:
         if not self.contains(path):
             folders = ", ".join(str(root) for root in self.all)
             raise ToolError(
@@ -44,21 +53,13 @@ class Roots:
 
     def absolute(self, text: str) -> Path:
         """The same without the check that it is inside. A `file://` URI stands for its path."""
-        shown, text = text, _path_of(text)
-        if not text:
-            raise ToolError("The path is empty. Give a path relative to the working directory, or an absolute one.", "invalid_parameters")
-        if "\0" in text:
-            raise ToolError("The path holds a NUL character.", "invalid_parameters")
-        if len(text) > MAX_PATH_CHARS:
-            raise ToolError(f"The path is longer than {MAX_PATH_CHARS} characters.", "invalid_parameters")
+        return self._real_path(text, self.cwd / _checked(text))
+
+    def _real_path(self, text: str, path: Path) -> Path:
         try:
-            text.encode("utf-8")
-        except UnicodeEncodeError as error:
-            raise ToolError("The path holds characters that have no UTF-8 form.", "invalid_parameters") from error
-        try:
-            return real_path(self.cwd / text)
+            return real_path(path)
         except (OSError, RuntimeError) as error:
-            raise ToolError(f"{shown} cannot be resolved: {error}") from error
+            raise ToolError(f"{text} cannot be resolved: {error}") from error
 
     def named(self, text: str) -> Path:
         """The absolute path a text names, for people: not resolved, not checked, never an error."""
@@ -76,12 +77,35 @@ class Roots:
     def is_root(self, path: Path) -> bool:
         return path in self._real
 
+    def holds_root(self, path: Path) -> bool:
+        """Whether the path is a folder of the session, by any of its names, or above one."""
+        return any(path == root or path in root.parents for root in (*self._real, *self.all))
+
     def display(self, path: Path) -> str:
         """For people: relative to the working directory where it is below it."""
         base = self._real[0]
         if path == base:
             return "."
         return str(path.relative_to(base)) if base in path.parents else str(path)
+
+
+def _checked(text: str) -> str:
+    """The path in what a tool was given. Raises ToolError for what can be none."""
+    text = _path_of(text)
+    if not text:
+        raise ToolError(
+            "The path is empty. Give a path relative to the working directory, or an absolute one.",
+            "invalid_parameters",
+        )
+    if "\0" in text:
+        raise ToolError("The path holds a NUL character.", "invalid_parameters")
+    if len(text) > MAX_PATH_CHARS:
+        raise ToolError(f"The path is longer than {MAX_PATH_CHARS} characters.", "invalid_parameters")
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise ToolError("The path holds characters that have no UTF-8 form.", "invalid_parameters") from error
+    return text
 
 
 def _path_of(text: str) -> str:

@@ -36,7 +36,7 @@ from acp_agent.safety.paths import Roots, real_path
 from acp_agent.safety.programs import looked_at
 from acp_agent.safety.scopes import scopes_of
 
-__all__ = ["judge"]
+__all__ = ["judge", "parsed"]
 
 CHANGES = "it may change something"
 OUTSIDE = "it looks outside of the folders of this session"
@@ -102,6 +102,11 @@ class _AsksExactly(Exception):
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
         self.reason = reason
+
+
+def parsed(command: str) -> Node:
+    """The tree of a command line, for those who look into it without deciding what may run (`simple`)."""
+    return Parser(LANGUAGE).parse(command.encode(errors="replace")).root_node
 
 
 def judge(command: str, roots: Roots, cwd: Path) -> Allow | Ask:

@@ -61,7 +61,7 @@ class BashParams(Params):
     @property
     def patience(self) -> float | None:
         """Seconds after which the call goes on without the command; `None`: not before its end."""
-        if isinstance(self.wait, bool) or isinstance(self.wait, str):
+        if isinstance(self.wait, bool | str):
             return None
         return self.wait if self.timeout is None or self.timeout > self.wait else None
 

@@ -30,5 +30,6 @@ class BashList(Tool[BashListParams]):
         return [NoAccess()]
 
     async def run(self, params: BashListParams, ctx: ToolContext, preview: Preview) -> ToolResult:
-        lines = [f"{state.run_id} [{state.words}] {' '.join(state.command.split())}" for state in ctx.services.runs.states()]
+        states = ctx.services.runs.states()
+        lines = [f"{state.run_id} [{state.words}] {' '.join(state.command.split())}" for state in states]
         return ToolResult("\n".join(lines) or "[no command runs in the background, nor did any]")

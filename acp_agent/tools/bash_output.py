@@ -32,7 +32,7 @@ class BashOutputParams(Params):
 
     @property
     def seconds(self) -> float:
-        if isinstance(self.wait, bool) or isinstance(self.wait, str):
+        if isinstance(self.wait, bool | str):
             return MAX_WAIT if self.wait else 0.0
         return min(self.wait, MAX_WAIT)
 

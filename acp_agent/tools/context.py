@@ -15,6 +15,7 @@ from acp_agent.schema.acp import PlanEntry, ToolCallContent
 from acp_agent.store.base import MemoryStore, ScheduleStore
 
 if TYPE_CHECKING:
+    from acp_agent.tools.browser_session import BrowserSession
     from acp_agent.tools.web_client import GuardedClient
 
 __all__ = [
@@ -215,6 +216,7 @@ class Services:
     web: GuardedClient
     secret: Callable[[str], str | None]
     """A key from the environment, by the name of its variable."""
+    browser: BrowserSession
     skill: Callable[[str], str | None]
     """The text of a skill by its name."""
     skills: Callable[[], Sequence[str]]

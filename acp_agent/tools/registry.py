@@ -21,6 +21,9 @@ __all__ = ["TOOLS", "Registry", "SessionRegistry", "ToolEntry", "Tools", "builti
 
 TOOLS: dict[str, str] = {
     "bash": "acp_agent.tools.bash:Bash",
+    "bash_output": "acp_agent.tools.bash_output:BashOutput",
+    "bash_kill": "acp_agent.tools.bash_kill:BashKill",
+    "bash_list": "acp_agent.tools.bash_list:BashList",
     "read": "acp_agent.tools.read:Read",
     "edit": "acp_agent.tools.edit:Edit",
     "write": "acp_agent.tools.write:Write",
@@ -34,6 +37,7 @@ TOOLS: dict[str, str] = {
     "web_search": "acp_agent.tools.web_search:WebSearch",
     "ask_user": "acp_agent.tools.ask_user:AskUser",
     "delegate": "acp_agent.tools.delegate:Delegate",
+    "browser": "acp_agent.tools.browser:Browser",
     "memory_forget": "acp_agent.tools.memory_forget:MemoryForget",
     "memory_recall": "acp_agent.tools.memory_recall:MemoryRecall",
     "memory_store": "acp_agent.tools.memory_store:MemoryStore",

@@ -57,6 +57,8 @@ DOORS: dict[str, tuple[str, ...]] = {
     "pytest": ("acp_agent.testing",),
     "pathspec": ("acp_agent.executors.search_worker",),
     "yaml": (),
+    "playwright": (),
+    "cronsim": ("acp_agent.tools.timing",),
     "platformdirs": (),
     "keyring": (),
     "asyncio": ("acp_agent.protocol", "acp_agent.agent", "acp_agent.commands.serve", "acp_agent.testing.fake_model"),

@@ -19,6 +19,7 @@ from acp_agent.safety.access import Access
 from acp_agent.safety.paths import Roots
 from acp_agent.schema.acp import PlanEntry
 from acp_agent.store.sqlite import SqliteStore
+from acp_agent.tools.browser_session import BrowserSession
 from acp_agent.tools.context import Answer, Ledger, Preview, Question, Services, Task, ToolContext, ToolResult
 from acp_agent.tools.registry import builtin_registry
 from acp_agent.tools.web_client import GuardedClient
@@ -37,7 +38,18 @@ def _spawn_nothing(work: object) -> None:
 
 def services(store: SqliteStore) -> Services:
     """What the tools share, as a session without any configuration has it."""
-    return Services(web=GuardedClient(ToolsConfig().web), secret=lambda name: None, skill=SKILLS.get, skills=lambda: list(SKILLS), memories=store.memories, schedules=store.schedules, schedules_changed=lambda: None, runs=SessionRuns(BashConfig(), max_output_chars=10_000, spawn=_spawn_nothing, ended=_spawn_nothing))
+    web = GuardedClient(ToolsConfig().web)
+    return Services(
+        web=web,
+        browser=BrowserSession(web, ToolsConfig().browser),
+        secret=lambda name: None,
+        skill=SKILLS.get,
+        skills=lambda: list(SKILLS),
+        memories=store.memories,
+        schedules=store.schedules,
+        schedules_changed=lambda: None,
+        runs=SessionRuns(BashConfig(), max_output_chars=10_000, spawn=_spawn_nothing, ended=_spawn_nothing),
+    )
 
 
 @dataclass

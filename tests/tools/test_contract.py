@@ -19,6 +19,9 @@ by_entry = pytest.mark.parametrize("entry", ENTRIES, ids=[entry.name for entry i
 
 SOME: dict[str, dict[str, Any]] = {
     "bash": {"command": "ls"},
+    "bash_output": {"run_id": "x"},
+    "bash_kill": {"run_id": "x"},
+    "bash_list": {},
     "read": {"path": "f"},
     "edit": {"path": "f", "old_string": "a", "new_string": "b"},
     "write": {"path": "f", "content": "x"},
@@ -32,6 +35,7 @@ SOME: dict[str, dict[str, Any]] = {
     "web_search": {"query": "x"},
     "ask_user": {"question": "Which?"},
     "delegate": {"prompt": "Find it."},
+    "browser": {"action": "open", "url": "https://example.com"},
     "memory_forget": {"key": "a"},
     "memory_recall": {"query": "a"},
     "memory_store": {"key": "a", "content": "b"},

@@ -1,0 +1,437 @@
+"""Commands in the background: what the person and the model are told of them, when, and that nothing is left behind."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import anyio
+import pytest
+
+from acp_agent.schema.acp import AgentMessageChunk, Terminal, ToolCallUpdate
+from acp_agent.testing.fake_model import Answer, Call
+from tests.executors.kit import until_dead, until_exists
+
+from .kit import Rig, rig
+
+pytestmark = pytest.mark.anyio
+
+EDITORS = {
+    "terminals": {"terminal": True},
+    "nothing": {"terminal": False},
+    "display": {"terminal": False, "terminal_output_meta": True},
+}
+with_each_editor = pytest.mark.parametrize("editor", EDITORS.values(), ids=EDITORS)
+
+RUN_ID = re.compile(r"run_id=([0-9a-f-]{36})")
+
+
+def bash(command: str, **more: object) -> Call:
+    return Call("bash", {"command": command, **more})
+
+
+def asks(*calls: Call) -> Answer:
+    return Answer(tool_calls=calls)
+
+
+def model(*steps: Answer | str | Callable[[list[str]], Answer]) -> Callable[[dict[str, Any]], Answer | str]:
+    """A model that answers with one step after the other; a step may need the run_ids it was given so far."""
+    left = iter(steps)
+
+    def reply(body: dict[str, Any]) -> Answer | str:
+        step = next(left)
+        if not callable(step):
+            return step
+        results = [message["content"] for message in body["messages"] if message["role"] == "tool"]
+        return step([found for text in results if isinstance(text, str) for found in RUN_ID.findall(text)])
+
+    return reply
+
+
+def output(**more: object) -> Callable[[list[str]], Answer]:
+    return lambda runs: asks(Call("bash_output", {"run_id": runs[-1], **more}))
+
+
+def kill(runs: list[str]) -> Answer:
+    return asks(Call("bash_kill", {"run_id": runs[-1]}))
+
+
+def result(r: Rig, number: int) -> str:
+    """The last tool result of the n-th request."""
+    return str(next(message["content"] for message in reversed(r.messages(number)) if message["role"] == "tool"))
+
+
+def started(r: Rig, number: int, index: int = -1) -> str:
+    """The run_id the model was given before its n-th request."""
+    results = [message["content"] for message in r.messages(number) if message["role"] == "tool"]
+    found = RUN_ID.search(results[index])
+    assert found is not None, results
+    return found[1]
+
+
+def told(r: Rig, number: int) -> str:
+    """What the last user message of the n-th request says."""
+    content = next(message for message in reversed(r.messages(number)) if message["role"] == "user")["content"]
+    return content if isinstance(content, str) else "\n".join(part["text"] for part in content)
+
+
+async def ended(r: Rig, count: int = 1) -> list[ToolCallUpdate]:
+    """The updates that told of the end of background runs, once there are so many."""
+
+    def found() -> list[ToolCallUpdate]:
+        ends = [
+            update
+            for update in r.editor.updates[r.editor.session_id]
+            if isinstance(update, ToolCallUpdate) and "background" in (update.meta or {})
+        ]
+        return ends if len(ends) >= count else []
+
+    return await r.editor.wait_until(found)
+
+
+def said(r: Rig) -> str:
+    return "".join(
+        update.content.text for update in r.editor.updates[r.editor.session_id] if isinstance(update, AgentMessageChunk)
+    )
+
+
+# --- what is told ------------------------------------------------------------------------------------------------
+
+
+@with_each_editor
+async def test_the_end_between_turns_is_shown_at_once_and_told_to_the_model_once(tmp_path, editor):
+    go = tmp_path / "go"
+    command = f"echo begun; until [ -e {go} ]; do sleep 0.01; done; echo finished; exit 3"
+    script = [asks(bash(command, background=True)), "started", "heard", "nothing new"]
+    async with rig(tmp_path, script, mode="auto", **editor) as r:
+        assert (await r.editor.prompt("go")).stop_reason == "end_turn"
+        call = r.editor.tool_call()
+        call.assert_finished("completed")
+        run_id = started(r, 2)
+        assert call.raw_output == {"run_id": run_id, "background": True}
+        assert result(r, 2) == f"[background] started run_id={run_id}"
+
+        go.touch()
+        (end,) = await ended(r)
+        assert end.tool_call_id == call.id
+        assert not end.status
+        assert end.meta["background"] == {"run_id": run_id, "exit_code": 3}
+        assert end.raw_output["exit_code"] == 3
+        assert "begun\nfinished" in end.raw_output["stdout"]
+        await r.editor.wait_until(lambda: "Background command finished" in said(r))
+        assert "(exit code 3)" in said(r)
+        r.editor.tool_call().assert_finished("completed")
+
+        await r.editor.prompt("and?")
+        assert told(r, 3).startswith(f"[background complete] run_id={run_id} exit_code=3\nbegun\nfinished")
+        assert told(r, 3).rstrip().endswith("and?")
+        await r.editor.prompt("more?")
+        assert "background complete" not in told(r, 4)
+
+
+async def test_the_terminal_stays_in_the_card_and_is_released_after_its_last_update(tmp_path):
+    go = tmp_path / "go"
+    script = [asks(bash(f"until [ -e {go} ]; do sleep 0.01; done", background=True)), "started"]
+    async with rig(tmp_path, script, mode="auto") as r:
+        await r.editor.prompt("go")
+        (shown,) = r.editor.tool_call().content
+        assert isinstance(shown, Terminal)
+        assert not r.editor.lines("from_agent", "terminal/release")
+        go.touch()
+        (end,) = await ended(r)
+        assert end.content == [shown]
+        await r.editor.wait_until(lambda: r.editor.lines("from_agent", "terminal/release"))
+        methods = [message.get("method") for message in r.editor.lines("from_agent")]
+        last_card = max(
+            index
+            for index, message in enumerate(r.editor.lines("from_agent"))
+            if message.get("params", {}).get("update", {}).get("sessionUpdate") == "tool_call_update"
+        )
+        assert last_card < methods.index("terminal/release")
+
+
+@pytest.mark.parametrize("meta", [False, True], ids=["content", "display terminal"])
+async def test_without_terminals_the_output_comes_into_the_card_while_it_runs(tmp_path, meta):
+    go = tmp_path / "go"
+    command = f"echo begun; until [ -e {go} ]; do sleep 0.01; done; echo finished"
+    script = [asks(bash(command, background=True)), "started"]
+    async with rig(tmp_path, script, mode="auto", terminal=False, terminal_output_meta=meta) as r:
+        await r.editor.prompt("go")
+
+        def live(update) -> bool:
+            if not isinstance(update, ToolCallUpdate):
+                return False
+            data = (update.meta or {}).get("terminal_output", {}).get("data", "")
+            return "begun" in (data if meta else str(update.content or ""))
+
+        await r.editor.wait_for(live)
+        assert r.editor.tool_call().status == "completed"
+        go.touch()
+        (end,) = await ended(r)
+        if meta:
+            assert end.meta["terminal_exit"] == {"terminal_id": end.tool_call_id, "exit_code": 0, "signal": None}
+            assert end.content == [Terminal(terminal_id=end.tool_call_id)]
+        else:
+            assert r.editor.tool_call().text() == "begun\nfinished\n"
+
+
+async def test_an_end_within_a_turn_is_shown_in_the_card_alone_and_told_at_the_next_turn(tmp_path):
+    script = [asks(bash("echo quick", background=True)), Answer(text="still here", hang_before=True), "later"]
+    async with rig(tmp_path, script, mode="auto") as r:
+        turn = r.editor.begin("go")
+        await r.model.wait_for_request(2)
+        await ended(r)
+        r.model.release()
+        await turn.response()
+        assert "Background command finished" not in said(r)
+        await r.editor.prompt("and?")
+        assert "exit_code=0\nquick" in told(r, 3)
+
+
+@with_each_editor
+async def test_what_bash_output_has_shown_to_its_end_is_not_told_again(tmp_path, editor):
+    script = model(asks(bash("echo one; echo two", background=True)), output(wait="30s", tail=1), "seen", "later")
+    async with rig(tmp_path, script, mode="auto", **editor) as r:
+        await r.editor.prompt("go")
+        assert result(r, 3) == "[exit_code=0]\n[1 lines before]\ntwo"
+        await ended(r)
+        await r.editor.prompt("and?")
+        assert "background complete" not in told(r, 4)
+
+
+async def test_clear_forgets_what_ended_and_tells_what_still_runs_with_its_command(tmp_path):
+    go = tmp_path / "go"
+    wait = f"until [ -e {go} ]; do sleep 0.01; done; echo done"
+    script = model(asks(bash("echo old", background=True), bash(wait, background=True)), "started", "heard")
+    async with rig(tmp_path, script, mode="auto") as r:
+        await r.editor.prompt("go")
+        await ended(r)
+        await r.editor.prompt("/clear")
+        go.touch()
+        await ended(r, 2)
+        await r.editor.prompt("and?")
+        assert "old" not in told(r, 3)
+        assert f"exit_code=0\n[command: {wait}]\ndone" in told(r, 3)
+
+
+async def test_a_background_command_reads_the_shells_variables_and_leaves_none(tmp_path):
+    script = model(
+        asks(bash("cd sub; export X=kept")),
+        asks(bash("echo $X $(basename $PWD); cd ..; export X=lost", background=True)),
+        output(wait=True),
+        asks(bash("echo $X $(basename $PWD)")),
+        "done",
+    )
+    async with rig(tmp_path, script, mode="auto") as r:
+        (r.project / "sub").mkdir()
+        await r.editor.prompt("go")
+        assert result(r, 4) == "[exit_code=0]\nkept sub"
+        assert result(r, 5) == "kept sub\n"
+
+
+async def test_the_turns_variables_are_set_in_the_background_too(tmp_path):
+    script = model(asks(bash("echo $ACP_AGENT_SESSION_ID", background=True)), output(wait=True), "done")
+    async with rig(tmp_path, script, mode="auto", config="[tools.bash]\nturn_context = true\n") as r:
+        await r.editor.prompt("go")
+        assert result(r, 3) == f"[exit_code=0]\n{r.editor.session_id}"
+
+
+# --- waiting -----------------------------------------------------------------------------------------------------
+
+
+@with_each_editor
+async def test_a_command_that_outlives_its_wait_goes_on_in_the_background(tmp_path, editor):
+    go = tmp_path / "go"
+    command = f"echo begun; until [ -e {go} ]; do sleep 0.01; done; echo finished"
+    script = [asks(bash(command, wait=0.3)), "waiting", "heard"]
+    async with rig(tmp_path, script, mode="auto", **editor) as r:
+        await r.editor.prompt("go")
+        run_id = started(r, 2)
+        assert result(r, 2) == f"begun\n[background] still running after 0.3 s, and goes on: run_id={run_id}"
+        assert r.editor.tool_call().raw_output == {"run_id": run_id, "background": True}
+        r.editor.tool_call().assert_finished("completed")
+        go.touch()
+        (end,) = await ended(r)
+        assert end.raw_output["stdout"].replace("\r", "") == "begun\nfinished\n"
+        await r.editor.prompt("and?")
+        assert "exit_code=0\nbegun\nfinished" in told(r, 3)
+
+
+async def test_a_command_that_ends_within_its_wait_is_an_ordinary_call(tmp_path):
+    async with rig(tmp_path, [asks(bash("echo x", wait="10m")), "done"], mode="auto") as r:
+        await r.editor.prompt("go")
+        assert result(r, 2) == "x\n"
+        assert r.editor.tool_call().raw_output["exit_code"] == 0
+        assert "bash_output" not in r.tool_names(2)
+
+
+# --- the other tools ---------------------------------------------------------------------------------------------
+
+
+async def test_the_tools_for_runs_are_offered_once_there_is_one(tmp_path):
+    script = [asks(bash("true", background=True)), asks(Call("bash_list", {})), "done"]
+    async with rig(tmp_path, script, mode="auto") as r:
+        await r.editor.prompt("go")
+        names = {"bash_output", "bash_kill", "bash_list"}
+        assert not names & r.tool_names(1)
+        assert names <= r.tool_names(2)
+        assert result(r, 3).startswith(started(r, 2))
+        assert result(r, 3).endswith("] true")
+
+
+@with_each_editor
+async def test_bash_output_shows_what_was_printed_so_far(tmp_path, editor):
+    ready = tmp_path / "ready"
+    script = model(
+        asks(bash(f"echo begun; echo x > {ready}; exec sleep 600", background=True)),
+        Answer(tool_calls=(Call("bash_list", {}),), hang_before=True),
+        output(),
+        "done",
+    )
+    async with rig(tmp_path, script, mode="auto", **editor) as r:
+        turn = r.editor.begin("go")
+        await until_exists(ready)
+        r.model.release()
+        await turn.response()
+        assert re.fullmatch(r"\[running for \d+\.\d s\]\nbegun", result(r, 4))
+
+
+@with_each_editor
+async def test_bash_kill_ends_the_command_and_its_children_without_asking(tmp_path, editor):
+    pids = tmp_path / "pids"
+    command = f"sleep 600 & echo $$ $! > {pids}; wait"
+    script = model(
+        asks(bash(command, background=True)),
+        Answer(tool_calls=(Call("bash_list", {}),), hang_before=True),
+        kill,
+        "killed",
+        "later",
+    )
+    async with rig(tmp_path, script, **editor) as r:
+        turn = r.editor.begin("go")
+        mine = [int(pid) for pid in (await until_exists(pids)).split()]
+        r.model.release()
+        await turn.response()
+        assert "killed by `bash_kill`" in result(r, 4)
+        with anyio.fail_after(5):
+            for pid in mine:
+                await until_dead(pid)
+        assert len(r.editor.permission_requests) == 1, "only `bash` itself is asked about"
+        (end,) = await ended(r)
+        assert end.meta["background"]["exit_code"] is None
+        await r.editor.prompt("and?")
+        assert "background complete" not in told(r, 5)
+
+
+async def test_an_unknown_run_id_is_answered_with_the_known_ones(tmp_path):
+    script = model(asks(bash("true", background=True)), asks(Call("bash_output", {"run_id": "gone"})), "done")
+    async with rig(tmp_path, script, mode="auto") as r:
+        await r.editor.prompt("go")
+        assert "no background command with the run_id 'gone'" in result(r, 3)
+        assert "A run ends with its session" in result(r, 3)
+        assert started(r, 2) in result(r, 3)
+
+
+# --- limits and ends ---------------------------------------------------------------------------------------------
+
+
+async def test_more_than_the_limit_do_not_run_at_once(tmp_path):
+    runs = [bash("exec sleep 600", background=True) for _ in range(9)]
+    script = model(asks(*runs), kill, asks(bash("true", background=True)), "done")
+    async with rig(tmp_path, script, mode="auto") as r:
+        await r.editor.prompt("go")
+        results = [message["content"] for message in r.messages(2) if message["role"] == "tool"]
+        ids = [match[1] for text in results[:8] if (match := RUN_ID.search(text))]
+        assert len(ids) == 8
+        assert "8 commands run in the background, and more may not" in results[8]
+        assert all(run_id in results[8] for run_id in ids)
+        assert "bash_kill" in results[8]
+        assert "[background] started" in result(r, 4)
+
+
+@with_each_editor
+async def test_a_command_that_runs_too_long_is_killed_with_exit_code_124(tmp_path, editor):
+    config = "[tools.bash]\nbackground_timeout = 0.3\n"
+    script = [asks(bash("echo begun; exec sleep 600", background=True)), "started", "heard"]
+    async with rig(tmp_path, script, mode="auto", config=config, **editor) as r:
+        await r.editor.prompt("go")
+        (end,) = await ended(r)
+        assert end.meta["background"]["exit_code"] == 124
+        assert end.raw_output["exit_code"] == 124
+        assert "ran longer than 0.3 s" in r.editor.tool_call().text()
+        await r.editor.prompt("and?")
+        assert "exit_code=124 (killed: it ran longer than 0.3 s)\nbegun" in told(r, 3)
+
+
+async def test_a_cancelled_turn_leaves_what_runs_in_the_background(tmp_path):
+    go = tmp_path / "go"
+    script = model(
+        asks(bash(f"until [ -e {go} ]; do sleep 0.01; done; echo finished", background=True)),
+        asks(bash("exec sleep 600")),
+        "heard",
+    )
+    async with rig(tmp_path, script, mode="auto") as r:
+        turn = r.editor.begin("go")
+        await r.editor.wait_until(lambda: len(r.editor.lines("from_agent", "terminal/create")) == 2)
+        r.editor.cancel()
+        assert (await turn.response()).stop_reason == "cancelled"
+        go.touch()
+        (end,) = await ended(r)
+        assert end.raw_output["exit_code"] == 0
+        await r.editor.prompt("and?")
+        assert "exit_code=0\nfinished" in told(r, 3)
+
+
+@with_each_editor
+@pytest.mark.parametrize("how", ["close", "load", "end"])
+async def test_what_runs_in_the_background_ends_with_its_session(tmp_path, editor, how):
+    pids = tmp_path / "pids"
+    script = [asks(bash(f"echo begun; sleep 600 & echo $$ $! > {pids}; wait", background=True)), "started", "again"]
+    async with rig(tmp_path, script, mode="auto", **editor) as r:
+        await r.editor.prompt("go")
+        mine = [int(pid) for pid in (await until_exists(pids)).split()]
+        session = r.editor.session_id
+        if how == "close":
+            await r.editor.client.close_session(session)
+        if how != "end":
+            await r.editor.load_session(session, r.project)
+            call = r.editor.tool_call()
+            call.assert_finished("completed")
+            assert "begun" in call.text()
+            await r.editor.prompt("and?")
+            assert "background complete" not in told(r, 3)
+            assert "bash_output" not in r.tool_names(3)
+    with anyio.fail_after(5):
+        for pid in mine:
+            await until_dead(pid)
+
+
+@with_each_editor
+async def test_a_loaded_session_shows_how_the_command_ended(tmp_path, editor):
+    script = [asks(bash("echo out; exit 3", background=True)), "started"]
+    async with rig(tmp_path, script, mode="auto", **editor) as r:
+        await r.editor.prompt("go")
+        await ended(r)
+        await r.editor.wait_until(lambda: "Background command finished" in said(r))
+        await r.editor.load_session(r.editor.session_id, r.project)
+        call = r.editor.tool_call()
+        call.assert_finished("completed")
+        assert "out" in call.text()
+        assert call.raw_output["exit_code"] == 3
+        assert "Background command finished" in said(r)
+
+
+async def test_a_command_for_a_terminal_is_refused_before_anybody_is_asked(tmp_path):
+    async with rig(tmp_path, [asks(bash("vim a.txt")), "done"]) as r:
+        await r.editor.prompt("go")
+        assert "category: permanent_failure" in result(r, 2)
+        assert "suggestion: Change files with `edit` or `write`." in result(r, 2)
+        assert r.editor.permission_requests == []
+
+
+async def test_terminal_programs_may_be_allowed(tmp_path):
+    config = "[tools.bash]\nrefuse_interactive = false\n"
+    async with rig(tmp_path, [asks(bash("python3")), "done"], config=config, mode="auto") as r:
+        await r.editor.prompt("go")
+        assert result(r, 2) == "[no output, exit code 0]"
