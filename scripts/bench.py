@@ -26,9 +26,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import anyio
+
+from acp_agent.config.model import ToolsConfig
+from acp_agent.executors.base import FindQuery, GrepQuery
+from acp_agent.executors.local import LocalExecutor
 from acp_agent.executors.shell_state import with_state
 from acp_agent.llm.base import AssistantMessage, Message, ModelSettings, TextPart, UserMessage
 from acp_agent.llm.chat_request import Dialect, RequestEncoder
+from acp_agent.loop.modes import MODES
+from acp_agent.loop.offer import Offer
+from acp_agent.loop.relevance import Relevance
 from acp_agent.tools.registry import builtin_registry
 
 COMMAND = str(Path(sys.executable).with_name("acp-agent"))
@@ -526,6 +534,62 @@ class Bench:
                 samples.append(client.close())
         self.add("end of stdin to gone, idle", "60 ms", samples)
 
+    def definitions(self) -> None:
+        """The definitions that go with each request: read from the generated file, and made anew as bytes."""
+        registry = builtin_registry()
+        relevance = Relevance()
+        code = "import time; from acp_agent.tools.registry import builtin_registry; s = time.perf_counter(); "
+        code += "[e.definition for e in builtin_registry().entries()]; print((time.perf_counter() - s) * 1000)"
+        cold = [float(subprocess.check_output([sys.executable, "-c", code])) for _ in range(10)]
+        offer = Offer(registry, ToolsConfig(), lambda: MODES["code"], {}, relevance)
+        warm = [_timed(offer.definitions) for _ in range(50)]
+        note = (
+            f"{len(registry.entries())} tools, {len(json.dumps([e.parameters for e in registry.entries()]))} B schema"
+        )
+        self.add("tool definitions, first build", "", cold, note=note)
+        self.add("tool definitions, each request", "", warm)
+
+    def search(self) -> None:
+        """`grep` and `find_path` over 50,000 files, against `grep -r` and `find`."""
+        tree = self.home / "tree"
+        for folder in range(500):
+            (tree / f"d{folder % 25}" / f"s{folder}").mkdir(parents=True)
+            for number in range(100):
+                text = f"line one\nvalue {folder * number}\nneedle {number}\n" if number == 7 else "line one\nvalue\n"
+                (tree / f"d{folder % 25}" / f"s{folder}" / f"f{number}.txt").write_text(text)
+        executor = LocalExecutor()
+
+        async def ours() -> None:
+            for _ in range(5):
+                begun = time.perf_counter()
+                found = await executor.grep(GrepQuery("needle", tree, True, 10_000, 120.0))
+                grep.append((time.perf_counter() - begun) * 1000)
+                assert len(found.matches) == 500
+                begun = time.perf_counter()
+                found = await executor.find(FindQuery("f7.txt", tree, 10_000, 120.0))
+                find.append((time.perf_counter() - begun) * 1000)
+                assert len(found.matches) == 500
+
+        grep: list[float] = []
+        find: list[float] = []
+        theirs_grep, theirs_find = [], []
+        for _ in range(5):
+            theirs_grep.append(_timed(lambda: subprocess.check_output(["grep", "-rn", "needle", str(tree)])))
+            theirs_find.append(_timed(lambda: subprocess.check_output(["find", str(tree), "-name", "f7.txt"])))
+        anyio.run(ours)
+        against = statistics.median(grep) / statistics.median(theirs_grep)
+        self.add("grep, 50,000 files", "", grep, note=f"{against:.1f} x `grep -r`")
+        self.add("`grep -r`, the same", "", theirs_grep)
+        against = statistics.median(find) / statistics.median(theirs_find)
+        self.add("find_path, 50,000 files", "", find, note=f"{against:.1f} x `find`")
+        self.add("`find`, the same", "", theirs_find)
+
+
+def _timed(work: Callable[[], object]) -> float:
+    begun = time.perf_counter()
+    work()
+    return (time.perf_counter() - begun) * 1000
+
 
 BENCHES: dict[str, Callable[[Bench], None]] = {
     "start_up": Bench.start_up,
@@ -539,6 +603,8 @@ BENCHES: dict[str, Callable[[Bench], None]] = {
     "cancel_stream": Bench.cancel_stream,
     "cancel_command": Bench.cancel_command,
     "end": Bench.end,
+    "definitions": Bench.definitions,
+    "search": Bench.search,
 }
 
 

@@ -95,10 +95,10 @@ def _settle(call: dict[str, Any]) -> None:
     """Gives a replayed call its final status and content without terminals."""
     content = call.get("content") or []
     shown = [item for item in content if item.get("type") != "terminal"]
-    if len(shown) < len(content) and not shown:
+    if len(shown) < len(content):
         output = call.get("rawOutput")
         text = "".join(output.get(key) or "" for key in ("stdout", "stderr")) if isinstance(output, dict) else ""
-        shown = [_content(f"```\n{text.rstrip()}\n```")] if text.strip() else []
+        shown = [*([_content(f"```\n{text.rstrip()}\n```")] if text.strip() else []), *shown]
     if call.get("status") not in ("completed", "failed"):
         call["status"] = "failed"
         shown = [*shown, _content(INTERRUPTED)]

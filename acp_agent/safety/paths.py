@@ -37,7 +37,7 @@ class Roots:
     def entry(self, text: str) -> Path:
         """The same for an entry of a folder that is meant itself: the last name is not followed where it is a link."""
         named = self.cwd / _checked(text)
-        if named.name in ("", ".."):
+        if named.name in ("", "..") or self.holds_root(named):
             return self.resolve(text)
         return self._inside(text, self._real_path(text, named.parent) / named.name)
 

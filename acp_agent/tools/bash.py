@@ -24,7 +24,7 @@ __all__ = ["Bash", "BashParams"]
 COMMAND_NAMES = ("command", "cmd", "script", "shell_command", "bash", "sh")
 """What models call the command line."""
 
-BROKEN_JSON = re.compile(r"\s*(?:\{|\[\s*[\"'{\[]|null\s*$)")
+BROKEN_JSON = re.compile(r"\s*(?:\{|\[\s*[\"'{]|\[\s*\[\S|null\s*$)")
 """Bare text that was meant to be JSON, and is no command line."""
 
 

@@ -106,8 +106,17 @@ class Ledger:
     def last_seen(self, path: Path) -> Seen | None:
         return self._seen.get(path)
 
+    def seen_below(self, path: Path) -> list[Path]:
+        """The files at or below `path` that the model has seen."""
+        return [known for known in self._seen if known == path or path in known.parents]
+
     def forget(self, path: Path) -> None:
         self._seen.pop(path, None)
+
+    def forget_below(self, path: Path) -> None:
+        """As `forget`, for `path` and all that is below it."""
+        for known in self.seen_below(path):
+            self.forget(known)
 
     def clear(self) -> None:
         """The model has forgotten all of it."""

@@ -36,7 +36,7 @@ def _spawn_nothing(work: object) -> None:
     raise AssertionError("on the bench nothing runs in the background")
 
 
-def services(store: SqliteStore) -> Services:
+def services(store: SqliteStore, bash: BashConfig) -> Services:
     """What the tools share, as a session without any configuration has it."""
     web = GuardedClient(ToolsConfig().web)
     return Services(
@@ -48,7 +48,7 @@ def services(store: SqliteStore) -> Services:
         memories=store.memories,
         schedules=store.schedules,
         schedules_changed=lambda: None,
-        runs=SessionRuns(BashConfig(), max_output_chars=10_000, spawn=_spawn_nothing, ended=_spawn_nothing),
+        runs=SessionRuns(bash, max_output_chars=10_000, spawn=_spawn_nothing, ended=_spawn_nothing),
     )
 
 
@@ -142,7 +142,7 @@ async def bench(
     local = LocalExecutor()
     config = ToolsConfig(bash=bash or BashConfig(), files=files or FilesConfig())
     store = SqliteStore(tmp_path / "store" / "sessions.db")
-    made = Bench(folder, executor or local, config, services(store), tmp_path / "shell-state")
+    made = Bench(folder, executor or local, config, services(store, config.bash), tmp_path / "shell-state")
     with anyio.fail_after(BOUND):
         try:
             yield made

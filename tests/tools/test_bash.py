@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,9 +12,11 @@ from acp_agent.config.model import BashConfig
 from acp_agent.errors import ExecutorError, ToolError
 from acp_agent.executors.base import OutputChunk
 from acp_agent.safety.access import ExecuteAccess
-from tests.tools.kit import bench
+from tests.tools.kit import REGISTRY, bench
 
 pytestmark = pytest.mark.anyio
+
+BASH = REGISTRY.tool("bash")
 
 
 async def test_output_goes_to_the_model_the_person_and_the_envelope(tmp_path: Path) -> None:
@@ -95,3 +98,132 @@ async def test_a_folder_that_is_gone_is_told_in_words(tmp_path: Path) -> None:
         on.folder.rmdir()
         with pytest.raises(ExecutorError, match="does not exist"):
             await on.call("bash", command="ls")
+
+
+# --- how it is called --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["command", "cmd", "script", "shell_command", "bash", "sh"])
+def test_the_command_line_has_many_names(name: str) -> None:
+    assert BASH.parse({name: "ls", "timeout": 5}) == BASH.parse({"command": "ls", "timeout": 5})
+
+
+def test_two_command_lines_are_refused() -> None:
+    with pytest.raises(ToolError, match="`command` and `cmd` both hold a command line") as error:
+        BASH.parse({"command": "ls", "cmd": "pwd"})
+    assert error.value.category == "invalid_parameters"
+
+
+@pytest.mark.parametrize("text", ["ls -l", "[ -f x ] && ls", "[[ -f x ]]", "true"])
+def test_bare_text_is_a_command_line(text: str) -> None:
+    assert BASH.from_text(text) == {"command": text}
+
+
+@pytest.mark.parametrize("text", ["", "  ", '{"command": "ls', '["ls", "-l"]', "[[1]]", "null"])
+def test_broken_json_is_no_command_line(text: str) -> None:
+    assert BASH.from_text(text) is None
+
+
+@pytest.mark.parametrize(
+    ("wait", "background", "patience"),
+    [
+        (True, False, None),
+        ("true", False, None),
+        (False, True, None),
+        ("false", True, None),
+        (0, True, None),
+        ("0s", True, None),
+        (1, False, 1.0),
+        (2.5, False, 2.5),
+        ("7", False, 7.0),
+        ("30s", False, 30.0),
+        (" 10m ", False, 600.0),
+        ("1h", False, 3600.0),
+        ("1.5 min", False, 90.0),
+    ],
+)
+def test_wait_is_a_choice_or_a_duration(wait: object, background: bool, patience: float | None) -> None:
+    params = BASH.parse({"command": "ls", "wait": wait})
+    assert (params.in_background, params.patience) == (background, patience)
+
+
+@pytest.mark.parametrize("wait", ["soon", "", "-5", -1, "5 days", float("inf"), float("nan"), "m"])
+def test_a_wait_that_is_none_is_refused_with_words(wait: object) -> None:
+    with pytest.raises(ToolError, match="(?s)- wait: .*(such as `30s`|number of seconds)") as error:
+        BASH.parse({"command": "ls", "wait": wait})
+    assert error.value.category == "invalid_parameters"
+
+
+def test_background_and_wait_exclude_each_other() -> None:
+    assert BASH.parse({"command": "ls", "background": True, "wait": False}).in_background
+    with pytest.raises(ToolError, match="either `background` or `wait`"):
+        BASH.parse({"command": "ls", "background": True, "wait": "30s"})
+
+
+def test_the_schema_of_wait_is_simple() -> None:
+    entry = REGISTRY.find("bash")
+    assert entry is not None
+    kinds = [option["type"] for option in entry.parameters["properties"]["wait"]["anyOf"]]
+    assert kinds == ["boolean", "number", "string"]
+
+
+# --- in the background -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", [{"background": True}, {"wait": False}, {"wait": 0}])
+async def test_a_background_command_is_handed_over_at_once(how: dict[str, Any], tmp_path: Path) -> None:
+    async with bench(tmp_path) as on:
+        result = await on.call("bash", command="sleep 600", timeout=5, **how)
+        assert result.text == "[background] started run_id=run-1"
+        assert result.raw_output == {"run_id": "run-1", "background": True}
+        assert not result.failed
+        ((command, timeout),) = on.background
+        assert (command.script, command.keeps_state, timeout) == ("sleep 600", False, 5)
+
+
+async def test_what_outlives_its_wait_is_handed_over_with_the_time_that_is_left(tmp_path: Path) -> None:
+    async with bench(tmp_path) as on:
+        result = await on.call("bash", command="echo begun; sleep 600", wait=0.3, timeout=5)
+        assert result.text == "begun\n[background] still running after 0.3 s, and goes on: run_id=run-1"
+        assert on.background[0][1] == pytest.approx(4.7)
+
+
+async def test_a_timeout_within_the_wait_kills(tmp_path: Path) -> None:
+    async with bench(tmp_path) as on:
+        result = await on.call("bash", command="sleep 600", wait="30s", timeout=0.2)
+        assert "longer than 0.2 s" in result.text
+        assert not on.background
+
+
+@pytest.mark.parametrize("how", [{"background": True}, {"wait": "1s"}])
+async def test_the_background_may_be_switched_off(how: dict[str, Any], tmp_path: Path) -> None:
+    async with bench(tmp_path, bash=BashConfig(max_background_runs=0)) as on:
+        with pytest.raises(ToolError, match="switched off") as error:
+            await on.call("bash", command="ls", **how)
+        assert error.value.category == "policy_blocked"
+
+
+@pytest.mark.parametrize("name", ["bash_output", "bash_kill"])
+async def test_a_run_nobody_knows_is_told_in_words(name: str, tmp_path: Path) -> None:
+    async with bench(tmp_path) as on:
+        with pytest.raises(ToolError, match="no background command with the run_id 'x'.*Known are: none"):
+            await on.call(name, run_id="x")
+
+
+# --- terminals ---------------------------------------------------------------------------------------------------
+
+
+async def test_what_wants_a_terminal_is_refused_ahead_of_the_question(tmp_path: Path) -> None:
+    async with bench(tmp_path) as on:
+        with pytest.raises(ToolError, match="wants a terminal") as error:
+            await on.preview("bash", command="vim a.txt")
+        assert error.value.category == "permanent_failure"
+        assert error.value.suggestion
+        with pytest.raises(ToolError, match="never ends"):
+            await on.preview("bash", command="tail -f a.txt")
+        await on.preview("bash", command="tail -f a.txt", background=True)
+
+
+async def test_the_refusal_can_be_switched_off(tmp_path: Path) -> None:
+    async with bench(tmp_path, bash=BashConfig(refuse_interactive=False)) as on:
+        await on.preview("bash", command="vim a.txt")
