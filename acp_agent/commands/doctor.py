@@ -28,7 +28,7 @@ from acp_agent.llm.choose import choose_api, needs_key
 
 __all__ = ["run"]
 
-SQLITE_VERSION = "acp_agent.store.sqlite:SQLITE_VERSION"
+SQLITE_VERSION = "acp_agent.store.database:SQLITE_VERSION"
 
 PACKAGES = ("anyio", "httpx2", "msgspec", "openai", "pydantic", "tree-sitter", "jsonrpcserver", "keyring")
 SERVER_SECONDS = 10.0

@@ -127,6 +127,11 @@ def _words(error: BaseException, process: AgentProcess) -> str:
 
 
 async def _answer(answers: Answers, view: View, request: RequestPermissionRequest) -> RequestPermissionOutcome:
+    if answers != "person" and (request.tool_call.meta or {}).get("question") is True:
+        view.asked(
+            request, "not answered: nobody is there to ask"
+        )  # It is no permission: none of its answers is "yes".
+        return await reject_once(request)
     match answers:
         case "allow":
             view.asked(request, "allowed (--yes)")

@@ -14,6 +14,7 @@ One of the three places with `except Exception`: a tool that breaks is a failed 
 
 from __future__ import annotations
 
+import difflib
 import json
 import logging
 from collections.abc import Awaitable, Callable, Sequence
@@ -215,11 +216,10 @@ class ToolRunner:
         entry = registry.find(call.use.name)
         call.name = entry.name if entry is not None else call.use.name
         if entry is None:
-            reports.announce(call, None, Description(f"Unknown tool {call.use.name}"), _arguments(call.use.arguments))
-            names = ", ".join(self._around.names())
-            reports.fail(
-                call, ToolError(f"There is no tool `{call.use.name}`. The tools are: {names}.", "tool_not_found")
+            reports.announce(
+                call, None, Description(f"Unknown tool {call.use.name[:LONGEST_NAME]}"), _arguments(call.use.arguments)
             )
+            reports.fail(call, _unknown(call.use.name, self._around.names()))
             return
         tool = registry.loaded(entry.name)
         if tool is None:  # The first call of a process may come before the tools were loaded in the background.
@@ -387,6 +387,17 @@ class ToolRunner:
         )
         return ctx
 
+
+def _unknown(name: str, names: Sequence[str]) -> ToolError:
+    near = difflib.get_close_matches(name[:LONGEST_NAME], names, n=1)
+    meant = f" Did you mean `{near[0]}`?" if near else ""
+    return ToolError(
+        f"There is no tool `{name[:LONGEST_NAME]}`.{meant} The tools are: {', '.join(names)}.", "tool_not_found"
+    )
+
+
+LONGEST_NAME = 100
+"""Characters of a name the model made up that are shown."""
 
 THOUGHTS = "thinking"
 """The field that complex tools get to think in (`loop/offer.py`); no tool sees it."""

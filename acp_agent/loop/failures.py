@@ -80,7 +80,7 @@ class DoomLoop:
     def answered(self, results: Sequence[ToolMessage], *, progress: bool) -> str | None:
         """To be told after a round. A sentence where the turn is to end. `progress`: something was changed, and
         successful changes often say the same."""
-        if progress:
+        if progress or all(result.name in POLLS for result in results):
             self._outputs = ("", 0)
             return None
         texts = [part.text for result in results for part in result.content if isinstance(part, TextPart)]

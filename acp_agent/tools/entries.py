@@ -1,5 +1,5 @@
-"""What the tools share that delete, move and copy whole entries: which entry is meant, what the call touches of it, what
-cannot be.
+"""What the tools share that delete, move and copy whole entries: which entry is meant, what the call touches,
+what cannot be.
 
 A path names the entry itself here: where it is a link, the link is deleted, moved or copied, wherever it leads.
 """

@@ -13,7 +13,8 @@ from acp_agent.tools.context import Description, Preview, ToolContext, ToolResul
 from acp_agent.tools.entries import (
     TransferParams,
     check_transfer,
-    delete_access,    describe_transfer,
+    delete_access,
+    describe_transfer,
     not_a_root,
     told,
     write_access,

@@ -244,11 +244,11 @@ async def test_the_turns_variables_are_set_in_the_background_too(tmp_path):
 async def test_a_command_that_outlives_its_wait_goes_on_in_the_background(tmp_path, editor):
     go = tmp_path / "go"
     command = f"echo begun; until [ -e {go} ]; do sleep 0.01; done; echo finished"
-    script = [asks(bash(command, wait=0.3)), "waiting", "heard"]
+    script = [asks(bash(command, wait=0.5)), "waiting", "heard"]
     async with rig(tmp_path, script, mode="auto", **editor) as r:
         await r.editor.prompt("go")
         run_id = started(r, 2)
-        assert result(r, 2) == f"begun\n[background] still running after 0.3 s, and goes on: run_id={run_id}"
+        assert result(r, 2) == f"begun\n[background] still running after 0.5 s, and goes on: run_id={run_id}"
         assert r.editor.tool_call().raw_output == {"run_id": run_id, "background": True}
         r.editor.tool_call().assert_finished("completed")
         go.touch()
@@ -352,16 +352,16 @@ async def test_more_than_the_limit_do_not_run_at_once(tmp_path):
 
 @with_each_editor
 async def test_a_command_that_runs_too_long_is_killed_with_exit_code_124(tmp_path, editor):
-    config = "[tools.bash]\nbackground_timeout = 0.3\n"
+    config = "[tools.bash]\nbackground_timeout = 0.5\n"
     script = [asks(bash("echo begun; exec sleep 600", background=True)), "started", "heard"]
     async with rig(tmp_path, script, mode="auto", config=config, **editor) as r:
         await r.editor.prompt("go")
         (end,) = await ended(r)
         assert end.meta["background"]["exit_code"] == 124
         assert end.raw_output["exit_code"] == 124
-        assert "ran longer than 0.3 s" in r.editor.tool_call().text()
+        assert "ran longer than 0.5 s" in r.editor.tool_call().text()
         await r.editor.prompt("and?")
-        assert "exit_code=124 (killed: it ran longer than 0.3 s)\nbegun" in told(r, 3)
+        assert "exit_code=124 (killed: it ran longer than 0.5 s)\nbegun" in told(r, 3)
 
 
 async def test_a_cancelled_turn_leaves_what_runs_in_the_background(tmp_path):

@@ -253,3 +253,40 @@ async def test_output_comes_while_the_command_runs(backend: str, tmp_path: Path)
             (on.folder / "go").touch()
         assert "".join(texts) == "first\nlast\n"
         assert await collect(process)
+
+
+async def test_who_stops_listening_may_listen_again_and_hears_the_rest(backend: str, tmp_path: Path) -> None:
+    async with stage(backend, tmp_path) as on:
+        ready, go = tmp_path / "ready", tmp_path / "go"
+        script = f"echo one; echo x > {ready}; until [ -e {go} ]; do sleep 0.01; done; echo two"
+        process = await on.executor.run(Command(script, on.folder))
+        heard = []
+
+        async def listen() -> None:
+            async for chunk in process.output():
+                heard.append(chunk.text)
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(listen)
+            await until_exists(ready)
+            tasks.cancel_scope.cancel()
+        await process.look()
+        assert process.combined == "one\n"
+        go.touch()
+        await listen()
+        assert "".join(heard) == "one\ntwo\n"
+        assert await process.wait() == ExitStatus(0)
+        await process.look()
+        await process.close()
+        await process.look()
+        assert process.combined == "one\ntwo\n"
+
+
+async def test_a_command_that_keeps_no_state_reads_it_and_leaves_it(backend: str, tmp_path: Path) -> None:
+    async with stage(backend, tmp_path) as on:
+        state = tmp_path / "state"
+        await run(on.executor, "export X=kept", on.folder, state_file=state)
+        ended = await run(on.executor, "echo $X; export X=lost; cd /", on.folder, state_file=state, keeps_state=False)
+        assert ended.stdout == "kept\n"
+        assert last_cwd(state, tmp_path) == on.folder
+        assert (await run(on.executor, "echo $X", on.folder, state_file=state)).stdout == "kept\n"

@@ -1,0 +1,289 @@
+"""The handles and the walk that `tree` works with: folders reached without following a link, entries counted, removed and
+copied one by one, and words for what goes wrong.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from acp_agent.errors import ExecutorError
+from acp_agent.executors.base import Tally
+
+__all__ = ["MAX_DEPTH", "Check", "Handle", "Walk", "identity", "look", "names", "reach"]
+
+Check = Callable[[], None]
+
+MAX_DEPTH = 100
+"""Folders in folders; each level holds a descriptor or two."""
+
+CHUNK = 1024 * 1024
+
+FOLDER = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+STEP = getattr(os, "O_PATH", os.O_RDONLY) | FOLDER
+NO_FOLDER = frozenset({errno.ENOTDIR, errno.ELOOP})
+"""What opening a file or a link as a folder is answered with."""
+
+
+class Handle:
+    """An open folder: its descriptor, what it and the folders above it are, how many of them were made now."""
+
+    def __init__(self, fd: int) -> None:
+        self.fd = fd
+        self.above: set[tuple[int, int]] = set()
+        self.made = 0
+
+
+@contextmanager
+def reach(path: Path, *, make: bool = False) -> Iterator[Handle]:
+    """The folder, reached from the top without following any link. `make`: with what is missing of it."""
+    handle = Handle(os.open(path.anchor, STEP))
+    try:
+        for number, name in enumerate(path.parts[1:], 2):
+            try:
+                below = os.open(name, STEP, dir_fd=handle.fd)
+            except FileNotFoundError:
+                if not make:
+                    raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path)) from None
+                with contextlib.suppress(FileExistsError):  # somebody else has just made it
+                    os.mkdir(name, dir_fd=handle.fd)
+                    handle.made += 1
+                below = enter(handle.fd, name, str(Path(*path.parts[:number])), STEP)
+            except OSError as error:
+                raise _no_folder(error, str(Path(*path.parts[:number]))) from error
+            os.close(handle.fd)
+            handle.fd = below
+            handle.above.add(identity(os.fstat(below)))
+        yield handle
+    finally:
+        os.close(handle.fd)
+
+
+def enter(parent: int, name: str, shown: str, flags: int = os.O_RDONLY | FOLDER) -> int:
+    try:
+        return os.open(name, flags, dir_fd=parent)
+    except OSError as error:
+        raise _no_folder(error, shown) from error
+
+
+def _no_folder(error: OSError, shown: str) -> OSError | ExecutorError:
+    if error.errno in NO_FOLDER:
+        return ExecutorError(f"{shown} is no folder, or became something else meanwhile")
+    return OSError(error.errno, error.strerror, shown)
+
+
+def look(parent: int, name: str) -> os.stat_result | None:
+    try:
+        return os.stat(name, dir_fd=parent, follow_symlinks=False)
+    except FileNotFoundError:
+        return None
+
+
+def names(parent: int) -> list[str]:
+    fd = os.open(".", os.O_RDONLY | FOLDER, dir_fd=parent)
+    try:
+        return os.listdir(fd)
+    finally:
+        os.close(fd)
+
+
+def identity(found: os.stat_result) -> tuple[int, int]:
+    return found.st_dev, found.st_ino
+
+
+# --- the walk -------------------------------------------------------------------------------------------------
+
+
+class Walk:
+    """One walk over a tree, and what it has counted."""
+
+    def __init__(self, max_entries: int, check: Check) -> None:
+        self._most = max_entries
+        self._check = check
+        self._at = ""
+        self.files = self.folders = self.links = self.bytes = 0
+        self.copied: dict[tuple[int, int], tuple[int, int]] = {}
+        """What was copied, as it was then: the time of its last change and its size."""
+        self.left = ""
+        """Something that was not removed since it is not what was copied."""
+
+    def fresh(self) -> Walk:
+        """Another one with the same bounds that has counted nothing."""
+        return Walk(self._most, self._check)
+
+    def tally(self) -> Tally:
+        return Tally(self.files, self.folders, self.links, self.bytes)
+
+    @contextmanager
+    def words(self, done: str = "") -> Iterator[None]:
+        """Errors of the system name the entry and what had been done."""
+        try:
+            yield
+        except FileNotFoundError:
+            if done:
+                raise ExecutorError(f"{self._at} vanished meanwhile{self._so_far(done)}") from None
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), self._at) from None
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise ExecutorError(f"{self._at or error.filename}: {reason}{self._so_far(done)}") from error
+        except ExecutorError as error:
+            if not done:
+                raise
+            raise ExecutorError(f"{error}{self._so_far(done)}") from error
+
+    def _so_far(self, done: str) -> str:
+        return f" ({done}: {self.tally()})" if done else ""
+
+    def _count(self, found: os.stat_result) -> None:
+        if stat.S_ISDIR(found.st_mode):
+            self.folders += 1
+        elif stat.S_ISLNK(found.st_mode):
+            self.links += 1
+        else:
+            self.files += 1
+            self.bytes += found.st_size if stat.S_ISREG(found.st_mode) else 0
+        if self.files + self.folders + self.links > self._most:
+            raise ExecutorError(f"there are more than {self._most} entries, more than are handled at once")
+
+    def _next(self, shown: str, depth: int) -> None:
+        self._check()
+        self._at = shown
+        if depth > MAX_DEPTH:
+            raise ExecutorError(f"{shown} is more than {MAX_DEPTH} folders deep")
+
+    def survey(
+        self, parent: int, name: str, shown: str, depth: int = 0, *, plain: bool = False, device: int | None = None
+    ) -> os.stat_result:
+        """Counts all there is. Raises for what cannot be handled: with `plain` what is no file, folder or link, else a
+        file system that is mounted below."""
+        self._next(shown, depth)
+        found = os.stat(name, dir_fd=parent, follow_symlinks=False)
+        if plain:
+            _need_plain(found, shown)
+        self._count(found)
+        if stat.S_ISDIR(found.st_mode):
+            if not plain and device not in (None, found.st_dev):
+                raise ExecutorError(f"another file system is mounted at {shown}")
+            fd = enter(parent, name, shown)
+            try:
+                for child in os.listdir(fd):
+                    self.survey(fd, child, f"{shown}/{child}", depth + 1, plain=plain, device=found.st_dev)
+            finally:
+                os.close(fd)
+        return found
+
+    def remove(self, parent: int, name: str, shown: str, depth: int = 0, *, copied: bool = False) -> None:
+        """`copied`: only what was copied and has not changed since."""
+        self._next(shown, depth)
+        found = look(parent, name)
+        if found is None:
+            if depth == 0:
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), shown)
+            return  # somebody else was faster
+        if stat.S_ISDIR(found.st_mode):
+            fd = enter(parent, name, shown)
+            try:
+                for child in os.listdir(fd):
+                    self.remove(fd, child, f"{shown}/{child}", depth + 1, copied=copied)
+            finally:
+                os.close(fd)
+            self._at = shown
+            try:
+                os.rmdir(name, dir_fd=parent)
+            except OSError as error:
+                if not copied or error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                    raise
+                self.left = self.left or shown
+                return
+        elif copied and self.copied.get(identity(found)) != (found.st_mtime_ns, found.st_size):
+            self.left = shown
+            return
+        else:
+            os.unlink(name, dir_fd=parent)
+        self._count(found)
+
+    def copy(self, parent: int, name: str, into: int, as_name: str, shown: str, depth: int = 0) -> None:
+        self._next(shown, depth)
+        found = os.stat(name, dir_fd=parent, follow_symlinks=False)
+        _need_plain(found, shown)
+        self._count(found)
+        if stat.S_ISLNK(found.st_mode):
+            os.symlink(os.readlink(name, dir_fd=parent), as_name, dir_fd=into)
+            with contextlib.suppress(OSError, NotImplementedError):
+                times = (found.st_atime_ns, found.st_mtime_ns)
+                os.utime(as_name, ns=times, dir_fd=into, follow_symlinks=False)
+        elif stat.S_ISDIR(found.st_mode):
+            old = enter(parent, name, shown)
+            try:
+                os.mkdir(as_name, 0o700, dir_fd=into)
+                new = enter(into, as_name, shown)
+                try:
+                    for child in os.listdir(old):
+                        self.copy(old, child, new, child, f"{shown}/{child}", depth + 1)
+                    self._at = shown
+                    _like(new, os.fstat(old))
+                finally:
+                    os.close(new)
+            finally:
+                os.close(old)
+        else:
+            found = self._copy_file(parent, name, into, as_name, shown)
+        self.copied[identity(found)] = (found.st_mtime_ns, found.st_size)
+
+    def _copy_file(self, parent: int, name: str, into: int, as_name: str, shown: str) -> os.stat_result:
+        # Without O_NONBLOCK, a pipe that took the file's place would be waited for.
+        old = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=parent)
+        try:
+            found = os.fstat(old)
+            if not stat.S_ISREG(found.st_mode):
+                raise ExecutorError(f"{shown} became something else meanwhile")
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+            with open(os.open(as_name, flags, 0o600, dir_fd=into), "wb", buffering=0) as new:
+                while data := os.read(old, CHUNK):
+                    self._check()
+                    rest = memoryview(data)
+                    while rest:
+                        rest = rest[new.write(rest) :]
+                _like(new.fileno(), found)
+        finally:
+            os.close(old)
+        return found
+
+    def discard(self, parent: int, name: str) -> None:
+        """Removes a copy that is not finished, as far as that goes."""
+        if (found := look(parent, name)) is None:
+            return
+        if not stat.S_ISDIR(found.st_mode):
+            os.unlink(name, dir_fd=parent)
+            return
+        fd = os.open(name, os.O_RDONLY | FOLDER, dir_fd=parent)
+        try:
+            os.fchmod(fd, 0o700)
+            for child in os.listdir(fd):
+                self.discard(fd, child)
+        finally:
+            os.close(fd)
+        os.rmdir(name, dir_fd=parent)
+
+
+def _need_plain(found: os.stat_result, shown: str) -> None:
+    mode = found.st_mode
+    if stat.S_ISREG(mode) or stat.S_ISDIR(mode) or stat.S_ISLNK(mode):
+        return
+    what = "a pipe" if stat.S_ISFIFO(mode) else "a socket" if stat.S_ISSOCK(mode) else "a device"
+    raise ExecutorError(f"{shown} is {what}, which cannot be copied")
+
+
+def _like(fd: int, found: os.stat_result) -> None:
+    """Owner (if we may), mode and times as `found` has them; the bits that lend rights only to the same owner."""
+    with contextlib.suppress(PermissionError):
+        os.fchown(fd, found.st_uid, found.st_gid)
+    now = os.fstat(fd)
+    same = (now.st_uid, now.st_gid) == (found.st_uid, found.st_gid)
+    os.fchmod(fd, stat.S_IMODE(found.st_mode) if same else found.st_mode & 0o1777)
+    os.utime(fd, ns=(found.st_atime_ns, found.st_mtime_ns))
