@@ -370,7 +370,7 @@ class SessionEngine:
             self._session.tell(words)
         await self.servers.ready()
         self._relevance.use(model.embed)
-        await self.offer.aim(leading_text(blocks))
+        await self.offer.aim(leading_text(blocks), model.known_window)
         host = SessionHost(self._session, model, lambda: self.settings(model), self.offer.definitions)
         try:
             return await run_turn(

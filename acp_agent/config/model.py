@@ -279,6 +279,12 @@ class SchemaFilterConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True
     max_tools: Annotated[
         int, Meta(ge=1, description="Definitions sent at most, the core tools apart.", extra=PROJECT)
     ] = 24
+    small_window: Annotated[
+        int, Meta(ge=0, description="Context in tokens up to which only the essential tools count as core.")
+    ] = 16_384
+    max_tools_small: Annotated[
+        int, Meta(ge=0, description="Definitions sent to such a model at most, the essential ones apart.")
+    ] = 4
     min_similarity: Annotated[
         float, Meta(ge=0, le=1, description="Tools less similar to the prompt are left out.", extra=PROJECT)
     ] = 0.0

@@ -1,5 +1,5 @@
-"""The handles and the walk that `tree` works with: folders reached without following a link, entries counted, removed and
-copied one by one, and words for what goes wrong.
+"""The handles and the walk that `tree` works with: folders reached without following a link; entries counted, removed
+and copied one by one; words for what goes wrong.
 """
 
 from __future__ import annotations

@@ -21,6 +21,11 @@ __all__ = ["Offer", "complexity", "think_first", "threshold_of"]
 
 DEFAULT_THRESHOLD = 0.6
 
+ESSENTIAL = frozenset(
+    "bash bash_output bash_kill bash_list read edit write find_path grep list_directory plan skill switch_mode".split()
+)
+"""What a model with a small context always gets; the definitions of all tools would fill it."""
+
 
 class Offer:
     """Of one session. `missing`: tool -> why it is not there now (`None`: it is)."""
@@ -40,6 +45,7 @@ class Offer:
         self._relevance = relevance
         self._succeeded: set[str] = set()
         self._chosen: frozenset[str] | None = None
+        self._small = False
 
     # --- what may run -----------------------------------------------------------------------------------------
 
@@ -85,12 +91,14 @@ class Offer:
 
     # --- what is sent -----------------------------------------------------------------------------------------
 
-    async def aim(self, prompt: str) -> None:
-        """Chooses what is sent with the requests of one turn."""
+    async def aim(self, prompt: str, window: int | None = None) -> None:
+        """Chooses what is sent with the requests of one turn. `window`: tokens the model can hold, where known."""
         config = self._config.schema_filter
-        others = [entry for entry in self.entries() if not entry.core]
+        self._small = window is not None and window <= config.small_window
+        most = config.max_tools_small if self._small else config.max_tools
+        others = [entry for entry in self.entries() if not self._always(entry)]
         self._chosen = None
-        if not config.enabled or len(others) <= config.max_tools:
+        if not config.enabled or len(others) <= most:
             return
         scores = await self._relevance.scores(prompt, [_text(entry) for entry in others])
         ranked = sorted(
@@ -103,7 +111,10 @@ class Offer:
         )
         known = [entry for _, entry in ranked if entry.name in self._succeeded]
         fitting = [entry for score, entry in ranked if score >= config.min_similarity and entry not in known]
-        self._chosen = frozenset(entry.name for entry in [*known, *fitting][: config.max_tools])
+        self._chosen = frozenset(entry.name for entry in [*known, *fitting][:most])
+
+    def _always(self, entry: ToolEntry) -> bool:
+        return entry.name in ESSENTIAL if self._small else entry.core
 
     def _boost(self, name: str) -> float:
         rules = self._config.dependencies
@@ -115,7 +126,8 @@ class Offer:
 
     def sent(self) -> list[ToolEntry]:
         """The entries whose definitions are sent now."""
-        return [entry for entry in self.entries() if entry.core or self._chosen is None or entry.name in self._chosen]
+        chosen = self._chosen
+        return [entry for entry in self.entries() if chosen is None or self._always(entry) or entry.name in chosen]
 
     def definitions(self) -> Sequence[ToolDefinition]:
         return self.definitions_of(self.sent())

@@ -127,6 +127,18 @@ async def test_the_filter_can_be_switched_off_and_a_threshold_leaves_out_what_is
     assert sent(strict) == ["bash", "read", "mcp_weather"]
 
 
+async def test_a_model_with_a_small_context_gets_the_essential_tools_and_the_relevant_few():
+    made = Offer(builtin_registry(), ToolsConfig(), lambda: MODES["code"], {}, Relevance())
+    await made.aim("what is the weather on the web page", 8192)
+    names = sent(made)
+    assert {"bash", "read", "edit", "write", "grep"} <= set(names)
+    assert "fetch" in names
+    assert "schedule_add" not in names
+    assert len(names) <= 13 + 4
+    await made.aim("x", 128_000)
+    assert len(sent(made)) == len(made.entries())
+
+
 async def test_what_is_preferred_after_others_is_boosted_within_its_bound():
     rules = {"mcp_jira_ticket": DependencyRule(prefers=["bash", "read", "grep"])}
     config = DependenciesConfig(enabled=True, rules=rules, boost_per_dep=0.15, max_total_boost=0.2)
