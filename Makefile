@@ -13,9 +13,10 @@ $(STAMP): pyproject.toml scripts/make_venv.sh
 	@bash scripts/make_venv.sh "$(PYTHON)" "$(VENV)"
 	@touch $(STAMP)
 
-# Programs of Debian that the tests use for real.
+# Programs that the tests use for real: of Debian, and of npm (in tests/.node).
 tools:
 	@bash scripts/install_tools.sh
+	@bash scripts/install_node_tools.sh
 
 demo: $(STAMP)
 	@$(BIN)/python -m acp_agent demo

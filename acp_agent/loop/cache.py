@@ -95,7 +95,7 @@ class ResultCache:
         return tuple(seen)
 
     def keep(self, key: str, result: ToolResult, paths: tuple[tuple[Path, str], ...] | None) -> None:
-        if paths is None or result.failed or result.parts or len(result.text) > MAX_TEXT:
+        if paths is None or result.failed or not result.keep or result.parts or len(result.text) > MAX_TEXT:
             return
         self._entries.pop(key, None)
         if len(self._entries) >= MAX_ENTRIES:

@@ -36,6 +36,11 @@ T = TypeVar("T")
 PLAYWRIGHT = "playwright.async_api:async_playwright"
 PLAYWRIGHT_ERROR = "playwright.async_api:Error"
 
+START_TIMEOUT = 60.0
+
+LONGEST_PARENT = 40
+"""Characters of a folder for profiles: the sockets in it may have paths of 107 in all."""
+
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 CACHE = "~/.cache/ms-playwright"
 
@@ -105,19 +110,22 @@ class BrowserSession:
         self._wanted = anyio.Event()
         while True:
             await self._wanted.wait()
-            try:
-                await self._one_life()
-            except ToolError as error:
-                self._trouble, self._wanted = error, anyio.Event()
-                self._ready.set()
+            await self._one_life()
 
     async def _one_life(self) -> None:
         async with AsyncExitStack() as stack:
-            folder = tempfile.mkdtemp(prefix="acp-agent-browser-")
+            parent = tempfile.gettempdir()
+            short = parent if len(parent) <= LONGEST_PARENT else "/tmp"
+            folder = tempfile.mkdtemp(prefix="acp-agent-browser-", dir=short)
             stack.callback(shutil.rmtree, folder, ignore_errors=True)
             port = await stack.enter_async_context(self._proxy.serve())
-            self._page = await self._launch(stack, folder, port)
             self._closed = anyio.Event()
+            try:
+                self._page = await self._launch(stack, folder, port)
+            except ToolError as error:  # Not through the proxy's tasks, which would make a group of it.
+                self._trouble, self._wanted = error, anyio.Event()
+                self._ready.set()
+                return
             stack.callback(self._gone)
             self._ready.set()
             while not self._closed.is_set():
@@ -134,9 +142,12 @@ class BrowserSession:
         program = find_chromium(self._config)
         if program is None:
             raise ToolError(missing_browser(self._config) or "There is no Chromium.")
-        playwright_error = await anyio.to_thread.run_sync(load, PLAYWRIGHT_ERROR)
         try:
+            playwright_error = await anyio.to_thread.run_sync(load, PLAYWRIGHT_ERROR)
             driver = await load(PLAYWRIGHT)().start()
+        except (ImportError, OSError) as error:
+            raise ToolError(f"Playwright could not be started: {error}") from error
+        try:
             stack.push_async_callback(_shielded, driver.stop)
             context = await driver.chromium.launch_persistent_context(
                 folder,
@@ -148,6 +159,8 @@ class BrowserSession:
                 args=[*ARGUMENTS, *self._arguments],
                 accept_downloads=False,
                 service_workers="block",
+                # Nothing of the person's: neither keys nor their home.
+                env={"PATH": os.environ.get("PATH", os.defpath), "LANG": "C.UTF-8", "HOME": folder, "TMPDIR": folder},
                 ignore_https_errors="--ignore-certificate-errors" in self._arguments,
                 timeout=self._config.timeout * 1000,
             )
@@ -190,7 +203,10 @@ class BrowserSession:
                     raise ToolError("The browser is closed.")
                 self._trouble, self._ready = None, anyio.Event()
                 self._wanted.set()
-                await self._ready.wait()
+                with anyio.move_on_after(START_TIMEOUT) as start:
+                    await self._ready.wait()
+                if start.cancelled_caught:
+                    raise ToolError(f"The browser did not start within {START_TIMEOUT:g} s.", "timeout")
                 if self._trouble is not None:
                     raise self._trouble
             self._used.set()

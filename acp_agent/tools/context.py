@@ -81,6 +81,8 @@ class ToolResult:
     """The call did what was asked but what was asked did not succeed (a command's exit code)."""
     ends_turn: bool = False
     """The turn ends after this message's calls: the next word is the person's."""
+    keep: bool = True
+    """Whether the same call of an idempotent tool may be answered with it again."""
 
 
 @dataclass(frozen=True)

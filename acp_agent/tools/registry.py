@@ -34,6 +34,7 @@ TOOLS: dict[str, str] = {
     "delete_path": "acp_agent.tools.delete_path:DeletePath",
     "move_path": "acp_agent.tools.move_path:MovePath",
     "copy_path": "acp_agent.tools.copy_path:CopyPath",
+    "diagnostics": "acp_agent.tools.diagnostics:Diagnostics",
     "plan": "acp_agent.tools.plan:Plan",
     "fetch": "acp_agent.tools.fetch:Fetch",
     "web_scrape": "acp_agent.tools.web_scrape:WebScrape",

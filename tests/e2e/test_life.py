@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import sqlite3
 import subprocess
+import sys
+import tempfile
 from contextlib import closing
 from pathlib import Path
 
@@ -15,8 +18,9 @@ import anyio.to_thread
 import pytest
 
 from acp_agent.errors import ConnectionClosed
-from acp_agent.schema.acp import AgentMessageChunk
+from acp_agent.schema.acp import AgentMessageChunk, McpServerStdio
 from acp_agent.testing.fake_model import Answer, Call
+from tests.mcp.kit import HERE
 
 from .kit import COMMAND, alive, environ, spawned
 
@@ -339,6 +343,54 @@ async def test_what_an_ended_call_left_running_goes_with_the_agent(tmp_path, how
             with anyio.fail_after(SECONDS):
                 await editor.process.wait()
         await _all_gone([pid])
+
+
+@pytest.mark.parametrize("how", ["stdin", "signal", "kill"])
+async def test_background_commands_servers_and_browsers_go_with_the_agent(tmp_path, how, request):
+    notes = tmp_path / "notes"
+    server = McpServerStdio(
+        name="raw", command=sys.executable, args=["-S", str(HERE / "raw_server.py"), "good", str(notes)], env=[]
+    )
+    start = Call("bash", {"command": f"echo $$ > {tmp_path / 'pid'}; exec sleep 600", "background": True})
+    look = Call("browser", {"action": "open", "url": "http://localhost:9/"})
+    script = [Answer(tool_calls=(start, Call("mcp_raw_echo", {}), look)), "done"]
+    (tmp_path / "config.toml").write_text('[tools.web]\nhttp_hosts = ["localhost"]\nprivate_hosts = ["localhost"]\n')
+    profiles = Path(tempfile.mkdtemp(prefix="e2e-", dir="/tmp"))
+    request.addfinalizer(lambda: shutil.rmtree(profiles, ignore_errors=True))
+    more = {"ACP_AGENT_CONFIG": str(tmp_path / "config.toml"), "ACP_AGENT_MODE": "auto", "TMPDIR": str(profiles)}
+    async with spawned(tmp_path, script, terminal=False, environ=more) as (editor, _):
+        await editor.new_session(tmp_path / "project", mcp_servers=[server])
+        with anyio.fail_after(SECONDS):
+            assert (await editor.prompt("go")).stop_reason == "end_turn"
+            while not (tmp_path / "pid").exists():
+                await anyio.sleep(0.01)
+        started = [int((tmp_path / "pid").read_text()), int(notes.read_text().split()[1])]
+        browser = _with_words(str(profiles))
+        assert all(alive(pid) for pid in started)
+        if how == "stdin":
+            await editor.process.end()
+        else:
+            os.kill(editor.process.pid, signal.SIGTERM if how == "signal" else signal.SIGKILL)
+            with anyio.fail_after(SECONDS):
+                await editor.process.wait()
+        if how == "kill":  # Nobody can run after that; what reads from us ends by itself.
+            await _all_gone([started[1], *browser])
+            os.kill(started[0], signal.SIGKILL)
+        else:
+            await _all_gone([*started, *browser])
+            assert not list(profiles.glob("acp-agent-*"))
+
+
+def _with_words(words: str) -> list[int]:
+    """The processes whose command line holds `words`."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            if entry.name.isdigit() and words.encode() in (entry / "cmdline").read_bytes():
+                found.append(int(entry.name))
+        except OSError:
+            continue
+    return found
 
 
 async def test_commands_do_not_eat_the_protocols_lines(tmp_path):

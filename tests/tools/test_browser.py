@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import tempfile
 import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -192,10 +194,10 @@ async def test_an_unused_browser_is_closed_and_started_again_when_it_is_needed(t
         assert "Title: Start" in (await tools.call("browser", action="open", url=url(site))).text
 
 
-async def test_no_process_and_no_profile_is_left_behind(tmp_path, sites, monkeypatch):
+async def test_no_process_and_no_profile_is_left_behind(tmp_path, sites, monkeypatch, request):
     site, _ = sites
-    profiles = tmp_path / "profiles"
-    profiles.mkdir()
+    profiles = Path(tempfile.mkdtemp(prefix="browser-", dir="/tmp"))
+    request.addfinalizer(lambda: shutil.rmtree(profiles, ignore_errors=True))
     monkeypatch.setattr("tempfile.tempdir", str(profiles))
     async with browsing(tmp_path) as tools:
         await tools.call("browser", action="open", url=url(site))
@@ -232,6 +234,17 @@ async def test_what_an_action_needs_is_told(tmp_path, arguments):
     async with browsing(tmp_path) as tools:
         with pytest.raises(ToolError, match="arguments of `browser` are wrong"):
             await tools.call("browser", **arguments)
+
+
+async def test_a_browser_that_does_not_start_is_told_in_words_each_time(tmp_path, sites):
+    site, _ = sites
+    broken = tmp_path / "chromium"
+    broken.write_text("#!/bin/sh\necho no display >&2\nexit 1\n")
+    broken.chmod(0o755)
+    async with browsing(tmp_path, executable=str(broken)) as tools:
+        for _ in range(2):
+            with pytest.raises(ToolError, match="could not be started"):
+                await tools.call("browser", action="open", url=url(site))
 
 
 def test_without_a_chromium_the_tool_says_what_to_do(monkeypatch, tmp_path):

@@ -32,6 +32,7 @@ SOME: dict[str, dict[str, Any]] = {
     "delete_path": {"path": "f"},
     "move_path": {"source": "f", "destination": "g"},
     "copy_path": {"source": "f", "destination": "g"},
+    "diagnostics": {"kind": "ruff"},
     "plan": {"entries": []},
     "fetch": {"url": "https://example.com"},
     "web_scrape": {"url": "https://example.com", "select": "a"},

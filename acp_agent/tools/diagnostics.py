@@ -1,0 +1,218 @@
+"""`diagnostics`: what the project's checkers say."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import anyio
+from pydantic import Field
+
+from acp_agent.errors import ToolError
+from acp_agent.executors.base import Command, ExitStatus
+from acp_agent.safety.access import Access, ExecuteAccess, PathAccess
+from acp_agent.safety.paths import Roots
+from acp_agent.schema.acp import ToolKind
+from acp_agent.tools.base import Params, Tool
+from acp_agent.tools.context import Description, Location, Preview, ToolContext, ToolResult
+from acp_agent.tools.diagnostics_checkers import Check, Kind, choose, looked_for
+from acp_agent.tools.diagnostics_parsers import Diagnostic, plain
+
+__all__ = ["Diagnostics", "DiagnosticsParams"]
+
+OUTPUT_LIMIT = 33_554_432
+"""Bytes of a report: half of one could not be read."""
+
+LAST_LINES = 10
+MOST_LOCATIONS = 10
+
+NOT_FOUND = 127
+"""The shell's exit code for a program that is not there."""
+
+NAMES = {"error": "error", "warning": "warning", "info": "note"}
+ORDER = {"error": 0, "warning": 1, "info": 2}
+QUIET = {"NO_COLOR": "1", "FORCE_COLOR": "0", "CARGO_TERM_COLOR": "never"}
+
+
+class DiagnosticsParams(Params):
+    kind: Kind = Field(
+        default="auto", description="The checker; `auto` takes those that the project is configured for."
+    )
+    path: str | None = Field(default=None, description="Only this file or folder; the working directory when left out.")
+    max_diagnostics: int | None = Field(default=None, ge=1, description="How many to give; 50 when left out.")
+
+
+@dataclass
+class _Report:
+    """What all the checks came to."""
+
+    found: list[Diagnostic] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    finished: list[str] = field(default_factory=list)
+    """The checkers whose report is complete."""
+    failed: bool = False
+    """One of them crashed, or was stopped."""
+
+
+class Diagnostics(Tool[DiagnosticsParams]):
+    name: ClassVar[str] = "diagnostics"
+    kind: ClassVar[ToolKind] = "read"
+    idempotent: ClassVar[bool] = True
+    Params: ClassVar[type[Params]] = DiagnosticsParams
+
+    def describe(self, params: DiagnosticsParams, roots: Roots) -> Description:
+        try:
+            path = None if params.path is None else roots.resolve(params.path)
+            lines = [check.line for check in choose(params.kind, path, roots)]
+        except (ToolError, OSError, ValueError):
+            lines = []
+        where = () if params.path is None else (Location(roots.named(params.path)),)
+        return Description("; ".join(lines) or f"Diagnostics ({params.kind})", where)
+
+    def access(self, params: DiagnosticsParams, ctx: ToolContext) -> list[Access]:
+        """Every line that may run; and the folders that are read, so that a remembered result knows what it is of."""
+        accesses: list[Access] = []
+        for check in _checks(params, ctx):
+            lines = (check.line,) if check.older_line is None else (check.line, check.older_line)
+            accesses += [ExecuteAccess(line, check.cwd) for line in lines]
+            accesses.append(PathAccess("read", check.cwd))
+        return accesses
+
+    async def run(self, params: DiagnosticsParams, ctx: ToolContext, preview: Preview) -> ToolResult:
+        report = _Report()
+        only = None if params.path is None else ctx.roots.resolve(params.path)
+        for check in _checks(params, ctx):
+            await _run(check, only, ctx, report)
+        most = ctx.config.diagnostics.max_diagnostics
+        return _result(report, min(params.max_diagnostics or most, most), ctx.roots)
+
+
+def _checks(params: DiagnosticsParams, ctx: ToolContext) -> list[Check]:
+    path = None if params.path is None else ctx.roots.resolve(params.path)
+    if path is not None and not path.exists():
+        raise ToolError(f"{params.path} does not exist. Use `find_path` to find it.", "invalid_parameters")
+    checks = choose(params.kind, path, ctx.roots)
+    if not checks:
+        raise ToolError(
+            f"No checker is known to be used here: {looked_for()} were looked for, in vain. Give `kind`, or run the "
+            "project's own check with `bash`."
+        )
+    return checks
+
+
+async def _run(check: Check, only: Path | None, ctx: ToolContext, report: _Report) -> None:
+    name = check.checker.name
+    code, text, cut = await _output(check.line, check, ctx)
+    older = check.checker.older
+    if code == 2 and older is not None and check.older_line is not None:
+        refused = any(older[1] in line and "unrecognized" in line for line in text.splitlines())
+        if refused:
+            code, text, cut = await _output(check.older_line, check, ctx)
+    if code == NOT_FOUND or any(words in text for words in check.checker.absent):
+        report.warnings.append(f"{name} was not run: `{check.line.split(' --')[0]}` is not installed here.")
+        return
+    if code is None:
+        report.failed = True
+        report.warnings.append(f"{name} did not finish, so what follows is not all.{_last(text)}")
+    parsed = check.checker.parse(text)
+    placed = [replace(item, file=_placed(item.file, check.cwd, ctx.roots), source=name) for item in parsed or ()]
+    if code is not None:
+        if _understood(check, code, parsed):
+            report.finished.append(name)
+        else:
+            report.failed = True
+            report.warnings.append(f"{name} failed (exit code {code}), so this is not all it checks.{_last(text)}")
+    if cut:
+        report.failed = True
+        report.warnings.append(f"{name} printed more than {OUTPUT_LIMIT} bytes; some of it is missing.")
+    report.found += [item for item in placed if only is None or _below(item.file, only, ctx.roots)]
+
+
+def _understood(check: Check, code: int, parsed: Sequence[Diagnostic] | None) -> bool:
+    """Whether the report is there and explains the exit code."""
+    if parsed is None or code == 0:
+        return parsed is not None
+    return any(item.severity == "error" for item in parsed) or (check.checker.lints and code == 1 and bool(parsed))
+
+
+async def _output(line: str, check: Check, ctx: ToolContext) -> tuple[int | None, str, bool]:
+    """Exit code (`None`: it was killed, by us or by another), what it printed, and whether some of that is missing."""
+    command = Command(
+        line, check.cwd, env=QUIET, output_limit=OUTPUT_LIMIT, state_file=ctx.shell_state, keeps_state=False
+    )
+    process = await ctx.start(command)
+    status = ExitStatus()
+    with anyio.move_on_after(ctx.config.diagnostics.timeout) as scope:
+        status = await process.wait()
+    if scope.cancelled_caught:
+        await process.kill()
+        status = ExitStatus()
+    return status.exit_code, plain(f"{process.stdout}\n{process.stderr}"), process.truncated
+
+
+def _last(text: str) -> str:
+    """The end of what was printed, the long lines of a report left out."""
+    lines = [line for line in text.splitlines() if line.strip() and not line.startswith(('{"', "[{"))]
+    return " Its last lines:\n" + "\n".join(line[:300] for line in lines[-LAST_LINES:]) if lines else ""
+
+
+def _placed(file: str, cwd: Path, roots: Roots) -> str:
+    """The file relative to the working directory. A program may name it relative to a folder above the one it ran in
+    (cargo: to that of the workspace)."""
+    if not file:
+        return ""
+    base = next((base for base in (cwd, *cwd.parents) if roots.contains(base) and (base / file).exists()), cwd)
+    return roots.display(Path(os.path.normpath(base / file)))
+
+
+def _below(file: str, only: Path, roots: Roots) -> bool:
+    path = roots.cwd / file
+    return not file or path == only or only in path.parents
+
+
+# --- words ----------------------------------------------------------------------------------------------------
+
+
+def _result(report: _Report, most: int, roots: Roots) -> ToolResult:
+    ordered = sorted(
+        dict.fromkeys(report.found), key=lambda item: (ORDER[item.severity], item.file, item.line or 0, item.col or 0)
+    )
+    shown, left_out = ordered[:most], max(0, len(ordered) - most)
+    lines = [_summary(ordered, report)] if ordered or report.finished else []
+    lines += [_line(item) for item in shown]
+    if left_out:
+        lines.append(f"[{left_out} more are not shown]")
+    lines += report.warnings
+    places = dict.fromkeys(Location(roots.cwd / item.file, item.line) for item in shown if item.file)
+    raw: dict[str, Any] = {
+        "diagnostics": [asdict(item) for item in shown],
+        "warnings": report.warnings,
+        "truncated": left_out,
+    }
+    return ToolResult(
+        "\n".join(lines),
+        raw_output=raw,
+        locations=tuple(places)[:MOST_LOCATIONS] or None,
+        failed=report.failed,
+        keep=not report.warnings,
+    )
+
+
+def _summary(found: Sequence[Diagnostic], report: _Report) -> str:
+    by = ", ".join(report.finished or dict.fromkeys(item.source for item in found))
+    if not found:
+        return f"No problems found by {by}."
+    counts = Counter[str](item.severity for item in found)
+    words = [f"{counts[key]} {name}{'s' if counts[key] > 1 else ''}" for key, name in NAMES.items() if counts[key]]
+    return f"{', '.join(words)} ({by}):"
+
+
+def _line(item: Diagnostic) -> str:
+    place = ":".join(str(part) for part in (item.file, item.line, item.col) if part)
+    code = f"[{item.code}]" if item.code else ""
+    head = " ".join(part for part in (place, f"{item.severity}{code}") if part)
+    return f"{head}: " + item.message.replace("\n", "\n    ")
