@@ -165,6 +165,7 @@ class SessionEngine:
             repeated_failures=settings.tools.repeated_failures,
             definitions=self.offer.definitions_of,
             entries=self.offer.sent,
+            context=self._context_of,
         )
         self._around = Surroundings(
             registry=self.registry,
@@ -197,13 +198,17 @@ class SessionEngine:
 
     # --- what tools are given ---------------------------------------------------------------------------------
 
-    def _context(self, **of_the_call: Any) -> ToolContext:
-        state = self._shell_state
+    def _context_of(self, call_id: str) -> Callable[..., ToolContext]:
+        """For a sub-agent: what it does in its shell, and what it has read, is its own."""
+        return partial(self._context, state=self._folder / f"shell-{self._turn}-{call_id}", ledger=Ledger())
+
+    def _context(self, *, state: Path | None = None, ledger: Ledger | None = None, **of_the_call: Any) -> ToolContext:
+        state = state or self._shell_state
         return ToolContext(
             executor=self._executor,
             roots=self._session.roots,
             config=self._settings.tools,
-            ledger=self._ledger,
+            ledger=self._ledger if ledger is None else ledger,
             services=self._services,
             shell_state=state,
             shell_cwd=partial(last_cwd, state, self._session.roots.cwd),

@@ -28,7 +28,7 @@ from acp_agent.loop.limits import context_estimate, context_words
 from acp_agent.loop.reports import Call, Parent, Reports
 from acp_agent.loop.turn import run_turn
 from acp_agent.schema.acp import SessionUpdate, StopReason, ToolCall
-from acp_agent.tools.context import Task, ToolResult
+from acp_agent.tools.context import Task, ToolContext, ToolResult
 from acp_agent.tools.registry import ToolEntry
 
 __all__ = ["NOT_FOR_SUB_AGENTS", "SubAgents"]
@@ -64,9 +64,12 @@ class SubAgents:
         repeated_failures: int,
         definitions: Callable[[Sequence[ToolEntry]], Sequence[ToolDefinition]],
         entries: Callable[[], Sequence[ToolEntry]],
+        context: Callable[[str], Callable[..., ToolContext]],
     ) -> None:
-        """`provider` gives the model of the turn, its settings and its context window if that is known. `entries`:
-        the tools the session offers; `definitions` gives the form in which they are sent."""
+        """`provider` gives the model of the turn, its settings and its context window if that is known. `entries`: the
+        tools that are offered one level above; `definitions` gives the form in which they are sent. `context` makes,
+        for a call's id, what the tools of its sub-agent are given: a shell of its own, and what it has seen."""
+        self._context = context
         self._around = around
         self._provider = provider
         self._depth = depth
@@ -87,6 +90,9 @@ class SubAgents:
         around = self._around()
         calls = 0
 
+        def entries() -> list[ToolEntry]:
+            return [entry for entry in self._entries() if entry.name in allowed]
+
         def emit(update: SessionUpdate, *, keep: bool = True) -> None:
             nonlocal calls
             around.host.emit(update, keep=keep)
@@ -102,15 +108,16 @@ class SubAgents:
         below = replace(
             around,
             reports=reports.below(emit, parent),
+            context=self._context(call.id),
             offers=offers,
-            names=lambda: [entry.name for entry in self._entries() if entry.name in allowed],
+            names=lambda: [entry.name for entry in entries()],
             failures=RepeatedFailures(self._repeated_failures),
-            delegate=self._deeper().run,
+            delegate=self._deeper(allowed).run,
         )
         provider, settings, window = self._provider()
         host = _SubHost(
             settings=_sub_settings(settings),
-            tools=lambda: self._definitions([entry for entry in self._entries() if entry.name in allowed]),
+            tools=lambda: self._definitions(entries()),
             window=window,
             budget=self._context_budget,
         )
@@ -132,7 +139,8 @@ class SubAgents:
         text = "\n\n".join(part for part in (host.last_words(), ENDINGS.get(reason, ""), *host.said) if part)
         return ToolResult(text or "[the sub-agent said nothing]", failed=reason in ENDINGS)
 
-    def _deeper(self) -> SubAgents:
+    def _deeper(self, allowed: frozenset[str]) -> SubAgents:
+        """What the sub-agent itself may delegate: never more than it has."""
         return SubAgents(
             self._around,
             self._provider,
@@ -142,7 +150,8 @@ class SubAgents:
             context_budget=self._context_budget,
             repeated_failures=self._repeated_failures,
             definitions=self._definitions,
-            entries=self._entries,
+            entries=lambda: [entry for entry in self._entries() if entry.name in allowed],
+            context=self._context,
         )
 
     def _allowed(self, task: Task) -> frozenset[str]:

@@ -167,6 +167,32 @@ async def test_a_loaded_session_shows_its_calls(tmp_path):
         assert (parent.status, read.status) == ("completed", "completed")
 
 
+async def test_a_sub_agent_cannot_delegate_what_it_may_not_do_itself(tmp_path):
+    write = Answer(tool_calls=(Call("write", {"path": "b.txt", "content": "x"}),))
+    inner = Answer(tool_calls=(Call("delegate", {"prompt": "Write it.", "tools": ["write"]}),))
+    script = [delegate(tools=["read", "delegate"]), inner, delegate(), write, "no", "no", "done"]
+    async with rig(tmp_path, script, mode="auto") as r:
+        await r.editor.prompt("go")
+        assert "cannot have the tools write" in last(r, 3)
+        assert r.tool_names(4) == {"read"}
+        assert not (r.project / "b.txt").exists()
+
+
+async def test_its_shell_and_what_it_has_read_are_its_own(tmp_path):
+    away = Answer(
+        tool_calls=(Call("bash", {"command": "mkdir sub; cd sub; export X=1"}), Call("read", {"path": "a.txt"}))
+    )
+    here = Answer(
+        tool_calls=(Call("bash", {"command": "pwd; echo x=$X"}), Call("write", {"path": "a.txt", "content": "b"}))
+    )
+    async with rig(tmp_path, [delegate(), away, "moved", here, "done"], mode="auto") as r:
+        (r.project / "a.txt").write_text("a\n")
+        await r.editor.prompt("go")
+        shell, written = (message["content"] for message in r.messages(5)[-2:])
+        assert shell == f"{r.project}\nx=\n"
+        assert "you have not read it" in written
+
+
 async def test_delegation_can_be_switched_off(tmp_path):
     async with rig(tmp_path, ["hi"], config="[tools.delegate]\nmax_depth = 0\n") as r:
         await r.editor.prompt("go")
