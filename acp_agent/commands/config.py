@@ -14,7 +14,7 @@ from acp_agent.config.load import Config, load_config
 
 __all__ = ["rows", "run"]
 
-HIDDEN = ("api_key", "headers")
+HIDDEN = ("api_key", "env", "headers")
 """Keys whose values are not shown."""
 
 

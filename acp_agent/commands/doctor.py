@@ -30,7 +30,21 @@ __all__ = ["run"]
 
 SQLITE_VERSION = "acp_agent.store.database:SQLITE_VERSION"
 
-PACKAGES = ("anyio", "httpx2", "msgspec", "openai", "pydantic", "tree-sitter", "jsonrpcserver", "keyring")
+MISSING_BROWSER = "acp_agent.tools.browser_session:missing_browser"
+
+PACKAGES = (
+    "anyio",
+    "httpx2",
+    "mcp",
+    "msgspec",
+    "openai",
+    "playwright",
+    "pydantic",
+    "selectolax",
+    "tree-sitter",
+    "jsonrpcserver",
+    "keyring",
+)
 SERVER_SECONDS = 10.0
 SHELL_SECONDS = 10.0
 
@@ -73,6 +87,20 @@ def _checks(options: Namespace, environ: Mapping[str, str]) -> Iterator[Line]:
     yield anyio.run(_shell, environ)
     rg = shutil.which("rg")
     yield OK if rg else NOTE, "ripgrep", rg or "not found; `grep` uses a slower search of its own"
+    missing = load(MISSING_BROWSER)(config.settings.tools.browser)
+    yield OK if missing is None else NOTE, "browser", missing or "there is one"
+    yield from _mcp(config, environ)
+
+
+def _mcp(config: Config, environ: Mapping[str, str]) -> Iterator[Line]:
+    for name, server in config.settings.mcp.servers.items():
+        if not server.enabled:
+            yield NOTE, f"MCP {name}", "not enabled"
+        elif server.command:
+            found = shutil.which(server.command, path=environ.get("PATH"))
+            yield OK if found else BAD, f"MCP {name}", found or f"the program {server.command!r} is not found"
+        else:
+            yield OK if server.url else BAD, f"MCP {name}", server.url or "neither `command` nor `url` is set"
 
 
 def _versions() -> Iterator[str]:

@@ -1,7 +1,8 @@
 """What checkers print, made into diagnostics. Pure functions, one for each form.
 
 A parser is given all that the program printed, both streams, and copes with a terminal's: foreign lines before, after
-and between (colours are taken away by `plain`). It gives `None` where the program's report is not there at all, which is no "no problems".
+and between (colours are taken away by `plain`). It gives `None` where the program's report is not there at all, which
+is no "no problems".
 """
 
 from __future__ import annotations

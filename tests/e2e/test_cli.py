@@ -288,3 +288,28 @@ def test_login_and_doctor_mean_the_provider_that_the_model_names(tmp_path):
     shown = run(tmp_path, "doctor", "--offline", **settings).stdout
     assert "remote: chat at https://models.invalid/v1" in shown
     assert "BAD" not in shown
+
+
+def test_doctor_and_config_name_the_servers_and_hide_what_they_are_given(tmp_path):
+    file = tmp_path / "config.toml"
+    file.write_text(
+        '[mcp.servers.good]\ncommand = "sh"\nenv = { TOKEN = "tangerine" }\n'
+        '[mcp.servers.bad]\ncommand = "no-such-program"\n'
+        '[mcp.servers.web]\nurl = "https://example.com/mcp"\nheaders = { Authorization = "tangerine" }\n'
+    )
+    shown = run(tmp_path, "doctor", "--offline", ACP_AGENT_CONFIG=str(file)).stdout
+    assert "ok  MCP good" in shown
+    assert "BAD MCP bad          the program 'no-such-program' is not found" in shown
+    assert "ok  MCP web" in shown
+    listed = run(tmp_path, "config", "show", ACP_AGENT_CONFIG=str(file)).stdout
+    assert 'mcp.servers.good.env = "(set)"' in listed
+    assert "tangerine" not in shown + listed
+
+
+async def test_prompt_with_yes_leaves_a_question_unanswered(tmp_path):
+    ask = Answer(tool_calls=(Call("ask_user", {"question": "Delete all?", "choices": ["yes", "no"]}),))
+    async with FakeModel([ask, "As you like."]) as model:
+        done = await ran(model, tmp_path, "prompt", "--yes", "go")
+        assert done.returncode == 0, done.stderr
+        assert "not answered: nobody is there to ask" in done.stdout
+        assert "did not want to answer" in model.requests[1].body["messages"][-1]["content"]

@@ -1,0 +1,569 @@
+"""diagnostics: what is printed, as a table; then the real programs on small projects."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from acp_agent.config.model import DiagnosticsConfig, ToolsConfig
+from acp_agent.errors import ToolError
+from acp_agent.safety.access import Ask, ExecuteAccess, PathAccess
+from acp_agent.safety.decide import decide
+from acp_agent.safety.paths import Roots
+from acp_agent.tools.context import Location, ToolResult
+from acp_agent.tools.diagnostics_checkers import choose
+from acp_agent.tools.diagnostics_parsers import (
+    Diagnostic,
+    parse_cargo,
+    parse_eslint,
+    parse_go_vet,
+    parse_mypy,
+    parse_pyright,
+    parse_ruff,
+    parse_tsc,
+    plain,
+)
+from tests.executors.kit import stage
+from tests.tools.kit import REGISTRY, Bench, bench
+
+NODE = Path(__file__).parent.parent / ".node" / "node_modules"
+BIN = Path(sys.executable).parent
+
+# --- what is printed ------------------------------------------------------------------------------------------
+
+CARGO = (
+    """{"reason":"compiler-artifact","package_id":"x"}
+{"reason":"compiler-message","message":{"rendered":"...","children":[],"level":"error","message":"mismatched types","""
+    """"spans":[{"file_name":"src/main.rs","line_start":1,"column_start":20,"is_primary":false,"label":"due"},"""
+    """{"file_name":"src/main.rs","line_start":1,"column_start":26,"is_primary":true,"label":"expected `i32`"}],"""
+    """"code":{"code":"E0308","explanation":"..."}}}
+error: could not compile `t` (bin "t") due to 1 previous error
+{"reason":"compiler-message","message":{"level":"warning","message":"unused variable: `y`","spans":[{"file_name":"""
+    """"/rustc/x/macros.rs","line_start":9,"column_start":9,"is_primary":true,"label":null,"expansion":{"span":"""
+    """{"file_name":"src/lib.rs","line_start":4,"column_start":5}}}],"code":{"code":"unused_variables"}}}
+{"reason":"compiler-message","message":{"level":"error","message":"linking with `cc` failed","spans":[],"code":null}}
+{"reason":"compiler-message","message":{"level":"error","message":"aborting due to 1 previous error","spans":[]}}
+{"reason":"compiler-message","message":{"level":"failure-note","message":"For more information about this","spans":[]}}
+{"reason":"build-finished","success":false}
+"""
+)
+RUFF = """warning: something of the settings
+[
+  {
+    "code": "F401",
+    "filename": "/work/a.py",
+    "location": {"column": 8, "row": 1},
+    "message": "`os` imported but unused",
+    "severity": "error"
+  },
+  {"code": null, "filename": "/work/b.py", "location": {"column": 1, "row": 2}, "message": "SyntaxError: no"},
+  {"code": "invalid-syntax", "filename": "/work/b.py", "location": {"column": 1, "row": 3}, "message": "no"}
+]
+Found 3 errors.
+"""
+MYPY_JSON = """{"file": "a.py", "line": 2, "column": 9, "message": "no", "hint": null, "code": "x", "severity": "error"}
+some warning of a plugin
+{"file": "a.py", "line": 3, "column": -1, "message": "See this", "hint": "a hint", "code": null, "severity": "note"}
+{"file": "bad.py", "line": 3, "column": 7, "message": "no", "hint": null, "code": "syntax", "severity": "error"}
+"""
+MYPY_TEXT = """a.py:2:10: error: Incompatible types in assignment  [assignment]
+dir/b.py:7: note: See https://mypy.readthedocs.io
+Found 1 error in 1 file (checked 2 source files)
+"""
+PYRIGHT = """No configuration file found.
+{
+    "version": "1.1.400",
+    "generalDiagnostics": [
+        {"file": "/work/a.py", "severity": "error", "message": "\\"x\\" is not defined",
+         "rule": "reportUndefinedVariable",
+         "range": {"start": {"line": 2, "character": 4}, "end": {"line": 2, "character": 5}}},
+        {"file": "/work/a.py", "severity": "information", "message": "hm"}
+    ],
+    "summary": {"errorCount": 1}
+}
+"""
+TSC = """a.ts(1,7): error TS2322: Type '{ c: string; }' is not assignable to type 'X'.
+  Types of property 'c' are incompatible.
+    Type 'string' is not assignable to type 'number'.
+src/app (old).ts(12,3): error TS1005: ';' expected.
+error TS5023: Unknown compiler option 'x'.
+"""
+ESLINT = (
+    """[{"filePath":"/work/b.js","messages":[{"ruleId":"no-var","severity":1,"message":"Unexpected var","line":1,"""
+    """"column":1},{"ruleId":null,"fatal":true,"severity":2,"message":"Parsing error","line":2,"column":5}]},"""
+    """{"filePath":"/work/c.js","messages":[]}]"""
+)
+GO_VET = """# example.com/m
+# [example.com/m]
+{
+	"example.com/m": {
+		"printf": [
+			{
+				"posn": "/work/main.go:6:2",
+				"message": "fmt.Printf format %d has arg \\"x\\" of wrong type string"
+			}
+		]
+	}
+}
+vet: ./broken.go:5:7: undefined: y
+"""
+
+SAMPLES: list[tuple[Callable[[str], list[Diagnostic] | None], str, list[Diagnostic]]] = [
+    (
+        parse_cargo,
+        CARGO,
+        [
+            Diagnostic("error", "mismatched types: expected `i32`", "src/main.rs", 1, 26, "E0308"),
+            Diagnostic("warning", "unused variable: `y`", "src/lib.rs", 4, 5, "unused_variables"),
+            Diagnostic("error", "linking with `cc` failed"),
+        ],
+    ),
+    (
+        parse_ruff,
+        RUFF,
+        [
+            Diagnostic("warning", "`os` imported but unused", "/work/a.py", 1, 8, "F401"),
+            Diagnostic("error", "SyntaxError: no", "/work/b.py", 2, 1),
+            Diagnostic("error", "no", "/work/b.py", 3, 1, "invalid-syntax"),
+        ],
+    ),
+    (parse_ruff, "[]\n", []),
+    (
+        parse_mypy,
+        MYPY_JSON,
+        [
+            Diagnostic("error", "no", "a.py", 2, 10, "x"),
+            Diagnostic("info", "See this (a hint)", "a.py", 3, None),
+            Diagnostic("error", "no", "bad.py", 3, 7, "syntax"),
+        ],
+    ),
+    (
+        parse_mypy,
+        MYPY_TEXT,
+        [
+            Diagnostic("error", "Incompatible types in assignment", "a.py", 2, 10, "assignment"),
+            Diagnostic("info", "See https://mypy.readthedocs.io", "dir/b.py", 7, None),
+        ],
+    ),
+    (
+        parse_pyright,
+        PYRIGHT,
+        [
+            Diagnostic("error", '"x" is not defined', "/work/a.py", 3, 5, "reportUndefinedVariable"),
+            Diagnostic("info", "hm", "/work/a.py"),
+        ],
+    ),
+    (
+        parse_tsc,
+        TSC,
+        [
+            Diagnostic(
+                "error",
+                "Type '{ c: string; }' is not assignable to type 'X'.\nTypes of property 'c' are incompatible.\n"
+                "Type 'string' is not assignable to type 'number'.",
+                "a.ts",
+                1,
+                7,
+                "TS2322",
+            ),
+            Diagnostic("error", "';' expected.", "src/app (old).ts", 12, 3, "TS1005"),
+            Diagnostic("error", "Unknown compiler option 'x'.", "", None, None, "TS5023"),
+        ],
+    ),
+    (
+        parse_eslint,
+        ESLINT,
+        [
+            Diagnostic("warning", "Unexpected var", "/work/b.js", 1, 1, "no-var"),
+            Diagnostic("error", "Parsing error", "/work/b.js", 2, 5),
+        ],
+    ),
+    (
+        parse_go_vet,
+        GO_VET,
+        [
+            Diagnostic(
+                "warning", 'fmt.Printf format %d has arg "x" of wrong type string', "/work/main.go", 6, 2, "printf"
+            ),
+            Diagnostic("error", "undefined: y", "./broken.go", 5, 7),
+        ],
+    ),
+]
+by_sample = pytest.mark.parametrize(("parse", "text", "expected"), SAMPLES)
+
+
+@by_sample
+def test_a_report_is_understood(
+    parse: Callable[[str], list[Diagnostic] | None], text: str, expected: list[Diagnostic]
+) -> None:
+    assert parse(text) == expected
+
+
+@by_sample
+def test_a_report_is_understood_through_a_terminal(
+    parse: Callable[[str], list[Diagnostic] | None], text: str, expected: list[Diagnostic]
+) -> None:
+    coloured = "\x1b[1;33mwarning\x1b[0m: something\r\n" + text.replace("\n", "\r\n") + "\x1b[?25hdone\r\n"
+    assert parse(plain(coloured)) == expected
+
+
+@pytest.mark.parametrize("parse", [parse_cargo, parse_ruff, parse_pyright, parse_eslint])
+@pytest.mark.parametrize("text", ["", "thread 'main' panicked\n", "[1, 2", "{", '{"a": 1}\n[3]\n', "[" * 5000])
+def test_a_report_that_is_not_there_is_not_an_empty_one(
+    parse: Callable[[str], list[Diagnostic] | None], text: str
+) -> None:
+    assert parse(text) is None
+
+
+@pytest.mark.parametrize("parse", [sample[0] for sample in SAMPLES])
+@pytest.mark.parametrize(
+    "text",
+    [
+        '[{"location": 3, "messages": 7, "message": null}]',
+        '{"reason": "compiler-message", "message": {"spans": [1], "code": 3}}',
+        '{"generalDiagnostics": [{"range": []}, 3]}',
+        '{"severity": 1, "message": []}',
+        '{"a": {"b": [{"posn": 4}]}}',
+    ],
+)
+def test_odd_shapes_break_no_parser(parse: Callable[[str], list[Diagnostic] | None], text: str) -> None:
+    found = parse(text)
+    assert found is None or all(isinstance(item, Diagnostic) for item in found)
+
+
+# --- what is chosen -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("files", "lines"),
+    [
+        ({"Cargo.toml": ""}, ["cargo check --message-format=json --quiet"]),
+        ({"pyproject.toml": ""}, ["ruff check --output-format=json ."]),
+        ({"tool/x.py": ""}, ["ruff check --output-format=json ."]),
+        (
+            {"pyproject.toml": "[tool.mypy]\nfiles = ['src']\n[tool.pyright]\n"},
+            [
+                "ruff check --output-format=json .",
+                "mypy --output=json --no-error-summary --show-column-numbers",
+                "pyright --outputjson",
+            ],
+        ),
+        ({"mypy.ini": "[mypy]\n"}, ["mypy --output=json --no-error-summary --show-column-numbers ."]),
+        ({"setup.cfg": "[mypy]\n"}, ["mypy --output=json --no-error-summary --show-column-numbers ."]),
+        ({"tsconfig.json": ""}, ["tsc --noEmit --pretty false"]),
+        ({"eslint.config.mjs": ""}, ["eslint -f json ."]),
+        ({"package.json": '{"eslintConfig": {}}'}, ["eslint -f json ."]),
+        ({"go.mod": ""}, ["go vet -json ./..."]),
+        ({"pyrightconfig.json": ""}, ["pyright --outputjson"]),
+        ({"package.json": "{", "setup.cfg": "\0[", "README": ""}, []),
+        ({"pyproject.toml": "not = [toml"}, ["ruff check --output-format=json ."]),
+    ],
+)
+def test_auto_takes_what_the_project_uses(files: dict[str, str], lines: list[str], tmp_path: Path) -> None:
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    assert [check.line for check in choose("auto", None, Roots(tmp_path))] == lines
+
+
+def test_one_file_is_checked_by_what_knows_its_kind_from_the_folder_that_configures_it(tmp_path: Path) -> None:
+    for name in (
+        "Cargo.toml",
+        "web/tsconfig.json",
+        "web/src/a b.ts",
+        "go/go.mod",
+        "go/x/y.go",
+        "py/mypy.ini",
+        "py/-a.py",
+    ):
+        (tmp_path / name).parent.mkdir(exist_ok=True, parents=True)
+        (tmp_path / name).touch()
+    (tmp_path / "py" / "mypy.ini").write_text("[mypy]\n")
+    roots = Roots(tmp_path)
+
+    def chosen(kind: Any, path: str) -> list[tuple[str, Path]]:
+        return [(check.line, check.cwd) for check in choose(kind, tmp_path / path, roots)]
+
+    assert chosen("auto", "web/src/a b.ts") == [("tsc --noEmit --pretty false", tmp_path / "web")]
+    assert chosen("eslint", "web/src/a b.ts") == [("eslint -f json 'a b.ts'", tmp_path / "web" / "src")]
+    assert chosen("auto", "go/x/y.go") == [("go vet -json ./x", tmp_path / "go")]
+    assert chosen("go vet", "go/x") == [("go vet -json ./x/...", tmp_path / "go")]
+    mypy = "mypy --output=json --no-error-summary --show-column-numbers ./-a.py"
+    assert chosen("mypy", "py/-a.py") == [(mypy, tmp_path / "py")]
+    assert [line for line, _ in chosen("auto", "py/-a.py")] == ["ruff check --output-format=json ./-a.py", mypy]
+
+
+def test_a_program_of_the_project_comes_first(tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    for name in ("node_modules/.bin/tsc", ".venv/bin/ruff", "sub dir/tsconfig.json", "sub dir/a.py"):
+        (project / name).parent.mkdir(parents=True, exist_ok=True)
+        (project / name).touch(mode=0o755)
+    (tmp_path / "node_modules" / ".bin").mkdir(parents=True)
+    (tmp_path / "node_modules" / ".bin" / "eslint").touch(mode=0o755)
+    lines = [check.line for check in choose("auto", project / "sub dir", Roots(project))]
+    assert lines == [
+        "../.venv/bin/ruff check --output-format=json .",
+        "../node_modules/.bin/tsc --noEmit --pretty false",
+    ]
+    assert choose("eslint", None, Roots(project))[0].line == "eslint -f json .", "none from outside"
+
+
+async def test_the_person_is_asked_about_the_exact_command_lines(tmp_path: Path) -> None:
+    async with bench(tmp_path) as on:
+        (on.folder / "mypy.ini").write_text("[mypy]\n")
+        (on.folder / "a.py").touch()
+        ruff = "ruff check --output-format=json ."
+        mypy = "mypy --output=json --no-error-summary --show-column-numbers ."
+        accesses = on.access("diagnostics")
+        assert accesses == [
+            ExecuteAccess(ruff, on.folder),
+            PathAccess("read", on.folder),
+            ExecuteAccess(mypy, on.folder),
+            ExecuteAccess("mypy --no-error-summary --show-column-numbers .", on.folder),
+            PathAccess("read", on.folder),
+        ]
+        assert isinstance(decide(accesses, on.ctx.roots, mode="code", may_change=True), Ask)
+        tool = REGISTRY.tool("diagnostics")
+        assert tool.describe(tool.parse({}), on.ctx.roots).title == f"{ruff}; {mypy}"
+
+
+async def test_nothing_to_check_names_what_was_looked_for(tmp_path: Path) -> None:
+    async with bench(tmp_path) as on:
+        with pytest.raises(ToolError, match=r"Cargo\.toml, pyproject\.toml.* go\.mod were looked for"):
+            on.access("diagnostics")
+        with pytest.raises(ToolError, match="missing does not exist"):
+            on.access("diagnostics", path="missing")
+        with pytest.raises(ToolError, match="outside"):
+            on.access("diagnostics", path="..")
+
+
+# --- what it makes of programs --------------------------------------------------------------------------------
+
+
+def pretend(on: Bench, path: str, script: str) -> None:
+    """A program of the project that prints what a checker might."""
+    file = on.folder / path
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(f"#!/bin/bash\n{script}\n")
+    file.chmod(0o755)
+
+
+def found(result: ToolResult) -> list[tuple[Any, ...]]:
+    keys = ("severity", "file", "line", "col", "code", "source")
+    return [tuple(item[key] for key in keys) for item in result.raw_output["diagnostics"]]
+
+
+async def test_a_missing_program_is_a_warning_and_no_error(tmp_path: Path) -> None:
+    async with bench(tmp_path) as on:
+        result = await on.call("diagnostics", kind="pyright")
+        words = "pyright was not run: `pyright` is not installed here."
+        assert result.text == words
+        assert result.raw_output == {"diagnostics": [], "warnings": [words], "truncated": 0}
+        assert not result.failed
+        assert not result.keep, "it may be installed the next moment"
+
+
+async def test_a_checker_that_crashes_is_not_no_problems(tmp_path: Path) -> None:
+    async with bench(tmp_path) as on:
+        for script in ("echo 'internal error: boom' >&2; exit 2", "echo oops; exit 0", "echo '[]'; exit 3"):
+            pretend(on, ".venv/bin/ruff", script)
+            result = await on.call("diagnostics", kind="ruff")
+            assert result.failed
+            assert "No problems" not in result.text
+            assert "ruff failed (exit code" in result.text
+        pretend(on, ".venv/bin/ruff", "echo 'internal error: boom' >&2; exit 2")
+        assert "Its last lines:\ninternal error: boom" in (await on.call("diagnostics", kind="ruff")).text
+        pretend(on, ".venv/bin/mypy", "echo half; kill -9 $$")
+        result = await on.call("diagnostics", kind="mypy")
+        assert result.failed
+        assert "mypy failed (exit code 137)" in result.text or "mypy did not finish" in result.text
+
+
+async def test_a_checker_that_runs_too_long_is_stopped_and_what_it_said_is_kept(tmp_path: Path) -> None:
+    async with bench(tmp_path) as on:
+        on.config = ToolsConfig(diagnostics=DiagnosticsConfig(timeout=1.5))
+        pretend(on, "node_modules/.bin/tsc", 'echo "a.ts(1,2): error TS1: no"; sleep 1000')
+        result = await on.call("diagnostics", kind="tsc")
+        assert result.failed
+        assert "tsc did not finish" in result.text
+        assert found(result) == [("error", "a.ts", 1, 2, "TS1", "tsc")]
+
+
+async def test_errors_come_first_and_the_rest_is_counted(tmp_path: Path) -> None:
+    async with bench(tmp_path) as on:
+        lines = [f'echo "b.py:{n}:1: note: n{n}"; echo "a.py:{n}:1: error: e{n}  [x]"' for n in range(9, 0, -1)]
+        pretend(on, ".venv/bin/mypy", "\n".join([*lines, "exit 1"]))
+        result = await on.call("diagnostics", kind="mypy", max_diagnostics=10)
+        assert [item[:3] for item in found(result)] == [("error", "a.py", n) for n in range(1, 10)] + [
+            ("info", "b.py", 1)
+        ]
+        assert result.raw_output["truncated"] == 8
+        assert result.text.startswith("9 errors, 9 notes (mypy):\na.py:1:1 error[x]: e1\n")
+        assert result.text.endswith("b.py:1:1 info: n1\n[8 more are not shown]")
+        assert result.locations is not None
+        assert len(result.locations) == 10
+        assert result.locations[0] == Location(on.folder / "a.py", 1)
+        on.config = ToolsConfig(diagnostics=DiagnosticsConfig(max_diagnostics=3))
+        assert len(found(await on.call("diagnostics", kind="mypy", max_diagnostics=10))) == 3
+
+
+async def test_an_older_mypy_is_asked_again_for_text(tmp_path: Path) -> None:
+    async with bench(tmp_path) as on:
+        pretend(
+            on,
+            ".venv/bin/mypy",
+            'case "$*" in *--output*) echo "mypy: error: unrecognized arguments: --output=json" >&2; exit 2;; esac\n'
+            'echo "a.py:2:10: error: no  [assignment]"; exit 1',
+        )
+        result = await on.call("diagnostics", kind="mypy")
+        assert found(result) == [("error", "a.py", 2, 10, "assignment", "mypy")]
+        assert not result.failed
+
+
+async def test_clippy_that_is_not_installed_is_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cargo = tmp_path / "bin" / "cargo"
+    cargo.parent.mkdir()
+    cargo.write_text("#!/bin/bash\necho 'error: no such command: `clippy`' >&2; exit 101\n")
+    cargo.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{cargo.parent}:/usr/bin:/bin")
+    async with bench(tmp_path) as on:
+        result = await on.call("diagnostics", kind="clippy")
+        assert not result.failed
+        assert result.text == "clippy was not run: `cargo clippy` is not installed here."
+
+
+# --- real programs --------------------------------------------------------------------------------------------
+
+
+def python_project(folder: Path) -> None:
+    (folder / ".venv" / "bin").mkdir(parents=True)
+    for name in ("ruff", "mypy"):
+        assert (BIN / name).exists(), f"{name} belongs to the packages for development: pip install -e .[dev]"
+        (folder / ".venv" / "bin" / name).symlink_to(BIN / name)
+    (folder / "pyproject.toml").write_text("[tool.mypy]\nstrict = true\n[tool.ruff.lint]\nselect = ['F']\n")
+    (folder / "pkg").mkdir()
+    (folder / "pkg" / "a.py").write_text('import os\n\nx: int = "a"\n')
+
+
+@pytest.mark.parametrize("backend", ["local", "editor"])
+async def test_ruff_and_mypy_for_real(backend: str, tmp_path: Path) -> None:
+    async with stage(backend, tmp_path) as at, bench(tmp_path, executor=at.executor) as on:
+        python_project(on.folder)
+        result = await on.call("diagnostics")
+        assert result.text == (
+            "1 error, 1 warning (ruff, mypy):\n"
+            "pkg/a.py:3:10 error[assignment]: Incompatible types in assignment "
+            '(expression has type "str", variable has type "int")\n'
+            "pkg/a.py:1:8 warning[F401]: `os` imported but unused"
+        )
+        assert found(result) == [
+            ("error", "pkg/a.py", 3, 10, "assignment", "mypy"),
+            ("warning", "pkg/a.py", 1, 8, "F401", "ruff"),
+        ]
+        assert result.locations == (Location(on.folder / "pkg/a.py", 3), Location(on.folder / "pkg/a.py", 1))
+        assert not result.failed
+        (on.folder / "pkg" / "a.py").write_text("x: int = 1\n")
+        assert (await on.call("diagnostics", path="pkg/a.py")).text == "No problems found by ruff, mypy."
+
+
+async def test_what_is_no_python_is_an_error_for_ruff_and_mypy(tmp_path: Path) -> None:
+    async with bench(tmp_path) as on:
+        python_project(on.folder)
+        (on.folder / "pkg" / "a.py").write_text("def f(:\n")
+        result = await on.call("diagnostics", path="pkg/a.py")
+        assert {(item[0], item[1], item[2], item[5]) for item in found(result)} >= {
+            ("error", "pkg/a.py", 1, "ruff"),
+            ("error", "pkg/a.py", 1, "mypy"),
+        }
+        assert not result.failed
+
+
+@pytest.mark.parametrize("backend", ["local", "editor"])
+async def test_tsc_for_real(backend: str, tmp_path: Path) -> None:
+    assert (NODE / ".bin" / "tsc").exists(), "run scripts/install_node_tools.sh (make tools)"
+    async with stage(backend, tmp_path) as at, bench(tmp_path, executor=at.executor) as on:
+        (on.folder / "node_modules").symlink_to(NODE)
+        (on.folder / "tsconfig.json").write_text(
+            '{"compilerOptions": {"strict": true, "types": []}, "include": ["src"]}'
+        )
+        (on.folder / "src").mkdir()
+        (on.folder / "src" / "a.ts").write_text('export const x: number = "a";\n')
+        (on.folder / "src" / "b.ts").write_text('import { x } from "./a";\nx.y;\n')
+        result = await on.call("diagnostics")
+        assert found(result) == [
+            ("error", "src/a.ts", 1, 14, "TS2322", "tsc"),
+            ("error", "src/b.ts", 2, 3, "TS2339", "tsc"),
+        ]
+        assert not result.failed
+        assert [item[1] for item in found(await on.call("diagnostics", path="src/b.ts"))] == ["src/b.ts"]
+
+
+async def test_eslint_for_real(tmp_path: Path) -> None:
+    if not (NODE / ".bin" / "eslint").exists():
+        pytest.skip("eslint is missing: scripts/install_node_tools.sh installs it where node is there")
+    async with bench(tmp_path) as on:
+        (on.folder / "node_modules").symlink_to(NODE)
+        (on.folder / "eslint.config.mjs").write_text('export default [{rules: {"no-var": "warn"}}];\n')
+        (on.folder / "b.js").write_text("var a = 1;\n")
+        (on.folder / "c.mjs").write_text("let (\n")
+        result = await on.call("diagnostics")
+        assert {(item[0], item[1], item[4]) for item in found(result)} == {
+            ("error", "c.mjs", ""),
+            ("warning", "b.js", "no-var"),
+        }
+        assert not result.failed
+
+
+@pytest.mark.parametrize("backend", ["local", "editor"])
+async def test_cargo_for_real(backend: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if shutil.which("cargo") is None:
+        pytest.skip("cargo is missing: see https://rustup.rs")
+    monkeypatch.setenv("CARGO_TARGET_DIR", str(tmp_path / "target"))
+    monkeypatch.setenv("CARGO_NET_OFFLINE", "1")
+    async with stage(backend, tmp_path) as at, bench(tmp_path, executor=at.executor) as on:
+        (on.folder / "app" / "src").mkdir(parents=True)
+        (on.folder / "Cargo.toml").write_text('[workspace]\nmembers = ["app"]\nresolver = "2"\n')
+        (on.folder / "app" / "Cargo.toml").write_text('[package]\nname = "app"\nversion = "0.1.0"\nedition = "2021"\n')
+        main = on.folder / "app" / "src" / "main.rs"
+        main.write_text('fn main() {\n    let unused = 1;\n    let x: i32 = "a";\n    println!("{x}");\n}\n')
+        result = await on.call("diagnostics", path="app")
+        assert found(result)[0] == ("error", "app/src/main.rs", 3, 18, "E0308", "check")
+        assert "mismatched types: expected `i32`, found `&str`" in result.text
+        assert not result.failed
+        main.write_text("fn main() {}\n")
+        assert (await on.call("diagnostics", kind="check")).text == "No problems found by check."
+        (on.folder / "app" / "Cargo.toml").write_text("[package\n")
+        result = await on.call("diagnostics", kind="check")
+        assert result.failed
+        assert "check failed (exit code 101)" in result.text
+        assert "Cargo.toml" in result.text
+
+
+async def test_clippy_for_real(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if shutil.which("cargo-clippy") is None:
+        pytest.skip("clippy is missing: rustup component add clippy")
+    monkeypatch.setenv("CARGO_TARGET_DIR", str(tmp_path / "target"))
+    monkeypatch.setenv("CARGO_NET_OFFLINE", "1")
+    async with bench(tmp_path) as on:
+        (on.folder / "src").mkdir()
+        (on.folder / "Cargo.toml").write_text('[package]\nname = "app"\nversion = "0.1.0"\nedition = "2021"\n')
+        (on.folder / "src" / "main.rs").write_text("fn main() {\n    let v = vec![1];\n    if v.len() == 0 {}\n}\n")
+        result = await on.call("diagnostics", kind="clippy")
+        assert ("warning", "src/main.rs", 3, 8, "clippy::len_zero", "clippy") in found(result)
+
+
+async def test_go_vet_for_real(tmp_path: Path) -> None:
+    if shutil.which("go") is None:
+        pytest.skip("go is missing: see https://go.dev/doc/install")
+    async with bench(tmp_path) as on:
+        (on.folder / "go.mod").write_text("module example.com/m\n\ngo 1.20\n")
+        (on.folder / "main.go").write_text(
+            'package main\n\nimport "fmt"\n\nfunc main() {\n\tfmt.Printf("%d", "x")\n}\n'
+        )
+        result = await on.call("diagnostics")
+        assert [(item[0], item[1], item[2], item[4]) for item in found(result)] == [("warning", "main.go", 6, "printf")]
