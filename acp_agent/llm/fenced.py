@@ -73,7 +73,7 @@ class FencedProvider:
         self, messages: Sequence[Message], tools: Sequence[ToolDefinition], settings: ModelSettings
     ) -> AsyncGenerator[ModelEvent, None]:
         """One model call; see `Provider.stream`."""
-        if self._mode == "auto" and tools and settings.model not in self._refused:
+        if self._mode == "auto" and settings.model not in self._refused:
             begun = False
             try:
                 async with aclosing(self._inner.stream(messages, tools, settings)) as events:
@@ -82,7 +82,7 @@ class FencedProvider:
                         yield event
                 return
             except ProviderError as error:
-                if begun or not _refuses_tools(error):
+                if begun or not tools or not _refuses_tools(error):
                     raise
                 log.info("%s: %s has no tool calls; they stand in fenced blocks from now on", self.name, settings.model)
                 self._refused.add(settings.model)

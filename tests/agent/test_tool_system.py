@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import uuid
 
 import anyio
 import pytest
@@ -14,7 +15,8 @@ from acp_agent.schema.acp import (
     CurrentModeUpdate,
     SelectedPermissionOutcome,
 )
-from acp_agent.testing.fake_model import Answer, Call
+from acp_agent.testing.fake_model import Answer, Call, Failure
+from acp_agent.tools.registry import builtin_registry
 
 from .kit import rig
 
@@ -428,3 +430,48 @@ async def test_a_refused_switch_changes_nothing(tmp_path):
         await r.editor.prompt("go")
         assert "write" not in r.tool_names(2)
         assert "category: confirmation_required" in results(r, 2)[0]
+
+
+# --- the registry, and models without tool calls -----------------------------------------------------------------
+
+
+async def test_without_any_tool_no_tools_are_sent_and_a_call_is_told_why_it_is_not_there(tmp_path):
+    names = [entry.name for entry in builtin_registry().entries()]
+    config = f"[tools]\ndisabled = {json.dumps(names)}\n"
+    async with rig(tmp_path, rounds(Call("read", {"path": "a"})), config=config) as r:
+        await r.editor.prompt("go")
+        assert "tools" not in r.request(1)
+        assert "switched off in the configuration" in results(r, 2)[0]
+
+
+async def test_a_model_without_tool_calls_works_by_fenced_blocks(tmp_path):
+    config = "[providers.default]\ntool_calling = 'fenced'\n"
+    block = '```tool\n{"name": "write", "arguments": {"path": "a.txt", "content": "made"}}\n```\n'
+    script = [f"I write.\n{block}```bash\ncat a.txt\n```\n", "It says made."]
+    async with rig(tmp_path, script, config=config, mode="auto") as r:
+        assert (await r.editor.prompt("go")).stop_reason == "end_turn"
+        assert "tools" not in r.request(1)
+        assert "<tools>" in r.messages(1)[0]["content"]
+        write, ran = r.editor.tool_calls().values()
+        write.assert_finished("completed")
+        ran.assert_finished("completed")
+        assert len({uuid.UUID(write.id), uuid.UUID(ran.id)}) == 2
+        assert said(r) == "I write.\nIt says made."
+        told = r.messages(2)
+        assert [message["role"] for message in told] == ["system", "user", "assistant", "user"]
+        assert "[result of bash]" in str(told[3]["content"])
+        assert "made" in str(told[3]["content"])
+        session = r.editor.session_id
+        await r.editor.client.close_session(session)
+        r.editor.updates.clear()
+        await r.editor.load_session(session, r.project)
+        assert len(r.editor.tool_calls()) == 2
+
+
+async def test_a_server_that_refuses_tools_is_asked_again_in_blocks(tmp_path):
+    refusal = Failure(400, {"error": {"message": "gemma does not support tools"}})
+    async with rig(tmp_path, [refusal, "```bash\necho hi\n```\n", "done"], mode="auto") as r:
+        assert (await r.editor.prompt("go")).stop_reason == "end_turn"
+        (call,) = r.editor.tool_calls().values()
+        call.assert_finished("completed")
+        assert call.raw_output["stdout"] == "hi\n"
