@@ -5,12 +5,20 @@ cd "$(dirname "$0")/.."
 packages=(typescript@5.9.3 eslint@9.39.5)
 folder=tests/.node
 [ "$(cat "$folder/.installed" 2>/dev/null)" = "${packages[*]}" ] && exit 0
-if ! command -v node >/dev/null 2>&1 || ! command -v npm >/dev/null 2>&1; then
-  echo "WARNING: node or npm is missing, so ${packages[*]} are not installed; the tests of tsc fail without them" >&2
-  exit 0
-fi
-rm -rf "$folder"
-mkdir -p "$folder"
-echo '{"private": true}' >"$folder/package.json"
-npm install --prefix "$folder" --no-audit --no-fund --no-save --ignore-scripts --loglevel=error "${packages[@]}" >/dev/null
-echo "${packages[*]}" >"$folder/.installed"
+by_npm() {
+  command -v node >/dev/null 2>&1 && command -v npm >/dev/null 2>&1 || return 1
+  rm -rf "$folder"
+  mkdir -p "$folder"
+  echo '{"private": true}' >"$folder/package.json"
+  npm install --prefix "$folder" --no-audit --no-fund --no-save --ignore-scripts --loglevel=error "${packages[@]}" \
+    >/dev/null || { rm -rf "$folder"; return 1; }
+  echo "${packages[*]}" >"$folder/.installed"
+}
+by_npm && exit 0
+command -v tsc >/dev/null 2>&1 && exit 0
+# Without npm: Debian's own.
+as_root=()
+[ "$(id -u)" -eq 0 ] || as_root=(sudo -n)
+export DEBIAN_FRONTEND=noninteractive
+"${as_root[@]}" apt-get install --yes --quiet --no-install-recommends node-typescript >/dev/null ||
+  echo "WARNING: ${packages[*]} could not be installed by npm, nor node-typescript by apt-get; the tests of tsc fail" >&2

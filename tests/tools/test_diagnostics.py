@@ -485,9 +485,11 @@ async def test_what_is_no_python_is_an_error_for_ruff_and_mypy(tmp_path: Path) -
 
 @pytest.mark.parametrize("backend", ["local", "editor"])
 async def test_tsc_for_real(backend: str, tmp_path: Path) -> None:
-    assert (NODE / ".bin" / "tsc").exists(), "run scripts/install_node_tools.sh (make tools)"
+    own = NODE / ".bin" / "tsc"
+    assert own.exists() or shutil.which("tsc"), "run scripts/install_node_tools.sh (make tools)"
     async with stage(backend, tmp_path) as at, bench(tmp_path, executor=at.executor) as on:
-        (on.folder / "node_modules").symlink_to(NODE)
+        if own.exists():
+            (on.folder / "node_modules").symlink_to(NODE)
         (on.folder / "tsconfig.json").write_text(
             '{"compilerOptions": {"strict": true, "types": []}, "include": ["src"]}'
         )
