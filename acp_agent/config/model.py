@@ -132,8 +132,8 @@ class ProviderConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     tool_calling: Annotated[
         Literal["auto", "native", "fenced"],
         Meta(
-            description="How tools are called: `native` by the API, `fenced` by blocks in the answer's text (for models "
-            "without tool calls), `auto`: native until the server refuses tools."
+            description="How tools are called: `native` by the API, `fenced` by blocks in the text of answers (for "
+            "models without tool calls), `auto`: native until the server refuses tools."
         ),
     ] = "auto"
     embedding_model: Annotated[

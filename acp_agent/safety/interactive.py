@@ -100,6 +100,7 @@ WRAPPERS: dict[str, frozenset[str]] = {
 }
 """Programs that run another, with their options that take the next word."""
 
+
 def _line_of(arguments: Sequence[str]) -> str | None:
     """The command line in `bash -c '…'`."""
     for number, argument in enumerate(arguments[:-1]):

@@ -142,8 +142,11 @@ class SessionStore(Protocol):
     All raise StoreError, with a sentence that says what to do.
     """
 
-    memories: MemoryStore
-    schedules: ScheduleStore
+    @property
+    def memories(self) -> MemoryStore: ...
+
+    @property
+    def schedules(self) -> ScheduleStore: ...
 
     def create(self, record: SessionRecord) -> None: ...
 

@@ -49,9 +49,7 @@ class ScheduleAdd(Tool[ScheduleAddParams]):
         if known >= config.max_schedules:
             raise ToolError(f"This project has {known} schedules, which is the most. Remove one first.")
         first = next_run(params.timing, time.time(), min_interval=config.min_interval)
-        text = (
-            f"Runs `{params.timing}`, first {when(first)}, while a session is open here:\n\n{params.prompt}"
-        )
+        text = f"Runs `{params.timing}`, first {when(first)}, while a session is open here:\n\n{params.prompt}"
         return Preview((Content(content=TextContent(text=text)),), first)
 
     async def run(self, params: ScheduleAddParams, ctx: ToolContext, preview: Preview) -> ToolResult:

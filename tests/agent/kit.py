@@ -74,7 +74,7 @@ async def connect(environ: Mapping[str, str], **editor: Any) -> AsyncIterator[tu
 
 @asynccontextmanager
 async def agent_rig(tmp_path: Path, script: Script = (), **editor: Any) -> AsyncIterator[Rig]:
-    """Model, agent and editor; `initialize` has been done. `environ`: more variables. `config`: a config file's text."""
+    """Model, agent and editor; `initialize` has been done. `environ`: more variables. `config`: text of a file."""
     more = dict(editor.pop("environ", {}))
     if config := editor.pop("config", ""):
         more["ACP_AGENT_CONFIG"] = str(tmp_path / "config.toml")

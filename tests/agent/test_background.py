@@ -9,7 +9,7 @@ from typing import Any
 import anyio
 import pytest
 
-from acp_agent.schema.acp import AgentMessageChunk, Terminal, ToolCallUpdate
+from acp_agent.schema.acp import Terminal, ToolCallUpdate
 from acp_agent.testing.fake_model import Answer, Call
 from tests.executors.kit import until_dead, until_exists
 
@@ -79,7 +79,7 @@ def told(r: Rig, number: int) -> str:
 async def ended(r: Rig, count: int = 1) -> list[ToolCallUpdate]:
     """The updates that told of the end of background runs, once there are so many."""
 
-    def found() -> list[ToolCallUpdate]:
+    def found() -> list[Any]:
         ends = [
             update
             for update in r.editor.updates[r.editor.session_id]
@@ -91,9 +91,7 @@ async def ended(r: Rig, count: int = 1) -> list[ToolCallUpdate]:
 
 
 def said(r: Rig) -> str:
-    return "".join(
-        update.content.text for update in r.editor.updates[r.editor.session_id] if isinstance(update, AgentMessageChunk)
-    )
+    return str(r.editor.text())
 
 
 # --- what is told ------------------------------------------------------------------------------------------------

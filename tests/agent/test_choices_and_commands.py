@@ -11,8 +11,6 @@ from acp_agent.schema.acp import (
     CompactionUpdate,
     ConfigOptionUpdate,
     CurrentModeUpdate,
-    McpServerStdio,
-    Notice,
     ResourceLink,
     TextContent,
 )

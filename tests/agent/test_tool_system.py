@@ -10,7 +10,6 @@ import pytest
 
 from acp_agent.client.permissions import reject_once
 from acp_agent.schema.acp import (
-    AgentMessageChunk,
     CreateElicitationResponse,
     CurrentModeUpdate,
     SelectedPermissionOutcome,
@@ -36,9 +35,7 @@ def results(r, number: int) -> list[str]:
 
 
 def said(r) -> str:
-    return "".join(
-        update.content.text for update in r.editor.updates[r.editor.session_id] if isinstance(update, AgentMessageChunk)
-    )
+    return str(r.editor.text())
 
 
 # --- feedback ----------------------------------------------------------------------------------------------------

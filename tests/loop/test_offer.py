@@ -10,7 +10,7 @@ import pytest
 from acp_agent.config.model import DependenciesConfig, DependencyRule, SchemaFilterConfig, TafcConfig, ToolsConfig
 from acp_agent.errors import ProviderError
 from acp_agent.llm.base import ToolDefinition
-from acp_agent.loop.modes import MODES
+from acp_agent.loop.modes import MODES, ModeId
 from acp_agent.loop.offer import Offer, complexity, think_first, threshold_of
 from acp_agent.loop.relevance import Relevance, lexical_scores
 from acp_agent.tools.registry import Registry, SessionRegistry, ToolEntry, builtin_registry
@@ -23,7 +23,7 @@ def entry(name: str, description: str = "", *, core: bool = False, reads_only: b
     return ToolEntry(name, (), "other", reads_only, description or name, parameters, False, core)
 
 
-def offer(entries, mode: str = "code", missing=None, relevance=None, **config) -> Offer:
+def offer(entries, mode: ModeId = "code", missing=None, relevance=None, **config) -> Offer:
     registry = Registry(entries, {})
     tools = ToolsConfig(**config)
     return Offer(registry, tools, lambda: MODES[mode], missing or {}, relevance or Relevance())

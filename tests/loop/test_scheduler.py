@@ -103,7 +103,7 @@ async def test_a_store_that_fails_ends_the_scheduler_and_nothing_else(office, ca
         def list(self, project):
             raise StoreError("gone")
 
-    scheduler = Scheduler("/p", Broken(), run=None, tell=office.told.append)  # type: ignore[arg-type]
+    scheduler = Scheduler("/p", Broken(), run=None, tell=office.told.append)
     with anyio.fail_after(10):
         await scheduler.live()
     assert "schedules do not run: gone" in caplog.text

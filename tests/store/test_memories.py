@@ -83,7 +83,8 @@ def test_a_file_of_the_first_format_is_brought_up_to_date_and_keeps_what_it_hold
     for statement in MIGRATIONS[0]:
         plain.execute(statement)
     plain.execute(
-        "INSERT INTO permissions (project, tool, scope, decision, created_at) VALUES ('/p', 'edit', 'edit *', 'allow', '')"
+        "INSERT INTO permissions (project, tool, scope, decision, created_at) "
+        "VALUES ('/p', 'edit', 'edit *', 'allow', '')"
     )
     plain.execute("PRAGMA user_version=1")
     plain.close()
