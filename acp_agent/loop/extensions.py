@@ -10,6 +10,7 @@ import hashlib
 import logging
 from pathlib import Path
 
+import anyio
 import anyio.to_thread
 
 from acp_agent.lazy import load
@@ -40,6 +41,7 @@ class Extensions:
         self._store = store
         self._packages = packages
         self._begun = False
+        self._loading = anyio.Lock()
 
     def files(self) -> list[Path]:
         """The files with tools of the project; names beginning with `_` are helpers of theirs."""
@@ -72,13 +74,14 @@ class Extensions:
         return await self._load(PACKAGES, PACKAGE_TOOLS) if self._packages else []
 
     async def project(self) -> list[str]:
-        """Loads the project's tools where they are trusted; once."""
-        if self._begun or not self.files():
-            return []
-        self._begun = True
-        if self.trusted():
-            return await self._load(PROJECT, PROJECT_TOOLS, self.files())
-        return ["This folder has tools of its own that are not loaded: `/trust` shows them."]
+        """Loads the project's tools where they are trusted; once. Whoever asks meanwhile waits until it is done."""
+        async with self._loading:
+            if self._begun or not self.files():
+                return []
+            self._begun = True
+            if self.trusted():
+                return await self._load(PROJECT, PROJECT_TOOLS, self.files())
+            return ["This folder has tools of its own that are not loaded: `/trust` shows them."]
 
     async def trust(self) -> list[str]:
         """Remembers that the files as they are now are trusted, and loads them. Gives what went wrong."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -521,10 +523,21 @@ async def test_eslint_for_real(tmp_path: Path) -> None:
         assert not result.failed
 
 
+def need_cargo(monkeypatch: pytest.MonkeyPatch, *sub: str) -> None:
+    """Skips where cargo does not run. With another HOME, rustup does not find the toolchains beside its own programs."""
+    cargo = shutil.which("cargo")
+    if cargo is None:
+        pytest.skip("cargo is missing: see https://rustup.rs")
+    beside = Path(cargo).parent.parent.parent / ".rustup"
+    if "RUSTUP_HOME" not in os.environ and beside.is_dir():
+        monkeypatch.setenv("RUSTUP_HOME", str(beside))
+    if subprocess.run([cargo, *sub, "--version"], capture_output=True, check=False).returncode != 0:
+        pytest.skip(f"`{' '.join(['cargo', *sub])}` does not run here: see https://rustup.rs")
+
+
 @pytest.mark.parametrize("backend", ["local", "editor"])
 async def test_cargo_for_real(backend: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    if shutil.which("cargo") is None:
-        pytest.skip("cargo is missing: see https://rustup.rs")
+    need_cargo(monkeypatch)
     monkeypatch.setenv("CARGO_TARGET_DIR", str(tmp_path / "target"))
     monkeypatch.setenv("CARGO_NET_OFFLINE", "1")
     async with stage(backend, tmp_path) as at, bench(tmp_path, executor=at.executor) as on:
@@ -547,8 +560,7 @@ async def test_cargo_for_real(backend: str, tmp_path: Path, monkeypatch: pytest.
 
 
 async def test_clippy_for_real(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    if shutil.which("cargo-clippy") is None:
-        pytest.skip("clippy is missing: rustup component add clippy")
+    need_cargo(monkeypatch, "clippy")
     monkeypatch.setenv("CARGO_TARGET_DIR", str(tmp_path / "target"))
     monkeypatch.setenv("CARGO_NET_OFFLINE", "1")
     async with bench(tmp_path) as on:
