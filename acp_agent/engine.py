@@ -31,7 +31,7 @@ from acp_agent.loop.background import SessionRuns
 from acp_agent.loop.cache import ResultCache, fingerprint_with
 from acp_agent.loop.calls import Surroundings, ToolRunner
 from acp_agent.loop.commands import Commands, commands_update, split_command
-from acp_agent.loop.delegate import SubAgents
+from acp_agent.loop.delegate import Own, SubAgents
 from acp_agent.loop.extensions import Extensions
 from acp_agent.loop.failures import RepeatedFailures
 from acp_agent.loop.gate import Gate
@@ -165,7 +165,7 @@ class SessionEngine:
             repeated_failures=settings.tools.repeated_failures,
             definitions=self.offer.definitions_of,
             entries=self.offer.sent,
-            context=self._context_of,
+            own=self._own_of,
         )
         self._around = Surroundings(
             registry=self.registry,
@@ -198,9 +198,11 @@ class SessionEngine:
 
     # --- what tools are given ---------------------------------------------------------------------------------
 
-    def _context_of(self, call_id: str) -> Callable[..., ToolContext]:
-        """For a sub-agent: what it does in its shell, and what it has read, is its own."""
-        return partial(self._context, state=self._folder / f"shell-{self._turn}-{call_id}", ledger=Ledger())
+    def _own_of(self, call_id: str) -> Own:
+        """What a sub-agent has for itself: its shell, what it has read, what it was told of folders."""
+        state = self._folder / f"shell-{self._turn}-{call_id}"
+        context = partial(self._context, state=state, ledger=Ledger())
+        return Own(context, self._instructions.for_sub_agent().for_paths)
 
     def _context(self, *, state: Path | None = None, ledger: Ledger | None = None, **of_the_call: Any) -> ToolContext:
         state = state or self._shell_state
@@ -233,7 +235,7 @@ class SessionEngine:
     def _run_ended(self, words: str) -> None:
         """Within a turn the command's own card is enough."""
         if not self._session.busy and not self._session.closed:
-            self._session.say(words)
+            self._session.say(f"{words}\n\n")
 
     def _missing(self) -> dict[str, Callable[[], str | None]]:
         """Tools that are not always there."""
@@ -269,8 +271,17 @@ class SessionEngine:
         self.quota.used = CallQuota.used_by(history.messages)
         return history, mended
 
+    def status(self) -> Sequence[str]:
+        lines = []
+        for server in self.servers.states():
+            counts = f"{server.tools} tools, {server.prompts} prompts" if server.state == "ready" else server.words
+            lines.append(f"MCP server `{server.name}`: {server.state}{f' ({counts})' if counts else ''}")
+        return lines
+
     async def start(self) -> Sequence[str]:
-        return [*self.servers.trouble, *await self.extensions.project(), *await self.extensions.packages()]
+        unknown = ", ".join(f"`{name}`" for name in self.offer.unknown_names())
+        wrong = [f"The configuration names tools that there are not: {unknown}."] if unknown else []
+        return [*wrong, *self.servers.trouble, *await self.extensions.project(), *await self.extensions.packages()]
 
     async def live(self) -> None:
         """What runs beside the turns, until `close`."""
@@ -282,7 +293,7 @@ class SessionEngine:
                 tasks.start_soon(self._browser.live)
 
     async def _run_schedule(self, schedule: Schedule) -> None:
-        self._session.say(f"Scheduled (`{schedule.timing}`): {schedule.prompt}")
+        self._session.say(f"Scheduled (`{schedule.timing}`): {schedule.prompt}\n\n")
         await self._session.prompt_unasked([TextContent(text=schedule.prompt)])
 
     # --- prompts ----------------------------------------------------------------------------------------------

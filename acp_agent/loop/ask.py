@@ -106,7 +106,6 @@ async def _by_choice(client: Client, call: Call, question: Question) -> Answer:
         title=question.text,
         name=call.name,
         kind="other",
-        status="pending",
         content=[Content(content=TextContent(text=question.text))],
         meta={"question": True},
     )

@@ -23,6 +23,7 @@ from acp_agent.tools.context import ToolResult
 __all__ = ["MARK", "ResultCache", "fingerprint_with"]
 
 MARK = "[unchanged since the same call before]"
+"""For what was looked at again. What cannot be (a web page) says how old it is."""
 
 MAX_ENTRIES = 200
 MAX_TEXT = 200_000
@@ -78,7 +79,8 @@ class ResultCache:
             if await self._fingerprint(path) != before:
                 self._entries.pop(key, None)
                 return None
-        return replace(entry.result, text=f"{MARK}\n{entry.result.text}")
+        mark = MARK if entry.paths else f"[remembered: the same call gave this {self._clock() - entry.at:.0f} s ago]"
+        return replace(entry.result, text=f"{mark}\n{entry.result.text}")
 
     async def look(self, accesses: Sequence[Access]) -> tuple[tuple[Path, str], ...] | None:
         """What a call is about to read, as it is now; `None` where its result cannot be kept. To be asked before the

@@ -38,7 +38,8 @@ from acp_agent.loop.gate import Gate, Permit, Refused, TurnCancelledByClient
 from acp_agent.loop.hooks import Hooks
 from acp_agent.loop.modes import Mode
 from acp_agent.loop.reports import CANCELLED, Call, Parent, Ready, Reports
-from acp_agent.safety.access import Access, ExecuteAccess, PathAccess
+from acp_agent.safety.access import Access, Ask, ExecuteAccess, PathAccess
+from acp_agent.safety.decide import decide
 from acp_agent.safety.paths import Roots
 from acp_agent.schema.acp import Content, Plan, PlanEntry, SessionUpdate, TextContent
 from acp_agent.tools.context import Answer, Description, Preview, Question, Task, ToolContext, ToolResult
@@ -56,6 +57,8 @@ __all__ = ["CallHost", "RoundResult", "Surroundings", "ToolRunner"]
 log = logging.getLogger(__name__)
 
 NOT_RUN = "The call was not run: the turn was cancelled first."
+
+NOT_ANSWERED = "The call was not run: the person has not answered the question before it."
 
 NO_OUTPUT = "[no output, exit code 0]"
 
@@ -145,6 +148,7 @@ class ToolRunner:
         """
         calls = [Call(use) for use in uses]
         blocked = self._around.quota.take()
+        not_run = NOT_RUN
         try:
             for call in calls:
                 await self._report(call, blocked)
@@ -156,10 +160,13 @@ class ToolRunner:
                 else:
                     for call in group:
                         await self.run(call)
+                if any(call.ends_turn for call in calls):
+                    not_run = NOT_ANSWERED
+                    break
         finally:
             for call in calls:
-                self._reports.fail(call, ToolError(NOT_RUN, "cancelled"))
-                add(call.result or ToolMessage(call.use.id, call.use.name, (TextPart(NOT_RUN),)))
+                self._reports.fail(call, ToolError(not_run, "cancelled"))
+                add(call.result or ToolMessage(call.use.id, call.use.name, (TextPart(not_run),)))
         return RoundResult(any(call.ends_turn for call in calls), any(self._progressed(call) for call in calls))
 
     def _only_reads(self, call: Call) -> bool:
@@ -255,6 +262,7 @@ class ToolRunner:
     async def _life(self, call: Call, ready: Ready, tasks: TaskGroup) -> None:
         around, tool, params = self._around, ready.tool, ready.params
         ctx = self._make_context(call, tasks)
+        begun = False
         try:
             if (remedy := around.failures.remedy(call.name, ready.arguments)) is not None:
                 raise remedy
@@ -272,6 +280,7 @@ class ToolRunner:
                 case Permit():
                     pass
             await anyio.lowlevel.checkpoint()  # A cancel that came meanwhile counts before anything is done.
+            begun = True
             await around.hooks.before(call.name, call.id, json.dumps(ready.arguments, default=str))
             self._reports.update(call, status="in_progress", content=list(preview.content) or UNSET)
             folder = ctx.shell_cwd()
@@ -282,7 +291,8 @@ class ToolRunner:
             failure = as_tool_error(error)
             around.failures.failed(call.name, ready.arguments, failure)
             self._reports.fail(call, failure)
-            await around.hooks.after(call.name, call.id, "failed")
+            if begun:
+                await around.hooks.after(call.name, call.id, "failed")
         else:
             paths = [access.path for access in accesses if isinstance(access, PathAccess)]
             if told := around.instructions(paths):
@@ -293,9 +303,16 @@ class ToolRunner:
             self._reports.complete(call, result)
             if not result.failed:
                 around.succeeded(call.name)
-            if not ready.entry.reads_only:
+            if result.error is not None:
+                around.failures.failed(call.name, ready.arguments, result.error)
+            elif self._changes(accesses):
                 around.failures.changed()
             await self._tell_hooks(call, result, accesses, folder, ctx.shell_cwd())
+
+    def _changes(self, accesses: Sequence[Access]) -> bool:
+        """Whether a call that touches these may have changed something: all but what is only looked at."""
+        verdict = decide(accesses, self._around.roots, mode="code", may_change=True)
+        return isinstance(verdict, Ask) and verdict.changes
 
     async def _tell_hooks(
         self, call: Call, result: ToolResult, accesses: Sequence[Access], before: Any, after: Any
@@ -323,12 +340,14 @@ class ToolRunner:
             return known
         paths = await cache.look(accesses)
         for attempt in range(retry.attempts + 1):
+            begun = anyio.current_time()
             try:
                 result = await tool.run(params, ctx, preview)
             except (ToolError, OSError) as error:
                 failure = as_tool_error(error)
                 wait = failure.retry_after or min(retry.base_delay * 2**attempt, retry.max_delay)
-                if failure.category not in PASSING or attempt == retry.attempts or wait > retry.max_delay:
+                took_long = anyio.current_time() - begun > retry.max_delay  # Nobody waits so long several times.
+                if failure.category not in PASSING or attempt == retry.attempts or wait > retry.max_delay or took_long:
                     raise failure from error
                 self._reports.say(call, f"{failure}\nTrying again in {wait:g} s.")
                 await anyio.sleep(wait)

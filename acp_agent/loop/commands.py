@@ -179,7 +179,10 @@ async def _tools(commands: Commands, session: Session, engine: Engine, rest: str
         lines.append(
             f"- `{entry.name}`{aliases}: {entry.description.splitlines()[0] if entry.description else ''}{mark}"
         )
-    away = [f"- {why}" for why in engine.offer.excluded().values()]
+    reasons: dict[str, list[str]] = {}
+    for name, why in engine.offer.excluded().items():
+        reasons.setdefault(why, []).append(f"`{name}`")
+    away = [f"- {', '.join(names)}: {why}" for why, names in reasons.items()]
     text = f"Tools in the mode `{session.mode_id}`:\n" + "\n".join(lines) + f"\n\n{engine.offer.words()}"
     session.say(text + ("\n\nNot there now:\n" + "\n".join(away) if away else ""))
 
@@ -196,10 +199,11 @@ async def _status(commands: Commands, session: Session, engine: Engine, rest: st
         if offered_
     ]
     roots = "\n".join(f"- {root}" for root in session.roots.all)
+    more = engine.status()
     session.say(
         f"acp-agent {__version__}\n\n- Session: `{session.id}`\n- Model: `{session.model}`\n"
         f"- Mode: `{session.mode_id}`\n- The editor offers: {', '.join(offers) or 'nothing; all is done locally'}\n"
-        f"\nFolders:\n{roots}"
+        f"\nFolders:\n{roots}" + ("\n\nMore:\n" + "\n".join(f"- {line}" for line in more) if more else "")
     )
 
 

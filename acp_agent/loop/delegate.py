@@ -8,7 +8,8 @@ Cancelling the call ends all of it: it runs in the call's own task.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 from acp_agent.errors import ProviderError, ToolError
 from acp_agent.llm.base import (
@@ -31,7 +32,7 @@ from acp_agent.schema.acp import SessionUpdate, StopReason, ToolCall
 from acp_agent.tools.context import Task, ToolContext, ToolResult
 from acp_agent.tools.registry import ToolEntry
 
-__all__ = ["NOT_FOR_SUB_AGENTS", "SubAgents"]
+__all__ = ["NOT_FOR_SUB_AGENTS", "Own", "SubAgents"]
 
 NOT_FOR_SUB_AGENTS = frozenset(("plan", "ask_user", "switch_mode", "schedule_add", "schedule_remove"))
 """What belongs to the conversation with the person."""
@@ -49,6 +50,16 @@ ENDINGS: dict[StopReason, str] = {
 }
 
 
+@dataclass(frozen=True)
+class Own:
+    """What a sub-agent does not share with its session."""
+
+    context: Callable[..., ToolContext]
+    """Its tools get a shell of its own, and what it has read."""
+    instructions: Callable[[Sequence[Path]], str]
+    """What it has not been told of folders yet."""
+
+
 class SubAgents:
     """Makes sub-agents below one level of a session. `depth`: how many levels are above them."""
 
@@ -64,12 +75,12 @@ class SubAgents:
         repeated_failures: int,
         definitions: Callable[[Sequence[ToolEntry]], Sequence[ToolDefinition]],
         entries: Callable[[], Sequence[ToolEntry]],
-        context: Callable[[str], Callable[..., ToolContext]],
+        own: Callable[[str], Own],
     ) -> None:
         """`provider` gives the model of the turn, its settings and its context window if that is known. `entries`: the
-        tools that are offered one level above; `definitions` gives the form in which they are sent. `context` makes,
-        for a call's id, what the tools of its sub-agent are given: a shell of its own, and what it has seen."""
-        self._context = context
+        tools that are offered one level above; `definitions` gives the form in which they are sent. `own` makes, for a
+        call's id, what its sub-agent has for itself."""
+        self._own = own
         self._around = around
         self._provider = provider
         self._depth = depth
@@ -105,10 +116,12 @@ class SubAgents:
                 return f"`{entry.name}` is not among the tools of this sub-agent."
             return around.offers(entry)
 
+        own = self._own(call.id)
         below = replace(
             around,
             reports=reports.below(emit, parent),
-            context=self._context(call.id),
+            context=own.context,
+            instructions=own.instructions,
             offers=offers,
             names=lambda: [entry.name for entry in entries()],
             failures=RepeatedFailures(self._repeated_failures),
@@ -151,7 +164,7 @@ class SubAgents:
             repeated_failures=self._repeated_failures,
             definitions=self._definitions,
             entries=lambda: [entry for entry in self._entries() if entry.name in allowed],
-            context=self._context,
+            own=self._own,
         )
 
     def _allowed(self, task: Task) -> frozenset[str]:

@@ -7,6 +7,7 @@ Links that lead out of the session's folders are not followed.
 
 from __future__ import annotations
 
+import copy
 import logging
 import re
 from collections.abc import Iterable
@@ -27,6 +28,7 @@ YAML_ERROR = "yaml:YAMLError"
 FRONT_MATTER = re.compile(r"\A---[ \t]*\r?\n(.*?)\r?\n---[ \t]*(?:\r?\n|\Z)", re.DOTALL)
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 MAX_DESCRIPTION = 1024
+MAX_FRONT_MATTER = 8192
 MAX_SKILL_BYTES = 200_000
 MAX_LISTED = 50
 """Further files of a skill that are named with it."""
@@ -69,6 +71,12 @@ class Instructions:
                     shown = self._roots.display(folder)
                     parts.append(f"[Instructions for everything below {shown}/ ({file.name}):\n{text}\n]")
         return "\n".join(parts)
+
+    def for_sub_agent(self) -> Instructions:
+        """The same for a model that has been told nothing yet of sub-folders."""
+        other = copy.copy(self)
+        other._told = set()
+        return other
 
     def forget(self) -> None:
         """The model has forgotten the conversation, and what it was told in it."""
@@ -140,22 +148,32 @@ def _read_skill(file: Path, roots: Roots) -> Skill | None:
     text = _read_text(file, roots, MAX_SKILL_BYTES)
     if text is None:
         return None
-    facts: dict[str, object] = {}
+    facts: dict[str, str] = {}
     if (front := FRONT_MATTER.match(text)) is not None:
-        try:
-            read = load(YAML)(front[1])
-        except load(YAML_ERROR) as error:
-            log.warning("%s: the front matter is no YAML and is not used: %s", file, error)
-            read = None
-        facts = read if isinstance(read, dict) else {}
+        facts = _facts(front[1], file)
         text = text[front.end() :]
-    name = str(facts.get("name") or file.parent.name)
+    name = facts.get("name") or file.parent.name
     if NAME.fullmatch(name) is None:
         log.warning("%s: %r is no name for a skill (letters, digits, `-` and `_`)", file, name)
         return None
-    described = str(facts.get("description") or _first_line(text))
+    described = facts.get("description") or _first_line(text)
     description = " ".join(described.split())[:MAX_DESCRIPTION]
     return Skill(name, description, text, real_path(file.parent), _others(file))
+
+
+def _facts(front: str, file: Path) -> dict[str, str]:
+    """The texts of a front matter; whatever else it holds is left out."""
+    if len(front) > MAX_FRONT_MATTER:
+        log.warning("%s: the front matter is longer than %d characters and is not used", file, MAX_FRONT_MATTER)
+        return {}
+    try:
+        read = load(YAML)(front)
+    except (load(YAML_ERROR), ValueError, RecursionError) as error:  # It raises ValueError for dates that are none.
+        log.warning("%s: the front matter is no YAML and is not used: %s", file, error)
+        return {}
+    if not isinstance(read, dict):
+        return {}
+    return {key: value for key, value in read.items() if isinstance(key, str) and isinstance(value, str)}
 
 
 def _first_line(text: str) -> str:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from acp_agent.config.model import ToolsConfig
+from acp_agent.config.model import DependencyRule, ToolsConfig
 from acp_agent.llm.base import ToolDefinition
 from acp_agent.loop.modes import Mode
 from acp_agent.loop.relevance import Relevance
@@ -55,11 +55,11 @@ class Offer:
         if not _in_mode(entry, mode):
             reads = "" if mode.changes else ", which only reads"
             return f"`{entry.name}` is not available in the mode `{mode.id}`{reads}."
-        if entry.name in self._config.disabled:
+        if any(name in self._config.disabled for name in (entry.name, *entry.aliases)):
             return f"`{entry.name}` is switched off in the configuration (`tools.disabled`)."
         if (missing := self._missing.get(entry.name)) is not None and (why := missing()) is not None:
             return why
-        needed = self._unmet(entry.name)
+        needed = self._unmet(entry)
         return f"`{entry.name}` needs {', '.join(f'`{name}`' for name in needed)} to succeed first." if needed else None
 
     def entries(self) -> list[ToolEntry]:
@@ -84,10 +84,28 @@ class Offer:
         if self._chosen is not None:
             self._chosen |= {name}
 
-    def _unmet(self, name: str) -> list[str]:
+    def _unmet(self, entry: ToolEntry) -> list[str]:
+        rule = self._rule(entry)
+        names = [self._own_name(name) for name in rule.requires] if rule is not None else []
+        return [name for name in names if name not in self._succeeded]
+
+    def _rule(self, entry: ToolEntry) -> DependencyRule | None:
         rules = self._config.dependencies
-        rule = rules.rules.get(name) if rules.enabled else None
-        return [needed for needed in rule.requires if needed not in self._succeeded] if rule is not None else []
+        names = (entry.name, *entry.aliases) if rules.enabled else ()
+        return next((rules.rules[name] for name in names if name in rules.rules), None)
+
+    def _own_name(self, name: str) -> str:
+        """The tool's own name for an alias; a name that is none (yet) as it stands."""
+        entry = self._registry.find(name)
+        return entry.name if entry is not None else name
+
+    def unknown_names(self) -> list[str]:
+        """Names in the configuration that are no tool's. MCP tools may still come, so these are believed."""
+        rules = self._config.dependencies.rules
+        named = [*self._config.disabled, *rules]
+        named += [name for rule in rules.values() for name in (*rule.requires, *rule.prefers)]
+        unknown = (name for name in named if self._registry.find(name) is None and not name.startswith("mcp_"))
+        return list(dict.fromkeys(unknown))
 
     # --- what is sent -----------------------------------------------------------------------------------------
 
@@ -103,7 +121,7 @@ class Offer:
         scores = await self._relevance.scores(prompt, [_text(entry) for entry in others])
         ranked = sorted(
             zip(
-                (score + self._boost(entry.name) for entry, score in zip(others, scores, strict=True)),
+                (score + self._boost(entry) for entry, score in zip(others, scores, strict=True)),
                 others,
                 strict=True,
             ),
@@ -116,12 +134,11 @@ class Offer:
     def _always(self, entry: ToolEntry) -> bool:
         return entry.name in ESSENTIAL if self._small else entry.core
 
-    def _boost(self, name: str) -> float:
-        rules = self._config.dependencies
-        rule = rules.rules.get(name) if rules.enabled else None
+    def _boost(self, entry: ToolEntry) -> float:
+        rules, rule = self._config.dependencies, self._rule(entry)
         if rule is None:
             return 0.0
-        satisfied = sum(preferred in self._succeeded for preferred in rule.prefers)
+        satisfied = sum(self._own_name(name) in self._succeeded for name in rule.prefers)
         return min(rules.boost_per_dep * satisfied, rules.max_total_boost)
 
     def sent(self) -> list[ToolEntry]:
@@ -173,12 +190,12 @@ def threshold_of(value: float) -> float:
 
 
 def complexity(parameters: Mapping[str, Any]) -> float:
-    """How hard a tool is to call right, 0 to 1: required parameters (5 are much), depth of nesting (3 levels below the
-    first are much), and the largest enumeration (10 words are much)."""
-    required = min(len(parameters.get("required", ())) / 5, 1.0)
-    depth = min((_depth(parameters) - 1) / 3, 1.0)
-    enum = min(_largest_enum(parameters) / 10, 1.0)
-    return 0.4 * required + 0.3 * max(depth, 0.0) + 0.3 * enum
+    """How hard a tool is to call right, 0 to 1: required parameters (3 are much), depth of nesting (2 levels below the
+    first are much), and the largest enumeration (6 words are much)."""
+    required = min(len(parameters.get("required", ())) / 3, 1.0)
+    depth = min(max(_depth(parameters) - 1, 0) / 2, 1.0)
+    enum = min(_largest_enum(parameters) / 6, 1.0)
+    return min(1.0, 0.4 * required + 0.35 * depth + 0.35 * enum)
 
 
 def think_first(tool: ToolDefinition) -> ToolDefinition:

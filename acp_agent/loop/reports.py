@@ -17,6 +17,7 @@ from acp_agent.executors.base import ExitStatus, Process
 from acp_agent.llm.base import TextPart, ToolMessage, ToolUse
 from acp_agent.loop.live import ContentFeed, Feed, TerminalFeed, terminal_info
 from acp_agent.output.envelope import ShellOutput
+from acp_agent.protocol.codec import encode
 from acp_agent.schema.acp import (
     Content,
     SessionUpdate,
@@ -37,6 +38,12 @@ if TYPE_CHECKING:
     from acp_agent.tools.base import Tool
 
 __all__ = ["CANCELLED", "Call", "Display", "Parent", "Ready", "Reports"]
+
+LARGEST_RAW = 1_000_000
+"""Bytes of JSON in `rawOutput`; the envelope of a command's output is bounded by itself."""
+
+SMALL_RAW = 20_000
+"""Bytes of `rawOutput` that are repeated in `_meta` for clients that read it there; else the text is."""
 
 CANCELLED = "The call was cancelled by the person."
 
@@ -189,13 +196,19 @@ class Reports:
         if result.locations is not None:
             changed["locations"] = locations_of(result.locations)
         if result.raw_output is not None:
-            changed["raw_output"] = result.raw_output
+            changed["raw_output"] = _bounded_raw(result.raw_output)
         content = result.content
         if content is None:
             content = (Content(content=TextContent(text=text)),) if text else ()
-        self._end(call, "failed" if result.failed else "completed", text, list(content), {}, **changed)
+        meta: dict[str, Any] = {}
+        told = text
+        if result.failed:
+            error = result.error or ToolError("")
+            meta = _error_meta(error)
+            told = f"{text.rstrip()}\n{feedback(error)}" if result.error is not None else text
+        self._end(call, "failed" if result.failed else "completed", text, list(content), meta, **changed)
         call.ends_turn = result.ends_turn
-        call.result = ToolMessage(call.use.id, call.name, (TextPart(text), *result.parts))
+        call.result = ToolMessage(call.use.id, call.name, (TextPart(told), *result.parts))
 
     def ran_on(self, call: Call, run: Run, output: ShellOutput, text: str, *, limit: int) -> None:
         """How a command ended that had gone on in the background: the card anew, but never its status, which is final.
@@ -220,8 +233,7 @@ class Reports:
         call.error = error
         text = bounded(str(error), self._max_output_chars)
         told = bounded(feedback(error), self._max_output_chars)
-        meta = {"toolError": {"category": error.category, "retryable": is_retryable(error.category)}}
-        self._end(call, "failed", text, [Content(content=TextContent(text=text))], meta)
+        self._end(call, "failed", text, [Content(content=TextContent(text=text))], _error_meta(error))
         call.result = ToolMessage(call.use.id, call.name or call.use.name, (TextPart(told),))
 
     def cancelled(self, call: Call) -> None:
@@ -244,7 +256,9 @@ class Reports:
         **changed: Any,
     ) -> None:
         meta = {**self._meta(call), **meta}
-        meta["claudeCode"]["toolResponse"] = changed.get("raw_output", text)
+        raw = changed.get("raw_output")
+        is_small = raw is not None and len(encode(raw)) <= SMALL_RAW
+        meta["claudeCode"]["toolResponse"] = raw if is_small else text
         terminals = _terminals(call)
         if terminals:
             # The terminal already shows the output; text beside it only where it says more (a failure of ours).
@@ -276,6 +290,18 @@ def _exit_status(raw_output: Any) -> ExitStatus | None:
     if isinstance(raw_output, dict) and "exit_code" in raw_output:
         return ExitStatus(raw_output["exit_code"], raw_output.get("signal"))
     return None
+
+
+def _error_meta(error: ToolError) -> dict[str, Any]:
+    return {"toolError": {"category": error.category, "retryable": is_retryable(error.category)}}
+
+
+def _bounded_raw(value: Any) -> Any:
+    """JSON for programs; too much of it is cut to its beginning, as text."""
+    data = encode(value)
+    if len(data) <= LARGEST_RAW:
+        return value
+    return {"truncated": True, "bytes": len(data), "start": data[:LARGEST_RAW].decode("utf-8", "replace")}
 
 
 def locations_of(locations: Sequence[Location]) -> list[ToolCallLocation]:

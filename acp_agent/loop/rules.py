@@ -1,4 +1,4 @@
-"""Where a project keeps its words for agents: instruction files and skills. Only looks for names; reads nothing.
+"""Where a project keeps its words for agents: instruction files and skills. Looks for their names only.
 
 Standard library only: the answer to `session/new` names them.
 """
@@ -6,6 +6,7 @@ Standard library only: the answer to `session/new` names them.
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 __all__ = ["INSTRUCTION_FILES", "SKILL_FILE", "instruction_file", "project_rules", "skill_files"]
@@ -17,6 +18,9 @@ SKILLS_FOLDER = ".agents/skills"
 SKILL_FILE = "SKILL.md"
 
 MAX_SKILLS = 200
+
+HEAD_BYTES = 4096
+NAME = re.compile(r"---[ \t]*\r?\n(?:(?!---).*\n)*?name:[ \t]*[\"']?([A-Za-z0-9][\w-]{0,63})[\"']?[ \t]*\r?\n")
 
 
 def instruction_file(folder: Path) -> Path | None:
@@ -36,12 +40,23 @@ def skill_files(folder: Path) -> list[Path]:
     return [file for name in names if os.path.isfile(file := base / name / SKILL_FILE)]
 
 
+def _skill_name(file: Path) -> str:
+    """As its front matter has it, without a parser of YAML; else its folder's."""
+    try:
+        with open(file, "rb") as opened:
+            begin = opened.read(HEAD_BYTES).decode("utf-8", "replace")
+    except OSError:
+        return file.parent.name
+    found = NAME.match(begin)
+    return found[1] if found is not None else file.parent.name
+
+
 def project_rules(folders: tuple[Path, ...], *, instructions: bool, skills: bool) -> list[str]:
-    """The names of what is there: `AGENTS.md`, and for each skill the name of its folder."""
+    """The names of what is there: `AGENTS.md`, and each skill by its name."""
     found: list[str] = []
     for folder in folders:
         if instructions and (file := instruction_file(folder)) is not None:
             found.append(file.name)
         if skills:
-            found += [file.parent.name for file in skill_files(folder)]
+            found += [_skill_name(file) for file in skill_files(folder)]
     return list(dict.fromkeys(found))

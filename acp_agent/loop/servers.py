@@ -114,10 +114,14 @@ class SessionServers:
     async def text_of(self, prompt: McpPrompt, rest: str) -> tuple[str, bool]:
         """What a prompt says, and True; or why it could not be had, and False."""
         try:
-            messages = await self._servers.prompt(prompt.server, prompt.name, prompt_arguments(prompt, rest))
+            arguments = prompt_arguments(prompt, rest) if prompt.arguments else {}
+            messages = await self._servers.prompt(prompt.server, prompt.name, arguments)
         except McpError as error:
             return f"The prompt `{_command(prompt)}` could not be used: {error}", False
-        return "\n\n".join(text if role == "user" else f"[{role}] {text}" for role, text in messages), True
+        texts = [text if role == "user" else f"[{role}] {text}" for role, text in messages]
+        if rest and not prompt.arguments:  # It takes none: the person's words follow it.
+            texts.append(rest)
+        return "\n\n".join(texts), True
 
 
 def _command(prompt: McpPrompt) -> str:

@@ -50,6 +50,7 @@ from acp_agent.schema.acp import (
     SessionUpdate,
     StopReason,
     TextContent,
+    ToolCall,
     UsageUpdate,
     UserMessageChunk,
 )
@@ -107,6 +108,10 @@ class Engine(Protocol):
 
     def command_list(self) -> AvailableCommandsUpdate:
         """What begins with `/`."""
+        ...
+
+    def status(self) -> Sequence[str]:
+        """Lines for a person: what belongs to the session beside the conversation."""
         ...
 
     async def start(self) -> Sequence[str]:
@@ -189,6 +194,7 @@ class Session:
         self._flushed_at = 0.0
         self._held = True
         self._store_failure: StoreError | None = None
+        self._text_is_last = False
         self._scopes: list[anyio.CancelScope] = []
         self.closed = False
 
@@ -210,6 +216,8 @@ class Session:
 
     def emit(self, update: SessionUpdate, *, keep: bool = True) -> None:
         """Stores `update` (unless `keep` is false) and sends it, in the order of the calls."""
+        if isinstance(update, AgentMessageChunk | ToolCall | UserMessageChunk):
+            self._text_is_last = isinstance(update, AgentMessageChunk)
         kind: EntryKind | None = "update" if keep else None
         if self._outbox and self._outbox[-1][0] == kind:
             merged = coalesce_updates("session/update", self._note(self._outbox[-1][1]), self._note(update))
@@ -264,14 +272,18 @@ class Session:
         await self.client.drain()
 
     def say(self, text: str) -> None:
-        """A message of the agent's own."""
+        """A message of the agent's own. It begins a paragraph, also in clients that join messages."""
+        if self._text_is_last:
+            text = f"\n\n{text}"
         self.emit(AgentMessageChunk(content=TextContent(text=text), message_id=str(uuid.uuid4())))
 
     def tell(self, words: str) -> None:
-        """Something the person should hear of, where the client shows notices; in the log in any case."""
+        """Something the person should hear of: a notice where the client shows them, else a message; in the log too."""
         log.warning("%s", words)
         if self.client.shows_notices:
             self.emit(Notice(severity="warning", title=words), keep=False)
+        else:
+            self.say(f"{words}\n\n")
 
     # --- choices ----------------------------------------------------------------------------------------------
 

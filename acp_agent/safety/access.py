@@ -57,7 +57,7 @@ class ToolAccess:
     scope: str
     """What an "always" covers: `mcp github create_issue`."""
     words: str
-    """The same for the person: `create_issue of the server github`."""
+    """The same for the person, behind "Always allow": `calls of create_issue of the server github`."""
     changes: bool = True
 
 

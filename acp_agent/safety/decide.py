@@ -86,8 +86,8 @@ def _one(access: Access, roots: Roots, mode: str, may_change: bool) -> Verdict:
             return Ask(f"it asks {host}", (f"{verb} = {host}",), f"{words} {host}", changes=sends)
         case ToolAccess(scope, words, changes):
             if changes and not may_change:
-                return Deny(f"The mode `{mode}` only reads; {words} was not called.")
-            return Ask(f"it calls {words}", (scope,), f"calls of {words}", changes=changes)
+                return Deny(f"The mode `{mode}` only reads, so this was not done ({words}).")
+            return Ask(f"it asks for {words}", (scope,), words, changes=changes)
         case ModeAccess(target):
             return Ask(f"it leaves the mode `{mode}` for `{target}`", (), "", changes=False, every_time=True)
         case ExecuteAccess(command, cwd):

@@ -28,6 +28,10 @@ BROKEN_JSON = re.compile(r"\s*(?:\{|\[\s*[\"'{]|\[\s*\[\S|null\s*$)")
 """Bare text that was meant to be JSON, and is no command line."""
 
 
+NOT_EXECUTABLE, NOT_FOUND = 126, 127
+"""Exit codes of the shell itself."""
+
+
 class BashParams(Params):
     command: str = Field(description="The bash command line to run.", min_length=1)
     timeout: float | None = Field(
@@ -169,7 +173,25 @@ def _result(process: Process, status: ExitStatus, timed_out_after: float | None,
         text=_joined(text, "\n".join(notes)),
         raw_output=envelope,
         failed=timed_out_after is not None or status.exit_code != 0,
+        error=_error(status, timed_out_after),
     )
+
+
+def _error(status: ExitStatus, timed_out_after: float | None) -> ToolError | None:
+    """Why the command did not do what it was for, where that is not for its output to say."""
+    if timed_out_after is not None:
+        return ToolError(f"the command ran longer than {timed_out_after:g} s and was killed", "timeout")
+    if status.exit_code == NOT_FOUND:
+        return ToolError(
+            "a program of this command line is not there",
+            suggestion="Check the spelling, look for it (`command -v`), or use another program. Ask before installing.",
+        )
+    if status.exit_code == NOT_EXECUTABLE:
+        return ToolError(
+            "a program of this command line cannot be executed",
+            suggestion="Call it by its interpreter (`bash x.sh`, `python x.py`), or make it executable.",
+        )
+    return None
 
 
 def _joined(text: str, note: str) -> str:

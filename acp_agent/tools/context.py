@@ -15,6 +15,7 @@ from acp_agent.schema.acp import PlanEntry, ToolCallContent
 from acp_agent.store.base import MemoryStore, ScheduleStore
 
 if TYPE_CHECKING:
+    from acp_agent.errors import ToolError
     from acp_agent.tools.browser_session import BrowserSession
     from acp_agent.tools.web_client import GuardedClient
 
@@ -79,6 +80,8 @@ class ToolResult:
     """Replaces those of the description where the call found better ones."""
     failed: bool = False
     """The call did what was asked but what was asked did not succeed (a command's exit code)."""
+    error: ToolError | None = None
+    """With `failed`: why, where the taxonomy has a word for it; the model is told what follows from it."""
     ends_turn: bool = False
     """The turn ends after this message's calls: the next word is the person's."""
     keep: bool = True

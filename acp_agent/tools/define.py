@@ -53,7 +53,7 @@ class _FunctionTool(Tool[Any]):
     def access(self, params: Any, ctx: ToolContext) -> list[Access]:
         if self.reads_only:
             return [NoAccess()]
-        return [ToolAccess(f"tool {self.name}", f"the tool `{self.name}`")]
+        return [ToolAccess(f"tool {self.name}", f"calls of the tool `{self.name}`")]
 
     async def run(self, params: Any, ctx: ToolContext, preview: Preview) -> ToolResult:
         given = {name: getattr(params, name) for name in type(params).model_fields}

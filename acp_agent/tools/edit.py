@@ -40,6 +40,7 @@ class Planned:
 
 class Edit(Tool[EditParams]):
     name: ClassVar[str] = "edit"
+    aliases: ClassVar[tuple[str, ...]] = ("edit_file", "file_edit")
     kind: ClassVar[ToolKind] = "edit"
     Params: ClassVar[type[Params]] = EditParams
 

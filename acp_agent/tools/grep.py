@@ -29,6 +29,7 @@ class GrepParams(Params):
 
 class Grep(Tool[GrepParams]):
     name: ClassVar[str] = "grep"
+    aliases: ClassVar[tuple[str, ...]] = ("search_code", "search_files")
     kind: ClassVar[ToolKind] = "search"
     reads_only: ClassVar[bool] = True
     idempotent: ClassVar[bool] = True

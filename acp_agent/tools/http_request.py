@@ -12,12 +12,16 @@ from acp_agent.errors import ToolError
 from acp_agent.safety.access import Access, NetworkAccess
 from acp_agent.safety.network import NetworkPolicy, check_url
 from acp_agent.safety.paths import Roots
-from acp_agent.schema.acp import ToolKind
+from acp_agent.schema.acp import Content, TextContent, ToolKind
 from acp_agent.tools.base import Params, Tool
 from acp_agent.tools.context import Description, Preview, ToolContext, ToolResult
+from acp_agent.tools.failures import classify_http_status
 from acp_agent.tools.web_body import WebAnswer
 
 __all__ = ["HttpRequest", "HttpRequestParams"]
+
+LONGEST_PREVIEW = 20_000
+"""Characters of a request that are shown with the question."""
 
 READING = frozenset(("GET", "HEAD", "OPTIONS"))
 
@@ -64,6 +68,15 @@ class HttpRequest(Tool[HttpRequestParams]):
         sends = params.method not in READING or params.body is not None or not names <= HARMLESS
         return [NetworkAccess(target.host, f"{params.method} {target.url}", sends)]
 
+    async def preview(self, params: HttpRequestParams, ctx: ToolContext) -> Preview:
+        """The request as it will be sent, for the question."""
+        headers = "".join(f"{name}: {value}\n" for name, value in (params.headers or {}).items())
+        body = (_body(params) or b"").decode()
+        shown = f"{params.method} {params.url}\n{headers}" + (f"\n{body}" if body else "")
+        if len(shown) > LONGEST_PREVIEW:
+            shown = f"{shown[:LONGEST_PREVIEW]}\n[... {len(shown) - LONGEST_PREVIEW} more characters]"
+        return Preview((Content(content=TextContent(text=f"```http\n{shown.rstrip()}\n```")),))
+
     async def run(self, params: HttpRequestParams, ctx: ToolContext, preview: Preview) -> ToolResult:
         headers = dict(params.headers or {})
         _check_headers(headers)
@@ -75,7 +88,12 @@ class HttpRequest(Tool[HttpRequestParams]):
             _words(answer),
             raw_output={"status": answer.status, "url": answer.url, "headers": dict(answer.headers)},
             failed=answer.status >= 400,
+            error=_error(answer.status) if answer.status >= 400 else None,
         )
+
+
+def _error(status: int) -> ToolError:
+    return ToolError(f"the server answered with the status {status}", classify_http_status(status))
 
 
 def _check_headers(headers: dict[str, str]) -> None:

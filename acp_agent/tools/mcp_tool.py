@@ -28,6 +28,8 @@ __all__ = ["CallServer", "ServerTool", "server_tools"]
 LARGEST_SCHEMA = 32 * 1024
 """Bytes of a schema that is passed on."""
 LONGEST_TITLE = 120
+LONGEST_PREVIEW = 20_000
+"""Characters of the arguments that are shown with the question."""
 SHOWN = 40
 """Characters of an argument in a title."""
 
@@ -77,8 +79,14 @@ class ServerTool(Tool[ServerParams]):
     def access(self, params: ServerParams, ctx: ToolContext) -> list[Access]:
         # Quoted, so that no server's name can look like another's with a tool behind it.
         scope = f"mcp {quote(self._tool.server, safe='', errors='replace')} {quote(self._tool.name, errors='replace')}"
-        words = f"`{self._tool_words}` of the server {self._server_words}"
+        words = f"calls of `{self._tool_words}` of the server {self._server_words}"
         return [ToolAccess(scope=scope, words=words, changes=True)]
+
+    async def preview(self, params: ServerParams, ctx: ToolContext) -> Preview:
+        if not params.arguments:
+            return Preview()
+        shown = json.dumps(params.arguments, indent=2, ensure_ascii=False)[:LONGEST_PREVIEW]
+        return Preview((Content(content=TextContent(text=f"```json\n{shown}\n```")),))
 
     async def run(self, params: ServerParams, ctx: ToolContext, preview: Preview) -> ToolResult:
         try:
@@ -87,6 +95,7 @@ class ServerTool(Tool[ServerParams]):
             raise ToolError(
                 f"The tool `{self._tool_words}` of the MCP server {self._server_words} failed: {error}.",
                 TOOL_CATEGORIES[error.code],
+                suggestion="Call it again: the server is started anew." if error.code == "transient" else "",
                 retry_after=error.retry_after,
             ) from error
         text = result.text or ("" if result.parts else "The tool gave nothing.")

@@ -7,7 +7,7 @@ from typing import ClassVar
 from pydantic import Field
 
 from acp_agent.errors import ToolError
-from acp_agent.safety.access import Access, NoAccess
+from acp_agent.safety.access import Access, NoAccess, ToolAccess
 from acp_agent.safety.paths import Roots
 from acp_agent.schema.acp import ToolKind
 from acp_agent.tools.base import Params, Tool
@@ -34,7 +34,7 @@ class MemoryForget(Tool[MemoryForgetParams]):
         return Description(f"Forget {params.key}")
 
     def access(self, params: MemoryForgetParams, ctx: ToolContext) -> list[Access]:
-        return [NoAccess()]
+        return [ToolAccess("memory everywhere", "memories for all projects")] if params.everywhere else [NoAccess()]
 
     async def run(self, params: MemoryForgetParams, ctx: ToolContext, preview: Preview) -> ToolResult:
         project, key = project_of(params.everywhere, ctx), params.key.strip()

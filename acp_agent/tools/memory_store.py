@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from acp_agent.errors import ToolError
-from acp_agent.safety.access import Access, NoAccess
+from acp_agent.safety.access import Access, NoAccess, ToolAccess
 from acp_agent.safety.paths import Roots
 from acp_agent.schema.acp import ToolKind
 from acp_agent.tools.base import Params, Tool
@@ -43,7 +43,7 @@ class MemoryStore(Tool[MemoryStoreParams]):
         return Description(f"Remember {params.key}")
 
     def access(self, params: MemoryStoreParams, ctx: ToolContext) -> list[Access]:
-        return [NoAccess()]
+        return [ToolAccess("memory everywhere", "memories for all projects")] if params.everywhere else [NoAccess()]
 
     async def run(self, params: MemoryStoreParams, ctx: ToolContext, preview: Preview) -> ToolResult:
         limit = ctx.config.memory.max_chars

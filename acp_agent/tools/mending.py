@@ -29,11 +29,21 @@ SYNONYMS: dict[str, tuple[str, ...]] = {
 """Parameter -> names that other agents give it."""
 
 
+METADATA = frozenset(
+    "risk mutation privesc why approved requires_approval description explanation reason justification".split()
+)
+"""What other agents have models say about a call. It changes nothing about what the call does."""
+
+DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(s|sec|secs|seconds?|m|min|mins|minutes?|h|hours?)", re.IGNORECASE)
+
+
 def mend(arguments: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any] | None:
     """The arguments in the form the JSON schema of an object asks for; `None` where nothing could be mended."""
     properties: dict[str, Any] = schema.get("properties", {})
     mended: dict[str, Any] = {}
     for name, value in arguments.items():
+        if name in METADATA and name not in properties:
+            continue
         known = name if name in properties else _known_name(name, properties, arguments)
         if known is None:
             mended[name] = value
@@ -63,6 +73,9 @@ def _in_type(value: Any, schema: dict[str, Any]) -> Any:
         kinds = {_type_of(decoded)} | ({"number"} if isinstance(decoded, int) else set())
         if kinds & wanted:
             return decoded
+        if wanted & {"number", "integer"} and (duration := DURATION.fullmatch(text)) is not None:
+            seconds = float(duration[1]) * {"s": 1, "m": 60, "h": 3600}[duration[2][0].lower()]
+            return int(seconds) if seconds.is_integer() else seconds
     if "array" in wanted and not isinstance(value, list) and "object" not in wanted and value is not None:
         return [value]
     return value

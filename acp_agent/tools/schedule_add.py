@@ -41,7 +41,7 @@ class ScheduleAdd(Tool[ScheduleAddParams]):
         return Description(f"Schedule ({params.timing[:40]}): {' '.join(params.prompt.split())[:80]}")
 
     def access(self, params: ScheduleAddParams, ctx: ToolContext) -> list[Access]:
-        return [ToolAccess("schedule add", "adding schedules to this project")]
+        return [ToolAccess("schedule add", "new schedules in this project")]
 
     async def preview(self, params: ScheduleAddParams, ctx: ToolContext) -> Preview:
         config = ctx.config.schedule

@@ -178,6 +178,17 @@ async def test_a_sub_agent_cannot_delegate_what_it_may_not_do_itself(tmp_path):
         assert not (r.project / "b.txt").exists()
 
 
+async def test_what_a_sub_folder_says_is_told_to_both(tmp_path):
+    look = Answer(tool_calls=(Call("read", {"path": "sub/a.txt"}),))
+    async with rig(tmp_path, [delegate(), look, "seen", look, "done"]) as r:
+        (r.project / "sub").mkdir()
+        (r.project / "sub/AGENTS.md").write_text("tangerine")
+        (r.project / "sub/a.txt").write_text("a\n")
+        await r.editor.prompt("go")
+        assert "tangerine" in last(r, 3)
+        assert "tangerine" in last(r, 5)
+
+
 async def test_its_shell_and_what_it_has_read_are_its_own(tmp_path):
     away = Answer(
         tool_calls=(Call("bash", {"command": "mkdir sub; cd sub; export X=1"}), Call("read", {"path": "a.txt"}))

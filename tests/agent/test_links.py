@@ -100,6 +100,16 @@ async def test_fetching_is_asked_about_by_host_also_where_nothing_may_change(tmp
         assert "Always allow fetches from localhost" in [option.name for option in asked.options]
 
 
+async def test_a_page_from_memory_says_how_old_it_is(tmp_path, site):
+    fetch = Answer(tool_calls=(Call("fetch", {"url": f"{site}/page"}),))
+    look = Answer(tool_calls=(Call("list_directory", {}),))
+    async with rig(tmp_path, [fetch, look, fetch, "done"], config=OPEN, mode="auto") as r:
+        await r.editor.prompt("go")
+        again = r.messages(4)[-1]["content"]
+        assert again.startswith("[remembered: the same call gave this ")
+        assert "unchanged" not in again
+
+
 async def test_what_sends_something_is_not_run_where_nothing_may_change(tmp_path, site):
     send = Answer(tool_calls=(Call("http_request", {"method": "POST", "url": f"{site}/page", "body": "x"}),))
     async with rig(tmp_path, [send, "done"], config=OPEN, mode="ask") as r:

@@ -62,6 +62,25 @@ async def test_a_server_that_fails_is_named_in_words_and_takes_nothing_with_it(t
         assert "mcp_raw_echo" in r.tool_names(1)
 
 
+async def test_without_notices_the_failure_is_a_message_and_status_names_each_server(tmp_path):
+    bad = McpServerStdio(name="bad", command="/nowhere/program", args=[], env=[])
+    async with agent_rig(tmp_path, []) as r:
+        await r.editor.new_session(r.project, mcp_servers=[bad, server()])
+        await r.editor.wait_for(lambda u: "/nowhere/program" in str(getattr(u, "content", "")))
+        with anyio.fail_after(10):
+            while "MCP server `raw`: ready" not in r.editor.text():
+                await r.editor.prompt("/status")
+        assert "MCP server `bad`: failed" in r.editor.text()
+
+
+async def test_a_huge_structured_result_does_not_travel_whole(tmp_path):
+    call = Answer(tool_calls=(Call("mcp_raw_structured", {"size": 3_000_000}),))
+    async with agent_rig(tmp_path, ends([call])) as r:
+        await r.editor.new_session(r.project, mcp_servers=[server()])
+        await r.editor.prompt("go")
+        assert max(len(str(line)) for line in r.editor.lines("from_agent")) < 2_500_000
+
+
 async def test_servers_of_the_configuration_are_used_and_the_clients_win(tmp_path):
     args = [str(part) for part in ("-S", HERE / "raw_server.py", "good")]
     config = "".join(

@@ -159,7 +159,20 @@ async def test_without_skills_there_is_no_skill_tool(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "text", ["---\nname: [\n---\nbody", "---\nname: ../up\n---\nx", "no front matter at all", "---\n- 1\n---\nx", ""]
+    "text",
+    [
+        "---\ndate: 2024-13-45\n---\nx",
+        "---\nname: !!int x\n---\nx",
+        "---\ndescription: " + "[" * 3000 + "\n---\nx",
+        "---\na: &a [x,x,x,x,x,x,x,x,x]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a]\nc: &c [*b,*b,*b,*b,*b,*b,*b,*b,*b]\n"
+        "d: &d [*c,*c,*c,*c,*c,*c,*c,*c,*c]\ne: &e [*d,*d,*d,*d,*d,*d,*d,*d,*d]\ndescription: [*e,*e,*e,*e]\n---\nx",
+        "---\nx: " + "y" * 100_000 + "\n---\nx",
+        "---\nname: [\n---\nbody",
+        "---\nname: ../up\n---\nx",
+        "no front matter at all",
+        "---\n- 1\n---\nx",
+        "",
+    ],
 )
 async def test_a_skill_with_strange_front_matter_breaks_nothing(tmp_path, text):
     put(tmp_path / "project/.agents/skills/odd/SKILL.md", text)

@@ -472,3 +472,78 @@ async def test_a_server_that_refuses_tools_is_asked_again_in_blocks(tmp_path):
         (call,) = r.editor.tool_calls().values()
         call.assert_finished("completed")
         assert call.raw_output["stdout"] == "hi\n"
+
+
+# --- what a person sees and a model is told ----------------------------------------------------------------------
+
+
+async def test_calls_behind_an_open_question_are_not_run(tmp_path):
+    question, write = Call("ask_user", {"question": "Delete all?"}), Call("write", {"path": "x", "content": "x"})
+    async with rig(tmp_path, [Answer(tool_calls=(question, write)), "ok"], mode="auto") as r:
+        assert (await r.editor.prompt("go")).stop_reason == "end_turn"
+        assert not (r.project / "x").exists()
+        asked, written = r.editor.tool_calls().values()
+        asked.assert_finished("completed")
+        written.assert_finished("failed")
+        await r.editor.prompt("no")
+        assert "has not answered the question" in results(r, 2)[1]
+
+
+async def test_the_question_of_a_running_call_does_not_set_it_back(tmp_path):
+    async with rig(tmp_path, rounds(ASK)) as r:
+        await r.editor.prompt("go")
+        (asked,) = r.editor.permission_requests
+        assert not asked.tool_call.status
+
+
+async def test_a_question_shows_what_will_be_sent(tmp_path):
+    arguments = {"method": "POST", "url": "https://8.8.8.8/up", "headers": {"X-Key": "k"}, "body": "the secret plan"}
+    async with rig(tmp_path, rounds(Call("http_request", arguments)), permissions=[reject_once]) as r:
+        await r.editor.prompt("go")
+        (asked,) = r.editor.permission_requests
+        assert asked.tool_call.content[0].content.text == (
+            "```http\nPOST https://8.8.8.8/up\nX-Key: k\n\nthe secret plan\n```"
+        )
+
+
+async def test_a_timeout_and_a_missing_program_are_told_in_the_terms_of_the_taxonomy(tmp_path):
+    slow = Call("bash", {"command": "echo begun; sleep 600", "timeout": 0.2})
+    async with rig(tmp_path, rounds(slow, bash("no-such-program-here")), mode="auto", terminal=False) as r:
+        await r.editor.prompt("go")
+        first, second = results(r, 3)
+        assert first.startswith("begun\n")
+        assert "[tool_error]\ncategory: timeout\n" in first
+        assert first.endswith("retryable: true")
+        assert "category: permanent_failure" in second
+        assert "command -v" in second
+        calls = list(r.editor.tool_calls().values())
+        assert [call.meta["toolError"]["category"] for call in calls] == ["timeout", "permanent_failure"]
+        assert calls[0].raw_output["stdout"] == "begun\n"
+
+
+async def test_looking_in_between_does_not_free_a_call_that_keeps_failing(tmp_path):
+    edit = Call("edit", {"path": "a.txt", "old_string": "nowhere", "new_string": "x"})
+    script = rounds(edit, bash("ls"), edit, bash("ls -a"), edit)
+    async with rig(tmp_path, script, mode="auto") as r:
+        (r.project / "a.txt").write_text("one\n")
+        await r.editor.prompt("go")
+        assert "has failed 2 times in the same way" in results(r, 6)[-1]
+
+
+async def test_hooks_after_a_call_run_only_where_those_before_did(tmp_path):
+    log = tmp_path / "hooks.log"
+    config = "".join(
+        f"[[hooks.{event}]]\ncommand = 'echo {event} >> {log}'\n" for event in ("tool_before", "tool_after")
+    )
+    script = rounds(Call("read", {"path": "/etc/passwd"}), Call("read", {"path": "missing"}))
+    async with rig(tmp_path, script, config=config) as r:
+        await r.editor.prompt("go")
+        assert log.read_text().splitlines() == ["tool_before", "tool_after"]
+
+
+async def test_tools_and_status_say_what_is_not_there_by_name(tmp_path):
+    async with rig(tmp_path, [], config='[tools]\ndisabled = ["glob", "nonsense"]\n') as r:
+        await r.editor.wait_for(lambda u: "`nonsense`" in str(getattr(u, "content", "")))
+        await r.editor.prompt("/tools")
+        assert "- `find_path`: `find_path` is switched off" in said(r)
+        assert "- `bash_output`, `bash_kill`, `bash_list`: Nothing was started" in said(r)

@@ -65,7 +65,10 @@ def call(number: object, name: str, arguments: dict[str, object]) -> None:
         case "huge":
             send({"id": number, "result": text("x" * int(str(arguments["size"])))})
         case "structured":
-            send({"id": number, "result": {"content": [], "structuredContent": {"answer": 42}}})
+            found: dict[str, object] = {"answer": 42}
+            if "size" in arguments:
+                found["much"] = "x" * int(str(arguments["size"]))
+            send({"id": number, "result": {"content": [], "structuredContent": found}})
         case "slow":
             note(f"started {number}")
         case "grow":

@@ -101,7 +101,7 @@ async def test_every_call_is_asked_about_whatever_the_server_claims(tmp_path):
     async with bench(tmp_path) as b:
         t = made(tool(read_only_hint=True))
         (access,) = t.access(t.parse({"a": ""}), b.ctx)
-        assert access == ToolAccess("mcp s t", "`t` of the server s", changes=True)
+        assert access == ToolAccess("mcp s t", "calls of `t` of the server s", changes=True)
         assert isinstance(decide([access], b.ctx.roots, mode="code", may_change=True), Ask)
         assert isinstance(decide([access], b.ctx.roots, mode="ask", may_change=False), Deny)
 
