@@ -123,6 +123,7 @@ class SessionEngine:
             memories=store.memories,
             schedules=store.schedules,
             schedules_changed=lambda: self.scheduler.changed(),
+            mode=lambda: session.mode().id,
             runs=self._runs,
         )
         self.servers = SessionServers(
@@ -145,11 +146,8 @@ class SessionEngine:
         self._relevance = Relevance()
         self.offer = Offer(self.registry, settings.tools, session.mode, self._missing(), self._relevance)
         self.quota = CallQuota(settings.tools.max_tool_calls_per_session)
-        self._cache = ResultCache(
-            fingerprint_with(self._executor, buffers=offer.read_text),
-            enabled=settings.tools.result_cache.enabled,
-            ttl=settings.tools.result_cache.ttl,
-        )
+        self._reads_buffers = offer.read_text
+        self._cache = self._new_cache()
         display = Display(
             terminal_meta=client.shows_terminal_output and route("run", offer) == "local",
             updates_per_second=settings.limits.updates_per_second,
@@ -199,10 +197,15 @@ class SessionEngine:
     # --- what tools are given ---------------------------------------------------------------------------------
 
     def _own_of(self, call_id: str) -> Own:
-        """What a sub-agent has for itself: its shell, what it has read, what it was told of folders."""
+        """What a sub-agent has for itself: its shell, what it has read and been given, what it was told of folders."""
         state = self._folder / f"shell-{self._turn}-{call_id}"
         context = partial(self._context, state=state, ledger=Ledger())
-        return Own(context, self._instructions.for_sub_agent().for_paths)
+        return Own(context, self._instructions.for_sub_agent().for_paths, self._new_cache())
+
+    def _new_cache(self) -> ResultCache:
+        config = self._settings.tools.result_cache
+        fingerprint = fingerprint_with(self._executor, buffers=self._reads_buffers)
+        return ResultCache(fingerprint, enabled=config.enabled, ttl=config.ttl)
 
     def _context(self, *, state: Path | None = None, ledger: Ledger | None = None, **of_the_call: Any) -> ToolContext:
         state = state or self._shell_state
@@ -219,6 +222,8 @@ class SessionEngine:
 
     async def _ask_person(self, call: Call, question: Question) -> Answer:
         answer = await ask_person(self._session.client, call, question, timeout=self._settings.tools.ask_timeout)
+        if answer.cancelled:
+            self._session.cancel()
         if answer.ends_turn:
             choices = "".join(f"\n{number}. {choice}" for number, choice in enumerate(question.choices, 1))
             self._session.say(f"{question.text}{choices}")
@@ -294,7 +299,7 @@ class SessionEngine:
 
     async def _run_schedule(self, schedule: Schedule) -> None:
         self._session.say(f"Scheduled (`{schedule.timing}`): {schedule.prompt}\n\n")
-        await self._session.prompt_unasked([TextContent(text=schedule.prompt)])
+        await self._session.prompt_unasked([TextContent(text=schedule.prompt)], schedule.mode)
 
     # --- prompts ----------------------------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ from acp_agent.errors import AgentError, ConnectionClosed
 from acp_agent.loop.reports import Call
 from acp_agent.protocol.client import Client
 from acp_agent.schema.acp import (
+    CancelledPermissionOutcome,
     Content,
     CreateElicitationResponse,
     ElicitationSchema,
@@ -111,6 +112,8 @@ async def _by_choice(client: Client, call: Call, question: Question) -> Answer:
     )
     answer = await client.request_permission(shown, options)
     match answer.outcome:
+        case CancelledPermissionOutcome():
+            return Answer(None, "The turn was cancelled.", cancelled=True)
         case SelectedPermissionOutcome(option_id=picked):
             for option, choice in zip(options, question.choices, strict=False):
                 if option.option_id == picked:

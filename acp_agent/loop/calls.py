@@ -218,7 +218,16 @@ class ToolRunner:
     # --- before it runs ---------------------------------------------------------------------------------------
 
     async def _report(self, call: Call, blocked: ToolError | None) -> None:
-        """Announces the call; one that cannot work has failed with that."""
+        """Announces the call; one that cannot work has failed with that, also by a fault of the tool's own."""
+        try:
+            await self._look(call, blocked)
+        except Exception as error:
+            log.exception("the tool %s broke before it ran", call.name)
+            if not call.reported:
+                self._reports.announce(call, None, Description(call.name[:LONGEST_NAME]), call.use.arguments)
+            self._reports.fail(call, ToolError(f"The tool broke: {type(error).__name__}: {error}"))
+
+    async def _look(self, call: Call, blocked: ToolError | None) -> None:
         registry, reports = self._around.registry, self._reports
         entry = registry.find(call.use.name)
         call.name = entry.name if entry is not None else call.use.name
@@ -239,7 +248,7 @@ class ToolRunner:
             wrong = f"The arguments of `{entry.name}` are no JSON object. Call it again with a JSON object."
             reports.fail(call, ToolError(wrong, "invalid_parameters"))
             return
-        if THOUGHTS not in entry.parameters.get("properties", {}):
+        if THOUGHTS not in (entry.parameters.get("properties") or {}):
             arguments.pop(THOUGHTS, None)
         try:
             arguments, params = _parsed(tool, entry, arguments)

@@ -18,7 +18,6 @@ from acp_agent.loop.compaction import summarise, summary_messages
 from acp_agent.loop.limits import CHARS_PER_TOKEN
 from acp_agent.loop.modes import MODES
 from acp_agent.loop.prompt import leading_text
-from acp_agent.safety.paths import real_path
 from acp_agent.schema.acp import (
     AvailableCommand,
     AvailableCommandsUpdate,
@@ -227,26 +226,29 @@ async def _permissions(commands: Commands, session: Session, engine: Engine, res
 
 
 async def _trust(commands: Commands, session: Session, engine: Engine, rest: str) -> None:
-    extensions = commands.extensions
-    files = extensions.files()
-    if not files:
-        session.say("This folder has no tools of its own (`.acp-agent/tools/*.py`); there is nothing to trust.")
-        return
-    listed = "\n".join(f"- {session.roots.display(real_path(file))}" for file in files)
-    if rest.lower() not in ("yes", "no"):
-        state = "They are trusted." if extensions.trusted() else "They are not trusted, so they are not loaded."
-        session.say(
-            f"Tools of this folder:\n{listed}\n\n{state} They are Python that runs with your rights as soon as it is "
-            "loaded: read them first. `/trust yes` loads exactly these files, now and in later sessions, until one of "
-            "them changes; `/trust no` takes it back."
-        )
-        return
-    if rest.lower() == "no":
+    extensions, word = commands.extensions, rest.lower()
+    if word == "no":
         extensions.distrust()
         session.say("No longer trusted. What was loaded is not offered any more.")
         return
-    trouble = await extensions.trust()
-    session.say("\n".join(["Trusted and loaded. `/tools` lists them.", *(f"- {words}" for words in trouble)]))
+    changed = ""
+    if word == "yes":
+        trouble = await extensions.trust()
+        if trouble is not None:
+            session.say("\n".join(["Trusted and loaded. `/tools` lists them.", *(f"- {words}" for words in trouble)]))
+            return
+        changed = "These are not the files that you were shown, so nothing was done.\n\n"
+    files, trusted = await extensions.show()
+    if not files:
+        session.say("This folder has no tools of its own (`.acp-agent/tools/*.py`); there is nothing to trust.")
+        return
+    listed = "\n".join(f"- {file}" for file in files)
+    state = "They are trusted." if trusted else "They are not trusted, so they are not loaded."
+    session.say(
+        f"{changed}Tools of this folder:\n{listed}\n\n{state} They are Python that runs with your rights as soon as "
+        "it is loaded: read them first. `/trust yes` loads exactly these files, now and in later sessions, until one of "
+        "them changes; `/trust no` takes it back."
+    )
 
 
 COMMANDS: dict[str, Command] = {

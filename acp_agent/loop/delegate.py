@@ -22,6 +22,7 @@ from acp_agent.llm.base import (
     UsageReport,
     UserMessage,
 )
+from acp_agent.loop.cache import ResultCache
 from acp_agent.loop.calls import Surroundings, ToolRunner
 from acp_agent.loop.failures import RepeatedFailures
 from acp_agent.loop.history import History
@@ -58,6 +59,8 @@ class Own:
     """Its tools get a shell of its own, and what it has read."""
     instructions: Callable[[Sequence[Path]], str]
     """What it has not been told of folders yet."""
+    cache: ResultCache
+    """What it has not been given is not "unchanged" for it."""
 
 
 class SubAgents:
@@ -122,6 +125,7 @@ class SubAgents:
             reports=reports.below(emit, parent),
             context=own.context,
             instructions=own.instructions,
+            cache=own.cache,
             offers=offers,
             names=lambda: [entry.name for entry in entries()],
             failures=RepeatedFailures(self._repeated_failures),

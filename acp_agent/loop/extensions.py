@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import os
+import stat
+from collections.abc import Mapping
 from pathlib import Path
 
 import anyio
 import anyio.to_thread
 
 from acp_agent.lazy import load
+from acp_agent.safety.paths import real_path
 from acp_agent.store.base import SessionStore
 from acp_agent.tools.registry import SessionRegistry
 
@@ -26,6 +30,10 @@ PROJECT = "project"
 TOOL = "trust"
 
 TOOLS_FOLDER = ".acp-agent/tools"
+
+MAX_FILES = 100
+MAX_FILE_BYTES = 500_000
+LOAD_TIMEOUT = 30.0
 
 PACKAGE_TOOLS = "acp_agent.tools.extend:package_tools"
 PROJECT_TOOLS = "acp_agent.tools.extend:project_tools"
@@ -41,33 +49,39 @@ class Extensions:
         self._store = store
         self._packages = packages
         self._begun = False
+        self._shown = ""
         self._loading = anyio.Lock()
 
-    def files(self) -> list[Path]:
-        """The files with tools of the project; names beginning with `_` are helpers of theirs."""
+    def _read(self) -> dict[str, bytes]:
+        """The files with tools of the project, as they are now: name -> bytes. In a thread.
+
+        Regular files directly in the folder, so no link and no pipe; each is read once, and what was read is what is
+        shown, hashed and run.
+        """
         base = self._folder / TOOLS_FOLDER
         try:
-            own = (file for file in base.glob("*.py") if not file.name.startswith("_"))
-            return sorted(file for file in own if file.resolve().parent == base.resolve())
+            if real_path(base) != real_path(self._folder) / TOOLS_FOLDER:
+                return {}
+            names = sorted(name for name in os.listdir(base) if name.endswith(".py") and not name.startswith("_"))
         except OSError:
-            return []
+            return {}
+        found = {name: _regular(base / name) for name in names[:MAX_FILES]}
+        return {name: data for name, data in found.items() if data is not None}
 
-    def _scope(self) -> str:
-        """Changes with every byte of every Python file in the tools folder."""
-        state = hashlib.sha256()
-        for file in sorted((self._folder / TOOLS_FOLDER).rglob("*.py")):
-            try:
-                state.update(f"{file.relative_to(self._folder)}\0".encode("utf-8", "surrogateescape"))
-                state.update(hashlib.sha256(file.read_bytes()).digest())
-            except OSError:
-                state.update(b"unreadable")
-        return f"tools {state.hexdigest()}"
+    async def read(self) -> dict[str, bytes]:
+        return await anyio.to_thread.run_sync(self._read)
 
-    def trusted(self) -> bool:
-        """Whether the person trusts the files as they are now."""
-        scope = self._scope()
+    def trusted(self, files: Mapping[str, bytes]) -> bool:
+        """Whether the person trusts exactly these files."""
         known = self._store.permissions(str(self._folder))
+        scope = _scope(files)
         return any(item.tool == TOOL and item.scope == scope and item.decision == "allow" for item in known)
+
+    async def show(self) -> tuple[list[str], bool]:
+        """The files that could be trusted, relative to the folder, and whether they are; `trust` takes only these."""
+        files = await self.read()
+        self._shown = _scope(files)
+        return [f"{TOOLS_FOLDER}/{name}" for name in files], self.trusted(files)
 
     async def packages(self) -> list[str]:
         """Loads the tools of packages. Gives what a person should hear of, in sentences."""
@@ -76,17 +90,24 @@ class Extensions:
     async def project(self) -> list[str]:
         """Loads the project's tools where they are trusted; once. Whoever asks meanwhile waits until it is done."""
         async with self._loading:
-            if self._begun or not self.files():
+            if self._begun or not (self._folder / TOOLS_FOLDER).is_dir():
                 return []
             self._begun = True
-            if self.trusted():
-                return await self._load(PROJECT, PROJECT_TOOLS, self.files())
+            files = await self.read()
+            if not files:
+                return []
+            if self.trusted(files):
+                return await self._load(PROJECT, PROJECT_TOOLS, files)
             return ["This folder has tools of its own that are not loaded: `/trust` shows them."]
 
-    async def trust(self) -> list[str]:
-        """Remembers that the files as they are now are trusted, and loads them. Gives what went wrong."""
-        self._store.remember(str(self._folder), TOOL, self._scope(), "allow")
-        return await self._load(PROJECT, PROJECT_TOOLS, self.files())
+    async def trust(self) -> list[str] | None:
+        """Remembers that the files are trusted, and loads them. Gives what went wrong; `None` where they are not those
+        that were shown last, so that nothing was done."""
+        files = await self.read()
+        if _scope(files) != self._shown:
+            return None
+        self._store.remember(str(self._folder), TOOL, _scope(files), "allow")
+        return await self._load(PROJECT, PROJECT_TOOLS, files)
 
     def distrust(self) -> None:
         project = str(self._folder)
@@ -96,9 +117,37 @@ class Extensions:
         self._registry.set_group(PROJECT, ())
 
     async def _load(self, group: str, row: str, *arguments: object) -> list[str]:
-        made, trouble = await anyio.to_thread.run_sync(lambda: load(row)(*arguments))
+        """Strange code is run in a thread that is left to itself where it takes too long."""
+        try:
+            with anyio.fail_after(LOAD_TIMEOUT):
+                made, trouble = await anyio.to_thread.run_sync(lambda: load(row)(*arguments), abandon_on_cancel=True)
+        except TimeoutError:
+            made, trouble = [], [f"The tools of the {group} were not loaded: it took more than {LOAD_TIMEOUT:g} s."]
         taken = self._registry.set_group(group, made)
         trouble += [f"The tool `{name}` of the {group} is left out: the name is taken." for name in taken]
         for words in trouble:
             log.warning("%s", words)
         return list(trouble)
+
+
+def _scope(files: Mapping[str, bytes]) -> str:
+    """What trust in files is remembered by: it changes with every byte."""
+    state = hashlib.sha256()
+    for name, data in sorted(files.items()):
+        state.update(f"{name}\0".encode("utf-8", "surrogateescape"))
+        state.update(hashlib.sha256(data).digest())
+    return f"tools {state.hexdigest()}"
+
+
+def _regular(file: Path) -> bytes | None:
+    """The bytes of a regular file of a sane size, not through a link; else `None`."""
+    try:
+        descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return None
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        return None
+    with open(descriptor, "rb") as opened:
+        data = opened.read(MAX_FILE_BYTES + 1)
+    return data if len(data) <= MAX_FILE_BYTES else None

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 import logging
+import os
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -22,7 +23,9 @@ __all__ = ["Instructions", "Skill", "read_skills"]
 
 log = logging.getLogger(__name__)
 
-YAML = "yaml:safe_load"
+YAML = "yaml:load"
+YAML_LOADER = "yaml:BaseLoader"
+"""Knows texts, lists and tables only: no dates, no merged tables that grow without end."""
 YAML_ERROR = "yaml:YAMLError"
 
 FRONT_MATTER = re.compile(r"\A---[ \t]*\r?\n(.*?)\r?\n---[ \t]*(?:\r?\n|\Z)", re.DOTALL)
@@ -32,6 +35,8 @@ MAX_FRONT_MATTER = 8192
 MAX_SKILL_BYTES = 200_000
 MAX_LISTED = 50
 """Further files of a skill that are named with it."""
+MAX_SEEN = 5_000
+"""Entries of its folder that are looked at for that."""
 
 
 class Instructions:
@@ -167,8 +172,8 @@ def _facts(front: str, file: Path) -> dict[str, str]:
         log.warning("%s: the front matter is longer than %d characters and is not used", file, MAX_FRONT_MATTER)
         return {}
     try:
-        read = load(YAML)(front)
-    except (load(YAML_ERROR), ValueError, RecursionError) as error:  # It raises ValueError for dates that are none.
+        read = load(YAML)(front, Loader=load(YAML_LOADER))
+    except (load(YAML_ERROR), ValueError, RecursionError) as error:
         log.warning("%s: the front matter is no YAML and is not used: %s", file, error)
         return {}
     if not isinstance(read, dict):
@@ -181,8 +186,16 @@ def _first_line(text: str) -> str:
 
 
 def _others(file: Path) -> tuple[str, ...]:
+    """What else is in a skill's folder; a folder with very much in it is not searched to its end."""
     found: list[str] = []
-    for path in sorted(file.parent.rglob("*")):
-        if path != file and path.is_file() and len(found) < MAX_LISTED:
-            found.append(str(path.relative_to(file.parent)))
+    seen = 0
+    for folder, folders, names in os.walk(file.parent):
+        folders.sort()
+        for name in sorted(names)[:MAX_LISTED]:
+            path = Path(folder, name)
+            if path != file and len(found) < MAX_LISTED:
+                found.append(str(path.relative_to(file.parent)))
+        seen += len(names) + len(folders)
+        if len(found) >= MAX_LISTED or seen > MAX_SEEN:
+            break
     return tuple(found)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-__all__ = ["MODES", "Mode", "ModeId", "mode_ids"]
+__all__ = ["MODES", "Mode", "ModeId", "mode_ids", "narrower"]
 
 ModeId = Literal["ask", "architect", "code", "auto"]
 
@@ -41,6 +41,12 @@ MODES: dict[ModeId, Mode] = {
     "code": Mode("code", "Code", "Works on the code; asks before changes", changes=True, asks=True),
     "auto": Mode("auto", "Auto", "Works without asking for what the rules do not deny", changes=True, asks=False),
 }
+
+
+def narrower(one: Mode, other: Mode) -> Mode:
+    """The one of both that allows less: the modes stand in that order."""
+    order = list(MODES)
+    return min(one, other, key=lambda mode: order.index(mode.id))
 
 
 def mode_ids() -> tuple[ModeId, ...]:

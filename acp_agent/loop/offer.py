@@ -175,7 +175,8 @@ def _in_mode(entry: ToolEntry, mode: Mode) -> bool:
 
 
 def _text(entry: ToolEntry) -> str:
-    parameters = " ".join(entry.parameters.get("properties", {}))
+    properties = entry.parameters.get("properties")
+    parameters = " ".join(properties) if isinstance(properties, Mapping) else ""
     return f"{entry.name.replace('_', ' ')}\n{entry.description}\n{parameters}"
 
 
@@ -192,7 +193,7 @@ def threshold_of(value: float) -> float:
 def complexity(parameters: Mapping[str, Any]) -> float:
     """How hard a tool is to call right, 0 to 1: required parameters (3 are much), depth of nesting (2 levels below the
     first are much), and the largest enumeration (6 words are much)."""
-    required = min(len(parameters.get("required", ())) / 3, 1.0)
+    required = min(len(_list(parameters.get("required"))) / 3, 1.0)
     depth = min(max(_depth(parameters) - 1, 0) / 2, 1.0)
     enum = min(_largest_enum(parameters) / 6, 1.0)
     return min(1.0, 0.4 * required + 0.35 * depth + 0.35 * enum)
@@ -200,14 +201,15 @@ def complexity(parameters: Mapping[str, Any]) -> float:
 
 def think_first(tool: ToolDefinition) -> ToolDefinition:
     """The definition with a field in which the model thinks before it fills the others."""
-    properties = tool.parameters.get("properties", {})
+    properties = tool.parameters.get("properties")
+    properties = properties if isinstance(properties, Mapping) else {}
     if "thinking" in properties:
         return tool
     thinking = {"type": "string", "description": "First think here, in a few words, about which values to give."}
     parameters = {
         **tool.parameters,
         "properties": {"thinking": thinking, **properties},
-        "required": ["thinking", *tool.parameters.get("required", ())],
+        "required": ["thinking", *_list(tool.parameters.get("required"))],
     }
     return ToolDefinition(tool.name, tool.description, parameters)
 
@@ -215,10 +217,16 @@ def think_first(tool: ToolDefinition) -> ToolDefinition:
 def _below(schema: Any) -> list[Any]:
     if not isinstance(schema, Mapping):
         return []
-    below = list(schema.get("properties", {}).values())
+    properties = schema.get("properties")
+    below = list(properties.values()) if isinstance(properties, Mapping) else []
     if "items" in schema:
         below.append(schema["items"])
-    return below + list(schema.get("anyOf", ())) + list(schema.get("oneOf", ())) + list(schema.get("allOf", ()))
+    return below + [part for word in ("anyOf", "oneOf", "allOf") for part in _list(schema.get(word))]
+
+
+def _list(value: Any) -> list[Any]:
+    """A server's schema may hold anything anywhere."""
+    return value if isinstance(value, list) else []
 
 
 def _depth(schema: Any) -> int:

@@ -7,6 +7,7 @@ them for a moment, and goes on without those that are not ready.
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -24,6 +25,10 @@ __all__ = ["SessionServers"]
 log = logging.getLogger(__name__)
 
 GROUP = "mcp"
+UNFIT = re.compile(r"[^\w.:/-]+", re.ASCII)
+LONGEST_COMMAND = 80
+"""Characters of a command's name; what a server calls its prompts may hold anything."""
+
 SERVER_TOOLS = "acp_agent.tools.mcp_tool:server_tools"
 """Loaded with the first server: it brings pydantic."""
 
@@ -105,7 +110,7 @@ class SessionServers:
                 description=prompt.description or f"A prompt of the MCP server {prompt.server}",
                 input=_hint(prompt),
             )
-            for prompt in self._servers.prompts()
+            for prompt in {_command(prompt): prompt for prompt in reversed(self._servers.prompts())}.values()
         ]
 
     def find_prompt(self, command: str) -> McpPrompt | None:
@@ -126,7 +131,7 @@ class SessionServers:
 
 def _command(prompt: McpPrompt) -> str:
     """A command's name has no spaces: what follows the first is its argument."""
-    return f"{prompt.server}:{prompt.name}".replace(" ", "_")
+    return UNFIT.sub("_", f"{prompt.server}:{prompt.name}")[:LONGEST_COMMAND]
 
 
 def _hint(prompt: McpPrompt) -> UnstructuredCommandInput | None:

@@ -30,7 +30,7 @@ from acp_agent.errors import (
     RpcError,
     StoreError,
 )
-from acp_agent.loop.modes import MODES, Mode, ModeId
+from acp_agent.loop.modes import MODES, Mode, ModeId, narrower
 from acp_agent.loop.options import THOUGHT_LEVELS, config_options, mode_state
 from acp_agent.protocol.client import Client
 from acp_agent.protocol.codec import coalesce_updates, encode
@@ -195,6 +195,7 @@ class Session:
         self._held = True
         self._store_failure: StoreError | None = None
         self._text_is_last = False
+        self._bound_to: Mode | None = None
         self._scopes: list[anyio.CancelScope] = []
         self.closed = False
 
@@ -288,7 +289,9 @@ class Session:
     # --- choices ----------------------------------------------------------------------------------------------
 
     def mode(self) -> Mode:
-        return MODES[self.mode_id]
+        """The mode in force: the session's, or a narrower one where the turn is bound to it."""
+        mode = MODES[self.mode_id]
+        return mode if self._bound_to is None else narrower(mode, self._bound_to)
 
     def mode_state(self) -> SessionModeState:
         return mode_state(self.mode_id)
@@ -383,8 +386,11 @@ class Session:
         for scope in self._scopes:
             scope.cancel()
 
-    async def prompt(self, blocks: Sequence[ContentBlock]) -> StopReason:
-        """One turn. A second prompt waits for the first. Raises RpcError where the turn could not be finished."""
+    async def prompt(self, blocks: Sequence[ContentBlock], *, bound_to: Mode | None = None) -> StopReason:
+        """One turn. A second prompt waits for the first. Raises RpcError where the turn could not be finished.
+
+        `bound_to`: it is not the person who asks; no command is run, and the mode is at most that one.
+        """
         scope = anyio.CancelScope()
         self._scopes.append(scope)
         reason: StopReason = "cancelled"
@@ -393,7 +399,11 @@ class Session:
                 async with self._turn_lock:
                     if self._held:  # A prompt that came before its session's answer waits for it.
                         await self._released.wait()
-                    reason = await self._turn(blocks)
+                    self._bound_to = bound_to
+                    try:
+                        reason = await self._turn(blocks)
+                    finally:
+                        self._bound_to = None
         except ProviderError as error:
             raise _as_answer(error) from error
         finally:
@@ -404,10 +414,15 @@ class Session:
             raise InternalError(str(failure)) from failure
         return "cancelled" if scope.cancelled_caught else reason
 
-    async def prompt_unasked(self, blocks: Sequence[ContentBlock]) -> None:
-        """A turn that no request of the client waits for; what fails is said in the conversation."""
+    async def prompt_unasked(self, blocks: Sequence[ContentBlock], mode: str) -> None:
+        """A turn that no request of the client waits for; what fails is said in the conversation.
+
+        Its words are not the person's: they run no command, and nothing that `mode` would not allow.
+        """
         try:
-            await self.prompt(blocks)
+            await self.prompt(
+                blocks, bound_to=next((known for known in MODES.values() if known.id == mode), MODES["ask"])
+            )
         except RpcError as error:
             if not self.closed:
                 self.say(f"It failed: {error}")
@@ -416,7 +431,7 @@ class Session:
         if not any(not isinstance(block, TextContent) or block.text.strip() for block in blocks):
             return "end_turn"  # Nothing was said; no model takes an empty message.
         engine = await self.engine()
-        if engine.commands.finds(blocks):
+        if self._bound_to is None and engine.commands.finds(blocks):
             self._record_prompt(blocks)
             await engine.commands.run(self, engine, blocks)
             return "end_turn"

@@ -62,27 +62,47 @@ def _set_by(simple: SimpleCommand) -> list[str]:
 
 def _unwrapped(simple: SimpleCommand) -> SimpleCommand | None:
     """The command behind `env`, `time`, `timeout 5` and the like; `None` where it cannot be told."""
-    words, variables = list(simple.words), list(simple.variables)
+    words, variables, has_input = list(simple.words), list(simple.variables), simple.has_input
     while words and (wrapper := words[0].rpartition("/")[2]) in WRAPPERS:
         if wrapper == "command" and words[1:2] and words[1] in ("-v", "-V"):
             return None
         if wrapper == "sudo" and RULES["sudo"](simple, words[1:]) is not None:
             break
-        bounded = wrapper == "timeout"
-        with_value = WRAPPERS[wrapper]
-        words = words[1:]
-        while words and (words[0].startswith("-") or re.match(r"\w+=", words[0])):
-            option = words.pop(0)
-            if "=" in option and not option.startswith("-"):
-                variables.append(option.partition("=")[0])
-            elif option in with_value and words:
-                words.pop(0)
-        if bounded:
+        words = _past_options(words[1:], WRAPPERS[wrapper], variables)
+        if wrapper == "timeout":
             words = words[1:]
             if words and words[0] in ENDLESS:
                 return None  # It has an end.
-    return replace(simple, words=tuple(words), variables=tuple(variables))
+        elif wrapper in RUNNERS:
+            if words[:1] != ["run"]:
+                return None
+            words = _past_options(words[1:], WRAPPERS[wrapper], variables)
+        elif wrapper == "xargs":
+            words, has_input = [*words, *UNKNOWN], False
+    return replace(simple, words=tuple(words), variables=tuple(variables), has_input=has_input)
 
+
+def _past_options(words: list[str], with_value: frozenset[str], variables: list[str]) -> list[str]:
+    """What follows the options and the assignments; the names of these are added to `variables`."""
+    at = 0
+    while at < len(words) and (words[at].startswith("-") or re.match(r"\w+=", words[at])):
+        if not words[at].startswith("-"):
+            variables.append(words[at].partition("=")[0])
+        at += 2 if words[at] in with_value else 1
+    return words[at:]
+
+
+RUNNERS = frozenset(("poetry", "uv"))
+"""What runs another by its command `run`."""
+
+UNKNOWN = ("{}", "{}")
+"""Stands for the arguments that `xargs` adds."""
+
+UV_VALUES = (
+    "-p -i -f -m --python --module --with --with-editable --with-requirements --extra --group --only-group --no-group "
+    "--no-extra --package --project --directory --env-file --index --index-url --default-index --extra-index-url "
+    "--find-links --cache-dir --config-file --color"
+)
 
 WRAPPERS: dict[str, frozenset[str]] = {
     "command": frozenset(),
@@ -97,6 +117,9 @@ WRAPPERS: dict[str, frozenset[str]] = {
     "timeout": frozenset(("-s", "-k", "--signal", "--kill-after")),
     "setsid": frozenset(),
     "sudo": SUDO_VALUES,
+    "xargs": frozenset("-a -d -E -I -L -n -P -s --arg-file --delimiter --max-args --max-lines --max-procs".split()),
+    "poetry": frozenset(("-C", "--directory", "-P", "--project")),
+    "uv": frozenset(UV_VALUES.split()),
 }
 """Programs that run another, with their options that take the next word."""
 

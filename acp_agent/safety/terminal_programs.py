@@ -1,6 +1,9 @@
 """Programs that want a person at a terminal, and the options and input that make them work without one.
 
 A table of hints (`interactive`): a program that is not named here passes, and whatever is not plain passes, too.
+
+Commands run with pagers off and with an editor for git that leaves the text as it is (`QUIET` of the local executor,
+which the editor's terminals get too): what works thanks to that (`man ls`, `git commit --amend`) is not refused.
 """
 
 from __future__ import annotations
@@ -55,6 +58,8 @@ def _has(arguments: Sequence[str], letters: str = "", *long: str) -> bool:
     return False
 
 
+LEAVE = "Leave this to the person."
+
 # --- rules -------------------------------------------------------------------------------------------------------
 
 
@@ -83,12 +88,6 @@ def _pager(simple: SimpleCommand, arguments: Sequence[str]) -> WantsTerminal | N
     return WantsTerminal("it opens a pager, which wants a terminal", "Use `read`, or `cat` and `head`.")
 
 
-def _man(simple: SimpleCommand, arguments: Sequence[str]) -> WantsTerminal | None:
-    if simple.output_taken or not arguments or _has(arguments, "Pkfw", "--pager", "--apropos", "--whatis", "--where"):
-        return None
-    return WantsTerminal("`man` opens a pager, which wants a terminal", "Give `man -P cat PAGE`, or pipe it to `cat`.")
-
-
 def _screen(name: str, instead: str, batch: str = "") -> Rule:
     """A program that draws on the whole terminal."""
 
@@ -110,6 +109,30 @@ def _repl(name: str, instead: str, with_value: str = "", harmless: str = "") -> 
         if harmless and any(re.fullmatch(harmless, argument) for argument in arguments):
             return None
         return WantsTerminal(f"`{name}` alone waits for somebody to type", instead)
+
+    return rule
+
+
+PYTHON_HARMLESS = r"-[bBdEhiIOPqRsSuvx]*[cm].*|-h|-V+"
+PYTHON_VALUES = "-W -X"
+
+
+def _python(name: str) -> Rule:
+    def rule(simple: SimpleCommand, arguments: Sequence[str]) -> WantsTerminal | None:
+        if simple.has_input:
+            return None
+        words = list(arguments)
+        while words and words[0].startswith("-") and words[0] != "-":
+            option = words.pop(0)
+            if re.fullmatch(r"-[a-zA-Z]*i[a-zA-Z]*", option) and not re.match(r"-[a-zA-Z]*[cmWX]", option):
+                return WantsTerminal(f"`{name} -i` waits for somebody to type afterwards", "Leave out `-i`.")
+            if option == "-m" and words[:1] in (["pdb"], ["ipdb"], ["code"]) and "-c" not in words:
+                return WantsTerminal(f"`{words[0]}` waits for somebody to type", "Run the program itself, and print.")
+            if re.fullmatch(PYTHON_HARMLESS, option):
+                return None
+            if option in PYTHON_VALUES.split():
+                words = words[1:]
+        return _repl(name, PYTHON, PYTHON_VALUES, PYTHON_HARMLESS)(simple, arguments)
 
     return rule
 
@@ -194,7 +217,10 @@ def _git(simple: SimpleCommand, arguments: Sequence[str]) -> WantsTerminal | Non
             f"this `git {sub}` asks somebody about each part", "Name the files, or make a patch and use `git apply`."
         )
     if sub == "commit" and not own_editor and not _has_message(rest):
-        return WantsTerminal("`git commit` without a message opens an editor", "Give the message: `git commit -m '…'`.")
+        return WantsTerminal(
+            "`git commit` without a message opens an editor",
+            "Give the message: `git commit -m '…'`, or `--no-edit` for the one of a merge.",
+        )
     return None
 
 
@@ -220,12 +246,15 @@ def _without_values(arguments: Sequence[str], takes: Sequence[str]) -> list[str]
 
 def _has_message(arguments: Sequence[str]) -> bool:
     options = _without_values(arguments, COMMIT_VALUES)
-    long = ("--message", "--file", "--reuse-message", "--fixup", "--no-edit", "--dry-run", "--porcelain", "--short")
-    return _has(options, "mFC", *long) and not _has(options, "", "--edit")
+    long = ("--message", "--file", "--reuse-message", "--reedit-message", "--fixup", "--squash", "--amend", "--no-edit")
+    return _has(options, "mFCc", *long, "--dry-run", "--porcelain", "--short")
 
 
-def _npm_init(simple: SimpleCommand, arguments: Sequence[str]) -> WantsTerminal | None:
-    if arguments[:1] != ["init"] or simple.has_input or _has(arguments, "y", "--yes") or len(_operands(arguments)) > 1:
+def _npm(simple: SimpleCommand, arguments: Sequence[str]) -> WantsTerminal | None:
+    operands = _operands(arguments, "--registry --scope --auth-type")
+    if operands[:1] in (["login"], ["adduser"], ["add-user"]) and not simple.has_input:
+        return WantsTerminal(f"`{operands[0]}` asks for a name and a password", LEAVE)
+    if arguments[:1] != ["init"] or simple.has_input or _has(arguments, "y", "--yes") or len(operands) > 1:
         return None
     return WantsTerminal("`init` asks somebody for each field", "Add `-y`.")
 
@@ -234,6 +263,9 @@ def _container(simple: SimpleCommand, arguments: Sequence[str]) -> WantsTerminal
     words = list(arguments)
     if words[:1] == ["compose"]:
         return None
+    if words[:1] == ["login"]:
+        given = _has(words, "p", "--password-stdin", "--password", "--get-login")
+        return None if given or simple.has_input else WantsTerminal("this `login` asks for a password", LEAVE)
     while words and words[0] not in ("run", "exec", "attach"):
         if not words[0].startswith("-") and words[0] not in ("container",):
             return None
@@ -291,9 +323,42 @@ def _password(name: str) -> Rule:
     def rule(simple: SimpleCommand, arguments: Sequence[str]) -> WantsTerminal | None:
         if simple.has_input or _has(arguments, "S", "--status"):
             return None
-        return WantsTerminal(f"`{name}` asks for a password, and nobody can type one", "Leave this to the person.")
+        return WantsTerminal(f"`{name}` asks for a password, and nobody can type one", LEAVE)
 
     return rule
+
+
+def _opens_editor(name: str, opens: str, instead: str, harmless: str = "") -> Rule:
+    """A program that has somebody edit something, where one of its arguments matches `opens`, and none `harmless`."""
+
+    def rule(simple: SimpleCommand, arguments: Sequence[str]) -> WantsTerminal | None:
+        own_editor = any(variable in EDITOR_VARIABLES for variable in simple.variables)
+        if own_editor or (harmless and any(re.fullmatch(harmless, argument) for argument in arguments)):
+            return None
+        if opens and not any(re.fullmatch(opens, argument) for argument in arguments):
+            return None
+        return WantsTerminal(f"`{name}` opens an editor", instead)
+
+    return rule
+
+
+KEYGEN_VALUES = tuple("abCEfImNnOPtVwZ")
+KEYGEN_OTHERS = "ABcDeFgGHiIKklLMpQRrsTuUWyYz"
+"""What `ssh-keygen` does beside making a key."""
+
+
+def _keygen(simple: SimpleCommand, arguments: Sequence[str]) -> WantsTerminal | None:
+    options = _without_values(arguments, KEYGEN_VALUES)
+    if simple.has_input or _has(options, KEYGEN_OTHERS) or (_has(options, "f") and _has(options, "N")):
+        return None
+    return WantsTerminal("`ssh-keygen` asks for a file and a passphrase", "Give both: `ssh-keygen -f FILE -N ''`.")
+
+
+def _gpg(simple: SimpleCommand, arguments: Sequence[str]) -> WantsTerminal | None:
+    makes = _has(arguments, "", "--gen-key", "--generate-key", "--full-gen-key", "--full-generate-key")
+    if not makes or simple.has_input or _has(arguments, "", "--batch", "--command-fd", "--command-file"):
+        return None
+    return WantsTerminal("`gpg` asks who the key is for", "Use `gpg --batch --passphrase '' --quick-gen-key NAME`.")
 
 
 def _read(simple: SimpleCommand, arguments: Sequence[str]) -> WantsTerminal | None:
@@ -320,7 +385,7 @@ def _gnu_screen(simple: SimpleCommand, arguments: Sequence[str]) -> WantsTermina
 def _gh(simple: SimpleCommand, arguments: Sequence[str]) -> WantsTerminal | None:
     if arguments[:2] != ["auth", "login"] or _has(arguments, "", "--with-token"):
         return None
-    return WantsTerminal("`gh auth login` asks questions", "Leave this to the person.")
+    return WantsTerminal("`gh auth login` asks questions", LEAVE)
 
 
 def _gdb(simple: SimpleCommand, arguments: Sequence[str]) -> WantsTerminal | None:
@@ -354,15 +419,11 @@ RULES: dict[str, Rule] = {
     "emacs": _editor("emacs", r"--?batch|--daemon.*|--script.*"),
     "ed": _line_editor,
     **dict.fromkeys(("less", "more", "most"), _pager),
-    "man": _man,
     "top": _screen("top", "Use `top -b -n 1 | head -n 20` or `ps aux`.", r"-\w*b\w*|-l.*"),
     **{name: _screen(name, "Use `ps aux --sort=-%cpu | head`.") for name in ("htop", "btop", "atop", "glances")},
     "watch": _screen("watch", "Run the command itself, once, or in a loop with an end."),
     **{name: _screen(name, "Use a command that prints.") for name in ("ncdu", "tig", "lazygit", "mc", "ranger", "nnn")},
-    **{
-        name: _repl(name, PYTHON, "-W -X", r"-[bBdEhiIOPqRsSuvx]*[cm].*|-h|-V+")
-        for name in ("python", "python2", "python3", "pypy3")
-    },
+    **{name: _python(name) for name in ("python", "python2", "python3", "pypy3")},
     "ipython": _repl("ipython", PYTHON, "", r"-[cm].*|--pylab=.*|-h"),
     "node": _repl("node", "Give the code: `node -e '…'` or `node FILE`.", "-r --require", r"-p?[epc].*|--\w+.*|-v"),
     "irb": _repl("irb", "Use `ruby -e '…'`.", "-r -I"),
@@ -381,12 +442,17 @@ RULES: dict[str, Rule] = {
     "telnet": _transfer("telnet", "Use `curl telnet://HOST:PORT` or bash's `/dev/tcp`."),
     "ftp": _transfer("ftp", "Use `curl ftp://HOST/FILE`."),
     "git": _git,
-    **dict.fromkeys(("npm", "yarn"), _npm_init),
+    **dict.fromkeys(("npm", "yarn", "pnpm"), _npm),
     **dict.fromkeys(("docker", "podman"), _container),
     "kubectl": _kubectl,
     "sudo": _sudo,
     "passwd": _password("passwd"),
     "su": _password("su"),
+    "crontab": _opens_editor("crontab -e", r"-e", "Write the table to a file, then `crontab FILE`."),
+    "visudo": _opens_editor("visudo", "", LEAVE, r"-c\w*|-[qs]*c|--check|-V|-h"),
+    "systemctl": _opens_editor("systemctl edit", r"edit", "Write the file below `/etc/systemd`.", r"--stdin"),
+    "ssh-keygen": _keygen,
+    **dict.fromkeys(("gpg", "gpg2"), _gpg),
     "read": _read,
     "tmux": _tmux,
     "screen": _gnu_screen,

@@ -110,6 +110,8 @@ class Schedule(msgspec.Struct, frozen=True):
     timing: str
     """A cron expression, or an interval as the person wrote it (`30m`)."""
     prompt: str
+    mode: str
+    """Of the session it was added in: a run is never freer than that."""
     created_at: str
     next_run: float
     """Unix time in seconds."""
@@ -120,7 +122,7 @@ class Schedule(msgspec.Struct, frozen=True):
 class ScheduleStore(Protocol):
     """All raise StoreError."""
 
-    def add(self, project: str, timing: str, prompt: str, next_run: float) -> Schedule: ...
+    def add(self, project: str, timing: str, prompt: str, next_run: float, mode: str = "code") -> Schedule: ...
 
     def list(self, project: str) -> list[Schedule]:
         """The next first."""

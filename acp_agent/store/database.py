@@ -98,6 +98,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
             project TEXT NOT NULL,
             timing TEXT NOT NULL,
             prompt TEXT NOT NULL,
+            mode TEXT NOT NULL,
             created_at TEXT NOT NULL,
             next_run REAL NOT NULL,
             last_run REAL,

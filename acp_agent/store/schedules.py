@@ -9,19 +9,19 @@ from acp_agent.store.database import Database, clean, now
 
 __all__ = ["SqliteSchedules"]
 
-COLUMNS = "id, project, timing, prompt, created_at, next_run, last_run, runs"
+COLUMNS = "id, project, timing, prompt, mode, created_at, next_run, last_run, runs"
 
 
 class SqliteSchedules:
     def __init__(self, db: Database) -> None:
         self._db = db
 
-    def add(self, project: str, timing: str, prompt: str, next_run: float) -> Schedule:
-        made = Schedule(uuid.uuid4().hex[:8], project, timing, clean(prompt), now(), next_run)
+    def add(self, project: str, timing: str, prompt: str, next_run: float, mode: str = "code") -> Schedule:
+        made = Schedule(uuid.uuid4().hex[:8], project, timing, clean(prompt), mode, now(), next_run)
         with self._db.write() as db:
             db.execute(
-                f"INSERT INTO schedules ({COLUMNS}) VALUES (?,?,?,?,?,?,?,?)",
-                (made.id, project, timing, made.prompt, made.created_at, next_run, None, 0),
+                f"INSERT INTO schedules ({COLUMNS}) VALUES (?,?,?,?,?,?,?,?,?)",
+                (made.id, project, timing, made.prompt, mode, made.created_at, next_run, None, 0),
             )
         return made
 

@@ -10,11 +10,13 @@ from urllib.parse import urlsplit
 from pydantic import Field, model_validator
 
 from acp_agent.errors import ToolError
+from acp_agent.lazy import load
 from acp_agent.llm.base import ImagePart
 from acp_agent.safety.access import Access, NetworkAccess, NoAccess
 from acp_agent.safety.paths import Roots
 from acp_agent.schema.acp import Content, ImageContent, TextContent, ToolKind
 from acp_agent.tools.base import Params, Tool
+from acp_agent.tools.browser_session import PLAYWRIGHT_TIMEOUT
 from acp_agent.tools.context import Description, Preview, ToolContext, ToolResult
 
 __all__ = ["Browser", "BrowserParams"]
@@ -22,6 +24,9 @@ __all__ = ["Browser", "BrowserParams"]
 MAX_CHARS = 20_000
 MAX_LINKS = 100
 TITLE_CHARS = 100
+
+SETTLE_TIMEOUT = 3.0
+"""Seconds for what a page still loads: then it is taken as it is."""
 
 NEEDS = {"open": ("url",), "click": ("selector",), "type": ("selector", "text")}
 
@@ -66,6 +71,19 @@ class Browser(Tool[BrowserParams]):
             return [NetworkAccess(browser.host, f"the browser does `{params.action}` on {browser.url}", sends=True)]
         return [NoAccess()]
 
+    async def preview(self, params: BrowserParams, ctx: ToolContext) -> Preview:
+        _check_page(params, ctx)
+        url = ctx.services.browser.url
+        match params.action:
+            case "click":
+                text = f"Clicks `{params.selector}` on {url}"
+            case "type":
+                enter = ", then presses Enter" if params.text.endswith("\n") else ""
+                text = f"Types into `{params.selector}` on {url}{enter}:\n\n{params.text.rstrip(chr(10))}"
+            case _:
+                return Preview()
+        return Preview((Content(content=TextContent(text=text)),))
+
     async def run(self, params: BrowserParams, ctx: ToolContext, preview: Preview) -> ToolResult:
         browser = ctx.services.browser
         if params.action == "close":
@@ -73,10 +91,7 @@ class Browser(Tool[BrowserParams]):
             return ToolResult("The browser is closed.")
         if params.action == "open":
             await ctx.services.web.locate(params.url)  # Says why not, before a browser is started for it.
-        elif not browser.url:
-            raise ToolError(
-                "No page is open. Open one first.", suggestion='Call {"action": "open", "url": "https://…"}.'
-            )
+        _check_page(params, ctx)
         before = browser.refusals
 
         async def work(page: Any) -> ToolResult:
@@ -88,6 +103,11 @@ class Browser(Tool[BrowserParams]):
             note = f"\n[{len(refused)} requests of the page were refused, the first: {refused[0][:300]}]"
             return replace(result, text=result.text + note)
         return result
+
+
+def _check_page(params: BrowserParams, ctx: ToolContext) -> None:
+    if params.action not in ("open", "close") and not ctx.services.browser.url:
+        raise ToolError("No page is open. Open one first.", suggestion='Call {"action": "open", "url": "https://…"}.')
 
 
 async def _act(page: Any, params: BrowserParams) -> ToolResult:
@@ -120,8 +140,11 @@ async def _act(page: Any, params: BrowserParams) -> ToolResult:
 
 
 async def _settle(page: Any) -> None:
-    """Waits for what a page does at once; never for one that never rests."""
-    await page.wait_for_load_state("load")
+    """Waits for what a page does at once; never long for one that never rests."""
+    try:
+        await page.wait_for_load_state("load", timeout=SETTLE_TIMEOUT * 1000)
+    except load(PLAYWRIGHT_TIMEOUT):
+        return
 
 
 async def _text(page: Any) -> str:

@@ -7,6 +7,7 @@ of the person's, gone afterwards.
 from __future__ import annotations
 
 import logging
+import math
 import os
 import re
 import shutil
@@ -20,6 +21,7 @@ from urllib.parse import urlsplit
 
 import anyio
 import anyio.to_thread
+from anyio.streams.memory import MemoryObjectSendStream
 
 from acp_agent.config.model import BrowserConfig
 from acp_agent.errors import ToolError
@@ -27,7 +29,7 @@ from acp_agent.lazy import load
 from acp_agent.tools.web_client import GuardedClient
 from acp_agent.tools.web_proxy import GuardedProxy
 
-__all__ = ["BrowserSession", "find_chromium", "missing_browser"]
+__all__ = ["PLAYWRIGHT_TIMEOUT", "BrowserSession", "find_chromium", "missing_browser"]
 
 log = logging.getLogger(__name__)
 
@@ -35,8 +37,15 @@ T = TypeVar("T")
 
 PLAYWRIGHT = "playwright.async_api:async_playwright"
 PLAYWRIGHT_ERROR = "playwright.async_api:Error"
+PLAYWRIGHT_TIMEOUT = "playwright.async_api:TimeoutError"
+
+CLOSED = "has been closed"
+DOWNLOAD = "Download is starting"
+"""Playwright's words: it has no public names for these errors."""
 
 START_TIMEOUT = 60.0
+CLOSE_TIMEOUT = 5.0
+"""For the page, and for the driver."""
 
 LONGEST_PARENT = 40
 """Characters of a folder for profiles: the sockets in it may have paths of 107 in all."""
@@ -77,6 +86,32 @@ def missing_browser(config: BrowserConfig) -> str | None:
     return None
 
 
+class _Life:
+    """A browser from one start to its end. Who waits for it hears of both."""
+
+    def __init__(self) -> None:
+        self.page: Any = None
+        """`None` before and after."""
+        self.trouble = ToolError("The browser was closed.")
+        """Why it ended."""
+        self.ready = anyio.Event()
+        self.used = anyio.Event()
+        self.over = anyio.Event()
+
+    def begin(self, page: Any) -> None:
+        if not self.over.is_set():  # It may have been closed while it started.
+            self.page = page
+            self.ready.set()
+
+    def end(self, trouble: ToolError | None = None) -> None:
+        """What is said first counts."""
+        if self.over.is_set():
+            return
+        self.page, self.trouble = None, trouble or self.trouble
+        for event in (self.over, self.used, self.ready):
+            event.set()
+
+
 class BrowserSession:
     """One page at a time. All raise ToolError."""
 
@@ -89,56 +124,59 @@ class BrowserSession:
         self._proxy = GuardedProxy(client, upstream=proxy)
         self._arguments = arguments
         self._lock = anyio.Lock()
-        self._page: Any = None
-        self._wanted: anyio.Event | None = None
-        self._used = anyio.Event()
-        self._ready = anyio.Event()
-        self._closed = anyio.Event()
-        self._trouble: ToolError | None = None
+        self._starts: MemoryObjectSendStream[_Life] | None = None
+        self._life = _Life()
+        self._life.end()
 
     @property
     def host(self) -> str:
         """Of the page that is open; empty where there is none."""
-        return urlsplit(self._page.url).hostname or "" if self._page is not None else ""
+        return urlsplit(self.url).hostname or ""
 
     @property
     def url(self) -> str:
-        return str(self._page.url) if self._page is not None else ""
+        return str(self._life.page.url) if self._life.page is not None else ""
 
     async def live(self) -> None:
-        """Owns the browser, in a task of its own, until it is cancelled."""
-        self._wanted = anyio.Event()
-        while True:
-            await self._wanted.wait()
-            await self._one_life()
+        """Owns the browser, in a task of its own, until it is cancelled. A browser that fails does not end it."""
+        starts, asked = anyio.create_memory_object_stream[_Life](math.inf)
+        self._starts = starts
+        try:
+            with starts, asked:
+                async for life in asked:
+                    await self._one_life(life)
+        finally:
+            self._starts = None
+            self._life.end(ToolError("The browser is closed."))
 
-    async def _one_life(self) -> None:
-        async with AsyncExitStack() as stack:
-            parent = tempfile.gettempdir()
-            short = parent if len(parent) <= LONGEST_PARENT else "/tmp"
-            folder = tempfile.mkdtemp(prefix="acp-agent-browser-", dir=short)
-            stack.callback(shutil.rmtree, folder, ignore_errors=True)
-            port = await stack.enter_async_context(self._proxy.serve())
-            self._closed = anyio.Event()
-            try:
-                self._page = await self._launch(stack, folder, port)
-            except ToolError as error:  # Not through the proxy's tasks, which would make a group of it.
-                self._trouble, self._wanted = error, anyio.Event()
-                self._ready.set()
+    async def _one_life(self, life: _Life) -> None:
+        try:
+            async with AsyncExitStack() as stack:
+                parent = tempfile.gettempdir()
+                short = parent if len(parent) <= LONGEST_PARENT else "/tmp"
+                folder = tempfile.mkdtemp(prefix="acp-agent-browser-", dir=short)
+                stack.callback(shutil.rmtree, folder, ignore_errors=True)
+                port = await stack.enter_async_context(self._proxy.serve())
+                with anyio.move_on_after(START_TIMEOUT) as start:
+                    life.begin(await self._launch(stack, life, folder, port))
+                if start.cancelled_caught:
+                    raise ToolError(f"The browser did not start within {START_TIMEOUT:g} s.", "timeout")
+                stack.callback(life.end)
+                await self._until_over(life)
+        except (OSError, ExceptionGroup) as error:  # A group: whatever happens beside the proxy's tasks, or in them.
+            life.end(_trouble(error))
+        finally:
+            life.end(ToolError("The browser could not be started."))
+
+    async def _until_over(self, life: _Life) -> None:
+        while not life.over.is_set():
+            with anyio.move_on_after(self._config.idle_timeout) as idle:
+                await life.used.wait()
+            if idle.cancelled_caught and not self._lock.locked():
                 return
-            stack.callback(self._gone)
-            self._ready.set()
-            while not self._closed.is_set():
-                with anyio.move_on_after(self._config.idle_timeout) as idle:
-                    await self._used.wait()
-                if idle.cancelled_caught and not self._lock.locked():
-                    return
-                self._used = anyio.Event()
+            life.used = anyio.Event()
 
-    def _gone(self) -> None:
-        self._page, self._ready, self._wanted = None, anyio.Event(), anyio.Event()
-
-    async def _launch(self, stack: AsyncExitStack, folder: str, port: int) -> Any:
+    async def _launch(self, stack: AsyncExitStack, life: _Life, folder: str, port: int) -> Any:
         program = find_chromium(self._config)
         if program is None:
             raise ToolError(missing_browser(self._config) or "There is no Chromium.")
@@ -169,8 +207,10 @@ class BrowserSession:
             await context.route("**/*", self._let_through)
             context.on("request", lambda request: self._want(request.url))  # Redirects are not routed.
             await context.route_web_socket("**/*", self._let_socket_through)
-            context.on("close", lambda *_: self._end())
+            context.on("close", lambda *_: life.end())
             page = context.pages[0] if context.pages else await context.new_page()
+            page.on("close", lambda *_: life.end())
+            page.on("crash", lambda *_: life.end())
             page.on("dialog", lambda dialog: dialog.dismiss())
             return page
         except playwright_error as error:
@@ -191,35 +231,48 @@ class BrowserSession:
         except ValueError:
             log.debug("a page asked for %r", url)
 
-    def _end(self) -> None:
-        self._closed.set()
-        self._used.set()
+    async def _living(self) -> _Life:
+        """One whose page is there; started, or awaited, where there is none."""
+        if self._starts is None:
+            raise ToolError("The browser is closed.")
+        if self._life.over.is_set():
+            self._life = _Life()
+            self._starts.send_nowait(self._life)
+        life, longest = self._life, START_TIMEOUT + 3 * CLOSE_TIMEOUT  # The one before may still be closing.
+        with anyio.move_on_after(longest) as start:
+            await life.ready.wait()
+        if start.cancelled_caught:
+            raise ToolError(f"The browser did not start within {longest:g} s.", "timeout")
+        if life.page is None:
+            raise life.trouble
+        return life
 
     async def do(self, work: Callable[[Any], Awaitable[T]]) -> T:
         """`work` on the page; the browser is started where it does not run. One at a time."""
         async with self._lock:
-            if self._page is None:
-                if self._wanted is None:
-                    raise ToolError("The browser is closed.")
-                self._trouble, self._ready = None, anyio.Event()
-                self._wanted.set()
-                with anyio.move_on_after(START_TIMEOUT) as start:
-                    await self._ready.wait()
-                if start.cancelled_caught:
-                    raise ToolError(f"The browser did not start within {START_TIMEOUT:g} s.", "timeout")
-                if self._trouble is not None:
-                    raise self._trouble
-            self._used.set()
+            life = await self._living()
+            life.used.set()
             refused = len(self._proxy.refused)
             playwright_error = load(PLAYWRIGHT_ERROR)
             try:
                 with anyio.fail_after(self._config.timeout):
-                    return await work(self._page)
+                    return await work(life.page)
             except TimeoutError as error:
                 raise ToolError(f"The browser took longer than {self._config.timeout:g} s.", "timeout") from error
             except playwright_error as error:
+                if life.over.is_set() or CLOSED in str(error):
+                    life.end()  # Where only the driver is gone, nothing else says so.
+                    raise ToolError(
+                        "The browser ended meanwhile: it crashed, was closed or was killed. The page is gone.",
+                        suggestion="Open the page again: that starts a new browser.",
+                    ) from error
                 if len(self._proxy.refused) > refused:
                     raise ToolError(self._proxy.refused[-1], "policy_blocked") from error
+                if DOWNLOAD in str(error):
+                    raise ToolError(
+                        "This is a file to download, not a page, and the browser keeps no files.",
+                        suggestion="Use `fetch` to read it, or `bash` (`curl -O`) to save it.",
+                    ) from error
                 raise ToolError(f"The browser could not do it: {_first_line(error)}") from error
 
     def refused_since(self, count: int) -> list[str]:
@@ -232,12 +285,23 @@ class BrowserSession:
 
     def stop(self) -> None:
         """Closes the browser; the next use starts a new one."""
-        self._end()
+        self._life.end()
+
+
+def _trouble(error: OSError | ExceptionGroup[Exception]) -> ToolError:
+    """In words, for who waits for the browser."""
+    cause: Exception = error
+    while isinstance(cause, ExceptionGroup):
+        cause = cause.exceptions[0]
+    if isinstance(cause, ToolError):
+        return cause
+    log.warning("the browser failed", exc_info=error)
+    return ToolError(f"The browser could not be started: {_first_line(cause) or type(cause).__name__}")
 
 
 async def _shielded(close: Callable[[], Awaitable[object]]) -> None:
     """Closing happens also when the session is cancelled, and never for long."""
-    with anyio.move_on_after(5, shield=True):
+    with anyio.move_on_after(CLOSE_TIMEOUT, shield=True):
         try:
             await close()
         except load(PLAYWRIGHT_ERROR) as error:

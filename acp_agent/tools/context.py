@@ -208,6 +208,8 @@ class Answer:
     """`None`: nobody answered."""
     reason: str = ""
     """Then: why, in a sentence for the model."""
+    cancelled: bool = False
+    """The client is cancelling the turn."""
     ends_turn: bool = False
     """The question stands in the conversation, and the person answers by the next prompt."""
 
@@ -237,6 +239,8 @@ class Services:
     """The names of all."""
     memories: MemoryStore
     schedules: ScheduleStore
+    mode: Callable[[], str]
+    """The session's mode now."""
     schedules_changed: Callable[[], None]
     """To be called when a schedule was added or removed."""
     runs: BackgroundRuns

@@ -23,6 +23,7 @@ from typing import Annotated, Any, ClassVar, cast, get_args, get_origin, get_typ
 import anyio.to_thread
 from pydantic import Field, create_model
 
+from acp_agent.errors import ToolError
 from acp_agent.safety.access import Access, NoAccess, ToolAccess
 from acp_agent.safety.paths import Roots
 from acp_agent.schema.acp import ToolKind
@@ -61,10 +62,21 @@ class _FunctionTool(Tool[Any]):
             given["ctx"] = ctx
         function = type(self).function
         if inspect.iscoroutinefunction(function):
-            result = await function(**given)
+            try:
+                result = await function(**given)
+            except SystemExit as error:
+                raise ToolError(f"The tool wanted to end the program ({error}).") from error
         else:
-            result = await anyio.to_thread.run_sync(lambda: function(**given), abandon_on_cancel=True)
+            result = await anyio.to_thread.run_sync(_without_exit, function, given, abandon_on_cancel=True)
         return result if isinstance(result, ToolResult) else ToolResult(str(result))
+
+
+def _without_exit(function: Callable[..., Any], given: dict[str, Any]) -> Any:
+    """In a thread, where `sys.exit` would end the event loop that waits for it."""
+    try:
+        return function(**given)
+    except SystemExit as error:
+        raise ToolError(f"The tool wanted to end the program ({error}).") from error
 
 
 @overload

@@ -9,12 +9,11 @@ One of the places with `except Exception`: whatever strange code does when it is
 
 from __future__ import annotations
 
-import importlib.util
 import inspect
 import logging
-from collections.abc import Iterable
+import types
+from collections.abc import Iterable, Mapping
 from importlib.metadata import entry_points
-from pathlib import Path
 from typing import Any
 
 from acp_agent.tools.base import Tool
@@ -26,6 +25,7 @@ __all__ = ["GROUP", "package_tools", "project_tools"]
 log = logging.getLogger(__name__)
 
 GROUP = "acp_agent.tools"
+TOOLS_FOLDER = ".acp-agent/tools"
 
 Made = tuple[ToolEntry, Tool[Any]]
 
@@ -37,28 +37,27 @@ def package_tools() -> tuple[list[Made], list[str]]:
     for point in entry_points(group=GROUP):
         try:
             found += _made(_tools_in([point.load()]))
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             log.exception("the entry point %s broke", point.name)
             trouble.append(f"The tools of the package entry `{point.name}` ({point.value}) were not loaded: {error}")
     return found, trouble
 
 
-def project_tools(files: Iterable[Path]) -> tuple[list[Made], list[str]]:
-    """Runs the files and collects their tools. Only to be called for files that the person trusts."""
+def project_tools(files: Mapping[str, bytes]) -> tuple[list[Made], list[str]]:
+    """Runs the files (name -> what is in them) and collects their tools. Only to be called for what the person trusts.
+
+    Exactly these bytes are run: no byte code beside the files, and nothing that they have become meanwhile.
+    """
     found: list[Made] = []
     trouble: list[str] = []
-    for file in files:
-        name = f"acp_agent_project_tools_{file.stem}"
+    for name, source in files.items():
+        module = types.ModuleType(f"acp_agent_project_tools_{name.removesuffix('.py')}")
         try:
-            spec = importlib.util.spec_from_file_location(name, file)
-            if spec is None or spec.loader is None:
-                raise ImportError("it is no Python file")
-            module = importlib.util.module_from_spec(spec)
-            spec.loader.exec_module(module)
+            exec(compile(source, f"{TOOLS_FOLDER}/{name}", "exec"), vars(module))
             found += _made(_tools_in(vars(module).values()))
-        except Exception as error:
-            log.exception("%s broke when it was loaded", file)
-            trouble.append(f"{file.name} was not loaded: {type(error).__name__}: {error}")
+        except (Exception, SystemExit) as error:
+            log.exception("%s broke when it was loaded", name)
+            trouble.append(f"{name} was not loaded: {type(error).__name__}: {error}")
     return found, trouble
 
 

@@ -61,7 +61,9 @@ class Grep(Tool[GrepParams]):
         )
         inside = [match for match in result.matches if ctx.roots.contains(match.path)]
         if not inside:
-            text = f"No line below {params.path} matches. What .gitignore names is not searched."
+            only = f" in files `{params.glob}`" if params.glob else ""
+            text = f"No line below {params.path}{only} matches `{params.pattern}`."
+            text += " What .gitignore names is not searched."
             return ToolResult(text if not result.timed_out else f"{text} The search ran out of time.")
         lines = [f"{ctx.roots.display(match.path)}:{match.line}:{match.text}" for match in inside]
         if result.truncated:

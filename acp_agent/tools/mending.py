@@ -39,7 +39,8 @@ DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(s|sec|secs|seconds?|m|min|mins|minute
 
 def mend(arguments: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any] | None:
     """The arguments in the form the JSON schema of an object asks for; `None` where nothing could be mended."""
-    properties: dict[str, Any] = schema.get("properties", {})
+    found = schema.get("properties")
+    properties: dict[str, Any] = found if isinstance(found, dict) else {}
     mended: dict[str, Any] = {}
     for name, value in arguments.items():
         if name in METADATA and name not in properties:
@@ -81,12 +82,15 @@ def _in_type(value: Any, schema: dict[str, Any]) -> Any:
     return value
 
 
-def _types(schema: dict[str, Any]) -> set[str]:
-    if "anyOf" in schema:
+def _types(schema: Any) -> set[str]:
+    """The types a schema allows; `string` where it does not say, so that nothing is decoded that need not be."""
+    if not isinstance(schema, dict):  # JSON Schema has `true` and `false` too.
+        return {"string"}
+    if isinstance(schema.get("anyOf"), list):
         return {name for option in schema["anyOf"] for name in _types(option)}
     kind = schema.get("type")
     if isinstance(kind, list):
-        return set(kind)
+        return {name for name in kind if isinstance(name, str)}
     return {kind} if isinstance(kind, str) else {"string"}
 
 

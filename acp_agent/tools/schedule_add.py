@@ -49,11 +49,17 @@ class ScheduleAdd(Tool[ScheduleAddParams]):
         if known >= config.max_schedules:
             raise ToolError(f"This project has {known} schedules, which is the most. Remove one first.")
         first = next_run(params.timing, time.time(), min_interval=config.min_interval)
-        text = f"Runs `{params.timing}`, first {when(first)}, while a session is open here:\n\n{params.prompt}"
+        mode = ctx.services.mode()
+        text = (
+            f"Runs `{params.timing}`, first {when(first)}, while a session is open here, with no more freedom than the "
+            f"mode `{mode}`:\n\n{params.prompt}"
+        )
         return Preview((Content(content=TextContent(text=text)),), first)
 
     async def run(self, params: ScheduleAddParams, ctx: ToolContext, preview: Preview) -> ToolResult:
-        made = ctx.services.schedules.add(str(ctx.roots.cwd), params.timing.strip(), params.prompt, preview.state)
+        made = ctx.services.schedules.add(
+            str(ctx.roots.cwd), params.timing.strip(), params.prompt, preview.state, ctx.services.mode()
+        )
         ctx.services.schedules_changed()
         return ToolResult(
             f"Schedule {made.id} runs first {when(made.next_run)}, while a session of this project is open."

@@ -208,3 +208,14 @@ async def test_delegation_can_be_switched_off(tmp_path):
     async with rig(tmp_path, ["hi"], config="[tools.delegate]\nmax_depth = 0\n") as r:
         await r.editor.prompt("go")
         assert "delegate" not in r.tool_names(1)
+
+
+async def test_what_a_sub_agent_changed_can_be_read_and_edited_by_the_one_above(tmp_path):
+    read = Answer(tool_calls=(Call("read", {"path": "a.txt"}),))
+    change = Answer(tool_calls=(Call("bash", {"command": "echo two > a.txt"}),))
+    edit = Answer(tool_calls=(Call("edit", {"path": "a.txt", "old_string": "two", "new_string": "three"}),))
+    script = [read, delegate(), change, read, "changed", read, edit, "done"]
+    async with rig(tmp_path, script, mode="auto") as r:
+        (r.project / "a.txt").write_text("one\n")
+        await r.editor.prompt("go")
+        assert (r.project / "a.txt").read_text() == "three\n"

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.util
+import os
+import py_compile
 import sys
 from pathlib import Path
 
@@ -161,6 +164,10 @@ async def test_without_skills_there_is_no_skill_tool(tmp_path):
 @pytest.mark.parametrize(
     "text",
     [
+        "---\n"
+        + "a0: &a0 {k: v}\n"
+        + "".join(f"a{n}: &a{n} {{<<: [{', '.join([f'*a{n - 1}'] * 9)}]}}\n" for n in range(1, 12))
+        + "---\nx",
         "---\ndate: 2024-13-45\n---\nx",
         "---\nname: !!int x\n---\nx",
         "---\ndescription: " + "[" * 3000 + "\n---\nx",
@@ -207,6 +214,93 @@ def with_tool(tmp_path: Path) -> Path:
     return marker
 
 
+async def trust(r) -> None:
+    await r.editor.prompt("/trust")
+    await r.editor.prompt("/trust yes")
+
+
+async def test_only_files_that_were_shown_can_be_trusted(tmp_path):
+    marker = with_tool(tmp_path)
+    async with rig(tmp_path, []) as r:
+        await r.editor.prompt("/trust yes")
+        assert "not the files that you were shown" in r.editor.text()
+        put(r.project / ".acp-agent/tools/more.py", "raise SystemExit(3)\n")
+        await r.editor.prompt("/trust yes")
+        assert not marker.exists()
+        assert "more.py" in r.editor.text()
+        await r.editor.prompt("/trust yes")
+        assert marker.exists()
+        assert "more.py was not loaded: SystemExit: 3" in r.editor.text()
+
+
+async def test_byte_code_beside_a_file_is_not_run_and_none_is_written(tmp_path):
+    marker, stolen = with_tool(tmp_path), tmp_path / "stolen"
+    source = tmp_path / "project/.acp-agent/tools/words.py"
+    evil = tmp_path / "evil.py"
+    evil.write_text(f"open({str(stolen)!r}, 'w').close()\n")
+    async with rig(tmp_path, []) as r:
+        await trust(r)
+        assert marker.exists()
+        assert not (source.parent / "__pycache__").exists()
+        cached = importlib.util.cache_from_source(str(source))
+        py_compile.compile(
+            str(evil), cached, doraise=True, invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH
+        )
+        await r.editor.new_session(r.project)
+        await r.editor.prompt("/tools")
+        assert not stolen.exists()
+
+
+@pytest.mark.parametrize("what", ["pipe", "link", "zero", "folder"])
+async def test_what_is_no_regular_file_is_left_alone(tmp_path, what):
+    base = tmp_path / "project/.acp-agent/tools"
+    base.mkdir(parents=True)
+    file = base / "a.py"
+    if what == "pipe":
+        os.mkfifo(file)
+    elif what == "folder":
+        file.mkdir()
+    else:
+        file.symlink_to("/dev/zero" if what == "zero" else put(tmp_path / "out.py", "x = 1\n"))
+    async with rig(tmp_path, ["ok"]) as r:
+        await r.editor.prompt("/trust")
+        assert "no tools of its own" in r.editor.text()
+        assert (await r.editor.prompt("hi")).stop_reason == "end_turn"
+
+
+async def test_a_tool_that_ends_the_program_or_breaks_before_it_runs_fails_its_call_only(tmp_path):
+    tools = '''
+from acp_agent.tools.define import tool
+from acp_agent.tools.context import Description
+
+@tool
+def leave() -> str:
+    """Leaves."""
+    raise SystemExit(4)
+
+@tool
+async def leave_too() -> str:
+    """Leaves."""
+    raise SystemExit(4)
+
+@tool
+def odd() -> str:
+    """Breaks when it is described."""
+    return ""
+
+type(odd).describe = lambda self, params, roots: {}["no"]
+'''
+    put(tmp_path / "project/.acp-agent/tools/odd.py", tools)
+    async with rig(tmp_path, rounds(Call("leave", {}), Call("leave_too", {}), Call("odd", {})), mode="auto") as r:
+        await trust(r)
+        assert (await r.editor.prompt("go")).stop_reason == "end_turn"
+        texts = [m["content"] for m in r.messages(4) if m["role"] == "tool"]
+        assert "wanted to end the program" in texts[0]
+        assert "wanted to end the program" in texts[1]
+        assert "The tool broke: KeyError" in texts[2]
+        r.editor.assert_tool_calls_finished()
+
+
 async def test_a_folders_tools_are_not_loaded_before_it_is_trusted_and_then_remembered(tmp_path):
     marker = with_tool(tmp_path)
     count = Call("word_count", {"text": "a b c", "more": 1})
@@ -233,7 +327,7 @@ async def test_a_folders_tools_are_not_loaded_before_it_is_trusted_and_then_reme
 async def test_a_changed_file_is_not_trusted_any_more(tmp_path):
     marker = with_tool(tmp_path)
     async with rig(tmp_path, ["ok"], notices=True) as r:
-        await r.editor.prompt("/trust yes")
+        await trust(r)
         with (r.project / ".acp-agent/tools/words.py").open("a") as file:
             file.write("\n# changed\n")
         marker.unlink()
@@ -246,7 +340,7 @@ async def test_a_changed_file_is_not_trusted_any_more(tmp_path):
 async def test_trust_can_be_taken_back(tmp_path):
     with_tool(tmp_path)
     async with rig(tmp_path, ["ok"]) as r:
-        await r.editor.prompt("/trust yes")
+        await trust(r)
         await r.editor.prompt("/trust no")
         await r.editor.prompt("hi")
         assert "word_count" not in r.tool_names(1)
@@ -260,7 +354,7 @@ async def test_a_tool_file_that_breaks_is_told_and_takes_nothing_with_it(tmp_pat
         TOOL.replace("word_count", "bash").replace("{marker!r}", "'/dev/null'"),
     )
     async with rig(tmp_path, ["ok"]) as r:
-        await r.editor.prompt("/trust yes")
+        await trust(r)
         assert "broken.py was not loaded: RuntimeError: boom" in r.editor.text()
         assert "`bash` of the project is left out" in r.editor.text()
         await r.editor.prompt("hi")

@@ -7,6 +7,7 @@ import time
 import anyio
 import pytest
 
+from acp_agent.client.permissions import reject_once
 from acp_agent.store.sqlite import SqliteStore
 from acp_agent.testing.fake_model import Answer, Call
 
@@ -53,3 +54,34 @@ async def test_a_schedule_the_model_adds_is_asked_about_and_runs_in_this_session
         assert "Tick." in str(asked.tool_call.content)
         await r.editor.wait_for(lambda u: "tock" in str(getattr(u, "content", "")))
         assert "Scheduled (`1s`): Tick." in r.editor.text()
+
+
+@pytest.mark.parametrize("prompt", ["/mode auto", "/trust yes", "/clear", " /mode auto"])
+async def test_a_scheduled_prompt_runs_no_command(tmp_path, prompt):
+    environ = {"ACP_AGENT_STORE": str(tmp_path / "s.db")}
+    store = SqliteStore(tmp_path / "s.db")
+    store.schedules.add(str(tmp_path / "project"), "1h", prompt, time.time(), "auto")
+    async with agent_rig(tmp_path, ["heard", "and now"], environ=environ) as r:
+        await r.editor.new_session(r.project)
+        await r.editor.wait_for(lambda u: "heard" in str(getattr(u, "content", "")))
+        assert r.messages(1)[-1]["content"] == prompt
+        await r.editor.prompt("/status")
+        assert "- Mode: `code`" in r.editor.text()
+    store.close()
+
+
+@pytest.mark.parametrize(("added_in", "session"), [("code", "auto"), ("auto", "code"), ("ask", "auto")])
+async def test_a_run_is_never_freer_than_both_the_session_and_the_mode_it_was_added_in(tmp_path, added_in, session):
+    environ = {"ACP_AGENT_STORE": str(tmp_path / "s.db"), "ACP_AGENT_MODE": session}
+    store = SqliteStore(tmp_path / "s.db")
+    store.schedules.add(str(tmp_path / "project"), "1h", "Go.", time.time(), added_in)
+    touch = Answer(tool_calls=(Call("bash", {"command": "touch made"}),))
+    async with agent_rig(tmp_path, [touch, "heard", touch, "done"], environ=environ, otherwise=reject_once) as r:
+        await r.editor.new_session(r.project)
+        await r.editor.wait_for(lambda u: "heard" in str(getattr(u, "content", "")))
+        assert not (r.project / "made").exists()
+        assert len(r.editor.permission_requests) == (0 if added_in == "ask" else 1)
+        if session == "auto":  # The person's own turn is as free as before.
+            await r.editor.prompt("go")
+            assert (r.project / "made").exists()
+    store.close()

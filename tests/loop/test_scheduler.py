@@ -7,7 +7,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from acp_agent.errors import StoreError
+from acp_agent.errors import ProviderError, StoreError
 from acp_agent.loop.scheduler import PUNCTUAL, Scheduler
 from acp_agent.store.sqlite import SqliteStore
 
@@ -24,14 +24,23 @@ class Office:
         self.now = NOW
         self.ran: list[str] = []
         self.told: list[str] = []
+        self.during: dict[str, float | Exception] = {}
+        """What a run takes, by its prompt: seconds, or an error."""
+        self.awaited = 1
         self.happened = anyio.Event()
 
-    def scheduler(self) -> Scheduler:
+    def scheduler(self, store=None) -> Scheduler:
         async def run(schedule) -> None:
             self.ran.append(schedule.prompt)
-            self.happened.set()
+            if len(self.ran) == self.awaited:
+                self.happened.set()
+            match self.during.get(schedule.prompt, 0.0):
+                case Exception() as error:
+                    raise error
+                case seconds:
+                    self.now += seconds
 
-        return Scheduler("/p", self.store.schedules, run=run, tell=self.told.append, clock=lambda: self.now)
+        return Scheduler("/p", store or self.store.schedules, run=run, tell=self.told.append, clock=lambda: self.now)
 
 
 @pytest.fixture
@@ -98,12 +107,85 @@ async def test_one_that_never_comes_again_is_put_off_and_stops_nothing(office):
     assert office.ran == ["never again", "due"]
 
 
-async def test_a_store_that_fails_ends_the_scheduler_and_nothing_else(office, caplog):
-    class Broken:
-        def list(self, project):
-            raise StoreError("gone")
+class Flaky:
+    """A store that fails for a while."""
 
-    scheduler = Scheduler("/p", Broken(), run=None, tell=office.told.append)
+    def __init__(self, store) -> None:
+        self.store = store
+        self.works = False
+        self.failed = anyio.Event()
+
+    def list(self, project):
+        if not self.works:
+            self.failed.set()
+            raise StoreError("gone")
+        return self.store.list(project)
+
+    def claim(self, schedule, next_run, *, at):
+        return self.store.claim(schedule, next_run, at=at)
+
+
+async def test_a_store_that_fails_is_looked_at_again_later(office, caplog):
+    office.store.schedules.add("/p", "1h", "due", NOW - 5)
+    flaky = Flaky(office.store.schedules)
+    scheduler = office.scheduler(flaky)
     with anyio.fail_after(10):
-        await scheduler.live()
-    assert "schedules do not run: gone" in caplog.text
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(scheduler.live)
+            await flaky.failed.wait()
+            await anyio.lowlevel.checkpoint()
+            flaky.works = True
+            scheduler.changed()  # As after the pause.
+            await office.happened.wait()
+            tasks.cancel_scope.cancel()
+    assert office.ran == ["due"]
+    assert "schedules do not run for 30 s: gone" in caplog.text
+
+
+@pytest.mark.parametrize("error", [StoreError("the disk is full"), ProviderError("network", "no answer")])
+async def test_a_run_that_fails_is_told_and_the_next_one_runs(office, error):
+    office.store.schedules.add("/p", "1h", "fails", NOW - 5)
+    office.store.schedules.add("/p", "1h", "runs", NOW - 4)
+    office.during["fails"] = error
+    office.awaited = 2
+    await until(office, office.scheduler())
+    assert office.ran == ["fails", "runs"]
+    (told,) = office.told
+    assert told.endswith(f"failed: {error}")
+
+
+async def test_one_that_waits_behind_another_is_not_missed(office):
+    office.store.schedules.add("/p", "1h", "long", NOW - 5)
+    office.store.schedules.add("/p", "1h", "behind it", NOW - 4)
+    office.during["long"] = 2 * PUNCTUAL
+    office.awaited = 2
+    await until(office, office.scheduler())
+    assert office.ran == ["long", "behind it"]
+    assert office.told == []
+    assert [item.next_run for item in office.store.schedules.list("/p")] == [NOW + 3600, office.now + 3600]
+
+
+async def test_what_was_missed_is_told_with_the_reason(office):
+    office.store.schedules.add("/p", "1d", "before", NOW - PUNCTUAL - 1)
+    office.store.schedules.add("/p", "1d", "long", NOW - 5)
+    office.store.schedules.add("/p", "1d", "meanwhile", NOW + 10)
+    office.during["long"] = 3600.0
+    scheduler = office.scheduler()
+    with anyio.fail_after(10):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(scheduler.live)
+            while len(office.told) < 2:
+                await anyio.lowlevel.checkpoint()
+            office.store.schedules.add("/p", "1d", "in the night", office.now + 10)
+            office.now += 30_000
+            scheduler.changed()
+            while len(office.told) < 3:
+                await anyio.lowlevel.checkpoint()
+            tasks.cancel_scope.cancel()
+    assert office.ran == ["long"]
+    assert "no session of this project was open, or none was free" in office.told[0]
+    assert "before" in office.told[0]
+    assert "this session was busy" in office.told[1]
+    assert "meanwhile" in office.told[1]
+    assert "the machine slept" in office.told[2]
+    assert "in the night" in office.told[2]

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import anyio
 import pytest
 
+from acp_agent.executors.base import Command
+from acp_agent.executors.local import LocalExecutor
 from acp_agent.safety.interactive import wants_terminal
 
 REFUSED = [
@@ -19,7 +24,6 @@ REFUSED = [
     "less a.txt",
     "more a.txt",
     "git log | less",
-    "man ls",
     "top",
     "htop",
     "watch ls",
@@ -56,9 +60,8 @@ REFUSED = [
     "git -C sub add --patch",
     "git commit",
     "git commit -a",
-    "git commit --amend",
     "git commit -v",
-    "git commit -c HEAD",
+    "git commit -t template",
     "git checkout -p",
     "npm init",
     "yarn init",
@@ -112,6 +115,43 @@ REFUSED = [
     "x=$(vim a)",
     "python > out.txt",
     "python 2>&1",
+    "crontab -e",
+    "crontab -u x -e",
+    "visudo",
+    "visudo -f x",
+    "sudo -n visudo",
+    "systemctl edit nginx",
+    "systemctl --user edit --full nginx",
+    "python -i x.py",
+    "python -qi x.py",
+    "python -i -c 'x = 1'",
+    "python -m pdb x.py",
+    "python3 -u -m pdb -m pytest",
+    "ssh-keygen",
+    "ssh-keygen -t ed25519 -C 'me@here'",
+    "ssh-keygen -t ed25519 -f key",
+    "ssh-keygen -N ''",
+    "docker login",
+    "docker login -u me registry.example.com",
+    "podman login quay.io",
+    "npm login",
+    "npm --registry https://example.com adduser",
+    "npm adduser --scope=@me",
+    "gpg --gen-key",
+    "gpg --full-generate-key",
+    "poetry run python",
+    "poetry -C sub run ipython",
+    "uv run python",
+    "uv run --with rich -p 3.12 python -q",
+    "uv --directory sub run ipython",
+    "find . | xargs vim",
+    "ls | xargs -n 1 -I{} nano {}",
+    "ls | xargs -0 git add -p",
+    "ls *.log | xargs tail -f",
+    "nohup python &",
+    "nice -n 10 htop",
+    "nice -5 vim a",
+    "stdbuf -oL -e L python",
 ]
 
 PASSING = [
@@ -247,6 +287,66 @@ PASSING = [
     "ls # vim",
     "pip install ipython",
     "cargo watch --version",
+    "man ls",
+    "man 5 crontab",
+    "git log",
+    "git commit --amend",
+    "git commit --amend -a",
+    "git commit -c HEAD",
+    "git commit --squash HEAD",
+    "git commit --amend -e -m x",
+    "git merge --continue",
+    "git cherry-pick --continue",
+    "crontab -l",
+    "crontab file",
+    "EDITOR='sed -i s/a/b/' crontab -e",
+    "visudo -c",
+    "visudo -cf x",
+    "systemctl status nginx",
+    "systemctl edit --stdin nginx < x",
+    "python x.py -i",
+    "python -m mod -i",
+    "python -c 'x' -i",
+    "python -W ignore x.py",
+    "python -Wignore x.py",
+    "python -Ximporttime x.py",
+    "python -cimport\\ x",
+    "python -i x.py < input",
+    "python -m pdb -c continue -c quit x.py",
+    "echo c | python -m pdb x.py",
+    "python -m pdbpp_stubs",
+    "ssh-keygen -t ed25519 -N '' -f key -q",
+    "ssh-keygen -f key -N ''",
+    "ssh-keygen -lf key.pub",
+    "ssh-keygen -y -f key",
+    "ssh-keygen -R host",
+    "ssh-keygen -F host",
+    "yes | ssh-keygen -t rsa",
+    "docker login -u me -p secret",
+    "echo secret | docker login -u me --password-stdin",
+    "docker logout",
+    "npm logout",
+    "npm run login",
+    "npm whoami",
+    "gpg --batch --gen-key params",
+    "gpg --list-keys",
+    "gpg --quick-gen-key me",
+    "poetry run python x.py",
+    "poetry run pytest",
+    "poetry install",
+    "uv run x.py",
+    "uv run -m pytest",
+    "uv run --with ipython python -c 1",
+    "uv pip install ipython",
+    "find . | xargs grep x",
+    "ls | xargs python",
+    "ls | xargs -n1 bash",
+    "echo host | xargs ssh",
+    "cat names | xargs psql -c",
+    "cat x | xargs",
+    "nohup python x.py &",
+    "nice make",
+    "stdbuf -oL python x.py",
 ]
 
 
@@ -262,6 +362,23 @@ def test_what_wants_a_terminal_is_refused_with_what_to_do(command: str) -> None:
 @pytest.mark.parametrize("command", PASSING)
 def test_what_only_looks_so_passes(command: str) -> None:
     assert wants_terminal(command) is None
+
+
+@pytest.mark.anyio
+async def test_git_keeps_the_message_where_it_would_open_an_editor(tmp_path: Path) -> None:
+    """Why `git commit --amend` is not refused."""
+    made = "git init -q . && git -c user.name=n -c user.email=m commit -q --allow-empty -m kept"
+    amended = "git -c user.name=n -c user.email=m commit -q --allow-empty --amend && git log --format=%s"
+    assert wants_terminal(amended) is None
+    executor = LocalExecutor()
+    with anyio.fail_after(10):
+        process = await executor.run(Command(f"{made} && {amended}", tmp_path))
+        try:
+            status = await process.wait()
+            assert (status.exit_code, process.stdout) == (0, "kept\n")
+        finally:
+            await process.close()
+            await executor.close()
 
 
 @pytest.mark.parametrize("command", ["tail -f log", "journalctl -f", "bash -c 'tail -f log'"])

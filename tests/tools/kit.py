@@ -48,6 +48,7 @@ def services(store: SqliteStore, bash: BashConfig) -> Services:
         memories=store.memories,
         schedules=store.schedules,
         schedules_changed=lambda: None,
+        mode=lambda: "code",
         runs=SessionRuns(bash, max_output_chars=10_000, spawn=_spawn_nothing, ended=_spawn_nothing),
     )
 

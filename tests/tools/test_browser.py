@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import signal
 import tempfile
 import threading
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -38,6 +40,8 @@ PAGES = {
     "/sneaky": """<title>Sneaky</title><p id=p>waiting</p><script>
         fetch('http://127.0.0.1:{secret}/').then(() => p.textContent = 'LEAKED', () => p.textContent = 'blocked')
         </script><img src="http://localhost:{secret}/img"><iframe src="http://127.0.0.1:{secret}/frame"></iframe>""",
+    "/hanging": """<title>Hanging</title><p id=p>there</p><img src="/never"><input name="q">
+        <button onclick="p.textContent = 'pressed'">Press</button>""",
     "/away": "REDIRECT",
     "/frame-away": "<title>Top</title><meta http-equiv=refresh content='0;url=file:///etc/passwd'><p>still here</p>",
 }
@@ -47,6 +51,7 @@ class Site(ThreadingHTTPServer):
     daemon_threads = True
     asked: list[str]
     secret: int = 0
+    closing: threading.Event
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -55,6 +60,17 @@ class Handler(BaseHTTPRequestHandler):
     def do_GET(self):
         path, _, query = self.path.partition("?")
         self.server.asked.append(self.path)
+        if path == "/never":
+            self.server.closing.wait(60)
+            return
+        if path == "/file":
+            self.send_response(200)
+            self.send_header("Content-Type", "application/zip")
+            self.send_header("Content-Disposition", "attachment; filename=a.zip")
+            self.send_header("Content-Length", "2")
+            self.end_headers()
+            self.wfile.write(b"PK")
+            return
         page = f"<title>Found</title><p>asked for {query}</p>" if path == "/found" else PAGES.get(path)
         if page == "REDIRECT":
             self.send_response(302)
@@ -78,9 +94,11 @@ def sites() -> Iterator[tuple[Site, Site]]:
     with Site(("127.0.0.1", 0), Handler) as public, Site(("127.0.0.1", 0), Handler) as secret:
         for site in (public, secret):
             site.asked = []
+            site.closing = threading.Event()
             threading.Thread(target=site.serve_forever, daemon=True).start()
         public.secret = secret.server_address[1]
         yield public, secret
+        public.closing.set()
         public.shutdown()
         secret.shutdown()
 
@@ -194,11 +212,23 @@ async def test_an_unused_browser_is_closed_and_started_again_when_it_is_needed(t
         assert "Title: Start" in (await tools.call("browser", action="open", url=url(site))).text
 
 
-async def test_no_process_and_no_profile_is_left_behind(tmp_path, sites, monkeypatch, request):
+@pytest.fixture
+def profiles(monkeypatch) -> Iterator[Path]:
+    """The folder of the browser's profiles: its processes name it."""
+    folder = Path(tempfile.mkdtemp(prefix="browser-", dir="/tmp"))
+    monkeypatch.setattr("tempfile.tempdir", str(folder))
+    yield folder
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def kill(marked: str) -> None:
+    for process in _running(marked):
+        with suppress(ProcessLookupError):
+            os.kill(int(process), signal.SIGKILL)
+
+
+async def test_no_process_and_no_profile_is_left_behind(tmp_path, sites, profiles):
     site, _ = sites
-    profiles = Path(tempfile.mkdtemp(prefix="browser-", dir="/tmp"))
-    request.addfinalizer(lambda: shutil.rmtree(profiles, ignore_errors=True))
-    monkeypatch.setattr("tempfile.tempdir", str(profiles))
     async with browsing(tmp_path) as tools:
         await tools.call("browser", action="open", url=url(site))
         assert list(profiles.glob("acp-agent-browser-*"))
@@ -245,6 +275,107 @@ async def test_a_browser_that_does_not_start_is_told_in_words_each_time(tmp_path
         for _ in range(2):
             with pytest.raises(ToolError, match="could not be started"):
                 await tools.call("browser", action="open", url=url(site))
+
+
+@pytest.mark.parametrize("broken", ["folder", "proxy", "driver"])
+async def test_a_start_that_fails_in_any_way_is_told_and_the_next_one_works(tmp_path, sites, monkeypatch, broken):
+    site, _ = sites
+
+    def no_listener(*_: object, **__: object) -> None:
+        raise OSError(24, "Too many open files")
+
+    def no_driver() -> None:
+        raise ZeroDivisionError("strange")
+
+    async with browsing(tmp_path) as tools:
+        with monkeypatch.context() as patch:
+            if broken == "folder":
+                patch.setattr("tempfile.tempdir", "/nowhere")
+            elif broken == "proxy":
+                patch.setattr(anyio, "create_tcp_listener", no_listener)
+            else:
+                patch.setattr("playwright.async_api.async_playwright", no_driver)
+            with anyio.fail_after(10), pytest.raises(ToolError, match="could not be started: .*(nowhere|open|strange)"):
+                await tools.call("browser", action="open", url=url(site))
+        assert "Title: Start" in (await tools.call("browser", action="open", url=url(site))).text
+
+
+async def test_who_waits_for_a_browser_hears_that_the_session_ended():
+    client = GuardedClient(WebConfig())
+    browser = BrowserSession(client, BrowserConfig())
+    told: list[str] = []
+
+    async def use() -> None:
+        with pytest.raises(ToolError) as error:
+            await browser.do(lambda page: page.title())
+        told.append(str(error.value))
+
+    with anyio.fail_after(10):
+        async with anyio.create_task_group() as users, anyio.create_task_group() as tasks:
+            tasks.start_soon(browser.live)
+            await anyio.lowlevel.checkpoint()
+            users.start_soon(use)
+            await anyio.lowlevel.checkpoint()
+            tasks.cancel_scope.cancel()
+        await use()
+    assert told == ["The browser is closed."] * 2
+
+
+async def test_a_browser_that_was_killed_is_started_again_by_the_next_call(tmp_path, sites, profiles):
+    site, _ = sites
+    async with browsing(tmp_path) as tools:
+        await tools.call("browser", action="open", url=url(site))
+        kill(str(profiles))
+        with anyio.fail_after(10):
+            while tools.services.browser.url:
+                await anyio.lowlevel.checkpoint()
+        with pytest.raises(ToolError, match="No page is open"):
+            await tools.call("browser", action="text")
+        assert "Title: Start" in (await tools.call("browser", action="open", url=url(site))).text
+
+
+async def test_a_call_during_which_the_browser_dies_is_told_so(tmp_path, sites, profiles):
+    site, _ = sites
+    async with browsing(tmp_path) as tools:
+        await tools.call("browser", action="open", url=url(site))
+
+        async def die(page) -> None:
+            kill(str(profiles))
+            await page.evaluate("() => new Promise(() => 0)")
+
+        with anyio.fail_after(10), pytest.raises(ToolError, match="ended meanwhile"):
+            await tools.services.browser.do(die)
+        assert "Title: Start" in (await tools.call("browser", action="open", url=url(site))).text
+
+
+async def test_a_page_with_an_image_that_never_comes_works(tmp_path, sites, monkeypatch):
+    site, _ = sites
+    monkeypatch.setattr("acp_agent.tools.browser.SETTLE_TIMEOUT", 0.2)
+    async with browsing(tmp_path, timeout=5.0) as tools:
+        assert "there" in (await tools.call("browser", action="open", url=url(site, "/hanging"))).text
+        assert "pressed" in (await tools.call("browser", action="click", selector="text=Press")).text
+        assert "pressed" in (await tools.call("browser", action="type", selector="[name=q]", text="a\n")).text
+
+
+async def test_a_download_is_told_to_be_none_of_the_browsers_things(tmp_path, sites):
+    site, _ = sites
+    async with browsing(tmp_path) as tools:
+        with pytest.raises(ToolError, match="a file to download, not a page") as error:
+            await tools.call("browser", action="open", url=url(site, "/file"))
+        assert "`fetch`" in error.value.suggestion
+
+
+async def test_before_it_clicks_or_types_it_shows_what_and_where(tmp_path, sites):
+    site, _ = sites
+    async with browsing(tmp_path) as tools:
+        with pytest.raises(ToolError, match="No page is open"):
+            await tools.preview("browser", action="click", selector="a")
+        assert (await tools.preview("browser", action="open", url=url(site))).content == ()
+        await tools.call("browser", action="open", url=url(site))
+        (shown,) = (await tools.preview("browser", action="click", selector="text=Press")).content
+        assert shown.content.text == f"Clicks `text=Press` on {url(site)}"
+        (shown,) = (await tools.preview("browser", action="type", selector="[name=q]", text="the words\n")).content
+        assert shown.content.text == f"Types into `[name=q]` on {url(site)}, then presses Enter:\n\nthe words"
 
 
 def test_without_a_chromium_the_tool_says_what_to_do(monkeypatch, tmp_path):

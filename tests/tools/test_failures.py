@@ -8,6 +8,8 @@ import socket
 import pytest
 
 from acp_agent.errors import ExecutorError, ToolError
+from acp_agent.llm.base import ToolDefinition
+from acp_agent.loop.offer import complexity, think_first
 from acp_agent.tools.failures import (
     CATEGORIES,
     PASSING,
@@ -137,3 +139,20 @@ SCHEMA = {
 )
 def test_arguments_are_mended_in_form_only(given, mended):
     assert mend(given, SCHEMA) == mended
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"properties": {"x": True, "y": {}}},
+        {"properties": {"x": {"type": [{}, 5, "integer"]}}},
+        {"properties": {"x": {"anyOf": 3}}},
+        {"properties": []},
+        {"properties": None, "required": None},
+    ],
+    ids=str,
+)
+def test_a_strange_schema_of_a_server_breaks_nothing(schema):
+    mend({"x": "1"}, schema)
+    assert 0.0 <= complexity(schema) <= 1.0
+    assert "thinking" in think_first(ToolDefinition("t", "", schema)).parameters["properties"]

@@ -85,6 +85,6 @@ async def test_wrong_times_and_ids_and_too_many_are_told(tmp_path):
         with pytest.raises(ToolError, match="no schedule nope; it has none"):
             await tools.call("schedule_remove", id="nope")
         for _ in range(ToolsConfig().schedule.max_schedules):
-            tools.services.schedules.add(str(tools.folder), "1h", "x", 1.0)
+            tools.services.schedules.add(str(tools.folder), "1h", "x", 1.0, "code")
         with pytest.raises(ToolError, match="which is the most"):
             await tools.preview("schedule_add", timing="1h", prompt="x")

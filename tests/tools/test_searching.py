@@ -88,7 +88,10 @@ async def test_grep_gives_places_for_the_model_and_the_editor(tmp_path: Path) ->
         both = await on.call("grep", pattern="needle", case_sensitive=False)
         assert both.text == "src/a.py:2:NEEDLE\nsrc/b.py:1:needle"
         assert (await on.call("grep", pattern="needle", path="src/b.py")).text == "src/b.py:1:needle"
-        assert "No line below . matches" in (await on.call("grep", pattern="absent")).text
+        absent = (await on.call("grep", pattern="absent")).text
+        assert absent == "No line below . matches `absent`. What .gitignore names is not searched."
+        absent = (await on.call("grep", pattern="absent", glob="*.py")).text
+        assert absent.startswith("No line below . in files `*.py` matches `absent`.")
         assert "No line" in (await on.call("grep", pattern="needle", glob="*.md")).text
 
 
