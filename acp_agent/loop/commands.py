@@ -246,8 +246,8 @@ async def _trust(commands: Commands, session: Session, engine: Engine, rest: str
     state = "They are trusted." if trusted else "They are not trusted, so they are not loaded."
     session.say(
         f"{changed}Tools of this folder:\n{listed}\n\n{state} They are Python that runs with your rights as soon as "
-        "it is loaded: read them first. `/trust yes` loads exactly these files, now and in later sessions, until one of "
-        "them changes; `/trust no` takes it back."
+        "it is loaded: read them first. `/trust yes` loads exactly these files, now and in later sessions, until "
+        "one of them changes; `/trust no` takes it back."
     )
 
 
