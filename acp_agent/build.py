@@ -30,10 +30,11 @@ from acp_agent.llm.fenced import FencedProvider, ToolCalling
 from acp_agent.loop.options import AUTO_MODEL
 from acp_agent.loop.relevance import Embed
 from acp_agent.loop.session import Session
+from acp_agent.models import ReadyModel
 from acp_agent.store.base import SessionStore
 from acp_agent.tools.registry import builtin_registry
 
-__all__ = ["Builder", "ReadyModel"]
+__all__ = ["Builder"]
 
 log = logging.getLogger(__name__)
 
@@ -41,39 +42,6 @@ EMBEDDER = "acp_agent.llm.embeddings:Embedder"
 
 DEFAULT_MODEL = "gpt-5.1"
 """Used with OpenAI when no model is configured: its list of models is long and in no useful order."""
-
-DEFAULT_CONTEXT_WINDOW = 128_000
-"""Tokens, where neither the configuration nor the server tells."""
-
-
-class ReadyModel:
-    """A model that can be asked now. `known`: what its server told of its models, filled while the model answers."""
-
-    def __init__(
-        self,
-        provider: Provider,
-        name: str,
-        known: Mapping[str, ModelInfo],
-        settings: ProviderConfig,
-        embed: Embed | None,
-    ) -> None:
-        self.provider = provider
-        self.embed = embed
-        self.name = name
-        self.id = name.partition(":")[2]
-        self._known = known
-        self._window = settings.context_window
-
-    @property
-    def known_window(self) -> int | None:
-        """Tokens, where the configuration or the server has told."""
-        info = self._known.get(self.id)
-        return self._window or (info.context_window if info else None)
-
-    @property
-    def context_window(self) -> int:
-        """Tokens; a guess until somebody has told."""
-        return self.known_window or DEFAULT_CONTEXT_WINDOW
 
 
 class _Server:

@@ -10,11 +10,11 @@ import shutil
 import tempfile
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import anyio
 
@@ -50,6 +50,7 @@ from acp_agent.loop.scheduler import Scheduler
 from acp_agent.loop.servers import SessionServers
 from acp_agent.loop.session import Session
 from acp_agent.loop.turn import run_turn
+from acp_agent.models import ReadyModel
 from acp_agent.schema.acp import (
     AvailableCommand,
     AvailableCommandsUpdate,
@@ -64,9 +65,6 @@ from acp_agent.tools.context import Answer, Ledger, Question, Services, ToolCont
 from acp_agent.tools.registry import Registry, SessionRegistry
 from acp_agent.tools.web_client import GuardedClient
 
-if TYPE_CHECKING:
-    from acp_agent.build import Builder, ReadyModel
-
 __all__ = ["SessionEngine"]
 
 THOUGHT_LEVELS: dict[str, ThoughtLevel] = {"off": "off", "low": "low", "medium": "medium", "high": "high"}
@@ -75,10 +73,22 @@ SAFE_FOLDER = "/tmp"
 """For script files where the system's temporary folder has a name that a shell would split."""
 
 
+class Shared(Protocol):
+    """What all sessions of the process share (`build.Builder`)."""
+
+    environ: Mapping[str, str]
+
+    def spawn(self, work: Coroutine[Any, Any, None], /) -> None: ...
+
+    async def model(self, session: Session, choice: str) -> ReadyModel: ...
+
+    def provider_settings(self, config: Config, name: str) -> ProviderConfig: ...
+
+
 class SessionEngine:
     """Provider, tools, permission gate and executors of one session."""
 
-    def __init__(self, session: Session, store: SessionStore, registry: Registry, builder: Builder) -> None:
+    def __init__(self, session: Session, store: SessionStore, registry: Registry, builder: Shared) -> None:
         settings = session.config.settings
         client = session.client
         self._session = session

@@ -9,10 +9,8 @@ has seen it by then. A run ends with its session, whatever happens: `close` kill
 from __future__ import annotations
 
 import time
-import uuid
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -20,7 +18,7 @@ import anyio
 from acp_agent.errors import AgentError, ToolError
 from acp_agent.executors.base import Command, ExitStatus, Process
 from acp_agent.llm.base import TextPart, UserMessage
-from acp_agent.loop.reports import bounded
+from acp_agent.loop.reports import Run, bounded
 from acp_agent.output.envelope import ShellOutput
 from acp_agent.tools.context import RunState
 
@@ -28,7 +26,7 @@ if TYPE_CHECKING:
     from acp_agent.config.model import BashConfig
     from acp_agent.loop.reports import Call, Reports
 
-__all__ = ["Run", "SessionRuns"]
+__all__ = ["SessionRuns"]
 
 TIMED_OUT = 124
 """The exit code of a command that ran too long, as `timeout` of the coreutils gives it."""
@@ -37,54 +35,6 @@ KEPT = 50
 CLOSE_SECONDS = 10.0
 """How long closing waits for all runs together; each end of a process is bounded by itself."""
 TITLE_CHARS = 80
-
-
-@dataclass
-class Run:
-    """One command in the background."""
-
-    process: Process | None
-    """`None` once it has ended."""
-    command: Command
-    call: Call
-    """The call that started it: its card shows the run."""
-    reports: Reports
-    timeout: float
-    """Seconds."""
-    id: str = field(default_factory=lambda: str(uuid.uuid4()))
-    started: float = field(default_factory=time.monotonic)
-    scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
-    """Cancelled to end it."""
-    over: anyio.Event = field(default_factory=anyio.Event)
-    """Set once it has ended and all of it was told."""
-    watched: bool = False
-    ending: str = ""
-    """How it ended, where the exit code does not say it."""
-    exit_code: int | None = None
-    text: str = ""
-    """What is kept of its output, once it has ended."""
-    seconds: float = 0.0
-    """How long it ran, then."""
-    told: bool = False
-    """Whether the model knows of its end."""
-    forgotten: bool = False
-    """Whether the model has forgotten that it started it."""
-
-    @property
-    def running(self) -> bool:
-        return self.process is not None
-
-    def state(self) -> RunState:
-        process = self.process
-        return RunState(
-            run_id=self.id,
-            command=self.command.script,
-            running=process is not None,
-            seconds=self.seconds if process is None else time.monotonic() - self.started,
-            exit_code=self.exit_code,
-            text=self.text if process is None else process.combined,
-            ending="" if process is not None else self.ending,
-        )
 
 
 class SessionRuns:

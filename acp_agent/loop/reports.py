@@ -5,15 +5,17 @@ The order of these reports is `ToolRunner`'s business (`calls.py`); here is what
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import anyio
 from msgspec import UNSET, UnsetType
 
 from acp_agent.errors import ToolError
-from acp_agent.executors.base import ExitStatus, Process
+from acp_agent.executors.base import Command, ExitStatus, Process
 from acp_agent.llm.base import TextPart, ToolMessage, ToolUse
 from acp_agent.loop.live import ContentFeed, Feed, TerminalFeed, terminal_info
 from acp_agent.output.envelope import ShellOutput
@@ -34,10 +36,9 @@ from acp_agent.tools.failures import feedback, is_retryable
 from acp_agent.tools.registry import ToolEntry
 
 if TYPE_CHECKING:
-    from acp_agent.loop.background import Run
     from acp_agent.tools.base import Tool
 
-__all__ = ["CANCELLED", "Call", "Display", "Parent", "Ready", "Reports"]
+__all__ = ["CANCELLED", "Call", "Display", "Parent", "Ready", "Reports", "Run"]
 
 LARGEST_RAW = 1_000_000
 """Bytes of JSON in `rawOutput`; the envelope of a command's output is bounded by itself."""
@@ -96,6 +97,54 @@ class Call:
     result: ToolMessage | None = None
     error: ToolError | None = None
     """Set when it failed by an error."""
+
+
+@dataclass
+class Run:
+    """One command in the background."""
+
+    process: Process | None
+    """`None` once it has ended."""
+    command: Command
+    call: Call
+    """The call that started it: its card shows the run."""
+    reports: Reports
+    timeout: float
+    """Seconds."""
+    id: str = field(default_factory=lambda: str(uuid.uuid4()))
+    started: float = field(default_factory=time.monotonic)
+    scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
+    """Cancelled to end it."""
+    over: anyio.Event = field(default_factory=anyio.Event)
+    """Set once it has ended and all of it was told."""
+    watched: bool = False
+    ending: str = ""
+    """How it ended, where the exit code does not say it."""
+    exit_code: int | None = None
+    text: str = ""
+    """What is kept of its output, once it has ended."""
+    seconds: float = 0.0
+    """How long it ran, then."""
+    told: bool = False
+    """Whether the model knows of its end."""
+    forgotten: bool = False
+    """Whether the model has forgotten that it started it."""
+
+    @property
+    def running(self) -> bool:
+        return self.process is not None
+
+    def state(self) -> RunState:
+        process = self.process
+        return RunState(
+            run_id=self.id,
+            command=self.command.script,
+            running=process is not None,
+            seconds=self.seconds if process is None else time.monotonic() - self.started,
+            exit_code=self.exit_code,
+            text=self.text if process is None else process.combined,
+            ending="" if process is not None else self.ending,
+        )
 
 
 class Reports:

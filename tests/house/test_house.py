@@ -17,6 +17,7 @@ FLOORS: dict[str, int] = {
     "handshake": 6,
     "build": 6,
     "engine": 6,
+    "models": 6,
     "loop": 5,
     "tools": 4,
     "executors": 3,
