@@ -70,6 +70,7 @@ place there would be lost."""
 QUIET = {
     "TERM": "dumb",
     "PAGER": "cat",
+    "MANPAGER": "cat",
     "GIT_PAGER": "cat",
     "GIT_TERMINAL_PROMPT": "0",
     "GIT_EDITOR": "true",

@@ -31,7 +31,7 @@ from acp_agent.schema.acp import (
     ToolCallProgress,
     ToolCallUpdate,
 )
-from acp_agent.tools.context import Description, Location, Preview, ToolResult
+from acp_agent.tools.context import Description, Location, Preview, RunState, ToolResult
 from acp_agent.tools.failures import feedback, is_retryable
 from acp_agent.tools.registry import ToolEntry
 

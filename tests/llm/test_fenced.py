@@ -85,6 +85,38 @@ def test_every_single_character_may_come_alone():
         assert len([one for one in out if isinstance(one, ToolUse)]) == len(calls)
 
 
+@pytest.mark.parametrize(
+    ("start", "middle", "end"),
+    [
+        ("```bash\n", "echo", "\n```\n"),
+        ("```bash\n", "a b\n", "```\n"),
+        ("```python\n", "word", "\n```\n"),
+        ("", "word", "\n"),
+        ("", " ```", "\n"),
+        ("", "    ", "x\n"),
+    ],
+)
+async def test_the_length_of_a_line_costs_no_more_than_its_characters(start, middle, end):
+    reader, out = FenceReader(NAMES), []
+    with anyio.fail_after(BOUND):
+        for piece in (start, *[middle] * 500_000, end):
+            out += reader.feed(piece)
+            if not piece:
+                await anyio.lowlevel.checkpoint()
+        await anyio.lowlevel.checkpoint()
+        out += reader.end(complete=True)
+    length = sum(len(one.text if isinstance(one, TextDelta) else json.loads(one.arguments)["command"]) for one in out)
+    assert length >= 4 * 500_000 - 1
+
+
+@pytest.mark.parametrize("line", ["```" + " " * 200_000 + "!", "`" * 200_000 + "!", "\n" * 500_000, "a\n" * 300_000])
+async def test_much_text_in_one_piece_is_read_in_one_go(line):
+    with anyio.fail_after(BOUND):
+        assert read(line) == (line, [])
+        assert len(read(f"````bash\n{line}\n````\n")[1]) == (1 if line.strip() else 1)
+        await anyio.lowlevel.checkpoint()
+
+
 def test_plain_text_is_not_held_back():
     reader = FenceReader(NAMES)
     assert reader.feed("Hel") == [TextDelta("Hel")]

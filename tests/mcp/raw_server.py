@@ -18,6 +18,12 @@ NOTES = sys.argv[2] if len(sys.argv) > 2 else ""
 
 PNG = base64.b64encode(b"\x89PNG\r\n\x1a\n" + bytes(40)).decode()
 EMPTY = {"type": "object", "properties": {}}
+ODD = {
+    "half": r'''{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":"a\ud800b \ud83d\ude00 \\ud800"}]}}''',
+    "wrong": '''{"jsonrpc":"2.0","id":%s,"result":"ready"}''',
+    "bare": '''{"id":%s}''',
+}
+"""Answers to `odd`, which is not listed."""
 tools = ["echo", "mixed", "fails", "error", "huge", "slow", "grow", "die", "env", "flood", "roots", "structured", "ask"]
 asked: dict[object, object] = {}
 lock = threading.Lock()
@@ -69,6 +75,8 @@ def call(number: object, name: str, arguments: dict[str, object]) -> None:
             if "size" in arguments:
                 found["much"] = "x" * int(str(arguments["size"]))
             send({"id": number, "result": {"content": [], "structuredContent": found}})
+        case "odd":
+            say(sys.stdout, ODD[str(arguments["how"])] % json.dumps(number))
         case "slow":
             note(f"started {number}")
         case "grow":

@@ -59,6 +59,20 @@ async def test_arguments_that_json_cannot_carry_do_no_harm():
         assert json.loads(await k.text("echo", a=float("nan"), b="\ud800")) == {"a": None, "b": "?"}
 
 
+async def test_half_a_character_in_an_answer_costs_that_character_only():
+    async with kept(raw()) as k:
+        assert await k.text("odd", how="half") == "a\ufffdb \U0001f600 \\ud800"
+
+
+@pytest.mark.parametrize("how", ["wrong", "bare"])
+async def test_an_answer_that_is_no_valid_one_fails_its_request_at_once(how):
+    async with kept(raw(), call_timeout=600.0) as k:
+        with pytest.raises(McpError, match="no valid MCP") as error:
+            await k.text("odd", how=how)
+        assert error.value.code == "server_error"
+        assert await k.text("echo") == "{}"
+
+
 async def test_a_changed_list_is_read_again():
     async with kept(raw()) as k:
         await k.text("grow")

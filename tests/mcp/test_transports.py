@@ -11,6 +11,7 @@ import anyio.abc
 import pytest
 
 from acp_agent.mcp.base import McpError, ServerSpec
+from acp_agent.mcp.surrogates import Mender, mended
 from tests.mcp.kit import HERE, kept
 
 KEY = {"x-key": "secret"}
@@ -79,6 +80,8 @@ class SmallServer:
         self.status = 200
         self.session = ""
         self.body = b""
+        self.raw: tuple[str, bytes] | None = None
+        """Type, and text as it stands in the JSON of a call's answer."""
 
     async def serve(self, stream: anyio.abc.SocketStream) -> None:
         async with stream:
@@ -113,6 +116,11 @@ class SmallServer:
             return self.http(404)
         if self.status != 200:
             return self.http(self.status, extra="retry-after: 7\r\n")
+        if self.raw is not None:
+            kind, text = self.raw
+            body = b'{"jsonrpc":"2.0","id":%d,"result":{"content":[{"type":"text","text":"%s"}]}}' % (message["id"], text)
+            body = b"event: message\ndata: %s\n\n" % body if kind == "text/event-stream" else body
+            return self.http(200, body, f"content-type: {kind}\r\n")
         return self.body or self.result(message, {"content": [{"type": "text", "text": "fine"}]})
 
     def result(self, message, result) -> bytes:
@@ -168,6 +176,32 @@ async def test_an_answer_beyond_all_bounds_is_not_read(small) -> None:
         with pytest.raises(McpError, match="more than 1052576 bytes") as error:
             await k.text("t", "small")
         assert error.value.code == "server_error"
+
+
+HALF = rb"a\ud800b \ud83d\ude00 \\ud800 \udc00\ud800\ud83d\ude00\\\\"
+WHOLE = "a\ufffdb \U0001f600 \\ud800 \ufffd\ufffd\U0001f600\\\\"
+
+
+@pytest.mark.parametrize("kind", ["application/json", "text/event-stream"])
+async def test_half_a_character_in_an_answer_over_http_costs_that_character_only(small, kind) -> None:
+    server, spec = small
+    async with kept(spec) as k:
+        server.raw = (kind, HALF)
+        assert await k.text("t", "small") == WHOLE
+
+
+def test_half_characters_are_found_wherever_the_pieces_are_cut() -> None:
+    text = b'"' + HALF + rb'\ud800\u0041 \uDBFF\uDFFF \n\\' + b'"'
+    whole = mended(text)
+    assert json.loads(whole).encode("utf-8").decode() == WHOLE + "\ufffdA \U0010ffff \n\\"
+    for first in range(len(text)):
+        for second in range(first, len(text)):
+            mender = Mender()
+            pieces = (text[:first], text[first:second], text[second:])
+            assert b"".join(mender.feed(piece) for piece in pieces) + mender.end() == whole
+    for tail in (b"\\", rb"\u", rb"\ud8", rb"\ud800", rb"\ud800\u", rb"\\\\"):
+        mender = Mender()
+        assert mender.feed(b"x" + tail) + mender.end() == mended(b"x" + tail)
 
 
 async def test_a_connection_that_breaks_is_made_again(small) -> None:

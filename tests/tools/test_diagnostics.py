@@ -10,6 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import anyio
+import anyio.lowlevel
 import pytest
 
 from acp_agent.config.model import DiagnosticsConfig, ToolsConfig
@@ -17,6 +19,7 @@ from acp_agent.errors import ToolError
 from acp_agent.safety.access import Ask, ExecuteAccess, PathAccess
 from acp_agent.safety.decide import decide
 from acp_agent.safety.paths import Roots
+from acp_agent.schema.acp import Content, TextContent
 from acp_agent.tools.context import Location, ToolResult
 from acp_agent.tools.diagnostics_checkers import choose
 from acp_agent.tools.diagnostics_parsers import (
@@ -313,6 +316,82 @@ def test_a_program_of_the_project_comes_first(tmp_path: Path) -> None:
         "../node_modules/.bin/tsc --noEmit --pretty false",
     ]
     assert choose("eslint", None, Roots(project))[0].line == "eslint -f json .", "none from outside"
+
+
+def test_a_configuration_that_is_no_plain_file_of_the_project_is_not_read(tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    project.mkdir()
+    outside = tmp_path / "outside.toml"
+    outside.write_text("[tool.mypy]\n[tool.pyright]\n")
+    names = ("pyproject.toml", "setup.cfg", "mypy.ini", "package.json")
+    makers: list[Callable[[Path], None]] = [
+        os.mkfifo,
+        lambda path: path.symlink_to("/dev/zero"),
+        lambda path: path.symlink_to(outside),
+        lambda path: path.symlink_to(path.name),
+        lambda path: path.mkdir(),
+        lambda path: path.write_bytes(b"\xff") and None,
+        lambda path: os.truncate(os.open(path, os.O_CREAT | os.O_RDWR), 1 << 33),
+    ]
+    for make in makers:
+        for name in names:
+            make(project / name)
+        assert {check.checker.name for check in choose("auto", None, Roots(project))} <= {"ruff", "mypy"}
+        assert len(choose("mypy", None, Roots(project))) == 1
+        for name in names:
+            path = project / name
+            path.rmdir() if path.is_dir() else path.unlink()
+    (project / "settings.toml").write_text("[tool.mypy]\nfiles = 'a'\n")
+    (project / "pyproject.toml").symlink_to("settings.toml")
+    assert [check.line.split()[-1] for check in choose("auto", None, Roots(project))] == [".", "--show-column-numbers"]
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("pyproject.toml", "a." * 20_000 + "a = 1\n[tool.mypy]\n"),
+        ("pyproject.toml", "a = " + "[" * 100_000),
+        ("setup.cfg", "[mypy]\na" + " " * 200_000 + "b\n"),
+        ("package.json", "[" * 200_000),
+    ],
+)
+async def test_a_configuration_made_to_be_slow_is_not_taken_apart(name: str, text: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text(text)
+    with anyio.fail_after(10):
+        assert {check.checker.name for check in choose("auto", None, Roots(tmp_path))} <= {"ruff"}
+        await anyio.lowlevel.checkpoint()
+
+
+async def test_what_runs_is_what_was_asked_about_or_nothing(tmp_path: Path) -> None:
+    async with bench(tmp_path) as on:
+        (on.folder / "tsconfig.json").write_text("{}")
+        tool = REGISTRY.tool("diagnostics")
+        params = tool.parse({"kind": "tsc"})
+        ran = on.folder / "ran"
+        asked = on.access("diagnostics", kind="tsc")
+        assert asked[0] == ExecuteAccess("tsc --noEmit --pretty false", on.folder)
+        preview = await on.preview("diagnostics", kind="tsc")
+        pretend(on, "node_modules/.bin/tsc", f"touch '{ran}'")
+        with pytest.raises(ToolError, match="the project changed meanwhile"):
+            await tool.run(params, on.ctx, preview)
+        assert not ran.exists()
+        assert on.processes == []
+        assert (await on.call("diagnostics", kind="tsc")).text == "No problems found by tsc."
+        assert ran.exists()
+
+
+async def test_the_question_shows_the_lines_that_were_declared(tmp_path: Path) -> None:
+    async with bench(tmp_path) as on:
+        (on.folder / "tsconfig.json").write_text("{}")
+        tool = REGISTRY.tool("diagnostics")
+        params = tool.parse({})
+        [execute, _] = tool.access(params, on.ctx)
+        pretend(on, "node_modules/.bin/tsc", "exit 0")
+        preview = await tool.preview(params, on.ctx)
+        assert isinstance(execute, ExecuteAccess)
+        assert preview.content == (Content(content=TextContent(text=f"```\n{execute.command}\n```")),)
+        with pytest.raises(ToolError, match="the project changed meanwhile"):
+            await tool.run(params, on.ctx, preview)
 
 
 async def test_the_person_is_asked_about_the_exact_command_lines(tmp_path: Path) -> None:

@@ -161,6 +161,23 @@ async def test_fetch_asks_for_the_host_before_it_asks_the_host(surf: Surfing) ->
     assert surf.web.lookups == []
 
 
+@pytest.mark.parametrize("name", ["fetch", "web_scrape", "http_request"])
+async def test_an_open_redirect_sends_nothing_to_a_host_nobody_asked_for(surf: Surfing, name: str) -> None:
+    target = "https://search.example.net/b?secret=1"
+    url = surf.web.serve("/url", redirect(target))
+    more = {"web_scrape": {"select": "p"}, "http_request": {"method": "GET"}}.get(name, {})
+    error = await surf.fails(name, url=url, **more)
+    assert error.category == "policy_blocked"
+    assert target in str(error)
+    assert [asked.path for asked in surf.web.site.asked] == ["/url"]
+
+
+async def test_a_link_of_the_person_may_lead_to_any_public_host(surf: Surfing) -> None:
+    surf.web.serve("/there", "there")
+    url = surf.web.serve("/short", redirect("https://search.example.net/there"))
+    assert (await web_text.read_link(surf.bench.services.web, url, 1000)).endswith("there")
+
+
 async def test_fetch_tells_what_became_of_a_page_that_is_not_there(surf: Surfing) -> None:
     error = await surf.fails("fetch", url="https://docs.example.com/none")
     assert (error.category, "404" in str(error)) == ("permanent_failure", True)

@@ -20,7 +20,8 @@ import pytest
 from acp_agent.config.model import WebConfig
 from acp_agent.errors import ToolError
 from acp_agent.tools.web_body import WebAnswer, need_text
-from acp_agent.tools.web_client import GuardedClient
+from acp_agent.safety.network import NetworkPolicy, check_url
+from acp_agent.tools.web_client import GuardedClient, same_site
 from acp_agent.tools.web_text import read_link
 from tests.tools.web_site import OTHER, PUBLIC, PUBLIC_6, Authority, Proxy, Reply, Site, Web, redirect, serving
 from tests.tools.web_site import serving_site as make_site
@@ -260,6 +261,52 @@ async def test_a_redirect_to_a_forbidden_place_is_refused_and_the_way_is_told(we
     assert len(web.site.asked) == 1
 
 
+@pytest.mark.parametrize(
+    ("start", "target", "followed"),
+    [
+        ("docs.example.com", "docs.example.com:8443", True),
+        ("docs.example.com", "example.com", True),
+        ("docs.example.com", "www.docs.example.com", True),
+        ("example.com", "other.example.com", True),
+        ("www.example.com", "docs.example.com", True),
+        ("docs.example.com", "other.example.com", False),
+        ("docs.example.com", "elsewhere.net", False),
+        ("docs.example.com", "evildocs.example.com", False),
+        ("example.com", "notexample.com", False),
+        ("www.com", "elsewhere.com", False),
+        (OTHER, PUBLIC, False),
+        (OTHER, f"{OTHER}:8443", True),
+    ],
+)
+def test_a_redirect_leads_on_within_the_host_that_was_asked_for(start: str, target: str, followed: bool) -> None:
+    policy = NetworkPolicy.from_config(WebConfig())
+    first, second = check_url(f"https://{start}/", policy), check_url(f"https://{target}/", policy)
+    assert same_site(first, second) == same_site(second, first) == followed
+
+
+async def test_a_redirect_to_another_host_names_it_and_stops(web: Web) -> None:
+    web.serve("/there", "there")
+    target = "https://search.example.net/there?q=" + "x" * 600
+    start = web.serve("/a", redirect(target))
+    for status in (302, 303):
+        web.serve("/a", redirect(target, status))
+        with pytest.raises(ToolError, match="on another host; call it with that URL") as error:
+            await web.client().request("GET" if status == 302 else "POST", start, body=None)
+        assert error.value.category == "policy_blocked"
+        assert f"{start} redirects to {target} on another host" in str(error.value)
+    assert web.lookups == ["docs.example.com"] * 2
+    assert (await web.client().request("GET", start, any_host=True)).text == "there"
+
+
+async def test_the_host_that_was_asked_for_counts_and_not_the_last_one(web: Web) -> None:
+    web.records["example.com"] = [[PUBLIC]]
+    start = web.serve("/a", redirect("https://example.com/b"))
+    web.serve("/b", redirect("https://other.example.com/c"))
+    web.serve("/c", "there")
+    error = await refused(web, start)
+    assert "other.example.com" in str(error)
+
+
 async def test_at_most_so_many_redirects_are_followed(web: Web) -> None:
     for number in range(5):
         web.serve(f"/{number}", redirect(f"/{number + 1}"))
@@ -319,7 +366,7 @@ async def test_credentials_stay_with_their_origin(web: Web) -> None:
     web.serve("/same", "same")
     web.serve("/other", "other")
     for place in ("/same", "https://other.example.com/other", "https://docs.example.com:8443/other"):
-        await web.client().request("GET", web.serve("/a", redirect(place)), headers=headers)
+        await web.client().request("GET", web.serve("/a", redirect(place)), headers=headers, any_host=True)
         got = web.site.asked[-1].headers
         kept = {name for name in ("authorization", "cookie", "x-api-key", "x-own") if name in got}
         assert kept == ({"authorization", "cookie", "x-api-key", "x-own"} if place == "/same" else set())
