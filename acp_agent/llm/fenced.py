@@ -16,6 +16,7 @@ import re
 import uuid
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
+from itertools import groupby
 from typing import Any, Literal
 
 import msgspec
@@ -46,7 +47,7 @@ ToolCalling = Literal["auto", "native", "fenced"]
 
 BASH = "bash"
 SCRAPE = "web_scrape"
-OPENING = re.compile(r" {0,3}(`{3,})[ \t]*([\w+-]*)[ \t]*\Z")
+OPENING = re.compile(r" {0,3}(`{3,}+)[ \t]*+([\w+-]*+)[ \t]*+\Z")
 MAYBE_OPENING = re.compile(r" {0,3}`{0,2}\Z| {0,3}`{3,}[ \t]*[\w+-]*[ \t]*\Z")
 LONGEST_OPENING = 80
 """Characters of a line that is held back since it may open a block."""
@@ -57,6 +58,9 @@ REFUSES = re.compile(
     re.IGNORECASE,
 )
 """How servers say that a model has no tool calls."""
+
+ONE_TOOL = re.compile(r"schema|parameter|argument|properties|\btools?\[\d", re.IGNORECASE)
+"""What they say of one tool that they do not like: that is no reason to do without all."""
 
 
 class FencedProvider:
@@ -121,7 +125,7 @@ class FencedProvider:
 def _refuses_tools(error: ProviderError) -> bool:
     text = str(error)
     named = error.kind in ("bad_request", "not_found") and NO_TOOLS.search(text) is not None
-    return named and REFUSES.search(text) is not None
+    return named and REFUSES.search(text) is not None and ONE_TOOL.search(text) is None
 
 
 # --- out ---------------------------------------------------------------------------------------------------------
@@ -195,7 +199,8 @@ class FenceReader:
 
     def __init__(self, tools: Sequence[str]) -> None:
         self._tools = frozenset(tools)
-        self._pending = ""
+        self._held: list[str] = []
+        """Pieces of a line that is not told yet; joined once, however long the line becomes."""
         self._line_start = True
         self._marks = ""
         """The fence of the block we are in."""
@@ -206,22 +211,24 @@ class FenceReader:
 
     def feed(self, text: str) -> list[TextDelta | ToolUse]:
         """What can be told by now. A line is held back only as long as it may open or close a block."""
-        self._pending += text
         out: list[TextDelta | ToolUse] = []
-        while self._pending:
-            line, newline, rest = self._pending.partition("\n")
-            if not newline and (self._tag or self._may_be_fence(line)):
-                break
-            self._pending = rest
-            self._take(line, newline, out)
-            self._line_start = bool(newline)
+        start = 0
+        while (end := text.find("\n", start)) >= 0:
+            self._held.append(text[start:end])
+            self._take(self._line(), "\n", out)
+            self._line_start = True
+            start = end + 1
+        if start < len(text):
+            self._held.append(text[start:])
+            if not self._tag and not self._may_be_fence():
+                self._take(self._line(), "", out)
+                self._line_start = False
         return _joined(out)
 
     def end(self, *, complete: bool) -> list[TextDelta | ToolUse]:
         """The rest. `complete`: the model had said all it wanted, so a block it did not close is one all the same."""
         out: list[TextDelta | ToolUse] = []
-        line, self._pending = self._pending, ""
-        if line:
+        if line := self._line():
             self._take(line, "", out)
         if self._tag:
             body = "".join(self._body)
@@ -232,8 +239,15 @@ class FenceReader:
             self._tag = ""
         return _joined(out)
 
-    def _may_be_fence(self, line: str) -> bool:
-        return self._line_start and len(line) <= LONGEST_OPENING and MAYBE_OPENING.match(line) is not None
+    def _line(self) -> str:
+        line = "".join(self._held)
+        self._held.clear()
+        return line
+
+    def _may_be_fence(self) -> bool:
+        if not self._line_start or sum(map(len, self._held)) > LONGEST_OPENING:
+            return False
+        return MAYBE_OPENING.match("".join(self._held)) is not None
 
     def _take(self, line: str, newline: str, out: list[TextDelta | ToolUse]) -> None:
         fence = OPENING.match(line.rstrip("\r")) if self._line_start else None
@@ -291,10 +305,9 @@ def _named(body: str) -> tuple[str, str]:
 
 def _joined(out: list[TextDelta | ToolUse]) -> list[TextDelta | ToolUse]:
     joined: list[TextDelta | ToolUse] = []
-    for one in out:
-        last = joined[-1] if joined else None
-        if isinstance(one, TextDelta) and isinstance(last, TextDelta):
-            joined[-1] = TextDelta(last.text + one.text)
-        elif not (isinstance(one, TextDelta) and not one.text):
-            joined.append(one)
+    for is_text, group in groupby(out, lambda one: isinstance(one, TextDelta)):
+        if not is_text:
+            joined += group
+        elif text := "".join(one.text for one in group if isinstance(one, TextDelta)):
+            joined.append(TextDelta(text))
     return joined

@@ -5,6 +5,7 @@ The package's transport for stdio is not used: its end may take six seconds, and
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -20,9 +21,11 @@ from mcp.shared.message import SessionMessage
 
 from acp_agent import __version__
 from acp_agent.mcp.base import McpError
+from acp_agent.mcp.content import one_line
 from acp_agent.mcp.failures import TRACE, Trace, by_status, failure, retry_seconds
 from acp_agent.mcp.link import Link
 from acp_agent.mcp.process import ServerProcess
+from acp_agent.mcp.surrogates import Mender, mended
 
 if TYPE_CHECKING:
     from mcp.client._transport import ReadStream, TransportStreams
@@ -66,9 +69,8 @@ async def _stdio(link: Link) -> AsyncGenerator[TransportStreams]:
     async def read() -> None:
         async with incoming_send:
             async for line in process.lines(link.longest_message):
-                try:
-                    message = types.jsonrpc_message_adapter.validate_json(line, by_name=False)
-                except ValueError:
+                message = _message(line)
+                if message is None:
                     process.heard_junk(line)
                     continue
                 try:
@@ -110,6 +112,28 @@ async def _stdio(link: Link) -> AsyncGenerator[TransportStreams]:
             stream.close()
 
 
+def _message(line: bytes) -> types.JSONRPCMessage | None:
+    """What the line says, half characters replaced. An answer that is no valid one is an error of its request, which
+    would be waited for otherwise. `None`: no message."""
+    try:
+        return types.jsonrpc_message_adapter.validate_json(line, by_name=False)
+    except ValueError:
+        pass
+    text = mended(line).decode("utf-8", "replace")
+    try:
+        return types.jsonrpc_message_adapter.validate_json(text, by_name=False)
+    except ValueError as error:
+        try:
+            data = json.loads(text)
+        except (ValueError, RecursionError):
+            return None
+        id_ = data.get("id") if isinstance(data, dict) and "method" not in data else None
+        if isinstance(id_, bool) or not isinstance(id_, str | int):
+            return None
+        words = f"its answer is no valid MCP: {one_line(str(error), 300)}"
+        return types.JSONRPCError(jsonrpc="2.0", id=id_, error=types.ErrorData(code=types.PARSE_ERROR, message=words))
+
+
 class _HttpClient(httpx2.AsyncClient):
     """Notes what HTTP says to our requests, and ends the connection where the package would wait for ever."""
 
@@ -133,8 +157,11 @@ class _HttpClient(httpx2.AsyncClient):
                 self._link.lose(by_status(trace))
             elif trace.status == 404 and "mcp-session-id" in request.headers:
                 self._link.lose(McpError("transient", "it does not know the session any more"))
-        if response.headers.get("content-type", "").lower().startswith("application/json"):
-            response.stream = _Capped(response.stream, self._link.longest_message)
+        content_type = response.headers.get("content-type", "").lower()
+        if content_type.startswith("application/json"):
+            response.stream = _Mended(_Capped(response.stream, self._link.longest_message))
+        elif content_type.startswith("text/event-stream"):
+            response.stream = _Mended(response.stream)
         return response
 
 
@@ -167,6 +194,22 @@ class _Capped(httpx2.AsyncByteStream):
             if size > self._limit:
                 raise httpx2.StreamError(f"the answer has more than {self._limit} bytes")
             yield chunk
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+
+class _Mended(httpx2.AsyncByteStream):
+    """A body of JSON with its half characters replaced: the package would refuse it, or wait for ever."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        mender = Mender()
+        async for chunk in self._stream:
+            yield mender.feed(chunk)
+        yield mender.end()
 
     async def aclose(self) -> None:
         await self._stream.aclose()

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import anyio
-from pydantic import Field
+from pydantic import Field, PrivateAttr
 
 from acp_agent.errors import ToolError
 from acp_agent.executors.base import Command, ExitStatus
 from acp_agent.safety.access import Access, ExecuteAccess, PathAccess
 from acp_agent.safety.paths import Roots
-from acp_agent.schema.acp import ToolKind
+from acp_agent.schema.acp import Content, TextContent, ToolKind
 from acp_agent.tools.base import Params, Tool
 from acp_agent.tools.context import Description, Location, Preview, ToolContext, ToolResult
 from acp_agent.tools.diagnostics_checkers import Check, Kind, choose, looked_for
@@ -44,6 +44,8 @@ class DiagnosticsParams(Params):
     )
     path: str | None = Field(default=None, description="Only this file or folder; the working directory when left out.")
     max_diagnostics: int | None = Field(default=None, ge=1, description="How many to give; 50 when left out.")
+    _declared: tuple[Check, ...] | None = PrivateAttr(default=None)
+    """What `access` has declared: the question shows this and nothing else is run, whatever the disk says later."""
 
 
 @dataclass
@@ -76,16 +78,30 @@ class Diagnostics(Tool[DiagnosticsParams]):
     def access(self, params: DiagnosticsParams, ctx: ToolContext) -> list[Access]:
         """Every line that may run; and the folders that are read, so that a remembered result knows what it is of."""
         accesses: list[Access] = []
-        for check in _checks(params, ctx):
-            lines = (check.line,) if check.older_line is None else (check.line, check.older_line)
-            accesses += [ExecuteAccess(line, check.cwd) for line in lines]
+        params._declared = tuple(_checks(params, ctx))
+        for check in params._declared:
+            accesses += [ExecuteAccess(line, check.cwd) for line in check.lines]
             accesses.append(PathAccess("read", check.cwd))
         return accesses
+
+    async def preview(self, params: DiagnosticsParams, ctx: ToolContext) -> Preview:
+        checks = tuple(_checks(params, ctx)) if params._declared is None else params._declared
+        lines = "\n".join(check.line for check in checks)
+        return Preview((Content(content=TextContent(text=f"```\n{lines}\n```")),), checks)
 
     async def run(self, params: DiagnosticsParams, ctx: ToolContext, preview: Preview) -> ToolResult:
         report = _Report()
         only = None if params.path is None else ctx.roots.resolve(params.path)
-        for check in _checks(params, ctx):
+        checks: tuple[Check, ...] = preview.state
+        asked = {(line, check.cwd) for check in checks for line in check.lines}
+        now = {(line, check.cwd) for check in _checks(params, ctx) for line in check.lines}
+        if not now <= asked:
+            raise ToolError(
+                "Nothing was run: the project changed meanwhile; call it again. Now it would run "
+                + ", ".join(f"`{line}`" for line, _ in sorted(now - asked))
+                + ", which nobody was asked about."
+            )
+        for check in checks:
             await _run(check, only, ctx, report)
         most = ctx.config.diagnostics.max_diagnostics
         return _result(report, min(params.max_diagnostics or most, most), ctx.roots)

@@ -2,6 +2,9 @@
 
 Looks at the disk and runs nothing: the command lines stand in the title and are what the person is asked about, so they
 are made before anything runs. They use a program of the project itself where there is one (`.venv`, `node_modules`).
+
+The folder may be anybody's, and nobody was asked yet: its files are read by `_text` only, which neither waits nor takes
+much, and what would take a parser long is not parsed.
 """
 
 from __future__ import annotations
@@ -9,14 +12,16 @@ from __future__ import annotations
 import configparser
 import json
 import os
+import re
 import shlex
+import stat
 import tomllib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from acp_agent.safety.paths import Roots
+from acp_agent.safety.paths import Roots, real_path
 from acp_agent.tools import diagnostics_parsers as parsers
 
 __all__ = ["CHECKERS", "Check", "CheckerName", "Kind", "choose", "looked_for"]
@@ -27,19 +32,25 @@ Kind = Literal["auto", "check", "clippy", "ruff", "mypy", "pyright", "tsc", "esl
 MOST_LOOKED = 2000
 """Entries that are looked through for a Python file."""
 
+MOST_BYTES = 262_144
+"""Of a configuration; a larger one is not read."""
+
+MOST_DOTS = 200
+"""In a line of TOML: a key of many parts takes `tomllib` time by the square of their number."""
+
 
 @dataclass(frozen=True)
 class Checker:
     name: CheckerName
     program: str
     parse: parsers.Parser
-    found_in: Callable[[Path], bool]
+    found_in: Callable[[Path, Roots], bool]
     """Whether a folder says that the project uses it."""
     what: str
     """What says so, for people."""
     suffixes: tuple[str, ...]
     """The files it checks."""
-    arguments: Callable[[str | None, Path], str]
+    arguments: Callable[[str | None, Path, Roots], str]
     """From the path that is asked for (relative, quoted; `None`: all) and the folder it runs in."""
     local: tuple[str, ...] = ()
     """Where a project keeps its own."""
@@ -64,6 +75,11 @@ class Check:
         older = self.checker.older
         return self.line.replace(f" {older[0]}", "", 1) if older else None
 
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """All that may run."""
+        return (self.line,) if self.older_line is None else (self.line, self.older_line)
+
 
 def choose(kind: Kind, path: Path | None, roots: Roots) -> list[Check]:
     """What is to run. `path`: an existing file or folder inside of the roots; `None`: the working directory.
@@ -82,7 +98,7 @@ def choose(kind: Kind, path: Path | None, roots: Roots) -> list[Check]:
             continue
         cwd = home or start
         line = _program(checker, cwd, roots)
-        if arguments := checker.arguments(_relative(path, cwd), cwd):
+        if arguments := checker.arguments(_relative(path, cwd), cwd, roots):
             line += f" {arguments}"
         checks.append(Check(checker, line, cwd))
     return checks
@@ -105,7 +121,7 @@ def _home(checker: Checker, start: Path, roots: Roots) -> Path | None:
     for folder in (start, *start.parents):
         if not roots.contains(folder):
             return None
-        if checker.found_in(folder):
+        if checker.found_in(folder, roots):
             return folder
     return None
 
@@ -136,61 +152,90 @@ def _relative(path: Path | None, cwd: Path) -> str | None:
 # --- what says that a checker is used -------------------------------------------------------------------------
 
 
-def _has(*names: str) -> Callable[[Path], bool]:
-    return lambda folder: any((folder / name).is_file() for name in names)
-
-
-def _toml_tool(folder: Path, tool: str) -> dict[str, Any] | None:
+def _text(path: Path, roots: Roots) -> str:
+    """What stands in a regular file below the roots, links followed; empty for anything else, and for what is long."""
     try:
-        data = tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        real = real_path(path)
+        if not roots.contains(real):
+            return ""
+        # Without O_NONBLOCK, a pipe would be waited for.
+        descriptor = os.open(real, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        with open(descriptor, "rb") as file:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                return ""
+            data = file.read(MOST_BYTES + 1)
+        return "" if len(data) > MOST_BYTES else data.decode("utf-8")
+    except (OSError, RuntimeError, ValueError):
+        return ""
+
+
+def _has(*names: str) -> Callable[[Path, Roots], bool]:
+    return lambda folder, roots: any((folder / name).is_file() for name in names)
+
+
+def _toml_tool(folder: Path, tool: str, roots: Roots) -> dict[str, Any] | None:
+    text = _text(folder / "pyproject.toml", roots)
+    if any(line.count(".") > MOST_DOTS for line in text.split("\n")):
+        return None
+    try:
+        data = tomllib.loads(text)
+    except (ValueError, RecursionError):
         return None
     tools = data.get("tool")
     found = tools.get(tool) if isinstance(tools, dict) else None
     return found if isinstance(found, dict) else None
 
 
-def _uses_mypy(folder: Path) -> bool:
+def _uses_mypy(folder: Path, roots: Roots) -> bool:
     return (
-        _has("mypy.ini", ".mypy.ini")(folder)
-        or _toml_tool(folder, "mypy") is not None
-        or "mypy" in _ini(folder / "setup.cfg")
+        _has("mypy.ini", ".mypy.ini")(folder, roots)
+        or _toml_tool(folder, "mypy", roots) is not None
+        or "mypy" in _ini(folder / "setup.cfg", roots)
     )
 
 
-def _ini(path: Path) -> configparser.ConfigParser:
+def _uses_pyright(folder: Path, roots: Roots) -> bool:
+    return _has("pyrightconfig.json")(folder, roots) or _toml_tool(folder, "pyright", roots) is not None
+
+
+def _ini(path: Path, roots: Roots) -> configparser.ConfigParser:
     parser = configparser.ConfigParser(interpolation=None)
     try:
-        parser.read_string(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, configparser.Error):
+        # The parser's patterns take time by the square of the length of a row of spaces.
+        parser.read_string(SPACES.sub(" ", _text(path, roots)))
+    except (ValueError, configparser.Error):
         return configparser.ConfigParser(interpolation=None)
     return parser
 
 
-def _mypy_arguments(target: str | None, cwd: Path) -> str:
+def _mypy_arguments(target: str | None, cwd: Path, roots: Roots) -> str:
     options = "--output=json --no-error-summary --show-column-numbers"
-    return f"{options} {target}" if target else options if _mypy_knows_files(cwd) else f"{options} ."
+    return f"{options} {target}" if target else options if _mypy_knows_files(cwd, roots) else f"{options} ."
 
 
-def _mypy_knows_files(cwd: Path) -> bool:
+def _mypy_knows_files(cwd: Path, roots: Roots) -> bool:
     """Whether the configuration says what is checked."""
     names = ("files", "packages", "modules")
     for file in ("mypy.ini", ".mypy.ini"):
         if (cwd / file).is_file():
-            return any(_ini(cwd / file).has_option("mypy", name) for name in names)
-    if (tool := _toml_tool(cwd, "mypy")) is not None:
+            return _has_option(_ini(cwd / file, roots), names)
+    if (tool := _toml_tool(cwd, "mypy", roots)) is not None:
         return any(name in tool for name in names)
-    return any(_ini(cwd / "setup.cfg").has_option("mypy", name) for name in names)
+    return _has_option(_ini(cwd / "setup.cfg", roots), names)
 
 
-def _uses_eslint(folder: Path) -> bool:
+def _has_option(settings: configparser.ConfigParser, names: Iterable[str]) -> bool:
+    return any(settings.has_option("mypy", name) for name in names)
+
+
+def _uses_eslint(folder: Path, roots: Roots) -> bool:
     endings = ("js", "mjs", "cjs", "ts", "mts", "cts")
     old = ("", ".js", ".cjs", ".json", ".yml", ".yaml")
-    if _has(*(f"eslint.config.{end}" for end in endings), *(f".eslintrc{end}" for end in old))(folder):
+    if _has(*(f"eslint.config.{end}" for end in endings), *(f".eslintrc{end}" for end in old))(folder, roots):
         return True
     try:
-        data = json.loads((folder / "package.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
+        data = json.loads(_text(folder / "package.json", roots))
+    except (ValueError, RecursionError):
         return False
     return isinstance(data, dict) and "eslintConfig" in data
 
@@ -216,15 +261,15 @@ def _has_python(folder: Path) -> bool:
     return False
 
 
-def _with_target(options: str, everything: str) -> Callable[[str | None, Path], str]:
-    return lambda target, cwd: f"{options} {target or everything}"
+def _with_target(options: str, everything: str) -> Callable[[str | None, Path, Roots], str]:
+    return lambda target, cwd, roots: f"{options} {target or everything}"
 
 
-def _alone(options: str) -> Callable[[str | None, Path], str]:
-    return lambda target, cwd: options
+def _alone(options: str) -> Callable[[str | None, Path, Roots], str]:
+    return lambda target, cwd, roots: options
 
 
-def _go_arguments(target: str | None, cwd: Path) -> str:
+def _go_arguments(target: str | None, cwd: Path, roots: Roots) -> str:
     if target is None:
         return "-json ./..."
     path = Path(shlex.split(target)[0])
@@ -232,6 +277,7 @@ def _go_arguments(target: str | None, cwd: Path) -> str:
     return f"-json {shlex.quote(f'./{folder}')}"
 
 
+SPACES = re.compile(r"[^\S\n]+")
 PYTHON = (".py", ".pyi")
 SCRIPT = (".ts", ".tsx", ".mts", ".cts", ".js", ".jsx", ".mjs", ".cjs")
 VENV = (".venv/bin", "venv/bin")
@@ -290,10 +336,10 @@ CHECKERS = _table(
             "pyright",
             "pyright",
             parsers.parse_pyright,
-            lambda folder: _has("pyrightconfig.json")(folder) or _toml_tool(folder, "pyright") is not None,
+            _uses_pyright,
             "pyrightconfig.json or [tool.pyright]",
             PYTHON,
-            lambda target, cwd: f"--outputjson {target}" if target else "--outputjson",
+            lambda target, cwd, roots: f"--outputjson {target}" if target else "--outputjson",
             (*VENV, *NODE),
             lints=True,
         ),

@@ -12,7 +12,7 @@ from acp_agent.safety.paths import Roots
 from acp_agent.schema.acp import ToolKind
 from acp_agent.tools.base import Params, Tool
 from acp_agent.tools.context import Description, Preview, ToolContext, ToolResult
-from acp_agent.tools.web_text import read_link
+from acp_agent.tools.web_text import readable
 
 __all__ = ["Fetch", "FetchParams"]
 
@@ -42,4 +42,5 @@ class Fetch(Tool[FetchParams]):
         return [NetworkAccess(target.host, f"GET {target.url}")]
 
     async def run(self, params: FetchParams, ctx: ToolContext, preview: Preview) -> ToolResult:
-        return ToolResult(await read_link(ctx.services.web, params.url, params.max_chars or MAX_CHARS))
+        answer = await ctx.services.web.request("GET", params.url)
+        return ToolResult(await readable(answer, params.max_chars or MAX_CHARS))

@@ -27,7 +27,7 @@ from acp_agent.errors import ToolError
 from acp_agent.safety.network import NetworkPolicy, Target, check_addresses, check_url
 from acp_agent.tools.web_body import WebAnswer, decode_text, is_text, plain_type
 
-__all__ = ["GuardedClient", "Resolver", "resolve_by_system"]
+__all__ = ["GuardedClient", "Resolver", "resolve_by_system", "same_site"]
 
 Resolver = Callable[[str, int], Awaitable[Sequence[str]]]
 """Host and port to addresses. Raises OSError."""
@@ -96,8 +96,10 @@ class GuardedClient:
         *,
         headers: Mapping[str, str] | None = None,
         body: bytes | None = None,
+        any_host: bool = False,
     ) -> WebAnswer:
-        """The answer, whatever its status, after redirects.
+        """The answer, whatever its status, after redirects: within the site of `url` (`same_site`), which the person
+        was asked about; anywhere with `any_host`.
 
         Takes `timeout` seconds at most from the first lookup to the last byte. Raises ToolError: `policy_blocked` or
         `invalid_parameters` for an URL that may not be asked (at any hop), `timeout`, `network_error`.
@@ -105,7 +107,7 @@ class GuardedClient:
         hops: list[str] = []
         try:
             with anyio.fail_after(self._config.timeout):
-                return await self._follow(method.upper(), url, _lower(headers or {}), body, hops)
+                return await self._follow(method.upper(), url, _lower(headers or {}), body, hops, any_host)
         except TimeoutError as error:
             raise ToolError(
                 f"{_path(hops) or url} did not answer in full within {self._config.timeout:g} s.", "timeout"
@@ -117,9 +119,10 @@ class GuardedClient:
         return target, await self._addresses(target)
 
     async def _follow(
-        self, method: str, url: str, headers: Mapping[str, str], body: bytes | None, hops: list[str]
+        self, method: str, url: str, headers: Mapping[str, str], body: bytes | None, hops: list[str], any_host: bool
     ) -> WebAnswer:
         ask = _Ask(method, check_url(url, self.policy), headers, body)
+        home = None if any_host else ask.target
         while True:
             hops.append(ask.target.url)
             addresses = await self._addresses(ask.target)
@@ -130,10 +133,11 @@ class GuardedClient:
                 raise ToolError(
                     f"{_path(hops)} leads on to {location[:300]}: more than {self._config.max_redirects} redirects."
                 )
-            ask = self._next(ask, answer.status, location, hops)
+            ask = self._next(ask, answer.status, location, hops, home)
 
-    def _next(self, ask: _Ask, status: int, location: str, hops: Sequence[str]) -> _Ask:
-        """The request that a redirect asks for (RFC 9110, 15.4; 301 and 302 as browsers read them)."""
+    def _next(self, ask: _Ask, status: int, location: str, hops: Sequence[str], home: Target | None) -> _Ask:
+        """The request that a redirect asks for (RFC 9110, 15.4; 301 and 302 as browsers read them). `home`: whose site
+        it must not leave."""
         try:
             target = check_url(urljoin(ask.target.url, location), self.policy)
         except ToolError as error:
@@ -151,6 +155,12 @@ class GuardedClient:
                 raise ToolError(
                     f"{_path(hops)} redirects the {ask.method} to another place, {target.url}. It was not sent there; "
                     "ask that URL itself if that is meant.",
+                    "policy_blocked",
+                )
+            if home is not None and not same_site(home, target):
+                raise ToolError(
+                    f"{_path(hops)} redirects to {target.url} on another host; call it with that URL so that the "
+                    "person is asked.",
                     "policy_blocked",
                 )
             kept = {name: value for name, value in following.headers.items() if name in KEPT_ACROSS_ORIGINS}
@@ -287,6 +297,20 @@ class _Stream(httpx2.AsyncByteStream):
 
     async def aclose(self) -> None:
         await self._response.aclose()
+
+
+def same_site(one: Target, other: Target) -> bool:
+    """Whether a permission for one host covers the other: the same but for a leading `www.`, or one below the other."""
+    if one.address is not None or other.address is not None:
+        return one.host == other.host
+    first, second = _without_www(one.host), _without_www(other.host)
+    upper, lower = sorted((first, second), key=len)
+    return upper == lower or ("." in upper and lower.endswith(f".{upper}"))
+
+
+def _without_www(host: str) -> str:
+    bare = host.removeprefix("www.")
+    return bare if "." in bare else host
 
 
 def _request(ask: _Ask, host: str, connect_timeout: float | None) -> httpcore2.Request:

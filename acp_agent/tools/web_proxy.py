@@ -133,12 +133,19 @@ class GuardedProxy:
             raise ToolError("The browser goes through plain HTTP proxies only (`tools.web.proxy`).", "policy_blocked")
         stream = await anyio.connect_tcp(proxy.hostname, proxy.port or 80)
         shown = f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
-        await stream.send(f"CONNECT {shown} HTTP/1.1\r\nHost: {shown}\r\n\r\n".encode())
-        head, _ = await _head(stream)
-        if not re.match(rb"HTTP/1\.[01] 2\d\d", head):
-            await stream.aclose()
-            raise OSError(f"the proxy answered {head[:60]!r}")
-        return stream
+        connected = False
+        try:
+            await stream.send(f"CONNECT {shown} HTTP/1.1\r\nHost: {shown}\r\n\r\n".encode())
+            head, _ = await _head(stream)
+            connected = re.match(rb"HTTP/1\.[01] 2\d\d", head) is not None
+            if not connected:
+                raise OSError(f"the proxy answered {head[:60]!r}")
+            return stream
+        except (anyio.EndOfStream, anyio.BrokenResourceError) as error:
+            raise OSError("the proxy hung up") from error
+        finally:
+            if not connected:
+                await anyio.aclose_forcefully(stream)
 
     def _refuse(self, url: str, error: ToolError) -> None:
         log.info("the browser was refused %s: %s", url, error)

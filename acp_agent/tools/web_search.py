@@ -49,7 +49,7 @@ class WebSearch(Tool[WebSearchParams]):
         headers: dict[str, str] = {}
         if config.search_provider == "brave":
             headers = {"accept": "application/json", "x-subscription-token": _key(ctx)}
-        answer = await ctx.services.web.request("GET", _address(params, config), headers=headers)
+        answer = await ctx.services.web.request("GET", _address(params, config), headers=headers, any_host=True)
         results = (await beside(partial(_read, answer, config), answer.url))[: config.max_search_results]
         if not results:
             return ToolResult(f"No results for {params.query!r}. Try fewer or other words.", raw_output=[])

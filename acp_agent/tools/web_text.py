@@ -23,8 +23,8 @@ T = TypeVar("T")
 
 
 async def read_link(client: GuardedClient, url: str, max_chars: int) -> str:
-    """The text behind `url`, as `fetch` gives it. Raises ToolError and nothing else."""
-    return await readable(await client.request("GET", url), max_chars)
+    """The text behind a link that the person gave, wherever it leads, as `fetch` gives it. Raises ToolError only."""
+    return await readable(await client.request("GET", url, any_host=True), max_chars)
 
 
 async def readable(answer: WebAnswer, max_chars: int) -> str:

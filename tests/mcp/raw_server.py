@@ -18,10 +18,11 @@ NOTES = sys.argv[2] if len(sys.argv) > 2 else ""
 
 PNG = base64.b64encode(b"\x89PNG\r\n\x1a\n" + bytes(40)).decode()
 EMPTY = {"type": "object", "properties": {}}
+HALF = r'{"content": [{"type": "text", "text": "a\ud800b \ud83d\ude00 \\ud800"}]}'
 ODD = {
-    "half": r'''{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":"a\ud800b \ud83d\ude00 \\ud800"}]}}''',
-    "wrong": '''{"jsonrpc":"2.0","id":%s,"result":"ready"}''',
-    "bare": '''{"id":%s}''',
+    "half": '{"jsonrpc": "2.0", "id": %s, "result": ' + HALF + "}",
+    "wrong": '{"jsonrpc": "2.0", "id": %s, "result": "ready"}',
+    "bare": '{"id": %s}',
 }
 """Answers to `odd`, which is not listed."""
 tools = ["echo", "mixed", "fails", "error", "huge", "slow", "grow", "die", "env", "flood", "roots", "structured", "ask"]

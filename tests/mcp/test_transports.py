@@ -118,7 +118,8 @@ class SmallServer:
             return self.http(self.status, extra="retry-after: 7\r\n")
         if self.raw is not None:
             kind, text = self.raw
-            body = b'{"jsonrpc":"2.0","id":%d,"result":{"content":[{"type":"text","text":"%s"}]}}' % (message["id"], text)
+            content = b'[{"type": "text", "text": "%s"}]' % text
+            body = b'{"jsonrpc": "2.0", "id": %d, "result": {"content": %s}}' % (message["id"], content)
             body = b"event: message\ndata: %s\n\n" % body if kind == "text/event-stream" else body
             return self.http(200, body, f"content-type: {kind}\r\n")
         return self.body or self.result(message, {"content": [{"type": "text", "text": "fine"}]})
@@ -179,7 +180,7 @@ async def test_an_answer_beyond_all_bounds_is_not_read(small) -> None:
 
 
 HALF = rb"a\ud800b \ud83d\ude00 \\ud800 \udc00\ud800\ud83d\ude00\\\\"
-WHOLE = "a\ufffdb \U0001f600 \\ud800 \ufffd\ufffd\U0001f600\\\\"
+WHOLE = "a?b \U0001f600 \\ud800 ??\U0001f600\\\\"
 
 
 @pytest.mark.parametrize("kind", ["application/json", "text/event-stream"])
@@ -193,7 +194,7 @@ async def test_half_a_character_in_an_answer_over_http_costs_that_character_only
 def test_half_characters_are_found_wherever_the_pieces_are_cut() -> None:
     text = b'"' + HALF + rb'\ud800\u0041 \uDBFF\uDFFF \n\\' + b'"'
     whole = mended(text)
-    assert json.loads(whole).encode("utf-8").decode() == WHOLE + "\ufffdA \U0010ffff \n\\"
+    assert json.loads(whole).encode("utf-8").decode() == WHOLE + "?A \U0010ffff \n\\"
     for first in range(len(text)):
         for second in range(first, len(text)):
             mender = Mender()

@@ -19,8 +19,8 @@ import pytest
 
 from acp_agent.config.model import WebConfig
 from acp_agent.errors import ToolError
-from acp_agent.tools.web_body import WebAnswer, need_text
 from acp_agent.safety.network import NetworkPolicy, check_url
+from acp_agent.tools.web_body import WebAnswer, need_text
 from acp_agent.tools.web_client import GuardedClient, same_site
 from acp_agent.tools.web_text import read_link
 from tests.tools.web_site import OTHER, PUBLIC, PUBLIC_6, Authority, Proxy, Reply, Site, Web, redirect, serving
@@ -299,7 +299,6 @@ async def test_a_redirect_to_another_host_names_it_and_stops(web: Web) -> None:
 
 
 async def test_the_host_that_was_asked_for_counts_and_not_the_last_one(web: Web) -> None:
-    web.records["example.com"] = [[PUBLIC]]
     start = web.serve("/a", redirect("https://example.com/b"))
     web.serve("/b", redirect("https://other.example.com/c"))
     web.serve("/c", "there")

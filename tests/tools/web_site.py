@@ -31,6 +31,7 @@ PUBLIC_6 = "2606:2800:220:1::1"
 NAMES = (
     "docs.example.com",
     "other.example.com",
+    "example.com",
     "html.duckduckgo.com",
     "api.search.brave.com",
     "search.example.net",

@@ -1,0 +1,63 @@
+"""The browser's proxy behind another proxy: what does not come about is closed, and told."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import anyio
+import anyio.abc
+import pytest
+
+from acp_agent.config.model import WebConfig
+from acp_agent.tools.web_client import GuardedClient
+from acp_agent.tools.web_proxy import MAX_HEAD, GuardedProxy
+from tests.tools.web_site import PUBLIC
+
+BOUND = 20.0
+
+
+async def resolve(host: str, port: int) -> Sequence[str]:
+    return [PUBLIC]
+
+
+@pytest.mark.parametrize(
+    ("says", "words"),
+    [
+        (b"HTTP/1.1 403 No\r\n\r\n", b"the proxy answered"),
+        (b"x" * (MAX_HEAD + 1), b"the proxy answered"),
+        (b"HTTP/1.1 200", b"the proxy hung up"),
+    ],
+)
+async def test_a_proxy_that_opens_no_way_is_told_and_hung_up_on(says: bytes, words: bytes) -> None:
+    asked: list[bytes] = []
+    left = anyio.Event()
+
+    async def upstream(stream: anyio.abc.SocketStream) -> None:
+        async with stream:
+            asked.append(await stream.receive())
+            try:
+                await stream.send(says)
+                await stream.send_eof()
+                while True:
+                    await stream.receive()
+            except (anyio.EndOfStream, anyio.BrokenResourceError):
+                left.set()
+
+    with anyio.fail_after(BOUND):
+        listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
+        port = listener.extra(anyio.abc.SocketAttribute.local_port)
+        client = GuardedClient(WebConfig(), resolve=resolve)
+        proxy = GuardedProxy(client, upstream=f"http://127.0.0.1:{port}")
+        proxy.want("docs.example.com")
+        async with listener, anyio.create_task_group() as tasks, proxy.serve() as own:
+            tasks.start_soon(listener.serve, upstream)
+            async with await anyio.connect_tcp("127.0.0.1", own) as browser:
+                await browser.send(b"CONNECT docs.example.com:443 HTTP/1.1\r\n\r\n")
+                answer = b""
+                while words not in answer:
+                    answer += await browser.receive()
+            await left.wait()
+            tasks.cancel_scope.cancel()
+    assert asked == [f"CONNECT {PUBLIC}:443 HTTP/1.1\r\nHost: {PUBLIC}:443\r\n\r\n".encode()]
+    assert answer.startswith(b"HTTP/1.1 403")
+    assert len(proxy.refused) == 1
