@@ -151,6 +151,7 @@ class SessionEngine:
         self._scope = anyio.CancelScope()
         self._turn = 0
         self._skill = ""
+        self._told = False
         self._turn_context = TurnContext("", session.id, 0)
         self._model: ReadyModel | None = None
         self._relevance = Relevance()
@@ -294,9 +295,14 @@ class SessionEngine:
         return lines
 
     async def start(self) -> Sequence[str]:
-        unknown = ", ".join(f"`{name}`" for name in self.offer.unknown_names())
-        wrong = [f"The configuration names tools that there are not: {unknown}."] if unknown else []
-        return [*wrong, *self.servers.trouble, *await self.extensions.project(), *await self.extensions.packages()]
+        """What must be there before the first turn; whoever comes later finds it done."""
+        told = [*await self.extensions.project(), *await self.extensions.packages()]
+        if not self._told:
+            self._told = True
+            unknown = ", ".join(f"`{name}`" for name in self.offer.unknown_names())
+            told += self.servers.trouble
+            told += [f"The configuration names tools that there are not: {unknown}."] if unknown else []
+        return told
 
     async def live(self) -> None:
         """What runs beside the turns, until `close`."""
@@ -304,12 +310,13 @@ class SessionEngine:
             async with anyio.create_task_group() as tasks:
                 if self.servers.any:
                     tasks.start_soon(self.servers.run)
-                tasks.start_soon(self.scheduler.live)
+                if self._settings.tools.schedule.enabled:
+                    tasks.start_soon(self.scheduler.live)
                 tasks.start_soon(self._browser.live)
 
     async def _run_schedule(self, schedule: Schedule) -> None:
-        self._session.say(f"Scheduled (`{schedule.timing}`): {schedule.prompt}\n\n")
-        await self._session.prompt_unasked([TextContent(text=schedule.prompt)], schedule.mode)
+        words = f"Scheduled (`{schedule.timing}`): {schedule.prompt}\n\n"
+        await self._session.prompt_unasked([TextContent(text=schedule.prompt)], schedule.mode, words)
 
     # --- prompts ----------------------------------------------------------------------------------------------
 
@@ -397,7 +404,7 @@ class SessionEngine:
         self._skill = ""
         self._model = model
         self._around.failures.changed()
-        for words in await self.extensions.project():
+        for words in await self.start():
             self._session.tell(words)
         await self.servers.ready()
         self._relevance.use(model.embed)

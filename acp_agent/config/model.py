@@ -243,6 +243,7 @@ class DelegateConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ScheduleConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    enabled: Annotated[bool, Meta(description="Run schedules while a session is open.")] = True
     max_schedules: Annotated[int, Meta(ge=0, description="Schedules of a project.")] = 50
     min_interval: Annotated[float, Meta(ge=1, description="Shortest time in seconds between two runs.")] = 60.0
 

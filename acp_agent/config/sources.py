@@ -39,6 +39,7 @@ ENVIRONMENT: dict[str, str] = {
     "ACP_AGENT_MODE": "agent.mode",
     "ACP_AGENT_THOUGHT_LEVEL": "agent.thought_level",
     "ACP_AGENT_MAX_TOOL_ITERATIONS": "agent.max_tool_iterations",
+    "ACP_AGENT_SCHEDULES": "tools.schedule.enabled",
     "ACP_AGENT_STORE": "store.path",
     "ACP_AGENT_LOG_LEVEL": "log.level",
     "ACP_AGENT_LOG_FILE": "log.file",

@@ -70,7 +70,9 @@ async def _run(job: Headless, view: View) -> int:
             info=Implementation(name="acp-agent-prompt", version=__version__),
         )
 
-    async with spawn_agent(AGENT_COMMAND, cwd=job.cwd, env=job.environ, connect=connect) as agent:
+    # It is gone after one answer: nobody would see the end of a schedule's run.
+    environ = {"ACP_AGENT_SCHEDULES": "false", **job.environ}
+    async with spawn_agent(AGENT_COMMAND, cwd=job.cwd, env=environ, connect=connect) as agent:
         try:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(view.animate)

@@ -88,7 +88,10 @@ def commands_update(more: Sequence[AvailableCommand] = ()) -> AvailableCommandsU
 
 
 async def _help(commands: Commands, session: Session, engine: Engine, rest: str) -> None:
-    lines = [f"- `/{c.name}{' ' + c.hint if c.hint else ''}` {c.description}" for c in COMMANDS.values()]
+    lines = []
+    for command in engine.command_list().available_commands:
+        hint = f" {command.input.hint}" if isinstance(command.input, UnstructuredCommandInput) else ""
+        lines.append(f"- `/{command.name}{hint}` {command.description}")
     session.say("Commands:\n" + "\n".join(lines))
 
 
@@ -221,19 +224,24 @@ async def _permissions(commands: Commands, session: Session, engine: Engine, res
         session.say("Nothing is remembered for this project: every change is asked about.")
         return
     words = {"allow": "always allow", "reject": "never allow"}
-    lines = [f"- #{item.id} {words[item.decision]} `{item.scope}`" for item in known]
+    lines = [
+        f"- #{item.id} trusts tools of this folder (`/trust`)"
+        if item.tool == "trust"
+        else f"- #{item.id} {words[item.decision]} `{item.scope}`"
+        for item in known
+    ]
     session.say(f"Remembered for {project}:\n" + "\n".join(lines) + "\n\n`/permissions revoke NUMBER` forgets one.")
 
 
 async def _trust(commands: Commands, session: Session, engine: Engine, rest: str) -> None:
-    extensions, word = commands.extensions, rest.lower()
+    extensions, (word, _, mark) = commands.extensions, rest.lower().partition(" ")
     if word == "no":
-        extensions.distrust()
+        await extensions.distrust()
         session.say("No longer trusted. What was loaded is not offered any more.")
         return
     changed = ""
     if word == "yes":
-        trouble = await extensions.trust()
+        trouble = await extensions.trust(mark.strip())
         if trouble is not None:
             session.say("\n".join(["Trusted and loaded. `/tools` lists them.", *(f"- {words}" for words in trouble)]))
             return
@@ -244,10 +252,12 @@ async def _trust(commands: Commands, session: Session, engine: Engine, rest: str
         return
     listed = "\n".join(f"- {file}" for file in files)
     state = "They are trusted." if trusted else "They are not trusted, so they are not loaded."
+    if extensions.loaded and not trusted:
+        state = "They are not trusted. What was loaded earlier stays until the session ends, or `/trust no`."
     session.say(
         f"{changed}Tools of this folder:\n{listed}\n\n{state} They are Python that runs with your rights as soon as "
-        "it is loaded: read them first. `/trust yes` loads exactly these files, now and in later sessions, until "
-        "one of them changes; `/trust no` takes it back."
+        f"it is loaded: read them first. `/trust yes {extensions.mark}` loads exactly these files, now and in later "
+        "sessions, until one of them changes; `/trust no` takes it back."
     )
 
 

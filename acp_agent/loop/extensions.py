@@ -10,6 +10,7 @@ import hashlib
 import logging
 import os
 import stat
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -25,6 +26,7 @@ __all__ = ["Extensions"]
 
 log = logging.getLogger(__name__)
 
+GROUP = "acp_agent.tools"
 PACKAGES = "package"
 PROJECT = "project"
 TOOL = "trust"
@@ -34,6 +36,7 @@ TOOLS_FOLDER = ".acp-agent/tools"
 MAX_FILES = 100
 MAX_FILE_BYTES = 500_000
 LOAD_TIMEOUT = 30.0
+MARK_CHARS = 12
 
 PACKAGE_TOOLS = "acp_agent.tools.extend:package_tools"
 PROJECT_TOOLS = "acp_agent.tools.extend:project_tools"
@@ -50,6 +53,7 @@ class Extensions:
         self._packages = packages
         self._begun = False
         self._shown = ""
+        self._loaded = False
         self._loading = anyio.Lock()
 
     def _read(self) -> dict[str, bytes]:
@@ -77,6 +81,16 @@ class Extensions:
         scope = _scope(files)
         return any(item.tool == TOOL and item.scope == scope and item.decision == "allow" for item in known)
 
+    @property
+    def mark(self) -> str:
+        """Stands for the files that were shown last."""
+        return _mark(self._shown)
+
+    @property
+    def loaded(self) -> bool:
+        """Whether tools of the project are loaded, in whatever state their files were then."""
+        return self._loaded
+
     async def show(self) -> tuple[list[str], bool]:
         """The files that could be trusted, relative to the folder, and whether they are; `trust` takes only these."""
         files = await self.read()
@@ -84,8 +98,15 @@ class Extensions:
         return [f"{TOOLS_FOLDER}/{name}" for name in files], self.trusted(files)
 
     async def packages(self) -> list[str]:
-        """Loads the tools of packages. Gives what a person should hear of, in sentences."""
-        return await self._load(PACKAGES, PACKAGE_TOOLS) if self._packages else []
+        """Loads the tools of packages; once. Gives what a person should hear of, in sentences. Whoever asks meanwhile
+        waits. Where no package offers any, nothing is loaded for it."""
+        async with self._loading:
+            if not self._packages:
+                return []
+            self._packages = False
+            if not await anyio.to_thread.run_sync(_any_package):
+                return []
+            return await self._load(PACKAGES, PACKAGE_TOOLS)
 
     async def project(self) -> list[str]:
         """Loads the project's tools where they are trusted; once. Whoever asks meanwhile waits until it is done."""
@@ -100,21 +121,27 @@ class Extensions:
                 return await self._load(PROJECT, PROJECT_TOOLS, files)
             return ["This folder has tools of its own that are not loaded: `/trust` shows them."]
 
-    async def trust(self) -> list[str] | None:
+    async def trust(self, mark: str = "") -> list[str] | None:
         """Remembers that the files are trusted, and loads them. Gives what went wrong; `None` where they are not those
-        that were shown last, so that nothing was done."""
-        files = await self.read()
-        if _scope(files) != self._shown:
-            return None
-        self._store.remember(str(self._folder), TOOL, _scope(files), "allow")
-        return await self._load(PROJECT, PROJECT_TOOLS, files)
+        that were shown last (or that `mark` stands for), so that nothing was done."""
+        async with self._loading:
+            files = await self.read()
+            scope = _scope(files)
+            if scope != self._shown and (len(mark) < MARK_CHARS or _mark(scope) != mark[:MARK_CHARS]):
+                return None
+            self._begun = True
+            self._store.remember(str(self._folder), TOOL, scope, "allow")
+            return await self._load(PROJECT, PROJECT_TOOLS, files)
 
-    def distrust(self) -> None:
-        project = str(self._folder)
-        for item in self._store.permissions(project):
-            if item.tool == TOOL:
-                self._store.revoke(project, item.id)
-        self._registry.set_group(PROJECT, ())
+    async def distrust(self) -> None:
+        async with self._loading:
+            self._begun = True
+            project = str(self._folder)
+            for item in self._store.permissions(project):
+                if item.tool == TOOL:
+                    self._store.revoke(project, item.id)
+            self._registry.set_group(PROJECT, ())
+            self._loaded = False
 
     async def _load(self, group: str, row: str, *arguments: object) -> list[str]:
         """Strange code is run in a thread that is left to itself where it takes too long."""
@@ -124,10 +151,34 @@ class Extensions:
         except TimeoutError:
             made, trouble = [], [f"The tools of the {group} were not loaded: it took more than {LOAD_TIMEOUT:g} s."]
         taken = self._registry.set_group(group, made)
+        self._loaded = self._loaded or group == PROJECT
         trouble += [f"The tool `{name}` of the {group} is left out: the name is taken." for name in taken]
         for words in trouble:
             log.warning("%s", words)
         return list(trouble)
+
+
+def _mark(scope: str) -> str:
+    return scope.rpartition(" ")[2][:MARK_CHARS]
+
+
+def _any_package() -> bool:
+    """Whether an installed package names the group: looked for by hand, since the first turn waits for it and loading
+    `importlib.metadata` takes longer than all of this."""
+    for folder in sys.path:
+        try:
+            names = os.listdir(folder or ".")
+        except OSError:
+            continue
+        for name in names:
+            if name.endswith((".dist-info", ".egg-info")):
+                try:
+                    with open(os.path.join(folder, name, "entry_points.txt"), "rb") as opened:
+                        if f"[{GROUP}]".encode() in opened.read():
+                            return True
+                except OSError:
+                    continue
+    return False
 
 
 def _scope(files: Mapping[str, bytes]) -> str:

@@ -386,10 +386,13 @@ class Session:
         for scope in self._scopes:
             scope.cancel()
 
-    async def prompt(self, blocks: Sequence[ContentBlock], *, bound_to: Mode | None = None) -> StopReason:
+    async def prompt(
+        self, blocks: Sequence[ContentBlock], *, bound_to: Mode | None = None, announce: str = ""
+    ) -> StopReason:
         """One turn. A second prompt waits for the first. Raises RpcError where the turn could not be finished.
 
-        `bound_to`: it is not the person who asks; no command is run, and the mode is at most that one.
+        `bound_to`: it is not the person who asks; no command is run, and the mode is at most that one. `announce` is
+        said when its turn comes.
         """
         scope = anyio.CancelScope()
         self._scopes.append(scope)
@@ -400,6 +403,8 @@ class Session:
                     if self._held:  # A prompt that came before its session's answer waits for it.
                         await self._released.wait()
                     self._bound_to = bound_to
+                    if announce:
+                        self.say(announce)
                     try:
                         reason = await self._turn(blocks)
                     finally:
@@ -414,15 +419,14 @@ class Session:
             raise InternalError(str(failure)) from failure
         return "cancelled" if scope.cancelled_caught else reason
 
-    async def prompt_unasked(self, blocks: Sequence[ContentBlock], mode: str) -> None:
-        """A turn that no request of the client waits for; what fails is said in the conversation.
+    async def prompt_unasked(self, blocks: Sequence[ContentBlock], mode: str, words: str) -> None:
+        """A turn that no request of the client waits for; `words` announce it, and what fails is said.
 
         Its words are not the person's: they run no command, and nothing that `mode` would not allow.
         """
         try:
-            await self.prompt(
-                blocks, bound_to=next((known for known in MODES.values() if known.id == mode), MODES["ask"])
-            )
+            known = next((one for one in MODES.values() if one.id == mode), MODES["ask"])
+            await self.prompt(blocks, bound_to=known, announce=words)
         except RpcError as error:
             if not self.closed:
                 self.say(f"It failed: {error}")
@@ -465,7 +469,7 @@ class Session:
 
     def _use_real_name(self, model: Model) -> None:
         """`auto` has become a model."""
-        self.models = [model.name if name == self.model else name for name in self.models]
+        self.models = list(dict.fromkeys(model.name if name == self.model else name for name in self.models))
         self.model = model.name
         self._store.change(self.id, model=self.model)
         self.show_options()

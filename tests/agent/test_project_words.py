@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import py_compile
+import re
 import sys
 from pathlib import Path
 
@@ -233,6 +234,21 @@ async def test_only_files_that_were_shown_can_be_trusted(tmp_path):
         assert "more.py was not loaded: SystemExit: 3" in r.editor.text()
 
 
+async def test_files_can_be_trusted_in_a_later_process_by_the_mark_they_were_shown_with(tmp_path):
+    marker = with_tool(tmp_path)
+    async with rig(tmp_path, []) as r:
+        await r.editor.prompt("/trust")
+        mark = re.search(r"`/trust yes (\w+)`", r.editor.text())[1]
+    async with rig(tmp_path, []) as r:
+        await r.editor.prompt(f"/trust yes {mark[:-1]}x")
+        assert not marker.exists()
+    async with rig(tmp_path, []) as r:
+        await r.editor.prompt(f"/trust yes {mark}")
+        assert marker.exists()
+        await r.editor.prompt("/permissions")
+        assert "trusts tools of this folder" in r.editor.text()
+
+
 async def test_byte_code_beside_a_file_is_not_run_and_none_is_written(tmp_path):
     marker, stolen = with_tool(tmp_path), tmp_path / "stolen"
     source = tmp_path / "project/.acp-agent/tools/words.py"
@@ -371,7 +387,7 @@ async def test_installed_packages_offer_tools_by_entry_points(tmp_path, monkeypa
     )
     monkeypatch.syspath_prepend(str(site))
     async with rig(tmp_path, rounds(Call("word_count", {"text": "one two"})), notices=True) as r:
+        await r.editor.prompt("go")  # At once: the first turn has them.
         await r.editor.wait_for(lambda u: "`gone`" in str(getattr(u, "title", "")))
-        await r.editor.prompt("go")
         assert r.messages(2)[-1]["content"] == "2 words"
     sys.modules.pop("words_package", None)

@@ -85,3 +85,39 @@ async def test_a_run_is_never_freer_than_both_the_session_and_the_mode_it_was_ad
             await r.editor.prompt("go")
             assert (r.project / "made").exists()
     store.close()
+
+
+async def test_a_run_that_waits_for_the_persons_turn_is_announced_when_its_own_begins(tmp_path):
+    environ = {"ACP_AGENT_STORE": str(tmp_path / "s.db")}
+    config = "[tools.schedule]\nmin_interval = 1\n"
+    store = SqliteStore(tmp_path / "s.db")
+    async with agent_rig(
+        tmp_path, [Answer(text="for you", hang_before=True), "tock"], environ=environ, config=config
+    ) as r:
+        await r.editor.new_session(r.project)
+        turn = r.editor.begin("hello")
+        await r.model.wait_for_request(1)
+        add = store.schedules.add(str(tmp_path / "project"), "1h", "Tick.", time.time())
+        session = next(iter(r.agent._sessions.values()))
+        (await session.engine()).scheduler.changed()
+        with anyio.fail_after(10):
+            while store.schedules.list(add.project)[0].runs == 0:
+                await anyio.sleep(0.01)
+        r.model.release()
+        await turn.response()
+        await r.editor.wait_for(lambda u: "tock" in str(getattr(u, "content", "")))
+        text = r.editor.text()
+        assert text.index("for you") < text.index("Scheduled (`1h`): Tick.") < text.index("tock")
+    store.close()
+
+
+async def test_schedules_can_be_switched_off(tmp_path):
+    environ = {"ACP_AGENT_STORE": str(tmp_path / "s.db"), "ACP_AGENT_SCHEDULES": "false"}
+    store = SqliteStore(tmp_path / "s.db")
+    store.schedules.add(str(tmp_path / "project"), "1h", "Look.", time.time())
+    async with agent_rig(tmp_path, ["hi"], environ=environ) as r:
+        await r.editor.new_session(r.project)
+        await r.editor.prompt("hello")
+        assert len(r.model.requests) == 1
+    assert store.schedules.list(str(tmp_path / "project"))[0].runs == 0
+    store.close()

@@ -192,7 +192,7 @@ async def test_half_a_character_in_an_answer_over_http_costs_that_character_only
 
 
 def test_half_characters_are_found_wherever_the_pieces_are_cut() -> None:
-    text = b'"' + HALF + rb'\ud800\u0041 \uDBFF\uDFFF \n\\' + b'"'
+    text = b'"' + HALF + rb"\ud800\u0041 \uDBFF\uDFFF \n\\" + b'"'
     whole = mended(text)
     assert json.loads(whole).encode("utf-8").decode() == WHOLE + "?A \U0010ffff \n\\"
     for first in range(len(text)):
