@@ -50,6 +50,9 @@ CLOSE_TIMEOUT = 5.0
 LONGEST_PARENT = 40
 """Characters of a folder for profiles: the sockets in it may have paths of 107 in all."""
 
+PROFILE = "acp-agent-browser-"
+"""Begins the name of a profile's folder, before the number of the process that owns it."""
+
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 CACHE = "~/.cache/ms-playwright"
 
@@ -152,9 +155,7 @@ class BrowserSession:
     async def _one_life(self, life: _Life) -> None:
         try:
             async with AsyncExitStack() as stack:
-                parent = tempfile.gettempdir()
-                short = parent if len(parent) <= LONGEST_PARENT else "/tmp"
-                folder = tempfile.mkdtemp(prefix="acp-agent-browser-", dir=short)
+                folder = await anyio.to_thread.run_sync(_new_profile)
                 stack.callback(shutil.rmtree, folder, ignore_errors=True)
                 port = await stack.enter_async_context(self._proxy.serve())
                 with anyio.move_on_after(START_TIMEOUT) as start:
@@ -297,6 +298,27 @@ def _trouble(error: OSError | ExceptionGroup[Exception]) -> ToolError:
         return cause
     log.warning("the browser failed", exc_info=error)
     return ToolError(f"The browser could not be started: {_first_line(cause) or type(cause).__name__}")
+
+
+def _new_profile() -> str:
+    """A folder for a profile, after those were removed whose process is gone (killed, or before its browser was)."""
+    parent = tempfile.gettempdir()
+    short = parent if len(parent) <= LONGEST_PARENT else "/tmp"
+    for name in os.listdir(short):
+        owner = name.removeprefix(PROFILE).partition("-")[0]
+        if name.startswith(PROFILE) and owner.isdigit() and not _runs(int(owner)):
+            shutil.rmtree(os.path.join(short, name), ignore_errors=True)
+    return tempfile.mkdtemp(prefix=f"{PROFILE}{os.getpid()}-", dir=short)
+
+
+def _runs(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
 
 
 async def _shielded(close: Callable[[], Awaitable[object]]) -> None:

@@ -378,7 +378,6 @@ async def test_background_commands_servers_and_browsers_go_with_the_agent(tmp_pa
             os.kill(started[0], signal.SIGKILL)
         else:
             await _all_gone([*started, *browser])
-            assert not list(profiles.glob("acp-agent-*"))
 
 
 def _with_words(words: str) -> list[int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import subprocess
 import tempfile
 import threading
 from collections.abc import AsyncIterator, Iterator
@@ -376,6 +377,25 @@ async def test_before_it_clicks_or_types_it_shows_what_and_where(tmp_path, sites
         assert shown.content.text == f"Clicks `text=Press` on {url(site)}"
         (shown,) = (await tools.preview("browser", action="type", selector="[name=q]", text="the words\n")).content
         assert shown.content.text == f"Types into `[name=q]` on {url(site)}, then presses Enter:\n\nthe words"
+
+
+async def test_profiles_of_processes_that_are_gone_are_removed(tmp_path, sites, monkeypatch, request):
+    site, _ = sites
+    profiles = Path(tempfile.mkdtemp(prefix="browser-", dir="/tmp"))
+    request.addfinalizer(lambda: shutil.rmtree(profiles, ignore_errors=True))
+    monkeypatch.setattr("tempfile.tempdir", str(profiles))
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    gone, ours, others = (
+        profiles / f"acp-agent-browser-{ended.pid}-x",
+        profiles / "acp-agent-browser-1-x",
+        profiles / "other",
+    )
+    for folder in (gone, ours, others):
+        folder.mkdir()
+    async with browsing(tmp_path) as tools:
+        await tools.call("browser", action="open", url=url(site))
+        assert [folder.exists() for folder in (gone, ours, others)] == [False, True, True]
 
 
 def test_without_a_chromium_the_tool_says_what_to_do(monkeypatch, tmp_path):
