@@ -83,7 +83,7 @@ async def test_a_running_command_is_killed_with_all_it_started(tmp_path, termina
             with anyio.fail_after(10):
                 while any(_alive(int(pid)) for pid in pids.read_text().split() if pid.isdigit()):
                     await anyio.sleep(0.01)
-        # The cancel may come before the editor has told us the terminal's id; then it is ended a moment after the answer.
+        # The cancel may come before the editor has told us the terminal's id; then it is ended a moment later.
         with anyio.fail_after(10):
             while r.editor.terminals.open:
                 await anyio.sleep(0.01)
