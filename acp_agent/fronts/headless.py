@@ -29,7 +29,6 @@ from acp_agent.schema.acp import (
     RequestPermissionOutcome,
     RequestPermissionRequest,
     SelectedPermissionOutcome,
-    SessionUpdate,
 )
 
 __all__ = ["AGENT_COMMAND", "STATUS", "Answers", "Headless", "run_headless"]
@@ -61,25 +60,13 @@ def run_headless(job: Headless, view: View) -> int:
 
 
 async def _run(job: Headless, view: View) -> int:
-    unread = False
-
-    def show(session_id: str, update: SessionUpdate) -> None:
-        nonlocal unread
-        if unread:
-            return
-        try:
-            view.update(session_id, update)
-        except BrokenPipeError:  # Nobody reads any more (`| head`): the turn ends.
-            unread = True
-            agent.client.cancel(session_id)
-
     def connect(transport: Transport) -> AcpClient:
         return AcpClient(
             transport,
             files=Files(),
             terminals=Terminals(env=job.environ),
             permissions=partial(_answer, job.answers, view),
-            on_update=show,
+            on_update=view.update,
             info=Implementation(name="acp-agent-prompt", version=__version__),
         )
 
@@ -91,8 +78,6 @@ async def _run(job: Headless, view: View) -> int:
                 tasks.start_soon(view.animate)
                 reason = await _turn(job, agent.client, tasks)
                 tasks.cancel_scope.cancel()
-            if unread:
-                raise BrokenPipeError
             view.end(reason)
             return STATUS[reason]
         except* AgentError as group:

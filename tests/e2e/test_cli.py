@@ -313,17 +313,3 @@ async def test_prompt_with_yes_leaves_a_question_unanswered(tmp_path):
         assert done.returncode == 0, done.stderr
         assert "not answered: nobody is there to ask" in done.stdout
         assert "did not want to answer" in model.requests[1].body["messages"][-1]["content"]
-
-
-async def test_prompt_ends_quietly_when_nobody_reads_it_any_more(tmp_path):
-    answer = Answer(deltas=2000, interval_ms=1.0, delta_text="a line of text\n")
-    async with FakeModel([answer]) as model:
-        env = environ(tmp_path, model.base_url)
-        command = [COMMAND, "prompt", "--json", "go"]
-        with anyio.fail_after(SECONDS):
-            async with await anyio.open_process(command, env=env, cwd=tmp_path) as process:
-                await process.stdout.receive(100)
-                await process.stdout.aclose()
-                complaints = b"".join([chunk async for chunk in process.stderr])
-                assert await process.wait() == 1
-        assert b"Traceback" not in complaints
