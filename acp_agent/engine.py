@@ -165,9 +165,8 @@ class SessionEngine:
             live_chars=settings.limits.live_output_chars,
         )
         sub_agents = SubAgents(
-            lambda: self._around,
-            self._model_of_turn,
-            depth=0,
+            around=lambda: self._around,
+            provider=self._model_of_turn,
             max_depth=settings.tools.delegate.max_depth,
             doom_loop=settings.agent.doom_loop,
             context_budget=settings.agent.context_budget,

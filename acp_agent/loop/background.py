@@ -18,8 +18,8 @@ import anyio
 from acp_agent.errors import AgentError, ToolError
 from acp_agent.executors.base import Command, ExitStatus, Process
 from acp_agent.llm.base import TextPart, UserMessage
-from acp_agent.loop.reports import Run, bounded
-from acp_agent.output.envelope import ShellOutput
+from acp_agent.loop.reports import Run
+from acp_agent.output.envelope import ShellOutput, bounded
 from acp_agent.tools.context import RunState
 
 if TYPE_CHECKING:

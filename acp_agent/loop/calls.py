@@ -37,7 +37,9 @@ from acp_agent.loop.failures import RepeatedFailures, call_key
 from acp_agent.loop.gate import Gate, Permit, Refused, TurnCancelledByClient
 from acp_agent.loop.hooks import Hooks
 from acp_agent.loop.modes import Mode
+from acp_agent.loop.offer import THOUGHTS
 from acp_agent.loop.reports import CANCELLED, Call, Parent, Ready, Reports
+from acp_agent.output.envelope import NO_OUTPUT
 from acp_agent.safety.access import Access, Ask, ExecuteAccess, PathAccess
 from acp_agent.safety.decide import decide
 from acp_agent.safety.paths import Roots
@@ -59,8 +61,6 @@ log = logging.getLogger(__name__)
 NOT_RUN = "The call was not run: the turn was cancelled first."
 
 NOT_ANSWERED = "The call was not run: the person has not answered the question before it."
-
-NO_OUTPUT = "[no output, exit code 0]"
 
 
 class CallHost(Protocol):
@@ -290,7 +290,7 @@ class ToolRunner:
                     pass
             await anyio.lowlevel.checkpoint()  # A cancel that came meanwhile counts before anything is done.
             begun = True
-            await around.hooks.before(call.name, call.id, json.dumps(ready.arguments, default=str))
+            await around.hooks.before(call.name, call.id, ready.arguments)
             self._reports.update(call, status="in_progress", content=list(preview.content) or UNSET)
             folder = ctx.shell_cwd()
             result = await self._run(call, ready, ctx, preview, accesses)
@@ -314,7 +314,7 @@ class ToolRunner:
                 around.succeeded(call.name)
             if result.error is not None:
                 around.failures.failed(call.name, ready.arguments, result.error)
-            elif self._changes(accesses):
+            elif around.failures.any and self._changes(accesses):
                 around.failures.changed()
             await self._tell_hooks(call, result, accesses, folder, ctx.shell_cwd())
 
@@ -426,9 +426,6 @@ def _unknown(name: str, names: Sequence[str]) -> ToolError:
 
 LONGEST_NAME = 100
 """Characters of a name the model made up that are shown."""
-
-THOUGHTS = "thinking"
-"""The field that complex tools get to think in (`loop/offer.py`); no tool sees it."""
 
 
 def _parsed(tool: Any, entry: ToolEntry, arguments: dict[str, Any]) -> tuple[dict[str, Any], Any]:

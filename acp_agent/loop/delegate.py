@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import msgspec
+
 from acp_agent.errors import ProviderError, ToolError
 from acp_agent.llm.base import (
     AssistantMessage,
@@ -26,7 +28,7 @@ from acp_agent.loop.cache import ResultCache
 from acp_agent.loop.calls import Surroundings, ToolRunner
 from acp_agent.loop.failures import RepeatedFailures
 from acp_agent.loop.history import History
-from acp_agent.loop.limits import context_estimate, context_words
+from acp_agent.loop.limits import context_full
 from acp_agent.loop.reports import Call, Parent, Reports
 from acp_agent.loop.turn import run_turn
 from acp_agent.schema.acp import SessionUpdate, StopReason, ToolCall
@@ -63,49 +65,38 @@ class Own:
     """What it has not been given is not "unchanged" for it."""
 
 
+@dataclass(frozen=True, kw_only=True)
 class SubAgents:
-    """Makes sub-agents below one level of a session. `depth`: how many levels are above them."""
+    """Makes sub-agents below one level of a session."""
 
-    def __init__(
-        self,
-        around: Callable[[], Surroundings],
-        provider: Callable[[], tuple[Provider, ModelSettings, int | None]],
-        *,
-        depth: int,
-        max_depth: int,
-        doom_loop: int,
-        context_budget: float,
-        repeated_failures: int,
-        definitions: Callable[[Sequence[ToolEntry]], Sequence[ToolDefinition]],
-        entries: Callable[[], Sequence[ToolEntry]],
-        own: Callable[[str], Own],
-    ) -> None:
-        """`provider` gives the model of the turn, its settings and its context window if that is known. `entries`: the
-        tools that are offered one level above; `definitions` gives the form in which they are sent. `own` makes, for a
-        call's id, what its sub-agent has for itself."""
-        self._own = own
-        self._around = around
-        self._provider = provider
-        self._depth = depth
-        self._max_depth = max_depth
-        self._doom_loop = doom_loop
-        self._context_budget = context_budget
-        self._repeated_failures = repeated_failures
-        self._definitions = definitions
-        self._entries = entries
+    around: Callable[[], Surroundings]
+    provider: Callable[[], tuple[Provider, ModelSettings, int | None]]
+    """The model of the turn, its settings, and its context window if that is known."""
+    depth: int = 0
+    """How many levels are above them."""
+    max_depth: int
+    doom_loop: int
+    context_budget: float
+    repeated_failures: int
+    definitions: Callable[[Sequence[ToolEntry]], Sequence[ToolDefinition]]
+    """The form in which tools are sent."""
+    entries: Callable[[], Sequence[ToolEntry]]
+    """The tools that are offered one level above."""
+    own: Callable[[str], Own]
+    """Makes, for a call's id, what its sub-agent has for itself."""
 
     async def run(self, parent: Parent, reports: Reports, call: Call, task: Task) -> ToolResult:
         """One task to its end. Raises ToolError where it could not be begun or the model failed."""
-        if self._depth >= self._max_depth:
+        if self.depth >= self.max_depth:
             raise ToolError(
-                f"Sub-agents may stand {self._max_depth} deep and not deeper. Do the task yourself.", "policy_blocked"
+                f"Sub-agents may stand {self.max_depth} deep and not deeper. Do the task yourself.", "policy_blocked"
             )
         allowed = self._allowed(task)
-        around = self._around()
+        around = self.around()
         calls = 0
 
         def entries() -> list[ToolEntry]:
-            return [entry for entry in self._entries() if entry.name in allowed]
+            return [entry for entry in self.entries() if entry.name in allowed]
 
         def emit(update: SessionUpdate, *, keep: bool = True) -> None:
             nonlocal calls
@@ -119,7 +110,7 @@ class SubAgents:
                 return f"`{entry.name}` is not among the tools of this sub-agent."
             return around.offers(entry)
 
-        own = self._own(call.id)
+        own = self.own(call.id)
         below = replace(
             around,
             reports=reports.below(emit, parent),
@@ -128,15 +119,15 @@ class SubAgents:
             cache=own.cache,
             offers=offers,
             names=lambda: [entry.name for entry in entries()],
-            failures=RepeatedFailures(self._repeated_failures),
-            delegate=self._deeper(allowed).run,
+            failures=RepeatedFailures(self.repeated_failures),
+            delegate=self._deeper(entries).run,
         )
-        provider, settings, window = self._provider()
+        provider, settings, window = self.provider()
         host = _SubHost(
             settings=_sub_settings(settings),
-            tools=lambda: self._definitions(entries()),
+            tools=lambda: self.definitions(entries()),
             window=window,
-            budget=self._context_budget,
+            budget=self.context_budget,
         )
         host.add(UserMessage((TextPart(task.prompt),)))
         try:
@@ -145,7 +136,7 @@ class SubAgents:
                 host,
                 ToolRunner(below).run_all,
                 max_iterations=task.max_iterations,
-                doom_loop=self._doom_loop,
+                doom_loop=self.doom_loop,
             )
         except ProviderError as error:
             category = {"rate_limit": "rate_limited", "network": "network_error", "timeout": "timeout"}
@@ -156,24 +147,13 @@ class SubAgents:
         text = "\n\n".join(part for part in (host.last_words(), ENDINGS.get(reason, ""), *host.said) if part)
         return ToolResult(text or "[the sub-agent said nothing]", failed=reason in ENDINGS)
 
-    def _deeper(self, allowed: frozenset[str]) -> SubAgents:
+    def _deeper(self, entries: Callable[[], Sequence[ToolEntry]]) -> SubAgents:
         """What the sub-agent itself may delegate: never more than it has."""
-        return SubAgents(
-            self._around,
-            self._provider,
-            depth=self._depth + 1,
-            max_depth=self._max_depth,
-            doom_loop=self._doom_loop,
-            context_budget=self._context_budget,
-            repeated_failures=self._repeated_failures,
-            definitions=self._definitions,
-            entries=lambda: [entry for entry in self._entries() if entry.name in allowed],
-            own=self._own,
-        )
+        return replace(self, depth=self.depth + 1, entries=entries)
 
     def _allowed(self, task: Task) -> frozenset[str]:
-        offered = [entry for entry in self._entries() if entry.name not in NOT_FOR_SUB_AGENTS]
-        if self._depth + 1 >= self._max_depth:
+        offered = [entry for entry in self.entries() if entry.name not in NOT_FOR_SUB_AGENTS]
+        if self.depth + 1 >= self.max_depth:
             offered = [entry for entry in offered if entry.name != "delegate"]
         if task.tools is None:
             return frozenset(entry.name for entry in offered)
@@ -189,11 +169,9 @@ class SubAgents:
 
 def _sub_settings(settings: ModelSettings) -> ModelSettings:
     """The settings of a sub-agent: told what it is, and with a prompt cache of its own."""
-    return ModelSettings(
-        model=settings.model,
+    return msgspec.structs.replace(
+        settings,
         system=settings.system.rstrip() + "\n" + INSTRUCTIONS,
-        thought_level=settings.thought_level,
-        max_output_tokens=settings.max_output_tokens,
         cache_key=f"{settings.cache_key}-sub" if settings.cache_key else "",
     )
 
@@ -236,10 +214,7 @@ class _SubHost:
         self._counted = usage.input_tokens + usage.output_tokens
 
     def context_full(self) -> str | None:
-        if self._window is None:
-            return None
-        tokens = context_estimate(self.messages(), self._counted, len(self._settings.system))
-        return context_words(tokens, self._window, self._budget)
+        return context_full(self.messages(), self._counted, len(self._settings.system), self._window, self._budget)
 
     def say(self, text: str) -> None:
         self.said.append(f"[{text}]")

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
-import stat
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,7 +17,7 @@ import anyio
 import anyio.to_thread
 
 from acp_agent.lazy import load
-from acp_agent.safety.paths import real_path
+from acp_agent.safety.paths import read_regular, real_path
 from acp_agent.store.base import SessionStore
 from acp_agent.tools.registry import SessionRegistry
 
@@ -191,14 +190,7 @@ def _scope(files: Mapping[str, bytes]) -> str:
 
 
 def _regular(file: Path) -> bytes | None:
-    """The bytes of a regular file of a sane size, not through a link; else `None`."""
     try:
-        descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        return read_regular(file, MAX_FILE_BYTES)
     except OSError:
         return None
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        return None
-    with open(descriptor, "rb") as opened:
-        data = opened.read(MAX_FILE_BYTES + 1)
-    return data if len(data) <= MAX_FILE_BYTES else None

@@ -41,6 +41,11 @@ class RepeatedFailures:
         before, count = self._seen.get(key, (text, 0))
         self._seen[key] = (text, count + 1 if before == text else 1)
 
+    @property
+    def any(self) -> bool:
+        """Whether there is a failure that a change could undo."""
+        return bool(self._seen)
+
     def changed(self) -> None:
         """Something was changed meanwhile: what failed may succeed now."""
         self._seen.clear()

@@ -6,10 +6,12 @@ that fails or takes too long is reported, and the call goes on. Hooks are in the
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import anyio
 
@@ -61,8 +63,10 @@ class Hooks:
     """Variables of the turn, where they are to be given."""
     _reported: set[str] = field(default_factory=set)
 
-    async def before(self, tool: str, call_id: str, arguments: str) -> None:
-        await self._run("tool_before", self.config.tool_before, tool, call_id, {"ACP_AGENT_TOOL_INPUT": arguments})
+    async def before(self, tool: str, call_id: str, arguments: Mapping[str, Any]) -> None:
+        if self.config.tool_before:
+            facts = {"ACP_AGENT_TOOL_INPUT": json.dumps(arguments, default=str)}
+            await self._run("tool_before", self.config.tool_before, tool, call_id, facts)
 
     async def after(self, tool: str, call_id: str, status: str) -> None:
         await self._run("tool_after", self.config.tool_after, tool, call_id, {"ACP_AGENT_TOOL_STATUS": status})

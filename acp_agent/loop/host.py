@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from acp_agent.llm.base import ModelSettings, ToolDefinition, UsageReport
-from acp_agent.loop.limits import context_estimate, context_words
+from acp_agent.loop.limits import context_full
 from acp_agent.loop.session import Model, Session
 from acp_agent.schema.acp import SessionUpdate
 
@@ -40,7 +40,6 @@ class SessionHost:
         self._session.report_usage(self._counted, self._model.context_window)
 
     def context_full(self) -> str | None:
-        if (window := self._model.known_window) is None:
-            return None
-        tokens = context_estimate(self.messages(), self._counted, len(self.settings().system))
-        return context_words(tokens, window, self._session.config.settings.agent.context_budget)
+        budget = self._session.config.settings.agent.context_budget
+        system_chars = len(self.settings().system)
+        return context_full(self.messages(), self._counted, system_chars, self._model.known_window, budget)

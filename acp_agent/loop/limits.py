@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from acp_agent.errors import ToolError
 from acp_agent.llm.base import AssistantMessage, Message, TextPart
 
-__all__ = ["CHARS_PER_TOKEN", "CallQuota", "characters", "context_estimate", "context_words"]
+__all__ = ["CHARS_PER_TOKEN", "CallQuota", "characters", "context_estimate", "context_full", "context_words"]
 
 CHARS_PER_TOKEN = 4
 """A guess, for text no server has counted yet."""
@@ -59,6 +59,15 @@ def context_estimate(messages: Sequence[Message], counted: int, system_chars: in
         after.append(message)
     guessed = sum(characters(message) for message in after)
     return counted + (guessed if counted else guessed + system_chars) // CHARS_PER_TOKEN
+
+
+def context_full(
+    messages: Sequence[Message], counted: int, system_chars: int, window: int | None, budget: float
+) -> str | None:
+    """Words for the person, where the next request would not fit well; a window nobody told of stops nothing."""
+    if window is None:
+        return None
+    return context_words(context_estimate(messages, counted, system_chars), window, budget)
 
 
 def context_words(tokens: int, window: int, budget: float) -> str | None:

@@ -17,9 +17,12 @@ from acp_agent.loop.modes import Mode
 from acp_agent.loop.relevance import Relevance
 from acp_agent.tools.registry import ToolEntry, Tools
 
-__all__ = ["Offer", "complexity", "think_first", "threshold_of"]
+__all__ = ["THOUGHTS", "Offer", "complexity", "think_first", "threshold_of"]
 
 DEFAULT_THRESHOLD = 0.6
+
+THOUGHTS = "thinking"
+"""The field that complex tools get to think in; it is taken out before a tool sees its arguments."""
 
 ESSENTIAL = frozenset(
     "bash bash_output bash_kill bash_list read edit write find_path grep list_directory plan skill switch_mode".split()
@@ -203,13 +206,13 @@ def think_first(tool: ToolDefinition) -> ToolDefinition:
     """The definition with a field in which the model thinks before it fills the others."""
     properties = tool.parameters.get("properties")
     properties = properties if isinstance(properties, Mapping) else {}
-    if "thinking" in properties:
+    if THOUGHTS in properties:
         return tool
-    thinking = {"type": "string", "description": "First think here, in a few words, about which values to give."}
+    thoughts = {"type": "string", "description": "First think here, in a few words, about which values to give."}
     parameters = {
         **tool.parameters,
-        "properties": {"thinking": thinking, **properties},
-        "required": ["thinking", *_list(tool.parameters.get("required"))],
+        "properties": {THOUGHTS: thoughts, **properties},
+        "required": [THOUGHTS, *_list(tool.parameters.get("required"))],
     }
     return ToolDefinition(tool.name, tool.description, parameters)
 

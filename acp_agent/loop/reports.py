@@ -18,7 +18,7 @@ from acp_agent.errors import ToolError
 from acp_agent.executors.base import Command, ExitStatus, Process
 from acp_agent.llm.base import TextPart, ToolMessage, ToolUse
 from acp_agent.loop.live import ContentFeed, Feed, TerminalFeed, terminal_info
-from acp_agent.output.envelope import ShellOutput
+from acp_agent.output.envelope import ShellOutput, bounded
 from acp_agent.protocol.codec import encode
 from acp_agent.schema.acp import (
     Content,
@@ -244,8 +244,11 @@ class Reports:
         changed: dict[str, Any] = {}
         if result.locations is not None:
             changed["locations"] = locations_of(result.locations)
+        response: Any = text
         if result.raw_output is not None:
-            changed["raw_output"] = _bounded_raw(result.raw_output)
+            size = len(encode(result.raw_output))
+            changed["raw_output"] = _bounded_raw(result.raw_output, size)
+            response = result.raw_output if size <= SMALL_RAW else text
         content = result.content
         if content is None:
             content = (Content(content=TextContent(text=text)),) if text else ()
@@ -255,7 +258,7 @@ class Reports:
             error = result.error or ToolError("")
             meta = _error_meta(error)
             told = f"{text.rstrip()}\n{feedback(error)}" if result.error is not None else text
-        self._end(call, "failed" if result.failed else "completed", text, list(content), meta, **changed)
+        self._end(call, "failed" if result.failed else "completed", response, list(content), meta, **changed)
         call.ends_turn = result.ends_turn
         call.result = ToolMessage(call.use.id, call.name, (TextPart(told), *result.parts))
 
@@ -299,15 +302,14 @@ class Reports:
         self,
         call: Call,
         status: str,
-        text: str,
+        response: Any,
         content: list[ToolCallContent],
         meta: dict[str, Any],
         **changed: Any,
     ) -> None:
+        """`response`: what clients find as `toolResponse` in `_meta`."""
         meta = {**self._meta(call), **meta}
-        raw = changed.get("raw_output")
-        is_small = raw is not None and len(encode(raw)) <= SMALL_RAW
-        meta["claudeCode"]["toolResponse"] = raw if is_small else text
+        meta["claudeCode"]["toolResponse"] = response
         terminals = _terminals(call)
         if terminals:
             # The terminal already shows the output; text beside it only where it says more (a failure of ours).
@@ -345,21 +347,12 @@ def _error_meta(error: ToolError) -> dict[str, Any]:
     return {"toolError": {"category": error.category, "retryable": is_retryable(error.category)}}
 
 
-def _bounded_raw(value: Any) -> Any:
-    """JSON for programs; too much of it is cut to its beginning, as text."""
-    data = encode(value)
-    if len(data) <= LARGEST_RAW:
+def _bounded_raw(value: Any, size: int) -> Any:
+    """JSON for programs, of `size` bytes; too much of it is cut to its beginning, as text."""
+    if size <= LARGEST_RAW:
         return value
-    return {"truncated": True, "bytes": len(data), "start": data[:LARGEST_RAW].decode("utf-8", "replace")}
+    return {"truncated": True, "bytes": size, "start": encode(value)[:LARGEST_RAW].decode("utf-8", "replace")}
 
 
 def locations_of(locations: Sequence[Location]) -> list[ToolCallLocation]:
     return [ToolCallLocation(path=str(location.path), line=location.line) for location in locations]
-
-
-def bounded(text: str, limit: int) -> str:
-    """`text` with its middle left out where it is longer than `limit`."""
-    if len(text) <= limit:
-        return text
-    half = limit // 2
-    return f"{text[:half]}\n[... {len(text) - 2 * half} characters omitted ...]\n{text[-half:]}"

@@ -7,10 +7,13 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-__all__ = ["MAX_STREAM_CHARS", "ShellOutput"]
+__all__ = ["MAX_STREAM_CHARS", "NO_OUTPUT", "ShellOutput", "bounded"]
 
 MAX_STREAM_CHARS = 100_000
 """Characters of one stream in an envelope: it travels in one message."""
+
+NO_OUTPUT = "[no output, exit code 0]"
+"""What the model reads of a command that succeeded without a word."""
 
 
 class ShellOutput(msgspec.Struct, frozen=True):
@@ -21,12 +24,13 @@ class ShellOutput(msgspec.Struct, frozen=True):
 
     def as_json(self, limit: int = MAX_STREAM_CHARS) -> dict[str, Any]:
         """Plain JSON data, each stream cut in the middle to `limit` characters."""
-        stdout, stderr = _cut(self.stdout, limit), _cut(self.stderr, limit)
+        stdout, stderr = bounded(self.stdout, limit), bounded(self.stderr, limit)
         truncated = self.truncated or stdout != self.stdout or stderr != self.stderr
         return {"stdout": stdout, "stderr": stderr, "exit_code": self.exit_code, "truncated": truncated}
 
 
-def _cut(text: str, limit: int) -> str:
+def bounded(text: str, limit: int) -> str:
+    """`text` with its middle left out where it is longer than `limit`."""
     if len(text) <= limit:
         return text
     half = limit // 2

@@ -10,7 +10,7 @@ from pydantic import Field, field_validator, model_validator
 
 from acp_agent.errors import ToolError
 from acp_agent.executors.base import Command, ExitStatus, Process
-from acp_agent.output.envelope import ShellOutput
+from acp_agent.output.envelope import NO_OUTPUT, ShellOutput
 from acp_agent.safety.access import Access, ExecuteAccess
 from acp_agent.safety.interactive import wants_terminal
 from acp_agent.safety.paths import Roots
@@ -162,7 +162,7 @@ def _result(process: Process, status: ExitStatus, timed_out_after: float | None,
     elif status.exit_code != 0:
         notes.append(f"[exit code {status.exit_code}]")
     elif not text.strip():
-        notes.append("[no output, exit code 0]")
+        notes.append(NO_OUTPUT)
     envelope: dict[str, Any] = ShellOutput(
         stdout=process.stdout,
         stderr=process.stderr,

@@ -14,14 +14,13 @@ import json
 import os
 import re
 import shlex
-import stat
 import tomllib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from acp_agent.safety.paths import Roots, real_path
+from acp_agent.safety.paths import Roots, read_regular, real_path
 from acp_agent.tools import diagnostics_parsers as parsers
 
 __all__ = ["CHECKERS", "Check", "CheckerName", "Kind", "choose", "looked_for"]
@@ -158,13 +157,7 @@ def _text(path: Path, roots: Roots) -> str:
         real = real_path(path)
         if not roots.contains(real):
             return ""
-        # Without O_NONBLOCK, a pipe would be waited for.
-        descriptor = os.open(real, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        with open(descriptor, "rb") as file:
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                return ""
-            data = file.read(MOST_BYTES + 1)
-        return "" if len(data) > MOST_BYTES else data.decode("utf-8")
+        return (read_regular(real, MOST_BYTES) or b"").decode("utf-8")
     except (OSError, RuntimeError, ValueError):
         return ""
 
