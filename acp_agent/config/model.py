@@ -16,11 +16,15 @@ __all__ = [
     "BashConfig",
     "BrowserConfig",
     "CacheConfig",
+    "CompactionConfig",
+    "CompressionConfig",
     "DelegateConfig",
     "DependenciesConfig",
     "DependencyRule",
     "DiagnosticsConfig",
+    "EnvelopeConfig",
     "FilesConfig",
+    "FiltersConfig",
     "HookConfig",
     "HooksConfig",
     "LimitsConfig",
@@ -28,10 +32,12 @@ __all__ = [
     "McpConfig",
     "McpServerConfig",
     "MemoryConfig",
+    "OverflowConfig",
     "ProviderConfig",
     "RetryConfig",
     "ScheduleConfig",
     "SchemaFilterConfig",
+    "SecretsConfig",
     "Settings",
     "StoreConfig",
     "TafcConfig",
@@ -150,8 +156,13 @@ class BashConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         float, Meta(gt=0, le=600, description="Longest timeout in seconds the model may ask for.", extra=PROJECT)
     ] = 600.0
     output_limit: Annotated[
-        int, Meta(ge=1024, description="Bytes of output kept per stream; more is cut from the middle.", extra=PROJECT)
-    ] = 1_048_576
+        int,
+        Meta(
+            ge=1024,
+            description="Bytes of a command's output that are kept; more is cut from the middle.",
+            extra=PROJECT,
+        ),
+    ] = 10_485_760
     raw_output_chars: Annotated[
         int, Meta(ge=1000, description="Characters of each stream in `rawOutput`; the middle is cut.", extra=PROJECT)
     ] = 100_000
@@ -309,6 +320,67 @@ class RetryConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     max_delay: Annotated[float, Meta(gt=0, description="Longest wait in seconds.")] = 10.0
 
 
+class FiltersConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    enabled: Annotated[
+        bool, Meta(description="Filter the output of commands before the model reads it.", extra=PROJECT)
+    ] = True
+    path: Annotated[
+        str, Meta(description="File with further rules. Empty: `filters.toml` beside the person's configuration.")
+    ] = ""
+    disabled: Annotated[list[str], Meta(description="Rules that are not applied, by name.", extra=PROJECT)] = []
+    max_diff_lines: Annotated[
+        int, Meta(ge=20, description="Lines of a diff the built-in `git-diff` rule keeps.", extra=PROJECT)
+    ] = 500
+
+
+class OverflowConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    threshold: Annotated[
+        int, Meta(ge=1000, description="Characters of an output from which all of it is kept aside.", extra=PROJECT)
+    ] = 50_000
+    retention_days: Annotated[float, Meta(gt=0, description="Days it is kept.")] = 7.0
+    max_bytes: Annotated[int, Meta(ge=0, description="Bytes of one output kept at most; 0: no limit.")] = 10_485_760
+    read_chars: Annotated[
+        int, Meta(ge=100, description="Characters `read_overflow` gives at once by default.", extra=PROJECT)
+    ] = 20_000
+
+
+class EnvelopeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    capture_bytes: Annotated[int, Meta(ge=1024, description="Bytes of a command's output that are looked at.")] = 65_536
+    output_chars: Annotated[int, Meta(ge=100, description="Characters of `result.output`.")] = 6_000
+    raw_chars: Annotated[int, Meta(ge=100, description="Characters of `tool.raw`, the call's arguments.")] = 2_000
+
+
+CompressionStrategy = Literal["aggressive", "moderate", "none"]
+
+
+class CompressionConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    enabled: Annotated[bool, Meta(description="Compress outputs while a goal (`/plan`) is active.", extra=PROJECT)] = (
+        True
+    )
+    goal_aware: Annotated[
+        bool, Meta(description="Keep what has to do with the goal; `false`: only the strategies count.", extra=PROJECT)
+    ] = True
+    threshold_tokens: Annotated[
+        int, Meta(ge=0, description="Outputs of more tokens are compressed.", extra=PROJECT)
+    ] = 300
+    goal_relevance_threshold: Annotated[
+        float, Meta(ge=0, le=1, description="Sections less relevant to the goal are left out.", extra=PROJECT)
+    ] = 0.5
+    preserve_errors: Annotated[
+        bool, Meta(description="Keep lines that tell of errors, whatever their relevance.", extra=PROJECT)
+    ] = True
+    preserve_shell_errors: Annotated[
+        bool, Meta(description="Leave the output of commands that failed as it is.", extra=PROJECT)
+    ] = True
+    max_preserved_chars: Annotated[
+        int, Meta(ge=200, description="Characters of a compressed output at most.", extra=PROJECT)
+    ] = 4_096
+    strategies: Annotated[
+        dict[str, CompressionStrategy],
+        Meta(description="Strategy by tool, on top of the built-in ones; `*` for all others.", extra=PROJECT),
+    ] = {}
+
+
 class ToolsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     bash: BashConfig = BashConfig()
     files: FilesConfig = FilesConfig()
@@ -323,6 +395,26 @@ class ToolsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     schema_filter: SchemaFilterConfig = SchemaFilterConfig()
     tafc: TafcConfig = TafcConfig()
     retry: RetryConfig = RetryConfig()
+    filters: FiltersConfig = FiltersConfig()
+    overflow: OverflowConfig = OverflowConfig()
+    compression: CompressionConfig = CompressionConfig()
+    envelope: EnvelopeConfig = EnvelopeConfig()
+    observation: Annotated[
+        Literal["plain", "envelope"],
+        Meta(
+            description="How the model reads results: `plain` text, or the JSON `envelope` "
+            "`acp_agent.tool_observation.v1`.",
+            extra=PROJECT,
+        ),
+    ] = "plain"
+    profile: Annotated[
+        Literal["standard", "short"],
+        Meta(
+            description="Limits of what the model gets: `standard`, or `short` (a few thousand characters a result, "
+            "for models with a small context).",
+            extra=PROJECT,
+        ),
+    ] = "standard"
     disabled: Annotated[list[str], Meta(description="Tools that are not offered.", extra=PROJECT)] = []
     entry_points: Annotated[
         bool, Meta(description="Load tools that installed packages offer as `acp_agent.tools`.")
@@ -341,6 +433,41 @@ class ToolsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         int,
         Meta(ge=1000, description="Characters of one tool result the model gets; the middle is cut.", extra=PROJECT),
     ] = 50_000
+
+
+class CompactionConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    enabled: Annotated[
+        bool,
+        Meta(
+            description="Make room by itself when the model's context is full to `agent.context_budget`; `false`: the "
+            "turn stops there.",
+            extra=PROJECT,
+        ),
+    ] = True
+    target: Annotated[
+        float, Meta(gt=0, le=0.9, description="Part of the context that may be full afterwards.", extra=PROJECT)
+    ] = 0.5
+    keep_results: Annotated[
+        int,
+        Meta(ge=0, description="Newest tool results that are not shortened as long as others can be.", extra=PROJECT),
+    ] = 4
+    result_chars: Annotated[
+        int, Meta(ge=50, description="Characters that remain of a shortened tool result.", extra=PROJECT)
+    ] = 400
+    summary_tokens: Annotated[
+        int, Meta(ge=100, description="Tokens of the summary the model writes, at most.", extra=PROJECT)
+    ] = 2_000
+
+
+class SecretsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    redact: Annotated[
+        bool,
+        Meta(description="Replace credentials in all that the model, the editor, the log and the database get."),
+    ] = True
+    extra_patterns: Annotated[
+        list[str],
+        Meta(description="Regular expressions (RE2) of further credentials, at most 512 characters each."),
+    ] = []
 
 
 class LimitsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -427,6 +554,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     tools: ToolsConfig = ToolsConfig()
     mcp: McpConfig = McpConfig()
     hooks: HooksConfig = HooksConfig()
+    compaction: CompactionConfig = CompactionConfig()
+    secrets: SecretsConfig = SecretsConfig()
     limits: LimitsConfig = LimitsConfig()
     store: StoreConfig = StoreConfig()
     log: LogConfig = LogConfig()

@@ -14,15 +14,24 @@ import msgspec
 __all__ = [
     "Decision",
     "EntryKind",
+    "Goal",
+    "GoalStatus",
+    "GoalStore",
+    "GoalTask",
     "LogEntry",
     "Memory",
     "MemoryCategory",
     "MemoryStore",
+    "OverflowEntry",
+    "OverflowPart",
+    "OverflowStore",
     "Permission",
     "Schedule",
     "ScheduleStore",
     "SessionRecord",
     "SessionStore",
+    "TaskPriority",
+    "TaskStatus",
 ]
 
 EntryKind = Literal["update", "message", "reset"]
@@ -138,6 +147,92 @@ class ScheduleStore(Protocol):
         ...
 
 
+class OverflowEntry(msgspec.Struct, frozen=True):
+    """An output that was too long for the model, kept aside."""
+
+    id: str
+    """A UUID."""
+    tool: str
+    chars: int
+    """Of what is kept."""
+    created_at: str
+    """ISO 8601, UTC."""
+    complete: bool = True
+    """Whether it is all of the output: false where an entry may not be so large."""
+
+
+class OverflowPart(msgspec.Struct, frozen=True):
+    entry: OverflowEntry
+    offset: int
+    """Characters before it."""
+    text: str
+
+
+class OverflowStore(Protocol):
+    """All raise StoreError."""
+
+    def keep(self, session_id: str, tool: str, text: str, max_bytes: int) -> OverflowEntry:
+        """Keeps `text`, in UTF-8 at most `max_bytes` of it (0: all; else its middle is left out)."""
+        ...
+
+    def read(self, session_id: str, entry_id: str, offset: int, limit: int) -> OverflowPart | None:
+        """`limit` characters from `offset`; `None` where this session has no such entry."""
+        ...
+
+    def expire(self, days: float) -> int:
+        """Removes what is older; how many."""
+        ...
+
+
+GoalStatus = Literal["active", "paused", "completed", "abandoned"]
+TaskStatus = Literal["pending", "in_progress", "completed"]
+TaskPriority = Literal["high", "medium", "low"]
+
+
+class GoalTask(msgspec.Struct, frozen=True):
+    """A node of a goal's task graph."""
+
+    id: str
+    """Unique in its goal."""
+    content: str
+    priority: TaskPriority = "medium"
+    status: TaskStatus = "pending"
+    depends_on: tuple[str, ...] = ()
+    """Tasks that must be done before it."""
+
+
+class Goal(msgspec.Struct, frozen=True):
+    """What a session works towards (`/plan`)."""
+
+    id: str
+    """A UUID: that of its task graph."""
+    session_id: str
+    text: str
+    status: GoalStatus
+    created_at: str
+    """ISO 8601, UTC."""
+    tasks: tuple[GoalTask, ...] = ()
+    """In the order of the plan."""
+
+
+class GoalStore(Protocol):
+    """All raise StoreError."""
+
+    def begin(self, session_id: str, text: str) -> Goal:
+        """A new goal, active; the one before it is abandoned."""
+        ...
+
+    def current(self, session_id: str) -> Goal | None:
+        """The goal that is active or paused."""
+        ...
+
+    def set_tasks(self, goal_id: str, tasks: Sequence[GoalTask]) -> None:
+        """Replaces the task graph."""
+        ...
+
+    def set_status(self, goal_id: str, status: GoalStatus) -> None: ...
+
+
 class SessionStore(Protocol):
     """Every method has its effect on disk when it returns, in the sense that `kill -9` cannot lose it.
 
@@ -149,6 +244,12 @@ class SessionStore(Protocol):
 
     @property
     def schedules(self) -> ScheduleStore: ...
+
+    @property
+    def overflow(self) -> OverflowStore: ...
+
+    @property
+    def goals(self) -> GoalStore: ...
 
     def create(self, record: SessionRecord) -> None: ...
 

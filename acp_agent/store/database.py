@@ -107,6 +107,44 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         """,
         "CREATE INDEX schedules_by_project ON schedules (project, next_run)",
     ),
+    (
+        """
+        CREATE TABLE tool_overflow (
+            id TEXT PRIMARY KEY,
+            session_id TEXT NOT NULL REFERENCES sessions (id) ON DELETE CASCADE,
+            tool TEXT NOT NULL,
+            created_at TEXT NOT NULL,
+            chars INTEGER NOT NULL,
+            complete INTEGER NOT NULL,
+            content TEXT NOT NULL
+        ) STRICT
+        """,
+        "CREATE INDEX tool_overflow_by_session ON tool_overflow (session_id)",
+        "CREATE INDEX tool_overflow_by_time ON tool_overflow (created_at)",
+        """
+        CREATE TABLE goals (
+            id TEXT PRIMARY KEY,
+            session_id TEXT NOT NULL REFERENCES sessions (id) ON DELETE CASCADE,
+            text TEXT NOT NULL,
+            status TEXT NOT NULL,
+            created_at TEXT NOT NULL,
+            updated_at TEXT NOT NULL
+        ) STRICT
+        """,
+        "CREATE INDEX goals_by_session ON goals (session_id, status)",
+        """
+        CREATE TABLE goal_tasks (
+            goal_id TEXT NOT NULL REFERENCES goals (id) ON DELETE CASCADE,
+            position INTEGER NOT NULL,
+            id TEXT NOT NULL,
+            content TEXT NOT NULL,
+            priority TEXT NOT NULL,
+            status TEXT NOT NULL,
+            depends_on TEXT NOT NULL,
+            PRIMARY KEY (goal_id, position)
+        ) STRICT
+        """,
+    ),
 )
 """What makes format n + 1 of format n, from nothing on."""
 

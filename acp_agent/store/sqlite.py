@@ -12,7 +12,9 @@ import msgspec
 from acp_agent.errors import StoreError
 from acp_agent.store.base import Decision, LogEntry, Permission, SessionRecord
 from acp_agent.store.database import SCHEMA_VERSION, SQLITE_VERSION, Database, clean, now
+from acp_agent.store.goals import SqliteGoals
 from acp_agent.store.memories import SqliteMemories
+from acp_agent.store.overflow import SqliteOverflow
 from acp_agent.store.schedules import SqliteSchedules
 
 __all__ = ["SCHEMA_VERSION", "SQLITE_VERSION", "SqliteStore", "now"]
@@ -30,6 +32,8 @@ class SqliteStore:
         self._db = Database(path, busy_timeout=busy_timeout)
         self.memories = SqliteMemories(self._db)
         self.schedules = SqliteSchedules(self._db)
+        self.overflow = SqliteOverflow(self._db)
+        self.goals = SqliteGoals(self._db)
 
     # --- sessions ---------------------------------------------------------------------------------------------
 

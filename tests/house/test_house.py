@@ -33,6 +33,7 @@ FLOORS: dict[str, int] = {
     "schema": 1,
     "errors": 1,
     "lazy": 1,
+    "linear": 1,
     "": 0,
 }
 """A module's floor is that of the first part of its name below the package."""
@@ -57,6 +58,7 @@ DOORS: dict[str, tuple[str, ...]] = {
     "jsonschema_rs": ("acp_agent.testing",),
     "pytest": ("acp_agent.testing",),
     "pathspec": ("acp_agent.executors.search_worker",),
+    "re2": ("acp_agent.linear",),
     "yaml": (),
     "playwright": (),
     "cronsim": ("acp_agent.tools.timing",),

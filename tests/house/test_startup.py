@@ -63,7 +63,9 @@ AT_NEW_OURS = STAGE_ZERO | {
         "store",
         "store.base",
         "store.database",
+        "store.goals",
         "store.memories",
+        "store.overflow",
         "store.schedules",
         "store.sqlite",
     ]

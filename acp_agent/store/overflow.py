@@ -1,0 +1,66 @@
+"""Outputs that were too long for the model, kept whole in SQLite beside the session they belong to."""
+
+from __future__ import annotations
+
+import sqlite3
+import uuid
+from datetime import UTC, datetime, timedelta
+
+from acp_agent.errors import StoreError
+from acp_agent.store.base import OverflowEntry, OverflowPart
+from acp_agent.store.database import Database, clean, now
+
+__all__ = ["SqliteOverflow"]
+
+CUT = "\n[... {} bytes omitted ...]\n"
+"""Stands where an output was longer than an entry may be."""
+
+
+class SqliteOverflow:
+    def __init__(self, db: Database) -> None:
+        self._db = db
+
+    def keep(self, session_id: str, tool: str, text: str, max_bytes: int) -> OverflowEntry:
+        kept = _fitting(clean(text), max_bytes)
+        entry = OverflowEntry(str(uuid.uuid4()), tool, len(kept), now(), complete=len(kept) == len(text))
+        try:
+            with self._db.write() as db:
+                db.execute(
+                    "INSERT INTO tool_overflow (id, session_id, tool, created_at, chars, complete, content) "
+                    "VALUES (?,?,?,?,?,?,?)",
+                    (entry.id, session_id, tool, entry.created_at, entry.chars, entry.complete, kept),
+                )
+        except StoreError as error:
+            if isinstance(error.__cause__, sqlite3.IntegrityError):
+                raise StoreError(f"session {session_id} was deleted and can keep nothing more") from error
+            raise
+        return entry
+
+    def read(self, session_id: str, entry_id: str, offset: int, limit: int) -> OverflowPart | None:
+        with self._db.read() as db:
+            row = db.execute(
+                "SELECT id, tool, chars, created_at, complete, substr(content, ?, ?) FROM tool_overflow "
+                "WHERE id = ? AND session_id = ?",
+                (offset + 1, limit, entry_id, session_id),
+            ).fetchone()
+        if row is None:
+            return None
+        id_, tool, chars, created_at, complete, text = row
+        return OverflowPart(OverflowEntry(id_, tool, chars, created_at, complete=bool(complete)), offset, text)
+
+    def expire(self, days: float) -> int:
+        limit = (datetime.now(UTC) - timedelta(days=days)).isoformat(timespec="microseconds").replace("+00:00", "Z")
+        with self._db.write() as db:
+            return db.execute("DELETE FROM tool_overflow WHERE created_at < ?", (limit,)).rowcount
+
+
+def _fitting(text: str, max_bytes: int) -> str:
+    """`text`, its middle left out where it has more than `max_bytes` (0: no limit) in UTF-8."""
+    if not max_bytes or len(text) * 4 <= max_bytes:
+        return text
+    data = text.encode("utf-8")
+    if len(data) <= max_bytes:
+        return text
+    half = max_bytes // 2
+    head, tail = data[:half].decode("utf-8", "ignore"), data[-half:].decode("utf-8", "ignore")
+    return f"{head}{CUT.format(len(data) - 2 * half)}{tail}"
