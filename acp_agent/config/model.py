@@ -159,7 +159,7 @@ class BashConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         int,
         Meta(
             ge=1024,
-            description="Bytes of a command's output that are kept; more is cut from the middle.",
+            description="Bytes of output kept per stream; more is cut from the middle.",
             extra=PROJECT,
         ),
     ] = 10_485_760

@@ -40,7 +40,7 @@ class Command:
     """Absolute."""
     env: Mapping[str, str] = field(default_factory=dict)
     """Set on top of the backend's own environment."""
-    output_limit: int = 1_048_576
+    output_limit: int = 10_485_760
     """Bytes of output kept per stream; what is over is dropped from the middle (local) or the start (editor)."""
     state_file: Path | None = None
     """Where the shell's working directory and exported variables are kept between commands. The command starts from

@@ -27,6 +27,7 @@ from acp_agent.executors.base import (
     Tally,
     TerminalView,
 )
+from acp_agent.executors.buffer import without_first_part
 from acp_agent.executors.local import QUIET, LocalExecutor
 from acp_agent.executors.shell_state import with_state
 from acp_agent.protocol.client import Client
@@ -201,7 +202,8 @@ class EditorProcess:
                 raise
             self._output += f"\n[the editor did not give the terminal's output: {error}]"
             return ExitStatus()
-        self._output = answer.output.replace("\r\n", "\n")
+        output = answer.output.replace("\r\n", "\n")
+        self._output = without_first_part(output) if answer.truncated else output
         self._truncated = answer.truncated
         return _status(answer.exit_status)
 

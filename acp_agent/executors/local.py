@@ -274,8 +274,12 @@ class LocalProcess:
         self._mark = mark
         self._selector = selectors.DefaultSelector()
         self._decoders: dict[StreamName, Utf8Stream] = {}
-        self._buffers: dict[StreamName, BoundedText] = {"stdout": BoundedText(limit), "stderr": BoundedText(limit)}
-        self._both = BoundedText(limit)
+        # The pieces are the same strings in all of them.
+        self._buffers: dict[StreamName, BoundedText] = {
+            "stdout": BoundedText(limit, whole_lines=True),
+            "stderr": BoundedText(limit, whole_lines=True),
+        }
+        self._both = BoundedText(limit, whole_lines=True)
         self._ready: list[OutputChunk] = []
         assert popen.stdout is not None and popen.stderr is not None
         streams: tuple[tuple[StreamName, int], ...] = (

@@ -26,6 +26,9 @@ BAD_PATTERN = 2
 BELOW = "ps_d"
 """pathspec's name for the slash after which a path only lies below what matches."""
 
+BACKEND = "simple"
+"""pathspec's engine of its own: the others take no names that are no UTF-8."""
+
 Specs = tuple[tuple[str, GitIgnoreSpec], ...]
 """Folders with the rules that stand in them; the innermost last."""
 
@@ -77,7 +80,7 @@ def _glob(pattern: str) -> Callable[[str], bool]:
 
 def _spec(pattern: str) -> GitIgnoreSpec:
     try:
-        return GitIgnoreSpec.from_lines([pattern])
+        return GitIgnoreSpec.from_lines([pattern], backend=BACKEND)
     except ValueError as error:
         raise BadGlob(pattern) from error
 
@@ -137,7 +140,7 @@ def _walk(root: str, above: Specs) -> Iterator[tuple[str, bool]]:
 def _with_rules(folder: str, specs: Specs) -> Specs:
     try:
         with open(os.path.join(folder, ".gitignore"), encoding="utf-8", errors="replace") as file:
-            return (*specs, (folder, GitIgnoreSpec.from_lines(file)))
+            return (*specs, (folder, GitIgnoreSpec.from_lines(file, backend=BACKEND)))
     except (OSError, ValueError):
         return specs
 
@@ -152,7 +155,7 @@ def _specs_above(root: str) -> Specs:
     exclude = repository / ".git" / "info" / "exclude"
     try:
         with exclude.open(encoding="utf-8", errors="replace") as file:
-            specs = ((str(repository), GitIgnoreSpec.from_lines(file)),)
+            specs = ((str(repository), GitIgnoreSpec.from_lines(file, backend=BACKEND)),)
     except (OSError, ValueError):
         pass
     for folder in reversed(above[1 : above.index(repository) + 1]):

@@ -7,7 +7,7 @@ import re
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acp_agent.executors.buffer import BoundedText, Utf8Stream
+from acp_agent.executors.buffer import LONGEST_CUT_LINE, BoundedText, Utf8Stream
 
 MARK = re.compile(r"\n\[\.\.\. (\d+) characters omitted \.\.\.\]\n")
 
@@ -44,3 +44,26 @@ def test_bytes_in_any_cuts_give_the_same_text(text: str, cuts: list[int]) -> Non
 def test_what_is_no_utf8_is_replaced() -> None:
     stream = Utf8Stream()
     assert stream.decode(b"a\xff") + stream.decode(b"\xe2\x82") + stream.decode(b"", final=True) == "a\ufffd\ufffd"
+
+
+@settings(deadline=None)
+@given(lines=st.lists(st.text("abcd", max_size=12)), cuts=st.integers(1, 9), limit=st.integers(2, 80))
+def test_with_whole_lines_no_line_is_cut(lines: list[str], cuts: int, limit: int) -> None:
+    kept, whole = BoundedText(limit, whole_lines=True), "".join(f"<{line}>\n" for line in lines)
+    for at in range(0, len(whole), cuts):
+        kept.add(whole[at : at + cuts])
+    text = kept.text()
+    if not kept.truncated:
+        assert text == whole
+        return
+    found = MARK.search(text)
+    assert found is not None
+    assert len(text) - len(found[0]) + int(found[1]) in (len(whole), len(whole) - 1), "one line feed may be the mark's"
+    for line in [*text[: found.start()].splitlines(), *text[found.end() :].splitlines()]:
+        assert line.startswith("<") and line.endswith(">")
+
+
+def test_of_a_line_without_end_a_part_goes_with_the_cut() -> None:
+    kept = BoundedText(100_000, whole_lines=True)
+    kept.add("k" * 1_000_000)
+    assert kept.text().count("k") == 100_000 - 2 * LONGEST_CUT_LINE
