@@ -339,7 +339,9 @@ class Agent:
 
     async def prompt(self, request: PromptRequest) -> PromptResponse:
         session = self._session(request.session_id)
-        return PromptResponse(stop_reason=await session.prompt(request.prompt))
+        reason = await session.prompt(request.prompt)
+        spent = session.spent
+        return PromptResponse(stop_reason=reason, meta=None if spent is None else {"usage": spent.as_json()})
 
     async def set_mode(self, request: SetSessionModeRequest) -> Reply:
         session = self._session(request.session_id)

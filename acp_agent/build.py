@@ -13,7 +13,7 @@ from typing import Any
 import anyio
 import anyio.to_thread
 
-from acp_agent.config.credentials import find_key
+from acp_agent.config.credentials import find_key, stored_keys
 from acp_agent.config.load import Config
 from acp_agent.config.model import ProviderConfig
 from acp_agent.engine import SessionEngine
@@ -28,9 +28,11 @@ from acp_agent.llm.base import (
 from acp_agent.llm.choose import choose_api, needs_key
 from acp_agent.llm.fenced import FencedProvider, ToolCalling
 from acp_agent.loop.options import AUTO_MODEL
+from acp_agent.loop.redaction import Redaction
 from acp_agent.loop.relevance import Embed
 from acp_agent.loop.session import Session
 from acp_agent.models import ReadyModel
+from acp_agent.safety.secrets import Redactor, own_values
 from acp_agent.store.base import SessionStore
 from acp_agent.tools.registry import builtin_registry
 
@@ -73,12 +75,31 @@ class Builder:
         self._servers: dict[str, _Server] = {}
         self._making = anyio.Lock()
         self._warm = False
+        self._redactions: dict[object, Redaction] = {}
 
     async def engine(self, session: Session, store: SessionStore) -> SessionEngine:
         """What a turn of `session` needs."""
         engine = SessionEngine(session, store, self._registry, self)
         self.spawn(engine.live())
         return engine
+
+    def redaction(self, session: Session) -> Redaction:
+        """With the agent's own keys, and those of the MCP servers. Sessions that share them share it."""
+        settings = session.config.settings
+        variables = [
+            self.environ,
+            *(server.env for server in settings.mcp.servers.values()),
+            *({item.name: item.value for item in getattr(server, "env", ())} for server in session.mcp_servers),
+        ]
+        keys = [provider.api_key for provider in settings.providers.values()] + stored_keys(self.environ)
+        values = tuple(
+            dict.fromkeys([*(value for some in variables for value in own_values(some)), *filter(None, keys)])
+        )
+        identity = (values, tuple(settings.secrets.extra_patterns), settings.secrets.redact)
+        if identity not in self._redactions:
+            redactor = Redactor(values=values, extra_patterns=identity[1], enabled=settings.secrets.redact)
+            self._redactions[identity] = Redaction(redactor)
+        return self._redactions[identity]
 
     async def introduce(self, session: Session) -> None:
         """Tells the client the session's commands and models, and loads what the first prompt needs.

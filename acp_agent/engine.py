@@ -30,11 +30,14 @@ from acp_agent.loop.ask import ask_person
 from acp_agent.loop.background import SessionRuns
 from acp_agent.loop.cache import ResultCache, fingerprint_with
 from acp_agent.loop.calls import Surroundings, ToolRunner
-from acp_agent.loop.commands import Commands, commands_update, split_command
+from acp_agent.loop.commands import Commands, commands_update, sets_goal, split_command
+from acp_agent.loop.context import SessionContext
 from acp_agent.loop.delegate import Own, SubAgents
 from acp_agent.loop.extensions import Extensions
 from acp_agent.loop.failures import RepeatedFailures
+from acp_agent.loop.filtering import SessionFilters
 from acp_agent.loop.gate import Gate
+from acp_agent.loop.goals import PROMPT, Goals, goal_words
 from acp_agent.loop.history import History
 from acp_agent.loop.hooks import Hooks, TurnContext
 from acp_agent.loop.host import SessionHost
@@ -42,13 +45,16 @@ from acp_agent.loop.instructions import Instructions, read_skills
 from acp_agent.loop.limits import CallQuota
 from acp_agent.loop.links import with_linked_pages
 from acp_agent.loop.offer import Offer
+from acp_agent.loop.outputs import Outputs, Shortened
 from acp_agent.loop.prompt import leading_text, parts_of, system_prompt, title_of, with_command_text
+from acp_agent.loop.redaction import Redaction
 from acp_agent.loop.relevance import Relevance
 from acp_agent.loop.replay import rebuild_history
 from acp_agent.loop.reports import Call, Display, Reports
+from acp_agent.loop.room import Room
 from acp_agent.loop.scheduler import Scheduler
 from acp_agent.loop.servers import SessionServers
-from acp_agent.loop.session import Session
+from acp_agent.loop.session import Model, Session
 from acp_agent.loop.turn import run_turn
 from acp_agent.models import ReadyModel
 from acp_agent.schema.acp import (
@@ -73,6 +79,12 @@ SAFE_FOLDER = "/tmp"
 """For script files where the system's temporary folder has a name that a shell would split."""
 
 
+NOT_REDACTED = (
+    "Credentials are not taken out of what the model, the editor, the log and the database get "
+    "(`secrets.redact = false`)."
+)
+
+
 class Shared(Protocol):
     """What all sessions of the process share (`build.Builder`)."""
 
@@ -81,6 +93,10 @@ class Shared(Protocol):
     def spawn(self, work: Coroutine[Any, Any, None], /) -> None: ...
 
     async def model(self, session: Session, choice: str) -> ReadyModel: ...
+
+    def redaction(self, session: Session) -> Redaction:
+        """Takes out credentials, the agent's own keys among them."""
+        ...
 
     def provider_settings(self, config: Config, name: str) -> ProviderConfig: ...
 
@@ -103,7 +119,13 @@ class SessionEngine:
             hidden=_own_keys(session.config),
             terminate_grace=settings.tools.bash.terminate_grace,
         )
-        editor = EditorExecutor(client, self._local, self._folder, kill_timeout=settings.limits.kill_timeout)
+        editor = EditorExecutor(
+            client,
+            self._local,
+            self._folder,
+            kill_timeout=settings.limits.kill_timeout,
+            output_limit=settings.tools.bash.editor_output_limit,
+        )
         offer = EditorOffer(
             terminal=client.has_terminals and settings.tools.bash.editor_terminal,
             read_text=client.reads_files and settings.tools.files.editor_buffers,
@@ -116,14 +138,28 @@ class SessionEngine:
             session.roots, enabled=agent.instruction_files, max_bytes=agent.max_instruction_bytes
         )
         self._skills = read_skills(session.roots) if agent.skills else {}
+        web = GuardedClient(settings.tools.web)
+        self._browser = BrowserSession(web, settings.tools.browser, proxy=settings.tools.web.proxy)
+        self.redaction = builder.redaction(session)
+        session.redaction = self.redaction
+        client.clean = self.redaction.struct
+        self.goals = Goals(session.id, store.goals, session.emit)
+        self._filters = SessionFilters(settings.tools.filters, builder.environ)
+        outputs = Outputs(
+            session_id=session.id,
+            store=store.overflow,
+            redactor=self.redaction.redactor,
+            config=settings.tools,
+            filters=self._filters.get,
+            compress=self._compress,
+        )
         self._runs = SessionRuns(
             settings.tools.bash,
             max_output_chars=settings.tools.max_output_chars,
             spawn=builder.spawn,
             ended=self._run_ended,
+            outputs=outputs,
         )
-        web = GuardedClient(settings.tools.web)
-        self._browser = BrowserSession(web, settings.tools.browser, proxy=settings.tools.web.proxy)
         self._services = Services(
             web=web,
             browser=self._browser,
@@ -135,6 +171,7 @@ class SessionEngine:
             schedules_changed=lambda: self.scheduler.changed(),
             mode=lambda: session.mode().id,
             runs=self._runs,
+            overflow=partial(store.overflow.read, session.id),
         )
         self.servers = SessionServers(
             session.mcp_servers,
@@ -164,12 +201,17 @@ class SessionEngine:
             updates_per_second=settings.limits.updates_per_second,
             live_chars=settings.limits.live_output_chars,
         )
+        self.room = Room(settings.compaction, settings.agent.context_budget)
+        self._context_of = SessionContext(
+            session, self.room, lambda: self.model(session.model), self.settings, self.offer.definitions
+        )
         sub_agents = SubAgents(
             around=lambda: self._around,
             provider=self._model_of_turn,
             max_depth=settings.tools.delegate.max_depth,
             doom_loop=settings.agent.doom_loop,
-            context_budget=settings.agent.context_budget,
+            room=self._room_below,
+            redact=self.redaction.message,
             repeated_failures=settings.tools.repeated_failures,
             definitions=self.offer.definitions_of,
             entries=self.offer.sent,
@@ -187,6 +229,7 @@ class SessionEngine:
                 display,
                 cwd=str(session.roots.cwd),
                 max_output_chars=settings.tools.max_output_chars,
+                redact=self.redaction,
             ),
             offers=self.offer.why_not,
             names=self.offer.names,
@@ -200,6 +243,8 @@ class SessionEngine:
             delegate=sub_agents.run,
             variables=self._variables,
             runs=self._runs,
+            outputs=outputs,
+            set_plan=self.goals.set_plan,
             instructions=self._instructions.for_paths,
         )
         self._runner = ToolRunner(self._around)
@@ -263,6 +308,9 @@ class SessionEngine:
             "skill": lambda: None if self._skills else "This project has no skills (`.agents/skills/NAME/SKILL.md`).",
         }
 
+    async def _compress(self, tool: str, text: str, *, exit_code: int | None) -> Shortened | None:
+        return None
+
     def _use_skill(self, name: str) -> str | None:
         if (skill := self._skills.get(name)) is None:
             return None
@@ -281,6 +329,29 @@ class SessionEngine:
         assert self._model is not None, "a sub-agent runs within a turn"
         return self._model.provider, self.settings(self._model), self._model.known_window
 
+    def _room_below(self) -> Room:
+        """What makes room for a sub-agent: it learns from, and teaches, the session's."""
+        return replace(self.room)
+
+    async def compact(self) -> str:
+        return await self._context_of.compact()
+
+    async def context(self) -> Sequence[str]:
+        return await self._context_of.lines()
+
+    def plan(self, word: str) -> str:
+        goals = self.goals
+        if (goal := goals.current) is None:
+            return "There is no goal. `/plan GOAL` sets one."
+        if word in ("done", "clear"):
+            goals.end(reached=word == "done")
+            return f"The goal is {'reached' if word == 'done' else 'given up'}: {goal.text}"
+        if word:
+            goals.pause(word == "pause")
+        goal = goals.current or goal
+        goals.show(goal.tasks)
+        return goal_words(goal)
+
     def history(self) -> tuple[History, list[Message]]:
         history, mended = rebuild_history(self._session.stored())
         self.quota.used = CallQuota.used_by(history.messages)
@@ -298,6 +369,9 @@ class SessionEngine:
         told = [*await self.extensions.project(), *await self.extensions.packages()]
         if not self._told:
             self._told = True
+            if not self._settings.secrets.redact:
+                told.append(NOT_REDACTED)
+            told += [*self.redaction.redactor.trouble, *self._filters.trouble()]
             unknown = ", ".join(f"`{name}`" for name in self.offer.unknown_names())
             told += self.servers.trouble
             told += [f"The configuration names tools that there are not: {unknown}."] if unknown else []
@@ -337,6 +411,9 @@ class SessionEngine:
 
     async def expand(self, blocks: Sequence[ContentBlock]) -> Sequence[ContentBlock] | str:
         name, rest = split_command(blocks)
+        if sets_goal(name, rest):
+            goal = self.goals.begin(self._session.clean(rest))
+            return with_command_text(blocks, PROMPT.format(goal=goal.text))
         if name and (skill := self._skills.get(name)) is not None:
             self._skill = name
             return with_command_text(blocks, skill.text(self._session.roots, rest))
@@ -377,16 +454,18 @@ class SessionEngine:
     def title(self, blocks: Sequence[ContentBlock]) -> str:
         return title_of(blocks)
 
-    def settings(self, model: ReadyModel) -> ModelSettings:
+    def settings(self, model: Model) -> ModelSettings:
         session = self._session
         agent = self._settings.agent
         return ModelSettings(
             model=model.id,
-            system=system_prompt(
-                session.roots,
-                session.mode(),
-                f"{agent.instructions}\n{self._instructions.text}".strip(),
-                {skill.name: skill.description for skill in self._skills.values()},
+            system=self.redaction.text(
+                system_prompt(
+                    session.roots,
+                    session.mode(),
+                    f"{agent.instructions}\n{self._instructions.text}".strip(),
+                    {skill.name: skill.description for skill in self._skills.values()},
+                )
             ),
             thought_level=THOUGHT_LEVELS.get(session.thought_level),
             max_output_tokens=agent.max_output_tokens or None,
@@ -399,7 +478,10 @@ class SessionEngine:
         agent = self._settings.agent
         self._turn += 1  # A new turn's shell starts from the session's folder, with nothing exported.
         now = time.time_ns() // 1_000_000
-        self._turn_context = TurnContext(str(uuid.uuid4()), self._session.id, now, self._skill)
+        goal = self.goals.active
+        self._turn_context = TurnContext(
+            str(uuid.uuid4()), self._session.id, now, self._skill, goal.id if goal is not None else ""
+        )
         self._skill = ""
         self._model = model
         self._around.failures.changed()
@@ -408,7 +490,7 @@ class SessionEngine:
         await self.servers.ready()
         self._relevance.use(model.embed)
         await self.offer.aim(leading_text(blocks), model.known_window)
-        host = SessionHost(self._session, model, lambda: self.settings(model), self.offer.definitions)
+        host = SessionHost(self._session, model, self.room, lambda: self.settings(model), self.offer.definitions)
         try:
             return await run_turn(
                 model.provider,

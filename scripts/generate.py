@@ -20,6 +20,7 @@ from acp_agent.config.model import Settings
 from acp_agent.config.sources import ENVIRONMENT, PROJECT_FILE
 from acp_agent.lazy import load
 from acp_agent.output.envelope import ShellOutput
+from acp_agent.output.observation import Observation
 from acp_agent.tools.base import Tool
 from acp_agent.tools.definitions import parameters_of
 from acp_agent.tools.registry import TOOLS
@@ -43,6 +44,7 @@ def render_all() -> dict[Path, str]:
         ROOT / "acp_agent" / "tools" / "definitions.json": _json(definitions),
         ROOT / "schemas" / "tool-parameters.schema.json": _json(_tool_parameters(definitions)),
         ROOT / "schemas" / "shell-output-envelope.schema.json": _json(_envelope()),
+        ROOT / "schemas" / "tool-observation.schema.json": _json(_observation()),
         ROOT / "schemas" / "config.schema.json": _json(_config_schema()),
         ROOT / "docs" / "configuration.md": _configuration(),
         ROOT / "docs" / "tools.md": _tools(definitions),
@@ -137,6 +139,10 @@ def _schema_words(schema: dict[str, Any]) -> str:
 
 def _envelope() -> dict[str, Any]:
     return _published(ShellOutput, "Output of a shell command", "`rawOutput` of a call of the tool `bash`.")
+
+
+def _observation() -> dict[str, Any]:
+    return _published(Observation, "Observation of a tool's result", "What the model reads with `tools.observation`.")
 
 
 def _config_schema() -> dict[str, Any]:

@@ -17,7 +17,7 @@ from acp_agent.config.places import config_dir
 from acp_agent.errors import ConfigError
 from acp_agent.lazy import load
 
-__all__ = ["Key", "credentials_file", "find_key", "forget_key", "store_key"]
+__all__ = ["Key", "credentials_file", "find_key", "forget_key", "store_key", "stored_keys"]
 
 SERVICE = "acp-agent"
 KEYRING = {
@@ -49,6 +49,11 @@ def find_key(name: str, provider: ProviderConfig, environ: Mapping[str, str]) ->
     if written := _read(credentials_file(environ)).get(name, ""):
         return Key(written, str(credentials_file(environ)))
     return None
+
+
+def stored_keys(environ: Mapping[str, str]) -> list[str]:
+    """The keys in the file."""
+    return list(_read(credentials_file(environ)).values())
 
 
 def store_key(name: str, value: str, environ: Mapping[str, str]) -> str:

@@ -163,6 +163,10 @@ class BashConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             extra=PROJECT,
         ),
     ] = 10_485_760
+    editor_output_limit: Annotated[
+        int,
+        Meta(ge=1024, description="Bytes of output an editor's terminal is asked to keep; it travels in one message."),
+    ] = 1_048_576
     raw_output_chars: Annotated[
         int, Meta(ge=1000, description="Characters of each stream in `rawOutput`; the middle is cut.", extra=PROJECT)
     ] = 100_000

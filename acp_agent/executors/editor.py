@@ -46,7 +46,16 @@ class EditorExecutor:
     What the protocol has no word for (stat, list, bytes) is asked of the disk: the editor runs on this machine.
     """
 
-    def __init__(self, client: Client, local: LocalExecutor, scripts: Path, *, kill_timeout: float = 2.0) -> None:
+    def __init__(
+        self,
+        client: Client,
+        local: LocalExecutor,
+        scripts: Path,
+        *,
+        kill_timeout: float = 2.0,
+        output_limit: int = 1_048_576,
+    ) -> None:
+        self._output_limit = output_limit
         self._client = client
         self._local = local
         self._scripts = scripts
@@ -64,7 +73,7 @@ class EditorExecutor:
                 [str(script)],
                 cwd=command.cwd,
                 env={**{k: v for k, v in QUIET.items() if k != "TERM"}, **command.env},
-                output_byte_limit=command.output_limit,
+                output_byte_limit=min(command.output_limit, self._output_limit),
             )
         except TimeoutError as error:
             # It may have started: running it once more elsewhere could do its work twice.

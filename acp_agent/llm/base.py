@@ -144,6 +144,24 @@ class UsageReport(msgspec.Struct, frozen=True):
     cached_tokens: int = 0
     reasoning_tokens: int = 0
 
+    def __add__(self, other: UsageReport) -> UsageReport:
+        return UsageReport(
+            self.input_tokens + other.input_tokens,
+            self.output_tokens + other.output_tokens,
+            self.cached_tokens + other.cached_tokens,
+            self.reasoning_tokens + other.reasoning_tokens,
+        )
+
+    def as_json(self) -> dict[str, int]:
+        """In the words of ACP's draft of `usage` in a prompt's answer."""
+        return {
+            "totalTokens": self.input_tokens + self.output_tokens,
+            "inputTokens": self.input_tokens,
+            "outputTokens": self.output_tokens,
+            "thoughtTokens": self.reasoning_tokens,
+            "cachedReadTokens": self.cached_tokens,
+        }
+
 
 FinishReason = Literal["stop", "tool_calls", "length", "refusal"]
 

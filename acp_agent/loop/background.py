@@ -20,10 +20,11 @@ from acp_agent.executors.base import Command, ExitStatus, Process
 from acp_agent.llm.base import TextPart, UserMessage
 from acp_agent.loop.reports import Run
 from acp_agent.output.envelope import ShellOutput, bounded
-from acp_agent.tools.context import RunState
+from acp_agent.tools.context import CommandOutput, RunState, ToolResult
 
 if TYPE_CHECKING:
     from acp_agent.config.model import BashConfig
+    from acp_agent.loop.outputs import Outputs
     from acp_agent.loop.reports import Call, Reports
 
 __all__ = ["SessionRuns"]
@@ -48,7 +49,9 @@ class SessionRuns:
         max_output_chars: int,
         spawn: Callable[[Coroutine[Any, Any, None]], None],
         ended: Callable[[str], None],
+        outputs: Outputs,
     ) -> None:
+        self._outputs = outputs
         self._config = config
         self._max_output_chars = max_output_chars
         self._spawn = spawn
@@ -121,8 +124,12 @@ class SessionRuns:
                 run.exit_code = status.exit_code
                 run.ending = f"killed by {status.signal}" if status.signal is not None else ""
             limit = self._config.raw_output_chars
-            output = ShellOutput(process.stdout, process.stderr, run.exit_code, process.truncated)
-            run.text = bounded(process.combined, limit)
+            redact = self._outputs.redactor.redact
+            output = ShellOutput(redact(process.stdout), redact(process.stderr), run.exit_code, process.truncated)
+            printed = CommandOutput(run.command.script, output, process.combined)
+            done = self._outputs.treat_now(run.call.name, ToolResult("", command=printed))
+            run.told_text = done.text
+            run.text = bounded(self._outputs.clean(process.combined), limit)
             run.seconds = time.monotonic() - run.started
             run.reports.ran_on(run.call, run, output, _card_text(run), limit=limit)
         finally:
@@ -200,7 +207,7 @@ class SessionRuns:
             run.told = True
             state = run.state()
             command = f"[command: {run.command.script}]\n" if run.forgotten else ""
-            text = f"[background complete] run_id={run.id} {state.words}\n{command}{state.text or '[no output]'}"
+            text = f"[background complete] run_id={run.id} {state.words}\n{command}{run.told_text or '[no output]'}"
             notes.append(UserMessage((TextPart(bounded(text, self._max_output_chars)),)))
         return notes
 

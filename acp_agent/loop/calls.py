@@ -38,13 +38,24 @@ from acp_agent.loop.gate import Gate, Permit, Refused, TurnCancelledByClient
 from acp_agent.loop.hooks import Hooks
 from acp_agent.loop.modes import Mode
 from acp_agent.loop.offer import THOUGHTS
-from acp_agent.loop.reports import CANCELLED, Call, Parent, Ready, Reports
-from acp_agent.output.envelope import NO_OUTPUT
+from acp_agent.loop.outputs import Outputs
+from acp_agent.loop.reports import CANCELLED, Call, Parent, Ran, Ready, Reports
+from acp_agent.output.envelope import NO_OUTPUT, ShellOutput
 from acp_agent.safety.access import Access, Ask, ExecuteAccess, PathAccess
 from acp_agent.safety.decide import decide
 from acp_agent.safety.paths import Roots
-from acp_agent.schema.acp import Content, Plan, PlanEntry, SessionUpdate, TextContent
-from acp_agent.tools.context import Answer, Description, Preview, Question, Task, ToolContext, ToolResult
+from acp_agent.schema.acp import Content, SessionUpdate, TextContent
+from acp_agent.store.base import GoalTask
+from acp_agent.tools.context import (
+    Answer,
+    CommandOutput,
+    Description,
+    Preview,
+    Question,
+    Task,
+    ToolContext,
+    ToolResult,
+)
 from acp_agent.tools.failures import PARAMETERS, PASSING, as_tool_error
 from acp_agent.tools.mending import mend
 from acp_agent.tools.registry import ToolEntry, Tools
@@ -122,6 +133,8 @@ class Surroundings:
     variables: Callable[[], dict[str, str]]
     """Set for every command of the turn."""
     runs: SessionRuns
+    outputs: Outputs
+    set_plan: Callable[[Sequence[GoalTask]], str]
     instructions: Callable[[Sequence[Path]], str]
     """What the project says of files, where the model has not been told yet."""
 
@@ -147,6 +160,8 @@ class ToolRunner:
         All are reported before the first runs: the person sees what is to come.
         """
         calls = [Call(use) for use in uses]
+        outputs = self._around.outputs
+        outputs.steps += 1
         blocked = self._around.quota.take()
         not_run = NOT_RUN
         try:
@@ -166,7 +181,8 @@ class ToolRunner:
         finally:
             for call in calls:
                 self._reports.fail(call, ToolError(not_run, "cancelled"))
-                add(call.result or ToolMessage(call.use.id, call.use.name, (TextPart(not_run),)))
+                call.result = call.result or ToolMessage(call.use.id, call.use.name, (TextPart(not_run),))
+                add(outputs.observed(call))
         return RoundResult(any(call.ends_turn for call in calls), any(self._progressed(call) for call in calls))
 
     def _only_reads(self, call: Call) -> bool:
@@ -198,7 +214,7 @@ class ToolRunner:
         except anyio.get_cancelled_exc_class():
             with anyio.CancelScope(shield=True):
                 await self._stop(call)
-            self._reports.cancelled(call)
+            self._cancelled(call)
             raise
         finally:
             if call.goes_on is not None:
@@ -214,6 +230,17 @@ class ToolRunner:
                 await process.kill()
             except ConnectionClosed:
                 pass  # The editor is gone, and its terminals with it.
+
+    def _cancelled(self, call: Call) -> None:
+        """Ends a call that was stopped; what its command had printed is kept."""
+        if not call.processes or call.ended:
+            self._reports.fail(call, ToolError(CANCELLED, "cancelled"))
+            return
+        process = call.processes[-1]
+        streams = ShellOutput(process.stdout, process.stderr, None, process.truncated)
+        printed = CommandOutput(call.use.name, streams, process.combined, running=True)
+        result = ToolResult(f"[{CANCELLED}]", command=printed, failed=True)
+        self._reports.complete(call, self._around.outputs.treat_now(call.name, result))
 
     # --- before it runs ---------------------------------------------------------------------------------------
 
@@ -303,6 +330,9 @@ class ToolRunner:
             if begun:
                 await around.hooks.after(call.name, call.id, "failed")
         else:
+            if (printed := result.command) is not None and ready.entry.kind == "execute":
+                call.ran = Ran(str(folder), printed.streams.exit_code, printed.timed_out)
+            result = await around.outputs.treat(call.name, result)
             paths = [access.path for access in accesses if isinstance(access, PathAccess)]
             if told := around.instructions(paths):
                 shown = result.content
@@ -389,9 +419,6 @@ class ToolRunner:
             call.processes.remove(process)
             return call.goes_on.id
 
-        def set_plan(entries: Sequence[PlanEntry]) -> None:
-            reports.emit(Plan(entries=list(entries)))
-
         async def ask_person(question: Question) -> Answer:
             return await around.ask_person(call, question)
 
@@ -406,7 +433,7 @@ class ToolRunner:
             start=start,
             show_output=show_output,
             to_background=to_background,
-            set_plan=set_plan,
+            set_plan=around.set_plan,
             call_id=call.id,
             caller_id=around.host.id,
             ask_person=ask_person,

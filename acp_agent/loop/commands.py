@@ -5,25 +5,18 @@ What a command answers is shown to the person and kept for them; the model does 
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import anyio
-
 from acp_agent import __version__
 from acp_agent.errors import InvalidParams
-from acp_agent.loop.compaction import summarise, summary_messages
-from acp_agent.loop.limits import CHARS_PER_TOKEN
 from acp_agent.loop.modes import MODES
 from acp_agent.loop.prompt import leading_text
 from acp_agent.schema.acp import (
     AvailableCommand,
     AvailableCommandsUpdate,
-    CompactionUpdate,
     ContentBlock,
-    TextContent,
     UnstructuredCommandInput,
 )
 from acp_agent.store.base import SessionStore
@@ -32,7 +25,11 @@ if TYPE_CHECKING:
     from acp_agent.loop.extensions import Extensions
     from acp_agent.loop.session import Engine, Session
 
-__all__ = ["COMMANDS", "Commands", "commands_update", "split_command"]
+__all__ = ["COMMANDS", "PLAN_WORDS", "Commands", "commands_update", "sets_goal", "split_command"]
+
+
+PLAN_WORDS = frozenset(("done", "pause", "resume", "clear"))
+"""What `/plan` does with the goal there is; anything else is a new goal."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +49,8 @@ class Commands:
 
     def finds(self, blocks: Sequence[ContentBlock]) -> bool:
         """Whether these blocks call a command that exists."""
-        return split_command(blocks)[0] in COMMANDS
+        name, rest = split_command(blocks)
+        return name in COMMANDS and not sets_goal(name, rest)
 
     async def run(self, session: Session, engine: Engine, blocks: Sequence[ContentBlock]) -> None:
         name, rest = split_command(blocks)
@@ -66,6 +64,11 @@ def split_command(blocks: Sequence[ContentBlock]) -> tuple[str, str]:
         return "", ""
     name, _, rest = text[1:].partition(" ")
     return name.split("\n", 1)[0].strip(), rest.strip()
+
+
+def sets_goal(name: str, rest: str) -> bool:
+    """Whether a command is `/plan GOAL`, which is a prompt."""
+    return name == "plan" and bool(rest) and rest.lower() not in PLAN_WORDS
 
 
 def commands_update(more: Sequence[AvailableCommand] = ()) -> AvailableCommandsUpdate:
@@ -136,40 +139,16 @@ async def _compact(commands: Commands, session: Session, engine: Engine, rest: s
     if not len(session.history):
         session.say("There is nothing to compact yet.")
         return
-    model = await engine.model(session.model)
-    compaction_id = str(uuid.uuid4())
-    shows = session.client.shows_compaction
-    if shows:
-        session.emit(CompactionUpdate(compaction_id=compaction_id, status="in_progress"), keep=False)
-    before = session.history.characters()
-    status, summary = "failed", ""
-    try:
-        summary, _ = await summarise(model.provider, session.messages(), engine.settings(model))
-        status = "completed" if summary else "failed"
-    except anyio.get_cancelled_exc_class():
-        status = "cancelled"
-        raise
-    finally:
-        if shows:
-            content: list[ContentBlock] = [TextContent(text=summary)] if summary else []
-            session.emit(CompactionUpdate(compaction_id=compaction_id, status=status, summary=content), keep=False)
-    if not summary:
-        session.say("The model gave no summary; the conversation stays as it is.")
-        return
-    session.replace_history(summary_messages(summary))
-    after = session.history.characters()
-    session.report_usage(after // CHARS_PER_TOKEN, model.context_window)
-    text = f"Compacted: about {before // CHARS_PER_TOKEN} tokens became {after // CHARS_PER_TOKEN}."
-    session.say(text if shows else f"{text}\n\n{summary}")
+    session.say(await engine.compact())
 
 
 async def _context(commands: Commands, session: Session, engine: Engine, rest: str) -> None:
-    tokens = session.history.characters() // CHARS_PER_TOKEN
-    lines = [f"Messages the model remembers: {len(session.history)}, about {tokens} tokens of text."]
-    if session.usage is not None and session.usage.size:
-        used, size = session.usage.used, session.usage.size
-        lines.append(f"Last model call: {used} of {size} tokens ({100 * used / size:.0f} %).")
-    session.say("\n".join(lines))
+    session.say("\n".join(await engine.context()))
+
+
+async def _plan(commands: Commands, session: Session, engine: Engine, rest: str) -> None:
+    """`/plan GOAL` itself is a prompt: the engine makes it one (`expand`)."""
+    session.say(engine.plan(rest.lower()))
 
 
 async def _tools(commands: Commands, session: Session, engine: Engine, rest: str) -> None:
@@ -269,6 +248,7 @@ COMMANDS: dict[str, Command] = {
         Command("mode", "Show the modes, or switch", "ask|architect|code|auto", _mode),
         Command("clear", "Let the model forget the conversation", "", _clear),
         Command("compact", "Replace the conversation by a summary the model writes", "", _compact),
+        Command("plan", "Set a goal and work towards it; show, pause or end it", "goal|done|pause|resume|clear", _plan),
         Command("context", "Show how full the model's context is", "", _context),
         Command("tools", "List the tools of the current mode", "", _tools),
         Command("status", "Show session, model, mode and what the editor offers", "", _status),

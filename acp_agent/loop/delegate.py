@@ -26,10 +26,12 @@ from acp_agent.llm.base import (
 )
 from acp_agent.loop.cache import ResultCache
 from acp_agent.loop.calls import Surroundings, ToolRunner
+from acp_agent.loop.compaction import Compacted
 from acp_agent.loop.failures import RepeatedFailures
 from acp_agent.loop.history import History
-from acp_agent.loop.limits import context_full
+from acp_agent.loop.host import PlainCleaner
 from acp_agent.loop.reports import Call, Parent, Reports
+from acp_agent.loop.room import Asked, Room
 from acp_agent.loop.turn import run_turn
 from acp_agent.schema.acp import SessionUpdate, StopReason, ToolCall
 from acp_agent.tools.context import Task, ToolContext, ToolResult
@@ -76,7 +78,9 @@ class SubAgents:
     """How many levels are above them."""
     max_depth: int
     doom_loop: int
-    context_budget: float
+    room: Callable[[], Room]
+    """Makes what sees to it that its requests fit."""
+    redact: Callable[[Message], Message]
     repeated_failures: int
     definitions: Callable[[Sequence[ToolEntry]], Sequence[ToolDefinition]]
     """The form in which tools are sent."""
@@ -127,7 +131,8 @@ class SubAgents:
             settings=_sub_settings(settings),
             tools=lambda: self.definitions(entries()),
             window=window,
-            budget=self.context_budget,
+            room=self.room(),
+            redact=self.redact,
         )
         host.add(UserMessage((TextPart(task.prompt),)))
         try:
@@ -185,13 +190,14 @@ class _SubHost:
         settings: ModelSettings,
         tools: Callable[[], Sequence[ToolDefinition]],
         window: int | None,
-        budget: float,
+        room: Room,
+        redact: Callable[[Message], Message],
     ) -> None:
         self._history = History()
         self._settings = settings
         self._window = window
-        self._budget = budget
-        self._counted = 0
+        self._room = room
+        self._redact = redact
         self.said: list[str] = []
         self.tools = tools
 
@@ -199,7 +205,11 @@ class _SubHost:
         return self._history.messages
 
     def add(self, message: Message) -> None:
-        self._history.add(message)
+        self._history.add(self._redact(message))
+
+    def cleaner(self) -> PlainCleaner:
+        """Nothing of it is shown."""
+        return PlainCleaner()
 
     def emit(self, update: SessionUpdate) -> None:
         """Text and thoughts of a sub-agent are its own."""
@@ -210,11 +220,29 @@ class _SubHost:
     def settings(self) -> ModelSettings:
         return self._settings
 
-    def report_usage(self, usage: UsageReport) -> None:
-        self._counted = usage.input_tokens + usage.output_tokens
+    @property
+    def _asked(self) -> Asked:
+        return Asked(self._settings.model, self._settings, self.tools(), self._window)
 
-    def context_full(self) -> str | None:
-        return context_full(self.messages(), self._counted, len(self._settings.system), self._window, self._budget)
+    def report_usage(self, usage: UsageReport | None, message: AssistantMessage) -> None:
+        messages = self.messages()
+        before = messages[:-1] if messages and isinstance(messages[-1], AssistantMessage) else messages
+        self._room.counted(before, self._asked, 0 if usage is None else usage.input_tokens)
+
+    async def make_room(self, refused: ProviderError | None = None) -> str | None:
+        asked = self._asked
+        if refused is not None:
+            self._room.learn(refused, self.messages(), asked)
+        return await self._room.fit(self, asked, lambda: None, forced=refused is not None)
+
+    def begin(self) -> None:
+        """Nobody watches."""
+
+    def replace(self, done: Compacted, before: int, after: int) -> None:
+        self._history.replace(done.messages)
+
+    def gave_up(self) -> None:
+        """Nobody watches."""
 
     def say(self, text: str) -> None:
         self.said.append(f"[{text}]")

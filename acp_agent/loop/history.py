@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import msgspec
 
 from acp_agent.llm.base import AssistantMessage, Message, TextPart, ToolMessage, ToolUse, UserMessage
-from acp_agent.loop.limits import characters
+from acp_agent.loop.tokens import characters
 
 __all__ = ["INTERRUPTED", "History", "decode_message", "decode_messages", "encode_message", "encode_messages"]
 
@@ -75,7 +75,7 @@ class History:
         return added
 
     def characters(self) -> int:
-        """A rough size: the characters of all text."""
+        """Its size (`tokens`)."""
         return sum(characters(message) for message in self._messages)
 
 

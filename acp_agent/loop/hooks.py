@@ -40,6 +40,8 @@ class TurnContext:
     """When the turn began, Unix time in milliseconds."""
     skill: str = ""
     """The skill the turn follows, if any."""
+    goal_id: str = ""
+    """Of the active goal, if there is one."""
 
     def variables(self) -> dict[str, str]:
         named = {
@@ -47,6 +49,7 @@ class TurnContext:
             "ACP_AGENT_SESSION_ID": self.session_id,
             "ACP_AGENT_TURN_TIMESTAMP_MS": str(self.timestamp_ms),
             "ACP_AGENT_SKILL_NAME": self.skill,
+            "ACP_AGENT_GOAL_ID": self.goal_id,
         }
         return {name: value for name, value in named.items() if value}
 

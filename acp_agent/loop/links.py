@@ -13,7 +13,7 @@ import anyio
 
 from acp_agent.errors import ToolError
 from acp_agent.llm.base import ToolUse
-from acp_agent.loop.reports import Call, Reports
+from acp_agent.loop.reports import CANCELLED, Call, Reports
 from acp_agent.safety.paths import Roots
 from acp_agent.schema.acp import ContentBlock, EmbeddedResource, ResourceLink, TextContent, TextResourceContents
 from acp_agent.tools.context import Description, ToolResult
@@ -71,7 +71,7 @@ async def _read(
         reports.fail(call, error)
         return TextContent(text=f"(the page {link.uri} could not be read: {error})")
     except anyio.get_cancelled_exc_class():
-        reports.cancelled(call)
+        reports.fail(call, ToolError(CANCELLED, "cancelled"))
         raise
     reports.complete(call, ToolResult(text))
     return EmbeddedResource(resource=TextResourceContents(uri=link.uri, text=text))

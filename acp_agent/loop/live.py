@@ -7,7 +7,7 @@ call's content replaced a few times a second. Neither is stored: the final updat
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, Protocol
 
 import anyio
 
@@ -19,6 +19,17 @@ __all__ = ["ContentFeed", "Feed", "TerminalFeed", "terminal_info"]
 
 Emit = Callable[[ToolCallProgress], None]
 Drain = Callable[[], Awaitable[None]]
+
+
+class Cleaner(Protocol):
+    """Takes credentials out of a stream."""
+
+    def feed(self, text: str) -> str: ...
+
+    def finish(self) -> str: ...
+
+
+Redact = Callable[[], Cleaner]
 
 TERMINAL_FACTOR = 16
 """A display terminal gets each character once, the content of a call again and again: it may get more at once."""
@@ -32,7 +43,9 @@ def terminal_info(terminal_id: str, cwd: str) -> dict[str, Any]:
 class Feed:
     """Collects chunks; `pump()` sends what came since the last time, at most `rate` times a second."""
 
-    def __init__(self, call_id: str, emit: Emit, drain: Drain, rate: int) -> None:
+    def __init__(self, call_id: str, emit: Emit, drain: Drain, rate: int, redact: Redact) -> None:
+        self._redact = redact
+        self._streams: dict[str, Cleaner] = {}
         self._call_id = call_id
         self._emit = emit
         self._drain = drain
@@ -40,7 +53,9 @@ class Feed:
         self._news = anyio.Event()
 
     def add(self, chunk: OutputChunk) -> None:
-        self._take(chunk.text)
+        if chunk.stream not in self._streams:
+            self._streams[chunk.stream] = self._redact()
+        self._take(self._streams[chunk.stream].feed(chunk.text))
         self._news.set()
 
     async def pump(self) -> None:
@@ -54,6 +69,9 @@ class Feed:
 
     def finish(self, status: ExitStatus | None) -> dict[str, Any] | None:
         """Sends what is left; the `_meta` of the call's final update."""
+        for stream in self._streams.values():
+            self._take(stream.finish())
+        self._streams = {}
         return None
 
     def _take(self, text: str) -> None: ...
@@ -64,8 +82,8 @@ class Feed:
 class ContentFeed(Feed):
     """The last `limit` characters, as the call's content."""
 
-    def __init__(self, call_id: str, emit: Emit, drain: Drain, rate: int, limit: int) -> None:
-        super().__init__(call_id, emit, drain, rate)
+    def __init__(self, call_id: str, emit: Emit, drain: Drain, rate: int, limit: int, redact: Redact) -> None:
+        super().__init__(call_id, emit, drain, rate, redact)
         self._limit = limit
         self._text = ""
 
@@ -80,8 +98,8 @@ class ContentFeed(Feed):
 class TerminalFeed(Feed):
     """Every character, to the display terminal `call_id`; of a flood, the beginning and end of each update."""
 
-    def __init__(self, call_id: str, emit: Emit, drain: Drain, rate: int, limit: int) -> None:
-        super().__init__(call_id, emit, drain, rate)
+    def __init__(self, call_id: str, emit: Emit, drain: Drain, rate: int, limit: int, redact: Redact) -> None:
+        super().__init__(call_id, emit, drain, rate, redact)
         self._limit = limit * TERMINAL_FACTOR
         self._new = BoundedText(self._limit)
 
@@ -99,6 +117,7 @@ class TerminalFeed(Feed):
         self._emit(ToolCallProgress(tool_call_id=self._call_id, meta=meta))
 
     def finish(self, status: ExitStatus | None) -> dict[str, Any] | None:
+        super().finish(status)
         self._send()
         code = status.exit_code if status is not None else None
         signal = status.signal if status is not None else None

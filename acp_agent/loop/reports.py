@@ -18,6 +18,7 @@ from acp_agent.errors import ToolError
 from acp_agent.executors.base import Command, ExitStatus, Process
 from acp_agent.llm.base import TextPart, ToolMessage, ToolUse
 from acp_agent.loop.live import ContentFeed, Feed, TerminalFeed, terminal_info
+from acp_agent.loop.redaction import Redaction
 from acp_agent.output.envelope import ShellOutput, bounded
 from acp_agent.protocol.codec import encode
 from acp_agent.schema.acp import (
@@ -78,6 +79,15 @@ class Ready:
     arguments: dict[str, Any]
 
 
+@dataclass(frozen=True)
+class Ran:
+    """What became of the command of a call."""
+
+    workdir: str
+    exit_code: int | None
+    timed_out: bool
+
+
 @dataclass
 class Call:
     """One call on its way. `id` is ours: unique for the life of the session, whatever the model made up."""
@@ -95,8 +105,11 @@ class Call:
     goes_on: Run | None = None
     """What it started and left to the background: neither this process nor the feed end with the call."""
     result: ToolMessage | None = None
+    failed: bool = False
     error: ToolError | None = None
     """Set when it failed by an error."""
+    ran: Ran | None = None
+    """Set when it ran a command."""
 
 
 @dataclass
@@ -123,6 +136,8 @@ class Run:
     exit_code: int | None = None
     text: str = ""
     """What is kept of its output, once it has ended."""
+    told_text: str = ""
+    """What the model is told of it, unless it asks for more."""
     seconds: float = 0.0
     """How long it ran, then."""
     told: bool = False
@@ -158,8 +173,10 @@ class Reports:
         *,
         cwd: str,
         max_output_chars: int,
+        redact: Redaction,
         parent: Parent | None = None,
     ) -> None:
+        self._redact = redact
         self._emit = emit
         self._drain = drain
         self._display = display
@@ -170,7 +187,13 @@ class Reports:
     def below(self, emit: Callable[..., None], parent: Parent) -> Reports:
         """The reports of the calls of a sub-agent."""
         return Reports(
-            emit, self._drain, self._display, cwd=self._cwd, max_output_chars=self._max_output_chars, parent=parent
+            emit,
+            self._drain,
+            self._display,
+            cwd=self._cwd,
+            max_output_chars=self._max_output_chars,
+            redact=self._redact,
+            parent=parent,
         )
 
     def emit(self, update: SessionUpdate, *, keep: bool = True) -> None:
@@ -184,7 +207,8 @@ class Reports:
                 self._emit(update, keep=False)
 
         kind = TerminalFeed if self._display.terminal_meta else ContentFeed
-        return kind(call.id, emit, self._drain, self._display.updates_per_second, self._display.live_chars)
+        display = self._display
+        return kind(call.id, emit, self._drain, display.updates_per_second, display.live_chars, self._redact.stream)
 
     def show_process(self, call: Call, process: Process) -> None:
         """Shows the terminal of the editor in which the command runs."""
@@ -240,7 +264,7 @@ class Reports:
         self.update(call, content=[Content(content=TextContent(text=text))], keep=False)
 
     def complete(self, call: Call, result: ToolResult) -> None:
-        text = bounded(result.text, self._max_output_chars)
+        text = result.text
         changed: dict[str, Any] = {}
         if result.locations is not None:
             changed["locations"] = locations_of(result.locations)
@@ -251,14 +275,17 @@ class Reports:
             response = result.raw_output if size <= SMALL_RAW else text
         content = result.content
         if content is None:
-            content = (Content(content=TextContent(text=text)),) if text else ()
+            shown = bounded(text, self._max_output_chars)
+            content = (Content(content=TextContent(text=shown)),) if shown else ()
         meta: dict[str, Any] = {}
         told = text
         if result.failed:
             error = result.error or ToolError("")
             meta = _error_meta(error)
             told = f"{text.rstrip()}\n{feedback(error)}" if result.error is not None else text
-        self._end(call, "failed" if result.failed else "completed", response, list(content), meta, **changed)
+        call.failed = result.failed
+        status = "failed" if result.failed else "completed"
+        self._end(call, status, response, list(content), meta, notes=result.notes, **changed)
         call.ends_turn = result.ends_turn
         call.result = ToolMessage(call.use.id, call.name, (TextPart(told), *result.parts))
 
@@ -283,20 +310,10 @@ class Reports:
         if call.ended or not call.reported:
             return
         call.error = error
-        text = bounded(str(error), self._max_output_chars)
-        told = bounded(feedback(error), self._max_output_chars)
+        text = bounded(self._redact.text(str(error)), self._max_output_chars)
+        told = bounded(self._redact.text(feedback(error)), self._max_output_chars)
         self._end(call, "failed", text, [Content(content=TextContent(text=text))], _error_meta(error))
         call.result = ToolMessage(call.use.id, call.name or call.use.name, (TextPart(told),))
-
-    def cancelled(self, call: Call) -> None:
-        """Ends a call that was stopped; what its command had printed is kept."""
-        if not call.processes or call.ended:
-            self.fail(call, ToolError(CANCELLED, "cancelled"))
-            return
-        process = call.processes[-1]
-        output = ShellOutput(process.stdout, process.stderr, None, process.truncated)
-        text = f"{process.combined.rstrip()}\n[{CANCELLED}]".lstrip()
-        self.complete(call, ToolResult(text, raw_output=output.as_json(), failed=True))
 
     def _end(
         self,
@@ -305,15 +322,19 @@ class Reports:
         response: Any,
         content: list[ToolCallContent],
         meta: dict[str, Any],
+        *,
+        notes: Sequence[str] = (),
         **changed: Any,
     ) -> None:
-        """`response`: what clients find as `toolResponse` in `_meta`."""
+        """`response`: what clients find as `toolResponse` in `_meta`. `notes`: lines beside a terminal."""
         meta = {**self._meta(call), **meta}
         meta["claudeCode"]["toolResponse"] = response
         terminals = _terminals(call)
         if terminals:
             # The terminal already shows the output; text beside it only where it says more (a failure of ours).
-            content = [*terminals, *([] if "raw_output" in changed else content)]
+            if "raw_output" in changed:
+                content = [Content(content=TextContent(text="\n".join(notes)))] if notes else []
+            content = [*terminals, *content]
         if call.feed is not None and call.goes_on is None:
             meta.update(call.feed.finish(_exit_status(changed.get("raw_output"))) or {})
         call.ended = True

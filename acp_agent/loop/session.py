@@ -37,6 +37,7 @@ from acp_agent.protocol.codec import coalesce_updates, encode
 from acp_agent.safety.paths import Roots
 from acp_agent.schema.acp import (
     AgentMessageChunk,
+    AgentThoughtChunk,
     AvailableCommandsUpdate,
     ConfigOptionUpdate,
     ContentBlock,
@@ -57,9 +58,10 @@ from acp_agent.schema.acp import (
 from acp_agent.store.base import EntryKind, LogEntry, SessionRecord, SessionStore
 
 if TYPE_CHECKING:
-    from acp_agent.llm.base import Message, ModelSettings, Provider, ToolDefinition
+    from acp_agent.llm.base import Message, ModelSettings, Provider, ToolDefinition, UsageReport
     from acp_agent.loop.history import History
     from acp_agent.loop.offer import Offer
+    from acp_agent.loop.redaction import Redaction
 
 __all__ = ["Engine", "Model", "Session"]
 
@@ -67,6 +69,12 @@ log = logging.getLogger(__name__)
 
 PAUSE_SECONDS = 0.003
 """After so long without an update the next one does not wait for company."""
+
+
+PROMPT_REDACTED = (
+    "Your prompt holds a credential. It was taken out before the prompt was kept and sent to the model "
+    "(`secrets.redact` in the configuration)."
+)
 
 
 class Model(Protocol):
@@ -112,6 +120,18 @@ class Engine(Protocol):
 
     def status(self) -> Sequence[str]:
         """Lines for a person: what belongs to the session beside the conversation."""
+        ...
+
+    async def compact(self) -> str:
+        """Makes the conversation as short as it can be; words for a person, whatever happens."""
+        ...
+
+    async def context(self) -> Sequence[str]:
+        """Lines for a person: what the model's context holds."""
+        ...
+
+    def plan(self, word: str) -> str:
+        """Does with the goal what `word` says (empty: nothing); words for a person."""
         ...
 
     async def start(self) -> Sequence[str]:
@@ -184,6 +204,10 @@ class Session:
         self.model = record.model
         self.thought_level = record.thought_level or "default"
         self.usage: UsageUpdate | None = None
+        self.spent: UsageReport | None = None
+        """By the turn that runs, or ran last."""
+        self.redaction: Redaction | None = None
+        """Takes credentials out of what is told and kept; there before the first prompt is."""
         self._store = store
         self._soon = soon
         self._build = engine
@@ -217,6 +241,8 @@ class Session:
 
     def emit(self, update: SessionUpdate, *, keep: bool = True) -> None:
         """Stores `update` (unless `keep` is false) and sends it, in the order of the calls."""
+        if self.redaction is not None and not isinstance(update, AgentMessageChunk | AgentThoughtChunk):
+            update = self.redaction.struct(update)  # Chunks were looked at where one follows the other.
         if isinstance(update, AgentMessageChunk | ToolCall | UserMessageChunk):
             self._text_is_last = isinstance(update, AgentMessageChunk)
         kind: EntryKind | None = "update" if keep else None
@@ -274,17 +300,23 @@ class Session:
 
     def say(self, text: str) -> None:
         """A message of the agent's own. It begins a paragraph, also in clients that join messages."""
+        text = self.clean(text)
         if self._text_is_last:
             text = f"\n\n{text}"
         self.emit(AgentMessageChunk(content=TextContent(text=text), message_id=str(uuid.uuid4())))
 
     def tell(self, words: str) -> None:
         """Something the person should hear of: a notice where the client shows them, else a message; in the log too."""
+        words = self.clean(words)
         log.warning("%s", words)
         if self.client.shows_notices:
             self.emit(Notice(severity="warning", title=words), keep=False)
         else:
             self.say(f"{words}\n\n")
+
+    def clean(self, text: str) -> str:
+        """Without credentials."""
+        return text if self.redaction is None else self.redaction.text(text)
 
     # --- choices ----------------------------------------------------------------------------------------------
 
@@ -347,6 +379,8 @@ class Session:
 
     def add(self, message: Message) -> None:
         """Appends to the history, on disk too."""
+        if self.redaction is not None:
+            message = self.redaction.message(message)
         self.history.add(message)
         self._put("message", encode(message))
 
@@ -403,6 +437,7 @@ class Session:
                     if self._held:  # A prompt that came before its session's answer waits for it.
                         await self._released.wait()
                     self._bound_to = bound_to
+                    self.spent = None
                     if announce:
                         self.say(announce)
                     try:
@@ -410,7 +445,7 @@ class Session:
                     finally:
                         self._bound_to = None
         except ProviderError as error:
-            raise _as_answer(error) from error
+            raise _as_answer(error, self.clean(str(error))) from error
         finally:
             self._scopes.remove(scope)
             self.flush()
@@ -460,6 +495,8 @@ class Session:
         return await engine.turn(model, blocks)
 
     def _record_prompt(self, blocks: Sequence[ContentBlock]) -> None:
+        if self.redaction is not None and any(self.redaction.struct(block) is not block for block in blocks):
+            self.tell(PROMPT_REDACTED)
         message_id = str(uuid.uuid4())
         for block in blocks:
             self.emit(UserMessageChunk(content=block, message_id=message_id))
@@ -475,12 +512,18 @@ class Session:
         self.show_options()
 
     def set_title(self, title: str) -> None:
+        title = self.clean(title)
         self.title = title
         updated_at = self._store.change(self.id, title=title)
         self.emit(SessionInfoUpdate(title=title, updated_at=updated_at), keep=False)
 
-    def report_usage(self, used: int, window: int) -> None:
-        self.usage = UsageUpdate(used=used, size=window)
+    def report_usage(self, used: int, window: int, last: UsageReport | None = None) -> None:
+        """`used` of `window` tokens are in use; `last`: what the last model call cost."""
+        meta = None
+        if last is not None:
+            self.spent = last if self.spent is None else self.spent + last
+            meta = {"tokens": last.as_json()}
+        self.usage = UsageUpdate(used=used, size=window, meta=meta)
         self.emit(self.usage, keep=False)
 
     async def settled(self) -> None:
@@ -500,9 +543,9 @@ class Session:
         self.flush()
 
 
-def _as_answer(error: ProviderError) -> RpcError:
+def _as_answer(error: ProviderError, words: str) -> RpcError:
     """A provider's failure as the error answer of the prompt; the session goes on."""
     data = {"kind": error.kind}
     if error.kind == "auth":
-        return AuthRequired(str(error), data)
-    return InternalError(str(error), data)
+        return AuthRequired(words, data)
+    return InternalError(words, data)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
+from acp_agent.errors import ProviderError
 from acp_agent.llm.base import (
     AssistantMessage,
     Finished,
@@ -29,13 +30,20 @@ from acp_agent.llm.base import (
     UsageReport,
 )
 from acp_agent.loop.failures import DoomLoop
-from acp_agent.loop.limits import CHARS_PER_TOKEN, characters
 from acp_agent.schema.acp import AgentMessageChunk, AgentThoughtChunk, SessionUpdate, StopReason, TextContent
 
 if TYPE_CHECKING:
     from acp_agent.loop.calls import RoundResult
 
-__all__ = ["Turn", "TurnHost", "run_turn"]
+__all__ = ["Cleaner", "Turn", "TurnHost", "run_turn"]
+
+
+class Cleaner(Protocol):
+    def feed(self, text: str) -> str:
+        """What of the text so far can be shown, and was not yet."""
+        ...
+
+    def finish(self) -> str: ...
 
 
 class TurnHost(Protocol):
@@ -59,14 +67,21 @@ class TurnHost(Protocol):
 
     def settings(self) -> ModelSettings: ...
 
-    def report_usage(self, usage: UsageReport) -> None: ...
+    def report_usage(self, usage: UsageReport | None, message: AssistantMessage) -> None:
+        """What the server counted for the answer `message`; `None`: nothing."""
+        ...
 
-    def context_full(self) -> str | None:
-        """Words for the person, where the next request would not fit well."""
+    async def make_room(self, refused: ProviderError | None = None) -> str | None:
+        """Sees to it that the next request fits; words for the person where it cannot. `refused`: the server says that
+        it does not."""
         ...
 
     def say(self, text: str) -> None:
         """A message of the agent's own."""
+        ...
+
+    def cleaner(self) -> Cleaner:
+        """Takes credentials out of a text that comes in pieces."""
         ...
 
 
@@ -89,13 +104,11 @@ async def run_turn(
     the stop reason names). Raises ProviderError; what the model had said by then stays in the history."""
     circles = DoomLoop(doom_loop)
     for _ in range(max_iterations):
-        if (words := host.context_full()) is not None:
-            host.say(words)
+        turn = await _ask(provider, host)
+        if isinstance(turn, str):
+            host.say(turn)
             return "max_tokens"
-        turn = await ask_model(provider, host)
-        if turn.usage is None:
-            turn.usage = _estimate(host, turn.message)
-        host.report_usage(turn.usage)
+        host.report_usage(turn.usage, turn.message)
         calls = turn.message.tool_calls
         if not calls:
             return ENDS.get(turn.reason, "end_turn")
@@ -119,6 +132,21 @@ async def run_turn(
     return "max_turn_requests"
 
 
+async def _ask(provider: Provider, host: TurnHost) -> Turn | str:
+    """One model call that fits. A server that finds it too long is asked once more, with less; words for the person
+    where it cannot be made to fit."""
+    if (words := await host.make_room()) is not None:
+        return words
+    try:
+        return await ask_model(provider, host)
+    except ProviderError as error:
+        if error.kind != "context_too_long":
+            raise
+        if (words := await host.make_room(error)) is not None:
+            return words
+    return await ask_model(provider, host)
+
+
 ENDS: dict[FinishReason, StopReason] = {"length": "max_tokens", "refusal": "refusal"}
 
 
@@ -129,18 +157,21 @@ async def ask_model(provider: Provider, host: TurnHost) -> Turn:
     calls: list[ToolUse] = []
     usage: UsageReport | None = None
     finished: Finished | None = None
-    message_id, thought_id = str(uuid.uuid4()), str(uuid.uuid4())
+    voice = _Voice(host, AgentMessageChunk)
+    mind = _Voice(host, AgentThoughtChunk)
     try:
         async with aclosing(provider.stream(host.messages(), host.tools(), host.settings())) as events:
             async for event in events:
                 match event:
                     case TextDelta(text):
                         said.append(text)
-                        host.emit(AgentMessageChunk(content=TextContent(text=text), message_id=message_id))
+                        mind.rest()
+                        voice.say(text)
                         await host.drain()
                     case ThoughtDelta(text):
                         thought.append(text)
-                        host.emit(AgentThoughtChunk(content=TextContent(text=text), message_id=thought_id))
+                        voice.rest()
+                        mind.say(text)
                         await host.drain()
                     case ToolUse():
                         calls.append(event)
@@ -149,6 +180,8 @@ async def ask_model(provider: Provider, host: TurnHost) -> Turn:
                     case Finished():
                         finished = event
     finally:
+        mind.rest()
+        voice.rest()
         message = AssistantMessage(
             text="".join(said),
             # Calls of an answer that was cut short are never run, so they are not kept either.
@@ -160,7 +193,26 @@ async def ask_model(provider: Provider, host: TurnHost) -> Turn:
     return Turn(message, finished.reason if finished is not None else "stop", usage)
 
 
-def _estimate(host: TurnHost, message: AssistantMessage) -> UsageReport:
-    """A guess from characters, where the server tells nothing."""
-    told = len(host.settings().system) + sum(characters(earlier) for earlier in host.messages())
-    return UsageReport(told // CHARS_PER_TOKEN, len(message.text) // CHARS_PER_TOKEN)
+class _Voice:
+    """Tells the person what the model says, in one message."""
+
+    def __init__(self, host: TurnHost, chunk: type[AgentMessageChunk | AgentThoughtChunk]) -> None:
+        self._host = host
+        self._chunk = chunk
+        self._id = str(uuid.uuid4())
+        self._cleaner: Cleaner | None = None
+
+    def say(self, text: str) -> None:
+        if self._cleaner is None:
+            self._cleaner = self._host.cleaner()
+        self._tell(self._cleaner.feed(text))
+
+    def rest(self) -> None:
+        """Nothing follows for now: what was held back is told."""
+        if self._cleaner is not None:
+            self._tell(self._cleaner.finish())
+            self._cleaner = None
+
+    def _tell(self, text: str) -> None:
+        if text:
+            self._host.emit(self._chunk(content=TextContent(text=text), message_id=self._id))

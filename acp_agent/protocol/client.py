@@ -53,6 +53,8 @@ class Client:
         self.capabilities = capabilities
         self.before_asking: Callable[[], None] | None = None
         """Called before every request: updates that were emitted earlier must be on the wire earlier."""
+        self.clean: Callable[[Any], Any] | None = None
+        """Takes credentials out of what a person is asked."""
 
     # --- what was offered -------------------------------------------------------------------------------------
 
@@ -172,6 +174,7 @@ class Client:
     ) -> RequestPermissionResponse:
         """Unbounded: a person answers. Cancelling it tells the client that the question is void."""
         request = RequestPermissionRequest(session_id=self._session_id, tool_call=tool_call, options=list(options))
+        request = request if self.clean is None else self.clean(request)
         answer: RequestPermissionResponse = await self._ask("session/request_permission", request, bounded=False)
         return answer
 
@@ -181,6 +184,7 @@ class Client:
         request = ElicitationFormMode(
             message=message, requested_schema=form, session_id=self._session_id, tool_call_id=tool_call_id
         )
+        request = request if self.clean is None else self.clean(request)
         answer: CreateElicitationResponse = await self._ask("elicitation/create", request, bounded=False)
         return answer
 

@@ -16,7 +16,7 @@ from acp_agent.safety.interactive import wants_terminal
 from acp_agent.safety.paths import Roots
 from acp_agent.schema.acp import ToolKind
 from acp_agent.tools.base import Params, Tool
-from acp_agent.tools.context import Description, Preview, ToolContext, ToolResult
+from acp_agent.tools.context import CommandOutput, Description, Preview, ToolContext, ToolResult
 from acp_agent.tools.waiting import wait_of
 
 __all__ = ["Bash", "BashParams"]
@@ -122,7 +122,7 @@ class Bash(Tool[BashParams]):
         )
         process = await ctx.start(command)
         if params.in_background:
-            return _started(ctx.to_background(process, command, timeout=params.timeout), "")
+            return _started(ctx.to_background(process, command, timeout=params.timeout))
         limit = min(patience or params.timeout or config.timeout, config.max_timeout)
         status = ExitStatus()
         with anyio.move_on_after(limit) as scope:
@@ -130,25 +130,34 @@ class Bash(Tool[BashParams]):
                 ctx.show_output(chunk)
             status = await process.wait()
         if not scope.cancelled_caught:
-            return _result(process, status, None, config.raw_output_chars)
+            return _result(process, params.command, status, None)
         if patience is not None:
             await process.look()
             rest = None if params.timeout is None else params.timeout - limit
-            return _started(ctx.to_background(process, command, timeout=rest), process.combined, limit)
+            printed = _printed(process, params.command, ExitStatus(), running=True)
+            return _started(ctx.to_background(process, command, timeout=rest), printed, limit)
         await process.kill()
-        return _result(process, status, limit, config.raw_output_chars)
+        return _result(process, params.command, status, limit)
 
 
-def _started(run_id: str, text: str, waited: float | None = None) -> ToolResult:
+def _started(run_id: str, printed: CommandOutput | None = None, waited: float | None = None) -> ToolResult:
     """The command goes on; the person sees the rest in the same card."""
     told = f"[background] started run_id={run_id}"
     if waited is not None:
         told = f"[background] still running after {waited:g} s, and goes on: run_id={run_id}"
-    return ToolResult(_joined(text, told), raw_output={"run_id": run_id, "background": True})
+    return ToolResult(told, command=printed, raw_output={"run_id": run_id, "background": True})
 
 
-def _result(process: Process, status: ExitStatus, timed_out_after: float | None, limit: int) -> ToolResult:
-    text = process.combined
+def _printed(
+    process: Process, script: str, status: ExitStatus, *, timed_out: bool = False, running: bool = False
+) -> CommandOutput:
+    exit_code = None if timed_out else status.exit_code
+    streams = ShellOutput(process.stdout, process.stderr, exit_code, process.truncated)
+    return CommandOutput(script, streams, process.combined, running=running, timed_out=timed_out)
+
+
+def _result(process: Process, script: str, status: ExitStatus, timed_out_after: float | None) -> ToolResult:
+    printed = _printed(process, script, status, timed_out=timed_out_after is not None)
     notes = []
     if timed_out_after is not None:
         notes.append(
@@ -161,17 +170,11 @@ def _result(process: Process, status: ExitStatus, timed_out_after: float | None,
         notes.append("[the exit status is not known]")
     elif status.exit_code != 0:
         notes.append(f"[exit code {status.exit_code}]")
-    elif not text.strip():
+    elif not printed.combined.strip():
         notes.append(NO_OUTPUT)
-    envelope: dict[str, Any] = ShellOutput(
-        stdout=process.stdout,
-        stderr=process.stderr,
-        exit_code=None if timed_out_after is not None else status.exit_code,
-        truncated=process.truncated,
-    ).as_json(limit)
     return ToolResult(
-        text=_joined(text, "\n".join(notes)),
-        raw_output=envelope,
+        text="\n".join(notes),
+        command=printed,
         failed=timed_out_after is not None or status.exit_code != 0,
         error=_error(status, timed_out_after),
     )
@@ -192,8 +195,3 @@ def _error(status: ExitStatus, timed_out_after: float | None) -> ToolError | Non
             suggestion="Call it by its interpreter (`bash x.sh`, `python x.py`), or make it executable.",
         )
     return None
-
-
-def _joined(text: str, note: str) -> str:
-    separator = "" if not text or text.endswith("\n") else "\n"
-    return f"{text}{separator}{note}"

@@ -32,4 +32,4 @@ class BashKill(Tool[BashKillParams]):
 
     async def run(self, params: BashKillParams, ctx: ToolContext, preview: Preview) -> ToolResult:
         state = await ctx.services.runs.kill(params.run_id)
-        return ToolResult(f"[{state.words}]\n{state.text or '[no output]'}")
+        return ToolResult("", command=state.printed())

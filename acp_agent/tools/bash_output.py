@@ -51,8 +51,8 @@ class BashOutput(Tool[BashOutputParams]):
 
     async def run(self, params: BashOutputParams, ctx: ToolContext, preview: Preview) -> ToolResult:
         state = await ctx.services.runs.look(params.run_id, params.seconds)
+        if params.tail is None:
+            return ToolResult("", command=state.printed())
         lines = state.text.splitlines()
-        left_out = 0 if params.tail is None else max(0, len(lines) - params.tail)
-        shown = "\n".join(lines[left_out:]) or "[no output]"
-        more = f"[{left_out} lines before]\n" if left_out else ""
-        return ToolResult(f"[{state.words}]\n{more}{shown}")
+        left_out = max(0, len(lines) - params.tail)
+        return ToolResult("", command=state.printed("\n".join(lines[left_out:]), left_out))

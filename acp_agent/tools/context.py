@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 from acp_agent.config.model import ToolsConfig
 from acp_agent.executors.base import Command, Executor, OutputChunk, Process
 from acp_agent.llm.base import Part
+from acp_agent.output.envelope import ShellOutput
 from acp_agent.safety.paths import Roots
-from acp_agent.schema.acp import PlanEntry, ToolCallContent
-from acp_agent.store.base import MemoryStore, ScheduleStore
+from acp_agent.schema.acp import ToolCallContent
+from acp_agent.store.base import GoalTask, MemoryStore, OverflowPart, ScheduleStore
 
 if TYPE_CHECKING:
     from acp_agent.errors import ToolError
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Answer",
     "BackgroundRuns",
+    "CommandOutput",
     "Description",
     "Ledger",
     "Location",
@@ -65,15 +67,33 @@ class Preview:
 
 
 @dataclass(frozen=True)
+class CommandOutput:
+    """What a command printed, as it came. What the model and the person read of it is made of it later."""
+
+    script: str
+    streams: ShellOutput
+    """Whole, as far as it was kept."""
+    combined: str
+    """Both streams in the order of arrival."""
+    heading: str = ""
+    """Stands above it."""
+    running: bool = False
+    """It goes on: this is a part."""
+    timed_out: bool = False
+
+
+@dataclass(frozen=True)
 class ToolResult:
     """What a call gave."""
 
     text: str
-    """For the model."""
+    """For the model. With `command`: what stands below its output."""
     content: tuple[ToolCallContent, ...] | None = None
     """For the person; `None`: the same text."""
     parts: tuple[Part, ...] = ()
     """More for the model (images)."""
+    command: CommandOutput | None = None
+    """Of a tool that ran one: what it printed."""
     raw_output: Any = None
     """JSON for programs; `None` leaves it out."""
     locations: tuple[Location, ...] | None = None
@@ -84,6 +104,8 @@ class ToolResult:
     """With `failed`: why, where the taxonomy has a word for it; the model is told what follows from it."""
     ends_turn: bool = False
     """The turn ends after this message's calls: the next word is the person's."""
+    notes: tuple[str, ...] = ()
+    """What was left out for the model, a line each; shown also where a terminal shows the output itself."""
     keep: bool = True
     """Whether the same call of an idempotent tool may be answered with it again."""
 
@@ -168,6 +190,13 @@ class RunState:
         code = "unknown" if self.exit_code is None else self.exit_code
         return f"exit_code={code}" + (f" ({self.ending})" if self.ending else "")
 
+    def printed(self, text: str | None = None, left_out: int = 0) -> CommandOutput:
+        """Its output (or `text`, a part of it that `left_out` lines stand before) as a call's result."""
+        text = (self.text if text is None else text).removesuffix("\n") or "[no output]"
+        streams = ShellOutput(text, "", self.exit_code, truncated=False)
+        heading = f"[{self.words}]" + (f"\n[{left_out} lines before]" if left_out else "")
+        return CommandOutput(self.command, streams, text, heading, running=self.running)
+
 
 class BackgroundRuns(Protocol):
     """The commands of a session that run in the background, and those that ended."""
@@ -244,6 +273,9 @@ class Services:
     schedules_changed: Callable[[], None]
     """To be called when a schedule was added or removed."""
     runs: BackgroundRuns
+    overflow: Callable[[str, int, int], OverflowPart | None]
+    """A part of an output that was too long: its UUID, offset and limit in characters. `None`: this session has no
+    such output. Raises StoreError."""
 
 
 @dataclass(frozen=True)
@@ -258,7 +290,9 @@ class ToolContext:
     show_output: Callable[[OutputChunk], None]
     """Passes a chunk of a process on to the person; what the editor shows by itself is not sent again."""
     to_background: ToBackground
-    set_plan: Callable[[Sequence[PlanEntry]], None]
+    set_plan: Callable[[Sequence[GoalTask]], str]
+    """Shows the plan to the person, and keeps it as the task graph of the active goal, if there is one. Gives what is
+    to be told of the goal."""
     services: Services
     call_id: str
     """The call's own id, as the client knows it."""

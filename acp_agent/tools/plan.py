@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from acp_agent.errors import ToolError
 from acp_agent.safety.access import Access, NoAccess
 from acp_agent.safety.paths import Roots
-from acp_agent.schema.acp import PlanEntry, ToolKind
+from acp_agent.schema.acp import ToolKind
+from acp_agent.store.base import GoalTask
 from acp_agent.tools.base import Params, Tool
 from acp_agent.tools.context import Description, Preview, ToolContext, ToolResult
 
@@ -21,10 +24,22 @@ class Step(BaseModel):
     content: str = Field(description="What is to be done, in one line.", min_length=1)
     status: Literal["pending", "in_progress", "completed"] = Field(default="pending", description="Where it stands.")
     priority: Literal["high", "medium", "low"] = Field(default="medium", description="How much it matters.")
+    id: str = Field(default="", max_length=40, description="A short name of the step; its number when left out.")
+    depends_on: list[str] = Field(default=[], description="The `id`s of steps that must be completed before it.")
 
 
 class PlanParams(Params):
     entries: list[Step] = Field(description="All steps, in order; the list replaces the one before.")
+
+    def tasks(self) -> tuple[GoalTask, ...]:
+        """The task graph. Raises ToolError for one that is none."""
+        tasks = tuple(
+            GoalTask(step.id or str(number), step.content, step.priority, step.status, tuple(step.depends_on))
+            for number, step in enumerate(self.entries, 1)
+        )
+        if trouble := _trouble(tasks):
+            raise ToolError(f"The plan was not taken: {trouble}", "invalid_parameters")
+        return tasks
 
 
 class Plan(Tool[PlanParams]):
@@ -41,10 +56,25 @@ class Plan(Tool[PlanParams]):
         return [NoAccess()]
 
     async def run(self, params: PlanParams, ctx: ToolContext, preview: Preview) -> ToolResult:
-        ctx.set_plan(
-            [PlanEntry(content=step.content, priority=step.priority, status=step.status) for step in params.entries]
-        )
-        open_ = [step.content for step in params.entries if step.status != "completed"]
-        return ToolResult(
-            f"The plan is shown. Open: {len(open_)}." if open_ else "The plan is shown; every step is done."
-        )
+        tasks = params.tasks()
+        of_the_goal = ctx.set_plan(tasks)
+        open_ = sum(task.status != "completed" for task in tasks)
+        told = f"The plan is shown. Open: {open_}." if open_ else "The plan is shown; every step is done."
+        return ToolResult(f"{told} {of_the_goal}".strip())
+
+
+def _trouble(tasks: Sequence[GoalTask]) -> str:
+    """What is wrong with the graph, in a sentence."""
+    names = [task.id for task in tasks]
+    if doubled := next((name for name in names if names.count(name) > 1), None):
+        return f"two steps have the id `{doubled}`. Give each its own."
+    for task in tasks:
+        if unknown := next((name for name in task.depends_on if name not in names), None):
+            return f"the step `{task.id}` depends on `{unknown}`, and there is no such step."
+    waiting = {task.id: set(task.depends_on) for task in tasks}
+    while free := [name for name, needs in waiting.items() if not needs]:
+        for name in free:
+            del waiting[name]
+        for needs in waiting.values():
+            needs.difference_update(free)
+    return f"the steps {', '.join(f'`{name}`' for name in waiting)} wait for each other." if waiting else ""

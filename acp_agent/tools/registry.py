@@ -25,6 +25,7 @@ TOOLS: dict[str, str] = {
     "bash_kill": "acp_agent.tools.bash_kill:BashKill",
     "bash_list": "acp_agent.tools.bash_list:BashList",
     "read": "acp_agent.tools.read:Read",
+    "read_overflow": "acp_agent.tools.read_overflow:ReadOverflow",
     "edit": "acp_agent.tools.edit:Edit",
     "write": "acp_agent.tools.write:Write",
     "find_path": "acp_agent.tools.find_path:FindPath",

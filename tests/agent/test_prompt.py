@@ -187,11 +187,6 @@ async def test_the_title_comes_from_the_first_prompt_only(tmp_path):
     [
         (Failure(401, {"error": {"message": "bad key"}}), -32000, "bad key"),
         (Failure(404, {"error": {"message": "no such model"}}), -32603, "no such model"),
-        (
-            Failure(400, {"error": {"message": "too long", "code": "context_length_exceeded"}}),
-            -32603,
-            "too long",
-        ),
     ],
 )
 async def test_a_provider_failure_is_a_clear_error_and_the_session_goes_on(tmp_path, failure, code, words):

@@ -7,14 +7,13 @@ import os
 
 import pytest
 
-from acp_agent.config.model import FilesConfig
 from acp_agent.errors import ToolError
 from acp_agent.executors.fingerprint import tree_fingerprint
 from acp_agent.executors.local import LocalExecutor
 from acp_agent.llm.base import AssistantMessage, TextPart, ToolMessage, ToolUse, UserMessage
 from acp_agent.loop.cache import MARK, ResultCache, fingerprint_with
 from acp_agent.loop.failures import DoomLoop, RepeatedFailures, call_key
-from acp_agent.loop.limits import CallQuota, context_estimate, context_words
+from acp_agent.loop.limits import CallQuota
 from acp_agent.safety.access import NoAccess, PathAccess
 from acp_agent.tools.context import ToolResult
 
@@ -193,12 +192,3 @@ def test_what_a_history_has_used_is_counted_by_messages():
         AssistantMessage("", calls),
     ]
     assert CallQuota.used_by(history) == 2
-
-
-def test_the_context_is_what_was_counted_and_a_guess_for_the_rest():
-    history = [UserMessage((TextPart("a" * 400),)), AssistantMessage("b" * 400), UserMessage((TextPart("c" * 400),))]
-    assert context_estimate(history, 1000, 4000) == 1100
-    assert context_estimate(history, 0, 4000) == 1300
-    assert context_words(800, 1000, 0.8) is None
-    assert "full to 90 %" in context_words(900, 1000, 0.8)
-    assert FilesConfig().max_results

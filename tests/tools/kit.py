@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,12 @@ from acp_agent.executors.base import Command, Executor, OutputChunk, Process
 from acp_agent.executors.local import LocalExecutor
 from acp_agent.executors.shell_state import last_cwd
 from acp_agent.loop.background import SessionRuns
+from acp_agent.loop.outputs import Outputs
+from acp_agent.output.filters import load_filters
 from acp_agent.safety.access import Access
 from acp_agent.safety.paths import Roots
-from acp_agent.schema.acp import PlanEntry
+from acp_agent.safety.secrets import Redactor
+from acp_agent.store.base import GoalTask
 from acp_agent.store.sqlite import SqliteStore
 from acp_agent.tools.browser_session import BrowserSession
 from acp_agent.tools.context import Answer, Ledger, Preview, Question, Services, Task, ToolContext, ToolResult
@@ -49,7 +53,14 @@ def services(store: SqliteStore, bash: BashConfig) -> Services:
         schedules=store.schedules,
         schedules_changed=lambda: None,
         mode=lambda: "code",
-        runs=SessionRuns(bash, max_output_chars=10_000, spawn=_spawn_nothing, ended=_spawn_nothing),
+        runs=SessionRuns(
+            bash,
+            max_output_chars=10_000,
+            spawn=_spawn_nothing,
+            ended=_spawn_nothing,
+            outputs=outputs(store, ToolsConfig(bash=bash)),
+        ),
+        overflow=partial(store.overflow.read, "session-1"),
     )
 
 
@@ -64,7 +75,7 @@ class Bench:
     shell_state: Path | None = None
     ledger: Ledger = field(default_factory=Ledger)
     chunks: list[OutputChunk] = field(default_factory=list)
-    plans: list[Sequence[PlanEntry]] = field(default_factory=list)
+    plans: list[Sequence[GoalTask]] = field(default_factory=list)
     processes: list[Process] = field(default_factory=list)
     answers: list[Answer] = field(default_factory=list)
     """What the person answers, in order."""
@@ -84,7 +95,7 @@ class Bench:
             start=self._start,
             show_output=self.chunks.append,
             to_background=self._to_background,
-            set_plan=self.plans.append,
+            set_plan=self._set_plan,
             services=self.services,
             call_id="call-1",
             caller_id="session-1",
@@ -94,6 +105,10 @@ class Bench:
             shell_state=self.shell_state,
             shell_cwd=lambda: last_cwd(self.shell_state, self.folder),
         )
+
+    def _set_plan(self, tasks: Sequence[GoalTask]) -> str:
+        self.plans.append(tasks)
+        return ""
 
     async def _start(self, command: Command) -> Process:
         process = await self.executor.run(command)
@@ -127,7 +142,33 @@ class Bench:
     async def call(self, name: str, **arguments: Any) -> ToolResult:
         tool = REGISTRY.tool(name)
         preview = await self.preview(name, **arguments)
-        return await tool.run(tool.parse(arguments), self.ctx, preview)
+        return shown(await tool.run(tool.parse(arguments), self.ctx, preview), self.config)
+
+
+def shown(result: ToolResult, config: ToolsConfig) -> ToolResult:
+    """With the output of a command in its text, as it came."""
+    if (command := result.command) is None:
+        return result
+    output = f"{command.heading}\n{command.combined}".lstrip() if command.heading else command.combined
+    separator = "\n" if output and result.text and not output.endswith("\n") else ""
+    raw = result.raw_output or command.streams.as_json(config.bash.raw_output_chars)
+    return replace(result, text=f"{output}{separator}{result.text}", raw_output=raw)
+
+
+def outputs(store: SqliteStore, config: ToolsConfig) -> Outputs:
+    """The output pipeline, as a session without any configuration has it."""
+
+    async def compress(tool: str, text: str, *, exit_code: int | None) -> None:
+        return None
+
+    return Outputs(
+        session_id="session-1",
+        store=store.overflow,
+        redactor=Redactor(),
+        config=config,
+        filters=lambda: load_filters()[0],
+        compress=compress,
+    )
 
 
 @asynccontextmanager

@@ -23,6 +23,7 @@ SOME: dict[str, dict[str, Any]] = {
     "bash_kill": {"run_id": "x"},
     "bash_list": {},
     "read": {"path": "f"},
+    "read_overflow": {"id": "overflow:00000000-0000-4000-8000-000000000000"},
     "edit": {"path": "f", "old_string": "a", "new_string": "b"},
     "write": {"path": "f", "content": "x"},
     "find_path": {"pattern": "*"},

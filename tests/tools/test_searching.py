@@ -10,7 +10,7 @@ import pytest
 from acp_agent.config.model import FilesConfig
 from acp_agent.errors import ExecutorError, ToolError
 from acp_agent.safety.access import NoAccess, PathAccess
-from acp_agent.schema.acp import PlanEntry
+from acp_agent.store.base import GoalTask
 from acp_agent.tools.context import Location
 from tests.tools.kit import Bench, bench
 
@@ -136,10 +136,7 @@ async def test_plan_shows_the_steps_and_says_what_is_open(tmp_path: Path) -> Non
         entries = [{"content": "one", "status": "completed"}, {"content": "two", "priority": "high"}]
         result = await on.call("plan", entries=entries)
         assert on.plans == [
-            [
-                PlanEntry(content="one", priority="medium", status="completed"),
-                PlanEntry(content="two", priority="high", status="pending"),
-            ]
+            (GoalTask("1", "one", status="completed"), GoalTask("2", "two", "high")),
         ]
         assert result.text == "The plan is shown. Open: 1."
         assert on.access("plan", entries=entries) == [NoAccess()]

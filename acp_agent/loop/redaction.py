@@ -1,0 +1,81 @@
+"""No credential leaves by a message: what the client is told, the model is told and the store keeps.
+
+What runs is left as it is: a command line, a file's new text, the arguments a tool gets. Base64 of images and sound is
+not looked into, nor what only a provider understands.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, TypeVar
+
+import msgspec
+
+from acp_agent.llm.base import AssistantMessage, Message, TextPart, ToolMessage, ToolUse, UserMessage
+from acp_agent.protocol.codec import encode
+from acp_agent.safety.secrets import Redactor
+
+__all__ = ["Redaction"]
+
+T = TypeVar("T")
+
+MEDIA = frozenset(("image", "audio"))
+
+
+class Redaction:
+    def __init__(self, redactor: Redactor) -> None:
+        self.redactor = redactor
+        self.text = redactor.redact
+        self.stream = redactor.stream
+
+    def struct(self, value: T) -> T:
+        """A message of the protocol; the same object where there was nothing to take out."""
+        if not self._holds_any(encode(value).decode("utf-8", "replace")):
+            return value
+        before = msgspec.to_builtins(value)
+        after = self._data(before)
+        return value if after == before else msgspec.convert(after, type(value))
+
+    def _holds_any(self, json_text: str) -> bool:
+        return self.redactor.redact(json_text) != json_text
+
+    def _data(self, value: Any) -> Any:
+        if isinstance(value, dict):
+            if value.get("type") in MEDIA or "blob" in value:
+                return value
+            return {
+                key: self.redactor.value({key: inner})[key] if isinstance(inner, str) else self._data(inner)
+                for key, inner in value.items()
+            }
+        if isinstance(value, list):
+            return [self._data(inner) for inner in value]
+        return self.redactor.redact(value) if isinstance(value, str) else value
+
+    def message(self, message: Message) -> Message:
+        """What the model is told, or has said."""
+        match message:
+            case UserMessage(content):
+                return UserMessage(tuple(self._part(part) for part in content))
+            case ToolMessage(call_id, name, content):
+                return ToolMessage(call_id, name, tuple(self._part(part) for part in content))
+            case AssistantMessage():
+                return msgspec.structs.replace(
+                    message,
+                    text=self.text(message.text),
+                    thought=self.text(message.thought),
+                    tool_calls=tuple(self._use(call) for call in message.tool_calls),
+                )
+
+    def _part(self, part: Any) -> Any:
+        return TextPart(self.text(part.text)) if isinstance(part, TextPart) else part
+
+    def _use(self, call: ToolUse) -> ToolUse:
+        """The arguments of a call stay the JSON they are."""
+        if not self._holds_any(call.arguments):
+            return call
+        try:
+            before = json.loads(call.arguments)
+        except (ValueError, RecursionError):
+            return ToolUse(call.id, call.name, self.text(call.arguments))
+        after = self.redactor.value(before)
+        return call if after == before else ToolUse(call.id, call.name, json.dumps(after, ensure_ascii=False))

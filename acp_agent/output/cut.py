@@ -1,0 +1,144 @@
+"""What a strategy decides, and the one place where it is carried out.
+
+A strategy gives places, not text: which lines may go, and as what. `carried_out` takes back what may not go: an error
+line, a mark of an earlier strategy, and what is left out for so little that its mark would cost more. So no strategy,
+built in or a person's own, can lose a failure, and none makes an output longer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from acp_agent.linear import compiled
+from acp_agent.output.error_lines import error_lines
+
+__all__ = ["NOTHING", "Confidence", "Cut", "Omission", "carried_out", "worst"]
+
+Confidence = Literal["Full", "Partial", "Fallback"]
+"""Full: understood. Partial: something useful may have gone. Fallback: not understood, nothing was changed."""
+ORDER: tuple[Confidence, ...] = ("Full", "Partial", "Fallback")
+
+MARK = compiled(r"^\[\.\.\. .* left out.* \.\.\.\]$")
+LAST_LINES = 40
+"""Of a failed command that named no error are kept whatever a strategy says."""
+FOLLOWING = 2
+"""Lines kept after each error of a failed command where the strategy does not know the format."""
+
+
+@dataclass(frozen=True, eq=False)
+class Omission:
+    """What lines are left out as: the words of their mark. One object, one mark (or one a run)."""
+
+    one: str
+    many: str
+    each_run: bool = False
+    """A mark for each place where lines are missing. Otherwise one mark at the first place counts all."""
+
+    def mark(self, count: int) -> str:
+        return f"[... {count} {self.one if count == 1 else self.many} left out ...]"
+
+
+NOTHING = Omission("", "")
+"""For lines whose loss another line already tells (`(x12)`, a list of places)."""
+
+
+@dataclass(frozen=True)
+class Cut:
+    """Decided about a list of lines, by their places in it."""
+
+    confidence: Confidence
+    dropped: Mapping[int, Omission] = field(default_factory=dict)
+    stands_for: Mapping[int, int] = field(default_factory=dict)
+    """Dropped line -> the kept line that says the same, and says how often."""
+    changed: Mapping[int, str] = field(default_factory=dict)
+    """Kept lines that are written in another way."""
+    added: Mapping[int, str] = field(default_factory=dict)
+    """Marks of the strategy's own, each after the kept line of that place."""
+    quoted: frozenset[int] = frozenset()
+    """Lines that are certainly contents shown (of a diff), not a report: they may speak of errors."""
+    same: Callable[[str], str] = str.strip
+    """Two lines say the same when this gives the same of both."""
+    knows_format: bool = True
+
+
+def worst(confidences: Iterable[Confidence]) -> Confidence | None:
+    return max(confidences, key=ORDER.index, default=None)
+
+
+def carried_out(lines: Sequence[str], cut: Cut, *, failed: bool) -> list[str]:
+    """The lines that stay, in their order, with a mark for all that went. Never empty where `lines` is not, never more
+    characters than `lines`, and every line of it that looks like an error is there.
+    """
+    if not cut.dropped and not cut.changed:
+        return list(lines)
+    dropped = dict(cut.dropped)
+    for place in _protected(lines, cut, failed=failed):
+        dropped.pop(place, None)
+    _forget_small(lines, dropped)
+    kept = list(_written(lines, cut, dropped))
+    if sum(map(len, kept)) + len(kept) > sum(map(len, lines)) + len(lines):
+        return list(lines)
+    return kept
+
+
+def _protected(lines: Sequence[str], cut: Cut, *, failed: bool) -> set[int]:
+    """Places that must not go. What a kept line tells in their place may go."""
+    told = {place for place, teller in cut.stands_for.items() if _tells(lines, cut, teller, place)}
+    kept = {place for place in error_lines(lines, sorted(cut.dropped)) if place not in cut.quoted}
+    kept.update(place for place in cut.dropped if lines[place].startswith("[... ") and MARK.search(lines[place]))
+    if failed:
+        errors = set(error_lines(lines))
+        if not errors:
+            kept.update(range(max(0, len(lines) - LAST_LINES), len(lines)))
+        elif not cut.knows_format:
+            kept.update(near for place in errors for near in range(place, min(place + FOLLOWING + 1, len(lines))))
+    return kept - told
+
+
+def _tells(lines: Sequence[str], cut: Cut, teller: int, place: int) -> bool:
+    return teller not in cut.dropped and cut.same(lines[teller]) == cut.same(lines[place])
+
+
+_Counted = tuple[Omission, int]
+"""What one mark counts: an omission, and the start of the run where each run has its own (else -1)."""
+
+
+def _marked(lines: Sequence[str], dropped: Mapping[int, Omission]) -> dict[_Counted, list[int]]:
+    """The places that each mark counts, in their order. Blank lines need none."""
+    marks: dict[_Counted, list[int]] = {}
+    run, last = 0, -2
+    for place in sorted(dropped):
+        omission = dropped[place]
+        if place != last + 1 or dropped[last] is not omission:
+            run = place
+        last = place
+        if omission is not NOTHING and lines[place].strip():
+            marks.setdefault((omission, run if omission.each_run else -1), []).append(place)
+    return marks
+
+
+def _forget_small(lines: Sequence[str], dropped: dict[int, Omission]) -> None:
+    """Takes back what costs no more than its mark."""
+    for (omission, _), places in _marked(lines, dropped).items():
+        if sum([len(lines[place]) + 1 for place in places]) <= len(omission.mark(len(places))) + 1:
+            for place in places:
+                del dropped[place]
+
+
+def _written(lines: Sequence[str], cut: Cut, dropped: Mapping[int, Omission]) -> Iterator[str]:
+    marks = {places[0]: key[0].mark(len(places)) for key, places in _marked(lines, dropped).items()}
+    wrote = False
+    for place, line in enumerate(lines):
+        if place in dropped:
+            if place not in marks:
+                continue
+            yield marks[place]
+        else:
+            yield cut.changed.get(place, line)
+            if place in cut.added:
+                yield cut.added[place]
+        wrote = True
+    if lines and not wrote:  # There were blank lines only.
+        yield ""

@@ -1,0 +1,142 @@
+"""Diagnostics of one rule as one block, for `group_by_rule`: the first in full, of the others their places.
+
+Known: the blocks of rustc and clippy, of ruff (full and concise) and of flake8. Any other linter that writes a line
+for each finding is described by a pattern with a group `rule` (and `location`, else what stands before the rule).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from acp_agent.linear import Match, Pattern, compiled
+from acp_agent.output.cut import NOTHING, Cut, Omission
+from acp_agent.output.error_lines import error_lines, looks_like_error
+from acp_agent.output.passing import CARGO_PROGRESS
+
+__all__ = ["group_by_rule_cut"]
+
+HEAD = compiled(r"^(?P<level>warning|error)(?:\[(?P<code>\w+)\])?: (?P<message>.*)$|^(?P<rule>[A-Z]{1,5}\d{2,5}) (?:\[\*\] )?(?P<found>.+)$")
+LINE = compiled(r"^(?P<location>[^\s:]+:\d+(?::\d+)?): (?P<rule>[A-Z]{1,5}\d{2,5}) ")
+LOCATION = compiled(r"^\s*--> (\S+)")
+LINT = compiled(r"rust-clippy/\S*#(\w+)|#\[(?:warn|deny|forbid)\((?:clippy::)?([\w:]+)\)\]|`-[DWF] (?:clippy::)?([\w-]+)`")
+SUMMARY = compiled(r"(?: generated \d+ | emitted|aborting due to |could not compile|build failed|unused manifest key|some issues detected)")
+QUOTED = compiled(r"`[^`]*`")
+PROGRESS = Omission("line of progress", "lines of progress")
+BLANK = Omission("blank line", "blank lines")
+
+
+@dataclass
+class _Block:
+    rule: str
+    head: str
+    location: str
+    places: range
+
+
+@dataclass
+class _Group:
+    first: _Block
+    others: list[_Block] = field(default_factory=list)
+
+
+def group_by_rule_cut(lines: Sequence[str], pattern: str | None) -> Cut:
+    """What may go. Errors are grouped only where they say exactly the same: they are never lost. Fallback where no
+    diagnostic was found."""
+    blocks = _described(lines, compiled(pattern)) if pattern else _known(lines)
+    dropped: dict[int, Omission] = {}
+    if pattern is None:
+        dropped = {place: PROGRESS for place, line in enumerate(lines) if CARGO_PROGRESS.search(line) is not None}
+    if not blocks:
+        return Cut("Full" if dropped else "Fallback", dropped)
+    groups: dict[tuple[str, str], _Group] = {}
+    for block in blocks:
+        if block.head.startswith("error["):
+            continue  # Of the compiler's own errors each says something else.
+        key = (block.rule, block.head if looks_like_error(block.head) else "")
+        if key not in groups:
+            groups[key] = _Group(block)
+        elif not any(True for _ in error_lines(lines, block.places[1:])):
+            groups[key].others.append(block)
+    stands_for: dict[int, int] = {}
+    added: dict[int, str] = {}
+    for group in groups.values():
+        if not group.others:
+            continue
+        for block in group.others:
+            dropped.update(dict.fromkeys(block.places, NOTHING))
+            stands_for[block.places[0]] = group.first.places[0]
+        places = ", ".join(_where(block, group.first) for block in group.others)
+        added[_last_told(lines, group.first)] = f"[... {len(group.others)} more of {group.first.rule} left out, at {places} ...]"
+    return Cut("Full", dropped, stands_for, added=added)
+
+
+def _where(block: _Block, first: _Block) -> str:
+    """The place; and what it says, where that is not what the first says."""
+    return block.location if block.head == first.head else f"{block.location} ({block.head})"
+
+
+def _last_told(lines: Sequence[str], block: _Block) -> int:
+    """The last line of a block that is not blank."""
+    return next((place for place in reversed(block.places) if lines[place].strip()), block.places[0])
+
+
+def _known(lines: Sequence[str]) -> list[_Block]:
+    blocks: list[_Block] = []
+    names: dict[str, str] = {}
+    """What a message is called: rustc names a lint only where it first warns of it."""
+    place = 0
+    while place < len(lines):
+        if (single := LINE.search(lines[place])) is not None:
+            blocks.append(_single(lines[place], single, place))
+        elif (head := HEAD.search(lines[place])) is not None and SUMMARY.search(lines[place]) is None:
+            end = _end(lines, place)
+            location = next((found.group(1) for line in lines[place + 1 : end] if (found := LOCATION.search(line))), "")
+            if location:
+                blocks.append(_Block(_rule(lines, head, range(place, end), names), _said(head), location, range(place, end)))
+            place = end
+            continue
+        place += 1
+    return blocks
+
+
+def _end(lines: Sequence[str], start: int) -> int:
+    """Past the block that begins at `start`, with the blank line that closes it."""
+    place = start + 1
+    while place < len(lines) and lines[place].strip() and HEAD.search(lines[place]) is None:
+        place += 1
+    return place + 1 if place < len(lines) and not lines[place].strip() else place
+
+
+def _said(head: Match) -> str:
+    level = head.group("level")
+    code = f"[{head.group('code')}]" if head.group("code") else ""
+    return f"{level}{code}: {head.group('message')}" if level else head.group("found")
+
+
+def _rule(lines: Sequence[str], head: Match, places: range, names: dict[str, str]) -> str:
+    named = head.group("code") or head.group("rule")
+    if named:
+        return named
+    message = QUOTED.sub("`_`", head.group("message"))
+    for place in places:
+        if (lint := LINT.search(lines[place])) is not None:
+            names[message] = lint.group(1) or lint.group(2) or lint.group(3)
+            break
+    return names.get(message, message)
+
+
+def _single(line: str, match: Match, place: int) -> _Block:
+    return _Block(match.group("rule"), line[match.end() :].strip(), match.group("location"), range(place, place + 1))
+
+
+def _described(lines: Sequence[str], pattern: Pattern) -> list[_Block]:
+    blocks = []
+    for place, line in enumerate(lines):
+        if (match := pattern.search(line)) is None:
+            continue
+        named = match.groupdict()
+        rule = named.get("rule") or match.group()
+        location = named.get("location") or line[: match.start("rule" if named.get("rule") else 0)].strip(" :[(") or line
+        blocks.append(_Block(rule, location, location, range(place, place + 1)))
+    return blocks

@@ -1,0 +1,56 @@
+"""The observation: a tool's result as a JSON envelope for the model, `acp_agent.tool_observation.v1`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+from acp_agent.output.envelope import bounded
+
+__all__ = ["Observation", "ObservedResult", "ObservedSession", "ObservedTool", "ResultStatus", "observation_text"]
+
+ResultStatus = Literal["completed", "failed", "denied", "cancelled"]
+
+
+class ObservedSession(msgspec.Struct, frozen=True):
+    started_at: Annotated[str, Meta(description="When the session was opened, ISO 8601 in UTC.")]
+    steps: Annotated[int, Meta(description="Messages of the model that called tools.")]
+    executed_commands: Annotated[int, Meta(description="Commands that were run.")]
+    observations: Annotated[int, Meta(description="Results the model was given, this one included.")]
+
+
+class ObservedTool(msgspec.Struct, frozen=True, omit_defaults=True):
+    tool: Annotated[str, Meta(description="Name of the tool.")]
+    call_id: Annotated[str, Meta(description="The model's own id of the call.")]
+    command: Annotated[str | None, Meta(description="The command line, of tools that run one.")] = None
+    workdir: Annotated[str | None, Meta(description="Where it ran.")] = None
+    raw: Annotated[str, Meta(description="The arguments as JSON, cut in the middle.")] = ""
+
+
+class ObservedResult(msgspec.Struct, frozen=True):
+    status: Annotated[ResultStatus, Meta(description="`denied`: a rule or the person did not allow it.")]
+    exit_code: Annotated[int | None, Meta(description="null where there is none.")]
+    timed_out: Annotated[bool, Meta(description="Whether it was killed for its timeout.")]
+    interactive: Annotated[bool, Meta(description="Whether the command looks as if it wanted a terminal.")]
+    output: Annotated[str, Meta(description="What the tool gave, cut in the middle.")]
+
+
+class Observation(msgspec.Struct, frozen=True):
+    schema: Annotated[Literal["acp_agent.tool_observation.v1"], Meta(description="Name and version of this form.")]
+    timestamp: Annotated[str, Meta(description="ISO 8601 in UTC.")]
+    session: ObservedSession
+    tool: ObservedTool
+    result: ObservedResult
+
+
+def observation_text(observation: Observation, *, output_chars: int, raw_chars: int) -> str:
+    """The JSON the model reads, `output` and `raw` cut to so many characters."""
+    tool, result = observation.tool, observation.result
+    shown = msgspec.structs.replace(
+        observation,
+        tool=msgspec.structs.replace(tool, raw=bounded(tool.raw, raw_chars)),
+        result=msgspec.structs.replace(result, output=bounded(result.output, output_chars)),
+    )
+    return msgspec.json.encode(shown).decode()

@@ -1,0 +1,95 @@
+"""Output as a person would see it on a terminal, as plain text: no escape sequences, no overwritten progress.
+
+Of a terminal only the current line is imitated: carriage return, backspace, erasing the line. Movements to other lines
+are dropped. Every expression here takes linear time: a sequence's body ends at the next control character.
+"""
+
+from __future__ import annotations
+
+from acp_agent.linear import Match, compiled
+
+__all__ = ["encodable", "sanitize_output", "strip_ansi"]
+
+STRING = r"[^\x00-\x06\x07\x0e-\x1f\x80-\x9f]*(?:\x07|\x1b\\|\x9c)"
+"""The rest of OSC, DCS, APC, PM and SOS: any text up to its end. Where the end is missing, only the start is dropped."""
+SEQUENCE = compiled(
+    r"(?:\x1b\[|\x9b)(?P<parameters>[0-?]*)[ -/]*(?P<final>[@-~])"
+    rf"|(?:\x1b[\]PX^_]|[\x9d\x90\x98\x9e\x9f]){STRING}"
+    r"|\x1b[ -/]*[0-~]"
+    r"|[\x00-\x07\x0b\x0c\x0e-\x1f\x7f-\x9f]"
+)
+CONTROL = compiled(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+BLANK_RUN = compiled(r"\n[ \t]*\n[ \t]*\n|\A[ \t]*\n[ \t]*\n")
+BLANK_LINES = compiled(r"\n(?:[ \t]*\n){2,}")
+BLANK_START = compiled(r"\A(?:[ \t]*\n){2,}")
+REST, LINE = "\x00", "\x01"
+"""Between the two steps of `sanitize_output`: erase to the end of the line, erase the line."""
+ACTS = compiled(r"[\x00\x01\r\x08]|[^\x00\x01\r\x08]+")
+
+
+def sanitize_output(text: str) -> str:
+    """`text` without escape sequences and control characters (newline and tab stay), each line as it stood last, runs
+    of blank lines as one. Never longer than `text`; the same again when applied again. Half characters become U+FFFD.
+    """
+    text = encodable(text)
+    if CONTROL.search(text) is not None:
+        text = SEQUENCE.sub(_line_control, text)
+        if any(char in text for char in ("\r", "\b", REST, LINE)):
+            text = "\n".join([_as_shown(line) for line in text.split("\n")])
+    if BLANK_RUN.search(text) is not None:
+        text = BLANK_START.sub("\n", BLANK_LINES.sub("\n\n", text))
+    return text
+
+
+def strip_ansi(text: str) -> str:
+    """`text` without escape sequences; all else stays, other control characters too."""
+    text = encodable(text)
+    if CONTROL.search(text) is None:
+        return text
+    return SEQUENCE.sub(lambda match: "" if match.group()[0] in "\x1b\x9b\x9d\x90\x98\x9e\x9f" else match.group(), text)
+
+
+def encodable(text: str) -> str:
+    """`text` with U+FFFD for each half of a character, which no expression and no channel takes."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return text
+
+
+def _line_control(match: Match) -> str:
+    """What of a sequence has an effect within its line."""
+    final, parameters = match.group("final"), match.group("parameters")
+    if final == "K":
+        return {"": REST, "0": REST, "2": LINE}.get(parameters, "")
+    if final == "G" and parameters in ("", "1"):
+        return "\r"
+    if final == "C":
+        return " "  # Programs that paint use it for a blank.
+    return ""
+
+
+def _as_shown(line: str) -> str:
+    """What stands in a line of the terminal in the end. Each character is written and erased once: linear."""
+    line = line.rstrip("\r")
+    if not any(char in line for char in ("\r", "\b", REST, LINE)):
+        return line
+    shown: list[str] = []
+    column = 0
+    for match in ACTS.finditer(line):
+        part = match.group()
+        match part[0]:
+            case "\r":
+                column = 0
+            case "\b":
+                column = max(0, column - 1)
+            case "\x00":
+                del shown[column:]
+            case "\x01":
+                shown.clear()
+                column = 0
+            case _:
+                shown[column : column + len(part)] = part
+                column += len(part)
+    return "".join(shown)

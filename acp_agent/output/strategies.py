@@ -1,0 +1,228 @@
+"""The nine strategies of filter rules: what each takes in a rule (`type` and parameters), and what it lets go.
+
+Each is a value that decides about a list of lines and gives a `Cut`: places, never text. `cut.carried_out` alone makes
+text of it and takes back whatever would lose a failure. A strategy that does not understand what it reads gives
+`Fallback` and lets nothing go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Annotated, Protocol
+
+import msgspec
+from msgspec import Meta
+
+from acp_agent.linear import MAX_PATTERN_CHARS, Match, Pattern, PatternError, compiled
+from acp_agent.output.cut import NOTHING, Cut, Omission
+from acp_agent.output.git_output import git_diff_cut, git_status_cut
+from acp_agent.output.grouping import group_by_rule_cut
+from acp_agent.output.passing import test_summary_of
+
+__all__ = ["AnyStrategy", "Strategy", "checked_pattern"]
+
+MAX_DIFF_LINES = 500
+
+NOISE = Omission("line of noise", "lines of noise")
+OTHERS = Omission("other line", "other lines")
+MIDDLE = Omission("line", "lines", each_run=True)
+ANNOTATIONS = Omission("line of notes", "lines of notes")
+
+VARYING = compiled(
+    r"\b\d{4}-\d{2}-\d{2}(?:[T ]\d{2}:\d{2}(?::\d{2}(?:[.,]\d+)?)?)?(?: ?(?:Z|[+-]\d{2}:?\d{2}))?\b"
+    r"|\b\d{4}/\d{2}/\d{2} \d{2}:\d{2}:\d{2}\b"
+    r"|\b\d{1,2}/[A-Z][a-z]{2}/\d{4}(?::\d{2}){3}(?: [+-]\d{4})?"
+    r"|\b(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) [ \d]\d \d{2}:\d{2}:\d{2}\b"
+    r"|\b\d{1,2}:\d{2}:\d{2}(?:[.,]\d+)?\b"
+    r"|\b[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\b"
+    r"|\b0x[0-9a-fA-F]+\b"
+)
+"""Timestamps, UUIDs, addresses: lines that differ in these alone say the same."""
+
+Patterns = Annotated[tuple[str, ...], Meta(min_length=1)]
+Lines = Annotated[int, Meta(ge=0)]
+
+
+class Strategy(Protocol):
+    def cut(self, lines: Sequence[str]) -> Cut:
+        """What of the lines may go. Pure; nothing it says can lose an error line."""
+        ...
+
+    def check(self) -> None:
+        """Raises ValueError, in words, for parameters whose form alone is right."""
+        ...
+
+
+class _Strategy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="type"):
+    def check(self) -> None:
+        return
+
+
+class StripNoise(_Strategy, frozen=True, tag="strip_noise"):
+    """Lines that one of `patterns` is found in go. Full where lines went, else Fallback."""
+
+    patterns: Patterns
+
+    def check(self) -> None:
+        _union(self.patterns)
+
+    def cut(self, lines: Sequence[str]) -> Cut:
+        noise = _union(self.patterns)
+        dropped = {place: NOISE for place, line in enumerate(lines) if noise.search(line) is not None}
+        return Cut("Full" if dropped else "Fallback", dropped, knows_format=False)
+
+
+class Truncate(_Strategy, frozen=True, tag="truncate"):
+    """Over `max_lines`, only the first `head` and last `tail` lines stay. Partial then, else Full."""
+
+    max_lines: Annotated[int, Meta(ge=1)] = 100
+    head: Lines = 20
+    tail: Lines = 20
+
+    def cut(self, lines: Sequence[str]) -> Cut:
+        if len(lines) <= self.max_lines or len(lines) <= self.head + self.tail:
+            return Cut("Full")
+        dropped = dict.fromkeys(range(self.head, len(lines) - self.tail), MIDDLE)
+        return Cut("Partial", dropped, knows_format=False)
+
+
+class KeepMatching(_Strategy, frozen=True, tag="keep_matching"):
+    """Only lines that one of `patterns` is found in stay. Partial; Full where that is all; Fallback where it is none."""
+
+    patterns: Patterns
+
+    def check(self) -> None:
+        _union(self.patterns)
+
+    def cut(self, lines: Sequence[str]) -> Cut:
+        wanted = _union(self.patterns)
+        dropped = {place: OTHERS for place, line in enumerate(lines) if wanted.search(line) is None}
+        if len(dropped) == len(lines):
+            return Cut("Fallback")
+        return Cut("Partial" if dropped else "Full", dropped, knows_format=False)
+
+
+class StripAnnotated(_Strategy, frozen=True, tag="strip_annotated"):
+    """Lines that begin with one of `prefixes` (`note:`; blanks and a `=` in front do not count) go, and what follows
+    them indented deeper. Full where lines went, else Fallback."""
+
+    prefixes: Annotated[tuple[Annotated[str, Meta(min_length=1)], ...], Meta(min_length=1)]
+
+    def cut(self, lines: Sequence[str]) -> Cut:
+        dropped: dict[int, Omission] = {}
+        depth: int | None = None
+        for place, line in enumerate(lines):
+            indent = len(line) - len(line.lstrip())
+            if line.lstrip(" \t=").startswith(self.prefixes):
+                depth = indent
+            elif depth is None or not line.strip() or indent <= depth:
+                depth = None
+                continue
+            dropped[place] = ANNOTATIONS
+        return Cut("Full" if dropped else "Fallback", dropped)
+
+
+class TestSummary(_Strategy, frozen=True, tag="test_summary"):
+    """Lines of tests that passed go; failures with their reports, warnings and the summary stay."""
+
+    __test__ = False
+
+    def cut(self, lines: Sequence[str]) -> Cut:
+        return test_summary_of(lines)
+
+
+class GroupByRule(_Strategy, frozen=True, tag="group_by_rule"):
+    """The first diagnostic of each rule stays, of the others their places. `pattern` describes other linters."""
+
+    pattern: str | None = None
+
+    def check(self) -> None:
+        if self.pattern is not None:
+            checked_pattern(self.pattern)
+
+    def cut(self, lines: Sequence[str]) -> Cut:
+        return group_by_rule_cut(lines, self.pattern)
+
+
+class GitStatus(_Strategy, frozen=True, tag="git_status"):
+    """Hints and blank lines go; branch and every path stay."""
+
+    def cut(self, lines: Sequence[str]) -> Cut:
+        return git_status_cut(lines)
+
+
+class GitDiff(_Strategy, frozen=True, tag="git_diff"):
+    """Over `max_diff_lines`, contents of files go; headers of files and hunks stay. Without it: as configured."""
+
+    max_diff_lines: Annotated[int, Meta(ge=1)] | None = None
+
+    def cut(self, lines: Sequence[str]) -> Cut:
+        return git_diff_cut(lines, MAX_DIFF_LINES if self.max_diff_lines is None else self.max_diff_lines)
+
+
+class Dedup(_Strategy, frozen=True, tag="dedup"):
+    """Of lines in a row that differ in timestamps, UUIDs and addresses alone, the first stays, with `(x12)`. Full."""
+
+    def cut(self, lines: Sequence[str]) -> Cut:
+        dropped: dict[int, Omission] = {}
+        stands_for: dict[int, int] = {}
+        changed: dict[int, str] = {}
+        for run in _runs([_without_varying(line) for line in lines]):
+            first = run[0]
+            written = f"{lines[first]} (x{len(run)})"
+            if len(run) == 1 or not lines[first].strip() or len(written) > sum(len(lines[place]) + 1 for place in run):
+                continue
+            changed[first] = written
+            dropped.update(dict.fromkeys(run[1:], NOTHING))
+            stands_for.update(dict.fromkeys(run[1:], first))
+        return Cut("Full", dropped, stands_for, changed, same=_without_varying)
+
+
+AnyStrategy = (
+    StripNoise
+    | Truncate
+    | KeepMatching
+    | StripAnnotated
+    | TestSummary
+    | GroupByRule
+    | GitStatus
+    | GitDiff
+    | Dedup
+)
+
+
+def checked_pattern(pattern: str) -> Pattern:
+    """Raises ValueError, in words, for one that is too long or that RE2 does not take."""
+    if len(pattern) > MAX_PATTERN_CHARS:
+        raise ValueError(f"a pattern of {len(pattern)} characters; {MAX_PATTERN_CHARS} is the most")
+    try:
+        return compiled(pattern)
+    except PatternError as error:
+        raise ValueError(f"the pattern `{pattern}` cannot be used: {error}") from error
+
+
+def _union(patterns: Sequence[str]) -> Pattern:
+    """One pattern that is found wherever one of them is. Raises ValueError."""
+    for pattern in patterns:
+        checked_pattern(pattern)
+    union = "|".join(f"(?:{pattern})" for pattern in patterns)
+    try:
+        return compiled(union)
+    except PatternError as error:
+        raise ValueError(f"the patterns are too large together: {error}") from error
+
+
+def _without_varying(line: str) -> str:
+    return VARYING.sub(_blank, line).rstrip()
+
+
+def _blank(match: Match) -> str:
+    return "\0"
+
+
+def _runs(keys: Sequence[str]) -> Iterable[range]:
+    start = 0
+    for place in range(1, len(keys) + 1):
+        if place == len(keys) or keys[place] != keys[start]:
+            yield range(start, place)
+            start = place

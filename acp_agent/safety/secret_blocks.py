@@ -1,0 +1,72 @@
+"""What the lines of private key blocks look like, and where lines begin, end and wait."""
+
+from __future__ import annotations
+
+from acp_agent.linear import compiled
+
+UNIT = 16 * 1024
+"""Characters a stream holds back at most, and the longest group of words that is looked at as one."""
+
+KEY_MARK = "[redacted: private key]"
+
+BEGIN = compiled(r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
+END = compiled(r"-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
+ORPHAN_END = compiled(r"^[ \t]*-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
+BASE64_RUN = compiled(r"[A-Za-z0-9+/=]{16}")
+BODY_AFTER = compiled(r"^(?:(?:\\+[nr]|[\s\"'+,])*[A-Za-z0-9+/=]{16,})+(?:\\+[nr]|[\s\"'+,]|[A-Za-z0-9+/=])*")
+NOTHING_AFTER = compiled(r"^(?:\\+[nr]?|[\s\"'+,`)])*$")
+BLANK = compiled(r"^[\s>|+\-#*/\"'\\]*$")
+HEADER = compiled(r"^[\s>|+\-\"']*(?:Proc-Type|DEK-Info|Version|Comment|Hash|Charset|MessageID|X-[\w\-]+): ")
+PREFIX = r"^[\s>|+\-#*\"'`0-9:]*"
+SUFFIX = r"(?:\\+[nr]?|[\s\"'`,;+)])*$"
+BODY = compiled(PREFIX + r"[A-Za-z0-9+/]{16,}={0,2}" + SUFFIX)
+SHORT_BODY = compiled(
+    PREFIX + r"(?:[A-Za-z+/]*[0-9+/][A-Za-z0-9+/]*={0,2}|[A-Za-z0-9+/]+={1,2}|=[A-Za-z0-9+/]{4})" + SUFFIX
+)
+FULL_LINE = compiled(r"^[A-Za-z0-9+/]{60,80}={0,2}\r?\n$")
+LAST_LINE = compiled(r"^[A-Za-z0-9+/]{1,80}={0,2}\r?\n$")
+PART_LINE = compiled(r"^[A-Za-z0-9+/]{1,80}={0,2}\r?$")
+SWALLOWED = compiled(r"^[A-Za-z0-9+/=_.\-]*")
+
+
+def word_length(text: str) -> int:
+    """How much of the beginning reads like a word (`The`): of a line of base64 that much is given at once."""
+    index = 1 if text[:1].isascii() and text[:1].isupper() else 0
+    while index < len(text) and "a" <= text[index] <= "z":
+        index += 1
+    return index
+
+
+def run_start(text: str, low: int, high: int, fresh: bool) -> int:
+    """Where the lines of base64 that end at `high` begin; `high` if there are none. `fresh`: a line begins at `low`."""
+    at, total, full = high, 0, 0
+    while at > low:
+        start = text.rfind("\n", low, at - 1) + 1 or low
+        line = text[start:at] if at - start < 90 else ""
+        whole = bool(line) and (start > low or fresh) and total + len(line) <= UNIT
+        if not whole or (FULL_LINE.search(line) is None and (at < high or LAST_LINE.search(line) is None)):
+            break
+        full += len(line) > 60
+        total += len(line)
+        at = start
+    return at if full else high
+
+
+SURROGATES = {0xD800 + index: 0x10F800 + index for index in range(0x800)}
+"""RE2 takes no lone surrogates; while a text is looked at, private characters stand for them."""
+BACK = {there: here for here, there in SURROGATES.items()}
+
+
+def first_wait(text: str) -> int:
+    """Where something begins that waits for the end of its line (an ESC, a key block); -1 if nothing does."""
+    escape, begin = text.find("\x1b"), text.find("-----BEGIN")
+    return max(escape, begin) if min(escape, begin) < 0 else min(escape, begin)
+
+
+def line_end(text: str, at: int, stop: int) -> int:
+    """The end of the line that begins at `at`: after a line feed or a lone carriage return."""
+    newline = text.find("\n", at, stop) + 1 or stop
+    back = text.find("\r", at, newline)
+    if back < 0 or text.startswith("\r\n", back):
+        return newline
+    return back + 1

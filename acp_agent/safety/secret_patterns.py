@@ -1,0 +1,273 @@
+"""What a credential looks like: the formats of providers, the names of assignments, and which values count.
+
+Tables and pure judgements for `secrets.py`; nothing here looks at more than one line. Nothing is guessed from entropy:
+a credential is known by its format, by the name it is assigned to, or because it is one of the agent's own.
+
+Every pattern keeps to one rule that the stream needs: it crosses white space only where `HANGING` says that something
+is still to come, and it begins to replace only at or after a point that `EARLY` or `AFTER` finds.
+"""
+
+from __future__ import annotations
+
+from acp_agent.linear import compiled
+
+__all__ = [
+    "AFTER",
+    "ANCHORS",
+    "AUTHORIZATION",
+    "BEARER",
+    "COOKIE",
+    "COOKIE_PAIR",
+    "CONTEXTS",
+    "HANGING",
+    "HEAD",
+    "OPTION",
+    "PROVIDERS",
+    "PROVIDER_TOKEN",
+    "QUICK_WORDS",
+    "early",
+    "kind_of_name",
+    "kind_of_token",
+    "names_secret",
+    "value_end",
+]
+
+B64URL = r"[A-Za-z0-9_\-]"
+ALNUM = r"[A-Za-z0-9]"
+
+PROVIDERS: tuple[tuple[str, str, str], ...] = (
+    ("sk-ant-", rf"{B64URL}{{20,}}", "Anthropic key"),
+    ("sk-or-", rf"v[0-9]-{B64URL}{{20,}}", "OpenRouter key"),
+    ("sk-proj-", rf"{B64URL}{{20,}}", "OpenAI key"),
+    ("sk-svcacct-", rf"{B64URL}{{20,}}", "OpenAI key"),
+    ("sk-admin-", rf"{B64URL}{{20,}}", "OpenAI key"),
+    ("sk-lf-", rf"{B64URL}{{30,}}", "Langfuse key"),
+    ("sk-", rf"{ALNUM}{{20,}}", "API key"),
+    ("AKIA", r"[A-Z0-9]{16}\b", "AWS access key"),
+    ("ASIA", r"[A-Z0-9]{16}\b", "AWS access key"),
+    ("ABIA", r"[A-Z0-9]{16}\b", "AWS access key"),
+    ("ACCA", r"[A-Z0-9]{16}\b", "AWS access key"),
+    ("ABSK", r"[A-Za-z0-9+/]{60,}={0,2}", "AWS Bedrock key"),
+    ("ghp_", rf"{ALNUM}{{36,}}", "GitHub token"),
+    ("gho_", rf"{ALNUM}{{36,}}", "GitHub token"),
+    ("ghu_", rf"{ALNUM}{{36,}}", "GitHub token"),
+    ("ghs_", r"[A-Za-z0-9_.\-]{36,}", "GitHub token"),
+    ("ghr_", rf"{ALNUM}{{36,}}", "GitHub token"),
+    ("github_pat_", r"[A-Za-z0-9_]{40,}", "GitHub token"),
+    *((f"{name}-", r"[A-Za-z0-9_.\-]{20,}", "GitLab token") for name in ("glpat", "gldt", "glrt", "glptt", "glcbt")),
+    *(
+        (f"{name}-", r"[A-Za-z0-9_.\-]{20,}", "GitLab token")
+        for name in ("glft", "glimt", "glagent", "gloas", "glsoat")
+    ),
+    ("GR1348941", rf"{B64URL}{{20,}}", "GitLab token"),
+    *((f"xox{letter}-", r"[A-Za-z0-9\-]{10,}", "Slack token") for letter in "abeprsc"),
+    ("xoxe.xox", r"[bp]-[A-Za-z0-9\-]{10,}", "Slack token"),
+    ("xapp-", r"[0-9]-[A-Za-z0-9\-]{10,}", "Slack token"),
+    *((f"{kind}_{mode}_", rf"{ALNUM}{{16,}}", "Stripe key") for kind in ("sk", "rk") for mode in ("live", "test")),
+    ("whsec_", r"[A-Za-z0-9+/]{24,}={0,2}", "webhook secret"),
+    ("AIza", rf"{B64URL}{{35,}}", "Google API key"),
+    ("ya29.", rf"{B64URL}{{20,}}", "Google token"),
+    ("GOCSPX-", rf"{B64URL}{{20,}}", "Google client secret"),
+    ("1//0", rf"{B64URL}{{40,}}", "Google refresh token"),
+    ("hf_", rf"{ALNUM}{{30,}}", "Hugging Face token"),
+    ("api_org_", rf"{ALNUM}{{30,}}", "Hugging Face token"),
+    ("npm_", rf"{ALNUM}{{36}}\b", "npm token"),
+    ("pypi-AgE", rf"{B64URL}{{40,}}", "PyPI token"),
+    ("dckr_pat_", rf"{B64URL}{{20,}}", "Docker token"),
+    ("dckr_oat_", rf"{B64URL}{{20,}}", "Docker token"),
+    *((f"do{letter}_v1_", r"[a-f0-9]{64}\b", "DigitalOcean token") for letter in "por"),
+    ("SG.", rf"{B64URL}{{16,32}}\.{B64URL}{{30,}}", "SendGrid key"),
+    ("gsk_", rf"{ALNUM}{{40,}}", "Groq key"),
+    ("pplx-", rf"{ALNUM}{{40,}}", "Perplexity key"),
+    ("r8_", rf"{ALNUM}{{30,}}", "Replicate token"),
+    ("xai-", rf"{ALNUM}{{60,}}", "xAI key"),
+    ("fw_", rf"{ALNUM}{{22,}}", "Fireworks key"),
+    ("nvapi-", rf"{B64URL}{{40,}}", "NVIDIA key"),
+    ("tvly-", rf"{B64URL}{{20,}}", "Tavily key"),
+    ("dapi", r"[a-f0-9]{32}(?:-[0-9])?\b", "Databricks token"),
+    *((f"hv{letter}.", rf"{B64URL}{{24,}}", "Vault token") for letter in "sbr"),
+    *((f"shp{kind}_", r"[a-fA-F0-9]{32}\b", "Shopify token") for kind in ("at", "ca", "pa", "ss")),
+    ("lin_api_", rf"{ALNUM}{{32,}}", "Linear key"),
+    ("lin_oauth_", rf"{ALNUM}{{32,}}", "Linear key"),
+    ("ntn_", rf"{ALNUM}{{40,}}", "Notion token"),
+    ("secret_", rf"{ALNUM}{{43}}\b", "Notion token"),
+    ("AGE-SECRET-KEY-1", r"[A-Z0-9]{58}", "age key"),
+    *((f"dp.{kind}.", rf"{ALNUM}{{40,}}", "Doppler token") for kind in ("pt", "st", "ct", "sa", "scim", "audit")),
+    ("fo1_", rf"{B64URL}{{43}}\b", "Fly token"),
+    *((f"fm{number}_", r"[A-Za-z0-9+/]{80,}={0,3}", "Fly token") for number in (1, 2)),
+    ("sbp_", r"[a-f0-9]{40}\b", "Supabase token"),
+    ("sb_secret_", rf"{B64URL}{{20,}}", "Supabase key"),
+    ("sntrys_", r"[A-Za-z0-9+/=_\-]{40,}", "Sentry token"),
+    ("sntryu_", r"[a-f0-9]{64}\b", "Sentry token"),
+    ("NRAK-", r"[A-Z0-9]{27}\b", "New Relic key"),
+    ("glsa_", r"[A-Za-z0-9]{32}_[A-Fa-f0-9]{8}\b", "Grafana token"),
+    ("glc_", r"[A-Za-z0-9+/]{32,}={0,2}", "Grafana token"),
+    ("PMAK-", r"[a-f0-9]{24}-[a-f0-9]{34}\b", "Postman key"),
+    ("ATATT3", r"[A-Za-z0-9_=\-]{60,}", "Atlassian token"),
+    ("ATBB", r"[A-Za-z0-9]{32}\b", "Bitbucket password"),
+    ("key-", r"[a-f0-9]{32}\b", "Mailgun key"),
+    ("sq0atp-", rf"{B64URL}{{22,}}", "Square token"),
+    ("sq0csp-", rf"{B64URL}{{43,}}", "Square token"),
+    ("EAAAE", rf"{B64URL}{{59}}\b", "Square token"),
+    ("pscale_tkn_", r"[A-Za-z0-9_.=\-]{30,}", "PlanetScale token"),
+    ("pscale_pw_", r"[A-Za-z0-9_.=\-]{30,}", "PlanetScale password"),
+    ("rubygems_", r"[a-f0-9]{48}\b", "RubyGems key"),
+    ("pul-", r"[a-f0-9]{40}\b", "Pulumi token"),
+    ("tskey-", rf"[a-z]+-{B64URL}{{12,}}", "Tailscale key"),
+    ("rnd_", rf"{ALNUM}{{32,}}", "Render key"),
+    ("figd_", rf"{B64URL}{{38,}}", "Figma token"),
+    ("phx_", rf"{B64URL}{{40,}}", "PostHog key"),
+    ("CFPAT-", rf"{B64URL}{{43}}", "Contentful token"),
+    ("dt0c01.", r"[A-Z0-9]{24}\.[A-Z0-9]{64}\b", "Dynatrace token"),
+    ("ops_eyJ", r"[A-Za-z0-9+/]{100,}={0,3}", "1Password token"),
+    ("shippo_live_", r"[a-f0-9]{40}\b", "Shippo token"),
+    ("LTAI", r"[A-Za-z0-9]{20}\b", "Alibaba access key"),
+    ("eyJ", rf"{B64URL}{{8,}}\.{B64URL}{{8,}}\.{B64URL}{{8,}}(?:\.{B64URL}*){{0,2}}", "JWT"),
+)
+"""Prefix, what follows it (RE2), what it is called. The first that fits counts, so longer prefixes come first."""
+
+BEFORE = r"(?:^|[^A-Za-z0-9]|\\[nrt]|%[0-9A-Fa-f]{2}|\[[0-9;]*m)"
+"""What may stand before a prefix. Escaped line ends and colours end in a letter and are no part of a word."""
+
+PROVIDER_TOKEN = compiled(
+    f"{BEFORE}(" + "|".join(f"{prefix.replace('.', chr(92) + '.')}{body}" for prefix, body, _ in PROVIDERS) + ")"
+)
+"""Group 1 is the token."""
+
+KEYS = r"(?:api|access|account|secret|private|auth|signing|encryption|master|subscription)[_\-]?key"
+NAMES = rf"(?:password|passwd|passwort|pwd|passphrase|secret|token|{KEYS}|credentials?|[_\-]pass|_auth)"
+AFTER_NAME = r"(?:\\*[\"'`]\]?)?"
+TYPE = r"(?:str|string|bytes|&str|SecretStr|Optional\[str\])"
+SEPARATOR = rf"(?:[ \t]*:[ \t]*(?i:{TYPE})[ \t]*=|[ \t]*(?:=>|:=|=|:))"
+SCHEMES = r"(?i:bearer|basic|token|apikey|api-key|bot|key|negotiate)"
+
+HEAD = compiled(rf"((?i:[\w.\-]*{NAMES}))({AFTER_NAME}{SEPARATOR})([ \t]*)")
+"""`password =`, `"apiKey": `, `TOKEN=`. Groups: the name, all to the separator, the white space after it."""
+OPTION = compiled(rf"-((?i:{NAMES}))[ \t]+")
+"""`--password ` with its value after a space."""
+AUTHORIZATION = compiled(rf"(?i:authorization){AFTER_NAME}[ \t]*[:=][ \t]*(?:\\*[\"'`])?(?:({SCHEMES})[ \t]+)?")
+BEARER = compiled(r"(?i:bearer)[ \t]+([A-Za-z0-9._~+/=\-]{16,})")
+COOKIE = compiled(r"(?i:cookie)[\"']?[ \t]*:[ \t]*[\"']?")
+COOKIE_PAIR = compiled(r"^;?[ \t]*([^\s;=\"',\\]+)=([^\s;\"',\\]*)")
+
+USERINFO = r"[^\s/?#@\"'`<>\\,(){}|]"
+CONTEXTS: tuple[tuple[str, str, str], ...] = (
+    (rf"://{USERINFO}*?:", rf"(?:{USERINFO}|@)+?", "password"),
+    (r"hooks\.slack\.com/(?:services|workflows)/", r"[A-Za-z0-9/_+\-]{20,}", "Slack webhook"),
+    (r"(?:discord|discordapp)\.com/api/(?:v[0-9]+/)?webhooks/[0-9]+/", rf"{B64URL}{{40,}}", "Discord webhook"),
+    (r"\b(?:bot)?[0-9]{8,10}:", rf"AA{B64URL}{{32,}}", "Telegram token"),
+    (r"[?&;]sig=", r"[A-Za-z0-9%+/=]{40,}", "Azure signature"),
+    (r"\b[A-Za-z0-9]{14}\.atlasv1\.", rf"{B64URL}{{50,}}", "Terraform token"),
+    (r"\.webhook\.office\.com/webhookb2/", r"[A-Za-z0-9@/\-]{40,}", "Teams webhook"),
+)
+"""What stands before (it stays), the credential, what it is called."""
+
+PEM = r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY|-----END [A-Z0-9 ]*PRIVATE KEY"
+
+ANCHORS = "|".join(
+    [
+        *(f"{prefix.replace('.', chr(92) + '.')}{body.removesuffix(chr(92) + 'b')}" for prefix, body, _ in PROVIDERS),
+        rf"(?i:{NAMES}){AFTER_NAME}[ \t]*[:=]",
+        rf"-(?i:{NAMES})[ \t]",
+        r"(?i:authorization)[\\\"'`\]]*[ \t]*[:=]",
+        r"(?i:bearer)[ \t]+[A-Za-z0-9._~+/=\-]{16}",
+        r"(?i:cookie)[\"']?[ \t]*:",
+        *(context + secret for context, secret, _ in CONTEXTS[1:]),
+        rf"://{USERINFO}*:{USERINFO}+@",
+        PEM,
+    ]
+)
+"""Source of the first pass: nothing is replaced in a line that none of these matches."""
+
+HANGING_SOURCE = "|".join(
+    [
+        rf"(?i:[\w.\-]*{NAMES}){AFTER_NAME}(?:[ \t]*:[ \t]*(?i:{TYPE})[ \t]*|{SEPARATOR}[ \t]*|[ \t]*)\z",
+        rf"(?i:authorization){AFTER_NAME}[ \t]*(?:[:=][ \t]*)?(?:\\*[\"'`])?(?:{SCHEMES}[ \t]*)?\z",
+        r"(?i:bearer)[ \t]+\z",
+        r"(?i:cookie)[\"']?[ \t]*(?::[^\n]*)?\z",
+    ]
+)
+HANGING = compiled(HANGING_SOURCE)
+"""The end of a text that waits for what comes after white space."""
+
+AFTER = compiled(
+    "|".join(
+        [
+            rf"(?i:{NAMES}){AFTER_NAME}[ \t]*[:=]",
+            rf"-(?i:{NAMES})[ \t]",
+            r"(?i:authorization)[\\\"'`\]]*[ \t]*[:=]",
+            r"(?i:bearer)[ \t]",
+            r"(?i:cookie)[\"']?[ \t]*:",
+            rf"://{USERINFO}*:",
+            *(context for context, _, _ in CONTEXTS[1:]),
+        ]
+    )
+)
+"""A credential may begin where the first of these matches ends, or later."""
+
+QUICK_WORDS = (
+    rf"(?i:{NAMES}|authorization|bearer|cookie)|://{USERINFO}*:|[0-9]{{8}}:|[?&;]sig=|\.atlasv1\.|webhook|hooks\.sl"
+)
+"""Source: a text without any of these (and without `early`) holds nothing back and links to nothing."""
+
+
+def growing(words: list[str]) -> str:
+    """The source that matches any beginning of any of the words, longest first."""
+    heads: dict[str, list[str]] = {}
+    for word in words:
+        if word:
+            heads.setdefault(word[0], []).append(word[1:])
+    parts = []
+    for letter, rest in heads.items():
+        quoted = letter if letter.isalnum() or ord(letter) > 127 else f"\\x{{{ord(letter):x}}}"
+        deeper = growing(rest)
+        parts.append(f"{quoted}(?:{deeper})?" if deeper else quoted)
+    return "|".join(parts)
+
+
+def early() -> str:
+    """Source of the beginnings of all formats, whole or cut off by the end of the text. Group 1 or 2 is where."""
+    words = [prefix for prefix, _, _ in PROVIDERS]
+    whole = "|".join(word.replace(".", r"\.") for word in words)
+    block = "-----BEGIN"
+    return rf"{BEFORE}((?:{whole})|(?:{growing(words)})\z)|({block}|(?:{growing([block])})\z)"
+
+
+def kind_of_token(token: str) -> str:
+    """What the provider's token is called."""
+    for prefix, _, kind in PROVIDERS:
+        if token.startswith(prefix):
+            return kind
+    return "token"
+
+
+NAME = compiled(rf"(?i)^[\w.\- ]*{NAMES}$")
+
+
+def names_secret(name: str) -> bool:
+    """Whether a name of a field, an option or a variable ends in a word for a credential."""
+    return len(name) <= 200 and NAME.search(name) is not None and name.upper() not in ("PWD", "OLDPWD")
+
+
+def kind_of_name(name: str) -> str:
+    """What a value assigned to this name is called."""
+    lower = name.lower()
+    if lower.endswith(("password", "passwd", "passwort", "pwd", "passphrase", "pass")):
+        return "password"
+    for word in ("token", "secret", "key"):
+        if lower.endswith(word):
+            return "API key" if word == "key" else word
+    return "credential"
+
+
+def value_end(text: str, start: int, stops: str, quote: str) -> int:
+    """Where a value that begins at `start` ends: before white space, `quote` or one of `stops`."""
+    index, size = start, len(text)
+    while index < size:
+        char = text[index]
+        if char.isspace() or char >= "\u2e80" or char in stops:
+            return index
+        if quote and text.startswith(quote, index):
+            return index
+        index += 2 if quote and char == "\\" and index + 1 < size and not text[index + 1].isspace() else 1
+    return size

@@ -1,0 +1,75 @@
+"""`read_overflow`: a part of an output that was too long to be given whole."""
+
+from __future__ import annotations
+
+import uuid
+from typing import ClassVar
+
+from pydantic import Field, field_validator
+
+from acp_agent.errors import ToolError
+from acp_agent.safety.access import Access, NoAccess
+from acp_agent.safety.paths import Roots
+from acp_agent.schema.acp import ToolKind
+from acp_agent.tools.base import Params, Tool
+from acp_agent.tools.context import Description, Preview, ToolContext, ToolResult
+
+__all__ = ["ReadOverflow", "ReadOverflowParams"]
+
+PREFIX = "overflow:"
+
+MOST_CHARS = 50_000
+"""Characters one call gives at most."""
+
+
+class ReadOverflowParams(Params):
+    id: str = Field(description="The reference of the output: `overflow:UUID`.")
+    offset: int = Field(default=0, ge=0, description="Characters to skip.")
+    limit: int | None = Field(
+        default=None, ge=1, le=MOST_CHARS, description=f"Characters to give; 20000 when left out, {MOST_CHARS} at most."
+    )
+
+    @field_validator("id")
+    @classmethod
+    def _uuid(cls, value: str) -> str:
+        text = value.strip().strip("`[]").removeprefix(PREFIX)
+        try:
+            found = uuid.UUID(text)
+        except ValueError:
+            raise ValueError("it is no `overflow:UUID`; take it from the output that was cut, as it stands") from None
+        if str(found) != text.lower():  # `UUID` also reads braces, URNs and what has no dashes.
+            raise ValueError("it is no `overflow:UUID`; take it from the output that was cut, as it stands")
+        return str(found)
+
+
+class ReadOverflow(Tool[ReadOverflowParams]):
+    name: ClassVar[str] = "read_overflow"
+    kind: ClassVar[ToolKind] = "read"
+    reads_only: ClassVar[bool] = True
+    Params: ClassVar[type[Params]] = ReadOverflowParams
+
+    def describe(self, params: ReadOverflowParams, roots: Roots) -> Description:
+        return Description(f"Read the output {params.id[:8]} from character {params.offset}")
+
+    def access(self, params: ReadOverflowParams, ctx: ToolContext) -> list[Access]:
+        return [NoAccess()]  # It was this session's own output.
+
+    async def run(self, params: ReadOverflowParams, ctx: ToolContext, preview: Preview) -> ToolResult:
+        limit = min(params.limit or ctx.config.overflow.read_chars, MOST_CHARS)
+        part = ctx.services.overflow(params.id, params.offset, limit)
+        if part is None:
+            raise ToolError(
+                f"There is no output `{PREFIX}{params.id}` in this session.",
+                "permanent_failure",
+                suggestion="Outputs are kept for some days and only in the session that made them: run the call again.",
+            )
+        entry = part.entry
+        if params.offset >= entry.chars:
+            raise ToolError(
+                f"The output has {entry.chars} characters, so nothing stands at {params.offset}.", "invalid_parameters"
+            )
+        end = params.offset + len(part.text)
+        more = f"go on with offset {end}" if end < entry.chars else "this is its end"
+        whole = "" if entry.complete else "; its middle was too long to be kept"
+        head = f"[{entry.tool}: characters {params.offset} to {end} of {entry.chars}; {more}{whole}]"
+        return ToolResult(f"{head}\n{part.text}")

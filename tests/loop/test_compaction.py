@@ -1,0 +1,340 @@
+"""A conversation that is made to fit: pure steps first, then all of them together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from acp_agent.config.model import CompactionConfig
+from acp_agent.errors import ProviderError
+from acp_agent.llm.base import (
+    AssistantMessage,
+    ImagePart,
+    Message,
+    ModelSettings,
+    TextPart,
+    ToolDefinition,
+    ToolMessage,
+    ToolUse,
+    UserMessage,
+)
+from acp_agent.loop.compaction import (
+    Compacted,
+    Limits,
+    compact,
+    drop_oldest,
+    shorten_results,
+    size_of,
+    window_of,
+)
+from acp_agent.loop.history import History
+from acp_agent.loop.room import Asked, Room
+from acp_agent.loop.tokens import TokenEstimator, characters
+
+pytestmark = pytest.mark.anyio
+
+
+def user(text: str) -> UserMessage:
+    return UserMessage((TextPart(text),))
+
+
+def round_of(number: int, result: str, calls: int = 1) -> list[Message]:
+    uses = tuple(ToolUse(f"{number}-{n}", "bash", '{"command": "x"}') for n in range(calls))
+    return [AssistantMessage("", uses), *(ToolMessage(use.id, "bash", (TextPart(result),)) for use in uses)]
+
+
+def valid(messages: Sequence[Message]) -> bool:
+    """Whether a model accepts it: what `History` would leave as it is."""
+    return list(History(messages).messages) == list(messages) and not History(messages).unanswered()
+
+
+def text_of(messages: Sequence[Message]) -> str:
+    said = []
+    for message in messages:
+        if isinstance(message, AssistantMessage):
+            said.append(message.text)
+        else:
+            said += [part.text for part in message.content if isinstance(part, TextPart)]
+    return "\n".join(said)
+
+
+LONG = [
+    user("first prompt"),
+    *round_of(1, "old result " * 500),
+    *round_of(2, "newer result " * 500),
+    AssistantMessage("I have done it."),
+    user("second prompt"),
+    *round_of(3, "newest result " * 500, calls=2),
+]
+
+
+# --- steps -------------------------------------------------------------------------------------------------------
+
+
+def test_the_oldest_results_are_shortened_first_and_no_more_than_needed() -> None:
+    messages, count = shorten_results(LONG, keep=2, chars=100, need=1000)
+    assert count == 1
+    assert messages[2].content[0].text.startswith("old result old result")
+    assert "characters of this old result were left out" in messages[2].content[0].text
+    assert messages[4:] == LONG[4:]
+    assert valid(messages)
+
+
+def test_the_newest_results_stay_and_pictures_go() -> None:
+    picture = ToolMessage("1-0", "bash", (TextPart("short"), ImagePart("image/png", "AAAA")))
+    history = [LONG[0], LONG[1], picture, *LONG[3:]]
+    messages, count = shorten_results(history, keep=2, chars=100, need=10**9)
+    assert count == 2
+    assert messages[-2:] == history[-2:]
+    assert "an image or sound of this old result was left out" in text_of(messages[2:3])
+    assert shorten_results(messages, keep=2, chars=100, need=10**9)[1] == 0, "nothing is gained twice"
+
+
+def test_a_shortened_result_keeps_the_reference_to_all_of_it() -> None:
+    line = "[all of it, 90000 characters: overflow:0b0e4dd2-6a5c-4d1c-9d53-4ad31c9b3f55 (`read_overflow`)]"
+    history = [user("go"), *round_of(1, "x" * 5000 + f"\n{line}\n[exit code 1]")]
+    messages, _ = shorten_results(history, keep=0, chars=100, need=1)
+    assert line in text_of(messages)
+
+
+def test_dropping_keeps_the_last_prompt_and_the_last_round() -> None:
+    messages, dropped = drop_oldest(LONG, 100)
+    assert dropped == len(LONG) - 4
+    assert text_of(messages).startswith(f"[{dropped} earlier messages were left out")
+    assert "second prompt" in text_of(messages)
+    assert messages[-3:] == LONG[-3:]
+    assert valid(messages)
+
+
+def test_dropping_begins_at_a_prompt_where_whole_turns_fit() -> None:
+    history: list[Message] = []
+    for turn in range(20):
+        history += [user(f"prompt {turn}"), AssistantMessage(f"answer {turn} " * 20)]
+    messages, dropped = drop_oldest(history, 1500)
+    assert dropped
+    assert size_of(messages) <= 1500
+    assert valid(messages)
+    first = text_of(messages[:1])
+    assert "prompt" in first and "answer" not in first
+
+
+@settings(deadline=None, max_examples=200)
+@given(
+    sizes=st.lists(st.tuples(st.sampled_from("uart"), st.integers(0, 400)), max_size=40),
+    room=st.integers(0, 5000),
+    keep=st.integers(0, 5),
+)
+def test_whatever_is_left_out_a_model_accepts_the_rest(sizes: list[tuple[str, int]], room: int, keep: int) -> None:
+    history = History()
+    for number, (kind, size) in enumerate(sizes):
+        match kind:
+            case "u":
+                history.add(user("u" * (size + 1)))
+            case "a":
+                history.add(AssistantMessage("a" * (size + 1)))
+            case _:
+                for message in round_of(number, "r" * size, 1 + size % 3):
+                    history.add(message)
+    messages = list(history.messages)
+    kept, dropped = drop_oldest(messages, room)
+    assert valid(kept)
+    assert (dropped > 0) == (kept != messages)
+    shorter, _ = shorten_results(messages, keep=keep, chars=50, need=10**9)
+    assert valid(shorter)
+    assert size_of(shorter) <= size_of(messages) + 0
+    last = next((message for message in reversed(messages) if isinstance(message, UserMessage)), None)
+    if last is not None:
+        assert text_of([last]) in text_of(kept)
+
+
+# --- together ----------------------------------------------------------------------------------------------------
+
+
+async def no_summary(messages: Sequence[Message]) -> str:
+    raise AssertionError("the model need not be asked")
+
+
+async def test_shortening_alone_is_enough_where_it_is() -> None:
+    size = size_of(LONG)
+    done = await compact(LONG, Limits(size - 1000, size - 3000), CompactionConfig(keep_results=2), no_summary)
+    assert (done.shortened, done.summarised, done.dropped) == (1, 0, 0)
+    assert done.words == "1 tool results shortened"
+
+
+async def test_what_is_old_is_summarised_and_the_prompt_stays() -> None:
+    asked: list[Sequence[Message]] = []
+
+    async def summary(messages: Sequence[Message]) -> str:
+        asked.append(messages)
+        return "THE SUMMARY"
+
+    config = CompactionConfig(keep_results=2, result_chars=5000)
+    done = await compact(LONG, Limits(16_000, 15_000), config, summary)
+    assert len(asked) == 1
+    assert done.summarised and done.summary == "THE SUMMARY"
+    text = text_of(done.messages)
+    assert "THE SUMMARY" in text and "second prompt" in text and "old result" not in text
+    assert valid(done.messages)
+    assert done.size <= 16_000
+
+
+@pytest.mark.parametrize("says", ["", "fails", "z" * 100_000])
+async def test_without_a_usable_summary_the_oldest_are_left_out(says: str) -> None:
+    async def summary(messages: Sequence[Message]) -> str:
+        if says == "fails":
+            raise ProviderError("server", "The server failed.")
+        return says
+
+    config = CompactionConfig(keep_results=2, result_chars=5000)
+    done = await compact(LONG, Limits(16_000, 15_000), config, summary)
+    assert done.size <= 16_000
+    assert valid(done.messages)
+    assert "second prompt" in text_of(done.messages)
+    if says != "z" * 100_000:
+        assert done.dropped and done.trouble
+
+
+async def test_the_newest_results_are_shortened_last() -> None:
+    history = [user("go"), *round_of(1, "x" * 50_000, calls=3)]
+    done = await compact(history, Limits(4000, 3000), CompactionConfig(), None)
+    assert done.size <= 4000
+    assert valid(done.messages)
+    assert text_of(done.messages).startswith("go")
+
+
+@pytest.mark.parametrize(
+    ("words", "window"),
+    [
+        ("This model's maximum context length is 8192 tokens. However, your messages resulted in 9000 tokens", 8192),
+        ("prompt is too long: 210000 tokens > 200000 maximum", 200_000),
+        ("the request exceeds the available context size (4,096 tokens)", 4096),
+        ("Requested tokens (9000) exceed context window of 4096", 4096),
+        ("input exceeds the context window of this model", None),
+    ],
+)
+def test_the_window_is_read_from_what_servers_say(words: str, window: int | None) -> None:
+    assert window_of(ProviderError("context_too_long", words)) == window
+
+
+# --- the estimator -----------------------------------------------------------------------------------------------
+
+
+def test_the_estimator_learns_from_what_servers_count() -> None:
+    estimator = TokenEstimator()
+    assert estimator.tokens("m", 4000) == 1000
+    for _ in range(8):
+        estimator.observe("m", 10_000, 5000)
+    assert estimator.tokens("m", 4000) == pytest.approx(2000, rel=0.02)
+    assert estimator.tokens("other", 4000) == 1000
+    assert estimator.chars("m", 1000) == pytest.approx(2000, rel=0.02)
+
+
+def test_nonsense_teaches_little() -> None:
+    estimator = TokenEstimator()
+    estimator.observe("m", 10, 10_000)
+    estimator.observe("m", 10_000, 0)
+    assert estimator.chars_per_token("m") == 4
+    estimator.observe("m", 10_000, 10**9)
+    assert estimator.chars_per_token("m") >= 1
+    estimator.refused("n", 8000, 4000)
+    assert estimator.chars_per_token("n") == 2
+
+
+# --- the room ----------------------------------------------------------------------------------------------------
+
+
+class Desk:
+    def __init__(self, messages: Sequence[Message]) -> None:
+        self.history = list(messages)
+        self.seen: list[str] = []
+
+    def messages(self) -> Sequence[Message]:
+        return self.history
+
+    def begin(self) -> None:
+        self.seen.append("begin")
+
+    def replace(self, done: Compacted, before: int, after: int) -> None:
+        assert after < before
+        self.history = done.messages
+        self.seen.append("replace")
+
+    def gave_up(self) -> None:
+        self.seen.append("gave up")
+
+
+def asked(window: int | None, system: str = "s" * 400, tools: int = 0) -> Asked:
+    definitions = [ToolDefinition("tool", "d" * tools, {})] if tools else []
+    return Asked("m", ModelSettings("m", system), definitions, window)
+
+
+async def fit(room: Room, desk: Desk, of: Asked, *, forced: bool = False) -> str | None:
+    return await room.fit(desk, of, lambda: None, forced=forced)
+
+
+async def test_what_fits_is_left_alone() -> None:
+    desk = Desk(LONG)
+    assert await fit(Room(CompactionConfig(), 0.8), desk, asked(100_000)) is None
+    assert await fit(Room(CompactionConfig(), 0.8), desk, asked(None)) is None, "a window nobody told of"
+    assert desk.seen == []
+
+
+async def test_room_is_made_once_and_not_again_for_the_same_history() -> None:
+    desk, room = Desk(LONG), Room(CompactionConfig(), 0.8)
+    assert await fit(room, desk, asked(5000)) is None
+    assert desk.seen == ["begin", "replace"]
+    assert room.measure(desk.messages(), asked(5000)).all <= 4000
+    assert await fit(room, desk, asked(5000)) is None
+    assert desk.seen == ["begin", "replace"]
+
+
+async def test_a_history_that_cannot_be_shortened_is_not_tried_again_until_it_has_grown() -> None:
+    desk, room = Desk([user("p" * 15_600)]), Room(CompactionConfig(), 0.8)
+    assert await fit(room, desk, asked(4100)) is None, "over the budget, within the window"
+    assert desk.seen == ["begin", "gave up"]
+    assert await fit(room, desk, asked(4100)) is None
+    assert desk.seen == ["begin", "gave up"]
+
+
+async def test_the_floor_is_told_in_words() -> None:
+    desk, room = Desk([user("p" * 4000)]), Room(CompactionConfig(), 0.8)
+    words = await fit(room, desk, asked(2000, tools=8000))
+    assert words is not None
+    assert "`m` can hold 2000 tokens" in words
+    assert "larger context" in words
+
+
+async def test_switched_off_it_stops_with_words() -> None:
+    desk, room = Desk(LONG), Room(CompactionConfig(enabled=False), 0.8)
+    words = await fit(room, desk, asked(5000))
+    assert words is not None
+    assert "context is full" in words and "/compact" in words
+    assert desk.seen == []
+
+
+@pytest.mark.parametrize("said", ["maximum context length is 3000 tokens", "too many tokens"])
+async def test_a_refusal_makes_room_and_what_it_taught_is_kept_once_it_proved_right(said: str) -> None:
+    desk, room = Desk(LONG), Room(CompactionConfig(), 0.8)
+    room.learn(ProviderError("context_too_long", said), desk.messages(), asked(None))
+    before = size_of(desk.history)
+    assert await fit(room, desk, asked(None), forced=True) is None
+    assert size_of(desk.history) < before
+    assert room.windows == {}
+    room.counted(desk.history, asked(None), 0)
+    assert room.windows["m"] == (3000 if "3000" in said else room.windows["m"])
+    assert room.windows["m"] < before // 4
+
+
+async def test_a_refusal_without_reason_does_not_wedge_the_session() -> None:
+    desk, room = Desk([user("hi")]), Room(CompactionConfig(), 0.8)
+    room.learn(ProviderError("context_too_long", "too long"), desk.messages(), asked(None))
+    assert await fit(room, desk, asked(None), forced=True) is not None
+    assert await fit(room, desk, asked(None)) is None, "the next prompt is asked as ever"
+    assert room.windows == {}
+
+
+def test_an_image_counts_as_text_of_some_length() -> None:
+    assert characters(UserMessage((ImagePart("image/png", "A" * 1_000_000),))) < 10_000

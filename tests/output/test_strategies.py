@@ -1,0 +1,227 @@
+"""The nine strategies: what each lets go, with which parameters, and how sure it is."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from acp_agent.output.cut import Omission, carried_out
+from acp_agent.output.error_lines import looks_like_error
+from acp_agent.output.strategies import (
+    Dedup,
+    GitDiff,
+    GitStatus,
+    GroupByRule,
+    KeepMatching,
+    Strategy,
+    StripAnnotated,
+    StripNoise,
+    TestSummary,
+    Truncate,
+)
+
+
+def kept(strategy: Strategy, text: str, *, failed: bool = False) -> tuple[list[str], str]:
+    lines = text.split("\n")
+    cut = strategy.cut(lines)
+    return carried_out(lines, cut, failed=failed), cut.confidence
+
+
+def numbered(count: int, word: str = "line") -> str:
+    return "\n".join(f"{word} number {number}" for number in range(count))
+
+
+def test_strip_noise_is_full_when_lines_went_and_fallback_otherwise():
+    lines, confidence = kept(StripNoise(("^Compiling ", "^\\s*$")), numbered(10, "Compiling") + "\n\ndone")
+    assert lines == ["[... 10 lines of noise left out ...]", "done"]
+    assert confidence == "Full"
+    assert kept(StripNoise(("^Compiling ",)), "one\ntwo") == (["one", "two"], "Fallback")
+
+
+def test_truncate_keeps_twenty_lines_at_each_end_by_default():
+    lines, confidence = kept(Truncate(), numbered(101))
+    assert lines == [*numbered(20).split("\n"), "[... 61 lines left out ...]", *numbered(101).split("\n")[-20:]]
+    assert confidence == "Partial"
+    assert kept(Truncate(), numbered(100)) == (numbered(100).split("\n"), "Full")
+
+
+def test_truncate_takes_its_limits_from_the_rule():
+    lines, _ = kept(Truncate(max_lines=5, head=2, tail=1), numbered(50))
+    assert lines == ["line number 0", "line number 1", "[... 47 lines left out ...]", "line number 49"]
+
+
+def test_keep_matching_keeps_nothing_else_but_errors():
+    text = numbered(20) + "\nwanted: a\nerror: lost\n" + numbered(20)
+    lines, confidence = kept(KeepMatching(("^wanted",)), text)
+    assert lines == ["[... 40 other lines left out ...]", "wanted: a", "error: lost"]
+    assert confidence == "Partial"
+    assert kept(KeepMatching(("^absent",)), text) == (text.split("\n"), "Fallback")
+
+
+def test_strip_annotated_takes_the_lines_that_belong_to_a_note():
+    text = "warning: a\nnote: because of this long reason here\n  --> over there\n  and more of it\nwarning: b\n  = help: see the manual of the program\nend"
+    lines, confidence = kept(StripAnnotated(("note:", "help:")), text)
+    assert lines == ["warning: a", "[... 4 lines of notes left out ...]", "warning: b", "end"]
+    assert confidence == "Full"
+    assert kept(StripAnnotated(("note:",)), "a\nb")[1] == "Fallback"
+
+
+def test_strip_annotated_keeps_an_error_within_a_note():
+    text = "note: the following happened in the tool\n  error: disk full\n  and what stands below it, too, at length\nend"
+    assert "  error: disk full" in kept(StripAnnotated(("note:",)), text)[0]
+
+
+@pytest.mark.parametrize(
+    ("passing", "failing", "summary"),
+    [
+        ("test tests::error_{} ... ok", "test tests::x ... FAILED", "test result: FAILED. 30 passed; 1 failed"),
+        ("        PASS [   0.005s] words tests::a_{}", "        FAIL [   0.005s] words tests::b", "     Summary [   0.051s] 31 tests run"),
+        ("tests/a.py::test_error_{} PASSED    [ 12%]", "tests/a.py::test_x FAILED    [ 12%]", "==== 1 failed, 30 passed in 0.07s ===="),
+        ("[gw0] [ 12%] PASSED tests/a.py::test_{} ", "[gw0] [ 12%] FAILED tests/a.py::test_x ", "==== 1 failed, 30 passed in 0.07s ===="),
+        ("--- PASS: TestError{} (0.00s)", "--- FAIL: TestX (0.00s)", "FAIL\texample.org/words\t0.005s"),
+        ("  ✓ adds up {} (2 ms)", "  ✕ adds up (2 ms)", "Tests:       1 failed, 30 passed, 31 total"),
+        ("test_a{} (mod.Class.test_a) ... ok", "test_b (mod.Class.test_b) ... FAIL", "Ran 31 tests in 0.001s"),
+    ],
+)
+def test_test_summary_drops_what_passed_and_keeps_failures_and_the_summary(passing, failing, summary):
+    text = "\n".join([*(passing.format(number) for number in range(30)), failing, "    left: 3", "   right: 4", summary])
+    lines, confidence = kept(TestSummary(), text, failed=True)
+    assert lines == ["[... 30 lines of passing tests left out ...]", failing, "    left: 3", "   right: 4", summary]
+    assert confidence == "Full"
+
+
+def test_test_summary_without_a_summary_is_partial_and_of_anything_else_fallback():
+    killed = "\n".join(f"tests/a.py::test_{number} PASSED [  1%]" for number in range(30))
+    assert kept(TestSummary(), killed) == (["[... 30 lines of passing tests left out ...]"], "Partial")
+    assert kept(TestSummary(), numbered(30)) == (numbered(30).split("\n"), "Fallback")
+
+
+def test_what_a_failing_go_test_logged_stays_and_that_of_passing_ones_goes():
+    text = "=== RUN   TestA\n    a_test.go:5: looking at the first thing\n--- PASS: TestA (0.00s)\n=== RUN   TestB\n    b_test.go:7: before\n    b_test.go:8: got 1\n--- FAIL: TestB (0.00s)\nFAIL"
+    lines, _ = kept(TestSummary(), text, failed=True)
+    assert "    b_test.go:7: before" in lines
+    assert "--- FAIL: TestB (0.00s)" in lines
+    assert not any("a_test.go" in line for line in lines)
+
+
+def test_group_by_rule_keeps_the_first_of_each_rule_and_the_places_of_all():
+    block = "warning: unneeded `return` statement\n --> src/{0}.rs:{0}:5\n  |\n{0} |     return 1;\n  |\n  = help: https://rust-lang.github.io/rust-clippy/master/index.html#needless_return\n"
+    lines, confidence = kept(GroupByRule(), "\n".join(block.format(number) for number in range(4)))
+    assert lines.count("warning: unneeded `return` statement") == 1
+    assert "[... 3 more of needless_return left out, at src/1.rs:1:5, src/2.rs:2:5, src/3.rs:3:5 ...]" in lines
+    assert confidence == "Full"
+
+
+def test_group_by_rule_groups_the_lines_of_linters():
+    text = "\n".join(f"src/a.py:{number}:1: F401 `os` imported but unused" for number in range(1, 9))
+    assert kept(GroupByRule(), text)[0][1].startswith("[... 7 more of F401 left out, at src/a.py:2:1, ")
+    described = "\n".join(f"a.x:{number} [style/indent] indented by a wrong number of blanks" for number in range(9))
+    lines, _ = kept(GroupByRule(r"\[(?P<rule>[\w/]+)\]"), described)
+    assert len(lines) == 2
+    assert "8 more of style/indent left out" in lines[1]
+
+
+def test_group_by_rule_never_groups_errors_that_say_different_things():
+    block = "error: unused variable: `{0}`\n --> src/a.rs:{0}:5\n  |\n  = note: `-D unused-variables` implied by `-D warnings`\n"
+    text = "\n".join(block.format(number) for number in range(5))
+    lines, _ = kept(GroupByRule(), text, failed=True)
+    assert [line for line in lines if line.startswith("error")] == [f"error: unused variable: `{n}`" for n in range(5)]
+    assert kept(GroupByRule(), "nothing here")[1] == "Fallback"
+
+
+def test_git_status_keeps_every_path_and_drops_hints():
+    text = 'On branch main\nChanges to be committed:\n  (use "git restore --staged <file>..." to unstage)\n\tmodified:   a.py\n\nUntracked files:\n  (use "git add <file>..." to include in what will be committed)\n\tnew file\n'
+    lines, confidence = kept(GitStatus(), text)
+    assert lines == ["On branch main", "Changes to be committed:", "[... 2 hints left out ...]", " modified: a.py", "Untracked files:", " new file"]
+    assert confidence == "Full"
+    assert kept(GitStatus(), "something else")[1] == "Fallback"
+
+
+def diff_of(name: str, size: int) -> str:
+    added = "\n".join(f"+--- error: line {number}" for number in range(size))
+    return f"diff --git a/{name} b/{name}\nindex 1..2 100644\n--- a/{name}\n+++ b/{name}\n@@ -0,0 +1,{size} @@\n{added}"
+
+
+def test_git_diff_keeps_all_headers_and_says_what_it_cut():
+    text = "\n".join([diff_of("small.py", 5), diff_of("large.py", 600), diff_of("huge.py", 6000)])
+    lines, confidence = kept(GitDiff(max_diff_lines=100), text)
+    headers = [line for line in text.split("\n") if line.startswith(("diff", "index", "--- a", "+++ b", "@@"))]
+    assert [line for line in lines if line in headers] == headers
+    assert sum(line.startswith("+--- error") for line in lines) == 85
+    assert "[... 560 lines of large.py left out ...]" in lines
+    assert "[... 5960 lines of huge.py left out ...]" in lines
+    assert confidence == "Partial"
+
+
+def test_git_diff_cuts_over_500_lines_by_default():
+    assert kept(GitDiff(), diff_of("a", 495)) == (diff_of("a", 495).split("\n"), "Full")
+    assert len(kept(GitDiff(), diff_of("a", 496))[0]) == 501
+    assert kept(GitDiff(), numbered(501))[1] == "Fallback"
+
+
+def test_git_diff_keeps_what_no_hunk_announced():
+    text = diff_of("a", 600) + "\nerror: the diff broke off"
+    assert "error: the diff broke off" in kept(GitDiff(20), text)[0]
+
+
+def test_dedup_counts_lines_that_differ_in_time_and_ids_alone():
+    text = "\n".join(f"2026-11-21T09:16:{n:02d}.1Z ERROR 0x{n:04x} request 3f1c0f6e-51d3-4b2f-9d1c-5b7e8a6f{n:04x}" for n in range(12))
+    lines, confidence = kept(Dedup(), text + "\nother\nother thing", failed=True)
+    assert lines == [text.split("\n")[0] + " (x12)", "other", "other thing"]
+    assert confidence == "Full"
+
+
+def test_dedup_keeps_lines_that_differ_in_anything_else():
+    text = "request 1 failed\nrequest 2 failed\nrequest 1 failed"
+    assert kept(Dedup(), text)[0] == text.split("\n")
+
+
+def test_a_failed_command_that_named_no_error_keeps_its_last_forty_lines():
+    lines, _ = kept(Truncate(max_lines=10, head=1, tail=1), numbered(100), failed=True)
+    assert lines[2:] == numbered(100).split("\n")[-40:]
+
+
+def test_what_follows_an_error_of_a_failed_command_stays():
+    text = numbered(50) + "\nmain.c:1:5: error: expected ;\n    1 | int\n      |    ^\n" + numbered(50)
+    lines, _ = kept(Truncate(max_lines=10, head=1, tail=1), text, failed=True)
+    assert ["main.c:1:5: error: expected ;", "    1 | int", "      |    ^"] == lines[2:5]
+
+
+def test_what_is_not_longer_than_its_mark_stays():
+    assert kept(StripNoise(("^x$",)), "a\nx\nb")[0] == ["a", "x", "b"]
+    assert Omission("line", "lines").mark(1) == "[... 1 line left out ...]"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "error: x", "ERROR x", "npm ERR! code", "E   assert 1 == 2", "FAILED tests/a.py::test_b", "--- FAIL: TestX (0.00s)",
+        "thread 'main' panicked at src/lib.rs", "panic: runtime error", "Traceback (most recent call last):", "KeyError: 'x'",
+        "fatal: not a git repository", "ld: undefined reference to `x'", "Segmentation fault (core dumped)", "Killed",
+        "make: *** [Makefile:4: f70.o] Error 1", "bash: x: command not found", "cat: x: No such file or directory",
+        "CONFLICT (content): Merge conflict in f", "permission denied", "3 passed, 1 failed", "0 errors, 2 failed",
+        "worker 0 failed", "Error: 0 arguments given", "failed: 0 bytes written", "E1121 09:24:26.964228 30505 memcache.go:265] x",
+        "java.lang.NullPointerException", "syntax_error: x", "ENOENT: x", "connect ECONNREFUSED 127.0.0.1", "could not connect",
+        "exit status 1", "Caused by:", "job-1  0/1  CrashLoopBackOff", "test tests::x ... FAILED", "not ok 3 - x",
+        "cc -Werror main.c: failed",
+    ],
+)  # fmt: skip
+def test_a_line_that_tells_of_a_failure_is_known(line):
+    assert looks_like_error(line)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "0 errors", "12 passed, 0 failed", "no errors found", "failed: 0", '{"failed":0}', "test error_handling ... ok",
+        "tests/a.py::test_error PASSED   [ 12%]", "--- PASS: TestError (0.00s)", "   Compiling thiserror v1.0.2",
+        "cc -Werror -c main.c", "test result: ok. 1 passed; 0 failed; 0 ignored", "all good", "",
+        "cargo test --no-fail-fast",
+    ],
+)  # fmt: skip
+def test_a_line_that_tells_of_success_is_no_error(line):
+    assert not looks_like_error(line)
+
+
+def test_strategies_are_read_by_their_type():
+    assert msgspec.convert({"type": "truncate"}, Truncate) == Truncate(100, 20, 20)
