@@ -339,9 +339,11 @@ class Agent:
 
     async def prompt(self, request: PromptRequest) -> PromptResponse:
         session = self._session(request.session_id)
+        before = session.spent
         reason = await session.prompt(request.prompt)
         spent = session.spent
-        return PromptResponse(stop_reason=reason, meta=None if spent is None else {"usage": spent.as_json()})
+        meta = None if spent is None or spent is before else {"usage": spent.as_json()}
+        return PromptResponse(stop_reason=reason, meta=meta)
 
     async def set_mode(self, request: SetSessionModeRequest) -> Reply:
         session = self._session(request.session_id)

@@ -23,14 +23,22 @@ tests/unit/test_module_{module}.py:{number}: AssertionError"""
 def long_pytest_log(lines: int = 100_000) -> str:
     """What `pytest -v` prints of so many tests, of which one in 5,000 fails."""
     failing = range(2500, lines, 5000)
-    shown = ["============================= test session starts ==============================", f"collected {lines} items", ""]
+    shown = [
+        "============================= test session starts ==============================",
+        f"collected {lines} items",
+        "",
+    ]
     for number in range(lines):
         state = "FAILED" if number in failing else "PASSED"
         percent = number * 100 // lines
-        shown.append(f"tests/unit/test_module_{number // 100}.py::test_error_case_{number} {state}      [{percent:3d}%]")
+        shown.append(
+            f"tests/unit/test_module_{number // 100}.py::test_error_case_{number} {state}      [{percent:3d}%]"
+        )
     shown += ["", "=================================== FAILURES ==================================="]
     shown += [FAILURE.format(number=number, module=number // 100) for number in failing]
-    shown.append(f"================ {len(failing)} failed, {lines - len(failing)} passed in 61.20s (0:01:01) ================")
+    shown.append(
+        f"================ {len(failing)} failed, {lines - len(failing)} passed in 61.20s (0:01:01) ================"
+    )
     return "\n".join(shown) + "\n"
 
 

@@ -437,7 +437,6 @@ class Session:
                     if self._held:  # A prompt that came before its session's answer waits for it.
                         await self._released.wait()
                     self._bound_to = bound_to
-                    self.spent = None
                     if announce:
                         self.say(announce)
                     try:
@@ -489,6 +488,7 @@ class Session:
             return "end_turn"
         if self.title is None:
             self.set_title(engine.title(blocks))
+        self.spent = None
         model = await engine.model(self.model)
         if model.name != self.model:
             self._use_real_name(model)

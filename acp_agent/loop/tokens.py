@@ -27,7 +27,7 @@ MESSAGE_CHARS = 16
 SMALLEST_SAMPLE = 400
 """Characters of a request from which its count teaches anything."""
 
-FEWEST_CHARS, MOST_CHARS = 1.0, 12.0
+FEWEST_CHARS, MOST_CHARS = 1.0, 8.0
 """Bounds of what is believed: characters of a token."""
 
 LEARNING = 0.5

@@ -16,7 +16,9 @@ STATUS = compiled(
 )
 HINT = compiled(r"^\s+\((?:use|fix conflicts|run|commit or discard|see) .*\)$")
 ENTRY = compiled(r"^\t(?:(?P<what>[a-z][a-z ]*:) +)?(?P<path>.*)$")
-CLOSING = compiled(r"^(?P<said>no changes added to commit|nothing added to commit but untracked files present|.*nothing to commit) \(")
+CLOSING = compiled(
+    r"^(?P<said>no changes added to commit|nothing added to commit but untracked files present|.*nothing to commit) \("
+)
 HINTS = Omission("hint", "hints")
 BLANK = Omission("blank line", "blank lines")
 

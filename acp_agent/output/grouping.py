@@ -16,11 +16,17 @@ from acp_agent.output.passing import CARGO_PROGRESS
 
 __all__ = ["group_by_rule_cut"]
 
-HEAD = compiled(r"^(?P<level>warning|error)(?:\[(?P<code>\w+)\])?: (?P<message>.*)$|^(?P<rule>[A-Z]{1,5}\d{2,5}) (?:\[\*\] )?(?P<found>.+)$")
+HEAD = compiled(
+    r"^(?P<level>warning|error)(?:\[(?P<code>\w+)\])?: (?P<message>.*)$|^(?P<rule>[A-Z]{1,5}\d{2,5}) (?:\[\*\] )?(?P<found>.+)$"
+)
 LINE = compiled(r"^(?P<location>[^\s:]+:\d+(?::\d+)?): (?P<rule>[A-Z]{1,5}\d{2,5}) ")
 LOCATION = compiled(r"^\s*--> (\S+)")
-LINT = compiled(r"rust-clippy/\S*#(\w+)|#\[(?:warn|deny|forbid)\((?:clippy::)?([\w:]+)\)\]|`-[DWF] (?:clippy::)?([\w-]+)`")
-SUMMARY = compiled(r"(?: generated \d+ | emitted|aborting due to |could not compile|build failed|unused manifest key|some issues detected)")
+LINT = compiled(
+    r"rust-clippy/\S*#(\w+)|#\[(?:warn|deny|forbid)\((?:clippy::)?([\w:]+)\)\]|`-[DWF] (?:clippy::)?([\w-]+)`"
+)
+SUMMARY = compiled(
+    r"(?: generated \d+ | emitted|aborting due to |could not compile|build failed|unused manifest key|some issues detected)"
+)
 QUOTED = compiled(r"`[^`]*`")
 PROGRESS = Omission("line of progress", "lines of progress")
 BLANK = Omission("blank line", "blank lines")
@@ -67,7 +73,9 @@ def group_by_rule_cut(lines: Sequence[str], pattern: str | None) -> Cut:
             dropped.update(dict.fromkeys(block.places, NOTHING))
             stands_for[block.places[0]] = group.first.places[0]
         places = ", ".join(_where(block, group.first) for block in group.others)
-        added[_last_told(lines, group.first)] = f"[... {len(group.others)} more of {group.first.rule} left out, at {places} ...]"
+        added[_last_told(lines, group.first)] = (
+            f"[... {len(group.others)} more of {group.first.rule} left out, at {places} ...]"
+        )
     return Cut("Full", dropped, stands_for, added=added)
 
 
@@ -93,7 +101,9 @@ def _known(lines: Sequence[str]) -> list[_Block]:
             end = _end(lines, place)
             location = next((found.group(1) for line in lines[place + 1 : end] if (found := LOCATION.search(line))), "")
             if location:
-                blocks.append(_Block(_rule(lines, head, range(place, end), names), _said(head), location, range(place, end)))
+                blocks.append(
+                    _Block(_rule(lines, head, range(place, end), names), _said(head), location, range(place, end))
+                )
             place = end
             continue
         place += 1
@@ -136,7 +146,7 @@ def _described(lines: Sequence[str], pattern: Pattern) -> list[_Block]:
         if (match := pattern.search(line)) is None:
             continue
         named = match.groupdict()
-        rule = named.get("rule") or match.group()
-        location = named.get("location") or line[: match.start("rule" if named.get("rule") else 0)].strip(" :[(") or line
+        rule = named.get("rule") or match.group() or pattern.pattern
+        location = named.get("location") or line.partition(rule)[0].strip(" :[(") or line
         blocks.append(_Block(rule, location, location, range(place, place + 1)))
     return blocks

@@ -57,7 +57,7 @@ def _line_by_line(lines: Sequence[str], *, xdist: bool) -> dict[int, Omission]:
     for place, line in enumerate(lines):
         if "::" in line and is_passing_line(line):
             dropped[place] = _kind(line)
-        elif not line or line[0] in "=_E>-|":
+        elif not line or line[0] in "_E>|":
             continue
         elif xdist and NODE_ID.search(line) is not None:
             dropped[place] = PROGRESS

@@ -98,13 +98,15 @@ def read_user_filters(path: Path) -> tuple[str | None, list[str]]:
         return None, []
     except (OSError, ValueError) as error:
         return None, [_unused(path, f"cannot be read: {getattr(error, 'strerror', None) or error}")]
-    with open(descriptor, "rb") as file:
-        try:
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                return None, [_unused(path, "is no regular file")]
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            return None, [_unused(path, "is no regular file")]
+        with open(descriptor, "rb", closefd=False) as file:
             content = file.read(MAX_FILE_BYTES + 1)
-        except OSError as error:
-            return None, [_unused(path, f"cannot be read: {error.strerror}")]
+    except OSError as error:
+        return None, [_unused(path, f"cannot be read: {error.strerror}")]
+    finally:
+        os.close(descriptor)
     if len(content) > MAX_FILE_BYTES:
         return None, [_unused(path, "is larger than 1 MiB")]
     try:
@@ -130,7 +132,9 @@ def _read(text: str, source: str, built_in: Mapping[str, Rule], warnings: list[s
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         warnings.append(f"The filter rules of {source} are not used: it is no TOML ({error}). The built-in rules are.")
         return {}
-    warnings += [f"{source}: there is no key `{key}`; rules are written as [[rules]]." for key in content if key != "rules"]
+    warnings += [
+        f"{source}: there is no key `{key}`; rules are written as [[rules]]." for key in content if key != "rules"
+    ]
     written = content.get("rules", [])
     if not isinstance(written, list):
         warnings.append(f"{source}: rules are written as [[rules]], each of its own.")

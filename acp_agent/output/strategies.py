@@ -179,15 +179,7 @@ class Dedup(_Strategy, frozen=True, tag="dedup"):
 
 
 AnyStrategy = (
-    StripNoise
-    | Truncate
-    | KeepMatching
-    | StripAnnotated
-    | TestSummary
-    | GroupByRule
-    | GitStatus
-    | GitDiff
-    | Dedup
+    StripNoise | Truncate | KeepMatching | StripAnnotated | TestSummary | GroupByRule | GitStatus | GitDiff | Dedup
 )
 
 

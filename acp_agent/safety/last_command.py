@@ -51,7 +51,12 @@ WRAPPERS: dict[str, frozenset[str]] = {
 """Programs that run the program behind their options, with those of their options that take a word."""
 OPERANDS = {"timeout": 1}
 """Words of a wrapper before the program."""
-STOPS = {"command": ("-v", "-V"), "env": ("-S", "--split-string"), "npx": ("-c", "--call"), "sudo": ("-l", "-v", "-e", "-i", "-s")}
+STOPS = {
+    "command": ("-v", "-V"),
+    "env": ("-S", "--split-string"),
+    "npx": ("-c", "--call"),
+    "sudo": ("-l", "-v", "-e", "-i", "-s"),
+}
 """With these the wrapper runs nothing, or what cannot be seen here."""
 RUNNERS = frozenset((("uv", "run"), ("poetry", "run"), ("pipenv", "run"), ("pnpm", "exec"), ("bundle", "exec")))
 PYTHON_OPTIONS = frozenset(("-W", "-X"))
@@ -67,7 +72,9 @@ GLOBAL: dict[str, tuple[frozenset[str], frozenset[str]]] = {
     ),
     "npm": (
         frozenset(("--prefix", "-C", "-w", "--workspace", "--loglevel", "--registry", "--userconfig")),
-        frozenset(("-s", "--silent", "-q", "--quiet", "--workspaces", "-ws", "--verbose", "-d", "--offline", "--yes", "-y")),
+        frozenset(
+            ("-s", "--silent", "-q", "--quiet", "--workspaces", "-ws", "--verbose", "-d", "--offline", "--yes", "-y")
+        ),
     ),
     "pnpm": (
         frozenset(("-C", "--dir", "-F", "--filter", "--loglevel", "--reporter")),
@@ -85,8 +92,22 @@ GLOBAL: dict[str, tuple[frozenset[str], frozenset[str]]] = {
     "terraform": (frozenset(), frozenset()),
     "tofu": (frozenset(), frozenset()),
     "pip": (
-        frozenset(("--proxy", "--python", "--cache-dir", "--log", "--timeout", "--retries", "--cert", "--trusted-host")),
-        frozenset(("-q", "-qq", "--quiet", "-v", "--verbose", "--no-input", "--disable-pip-version-check", "--isolated", "--no-cache-dir")),
+        frozenset(
+            ("--proxy", "--python", "--cache-dir", "--log", "--timeout", "--retries", "--cert", "--trusted-host")
+        ),
+        frozenset(
+            (
+                "-q",
+                "-qq",
+                "--quiet",
+                "-v",
+                "--verbose",
+                "--no-input",
+                "--disable-pip-version-check",
+                "--isolated",
+                "--no-cache-dir",
+            )
+        ),
     ),
 }
 """Program -> options that may stand before its sub-command: with a word of their own, and without."""
@@ -124,6 +145,8 @@ def last_command(script: str) -> LastCommand:
         if segments[number].speaks and any(segment.prints for segment in segments[:number]):
             continue
         others = segments[:number] + segments[number + 1 :]
+        if not segments[number].text:
+            return NONE
         return LastCommand(segments[number].text, not any(other.prints or other.speaks for other in others))
     return LastCommand(segments[-1].text, True) if segments else NONE
 
@@ -204,13 +227,19 @@ def _takes_output(redirect: Node) -> bool:
         return False
     kinds = [child.type for child in redirect.children]
     descriptor = redirect.children[0].text if kinds[0] == "file_descriptor" else b"1"
-    return ("&>" in kinds or "&>>" in kinds) or (descriptor == b"1" and any(kind in (">", ">>", ">|") for kind in kinds))
+    return ("&>" in kinds or "&>>" in kinds) or (
+        descriptor == b"1" and any(kind in (">", ">>", ">|") for kind in kinds)
+    )
 
 
 def _segment(node: Node) -> _Segment:
     words = []
     for child in node.children:
-        if child.is_named and child.type not in ("comment", "variable_assignment") and not child.type.endswith("_redirect"):
+        if (
+            child.is_named
+            and child.type not in ("comment", "variable_assignment")
+            and not child.type.endswith("_redirect")
+        ):
             words.append((child.text or b"").decode(errors="replace"))
     words = _without_wrappers(words)
     if not words:

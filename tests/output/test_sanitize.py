@@ -45,7 +45,30 @@ def test_strip_ansi_leaves_all_else():
     assert strip_ansi("\x1b[1ma\x1b[0m\rb\x07\n\n\n\nc") == "a\rb\x07\n\n\n\nc"
 
 
-PIECES = ["a", "bc", " ", "\n", "\r", "\b", "\t", "\x1b", "[", "K", "2K", "31m", "]", ";", "\x07", "\\", "P", "\x9b", "\x9d", "\x00", "é", "\x85"]
+PIECES = [
+    "a",
+    "bc",
+    " ",
+    "\n",
+    "\r",
+    "\b",
+    "\t",
+    "\x1b",
+    "[",
+    "K",
+    "2K",
+    "31m",
+    "]",
+    ";",
+    "\x07",
+    "\\",
+    "P",
+    "\x9b",
+    "\x9d",
+    "\x00",
+    "é",
+    "\x85",
+]
 
 
 @settings(max_examples=300, deadline=None)
@@ -58,7 +81,9 @@ def test_a_second_time_changes_nothing_and_nothing_grows(text):
     assert "\n\n\n" not in once
 
 
-@pytest.mark.parametrize("piece", ["\x1b]", "\x1bP", "\x9d", "\x1b[", "\x1b[2Ky", "\r", "\b", "\x1b[K", "\n ", " \n", "\x1b[1;"])
+@pytest.mark.parametrize(
+    "piece", ["\x1b]", "\x1bP", "\x9d", "\x1b[", "\x1b[2Ky", "\r", "\b", "\x1b[K", "\n ", " \n", "\x1b[1;"]
+)
 def test_a_hostile_megabyte_comes_to_an_end(piece):
     text = "x" * 200_000 + piece * (1_000_000 // len(piece))
     assert len(sanitize_output(text)) <= len(text)

@@ -67,7 +67,9 @@ def test_strip_annotated_takes_the_lines_that_belong_to_a_note():
 
 
 def test_strip_annotated_keeps_an_error_within_a_note():
-    text = "note: the following happened in the tool\n  error: disk full\n  and what stands below it, too, at length\nend"
+    text = (
+        "note: the following happened in the tool\n  error: disk full\n  and what stands below it, too, at length\nend"
+    )
     assert "  error: disk full" in kept(StripAnnotated(("note:",)), text)[0]
 
 
@@ -75,16 +77,30 @@ def test_strip_annotated_keeps_an_error_within_a_note():
     ("passing", "failing", "summary"),
     [
         ("test tests::error_{} ... ok", "test tests::x ... FAILED", "test result: FAILED. 30 passed; 1 failed"),
-        ("        PASS [   0.005s] words tests::a_{}", "        FAIL [   0.005s] words tests::b", "     Summary [   0.051s] 31 tests run"),
-        ("tests/a.py::test_error_{} PASSED    [ 12%]", "tests/a.py::test_x FAILED    [ 12%]", "==== 1 failed, 30 passed in 0.07s ===="),
-        ("[gw0] [ 12%] PASSED tests/a.py::test_{} ", "[gw0] [ 12%] FAILED tests/a.py::test_x ", "==== 1 failed, 30 passed in 0.07s ===="),
+        (
+            "        PASS [   0.005s] words tests::a_{}",
+            "        FAIL [   0.005s] words tests::b",
+            "     Summary [   0.051s] 31 tests run",
+        ),
+        (
+            "tests/a.py::test_error_{} PASSED    [ 12%]",
+            "tests/a.py::test_x FAILED    [ 12%]",
+            "==== 1 failed, 30 passed in 0.07s ====",
+        ),
+        (
+            "[gw0] [ 12%] PASSED tests/a.py::test_{} ",
+            "[gw0] [ 12%] FAILED tests/a.py::test_x ",
+            "==== 1 failed, 30 passed in 0.07s ====",
+        ),
         ("--- PASS: TestError{} (0.00s)", "--- FAIL: TestX (0.00s)", "FAIL\texample.org/words\t0.005s"),
         ("  ✓ adds up {} (2 ms)", "  ✕ adds up (2 ms)", "Tests:       1 failed, 30 passed, 31 total"),
         ("test_a{} (mod.Class.test_a) ... ok", "test_b (mod.Class.test_b) ... FAIL", "Ran 31 tests in 0.001s"),
     ],
 )
 def test_test_summary_drops_what_passed_and_keeps_failures_and_the_summary(passing, failing, summary):
-    text = "\n".join([*(passing.format(number) for number in range(30)), failing, "    left: 3", "   right: 4", summary])
+    text = "\n".join(
+        [*(passing.format(number) for number in range(30)), failing, "    left: 3", "   right: 4", summary]
+    )
     lines, confidence = kept(TestSummary(), text, failed=True)
     assert lines == ["[... 30 lines of passing tests left out ...]", failing, "    left: 3", "   right: 4", summary]
     assert confidence == "Full"
@@ -132,7 +148,14 @@ def test_group_by_rule_never_groups_errors_that_say_different_things():
 def test_git_status_keeps_every_path_and_drops_hints():
     text = 'On branch main\nChanges to be committed:\n  (use "git restore --staged <file>..." to unstage)\n\tmodified:   a.py\n\nUntracked files:\n  (use "git add <file>..." to include in what will be committed)\n\tnew file\n'
     lines, confidence = kept(GitStatus(), text)
-    assert lines == ["On branch main", "Changes to be committed:", "[... 2 hints left out ...]", " modified: a.py", "Untracked files:", " new file"]
+    assert lines == [
+        "On branch main",
+        "Changes to be committed:",
+        "[... 2 hints left out ...]",
+        " modified: a.py",
+        "Untracked files:",
+        " new file",
+    ]
     assert confidence == "Full"
     assert kept(GitStatus(), "something else")[1] == "Fallback"
 
@@ -165,7 +188,10 @@ def test_git_diff_keeps_what_no_hunk_announced():
 
 
 def test_dedup_counts_lines_that_differ_in_time_and_ids_alone():
-    text = "\n".join(f"2026-11-21T09:16:{n:02d}.1Z ERROR 0x{n:04x} request 3f1c0f6e-51d3-4b2f-9d1c-5b7e8a6f{n:04x}" for n in range(12))
+    text = "\n".join(
+        f"2026-11-21T09:16:{n:02d}.1Z ERROR 0x{n:04x} request 3f1c0f6e-51d3-4b2f-9d1c-5b7e8a6f{n:04x}"
+        for n in range(12)
+    )
     lines, confidence = kept(Dedup(), text + "\nother\nother thing", failed=True)
     assert lines == [text.split("\n")[0] + " (x12)", "other", "other thing"]
     assert confidence == "Full"

@@ -84,7 +84,7 @@ def test_a_command_is_alone_when_nothing_else_may_have_printed(script, alone):
 
 
 def test_deeply_nested_lines_end_without_a_name():
-    assert last_command("(" * 500 + "make" + ")" * 500) == LastCommand("", False)
+    assert last_command("( " * 500 + "make" + " )" * 500) == LastCommand("", False)
 
 
 @settings(max_examples=100, deadline=None)

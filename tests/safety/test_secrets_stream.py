@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import anyio
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acp_agent.safety.secrets import Redactor, holds_mark
-from acp_agent.safety.secret_blocks import UNIT
+from acp_agent.safety.secrets import Redactor
 
 OWN = ("Zq9!own-Value_77", "own phrase of 5 words", 'quo"ted\\value9')
 PLAIN = Redactor(values=OWN)
@@ -17,19 +15,71 @@ BY_LINE = Redactor(values=OWN, extra_patterns=[r"(?i)project \w+ \d+", "^id=.+$"
 
 BASE64 = "Qk1" + "aB3/" * 15 + "x"
 FRAGMENTS = [
-    *("gh" + "p_", "A1b2" * 9, "s", "k-", "ant-", "proj-", "a1B2" * 8, "AK" + "IA", "Z7" * 8, "ey" + "J", "a1b2c3d4e5."),
+    *(
+        "gh" + "p_",
+        "A1b2" * 9,
+        "s",
+        "k-",
+        "ant-",
+        "proj-",
+        "a1B2" * 8,
+        "AK" + "IA",
+        "Z7" * 8,
+        "ey" + "J",
+        "a1b2c3d4e5.",
+    ),
     *("password", "api_key", "token", "DB_SECRET", "Authorization", "Bearer", "bearer ", "Basic ", "Cookie: ", "sid="),
-    *("=", ":", " = ", ": ", " := ", " => ", '"', "'", '\\"', "`", "[", "]", "(", ")", ",", ";", "&", "$", "{", "}", "<"),
+    *(
+        "=",
+        ":",
+        " = ",
+        ": ",
+        " := ",
+        " => ",
+        '"',
+        "'",
+        '\\"',
+        "`",
+        "[",
+        "]",
+        "(",
+        ")",
+        ",",
+        ";",
+        "&",
+        "$",
+        "{",
+        "}",
+        "<",
+    ),
     *("hunter22x", "changeme", "a", "Z", "9", "_", "-", ".", "/", "\\", "\\n", "%20", "x1y2z3", "self.token", "word"),
     *("://", "user:", "pw12345@", "host", "postgres", "@", "?sig=", "1234567890:", "AAx" + "yZ09_" * 8),
     *(" ", "  ", "\t", "\n", "\n", "\r", "\r\n", "\u00a0", "\x0b", "\u2028", "語", "。", "é", "\ud800", "\U0001f511"),
-    *("-----BEG", "IN ", "-----", "RSA PRIVATE KEY-----", "PRIVATE KEY", "-----END ", BASE64, BASE64 + "\n", "abcd==\n"),
+    *(
+        "-----BEG",
+        "IN ",
+        "-----",
+        "RSA PRIVATE KEY-----",
+        "PRIVATE KEY",
+        "-----END ",
+        BASE64,
+        BASE64 + "\n",
+        "abcd==\n",
+    ),
     "-----BEGIN " + "PRIVATE KEY-----",
     "-----END " + "PRIVATE KEY-----",
     *("Proc-Type: 4,ENCRYPTED\n", "The", "Hello there", "\x1b[31m", "\x1b[0m", "\x1b]8;;", "\x07", "\x1b"),
     *("[redacted: password]", "[redacted: ", "key]", "corp-", "0a1b2c", "project x 12", "id="),
     *(text[at : at + 7] for text in OWN for at in range(0, len(text), 7)),
-    *("--password ", "--api-key=", "export ", "FOO_TOKEN=", "str", "password: str = ", "hooks.slack.com/services/T0/B0/"),
+    *(
+        "--password ",
+        "--api-key=",
+        "export ",
+        "FOO_TOKEN=",
+        "str",
+        "password: str = ",
+        "hooks.slack.com/services/T0/B0/",
+    ),
 ]
 
 TEXTS = st.lists(st.sampled_from(FRAGMENTS), max_size=14).map("".join)

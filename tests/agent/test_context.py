@@ -1,0 +1,239 @@
+"""A conversation that is too long for its model goes on."""
+
+from __future__ import annotations
+
+import itertools
+import json
+
+import pytest
+
+from acp_agent.schema.acp import CompactionUpdate, Notice, UsageUpdate
+from acp_agent.testing.fake_model import Failure, Usage
+from tests.agent.kit import Answer, Call, rig
+
+pytestmark = pytest.mark.anyio
+
+TOO_LONG = Failure(
+    400,
+    {
+        "error": {
+            "message": "This model's maximum context length is {} tokens. Please reduce the length of the messages.",
+            "code": "context_length_exceeded",
+        }
+    },
+)
+
+
+def refusal(window: int) -> Failure:
+    words = f"This model's maximum context length is {window} tokens."
+    return Failure(400, {"error": {"message": words, "code": "context_length_exceeded"}})
+
+
+def config(window: int, more: str = "") -> str:
+    return f"[providers.default]\ncontext_window = {window}\n{more}"
+
+
+def says(text: str) -> Answer:
+    """Of a server that counts no tokens: what FakeModel counts by itself has nothing to do with the text."""
+    return Answer(text=text, usage=None)
+
+
+def reads(name: str) -> Answer:
+    return Answer(tool_calls=(Call("read", {"path": name}),), usage=None)
+
+
+def updates(r, kind):
+    return [update for update in r.editor.updates[r.editor.session_id] if isinstance(update, kind)]
+
+
+def sizes(r):
+    return [len(json.dumps(request.body["messages"])) for request in r.model.requests]
+
+
+FILES = [f"f{number}" for number in range(6)]
+
+
+def plant(r) -> None:
+    for name in FILES:
+        (r.project / name).write_text(f"{name} {name} {name}\n" * 1300)
+
+
+async def test_old_results_make_room_for_new_ones_and_the_turn_goes_on(tmp_path):
+    script = [*(reads(name) for name in FILES), says("all read")]
+    async with rig(tmp_path, script, config=config(24_000, "[compaction]\nkeep_results = 1\n")) as r:
+        plant(r)
+        assert (await r.editor.prompt("read them all")).stop_reason == "end_turn"
+        assert r.editor.text().endswith("all read")
+        assert "The conversation was made shorter" in r.editor.text()
+        last = r.messages(len(r.model.requests))
+        assert "read them all" in str(last[1])
+        assert "f5 f5 f5" in str(last[-1]), "the newest is whole"
+        assert "left out to make room" in str(last)
+        answered = [message["tool_call_id"] for message in last if message["role"] == "tool"]
+        called = [call["id"] for message in last for call in message.get("tool_calls", ())]
+        assert answered == called
+
+
+async def test_a_client_that_shows_compactions_gets_them_with_the_summary(tmp_path):
+    script = [
+        says("answer " * 2000),
+        says("answer " * 2000),
+        says("answer " * 2000),
+        says("THE SUMMARY"),
+        says("the end"),
+    ]
+    async with rig(tmp_path, script, config=config(20_000), compaction=True) as r:
+        for number in range(4):
+            assert (await r.editor.prompt(f"prompt {number}")).stop_reason == "end_turn"
+        shown = updates(r, CompactionUpdate)
+        assert [update.status for update in shown] == ["in_progress", "completed"]
+        assert len({update.compaction_id for update in shown}) == 1
+        assert shown[-1].summary[0].text == "THE SUMMARY"
+        assert "made shorter" not in r.editor.text()
+        last = str(r.messages(len(r.model.requests)))
+        assert "THE SUMMARY" in last and "prompt 3" in last and "prompt 0" not in last
+
+
+async def test_a_client_that_shows_notices_gets_one(tmp_path):
+    script = [
+        says("answer " * 2000),
+        says("answer " * 2000),
+        says("answer " * 2000),
+        says("THE SUMMARY"),
+        says("the end"),
+    ]
+    async with rig(tmp_path, script, config=config(20_000), notices=True) as r:
+        for number in range(4):
+            await r.editor.prompt(f"prompt {number}")
+        assert any("messages summarised" in notice.title for notice in updates(r, Notice))
+        assert "made shorter" not in r.editor.text()
+
+
+async def test_a_model_that_cannot_summarise_costs_the_oldest_turns_and_no_more(tmp_path):
+    script = [
+        says("answer " * 2000),
+        says("answer " * 2000),
+        says("answer " * 2000),
+        Failure(400, {"error": {"message": "no"}}),
+        says("the end"),
+    ]
+    async with rig(tmp_path, script, config=config(20_000)) as r:
+        for number in range(4):
+            assert (await r.editor.prompt(f"prompt {number}")).stop_reason == "end_turn"
+        assert "oldest messages left out" in r.editor.text()
+        assert "There is no summary" in r.editor.text()
+        last = str(r.messages(len(r.model.requests)))
+        assert "prompt 3" in last and "earlier messages were left out" in last
+
+
+async def test_what_a_server_finds_too_long_is_made_shorter_and_asked_again_once(tmp_path):
+    script = [says("answer " * 4000), says("answer " * 4000), refusal(9000), says("SUMMARY"), says("the end")]
+    async with rig(tmp_path, script) as r:
+        for number in range(3):
+            assert (await r.editor.prompt(f"prompt {number}")).stop_reason == "end_turn"
+        assert r.editor.text().endswith("the end")
+        assert sizes(r)[-1] < sizes(r)[2]
+        assert updates(r, UsageUpdate)[-1].size == 9000, "what the server named is known from now on"
+
+
+async def test_a_server_that_refuses_again_is_an_error_in_words_and_not_a_loop(tmp_path):
+    script = [says("answer " * 3000), *[TOO_LONG] * 4, says("later")]
+    async with rig(tmp_path, script) as r:
+        await r.editor.prompt("one")
+        with pytest.raises(Exception, match="too long"):
+            await r.editor.prompt("two")
+        assert len(r.model.requests) <= 4
+        r.model.script = [says("later")]
+
+
+async def test_a_model_that_is_too_small_for_the_tools_alone_is_named(tmp_path):
+    async with rig(tmp_path, ["never"], config=config(1500)) as r:
+        assert (await r.editor.prompt("hi")).stop_reason == "max_tokens"
+        assert "can hold 1500 tokens" in r.editor.text()
+        assert "/model" in r.editor.text()
+        assert r.model.requests == []
+        for command in ("/context", "/compact"):
+            assert (await r.editor.prompt(command)).stop_reason == "end_turn"
+
+
+async def test_a_session_that_is_over_the_limit_goes_on_after_a_restart(tmp_path):
+    async with rig(tmp_path, [says("answer " * 10_000)] * 3) as r:
+        for number in range(3):
+            await r.editor.prompt(f"prompt {number}")
+        session = r.editor.session_id
+    script = [says("THE SUMMARY"), says("going on")]
+    async with rig(tmp_path, script, config=config(24_000)) as r:
+        await r.editor.load_session(session, r.project)
+        assert (await r.editor.prompt("and now?")).stop_reason == "end_turn"
+        assert r.editor.text().endswith("going on")
+        assert "and now?" in str(r.messages(2)[-1])
+        assert sizes(r)[-1] < 60_000
+
+
+async def test_a_full_context_stops_the_turn_where_room_is_not_to_be_made(tmp_path):
+    script = [reads("f0"), reads("f1"), reads("f2"), says("after clear")]
+    more = "[compaction]\nenabled = false\n"
+    async with rig(tmp_path, script, config=config(20_000, more)) as r:
+        plant(r)
+        assert (await r.editor.prompt("go")).stop_reason == "max_tokens"
+        assert "context is full to" in r.editor.text()
+        await r.editor.prompt("/clear")
+        assert (await r.editor.prompt("hello")).stop_reason == "end_turn"
+
+
+async def test_context_tells_what_the_next_request_holds(tmp_path):
+    async with rig(tmp_path, [says("ok")], config=config(24_000)) as r:
+        await r.editor.prompt("hi")
+        await r.editor.prompt("/context")
+        text = r.editor.text()
+        for words in ("- instructions: ", " tools: ", "- 2 messages: ", "can hold 24000 tokens", "Last turn: "):
+            assert words in text
+
+
+@pytest.mark.parametrize("command", ["/context", "/compact"])
+async def test_both_commands_answer_without_a_server(tmp_path, command):
+    async with rig(tmp_path, [says("ok " * 3000), says("short")]) as r:
+        await r.editor.prompt("hi")
+        await r.editor.prompt("hi again")
+        session = r.editor.session_id
+    environ = {"OPENAI_BASE_URL": "http://127.0.0.1:9/v1"}
+    async with rig(tmp_path, [], environ=environ, config="[providers.default]\nmax_retries = 0\n") as r:
+        await r.editor.load_session(session, r.project)
+        assert (await r.editor.prompt(command)).stop_reason == "end_turn"
+        words = {"/context": "4 messages", "/compact": "The model could not write a summary"}[command]
+        assert words in r.editor.text()
+
+
+# --- what is the same from request to request -------------------------------------------------------------------
+
+
+async def test_the_beginning_of_the_requests_of_a_session_is_the_same_to_the_byte(tmp_path):
+    script = [
+        Answer(tool_calls=(Call("bash", {"command": "seq 1 30000"}),)),
+        Answer(tool_calls=(Call("plan", {"entries": [{"content": "x"}]}),)),
+        "done",
+        "again",
+        "loaded",
+    ]
+    async with rig(tmp_path, script, mode="auto") as r:
+        await r.editor.prompt("go")
+        await r.editor.prompt("more")
+        await r.editor.load_session(r.editor.session_id, r.project)
+        await r.editor.prompt("and more")
+        requests = [request.body for request in r.model.requests]
+        assert len(requests) == 5
+        assert len({json.dumps(body["tools"]) for body in requests}) == 1
+        assert len({json.dumps(body["messages"][0]) for body in requests}) == 1
+        for earlier, later in itertools.pairwise(requests):
+            assert later["messages"][: len(earlier["messages"])] == earlier["messages"], "only appended"
+
+
+async def test_tokens_from_the_servers_cache_are_reported(tmp_path):
+    usage = Usage(input_tokens=1000, output_tokens=10, cached_tokens=800)
+    async with rig(tmp_path, [Answer(text="ok", usage=usage)]) as r:
+        answer = await r.editor.prompt("hi")
+        assert answer.meta["usage"]["cachedReadTokens"] == 800
+        assert answer.meta["usage"]["inputTokens"] == 1000
+        assert updates(r, UsageUpdate)[-1].meta["tokens"]["cachedReadTokens"] == 800
+        await r.editor.prompt("/context")
+        assert "800 of them (80 %) from the server's cache" in r.editor.text()
