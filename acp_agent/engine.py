@@ -31,6 +31,7 @@ from acp_agent.loop.background import SessionRuns
 from acp_agent.loop.cache import ResultCache, fingerprint_with
 from acp_agent.loop.calls import Surroundings, ToolRunner
 from acp_agent.loop.commands import Commands, commands_update, sets_goal, split_command
+from acp_agent.loop.compression import GoalCompression
 from acp_agent.loop.context import SessionContext
 from acp_agent.loop.delegate import Own, SubAgents
 from acp_agent.loop.extensions import Extensions
@@ -45,7 +46,7 @@ from acp_agent.loop.instructions import Instructions, read_skills
 from acp_agent.loop.limits import CallQuota
 from acp_agent.loop.links import with_linked_pages
 from acp_agent.loop.offer import Offer
-from acp_agent.loop.outputs import Outputs, Shortened
+from acp_agent.loop.outputs import Outputs
 from acp_agent.loop.prompt import leading_text, parts_of, system_prompt, title_of, with_command_text
 from acp_agent.loop.redaction import Redaction
 from acp_agent.loop.relevance import Relevance
@@ -140,6 +141,7 @@ class SessionEngine:
         self._skills = read_skills(session.roots) if agent.skills else {}
         web = GuardedClient(settings.tools.web)
         self._browser = BrowserSession(web, settings.tools.browser, proxy=settings.tools.web.proxy)
+        self._relevance = Relevance()
         self.redaction = builder.redaction(session)
         session.redaction = self.redaction
         client.clean = self.redaction.struct
@@ -151,7 +153,7 @@ class SessionEngine:
             redactor=self.redaction.redactor,
             config=settings.tools,
             filters=self._filters.get,
-            compress=self._compress,
+            compress=GoalCompression(settings.tools.compression, self.goals, self._relevance),
         )
         self._runs = SessionRuns(
             settings.tools.bash,
@@ -191,7 +193,6 @@ class SessionEngine:
         self._told = False
         self._turn_context = TurnContext("", session.id, 0)
         self._model: ReadyModel | None = None
-        self._relevance = Relevance()
         self.offer = Offer(self.registry, settings.tools, session.mode, self._missing(), self._relevance)
         self.quota = CallQuota(settings.tools.max_tool_calls_per_session)
         self._reads_buffers = offer.read_text
@@ -307,9 +308,6 @@ class SessionEngine:
             "delegate": lambda: None if depth else "Sub-agents are switched off (`tools.delegate.max_depth`).",
             "skill": lambda: None if self._skills else "This project has no skills (`.agents/skills/NAME/SKILL.md`).",
         }
-
-    async def _compress(self, tool: str, text: str, *, exit_code: int | None) -> Shortened | None:
-        return None
 
     def _use_skill(self, name: str) -> str | None:
         if (skill := self._skills.get(name)) is None:

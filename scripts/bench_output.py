@@ -43,7 +43,7 @@ def long_pytest_log(lines: int = 100_000) -> str:
 
 
 def filter_log() -> float:
-    """Seconds from the raw log of 100,000 tests to what the model reads. Raises RuntimeError where a failure is lost."""
+    """Seconds from the raw log of 100,000 tests to what the model reads. RuntimeError where a failure is lost."""
     log = long_pytest_log()
     filters, _ = load_filters()
     begun = time.perf_counter()

@@ -57,7 +57,7 @@ def streaming() -> float:
 
 def prose() -> float:
     """Milliseconds for 2,000 pieces of prose of some 20 characters, as a model sends them."""
-    words = "The parser reads a token and then looks at the next line of the file, which is long. "
+    words = "The parser reads a word and then looks at the next line of the file, which is long. "
     text = (words * 6 + "\n") * 200
     stream = Redactor(values=["the-agents-own-key-0123456789"]).stream()
     started = time.perf_counter()

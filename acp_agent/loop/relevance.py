@@ -22,6 +22,8 @@ COMMON = frozenset(
     "a an and are as at be by can do for from has how i in into is it its me my not of on or please that the them then "
     "this to use using was what when where which will with you your".split()
 )
+MOST_VECTORS = 2_000
+"""Texts whose vectors are remembered."""
 LONGEST_QUERY = 8_000
 """Characters of a prompt that are looked at."""
 
@@ -47,11 +49,13 @@ class Relevance:
             try:
                 return await self._by_vectors(self._embed, query, texts)
             except ProviderError as error:
-                log.warning("tools are chosen by words, since embeddings failed: %s", error)
+                log.warning("words are compared, since embeddings failed: %s", error)
                 self.method = f"{WORDS} (the embeddings endpoint failed)"
         return lexical_scores(query, texts)
 
     async def _by_vectors(self, embed: Embed, query: str, texts: Sequence[str]) -> list[float]:
+        if len(self._vectors) > MOST_VECTORS:
+            self._vectors = {}
         new = [text for text in dict.fromkeys(texts) if text not in self._vectors]
         vectors = await embed([query, *new])
         self._vectors.update(zip(new, vectors[1:], strict=True))

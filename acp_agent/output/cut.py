@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from acp_agent.linear import compiled
-from acp_agent.output.error_lines import error_lines
+from acp_agent.output.error_lines import error_lines, looks_like_error
 
 __all__ = ["NOTHING", "Confidence", "Cut", "Omission", "carried_out", "worst"]
 
@@ -78,7 +78,7 @@ def carried_out(lines: Sequence[str], cut: Cut, *, failed: bool) -> list[str]:
         dropped.pop(place, None)
     _forget_small(lines, dropped)
     kept = list(_written(lines, cut, dropped))
-    if sum(map(len, kept)) + len(kept) > sum(map(len, lines)) + len(lines):
+    if not any(kept) or sum(map(len, kept)) + len(kept) > sum(map(len, lines)) + len(lines):
         return list(lines)
     return kept
 
@@ -86,14 +86,13 @@ def carried_out(lines: Sequence[str], cut: Cut, *, failed: bool) -> list[str]:
 def _protected(lines: Sequence[str], cut: Cut, *, failed: bool) -> set[int]:
     """Places that must not go. What a kept line tells in their place may go."""
     told = {place for place, teller in cut.stands_for.items() if _tells(lines, cut, teller, place)}
-    kept = {place for place in error_lines(lines, sorted(cut.dropped)) if place not in cut.quoted}
+    errors = set(error_lines(lines) if failed else error_lines(lines, sorted(cut.dropped.keys() - cut.quoted)))
+    kept = errors - cut.quoted
     kept.update(place for place in cut.dropped if lines[place].startswith("[... ") and MARK.search(lines[place]))
-    if failed:
-        errors = set(error_lines(lines))
-        if not errors:
-            kept.update(range(max(0, len(lines) - LAST_LINES), len(lines)))
-        elif not cut.knows_format:
-            kept.update(near for place in errors for near in range(place, min(place + FOLLOWING + 1, len(lines))))
+    if failed and not errors:
+        kept.update(range(max(0, len(lines) - LAST_LINES), len(lines)))
+    elif failed and not cut.knows_format:
+        kept.update(near for place in errors for near in range(place, min(place + FOLLOWING + 1, len(lines))))
     return kept - told
 
 
@@ -129,16 +128,12 @@ def _forget_small(lines: Sequence[str], dropped: dict[int, Omission]) -> None:
 
 def _written(lines: Sequence[str], cut: Cut, dropped: Mapping[int, Omission]) -> Iterator[str]:
     marks = {places[0]: key[0].mark(len(places)) for key, places in _marked(lines, dropped).items()}
-    wrote = False
     for place, line in enumerate(lines):
         if place in dropped:
-            if place not in marks:
-                continue
-            yield marks[place]
+            if place in marks:
+                yield marks[place]
         else:
-            yield cut.changed.get(place, line)
+            changed = cut.changed.get(place, line)
+            yield changed if line.strip() in changed or not looks_like_error(line) else line
             if place in cut.added:
                 yield cut.added[place]
-        wrote = True
-    if lines and not wrote:  # There were blank lines only.
-        yield ""

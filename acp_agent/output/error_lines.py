@@ -33,13 +33,16 @@ ERROR = compiled(
 NOTHING_WRONG = compiled(
     r"(?i)(?:^|[,;:(|=] *|\bwith |\bfound |\band )0 (?:\w+ )?(?:errors?|failures?|failed|failing|conflicts?|invalid)\b"
     r"|(?i)\b(?:no|zero|without(?: any)?) (?:\w+ )?(?:errors?|failures?|conflicts?|crashes|panics|exceptions)\b"
-    r"|(?i)\b(?:errors|failures|failed|fail|conflicts|invalid|missing|unreachable|timeouts)\"?[:=] ?0(?:$|[,;)|}\s]+(?:$|\w+\"?[:=]))"
+    r"|(?i)\b(?:errors|failures|failed|fail|conflicts|invalid|missing|unreachable|timeouts)\"?[:=] ?0"
+    r"(?:$|[,;)|}\s]+(?:$|\w+\"?[:=]))"
     r"|(?:^| )(?:--[a-z][\w-]+|-W[\w=-]+)"
 )
 """Said of success, and options of commands that are shown (`-Werror`, `--no-fail-fast`)."""
 PACKAGE = compiled(
-    r"^\s*(?:Compiling|Checking|Downloaded|Downloading|Fresh|Adding|Locking|Documenting|Updating) [\w-]+ v\d\S*(?: \([^)]*\))?$"
-    r"|^(?:Collecting|Using cached|Downloading|Installing|Requirement already satisfied:|  Downloading|  Using cached) [\w.-]+\S*"
+    r"^\s*(?:Compiling|Checking|Downloaded|Downloading|Fresh|Adding|Locking|Documenting|Updating) "
+    r"[\w-]+ v\d\S*(?: \([^)]*\))?$"
+    r"|^(?:Collecting|Using cached|Downloading|Installing|Requirement already satisfied:|  Downloading|  Using cached) "
+    r"[\w.-]+\S*"
     r"(?: \([^)]*\))?(?: in \S+)?(?: \([^)]*\))?$"
 )
 PASSING = compiled(
@@ -61,6 +64,8 @@ def looks_like_error(line: str) -> bool:
         return False
     if is_passing_line(line) or PACKAGE.search(line) is not None:
         return False
+    if NOTHING_WRONG.search(line) is None:
+        return True
     return ERROR.search(NOTHING_WRONG.sub("", line)) is not None
 
 

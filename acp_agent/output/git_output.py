@@ -11,7 +11,8 @@ from acp_agent.output.cut import Cut, Omission
 __all__ = ["git_diff_cut", "git_status_cut"]
 
 STATUS = compiled(
-    r"(?m)^(?:# )?(?:On branch |HEAD detached |Not currently on any branch|interactive rebase in progress|rebase in progress"
+    r"(?m)^(?:# )?(?:On branch |HEAD detached |Not currently on any branch|interactive rebase in progress"
+    r"|rebase in progress"
     r"|No commits yet|nothing to commit|## |[ MTADRCU?!]{2} \S)"
 )
 HINT = compiled(r"^\s+\((?:use|fix conflicts|run|commit or discard|see) .*\)$")

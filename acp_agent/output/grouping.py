@@ -17,7 +17,8 @@ from acp_agent.output.passing import CARGO_PROGRESS
 __all__ = ["group_by_rule_cut"]
 
 HEAD = compiled(
-    r"^(?P<level>warning|error)(?:\[(?P<code>\w+)\])?: (?P<message>.*)$|^(?P<rule>[A-Z]{1,5}\d{2,5}) (?:\[\*\] )?(?P<found>.+)$"
+    r"^(?P<level>warning|error)(?:\[(?P<code>\w+)\])?: (?P<message>.*)$"
+    r"|^(?P<rule>[A-Z]{1,5}\d{2,5}) (?:\[\*\] )?(?P<found>.+)$"
 )
 LINE = compiled(r"^(?P<location>[^\s:]+:\d+(?::\d+)?): (?P<rule>[A-Z]{1,5}\d{2,5}) ")
 LOCATION = compiled(r"^\s*--> (\S+)")
@@ -25,7 +26,8 @@ LINT = compiled(
     r"rust-clippy/\S*#(\w+)|#\[(?:warn|deny|forbid)\((?:clippy::)?([\w:]+)\)\]|`-[DWF] (?:clippy::)?([\w-]+)`"
 )
 SUMMARY = compiled(
-    r"(?: generated \d+ | emitted|aborting due to |could not compile|build failed|unused manifest key|some issues detected)"
+    r"(?: generated \d+ | emitted|aborting due to |could not compile|build failed"
+    r"|unused manifest key|some issues detected)"
 )
 QUOTED = compiled(r"`[^`]*`")
 PROGRESS = Omission("line of progress", "lines of progress")

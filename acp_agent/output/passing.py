@@ -26,7 +26,9 @@ CARGO_PROGRESS = compiled(
 DOTS = compiled(r"^(?:\S+\.py )?[.sx]+ *(?:\[ *\d+%\])?$")
 NODE_ID = compiled(r"^\S+\.py::\S+ *$")
 SUMMARY = compiled(
-    r"(?m)^test result: |^\s*Summary \[|^(?:=+ )?(?:.*, )?\d+ (?:passed|failed|errors?|skipped|deselected|xfailed|warnings?)\b.* in "
+    r"(?m)^test result: |^\s*Summary \[|^(?:=+ )?(?:.*, )?\d+ "
+    r"(?:passed|failed|errors?|skipped|deselected|xfailed|warnings?)"
+    r"\b.* in "
     r"|^(?:=+ )?no tests ran\b|^(?:ok  |FAIL|---)\t?\s?\S+|^PASS$|^FAIL$|^\? +\t|^Tests?:? +\d+ |^Tests:\s+|^\s*Tests  "
     r"|^Ran \d+ tests?\b|^\{.*\"Action\":\"(?:pass|fail|skip)\",\"Package\":\"[^\"]*\",\"Elapsed\""
 )

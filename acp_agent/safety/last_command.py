@@ -25,8 +25,8 @@ CUTTERS = frozenset(("tail", "head", "cat", "tee", "less", "more"))
 FEEDERS = frozenset(("yes", "echo", "printf"))
 """In front of a pipe they answer questions; what is seen is the next program's."""
 SILENT = frozenset(
-    "cd pushd popd export set unset source . true : exit return mkdir rm touch cp mv chmod umask ulimit sleep trap wait "
-    "shopt alias exec declare local readonly typeset test [ eval".split()
+    "cd pushd popd export set unset source . true : exit return mkdir rm touch cp mv chmod umask ulimit sleep trap "
+    "wait shopt alias exec declare local readonly typeset test [ eval".split()
 )
 SPEAKING = frozenset(("echo", "printf"))
 """They print a remark after another's output (`make; echo $?`)."""

@@ -20,9 +20,12 @@ MARK = compiled(r"\[redacted: [A-Za-z0-9 '\-]{1,40}\]")
 """What stands in place of a credential. Without quotes and backslashes: it may stand in JSON and in shell lines."""
 
 OWN_HEAD = 8
-VALUE_CHARS = 1024
+COOKIE_CHARS = 4096
+NAME_CHARS = 600
+"""Of the end of a text, what may be a name that waits for its value."""
 MOST_PASSES = 6
-LONGEST_VALUE = 16 * 1024
+LONG_REFUSED = 256
+"""Characters of a value that is none, past which no further names are looked for in it: keeps the work linear."""
 
 COLOURS = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b\r\n]*(?:\x07|\x1b\\)?|[ -/]*[0-Z\\^-~])")
 """`re`, for speed: linear by its form, for no part of a sequence can hold the ESC that begins the next."""
@@ -75,13 +78,18 @@ class LineRedactor:
     def hanging(self, text: str) -> int:
         """Where that begins which waits at the end of the text for what comes after a blank; -1 if nothing does."""
         found = []
-        m = known.HANGING.search(text)
+        end = text[-NAME_CHARS:]
+        m = known.HANGING.search(end)
         if m is not None:
-            found.append(m.start())
-        if self._heads is not None and self._growing is not None:
-            m = self._growing.search(text)
+            found.append(len(text) - len(end) + m.start())
+        if "ookie" in text or "OOKIE" in text:
+            m = known.COOKIE_HANGING.search(text)
             if m is not None:
                 found.append(m.start())
+        if self._heads is not None and self._growing is not None:
+            m = self._growing.search(end)
+            if m is not None:
+                found.append(len(text) - len(end) + m.start())
             for head in self._heads.finditer(text[-4096:]):
                 rest = text[-4096:][head.start() :]
                 if any(len(rest) < len(value) and value.startswith(rest) for value in self._values):
@@ -195,14 +203,14 @@ def _headers(text: str) -> Iterator[Span]:
             yield Span(m.start(1), m.end(1), "bearer token", 2)
     for m in known.AUTHORIZATION.finditer(text):
         start = m.end()
-        end = known.value_end(text[: start + LONGEST_VALUE], start, "\"'`<>(){},;", "")
+        end = known.value_end(text, start, "\"'`<>(){},;", "")
         value, after = text[start:end].rstrip("\\"), text[end : end + 1]
         scheme = start > 0 and text[start - 1] in " \t" and m.group(0).rstrip()[-1].isalpha()
         if after not in ("(", "{") and is_credential(value, quoted=scheme, after=after):
             yield Span(start, start + len(value), "authorization header", 2)
     for m in known.COOKIE.finditer(text):
         at = m.end()
-        while (pair := known.COOKIE_PAIR.search(text[at : at + VALUE_CHARS * 4])) is not None:
+        while (pair := known.COOKIE_PAIR.search(text[at : at + COOKIE_CHARS])) is not None:
             name, value = pair.group(1).lower(), pair.group(2)
             plain = name in ("path", "domain", "expires", "max-age", "samesite", "priority")
             if not plain and len(value) >= 8 and any(map(str.isdigit, value)) and not is_placeholder(value):
@@ -215,46 +223,42 @@ def _assignments(text: str) -> Iterator[Span]:
     for m in known.HEAD.finditer(text):
         if m.start() < done:
             continue
-        span = _assigned(text, m.group(1), m.start(1), m.end(), tight=m.group(2) == "=" and not m.group(3))
+        tight = m.group(2) == "=" and not m.group(3)
+        end, span = _assigned(text, m.group(1), m.start(1), m.end(), tight=tight)
         if span is not None:
-            done = span.end
             yield span
+        if span is not None or end - m.end() > LONG_REFUSED:
+            done = end
     for m in known.OPTION.finditer(text):
-        span = _assigned(text, m.group(1), -1, m.end(), tight=False)
+        end, span = _assigned(text, m.group(1), -1, m.end(), tight=False)
         if span is not None and text[span.start] != "-":
             yield span
 
 
-def _assigned(text: str, name: str, name_at: int, start: int, *, tight: bool) -> Span | None:
-    """The value that begins at `start`, if it is a credential."""
+def _assigned(text: str, name: str, name_at: int, start: int, *, tight: bool) -> tuple[int, Span | None]:
+    """Where the value that begins at `start` ends, and its span if it is a credential."""
     if name.upper() in ("PWD", "OLDPWD"):
-        return None
+        return start, None
     quoting = ""
     at = start
     if text[at : at + 2].lower() in ("b'", 'b"', "r'", 'r"', "u'", 'u"'):
         at += 1
     slashes = at
-    while slashes < len(text) and text[slashes] == "\\":
+    while slashes < min(len(text), at + 3) and text[slashes] == "\\":
         slashes += 1
     if slashes < len(text) and text[slashes] in "\"'`":
         quoting, at = text[at : slashes + 1], slashes + 1
     before = text[name_at - 1 : name_at] if name_at > 0 else ""
-    shell = (
-        tight
-        and name_at >= 0
-        and name == name.upper()
-        and (not before or before.isspace() or before in "\"'`;" or before >= "\u2e80")
-    )
+    apart = not before or before.isspace() or before in "\"'`;" or before >= "\u2e80"
+    shell = tight and name_at >= 0 and name == name.upper() and apart
     stops = "" if quoting else ("\"'`" if shell else "\"'`<>(){}[],;|&\\")
-    end = known.value_end(text[: at + VALUE_CHARS], at, stops, quoting)
-    if end == at + VALUE_CHARS:
-        end = known.value_end(text, at, stops, quoting)
+    end = known.value_end(text, at, stops, quoting)
     if quoting and end < len(text) and not text.startswith(quoting, end):
-        return None
+        return end, None
     value, kind = text[at:end], known.kind_of_name(name)
     env = shell and not quoting
     if is_credential(
         value, quoted=bool(quoting), env=env, password=kind == "password", after=text[end : end + 1].strip()
     ):
-        return Span(at, end, kind, 1)
-    return None
+        return end, Span(at, end, kind, 1)
+    return end, None

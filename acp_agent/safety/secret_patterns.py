@@ -9,6 +9,9 @@ is still to come, and it begins to replace only at or after a point that `EARLY`
 
 from __future__ import annotations
 
+import re
+from functools import lru_cache
+
 from acp_agent.linear import compiled
 
 __all__ = [
@@ -17,6 +20,7 @@ __all__ = [
     "AUTHORIZATION",
     "BEARER",
     "COOKIE",
+    "COOKIE_HANGING",
     "COOKIE_PAIR",
     "CONTEXTS",
     "HANGING",
@@ -147,7 +151,7 @@ OPTION = compiled(rf"-((?i:{NAMES}))[ \t]+")
 """`--password ` with its value after a space."""
 AUTHORIZATION = compiled(rf"(?i:authorization){AFTER_NAME}[ \t]*[:=][ \t]*(?:\\*[\"'`])?(?:({SCHEMES})[ \t]+)?")
 BEARER = compiled(r"(?i:bearer)[ \t]+([A-Za-z0-9._~+/=\-]{16,})")
-COOKIE = compiled(r"(?i:cookie)[\"']?[ \t]*:[ \t]*[\"']?")
+COOKIE = compiled(r"(?:[Cc]ookie|COOKIE)[\"']?[ \t]*:[ \t]*[\"']?")
 COOKIE_PAIR = compiled(r"^;?[ \t]*([^\s;=\"',\\]+)=([^\s;\"',\\]*)")
 
 USERINFO = r"[^\s/?#@\"'`<>\\,(){}|]"
@@ -171,7 +175,7 @@ ANCHORS = "|".join(
         rf"-(?i:{NAMES})[ \t]",
         r"(?i:authorization)[\\\"'`\]]*[ \t]*[:=]",
         r"(?i:bearer)[ \t]+[A-Za-z0-9._~+/=\-]{16}",
-        r"(?i:cookie)[\"']?[ \t]*:",
+        r"(?:[Cc]ookie|COOKIE)[\"']?[ \t]*:",
         *(context + secret for context, secret, _ in CONTEXTS[1:]),
         rf"://{USERINFO}*:{USERINFO}+@",
         PEM,
@@ -184,9 +188,9 @@ HANGING_SOURCE = "|".join(
         rf"(?i:[\w.\-]*{NAMES}){AFTER_NAME}(?:[ \t]*:[ \t]*(?i:{TYPE})[ \t]*|{SEPARATOR}[ \t]*|[ \t]*)\z",
         rf"(?i:authorization){AFTER_NAME}[ \t]*(?:[:=][ \t]*)?(?:\\*[\"'`])?(?:{SCHEMES}[ \t]*)?\z",
         r"(?i:bearer)[ \t]+\z",
-        r"(?i:cookie)[\"']?[ \t]*(?::[^\n]*)?\z",
     ]
 )
+COOKIE_HANGING = compiled(r"(?:[Cc]ookie|COOKIE)[\"']?[ \t]*(?::[^\n]*)?\z")
 HANGING = compiled(HANGING_SOURCE)
 """The end of a text that waits for what comes after white space."""
 
@@ -197,7 +201,7 @@ AFTER = compiled(
             rf"-(?i:{NAMES})[ \t]",
             r"(?i:authorization)[\\\"'`\]]*[ \t]*[:=]",
             r"(?i:bearer)[ \t]",
-            r"(?i:cookie)[\"']?[ \t]*:",
+            r"(?:[Cc]ookie|COOKIE)[\"']?[ \t]*:",
             rf"://{USERINFO}*:",
             *(context for context, _, _ in CONTEXTS[1:]),
         ]
@@ -260,14 +264,16 @@ def kind_of_name(name: str) -> str:
     return "credential"
 
 
+@lru_cache(maxsize=64)
+def value_pattern(stops: str, quote: str) -> re.Pattern[str]:
+    """`re`, because it can begin in the middle of a text. Never goes back, so it is linear."""
+    inside = rf"[^\s\u2e80-\U0010ffff{re.escape(stops)}]"
+    if not quote:
+        return re.compile(f"{inside}*+")
+    return re.compile(rf"(?:(?!{re.escape(quote)})(?:\\{inside}|{inside}))*+")
+
+
 def value_end(text: str, start: int, stops: str, quote: str) -> int:
     """Where a value that begins at `start` ends: before white space, `quote` or one of `stops`."""
-    index, size = start, len(text)
-    while index < size:
-        char = text[index]
-        if char.isspace() or char >= "\u2e80" or char in stops:
-            return index
-        if quote and text.startswith(quote, index):
-            return index
-        index += 2 if quote and char == "\\" and index + 1 < size and not text[index + 1].isspace() else 1
-    return size
+    found = value_pattern(stops, quote).match(text, start)
+    return found.end() if found is not None else start

@@ -143,7 +143,10 @@ class RedactingStream:
 
     def _advance(self, out: list[str], cut: int) -> None:
         if cut:
-            self._send(out, self._part(self._tail[:cut])[0], cut)
+            done = self._tail[:cut]
+            if self._swallow or not self._lines.nothing_in(done):
+                done = self._part(done)[0]
+            self._send(out, done, cut)
             self._tail, self._fresh = self._tail[cut:], False
 
     def _hold(self, text: str) -> int:

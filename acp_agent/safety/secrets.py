@@ -29,6 +29,8 @@ from .secret_values import is_credential
 __all__ = ["MARK", "Redactor", "RedactingStream", "holds_mark", "own_values"]
 
 SHORTEST_OWN = 8
+PIECE = 256 * 1024
+"""Characters looked at together: what fits a processor's cache is faster."""
 
 
 def holds_mark(text: str) -> bool:
@@ -96,10 +98,11 @@ class Redactor:
         """The redacted text, and the kinds that were found, each once, in order ("GitHub token", "password")."""
         if not self.enabled or not text:
             return text, ()
-        if text.isascii() and self._lines.nothing_in(text):
+        if len(text) <= PIECE and text.isascii() and self._lines.nothing_in(text):
             return text, ()
         stream = self.stream()
-        whole = stream.feed(text) + stream.finish()
+        pieces = [stream.feed(text[at : at + PIECE]) for at in range(0, len(text), PIECE)]
+        whole = "".join([*pieces, stream.finish()])
         return (text if whole == text else whole), stream.kinds
 
     def stream(self) -> RedactingStream:

@@ -1,3 +1,4 @@
+# ruff: noqa: E501 (outputs and rules stand as they are)
 """The nine strategies: what each lets go, with which parameters, and how sure it is."""
 
 from __future__ import annotations
@@ -160,6 +161,11 @@ def test_git_status_keeps_every_path_and_drops_hints():
     assert kept(GitStatus(), "something else")[1] == "Fallback"
 
 
+def test_git_status_leaves_a_line_that_looks_like_an_error_as_it_is():
+    text = "On branch main\n\tmodified:   error.py\n\tmodified:   a.py"
+    assert kept(GitStatus(), text)[0] == ["On branch main", "\tmodified:   error.py", " modified: a.py"]
+
+
 def diff_of(name: str, size: int) -> str:
     added = "\n".join(f"+--- error: line {number}" for number in range(size))
     return f"diff --git a/{name} b/{name}\nindex 1..2 100644\n--- a/{name}\n+++ b/{name}\n@@ -0,0 +1,{size} @@\n{added}"
@@ -210,7 +216,7 @@ def test_a_failed_command_that_named_no_error_keeps_its_last_forty_lines():
 def test_what_follows_an_error_of_a_failed_command_stays():
     text = numbered(50) + "\nmain.c:1:5: error: expected ;\n    1 | int\n      |    ^\n" + numbered(50)
     lines, _ = kept(Truncate(max_lines=10, head=1, tail=1), text, failed=True)
-    assert ["main.c:1:5: error: expected ;", "    1 | int", "      |    ^"] == lines[2:5]
+    assert lines[2:5] == ["main.c:1:5: error: expected ;", "    1 | int", "      |    ^"]
 
 
 def test_what_is_not_longer_than_its_mark_stays():

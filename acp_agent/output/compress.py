@@ -1,0 +1,189 @@
+"""Shorter outputs while the agent works towards a goal: what has nothing to do with it is left out, and marked.
+
+Pure: which sections are relevant is told by whoever asks (embeddings, or shared words). Lines that name the goal and
+lines that tell of errors stay, whatever the strategy; each gap says how many lines it stands for and why.
+
+Strategies: `aggressive` leaves two or three lines beside those; `moderate` leaves the beginning and the relevant
+sections; `none` leaves the output alone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from acp_agent.config.model import CompressionConfig, CompressionStrategy
+from acp_agent.output.error_lines import error_lines
+
+__all__ = ["STRATEGIES", "Sections", "compressed", "sections_of", "strategy_of"]
+
+CHARS_PER_TOKEN = 4
+"""For the threshold alone: which outputs are long enough."""
+
+STRATEGIES: Mapping[str, CompressionStrategy] = {
+    "bash": "aggressive",
+    "bash_output": "aggressive",
+    "find_path": "aggressive",
+    "list_directory": "aggressive",
+    "grep": "moderate",
+    "read": "moderate",
+    "diagnostics": "moderate",
+    "fetch": "moderate",
+    "web_scrape": "moderate",
+    "web_search": "moderate",
+    "http_request": "moderate",
+    "browser": "moderate",
+    "*": "none",
+}
+"""Built in; `tools.compression.strategies` goes on top."""
+
+SECTION_LINES = 12
+"""Lines of a section without blank lines."""
+MOST_SECTIONS = 64
+"""More are joined: each is a text to be judged."""
+FIRST_LINES, LAST_LINES = 1, 2
+"""What `aggressive` keeps of any output."""
+BEGINNING = {"read": 500}
+"""Characters from the beginning that `moderate` keeps; of all else:"""
+BEGINNING_OF_OTHERS = 1000
+WORTH_IT = 0.9
+"""A result that is not shorter than this part of the output is not taken."""
+
+OFF_TOPIC = "not about the goal"
+TOO_LONG = "longer than what is kept"
+
+
+@dataclass(frozen=True)
+class Sections:
+    """An output in pieces that belong together."""
+
+    lines: tuple[str, ...]
+    bounds: tuple[tuple[int, int], ...]
+    """First line, and the one after the last, of each section."""
+
+    @property
+    def texts(self) -> list[str]:
+        return ["\n".join(self.lines[begin:end]) for begin, end in self.bounds]
+
+
+def strategy_of(tool: str, config: CompressionConfig) -> CompressionStrategy:
+    own = config.strategies
+    if tool in own:
+        return own[tool]
+    if tool in STRATEGIES:
+        return STRATEGIES[tool]
+    return own.get("*", STRATEGIES["*"])
+
+
+def wants_compression(tool: str, text: str, config: CompressionConfig, *, exit_code: int | None) -> bool:
+    """Whether this output is to be compressed at all. `exit_code` 0 also for what is no command."""
+    if not config.enabled or strategy_of(tool, config) == "none":
+        return False
+    if config.preserve_shell_errors and exit_code != 0:
+        return False
+    return len(text) > config.threshold_tokens * CHARS_PER_TOKEN
+
+
+def sections_of(text: str) -> Sections:
+    """At blank lines, and at the latest after some lines."""
+    lines = tuple(text.split("\n"))
+    longest = max(SECTION_LINES, -(-len(lines) // MOST_SECTIONS))
+    bounds: list[tuple[int, int]] = []
+    begin = 0
+    for at, line in enumerate(lines):
+        blank = not line.strip() and at - begin >= longest // 2
+        if blank or at - begin >= longest:
+            bounds.append((begin, at))
+            begin = at
+    bounds.append((begin, len(lines)))
+    return Sections(lines, tuple(bounds))
+
+
+def compressed(
+    tool: str, sections: Sections, goal: str, scores: Sequence[float] | None, config: CompressionConfig
+) -> str | None:
+    """The shorter output; `None` where little would be gained. `scores`: of each section, 0 to 1; `None`: the goal does
+    not count."""
+    lines = sections.lines
+    errors = set(error_lines(lines)) if config.preserve_errors else set()
+    named = set(_naming(lines, goal)) if scores is not None else set()
+    kept = errors | named
+    if strategy_of(tool, config) == "moderate":
+        kept |= _beginning(lines, BEGINNING.get(tool, BEGINNING_OF_OTHERS))
+        for (begin, end), score in zip(sections.bounds, scores or (), strict=False):
+            if score >= config.goal_relevance_threshold:
+                kept |= set(range(begin, end))
+    else:
+        filled = [at for at, line in enumerate(lines) if line.strip()]
+        kept |= set(filled[:FIRST_LINES]) | set(filled[-LAST_LINES:])
+    fitting = _within(lines, kept, errors, named, config.max_preserved_chars)
+    text = _marked(lines, fitting, too_long=len(fitting) < len(kept))
+    whole = "\n".join(lines)
+    return text if len(text) <= len(whole) * WORTH_IT else None
+
+
+WORD = re.compile(r"[^\W_]{3,}")
+SPLIT = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+COMMON = frozenset(
+    "and are but can for from has have how into its make more new not now our out should that the them then there this "
+    "use uses using via was what when where which will with you your all any add set get implement build write create "
+    "file files code".split()
+)
+
+
+def _naming(lines: Sequence[str], goal: str) -> list[int]:
+    """The lines that hold a word of the goal (its beginning, so that `parser` also finds `parsers` and `parse_all`)."""
+    words = {word.lower() for word in WORD.findall(SPLIT.sub(" ", goal))} - COMMON
+    if not words:
+        return []
+    stems = sorted({word[: max(4, len(word) - 2)] if len(word) > 4 else word for word in words})
+    wanted = re.compile("|".join(rf"(?<![a-z0-9]){re.escape(stem)}" for stem in stems))
+    return [at for at, line in enumerate(lines) if wanted.search(SPLIT.sub("_", line[:LONGEST_LINE]).lower())]
+
+
+LONGEST_LINE = 4_000
+"""Characters of a line that are looked at."""
+
+
+def _beginning(lines: Sequence[str], chars: int) -> set[int]:
+    kept: set[int] = set()
+    for at, line in enumerate(lines):
+        chars -= len(line) + 1
+        if chars < 0:
+            break
+        kept.add(at)
+    return kept
+
+
+def _within(lines: Sequence[str], kept: set[int], errors: set[int], named: set[int], room: int) -> set[int]:
+    """The lines that stay where there is not room for all: errors in any case, then what names the goal."""
+    room -= sum(len(lines[at]) + 1 for at in errors)
+    chosen = set(errors)
+    for group in (named - errors, kept - named - errors):
+        for at in sorted(group):
+            size = len(lines[at]) + 1
+            if size <= room:
+                chosen.add(at)
+                room -= size
+    return chosen
+
+
+def _marked(lines: Sequence[str], kept: set[int], *, too_long: bool) -> str:
+    shown: list[str] = []
+    missing = 0
+    reason = f"{OFF_TOPIC}, or {TOO_LONG}" if too_long else OFF_TOPIC
+
+    def gap() -> None:
+        if missing:
+            shown.append(f"[output filtered: {missing} line{'s' if missing > 1 else ''} {reason}]")
+
+    for at, line in enumerate(lines):
+        if at in kept:
+            gap()
+            missing = 0
+            shown.append(line)
+        else:
+            missing += bool(line.strip())
+    gap()
+    return "\n".join(shown)

@@ -1,0 +1,452 @@
+"""What the model and the person see of a result: filtered, without credentials, bounded, kept whole aside."""
+
+from __future__ import annotations
+
+import json
+import re
+import sqlite3
+import uuid
+from pathlib import Path
+
+import jsonschema_rs
+import pytest
+
+from acp_agent.schema.acp import Notice, Plan
+from acp_agent.testing.fake_model import Failure
+from tests.agent.kit import Answer, Call, rig
+
+pytestmark = pytest.mark.anyio
+
+KEY = "sk-" + "proj-" + "A1b2C3d4" * 6
+PASSWORD = "corr3ct-" + "h0rse"
+SCHEMAS = Path(__file__).parents[2] / "schemas"
+
+EDITORS = [
+    pytest.param({"terminal": True}, id="terminals"),
+    pytest.param({"terminal": False}, id="nothing"),
+    pytest.param({"terminal": False, "terminal_output": True}, id="display"),
+]
+with_each_editor = pytest.mark.parametrize("editor", EDITORS)
+
+
+def asks(*calls: Call) -> Answer:
+    return Answer(tool_calls=calls)
+
+
+def bash(command: str, **more) -> Call:
+    return Call("bash", {"command": command, **more})
+
+
+def result(r, number: int) -> str:
+    return str(r.messages(number)[-1]["content"])
+
+
+def wire(r) -> str:
+    return "\n".join(json.dumps(line) for line in r.editor.lines("from_agent"))
+
+
+def reference(text: str) -> str:
+    found = re.search(r"overflow:([0-9a-f-]{36})", text)
+    assert found is not None, text[-300:]
+    return found[1]
+
+
+MAKEFILE = (
+    "all:\n\t@for i in $$(seq 1 300); do echo compiling part $$i; done; echo 'part.c:3: error: no such thing'; false\n"
+)
+
+
+# --- filters -----------------------------------------------------------------------------------------------------
+
+
+@with_each_editor
+async def test_the_model_reads_what_was_filtered_and_both_read_how_much_that_was(tmp_path, editor):
+    async with rig(tmp_path, [asks(bash("cd . && make 2>&1")), "done"], mode="auto", **editor) as r:
+        (r.project / "Makefile").write_text(MAKEFILE)
+        await r.editor.prompt("go")
+        text = result(r, 2)
+        stats = re.search(r"\[bash\] 30\d lines -> (\d+) lines, [\d.]+% filtered", text)
+        assert stats is not None and int(stats[1]) < 60
+        assert "error: no such thing" in text and "compiling part 1\n" in text and "compiling part 150\n" not in text
+        assert text.endswith("[exit code 2]")
+        call = r.editor.tool_call()
+        assert stats[0] in call.text()
+        assert call.raw_output["stdout"].replace("\r", "").count("compiling part") == 300, "programs get all of it"
+        if editor == {"terminal": False}:
+            assert "compiling part 150\n" in call.text(), "the person does, too"
+        assert reference(text)
+
+
+async def test_what_was_filtered_is_read_back(tmp_path):
+    script = [asks(bash("make")), lambda request: asks(Call("read_overflow", {"id": ref(request)})), "done"]
+
+    def ref(request):
+        return f"overflow:{reference(request.body['messages'][-1]['content'])}"
+
+    async with rig(tmp_path, script, mode="auto") as r:
+        (r.project / "Makefile").write_text(MAKEFILE)
+        await r.editor.prompt("go")
+        assert "compiling part 150\n" in result(r, 3)
+
+
+async def test_filters_are_switched_off_singly_and_altogether(tmp_path):
+    for more in ('disabled = ["make"]', "enabled = false"):
+        folder = tmp_path / more[:3]
+        folder.mkdir()
+        config = f"[tools.filters]\n{more}\n"
+        async with rig(folder, [asks(bash("make")), "done"], mode="auto", config=config) as r:
+            (r.project / "Makefile").write_text(MAKEFILE)
+            await r.editor.prompt("go")
+            assert "compiling part 150\n" in result(r, 2)
+            assert "filtered" not in result(r, 2)
+
+
+async def test_a_persons_own_rules_count_and_a_bad_one_is_told(tmp_path):
+    rules = tmp_path / "filters.toml"
+    rules.write_text(
+        '[[rules]]\nname = "mine"\nmatch = { prefix = "seq" }\nstrategy = { type = "truncate", max_lines = 10, head = 2,'
+        ' tail = 2 }\n[[rules]]\nname = "bad"\nmatch = { regex = "(" }\nstrategy = { type = "dedup" }\n'
+    )
+    config = f'[tools.filters]\npath = "{rules}"\n'
+    async with rig(tmp_path, [asks(bash("seq 1 100")), "done"], mode="auto", config=config, notices=True) as r:
+        await r.editor.prompt("go")
+        assert "[bash] 100 lines ->" in result(r, 2)
+        told = [update.title for update in r.editor.updates[r.editor.session_id] if isinstance(update, Notice)]
+        assert any("bad" in words for words in told)
+
+
+@with_each_editor
+async def test_colours_and_progress_are_for_the_person(tmp_path, editor):
+    command = r"printf '10%%\r20%%\r100%% \033[32mdone\033[0m\n\n\n\n\nend\n'"
+    async with rig(tmp_path, [asks(bash(command)), "done"], mode="auto", **editor) as r:
+        await r.editor.prompt("go")
+        assert result(r, 2) == "100% done\n\nend\n"
+        assert "\x1b[32mdone" in r.editor.tool_call().raw_output["stdout"]
+        if editor.get("terminal_output"):
+            assert "\\u001b[32mdone" in wire(r)
+
+
+# --- overflow ----------------------------------------------------------------------------------------------------
+
+
+async def test_a_long_output_is_kept_whole_and_read_in_parts(tmp_path):
+    def more(request):
+        seen = reference(request.body["messages"][-1]["content"])
+        return asks(Call("read_overflow", {"id": f"overflow:{seen}", "offset": 100_000, "limit": 50}))
+
+    async with rig(tmp_path, [asks(bash("seq 1 30000")), more, "done"], mode="auto") as r:
+        await r.editor.prompt("go")
+        text = result(r, 2)
+        assert text.startswith("1\n2\n") and "30000\n" in text and "characters omitted" in text
+        assert len(text) < 51_000
+        assert "all of it, 168894 characters: overflow:" in text
+        assert "characters 100000 to 100050 of 168894" in result(r, 3)
+        whole = "".join(f"{number}\n" for number in range(1, 30001))
+        assert whole[100_000:100_050] in result(r, 3)
+
+
+async def test_an_overflow_of_another_session_is_not_found(tmp_path):
+    seen: list[str] = []
+
+    def more(request):
+        return asks(Call("read_overflow", {"id": f"overflow:{seen[0]}"}))
+
+    async with rig(tmp_path, [asks(bash("seq 1 30000")), "done", more, "done"], mode="auto") as r:
+        await r.editor.prompt("go")
+        seen.append(reference(result(r, 2)))
+        await r.editor.new_session(r.project)
+        await r.editor.prompt("go on")
+        assert "There is no output" in result(r, 4)
+
+
+@pytest.mark.parametrize("wrong", ["x", "overflow:", "../../etc/passwd", "overflow:' OR 1=1", str(uuid.uuid4())[:-1]])
+async def test_what_is_no_reference_is_told(tmp_path, wrong):
+    async with rig(tmp_path, [asks(Call("read_overflow", {"id": wrong})), "done"]) as r:
+        await r.editor.prompt("go")
+        assert "it is no `overflow:UUID`" in result(r, 2)
+
+
+async def test_overflows_end_with_their_session(tmp_path):
+    async with rig(tmp_path, [asks(bash("seq 1 30000")), "done"], mode="auto") as r:
+        await r.editor.prompt("go")
+        (database,) = tmp_path.rglob("sessions.db")
+        with sqlite3.connect(database) as db:
+            assert db.execute("SELECT count(*) FROM tool_overflow").fetchone() == (1,)
+            await r.editor.client.delete_session(r.editor.session_id)
+            assert db.execute("SELECT count(*) FROM tool_overflow").fetchone() == (0,)
+
+
+async def test_a_long_file_overflows_too(tmp_path):
+    config = "[tools]\nmax_output_chars = 5000\n"
+    async with rig(tmp_path, [asks(Call("read", {"path": "a"})), "done"], config=config) as r:
+        (r.project / "a").write_text("".join(f"line {number}\n" for number in range(1500)))
+        await r.editor.prompt("go")
+        assert reference(result(r, 2))
+
+
+# --- credentials -------------------------------------------------------------------------------------------------
+
+
+@with_each_editor
+async def test_a_credential_reaches_neither_model_nor_client_nor_disk(tmp_path, editor):
+    command = f"echo key {KEY}; printf '%s' '{KEY[:20]}'; sleep 0.05; echo '{KEY[20:]}'; exit 1"
+    script = [
+        asks(bash(command), Call("read", {"path": ".env"}), Call("grep", {"pattern": "PASS"})),
+        f"It is {KEY}.",
+        "x",
+    ]
+    async with rig(tmp_path, script, mode="auto", **editor) as r:
+        (r.project / ".env").write_text(f"DB_PASSWORD={PASSWORD}\nKEY={KEY}\n")
+        await r.editor.prompt(f"Use the key {KEY} please")
+        await r.editor.prompt("again")
+        sent = "".join(json.dumps(request.body) for request in r.model.requests)
+        for secret in (KEY, PASSWORD):
+            assert secret not in sent
+        assert "[redacted: " in sent
+        assert "credentials were taken out of this" in sent
+        lines = [line for line in r.editor.lines("from_agent") if line.get("method") not in ("terminal/create",)]
+        assert KEY not in json.dumps(lines)
+        assert PASSWORD not in json.dumps(lines)
+        listed = await r.editor.client.list_sessions()
+        assert KEY not in repr(listed) and "[redacted: " in repr(listed)
+        session = r.editor.session_id
+    for file in tmp_path.rglob("*"):
+        if file.is_file() and file.name != ".env":
+            data = file.read_bytes()
+            assert KEY.encode() not in data, file
+            assert PASSWORD.encode() not in data, file
+    async with rig(tmp_path, [], mode="auto", **editor) as r:
+        await r.editor.load_session(session, r.project)
+        assert KEY not in json.dumps([line for line in r.editor.lines("from_agent")])
+
+
+async def test_the_command_itself_runs_as_it_was_written(tmp_path):
+    command = f"printf %s {KEY} > out"
+    async with rig(tmp_path, [asks(bash(command)), "done"], mode="auto") as r:
+        await r.editor.prompt("go")
+        assert (r.project / "out").read_text() == KEY
+        call = r.editor.tool_call()
+        assert KEY not in call.title and "[redacted: " in call.title
+        assert KEY not in json.dumps(call.raw_input)
+
+
+async def test_a_question_shows_no_credential(tmp_path):
+    async with rig(tmp_path, [asks(Call("write", {"path": "a", "content": f"key = '{KEY}'\n"})), "done"]) as r:
+        await r.editor.prompt("go")
+        (asked,) = r.editor.permission_requests
+        assert KEY not in repr(asked)
+        assert (r.project / "a").read_text() == f"key = '{KEY}'\n"
+
+
+@pytest.mark.parametrize("chunk", [1, 3, 7])
+async def test_what_the_model_says_is_redacted_across_its_pieces(tmp_path, chunk):
+    words = f"The key is {KEY} and the rest is prose about tokens and passwords."
+    pieces = tuple(words[at : at + chunk] for at in range(0, len(words), chunk))
+    async with rig(tmp_path, [Answer(text=pieces, thought=pieces), "ok"]) as r:
+        await r.editor.prompt("go")
+        for text in (r.editor.text(), r.editor.thoughts()):
+            assert text.startswith("The key is [redacted: ")
+            assert text.endswith(" and the rest is prose about tokens and passwords.")
+        assert KEY not in wire(r)
+
+
+async def test_errors_and_the_agents_own_keys_are_redacted(tmp_path):
+    mine = "my-very-own-" + "value-0001"
+    failure = Failure(400, {"error": {"message": f"Incorrect key provided: {mine} / {KEY}"}})
+    async with rig(
+        tmp_path, [failure, asks(bash("echo $OTHER")), "ok"], mode="auto", environ={"SOME_TOKEN": mine, "OTHER": mine}
+    ) as r:
+        with pytest.raises(Exception) as error:
+            await r.editor.prompt("go")
+        assert "Incorrect key provided" in str(error.value)
+        assert mine not in str(error.value) and KEY not in str(error.value)
+        await r.editor.prompt("again")
+        assert mine not in result(r, 3) and "[redacted: " in result(r, 3)
+
+
+async def test_redaction_is_switched_off_only_by_the_persons_configuration_and_said(tmp_path):
+    config = "[secrets]\nredact = false\n"
+    async with rig(tmp_path, [asks(bash(f"echo {KEY}")), "done"], mode="auto", config=config, notices=True) as r:
+        await r.editor.prompt("go")
+        assert KEY in result(r, 2)
+        told = [update.title for update in r.editor.updates[r.editor.session_id] if isinstance(update, Notice)]
+        assert any("secrets.redact = false" in words for words in told)
+
+
+async def test_patterns_of_the_person_count_and_bad_ones_are_told(tmp_path):
+    config = '[secrets]\nextra_patterns = ["XYZ-[0-9]{6}", "("]\n'
+    async with rig(tmp_path, [asks(bash("echo XYZ-123456")), "done"], mode="auto", config=config, notices=True) as r:
+        await r.editor.prompt("go")
+        assert "XYZ-123456" not in result(r, 2)
+        told = [update.title for update in r.editor.updates[r.editor.session_id] if isinstance(update, Notice)]
+        assert any("(" in words for words in told)
+
+
+@pytest.mark.parametrize("tool", ["edit", "write"])
+async def test_a_mark_of_redaction_is_never_written_over_a_credential(tmp_path, tool):
+    def change(request):
+        seen = request.body["messages"][-1]["content"]
+        line = next(line for line in seen.splitlines() if "redacted" in line).split("\t", 1)[-1]
+        if tool == "edit":
+            return asks(Call("edit", {"path": ".env", "old_string": "A=1\n", "new_string": f"A=2\n{line}\n"}))
+        return asks(Call("write", {"path": ".env", "content": f"A=2\n{line}\n"}))
+
+    async with rig(tmp_path, [asks(Call("read", {"path": ".env"})), change, "done"], mode="auto") as r:
+        (r.project / ".env").write_text(f"A=1\nKEY={KEY}\n")
+        await r.editor.prompt("go")
+        assert (r.project / ".env").read_text() == f"A=1\nKEY={KEY}\n"
+        assert "redacted" in result(r, 3) and "nothing was" in result(r, 3).lower()
+
+
+async def test_a_line_beside_a_credential_is_edited_and_the_credential_stays(tmp_path):
+    edit = Call("edit", {"path": ".env", "old_string": "A=1", "new_string": "A=2"})
+    async with rig(tmp_path, [asks(Call("read", {"path": ".env"})), asks(edit), "done"], mode="auto") as r:
+        (r.project / ".env").write_text(f"A=1\nKEY={KEY}\n")
+        await r.editor.prompt("go")
+        assert (r.project / ".env").read_text() == f"A=2\nKEY={KEY}\n"
+
+
+# --- the envelope, the profile -----------------------------------------------------------------------------------
+
+
+async def test_the_model_reads_envelopes_where_it_is_configured_so(tmp_path):
+    config = '[tools]\nobservation = "envelope"\n'
+    script = [
+        asks(bash("echo out; exit 3")),
+        asks(Call("read", {"path": "big"}), Call("read", {"path": "/etc/shadow"}), Call("nonsense", {})),
+        asks(bash("sleep 60", timeout=0.2)),
+        "done",
+    ]
+    async with rig(tmp_path, script, mode="auto", config=config) as r:
+        (r.project / "big").write_text("".join(f"line {number}\n" for number in range(1900)))
+        await r.editor.prompt("go")
+        messages = [message for message in r.messages(4) if message["role"] == "tool"]
+        seen = [json.loads(message["content"]) for message in messages]
+        schema = json.loads((SCHEMAS / "tool-observation.schema.json").read_text())
+        for observation in seen:
+            jsonschema_rs.validate(schema, observation)
+        first, big, denied, unknown, slow = seen
+        assert first["schema"] == "acp_agent.tool_observation.v1"
+        assert first["tool"]["tool"] == "bash" and first["tool"]["command"] == "echo out; exit 3"
+        assert first["tool"]["workdir"] == str(r.project)
+        assert first["tool"]["call_id"] == messages[0]["tool_call_id"]
+        assert json.loads(first["tool"]["raw"]) == {"command": "echo out; exit 3"}
+        assert first["result"]["status"] == "failed" and first["result"]["exit_code"] == 3
+        assert first["result"]["output"].startswith("out\n")
+        assert first["session"]["observations"] == 1 and first["session"]["executed_commands"] == 1
+        assert len(big["result"]["output"]) < 6200 and big["result"]["exit_code"] is None
+        assert denied["result"]["status"] == "denied"
+        assert unknown["result"]["status"] == "failed"
+        assert slow["result"]["timed_out"] is True and slow["result"]["exit_code"] is None
+        assert slow["session"] == {
+            "started_at": first["session"]["started_at"],
+            "steps": 3,
+            "executed_commands": 2,
+            "observations": 5,
+        }
+        assert "schema" not in r.editor.text()
+
+
+async def test_the_short_profile_gives_little_and_says_so(tmp_path):
+    config = '[tools]\nprofile = "short"\n'
+    script = [asks(bash("seq 1 5000; seq 1 5000 >&2"), Call("read", {"path": "big"})), "done"]
+    async with rig(tmp_path, script, mode="auto", config=config, terminal=False) as r:
+        (r.project / "big").write_text("".join(f"line {number}\n" for number in range(1900)))
+        await r.editor.prompt("go")
+        shell, read = [message["content"] for message in r.messages(2) if message["role"] == "tool"]
+        assert shell.count("...[truncated]") == 2 and "\n[stderr]\n1\n2\n" in shell
+        assert len(shell) < 8400 and reference(shell)
+        assert "...[truncated]" in read and len(read) < 8400
+
+
+# --- goals -------------------------------------------------------------------------------------------------------
+
+STEPS = [
+    {"id": "look", "content": "Look at the parser", "status": "completed"},
+    {"id": "mend", "content": "Mend the parser", "depends_on": ["look"]},
+]
+
+
+async def test_a_goal_is_set_planned_followed_and_reached(tmp_path):
+    done = [{**step, "status": "completed"} for step in STEPS]
+    script = [
+        asks(Call("plan", {"entries": STEPS})),
+        asks(bash("seq 1 2000; echo the parser is here; echo 'x: error: bad'; echo $ACP_AGENT_GOAL_ID")),
+        asks(Call("plan", {"entries": done})),
+        asks(bash("seq 1 2000")),
+        "done",
+        "later",
+    ]
+    config = "[tools.bash]\nturn_context = true\n"
+    async with rig(tmp_path, script, mode="auto", config=config) as r:
+        assert (await r.editor.prompt("/plan Mend the parser")).stop_reason == "end_turn"
+        assert "My goal: Mend the parser" in str(r.messages(1)[-1]["content"])
+        assert "Ready to begin: mend." in result(r, 2)
+        plans = [update for update in r.editor.updates[r.editor.session_id] if isinstance(update, Plan)]
+        assert [entry.content for entry in plans[0].entries] == ["Look at the parser", "Mend the parser"]
+        text = result(r, 3)
+        assert "[output filtered: 199" in text and "not about the goal]" in text
+        assert "the parser is here" in text and "x: error: bad" in text
+        assert "[bash] compressed for the goal: 200" in text
+        goal_id = text.splitlines()[text.splitlines().index("x: error: bad") + 1]
+        assert uuid.UUID(goal_id)
+        assert "The goal is reached." in result(r, 4)
+        assert "output filtered" not in result(r, 5), "no goal, no compression"
+        with sqlite3.connect(next(iter(tmp_path.rglob("sessions.db")))) as db:
+            assert db.execute("SELECT id, text, status FROM goals").fetchone() == (
+                goal_id,
+                "Mend the parser",
+                "completed",
+            )
+            assert db.execute("SELECT id, depends_on FROM goal_tasks ORDER BY position").fetchall() == [
+                ("look", "[]"),
+                ("mend", '["look"]'),
+            ]
+        await r.editor.prompt("/plan")
+        assert r.editor.text().endswith("There is no goal. `/plan GOAL` sets one.")
+
+
+async def test_a_goal_survives_a_restart_is_paused_and_given_up(tmp_path):
+    script = [asks(Call("plan", {"entries": STEPS})), "planned"]
+    async with rig(tmp_path, script, mode="auto") as r:
+        await r.editor.prompt("/plan Mend the parser")
+        session = r.editor.session_id
+    script = [asks(bash("seq 1 2000")), "a", asks(bash("seq 1 2001")), "b"]
+    async with rig(tmp_path, script, mode="auto") as r:
+        await r.editor.load_session(session, r.project)
+        await r.editor.client.set_session_mode(session, "auto")
+        await r.editor.prompt("/plan")
+        assert "Goal (active): Mend the parser" in r.editor.text()
+        assert "- [x] look: Look at the parser" in r.editor.text()
+        await r.editor.prompt("go")
+        assert "output filtered" in result(r, 2)
+        await r.editor.prompt("/plan pause")
+        await r.editor.prompt("go")
+        assert "output filtered" not in result(r, 4)
+        await r.editor.prompt("/plan clear")
+        assert "given up: Mend the parser" in r.editor.text()
+
+
+async def test_failed_commands_are_not_compressed(tmp_path):
+    script = ["ok", asks(bash("seq 1 2000; exit 1")), "a"]
+    async with rig(tmp_path, script, mode="auto") as r:
+        await r.editor.prompt("/plan Mend the parser")
+        await r.editor.prompt("go")
+        assert "output filtered" not in result(r, 3)
+
+
+@pytest.mark.parametrize(
+    ("entries", "words"),
+    [
+        ([{"id": "a", "content": "x", "depends_on": ["b"]}], "there is no such step"),
+        ([{"id": "a", "content": "x"}, {"id": "a", "content": "y"}], "two steps have the id"),
+        (
+            [{"id": "a", "content": "x", "depends_on": ["b"]}, {"id": "b", "content": "y", "depends_on": ["a"]}],
+            "wait for each other",
+        ),
+    ],
+)
+async def test_a_graph_that_is_none_is_told(tmp_path, entries, words):
+    async with rig(tmp_path, [asks(Call("plan", {"entries": entries})), "done"]) as r:
+        await r.editor.prompt("go")
+        assert words in result(r, 2)
