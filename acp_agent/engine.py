@@ -173,6 +173,7 @@ class SessionEngine:
             schedules_changed=lambda: self.scheduler.changed(),
             mode=lambda: session.mode().id,
             runs=self._runs,
+            redact=self.redaction.text,
             overflow=partial(store.overflow.read, session.id),
         )
         self.servers = SessionServers(

@@ -75,11 +75,14 @@ class LineRedactor:
         """Whether a first look already tells that the text stays as it is."""
         return not self.by_line and "\x1b" not in text and self.anchors.search(text) is None
 
-    def hanging(self, text: str) -> int:
-        """Where that begins which waits at the end of the text for what comes after a blank; -1 if nothing does."""
+    def hanging(self, text: str, following: str) -> int:
+        """Where that begins which waits at the end of the text for what comes after a blank; -1 if nothing does.
+
+        `following`: the next character, "" if it is not known yet.
+        """
         found = []
         end = text[-NAME_CHARS:]
-        m = known.HANGING.search(end)
+        m = (known.HANGING if following and following not in "=: \t" else known.HANGING_NAME).search(end)
         if m is not None:
             found.append(len(text) - len(end) + m.start())
         if "ookie" in text or "OOKIE" in text:

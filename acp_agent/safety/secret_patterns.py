@@ -24,6 +24,7 @@ __all__ = [
     "COOKIE_PAIR",
     "CONTEXTS",
     "HANGING",
+    "HANGING_NAME",
     "HEAD",
     "OPTION",
     "PROVIDERS",
@@ -185,12 +186,15 @@ ANCHORS = "|".join(
 
 HANGING_SOURCE = "|".join(
     [
-        rf"(?i:[\w.\-]*{NAMES}){AFTER_NAME}(?:[ \t]*:[ \t]*(?i:{TYPE})[ \t]*|{SEPARATOR}[ \t]*|[ \t]*)\z",
+        rf"(?i:[\w.\-]*{NAMES}){AFTER_NAME}(?:[ \t]*:[ \t]*(?i:{TYPE})[ \t]*|{SEPARATOR}[ \t]*)\z",
+        rf"-(?i:{NAMES})[ \t]+\z",
         rf"(?i:authorization){AFTER_NAME}[ \t]*(?:[:=][ \t]*)?(?:\\*[\"'`])?(?:{SCHEMES}[ \t]*)?\z",
         r"(?i:bearer)[ \t]+\z",
     ]
 )
 COOKIE_HANGING = compiled(r"(?:[Cc]ookie|COOKIE)[\"']?[ \t]*(?::[^\n]*)?\z")
+HANGING_NAME = compiled(rf"(?i:[\w.\-]*{NAMES}){AFTER_NAME}[ \t]+\z|" + HANGING_SOURCE)
+"""The same where nothing, a blank or a separator follows: then a bare name waits too."""
 HANGING = compiled(HANGING_SOURCE)
 """The end of a text that waits for what comes after white space."""
 

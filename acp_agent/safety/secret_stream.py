@@ -181,7 +181,7 @@ class RedactingStream:
                 cut = max(cut, self._wide(text, stop))
             if not cut:
                 return 0
-            waiting = self._lines.hanging(text[:cut])
+            waiting = self._lines.hanging(text[:cut], text[cut : cut + 1])
             if waiting < 0:
                 return cut
             stop = waiting

@@ -273,6 +273,8 @@ class Services:
     schedules_changed: Callable[[], None]
     """To be called when a schedule was added or removed."""
     runs: BackgroundRuns
+    redact: Callable[[str], str]
+    """Takes credentials out of a text."""
     overflow: Callable[[str, int, int], OverflowPart | None]
     """A part of an output that was too long: its UUID, offset and limit in characters. `None`: this session has no
     such output. Raises StoreError."""

@@ -15,7 +15,16 @@ from acp_agent.safety.paths import Roots
 from acp_agent.schema.acp import ToolKind
 from acp_agent.tools.base import Params, Tool
 from acp_agent.tools.context import Description, Location, Preview, ToolContext, ToolResult
-from acp_agent.tools.text import diff_of, disk_digest, first_changed_line, moved_on_disk, read_file, to_endings
+from acp_agent.tools.text import (
+    MARK,
+    diff_of,
+    disk_digest,
+    first_changed_line,
+    keep_credentials,
+    moved_on_disk,
+    read_file,
+    to_endings,
+)
 
 __all__ = ["Edit", "EditParams", "Planned", "apply"]
 
@@ -60,7 +69,15 @@ class Edit(Tool[EditParams]):
         seen = ctx.ledger.last_seen(path)
         if seen is not None and (seen.text != old or moved_on_disk(seen.disk, disk, old)):
             raise ToolError(f"{params.path} has changed since you read it. Read it again, then edit.")
+        if MARK in params.old_string and params.old_string not in old:
+            raise ToolError(
+                f"`old_string` holds `{MARK}...]`, which stands for a credential in {params.path} that you cannot see; "
+                "nothing was written.",
+                "invalid_parameters",
+                suggestion="Give an `old_string` without that line.",
+            )
         new = _replaced(params, old)
+        keep_credentials(ctx, params.path, old, new)
         return Preview((diff_of(path, old, new),), Planned(path, old, new, disk))
 
     async def run(self, params: EditParams, ctx: ToolContext, preview: Preview) -> ToolResult:

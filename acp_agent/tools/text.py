@@ -22,6 +22,10 @@ __all__ = [
 ]
 
 
+MARK = "[redacted: "
+"""How the mark begins that stands for a credential."""
+
+
 async def need_file(executor: Executor, path: Path, shown: str, limit: int) -> bool:
     """Whether `path` is an existing regular file. Raises ToolError for a folder, a device, more than `limit` bytes."""
     found = await executor.stat(path)
@@ -67,6 +71,17 @@ def digest(data: bytes) -> bytes:
 def moved_on_disk(before: bytes | None, now: bytes | None, shown: str | None) -> bool:
     """Whether somebody else wrote the file: it is neither what it was, nor what the editor shows (a saved buffer)."""
     return now != before and (shown is None or now != digest(shown.encode("utf-8", "replace")))
+
+
+def keep_credentials(ctx: ToolContext, shown: str, old: str, new: str) -> None:
+    """Raises ToolError where a mark of redaction, which is all the model has seen, would take a credential's place."""
+    if MARK in new and new.count(MARK) > old.count(MARK) and ctx.services.redact(old) != old:
+        raise ToolError(
+            f"{shown} holds credentials that you have seen as `{MARK}...]` only; writing such a mark would destroy "
+            "one, so nothing was written.",
+            "invalid_parameters",
+            suggestion="Change the other lines with `edit`, and leave those with credentials as they are.",
+        )
 
 
 def to_endings(text: str, like: str) -> str:

@@ -24,7 +24,7 @@ SCHEMAS = Path(__file__).parents[2] / "schemas"
 EDITORS = [
     pytest.param({"terminal": True}, id="terminals"),
     pytest.param({"terminal": False}, id="nothing"),
-    pytest.param({"terminal": False, "terminal_output": True}, id="display"),
+    pytest.param({"terminal": False, "terminal_output_meta": True}, id="display"),
 ]
 with_each_editor = pytest.mark.parametrize("editor", EDITORS)
 
@@ -35,6 +35,19 @@ def asks(*calls: Call) -> Answer:
 
 def bash(command: str, **more) -> Call:
     return Call("bash", {"command": command, **more})
+
+
+def model(*steps):
+    """A model that answers with one step after the other; a step may need the last result it was given."""
+    left = iter(steps)
+
+    def reply(body):
+        step = next(left)
+        if not callable(step):
+            return step
+        return step([message["content"] for message in body["messages"] if message["role"] == "tool"][-1])
+
+    return reply
 
 
 def result(r, number: int) -> str:
@@ -78,11 +91,9 @@ async def test_the_model_reads_what_was_filtered_and_both_read_how_much_that_was
 
 
 async def test_what_was_filtered_is_read_back(tmp_path):
-    script = [asks(bash("make")), lambda request: asks(Call("read_overflow", {"id": ref(request)})), "done"]
-
-    def ref(request):
-        return f"overflow:{reference(request.body['messages'][-1]['content'])}"
-
+    script = model(
+        asks(bash("make")), lambda seen: asks(Call("read_overflow", {"id": f"overflow:{reference(seen)}"})), "done"
+    )
     async with rig(tmp_path, script, mode="auto") as r:
         (r.project / "Makefile").write_text(MAKEFILE)
         await r.editor.prompt("go")
@@ -104,8 +115,8 @@ async def test_filters_are_switched_off_singly_and_altogether(tmp_path):
 async def test_a_persons_own_rules_count_and_a_bad_one_is_told(tmp_path):
     rules = tmp_path / "filters.toml"
     rules.write_text(
-        '[[rules]]\nname = "mine"\nmatch = { prefix = "seq" }\nstrategy = { type = "truncate", max_lines = 10, head = 2,'
-        ' tail = 2 }\n[[rules]]\nname = "bad"\nmatch = { regex = "(" }\nstrategy = { type = "dedup" }\n'
+        '[[rules]]\nname = "mine"\nmatch = { prefix = "seq" }\nstrategy = { type = "truncate", max_lines = 10,'
+        ' head = 2, tail = 2 }\n[[rules]]\nname = "bad"\nmatch = { regex = "(" }\nstrategy = { type = "dedup" }\n'
     )
     config = f'[tools.filters]\npath = "{rules}"\n'
     async with rig(tmp_path, [asks(bash("seq 1 100")), "done"], mode="auto", config=config, notices=True) as r:
@@ -122,7 +133,7 @@ async def test_colours_and_progress_are_for_the_person(tmp_path, editor):
         await r.editor.prompt("go")
         assert result(r, 2) == "100% done\n\nend\n"
         assert "\x1b[32mdone" in r.editor.tool_call().raw_output["stdout"]
-        if editor.get("terminal_output"):
+        if editor.get("terminal_output_meta"):
             assert "\\u001b[32mdone" in wire(r)
 
 
@@ -130,11 +141,10 @@ async def test_colours_and_progress_are_for_the_person(tmp_path, editor):
 
 
 async def test_a_long_output_is_kept_whole_and_read_in_parts(tmp_path):
-    def more(request):
-        seen = reference(request.body["messages"][-1]["content"])
-        return asks(Call("read_overflow", {"id": f"overflow:{seen}", "offset": 100_000, "limit": 50}))
+    def more(seen):
+        return asks(Call("read_overflow", {"id": f"overflow:{reference(seen)}", "offset": 100_000, "limit": 50}))
 
-    async with rig(tmp_path, [asks(bash("seq 1 30000")), more, "done"], mode="auto") as r:
+    async with rig(tmp_path, model(asks(bash("seq 1 30000")), more, "done"), mode="auto") as r:
         await r.editor.prompt("go")
         text = result(r, 2)
         assert text.startswith("1\n2\n") and "30000\n" in text and "characters omitted" in text
@@ -146,14 +156,10 @@ async def test_a_long_output_is_kept_whole_and_read_in_parts(tmp_path):
 
 
 async def test_an_overflow_of_another_session_is_not_found(tmp_path):
-    seen: list[str] = []
-
-    def more(request):
-        return asks(Call("read_overflow", {"id": f"overflow:{seen[0]}"}))
-
-    async with rig(tmp_path, [asks(bash("seq 1 30000")), "done", more, "done"], mode="auto") as r:
+    script = [asks(bash("seq 1 30000")), "done"]
+    async with rig(tmp_path, script, mode="auto") as r:
         await r.editor.prompt("go")
-        seen.append(reference(result(r, 2)))
+        script += [asks(Call("read_overflow", {"id": f"overflow:{reference(result(r, 2))}"})), "done"]
         await r.editor.new_session(r.project)
         await r.editor.prompt("go on")
         assert "There is no output" in result(r, 4)
@@ -217,7 +223,7 @@ async def test_a_credential_reaches_neither_model_nor_client_nor_disk(tmp_path, 
             assert PASSWORD.encode() not in data, file
     async with rig(tmp_path, [], mode="auto", **editor) as r:
         await r.editor.load_session(session, r.project)
-        assert KEY not in json.dumps([line for line in r.editor.lines("from_agent")])
+        assert KEY not in json.dumps(list(r.editor.lines("from_agent")))
 
 
 async def test_the_command_itself_runs_as_it_was_written(tmp_path):
@@ -254,7 +260,10 @@ async def test_errors_and_the_agents_own_keys_are_redacted(tmp_path):
     mine = "my-very-own-" + "value-0001"
     failure = Failure(400, {"error": {"message": f"Incorrect key provided: {mine} / {KEY}"}})
     async with rig(
-        tmp_path, [failure, asks(bash("echo $OTHER")), "ok"], mode="auto", environ={"SOME_TOKEN": mine, "OTHER": mine}
+        tmp_path,
+        [failure, asks(bash(f"echo my-very-own-; echo x{mine}")), "ok"],
+        mode="auto",
+        environ={"SOME_TOKEN": mine},
     ) as r:
         with pytest.raises(Exception) as error:
             await r.editor.prompt("go")
@@ -284,14 +293,13 @@ async def test_patterns_of_the_person_count_and_bad_ones_are_told(tmp_path):
 
 @pytest.mark.parametrize("tool", ["edit", "write"])
 async def test_a_mark_of_redaction_is_never_written_over_a_credential(tmp_path, tool):
-    def change(request):
-        seen = request.body["messages"][-1]["content"]
+    def change(seen):
         line = next(line for line in seen.splitlines() if "redacted" in line).split("\t", 1)[-1]
         if tool == "edit":
             return asks(Call("edit", {"path": ".env", "old_string": "A=1\n", "new_string": f"A=2\n{line}\n"}))
         return asks(Call("write", {"path": ".env", "content": f"A=2\n{line}\n"}))
 
-    async with rig(tmp_path, [asks(Call("read", {"path": ".env"})), change, "done"], mode="auto") as r:
+    async with rig(tmp_path, model(asks(Call("read", {"path": ".env"})), change, "done"), mode="auto") as r:
         (r.project / ".env").write_text(f"A=1\nKEY={KEY}\n")
         await r.editor.prompt("go")
         assert (r.project / ".env").read_text() == f"A=1\nKEY={KEY}\n"

@@ -122,3 +122,72 @@ def test_lines_are_redacted_as_if_they_stood_alone(text: str):
     """The first look over the whole text misses no line; private keys apart, which cross lines."""
     text = text.replace("-----", "--").replace("\r", "").replace(BASE64, "")
     assert PLAIN.redact(text) == "".join(PLAIN.redact(line + "\n") for line in text.split("\n"))[:-1]
+
+
+def test_prose_is_given_as_it_comes():
+    stream = PLAIN.stream()
+    given = [stream.feed(f" {word}") for word in ("The", "quick", "password", "is", "task-based", "and", "a", "secret")]
+    assert "".join(given) == " The quick password is task-based and a secret"
+    assert stream.held == 0
+
+
+def test_what_turns_out_harmless_is_released_at_the_end_of_its_word():
+    stream = PLAIN.stream()
+    assert stream.feed("use s") == "use "
+    assert stream.feed("k-") == ""
+    assert stream.feed("learn") == ""
+    assert stream.feed(" now") == "sk-learn now"
+    assert stream.feed(". token: ") == ". token:"
+    assert stream.feed("none ") == " none "
+
+
+def test_the_value_of_an_assignment_waits_for_its_end():
+    stream = PLAIN.stream()
+    assert stream.feed('password = "hun') == "password ="
+    assert stream.feed("ter22") == ""
+    assert stream.feed('x", more') == ' "[redacted: password]", more'
+    assert stream.kinds == ("password",)
+
+
+def test_a_key_block_is_one_mark_given_at_its_first_line():
+    stream = PLAIN.stream()
+    assert stream.feed("-----BEGIN " + "PRIVATE KEY-----\n") == ""
+    assert stream.feed(BASE64 + "\n") == "[redacted: private key]"
+    assert stream.feed((BASE64 + "\n") * 3) == ""
+    assert stream.feed("-----END " + "PRIVATE KEY-----\nafter\n") == "\nafter\n"
+
+
+@pytest.mark.parametrize("unit", ["x", "ab,", "語", "token ", "password: ", "\x1b[1mz", "a b ", "k=v;"])
+def test_no_more_than_a_bounded_part_is_held(unit: str):
+    text = unit * (3 * UNIT // len(unit))
+    stream = PLAIN.stream()
+    out = []
+    with anyio.move_on_after(60):
+        for at in range(0, len(text), 4096):
+            out.append(stream.feed(text[at : at + 4096]))
+            assert stream.held <= UNIT + 4096
+    assert "".join(out) + stream.finish() == text == PLAIN.redact(text)
+
+
+@pytest.mark.parametrize("at", [0, UNIT - 20, UNIT - 1, UNIT, 2 * UNIT - 7])
+@pytest.mark.parametrize("filler", ["x", "ab,", "some words "])
+def test_a_credential_at_the_border_of_what_is_held_does_not_come_through(at: int, filler: str):
+    token = "gh" + "p_" + "A1b2" * 9
+    text = (filler * UNIT)[:at] + "," + token + "," + filler * UNIT
+    whole = PLAIN.redact(text)
+    assert token[:12] not in whole or filler == "x"
+    assert token[-12:] not in whole or filler == "x"
+    for size in (1000, UNIT - 1, UNIT, 50_000):
+        assert in_pieces(PLAIN, text, list(range(0, len(text), size))) == whole
+
+
+@settings(max_examples=40, deadline=None)
+@given(parts=st.lists(st.sampled_from(FRAGMENTS), min_size=1, max_size=6), times=st.integers(1000, 6000), cuts=CUTS)
+def test_long_lines_are_cut_at_the_same_places(parts: list[str], times: int, cuts: list[int]):
+    text = ("".join(parts) * times)[: 3 * UNIT]
+    assert in_pieces(PLAIN, text, [cut * 97 for cut in cuts]) == PLAIN.redact(text)
+
+
+def test_a_mark_is_known_as_one():
+    assert holds_mark("a [redacted: GitHub token] b")
+    assert not holds_mark("[redacted: ]")

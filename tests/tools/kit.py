@@ -60,6 +60,7 @@ def services(store: SqliteStore, bash: BashConfig) -> Services:
             ended=_spawn_nothing,
             outputs=outputs(store, ToolsConfig(bash=bash)),
         ),
+        redact=Redactor().redact,
         overflow=partial(store.overflow.read, "session-1"),
     )
 
