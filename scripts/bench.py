@@ -27,6 +27,9 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import bench_compaction
+import bench_output
+import bench_secrets
 
 from acp_agent.config.model import ToolsConfig
 from acp_agent.executors.base import FindQuery, GrepQuery
@@ -45,6 +48,9 @@ PROMPT = "Say hello."
 ANSWER: dict[str, Any] = {"text": "Hello."}
 BASH: dict[str, Any] = {"tool_calls": [{"name": "bash", "arguments": '{"command": "true"}'}]}
 SLEEP: dict[str, Any] = {"tool_calls": [{"name": "bash", "arguments": '{"command": "sleep 600"}'}]}
+LOG_LINE = "2026-01-02 03:04:05.678 INFO worker-7 request 4711 served in 12 ms, 200, 5,120 bytes"
+FLOOD = f"yes '{LOG_LINE}' | head -c {1 << 30}"
+"""Prints 1 GiB."""
 
 Event = tuple[float, dict[str, Any]]
 """When a message was read (seconds, monotonic), and the message."""
@@ -199,10 +205,17 @@ class Client:
         """The agent's CPU time so far in ms, by the kernel's clock of that process."""
         return time.clock_gettime(~self.process.pid << 3 | 2) * 1000
 
+    def memory(self) -> float:
+        """What of the process is in memory now, in MiB."""
+        return self._status("VmRSS:")
+
     def peak_memory(self) -> float:
-        """MiB."""
+        """The most there ever was, in MiB."""
+        return self._status("VmHWM:")
+
+    def _status(self, name: str) -> float:
         status = Path(f"/proc/{self.process.pid}/status").read_text()
-        return int(status.partition("VmHWM:")[2].split()[0]) / 1024
+        return int(status.partition(name)[2].split()[0]) / 1024
 
     def close(self) -> float:
         """Ends stdin and waits; the time in ms until the process was gone."""
@@ -584,6 +597,38 @@ class Bench:
         self.add("find_path, 50,000 files", "", find, note=f"{against:.1f} x `find`")
         self.add("`find`, the same", "", theirs_find)
 
+    def filter_log(self) -> None:
+        samples = [bench_output.filter_log() * 1000 for _ in range(5)]
+        self.add("filter a pytest log of 100,000 lines", "1,000 ms", samples)
+
+    def redaction(self) -> None:
+        self.add("redaction", ">= 20 MB/s", [bench_secrets.redaction() / 1e6 for _ in range(3)], unit="MB/s")
+        self.add("redaction of a stream", "", [bench_secrets.streaming() / 1e6 for _ in range(3)], unit="MB/s")
+
+    def compaction(self) -> None:
+        samples = [bench_compaction.compaction() for _ in range(20)]
+        self.add("make room among 500 messages, net", "50 ms", samples)
+
+    def flood(self) -> None:
+        """A command that prints 1 GiB: the most memory of the agent above what it has after a small command."""
+        call = {"name": "bash", "arguments": json.dumps({"command": FLOOD, "timeout": 600})}
+        above, against, peak = [], [], []
+        for _ in range(3):
+            plain = _timed(lambda: subprocess.run(["bash", "-c", f"{FLOOD} | cat >/dev/null"], check=True))
+            script = [BASH, ANSWER, {"tool_calls": [call]}, ANSWER]
+            with scripted(self.home, *script) as model, agent(self.home, model) as client:
+                session, _ = client.new_session()
+                client.set_mode(session, "auto")
+                settle(client, session, 1)
+                idle = client.memory()
+                took = client.prompt(session)
+                peak.append(client.peak_memory())
+                above.append(peak[-1] - idle)
+                against.append(took / plain)
+        note = f"peak {statistics.median(peak):.0f} MiB"
+        self.add("a command prints 1 GiB: memory above idle", "64 MiB", above, unit="MiB", note=note)
+        self.add("the same: time against `| cat >/dev/null`", "", against, unit="times")
+
 
 def _timed(work: Callable[[], object]) -> float:
     begun = time.perf_counter()
@@ -605,6 +650,10 @@ BENCHES: dict[str, Callable[[Bench], None]] = {
     "end": Bench.end,
     "definitions": Bench.definitions,
     "search": Bench.search,
+    "filter_log": Bench.filter_log,
+    "redaction": Bench.redaction,
+    "compaction": Bench.compaction,
+    "flood": Bench.flood,
 }
 
 

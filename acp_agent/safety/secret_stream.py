@@ -60,7 +60,7 @@ class RedactingStream:
         out: list[str] = []
         if cut:
             text, self._tail = self._run + text[:cut], text[cut:]
-            start = run_start(text, 0, len(text), self._fresh) if text[-1] == "\n" else len(text)
+            start = run_start(text, 0, len(text), self._fresh) if text[-1] == "\n" and not self._block else len(text)
             self._run = text[start:]
             if start:
                 self._send(out, self._complete(text[:start], self._fresh), start)
@@ -122,24 +122,32 @@ class RedactingStream:
         if stop >= 0:
             self._advance(out, self._natural(text, stop))
             return
-        if self._lines.quick.search(text) is None and not self._lines.by_word and not self._swallow:
-            base64 = self._fresh and text[0].isascii() and blocks.PART_LINE.search(text) is not None
-            hold = word_length(text) if base64 else len(text)
-            if not base64:
-                out.append(text[self._sent :])
-                blank = max(text.rfind(" "), text.rfind("\t")) + 1
-                if not text.isascii():
-                    blank = max(blank, self._wide(text, len(text)))
-                self._tail, self._sent = text[blank:], len(text) - blank
-                self._fresh = self._fresh and not blank
-                return
-        else:
-            self._advance(out, self._natural(text, len(text)))
-            text = self._tail
-            hold = self._hold(text)
+        simple = not (self._lines.by_word or self._swallow)
+        quick = self._lines.quick.search(text) if simple else None
+        begins = len(text) if quick is None else -1
+        if quick is not None and quick.end() == len(text):
+            begins = max(quick.start(group) for group in (1, 2, 3))
+        if simple and begins >= 0:
+            self._plain(out, text, begins)
+            return
+        self._advance(out, self._natural(text, len(text)))
+        text = self._tail
+        hold = self._hold(text)
         if hold > self._sent:
             out.append(text[self._sent : hold])
             self._sent = hold
+
+    def _plain(self, out: list[str], text: str, hold: int) -> None:
+        """Gives a text with nothing in it up to `hold`, where the beginning of a format is cut off by its end."""
+        if self._fresh and text[0].isascii() and blocks.PART_LINE.search(text) is not None:
+            hold = min(hold, word_length(text))
+        blank = max(text.rfind(" ", 0, hold), text.rfind("\t", 0, hold)) + 1
+        if not text.isascii():
+            blank = max(blank, self._wide(text, hold))
+        given = max(hold, self._sent)
+        out.append(text[self._sent : given])
+        self._tail, self._sent = text[blank:], given - blank
+        self._fresh = self._fresh and not blank
 
     def _advance(self, out: list[str], cut: int) -> None:
         if cut:

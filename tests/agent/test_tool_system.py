@@ -183,18 +183,6 @@ async def test_the_quota_survives_a_restart(tmp_path):
         assert "quota_blocked" in results(r, 4)[-1]
 
 
-async def test_a_full_context_stops_the_turn_with_a_word_and_clear_frees_it(tmp_path):
-    config = "[providers.default]\ncontext_window = 2000\n"
-    script = [Answer(tool_calls=(Call("read", {"path": "big"}),)), "after clear"]
-    async with rig(tmp_path, script, config=config) as r:
-        (r.project / "big").write_text("word word\n" * 1500)
-        assert (await r.editor.prompt("go")).stop_reason == "max_tokens"
-        assert "context is full to" in said(r)
-        assert len(r.model.requests) == 1
-        await r.editor.prompt("/clear")
-        assert (await r.editor.prompt("hello")).stop_reason == "end_turn"
-
-
 async def test_a_window_nobody_told_of_stops_nothing(tmp_path):
     script = [Answer(tool_calls=(Call("read", {"path": "big"}),)), "done"]
     async with rig(tmp_path, script, config="[tools]\nmax_output_chars = 900000\n") as r:

@@ -170,7 +170,7 @@ async def test_the_end_of_stdin_during_a_turn_leaves_no_child(tmp_path):
 
 
 async def test_the_end_of_stdin_while_the_model_streams(tmp_path):
-    async with spawned(tmp_path, [Answer(text=("a", "b"), hang_after=1)]) as (editor, model):
+    async with spawned(tmp_path, [Answer(text=("Well, ", "b"), hang_after=1)]) as (editor, model):
         turn = editor.begin("go")
         await editor.wait_for(lambda u: isinstance(u, AgentMessageChunk))
         await editor.process.end()
