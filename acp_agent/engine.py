@@ -6,6 +6,7 @@ and come from the builder; everything else here belongs to one session and ends 
 
 from __future__ import annotations
 
+import logging
 import shutil
 import tempfile
 import time
@@ -20,6 +21,7 @@ import anyio
 
 from acp_agent.config.load import Config
 from acp_agent.config.model import ProviderConfig
+from acp_agent.errors import StoreError
 from acp_agent.executors.dyn import DynExecutor, route
 from acp_agent.executors.dyn import Offer as EditorOffer
 from acp_agent.executors.editor import EditorExecutor
@@ -73,6 +75,8 @@ from acp_agent.tools.registry import Registry, SessionRegistry
 from acp_agent.tools.web_client import GuardedClient
 
 __all__ = ["SessionEngine"]
+
+log = logging.getLogger(__name__)
 
 THOUGHT_LEVELS: dict[str, ThoughtLevel] = {"off": "off", "low": "low", "medium": "medium", "high": "high"}
 
@@ -145,6 +149,7 @@ class SessionEngine:
         self.redaction = builder.redaction(session)
         session.redaction = self.redaction
         client.clean = self.redaction.struct
+        self._overflow = store.overflow
         self.goals = Goals(session.id, store.goals, session.emit)
         self._filters = SessionFilters(settings.tools.filters, builder.environ)
         outputs = Outputs(
@@ -365,6 +370,8 @@ class SessionEngine:
 
     async def start(self) -> Sequence[str]:
         """What must be there before the first turn; whoever comes later finds it done."""
+        if not self._told:
+            self._expire()
         told = [*await self.extensions.project(), *await self.extensions.packages()]
         if not self._told:
             self._told = True
@@ -375,6 +382,13 @@ class SessionEngine:
             told += self.servers.trouble
             told += [f"The configuration names tools that there are not: {unknown}."] if unknown else []
         return told
+
+    def _expire(self) -> None:
+        """Removes what was kept aside long ago, of all sessions."""
+        try:
+            self._overflow.expire(self._settings.tools.overflow.retention_days)
+        except StoreError as error:
+            log.warning("old outputs could not be removed: %s", error)
 
     async def live(self) -> None:
         """What runs beside the turns, until `close`."""

@@ -5,20 +5,21 @@ from __future__ import annotations
 import logging
 import os
 import select
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import cached_property
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
 
-from acp_agent.config.model import LogConfig
+from acp_agent.config.model import LogConfig, SecretsConfig
 from acp_agent.config.places import state_dir
+from acp_agent.lazy import load
 
 __all__ = ["log_file", "set_up_logs"]
 
 FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
-SECRET_NAMES = ("_KEY", "_TOKEN", "_SECRET", "_PASSWORD")
+REDACTOR = "acp_agent.safety.secrets:Redactor"
+OWN_VALUES = "acp_agent.safety.secrets:own_values"
 STDERR = 2
-MIN_SECRET = 8
-"""Shorter values of such variables are ordinary words and stay."""
 
 
 class _StderrHandler(logging.Handler):
@@ -36,22 +37,24 @@ class _StderrHandler(logging.Handler):
             pass  # Nobody has stderr open; the file has the line.
 
 
-class _Redact(logging.Filter):
-    """Replaces the values of variables that are named like secrets."""
+class _Redacting(logging.Formatter):
+    """Formats a record, its traceback too, and takes credentials out of it; loaded with the first record."""
 
-    def __init__(self, environ: Mapping[str, str]) -> None:
-        super().__init__()
-        self._secrets = [
-            value for name, value in environ.items() if name.upper().endswith(SECRET_NAMES) and len(value) >= MIN_SECRET
-        ]
+    def __init__(self, environ: Mapping[str, str], secrets: SecretsConfig) -> None:
+        super().__init__(FORMAT)
+        self._environ = environ
+        self._secrets = secrets
 
-    def filter(self, record: logging.LogRecord) -> bool:
-        message = record.getMessage()
-        for secret in self._secrets:
-            if secret in message:
-                message = message.replace(secret, "[redacted]")
-        record.msg, record.args = message, ()
-        return True
+    @cached_property
+    def _redact(self) -> Callable[[str], str]:
+        values = load(OWN_VALUES)(self._environ)
+        secrets = self._secrets
+        redactor = load(REDACTOR)(values=values, extra_patterns=secrets.extra_patterns, enabled=secrets.redact)
+        redact: Callable[[str], str] = redactor.redact
+        return redact
+
+    def format(self, record: logging.LogRecord) -> str:
+        return self._redact(super().format(record))
 
 
 def log_file(config: LogConfig, environ: Mapping[str, str]) -> Path | None:
@@ -61,8 +64,8 @@ def log_file(config: LogConfig, environ: Mapping[str, str]) -> Path | None:
     return Path(config.file).expanduser() if config.file else Path(state_dir(environ)) / "agent.log"
 
 
-def set_up_logs(config: LogConfig, environ: Mapping[str, str]) -> None:
-    """From here on, warnings and worse (or what is configured) are kept."""
+def set_up_logs(config: LogConfig, environ: Mapping[str, str], secrets: SecretsConfig) -> None:
+    """From here on, warnings and worse (or what is configured) are kept, without credentials."""
     handlers: list[logging.Handler] = [_StderrHandler()]
     file = log_file(config, environ)
     failure: OSError | None = None
@@ -76,10 +79,8 @@ def set_up_logs(config: LogConfig, environ: Mapping[str, str]) -> None:
             )
         except OSError as error:
             failure = error
-    redact = _Redact(environ)
     for handler in handlers:
-        handler.setFormatter(logging.Formatter(FORMAT))
-        handler.addFilter(redact)
+        handler.setFormatter(_Redacting(environ, secrets))
     logging.basicConfig(level=config.level.upper(), handlers=handlers)
     logging.raiseExceptions = False  # stderr that nobody reads is no reason to fail.
     if failure is not None:

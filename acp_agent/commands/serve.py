@@ -48,7 +48,7 @@ def serve(peer: Peer, events: Sequence[Event], initialize_params: object) -> int
         settings = load_config(os.environ).settings
     except ConfigError:  # It is told where it is used: to whoever asks for a session.
         settings = Settings(log=LogConfig(file="-"))
-    set_up_logs(settings.log, os.environ)
+    set_up_logs(settings.log, os.environ, settings.secrets)
     peer.encode = encode
     peer.max_line = settings.limits.max_line_bytes
     status = asyncio.run(_serve(peer, events, initialize_params))

@@ -10,9 +10,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from acp_agent.linear import Pattern, compiled
-
-from . import secret_patterns as known
-from .secret_values import is_credential, is_placeholder
+from acp_agent.safety import secret_patterns as known
+from acp_agent.safety.secret_values import is_credential, is_placeholder
 
 __all__ = ["COLOURS", "MARK", "LineRedactor"]
 

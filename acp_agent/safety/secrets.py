@@ -20,11 +20,10 @@ from typing import Any
 from urllib.parse import quote, quote_plus
 
 from acp_agent.linear import MAX_PATTERN_CHARS, Pattern, PatternError, compiled
-
-from . import secret_patterns as known
-from .secret_lines import MARK, LineRedactor
-from .secret_stream import RedactingStream
-from .secret_values import is_credential
+from acp_agent.safety import secret_patterns as known
+from acp_agent.safety.secret_lines import MARK, LineRedactor
+from acp_agent.safety.secret_stream import RedactingStream
+from acp_agent.safety.secret_values import is_credential
 
 __all__ = ["MARK", "Redactor", "RedactingStream", "holds_mark", "own_values"]
 

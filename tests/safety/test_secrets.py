@@ -78,7 +78,7 @@ def test_the_formats_of_providers_are_found_wherever_they_stand(kind: str, token
         '"{}",',
         "a={}",
         "\\n{}\\n",
-        "/{}/",
+        "|{}|",
         "\x1b[31m{}\x1b[0m",
         "é{}é",
         "tok:{}\n",
@@ -128,7 +128,10 @@ FOUND = [
     ("tool --password hunter22 --verbose", "tool --password [redacted: password] --verbose"),
     ("tool --db-password=hunter22", "tool --db-password=[redacted: password]"),
     ("https://h/?a=1&access_token=a8f7s9d6&b=2", "https://h/?a=1&access_token=[redacted: token]&b=2"),
-    ("aws_secret_access_key = wJalr/XUtn1FEMI/K7MDENG+bPx9fiC0", "aws_secret_access_key = [redacted: API key]"),
+    (
+        "aws_secret_access_key = " + "wJalr/" + "XUtn1FEMI/K7MDENG+bPx9fiC0",
+        "aws_secret_access_key = [redacted: API key]",
+    ),
     ('{\\"password\\": \\"hunter22x\\"}', '{\\"password\\": \\"[redacted: password]\\"}'),
     ("AccountKey=" + "aB3/" * 20 + "==;EndpointSuffix=x", "AccountKey=[redacted: API key];EndpointSuffix=x"),
     (
@@ -232,7 +235,7 @@ def replaced_lines(files: list[Path]) -> list[str]:
 def test_the_source_of_this_program_stays_as_it_is():
     files = [*(ROOT / "acp_agent").rglob("*.py"), *(ROOT / "docs").glob("*.md"), *(ROOT / "acp_agent").rglob("*.md")]
     assert len(files) > 100
-    assert [line for line in replaced_lines(files) if not line.startswith("secrets.md")] == []
+    assert replaced_lines(files) == []
 
 
 def test_the_standard_library_stays_as_it_is():
