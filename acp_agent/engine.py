@@ -362,7 +362,7 @@ class SessionEngine:
         return history, mended
 
     def status(self) -> Sequence[str]:
-        lines = []
+        lines = [words] if (words := self._around.outputs.words()) else []
         for server in self.servers.states():
             counts = f"{server.tools} tools, {server.prompts} prompts" if server.state == "ready" else server.words
             lines.append(f"MCP server `{server.name}`: {server.state}{f' ({counts})' if counts else ''}")

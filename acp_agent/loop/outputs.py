@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import logging
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
@@ -102,6 +103,8 @@ class Outputs:
     steps: int = 0
     executed_commands: int = 0
     observations: int = 0
+    confidences: Counter[str] = field(default_factory=Counter)
+    lines_left_out: int = 0
 
     # --- results ----------------------------------------------------------------------------------------------
 
@@ -173,7 +176,31 @@ class Outputs:
             raw = digest.streams.as_json(self.config.bash.raw_output_chars)
         else:
             raw = self.redactor.value(raw)
-        return replace(result, text=for_model, command=None, content=content, raw_output=raw, notes=tuple(notes))
+        meta = dict(result.meta)
+        if digest.filtered is not None and digest.filtered.confidence is not None:
+            meta["outputFilter"] = self._count(digest.filtered)
+        return replace(
+            result, text=for_model, command=None, content=content, raw_output=raw, notes=tuple(notes), meta=meta
+        )
+
+    def _count(self, filtered: Filtered) -> dict[str, Any]:
+        """Counts what was filtered; the facts for programs."""
+        assert filtered.confidence is not None, "a rule has matched"
+        self.confidences[filtered.confidence] += 1
+        self.lines_left_out += max(0, filtered.lines_before - filtered.lines_after)
+        return {
+            "rules": list(filtered.rules),
+            "confidence": filtered.confidence,
+            "linesBefore": filtered.lines_before,
+            "linesAfter": filtered.lines_after,
+        }
+
+    def words(self) -> str:
+        """How the filters have done, for a person; empty where no rule has matched."""
+        if not self.confidences:
+            return ""
+        counts = ", ".join(f"{name} {self.confidences[name]}" for name in ("Full", "Partial", "Fallback"))
+        return f"Output filters: {self.lines_left_out} lines left out for the model; confidence: {counts}"
 
     def _fitting(self, tool: str, view: str, digest: _Digest) -> str:
         """What of `view` the model gets."""

@@ -277,11 +277,11 @@ class Reports:
         if content is None:
             shown = bounded(text, self._max_output_chars)
             content = (Content(content=TextContent(text=shown)),) if shown else ()
-        meta: dict[str, Any] = {}
+        meta: dict[str, Any] = dict(result.meta)
         told = text
         if result.failed:
             error = result.error or ToolError("")
-            meta = _error_meta(error)
+            meta.update(_error_meta(error))
             told = f"{text.rstrip()}\n{feedback(error)}" if result.error is not None else text
         call.failed = result.failed
         status = "failed" if result.failed else "completed"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -106,6 +106,8 @@ class ToolResult:
     """The turn ends after this message's calls: the next word is the person's."""
     notes: tuple[str, ...] = ()
     """What was left out for the model, a line each; shown also where a terminal shows the output itself."""
+    meta: Mapping[str, Any] = field(default_factory=dict)
+    """For programs, in the `_meta` of the call's final update."""
     keep: bool = True
     """Whether the same call of an idempotent tool may be answered with it again."""
 

@@ -84,6 +84,9 @@ async def test_the_model_reads_what_was_filtered_and_both_read_how_much_that_was
         assert text.endswith("[exit code 2]")
         call = r.editor.tool_call()
         assert stats[0] in call.text()
+        facts = call.meta["outputFilter"]
+        assert (facts["rules"], facts["linesAfter"]) == (["make"], int(stats[1]))
+        assert facts["confidence"] in ("Full", "Partial")
         assert call.raw_output["stdout"].replace("\r", "").count("compiling part") == 300, "programs get all of it"
         if editor == {"terminal": False}:
             assert "compiling part 150\n" in call.text(), "the person does, too"
