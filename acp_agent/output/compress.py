@@ -120,7 +120,7 @@ def compressed(
     fitting = _within(lines, kept, errors, named, config.max_preserved_chars)
     text = _marked(lines, fitting, too_long=len(fitting) < len(kept))
     whole = "\n".join(lines)
-    return text if len(text) <= len(whole) * WORTH_IT else None
+    return text if len(text) < len(whole) * WORTH_IT else None
 
 
 WORD = re.compile(r"[^\W_]{3,}")

@@ -77,8 +77,8 @@ LONG = [
 def test_the_oldest_results_are_shortened_first_and_no_more_than_needed() -> None:
     messages, count = shorten_results(LONG, keep=2, chars=100, need=1000)
     assert count == 1
-    assert messages[2].content[0].text.startswith("old result old result")
-    assert "characters of this old result were left out" in messages[2].content[0].text
+    assert text_of(messages[2:3]).startswith("old result old result")
+    assert "characters of this old result were left out" in text_of(messages[2:3])
     assert messages[4:] == LONG[4:]
     assert valid(messages)
 

@@ -1,0 +1,57 @@
+"""The observation envelope and the profile for small models."""
+
+from __future__ import annotations
+
+import json
+
+from acp_agent.output.observation import (
+    Observation,
+    ObservedResult,
+    ObservedSession,
+    ObservedTool,
+    observation_text,
+)
+from acp_agent.output.profile import STREAM_CHARS, TEXT_CHARS, keeps, shortened, shortened_streams
+
+
+def observation(output: str, raw: str = "{}") -> Observation:
+    return Observation(
+        schema="acp_agent.tool_observation.v1",
+        timestamp="2026-01-01T00:00:00Z",
+        session=ObservedSession("2026-01-01T00:00:00Z", 5, 3, 3),
+        tool=ObservedTool("bash", "call_1", "echo ü", "/p", raw),
+        result=ObservedResult("completed", 0, False, False, output),
+    )
+
+
+def test_the_envelope_has_every_field() -> None:
+    seen = json.loads(observation_text(observation("hi"), output_chars=6000, raw_chars=2000))
+    assert seen == {
+        "schema": "acp_agent.tool_observation.v1",
+        "timestamp": "2026-01-01T00:00:00Z",
+        "session": {"started_at": "2026-01-01T00:00:00Z", "steps": 5, "executed_commands": 3, "observations": 3},
+        "tool": {"tool": "bash", "call_id": "call_1", "command": "echo ü", "workdir": "/p", "raw": "{}"},
+        "result": {"status": "completed", "exit_code": 0, "timed_out": False, "interactive": False, "output": "hi"},
+    }
+
+
+def test_output_and_arguments_are_cut_in_the_middle() -> None:
+    text = observation_text(observation("a" * 9000 + "z", "b" * 9000), output_chars=6000, raw_chars=2000)
+    seen = json.loads(text)
+    assert 6000 <= len(seen["result"]["output"]) < 6060
+    assert seen["result"]["output"].endswith("z")
+    assert 2000 <= len(seen["tool"]["raw"]) < 2060
+
+
+def test_the_short_profile_cuts_the_end_and_for_what_grows_the_beginning() -> None:
+    assert shortened("x" * TEXT_CHARS) == "x" * TEXT_CHARS
+    assert shortened("x" * 9000) == "x" * 8000 + "\n...[truncated]"
+    assert shortened("a" + "x" * 9000, keep="tail") == "[truncated 1001 chars from start]\n" + "x" * 8000
+    assert (keeps("bash"), keeps("bash_output")) == ("head", "tail")
+
+
+def test_each_stream_is_cut_for_itself() -> None:
+    text = shortened_streams("o" * 5000, "e" * 5000)
+    assert text == "o" * STREAM_CHARS + "\n...[truncated]\n[stderr]\n" + "e" * STREAM_CHARS + "\n...[truncated]"
+    assert shortened_streams("", "e") == "[stderr]\ne"
+    assert shortened_streams("o", " ") == "o"
