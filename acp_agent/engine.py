@@ -158,7 +158,7 @@ class SessionEngine:
             redactor=self.redaction.redactor,
             config=settings.tools,
             filters=self._filters.get,
-            compress=GoalCompression(settings.tools.compression, self.goals, self._relevance),
+            compress=GoalCompression(settings.tools.compression, self.goals, self._relevance, self._tokens),
         )
         self._runs = SessionRuns(
             settings.tools.bash,
@@ -332,6 +332,9 @@ class SessionEngine:
     def _model_of_turn(self) -> tuple[Provider, ModelSettings, int | None]:
         assert self._model is not None, "a sub-agent runs within a turn"
         return self._model.provider, self.settings(self._model), self._model.known_window
+
+    def _tokens(self, chars: int) -> int:
+        return self.room.estimator.tokens(self._session.model, chars)
 
     def _room_below(self) -> Room:
         """What makes room for a sub-agent: it learns from, and teaches, the session's."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import OrderedDict
+from collections.abc import Callable
 
 import anyio.to_thread
 
@@ -26,7 +27,11 @@ LONGEST_SECTION = 2_000
 class GoalCompression:
     """Of one session."""
 
-    def __init__(self, config: CompressionConfig, goals: Goals, relevance: Relevance) -> None:
+    def __init__(
+        self, config: CompressionConfig, goals: Goals, relevance: Relevance, tokens: Callable[[int], int]
+    ) -> None:
+        """`tokens`: about how many so many characters are."""
+        self._tokens = tokens
         self._config = config
         self._goals = goals
         self._relevance = relevance
@@ -35,7 +40,7 @@ class GoalCompression:
     async def __call__(self, tool: str, text: str, *, exit_code: int | None) -> Shortened | None:
         """`None`: the output stays as it is."""
         goal = self._goals.active
-        if goal is None or not wants_compression(tool, text, self._config, exit_code=exit_code):
+        if goal is None or not wants_compression(tool, self._tokens(len(text)), self._config, exit_code=exit_code):
             return None
         key = (goal.id, tool, hashlib.sha256(text.encode("utf-8", "replace")).hexdigest())
         if key not in self._memo:

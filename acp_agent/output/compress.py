@@ -16,10 +16,7 @@ from dataclasses import dataclass
 from acp_agent.config.model import CompressionConfig, CompressionStrategy
 from acp_agent.output.error_lines import error_lines
 
-__all__ = ["STRATEGIES", "Sections", "compressed", "sections_of", "strategy_of"]
-
-CHARS_PER_TOKEN = 4
-"""For the threshold alone: which outputs are long enough."""
+__all__ = ["STRATEGIES", "Sections", "compressed", "sections_of", "strategy_of", "wants_compression"]
 
 STRATEGIES: Mapping[str, CompressionStrategy] = {
     "bash": "aggressive",
@@ -76,13 +73,13 @@ def strategy_of(tool: str, config: CompressionConfig) -> CompressionStrategy:
     return own.get("*", STRATEGIES["*"])
 
 
-def wants_compression(tool: str, text: str, config: CompressionConfig, *, exit_code: int | None) -> bool:
-    """Whether this output is to be compressed at all. `exit_code` 0 also for what is no command."""
+def wants_compression(tool: str, tokens: int, config: CompressionConfig, *, exit_code: int | None) -> bool:
+    """Whether an output of so many tokens is to be compressed at all. `exit_code` 0 also for what is no command."""
     if not config.enabled or strategy_of(tool, config) == "none":
         return False
     if config.preserve_shell_errors and exit_code != 0:
         return False
-    return len(text) > config.threshold_tokens * CHARS_PER_TOKEN
+    return tokens > config.threshold_tokens
 
 
 def sections_of(text: str) -> Sections:

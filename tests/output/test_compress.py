@@ -106,20 +106,20 @@ def test_strategies_are_configured_by_tool_and_for_all_others() -> None:
 
 
 @pytest.mark.parametrize(
-    ("tool", "chars", "exit_code", "more", "wanted"),
+    ("tool", "tokens", "exit_code", "more", "wanted"),
     [
-        ("bash", 1201, 0, {}, True),
-        ("bash", 1200, 0, {}, False),
+        ("bash", 301, 0, {}, True),
+        ("bash", 300, 0, {}, False),
         ("bash", 5000, 1, {}, False),
         ("bash", 5000, None, {}, False),
         ("bash", 5000, 1, {"preserve_shell_errors": False}, True),
         ("plan", 5000, 0, {}, False),
         ("bash", 5000, 0, {"enabled": False}, False),
-        ("bash", 5000, 0, {"threshold_tokens": 2000}, False),
+        ("bash", 5000, 0, {"threshold_tokens": 6000}, False),
     ],
 )
-def test_when_an_output_is_compressed(tool, chars, exit_code, more, wanted) -> None:
-    assert wants_compression(tool, "x" * chars, CompressionConfig(**more), exit_code=exit_code) is wanted
+def test_when_an_output_is_compressed(tool, tokens, exit_code, more, wanted) -> None:
+    assert wants_compression(tool, tokens, CompressionConfig(**more), exit_code=exit_code) is wanted
 
 
 @settings(deadline=None, max_examples=150)
