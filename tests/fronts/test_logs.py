@@ -18,16 +18,16 @@ MINE = "my-very-own-" + "value-0001"
 @pytest.fixture(autouse=True)
 def as_before() -> Iterator[None]:
     root = logging.getLogger()
-    before, level, raising = root.handlers[:], root.level, logging.raiseExceptions
-    root.handlers = []
+    level, raising = root.level, logging.raiseExceptions
     yield
-    for handler in root.handlers:
-        handler.close()
-    root.handlers, root.level, logging.raiseExceptions = before, level, raising
+    root.setLevel(level)
+    logging.raiseExceptions = raising
 
 
 def written(tmp_path: Path, secrets: SecretsConfig) -> str:
     file = tmp_path / "agent.log"
+    root = logging.getLogger()
+    others, root.handlers = root.handlers, []
     set_up_logs(LogConfig(file=str(file)), {"SOME_TOKEN": MINE}, secrets)
     log = logging.getLogger("acp_agent.test")
     log.warning("a key %s and %s", KEY, MINE)
@@ -37,8 +37,9 @@ def written(tmp_path: Path, secrets: SecretsConfig) -> str:
     except ValueError:
         log.exception("it broke")
     log.info("not severe enough")
-    for handler in logging.getLogger().handlers:
-        handler.flush()
+    ours, root.handlers = root.handlers, others
+    for handler in ours:
+        handler.close()
     return file.read_text()
 
 
