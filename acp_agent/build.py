@@ -6,6 +6,7 @@ process; everything else belongs to one session.
 
 from __future__ import annotations
 
+import gc
 import logging
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
@@ -39,6 +40,9 @@ from acp_agent.tools.registry import builtin_registry
 __all__ = ["Builder"]
 
 log = logging.getLogger(__name__)
+
+GARBAGE_THRESHOLD = 50_000
+"""Objects made before garbage is looked for, once all is loaded."""
 
 EMBEDDER = "acp_agent.llm.embeddings:Embedder"
 
@@ -115,6 +119,8 @@ class Builder:
         if not self._warm:
             self._warm = True
             await anyio.to_thread.run_sync(self._registry.warm)
+            gc.freeze()  # What was loaded stays.
+            gc.set_threshold(GARBAGE_THRESHOLD, 10, 10)
         for words in await engine.start():
             session.tell(words)
 

@@ -155,7 +155,7 @@ class SessionEngine:
         outputs = Outputs(
             session_id=session.id,
             store=store.overflow,
-            redactor=self.redaction.redactor,
+            redaction=self.redaction,
             config=settings.tools,
             filters=self._filters.get,
             compress=GoalCompression(settings.tools.compression, self.goals, self._relevance, self._tokens),

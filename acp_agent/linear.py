@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import lru_cache
-from typing import Protocol, cast
+from typing import Any, Protocol, cast
 
 import re2
 
-__all__ = ["MAX_PATTERN_CHARS", "Match", "Pattern", "PatternError", "compiled"]
+__all__ = ["MAX_PATTERN_CHARS", "Match", "Pattern", "PatternError", "at_first_use", "compiled"]
 
 MAX_PATTERN_CHARS = 512
 """Of a pattern that a person or a project wrote."""
@@ -68,3 +68,19 @@ def compiled(pattern: str) -> Pattern:
         if isinstance(words, bytes):
             words = words.decode("utf-8", "replace")
         raise PatternError(f"{words}") from error
+
+
+def at_first_use(pattern: str) -> Pattern:
+    """One of our own patterns, compiled when it is first used: most are not before the first answer, if ever."""
+    return cast(Pattern, _AtFirstUse(pattern))
+
+
+class _AtFirstUse:
+    def __init__(self, pattern: str) -> None:
+        self.pattern = pattern
+
+    def __getattr__(self, name: str) -> Any:
+        """A method of the compiled pattern, which from then on is found here at once."""
+        found = getattr(compiled(self.pattern), name)
+        setattr(self, name, found)
+        return found

@@ -28,6 +28,7 @@ class BoundedText:
         self._head_size = 0
         self._tail: deque[str] = deque()
         self._tail_size = 0
+        self._whole: str | None = None
         self.omitted = 0
         """Characters left out."""
 
@@ -47,22 +48,63 @@ class BoundedText:
             self.omitted += len(dropped)
 
     @property
+    def empty(self) -> bool:
+        return not self._head_size
+
+    @property
     def truncated(self) -> bool:
         return self.omitted > 0 or self._tail_size > self._half
 
+    def copy(self) -> BoundedText:
+        """The same text, to which other things may be added."""
+        other = BoundedText(2 * self._half, whole_lines=self._whole_lines)
+        other._head, other._head_size = [*self._head], self._head_size
+        other._tail, other._tail_size, other.omitted = deque(self._tail), self._tail_size, self.omitted
+        return other
+
+    def close(self) -> None:
+        """Nothing more is added: the pieces are joined, and freed."""
+        if self._whole is None:
+            self._whole = self.text()
+            self._head, self._tail = [], deque()
+
     def text(self) -> str:
-        """What was kept; the omission is marked in a line of its own."""
-        tail = "".join(self._tail)
-        extra = max(0, len(tail) - self._half)
+        """What was kept; the omission is marked in a line of its own. The same object each time, once closed."""
+        if self._whole is not None:
+            return self._whole
+        extra = max(0, self._tail_size - self._half)
         omitted = self.omitted + extra
         if not omitted:
-            return "".join(self._head) + tail
-        head, tail = "".join(self._head), tail[extra:]
+            return "".join([*self._head, *self._tail])
+        head, tail = deque(self._head), deque(self._tail)
+        tail[0] = tail[0][extra:]  # What is too much is never more than the first piece.
         if self._whole_lines:
-            kept_head, kept_tail = _without_last_part(head), without_first_part(tail)
-            omitted += len(head) - len(kept_head) + len(tail) - len(kept_tail)
-            head, tail = kept_head.removesuffix("\n"), kept_tail
-        return f"{head}\n[... {omitted} characters omitted ...]\n{tail}"
+            last, first = _end_of(head), _begin_of(tail)
+            kept_last, kept_first = _without_last_part(last), without_first_part(first)
+            omitted += len(last) - len(kept_last) + len(first) - len(kept_first)
+            head.append(kept_last.removesuffix("\n"))
+            tail.appendleft(kept_first)
+        return "".join([*head, f"\n[... {omitted} characters omitted ...]\n", *tail])
+
+
+def _end_of(pieces: deque[str]) -> str:
+    """Takes the last pieces away: those in which the text may have to be cut."""
+    taken: list[str] = []
+    size = 0
+    while pieces and size <= LONGEST_CUT_LINE:
+        taken.append(pieces.pop())
+        size += len(taken[-1])
+    return "".join(reversed(taken))
+
+
+def _begin_of(pieces: deque[str]) -> str:
+    """The same with the first ones."""
+    taken: list[str] = []
+    size = 0
+    while pieces and size <= LONGEST_CUT_LINE:
+        taken.append(pieces.popleft())
+        size += len(taken[-1])
+    return "".join(taken)
 
 
 def _without_last_part(text: str) -> str:

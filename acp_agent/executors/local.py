@@ -279,7 +279,8 @@ class LocalProcess:
             "stdout": BoundedText(limit, whole_lines=True),
             "stderr": BoundedText(limit, whole_lines=True),
         }
-        self._both = BoundedText(limit, whole_lines=True)
+        self._both: BoundedText | None = None
+        """Made when the second stream speaks: most commands print to one only, and then it is that one."""
         self._ready: list[OutputChunk] = []
         assert popen.stdout is not None and popen.stderr is not None
         streams: tuple[tuple[StreamName, int], ...] = (
@@ -353,7 +354,9 @@ class LocalProcess:
 
     @property
     def combined(self) -> str:
-        return self._both.text()
+        if self._both is not None:
+            return self._both.text()
+        return self.stdout or self.stderr
 
     @property
     def truncated(self) -> bool:
@@ -373,6 +376,9 @@ class LocalProcess:
             self._popen.wait()  # It has ended: this only reaps it.
             self._drain()
             self._ended = True
+            for buffer in (*self._buffers.values(), self._both):
+                if buffer is not None:
+                    buffer.close()
 
     def _read(self, fd: int, stream: StreamName) -> bool:
         try:
@@ -393,8 +399,12 @@ class LocalProcess:
 
     def _add(self, stream: StreamName, text: str) -> None:
         if text:
+            other = self._buffers["stderr" if stream == "stdout" else "stdout"]
+            if self._both is None and not other.empty:
+                self._both = other.copy()
+            if self._both is not None:
+                self._both.add(text)
             self._buffers[stream].add(text)
-            self._both.add(text)
             self._ready.append(OutputChunk(stream, text))
 
     def _take(self) -> list[OutputChunk]:

@@ -79,8 +79,8 @@ class CallHost(Protocol):
 
     id: str
 
-    def emit(self, update: SessionUpdate, *, keep: bool = True) -> None:
-        """`keep=False`: shown now, not stored."""
+    def emit(self, update: SessionUpdate, *, keep: bool = True, clean: bool = False) -> None:
+        """`keep=False`: shown now, not stored. `clean`: no credentials are in it."""
         ...
 
     async def drain(self) -> None:
@@ -222,6 +222,7 @@ class ToolRunner:
             with anyio.CancelScope(shield=True):
                 for process in call.processes:
                     await process.close()
+            call.processes.clear()  # The call may be found as garbage much later, and their output is large.
 
     async def _stop(self, call: Call) -> None:
         """Ends what the call started; its last output stays visible."""
@@ -334,7 +335,7 @@ class ToolRunner:
                 call.ran = Ran(str(folder), printed.streams.exit_code, printed.timed_out)
             result = await around.outputs.treat(call.name, result)
             paths = [access.path for access in accesses if isinstance(access, PathAccess)]
-            if told := around.instructions(paths):
+            if told := around.outputs.redactor.redact(around.instructions(paths)):
                 shown = result.content
                 if shown is None:
                     shown = (Content(content=TextContent(text=result.text)),)

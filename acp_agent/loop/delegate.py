@@ -102,9 +102,9 @@ class SubAgents:
         def entries() -> list[ToolEntry]:
             return [entry for entry in self.entries() if entry.name in allowed]
 
-        def emit(update: SessionUpdate, *, keep: bool = True) -> None:
+        def emit(update: SessionUpdate, *, keep: bool = True, clean: bool = False) -> None:
             nonlocal calls
-            around.host.emit(update, keep=keep)
+            around.host.emit(update, keep=keep, clean=clean)
             if isinstance(update, ToolCall):
                 calls += 1
                 reports.say(call, f"{calls}. {update.title}")

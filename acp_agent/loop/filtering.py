@@ -5,15 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from acp_agent.config.model import FiltersConfig
 from acp_agent.config.places import config_dir
-from acp_agent.output.filters import Filters, load_filters, read_user_filters
+from acp_agent.lazy import load
+
+if TYPE_CHECKING:
+    from acp_agent.output.filters import Filters
 
 __all__ = ["FILTERS_FILE", "SessionFilters"]
 
 FILTERS_FILE = "filters.toml"
 """Beside the person's `config.toml`."""
+
+READ = "acp_agent.output.rules:read_user_filters"
+LOAD = "acp_agent.output.filters:load_filters"
+"""The engine of the filters is loaded when the first command has ended."""
 
 
 class SessionFilters:
@@ -28,12 +36,12 @@ class SessionFilters:
         text: str | None = None
         warnings: list[str] = []
         if self._config.path or self._path.exists():
-            text, warnings = read_user_filters(self._path)
+            text, warnings = load(READ)(self._path)
         if self._config.path and text is None and not warnings:
             warnings = [
                 f"There are no filter rules at {self._path} (`tools.filters.path`). The built-in ones are used."
             ]
-        filters, more = load_filters(
+        filters, more = load(LOAD)(
             text, disabled=self._config.disabled, max_diff_lines=self._config.max_diff_lines, source=str(self._path)
         )
         return filters, [*warnings, *more]

@@ -73,7 +73,7 @@ async def _read(
     except anyio.get_cancelled_exc_class():
         reports.fail(call, ToolError(CANCELLED, "cancelled"))
         raise
-    reports.complete(call, ToolResult(text))
+    reports.complete(call, ToolResult(text), clean=False)
     return EmbeddedResource(resource=TextResourceContents(uri=link.uri, text=text))
 
 

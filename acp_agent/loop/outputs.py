@@ -21,8 +21,8 @@ import msgspec
 
 from acp_agent.errors import StoreError
 from acp_agent.llm.base import TextPart, ToolMessage
+from acp_agent.loop.redaction import Redaction
 from acp_agent.output.envelope import ShellOutput, bounded
-from acp_agent.output.filters import Filtered, Filters
 from acp_agent.output.observation import (
     Observation,
     ObservedResult,
@@ -44,12 +44,13 @@ from acp_agent.tools.context import ToolResult
 if TYPE_CHECKING:
     from acp_agent.config.model import ToolsConfig
     from acp_agent.loop.reports import Call
+    from acp_agent.output.filters import Filtered, Filters
 
 __all__ = ["Compress", "Outputs", "Shortened"]
 
 log = logging.getLogger(__name__)
 
-IN_A_THREAD = 200_000
+IN_A_THREAD = 20_000
 """Characters from which a text is not looked at in the event loop's own thread."""
 
 NOT_KEPT = frozenset(("read_overflow",))
@@ -94,7 +95,7 @@ class Outputs:
 
     session_id: str
     store: OverflowStore
-    redactor: Redactor
+    redaction: Redaction
     config: ToolsConfig
     filters: Callable[[], Filters]
     """Asked when the first command has ended."""
@@ -105,6 +106,10 @@ class Outputs:
     observations: int = 0
     confidences: Counter[str] = field(default_factory=Counter)
     lines_left_out: int = 0
+
+    @property
+    def redactor(self) -> Redactor:
+        return self.redaction.redactor
 
     # --- results ----------------------------------------------------------------------------------------------
 
@@ -130,7 +135,9 @@ class Outputs:
         return self._clean(text)[0]
 
     def _clean(self, text: str) -> tuple[str, tuple[str, ...]]:
-        redacted, found = self.redactor.redact_counted(text)
+        return self._plain(*self.redactor.redact_counted(text))
+
+    def _plain(self, redacted: str, found: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
         clean = sanitize_output(redacted)
         if clean != redacted:  # What control sequences have hidden.
             clean, more = self.redactor.redact_counted(clean)
@@ -143,14 +150,17 @@ class Outputs:
             text, found = self.redactor.redact_counted(result.text)
             return _Digest(text, None, found, None)
         streams = command.streams
-        shown = msgspec.structs.replace(
-            streams, stdout=self.redactor.redact(streams.stdout), stderr=self.redactor.redact(streams.stderr)
-        )
-        clean, found = self._clean(command.combined)
+        stdout, found = self.redactor.redact_counted(streams.stdout)
+        shown = msgspec.structs.replace(streams, stdout=stdout, stderr=self.redactor.redact(streams.stderr))
+        if command.combined == streams.stdout:
+            clean, found = self._plain(stdout, found)
+        else:
+            clean, found = self._clean(command.combined)
         filtered = None
         if self.config.filters.enabled and not command.running and clean:
-            last = last_command(command.script)
-            filtered = self.filters().apply(clean, last.text, exit_code=streams.exit_code, alone=last.alone)
+            last, filters = last_command(command.script), self.filters()
+            if filters.matching(last.text):  # Else it need not be taken into lines.
+                filtered = filters.apply(clean, last.text, exit_code=streams.exit_code, alone=last.alone)
         return _Digest(clean, filtered, found, shown)
 
     def _finished(self, tool: str, result: ToolResult, digest: _Digest, short: Shortened | None) -> ToolResult:
@@ -171,6 +181,8 @@ class Outputs:
         if content is None and (for_model != result.text or result.command is not None):
             whole = heading + _lines(bounded(digest.clean, self.config.max_output_chars), *notes, *warning, below)
             content = (Content(content=TextContent(text=whole)),) if whole else ()
+        elif content is not None:
+            content = tuple(self.redaction.struct(block) for block in content)
         raw = result.raw_output
         if raw is None and digest.streams is not None:
             raw = digest.streams.as_json(self.config.bash.raw_output_chars)

@@ -196,15 +196,15 @@ class Reports:
             parent=parent,
         )
 
-    def emit(self, update: SessionUpdate, *, keep: bool = True) -> None:
-        self._emit(update, keep=keep)
+    def emit(self, update: SessionUpdate, *, keep: bool = True, clean: bool = False) -> None:
+        self._emit(update, keep=keep, clean=clean)
 
     def feed(self, call: Call) -> Feed:
         """Where the call's live output goes."""
 
         def emit(update: ToolCallProgress) -> None:
             if not call.ended or call.goes_on is not None:
-                self._emit(update, keep=False)
+                self._emit(update, keep=False, clean=True)
 
         kind = TerminalFeed if self._display.terminal_meta else ContentFeed
         display = self._display
@@ -256,14 +256,15 @@ class Reports:
             meta=meta,
         )
 
-    def update(self, call: Call, *, keep: bool = True, **changed: Any) -> None:
-        self.emit(ToolCallProgress(tool_call_id=call.id, **changed), keep=keep)
+    def update(self, call: Call, *, keep: bool = True, clean: bool = False, **changed: Any) -> None:
+        self.emit(ToolCallProgress(tool_call_id=call.id, **changed), keep=keep, clean=clean)
 
     def say(self, call: Call, text: str) -> None:
         """A line that stands in the call until something else does."""
         self.update(call, content=[Content(content=TextContent(text=text))], keep=False)
 
-    def complete(self, call: Call, result: ToolResult) -> None:
+    def complete(self, call: Call, result: ToolResult, *, clean: bool = True) -> None:
+        """`clean`: `result` has gone through `Outputs`, which takes credentials out."""
         text = result.text
         changed: dict[str, Any] = {}
         if result.locations is not None:
@@ -285,7 +286,7 @@ class Reports:
             told = f"{text.rstrip()}\n{feedback(error)}" if result.error is not None else text
         call.failed = result.failed
         status = "failed" if result.failed else "completed"
-        self._end(call, status, response, list(content), meta, notes=result.notes, **changed)
+        self._end(call, status, response, list(content), meta, notes=result.notes, clean=clean, **changed)
         call.ends_turn = result.ends_turn
         call.result = ToolMessage(call.use.id, call.name, (TextPart(told), *result.parts))
 
@@ -324,6 +325,7 @@ class Reports:
         meta: dict[str, Any],
         *,
         notes: Sequence[str] = (),
+        clean: bool = False,
         **changed: Any,
     ) -> None:
         """`response`: what clients find as `toolResponse` in `_meta`. `notes`: lines beside a terminal."""
@@ -338,7 +340,7 @@ class Reports:
         if call.feed is not None and call.goes_on is None:
             meta.update(call.feed.finish(_exit_status(changed.get("raw_output"))) or {})
         call.ended = True
-        self.update(call, status=status, content=content, meta=meta, **changed)
+        self.update(call, status=status, content=content, meta=meta, clean=clean, **changed)
 
     def _meta(self, call: Call) -> dict[str, Any]:
         claude = {"toolName": call.name}

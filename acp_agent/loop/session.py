@@ -239,10 +239,12 @@ class Session:
 
     # --- telling the client -----------------------------------------------------------------------------------
 
-    def emit(self, update: SessionUpdate, *, keep: bool = True) -> None:
-        """Stores `update` (unless `keep` is false) and sends it, in the order of the calls."""
-        if self.redaction is not None and not isinstance(update, AgentMessageChunk | AgentThoughtChunk):
-            update = self.redaction.struct(update)  # Chunks were looked at where one follows the other.
+    def emit(self, update: SessionUpdate, *, keep: bool = True, clean: bool = False) -> None:
+        """Stores `update` (unless `keep` is false) and sends it, in the order of the calls. `clean`: credentials were
+        taken out of it, as they are of the model's words where one chunk follows the other."""
+        words = isinstance(update, AgentMessageChunk | AgentThoughtChunk)
+        if self.redaction is not None and not clean and not words:
+            update = self.redaction.struct(update)
         if isinstance(update, AgentMessageChunk | ToolCall | UserMessageChunk):
             self._text_is_last = isinstance(update, AgentMessageChunk)
         kind: EntryKind | None = "update" if keep else None

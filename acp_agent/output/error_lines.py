@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
-from acp_agent.linear import compiled
+from acp_agent.linear import at_first_use
 
 __all__ = ["error_lines", "is_passing_line", "looks_like_error"]
 
@@ -26,11 +26,11 @@ WORDS = (
     r"|unknown (?:option|command|flag|argument)|does not (?:exist|match|satisfy)|doesn't (?:exist|match)|violat"
     r"|is not recognized|\bmissing\b|mismatch|stack ?overflow|\bdeadlock|\bincompatible\b|\bbroken\b|\bnot allowed\b"
 )
-ERROR = compiled(
+ERROR = at_first_use(
     rf"(?i:{WORDS})|_error\b|_ERROR|(?m:^E {{3}})|(?m:^[EF]\d{{4}} \d)|(?m:^\s*[✗✘✕×❌] )"
     r"|\bE(?:NO[A-Z]+|ACCES|PERM|CONN[A-Z]+|RESOLVE|EXIST|INTEGRITY|TIMEDOUT|BUSY|MFILE|USAGE|TARGET)\b"
 )
-NOTHING_WRONG = compiled(
+NOTHING_WRONG = at_first_use(
     r"(?i)(?:^|[,;:(|=] *|\bwith |\bfound |\band )0 (?:\w+ )?(?:errors?|failures?|failed|failing|conflicts?|invalid)\b"
     r"|(?i)\b(?:no|zero|without(?: any)?) (?:\w+ )?(?:errors?|failures?|conflicts?|crashes|panics|exceptions)\b"
     r"|(?i)\b(?:errors|failures|failed|fail|conflicts|invalid|missing|unreachable|timeouts)\"?[:=] ?0"
@@ -38,14 +38,14 @@ NOTHING_WRONG = compiled(
     r"|(?:^| )(?:--[a-z][\w-]+|-W[\w=-]+)"
 )
 """Said of success, and options of commands that are shown (`-Werror`, `--no-fail-fast`)."""
-PACKAGE = compiled(
+PACKAGE = at_first_use(
     r"^\s*(?:Compiling|Checking|Downloaded|Downloading|Fresh|Adding|Locking|Documenting|Updating) "
     r"[\w-]+ v\d\S*(?: \([^)]*\))?$"
     r"|^(?:Collecting|Using cached|Downloading|Installing|Requirement already satisfied:|  Downloading|  Using cached) "
     r"[\w.-]+\S*"
     r"(?: \([^)]*\))?(?: in \S+)?(?: \([^)]*\))?$"
 )
-PASSING = compiled(
+PASSING = at_first_use(
     r"^test \S+(?: - [\w ]+| \(line \d+\)| - \S+ \(line \d+\)(?: - [\w ]+)?)* \.\.\. (?:ok|ignored(?:, .*)?)$"
     r"|^\s*(?:PASS|SKIP) \[ *[\d.]+s\] "
     r"|^\s*--- (?:PASS|SKIP): \S+ \([\d.]+s\)$|^=== (?:RUN|PAUSE|CONT|NAME) +\S+$"
@@ -55,7 +55,7 @@ PASSING = compiled(
     r"|^\s+[✓√] |^ ?PASS +\S+(?: \([\d.]+ m?s\))?$"
     r"|^\w+ \([\w.]+\)(?: \.\.\. |.* \.\.\. )ok$"
 )
-XDIST = compiled(r"^\[gw\d+\] \[ *\d+%\] (?:PASSED|SKIPPED|XFAIL) \S+::.*$")
+XDIST = at_first_use(r"^\[gw\d+\] \[ *\d+%\] (?:PASSED|SKIPPED|XFAIL) \S+::.*$")
 
 
 def looks_like_error(line: str) -> bool:

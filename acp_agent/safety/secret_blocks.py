@@ -2,31 +2,31 @@
 
 from __future__ import annotations
 
-from acp_agent.linear import compiled
+from acp_agent.linear import at_first_use
 
 UNIT = 16 * 1024
 """Characters a stream holds back at most, and the longest group of words that is looked at as one."""
 
 KEY_MARK = "[redacted: private key]"
 
-BEGIN = compiled(r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
-END = compiled(r"-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
-ORPHAN_END = compiled(r"^[ \t]*-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
-BASE64_RUN = compiled(r"[A-Za-z0-9+/=]{16}")
-BODY_AFTER = compiled(r"^(?:(?:\\+[nr]|[\s\"'+,])*[A-Za-z0-9+/=]{16,})+(?:\\+[nr]|[\s\"'+,]|[A-Za-z0-9+/=])*")
-NOTHING_AFTER = compiled(r"^(?:\\+[nr]?|[\s\"'+,`)])*$")
-BLANK = compiled(r"^[\s>|+\-#*/\"'\\]*$")
-HEADER = compiled(r"^[\s>|+\-\"']*(?:Proc-Type|DEK-Info|Version|Comment|Hash|Charset|MessageID|X-[\w\-]+): ")
+BEGIN = at_first_use(r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
+END = at_first_use(r"-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
+ORPHAN_END = at_first_use(r"^[ \t]*-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
+BASE64_RUN = at_first_use(r"[A-Za-z0-9+/=]{16}")
+BODY_AFTER = at_first_use(r"^(?:(?:\\+[nr]|[\s\"'+,])*[A-Za-z0-9+/=]{16,})+(?:\\+[nr]|[\s\"'+,]|[A-Za-z0-9+/=])*")
+NOTHING_AFTER = at_first_use(r"^(?:\\+[nr]?|[\s\"'+,`)])*$")
+BLANK = at_first_use(r"^[\s>|+\-#*/\"'\\]*$")
+HEADER = at_first_use(r"^[\s>|+\-\"']*(?:Proc-Type|DEK-Info|Version|Comment|Hash|Charset|MessageID|X-[\w\-]+): ")
 PREFIX = r"^[\s>|+\-#*\"'`0-9:]*"
 SUFFIX = r"(?:\\+[nr]?|[\s\"'`,;+)])*$"
-BODY = compiled(PREFIX + r"[A-Za-z0-9+/]{16,}={0,2}" + SUFFIX)
-SHORT_BODY = compiled(
+BODY = at_first_use(PREFIX + r"[A-Za-z0-9+/]{16,}={0,2}" + SUFFIX)
+SHORT_BODY = at_first_use(
     PREFIX + r"(?:[A-Za-z+/]*[0-9+/][A-Za-z0-9+/]*={0,2}|[A-Za-z0-9+/]+={1,2}|=[A-Za-z0-9+/]{4})" + SUFFIX
 )
-FULL_LINE = compiled(r"^[A-Za-z0-9+/]{60,80}={0,2}\r?\n$")
-LAST_LINE = compiled(r"^[A-Za-z0-9+/]{1,80}={0,2}\r?\n$")
-PART_LINE = compiled(r"^[A-Za-z0-9+/]{1,80}={0,2}\r?$")
-SWALLOWED = compiled(r"^[A-Za-z0-9+/=_.\-]*")
+FULL_LINE = at_first_use(r"^[A-Za-z0-9+/]{60,80}={0,2}\r?\n$")
+LAST_LINE = at_first_use(r"^[A-Za-z0-9+/]{1,80}={0,2}\r?\n$")
+PART_LINE = at_first_use(r"^[A-Za-z0-9+/]{1,80}={0,2}\r?$")
+SWALLOWED = at_first_use(r"^[A-Za-z0-9+/=_.\-]*")
 
 
 def word_length(text: str) -> int:

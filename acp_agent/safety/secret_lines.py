@@ -9,13 +9,13 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from acp_agent.linear import Pattern, compiled
+from acp_agent.linear import Pattern, at_first_use, compiled
 from acp_agent.safety import secret_patterns as known
 from acp_agent.safety.secret_values import is_credential, is_placeholder
 
 __all__ = ["COLOURS", "MARK", "LineRedactor"]
 
-MARK = compiled(r"\[redacted: [A-Za-z0-9 '\-]{1,40}\]")
+MARK = at_first_use(r"\[redacted: [A-Za-z0-9 '\-]{1,40}\]")
 """What stands in place of a credential. Without quotes and backslashes: it may stand in JSON and in shell lines."""
 
 OWN_HEAD = 8
@@ -65,7 +65,7 @@ class LineRedactor:
         heads = sorted({text[:OWN_HEAD] for text in own})
         whole, growing = "|".join(map(escaped, heads)), known.growing(heads)
         early = known.early() + (f"|({whole}|(?:{growing})\\z)" if own else "|([^\\x{0}-\\x{10ffff}])")
-        self.early = compiled(early)
+        self.early = at_first_use(early)
         self.quick = compiled(f"{known.QUICK_WORDS}|{early}")
         self._heads = compiled(whole) if own else None
         self._growing = compiled(f"(?:{growing})\\z") if own else None
@@ -158,7 +158,7 @@ def _around_marks(text: str, spans: list[Span]) -> Iterator[Span]:
             yield Span(at, span.end, span.kind, span.rank)
 
 
-WORD_ONLY = compiled(
+WORD_ONLY = at_first_use(
     r"^(?:[A-Za-z0-9_\-@%&=,;:/!~#'\"<>]|\\[.\-+*?()\[\]{}|/\\^$wdSb]|\(\?i\)|\(\?:|[()|+*?]|"
     r"\{[0-9,]+\}|\[[A-Za-z0-9_\-+/=.]+\])+$"
 )
@@ -169,8 +169,8 @@ def in_one_word(source: str) -> bool:
     return WORD_ONLY.search(source) is not None and " " not in source
 
 
-PREPARED = tuple((compiled(f"({before})({secret})"), before, kind) for before, secret, kind in known.CONTEXTS[1:])
-USERINFO = compiled(rf"(://{known.USERINFO}*?:)((?:{known.USERINFO}|@)+)@")
+PREPARED = tuple((at_first_use(f"({before})({secret})"), before, kind) for before, secret, kind in known.CONTEXTS[1:])
+USERINFO = at_first_use(rf"(://{known.USERINFO}*?:)((?:{known.USERINFO}|@)+)@")
 
 
 URL_WORDS = frozenset(["p", "pw", "pwd", "pass", "passwd", "password", "passphrase", "secret", "token"])
@@ -193,7 +193,7 @@ def _known(text: str) -> Iterator[Span]:
     yield from _assignments(text)
 
 
-AUTH_WORDS = compiled(r"(?i)authorization|bearer|cookie")
+AUTH_WORDS = at_first_use(r"(?i)authorization|bearer|cookie")
 
 
 def _headers(text: str) -> Iterator[Span]:

@@ -6,13 +6,13 @@ and the words of forms ("password", "string", "required") are no credentials.
 
 from __future__ import annotations
 
-from acp_agent.linear import compiled
+from acp_agent.linear import at_first_use
 
 __all__ = ["is_credential", "is_placeholder"]
 
 SHORTEST = 6
 
-PLACEHOLDERS = compiled(
+PLACEHOLDERS = at_first_use(
     r"(?i)^(?:x{3,}.*|\*+.*|\.{2,}.*|-+|_+|<.*|.*>|\$.*|%.*|@.*@|#.*|&.*|!.*\s.*|\{.*|\[.*|\(.*|\^.*|\\.*|\|.*|=.*|:.*|\?.*|"
     r".*\$\{.*|.*\{[\w.:!\[\]()]*\}.*|.*%\(.*|.*%[sdr].*|.*\.\.\..*|.*\*\*\*.*|.*xxxx.*|.*\[redacted.*|"
     r"change.?(?:me|it|this).*|your.*|my[_\-].*|insert.*|replace.*|enter.*|example.*|.*example|sample.*|dummy.*|fake.*|todo.*|"
@@ -21,14 +21,14 @@ PLACEHOLDERS = compiled(
 )
 """Anything that stands where a credential would, and says so."""
 
-DOTTED = compiled(r"^[A-Za-z_$][\w$]*\??(?:(?:\.|::|->)[A-Za-z_$][\w$]*)+$")
-IDENTIFIER = compiled(r"^[A-Za-z_$][\w$]*$")
-WORDS = compiled(r"^(?:[A-Z]?[a-z]+|[A-Z]+)(?:[A-Z][a-z]+|[_\-./:+ ]+(?:[A-Z]?[a-z]+|[A-Z]+))*[_\-./:]*$")
-SNAKE = compiled(r"^_?(?:[a-z]+|[A-Z]+)(?:_[a-z0-9]+|_[A-Z0-9]+)+$")
-NAMED = compiled(r"(?i)pass|pwd|secret|token|key|cred")
-PATH = compiled(r"^(?:~|\.{1,2})?/[\w.@+\-]*(?:/[\w.@+\-]*)*$|^[A-Za-z]:\\")
-NUMBER = compiled(r"^[0-9.,_:+\-]+$|^0[xX][0-9a-fA-F]{1,8}[uUlL]*$")
-VERSION = compiled(r"^v?[0-9]+(?:\.[0-9]+)+$")
+DOTTED = at_first_use(r"^[A-Za-z_$][\w$]*\??(?:(?:\.|::|->)[A-Za-z_$][\w$]*)+$")
+IDENTIFIER = at_first_use(r"^[A-Za-z_$][\w$]*$")
+WORDS = at_first_use(r"^(?:[A-Z]?[a-z]+|[A-Z]+)(?:[A-Z][a-z]+|[_\-./:+ ]+(?:[A-Z]?[a-z]+|[A-Z]+))*[_\-./:]*$")
+SNAKE = at_first_use(r"^_?(?:[a-z]+|[A-Z]+)(?:_[a-z0-9]+|_[A-Z0-9]+)+$")
+NAMED = at_first_use(r"(?i)pass|pwd|secret|token|key|cred")
+PATH = at_first_use(r"^(?:~|\.{1,2})?/[\w.@+\-]*(?:/[\w.@+\-]*)*$|^[A-Za-z]:\\")
+NUMBER = at_first_use(r"^[0-9.,_:+\-]+$|^0[xX][0-9a-fA-F]{1,8}[uUlL]*$")
+VERSION = at_first_use(r"^v?[0-9]+(?:\.[0-9]+)+$")
 
 
 def is_placeholder(value: str) -> bool:

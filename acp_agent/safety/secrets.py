@@ -100,9 +100,19 @@ class Redactor:
         if len(text) <= PIECE and text.isascii() and self._lines.nothing_in(text):
             return text, ()
         stream = self.stream()
-        pieces = [stream.feed(text[at : at + PIECE]) for at in range(0, len(text), PIECE)]
-        whole = "".join([*pieces, stream.finish()])
-        return (text if whole == text else whole), stream.kinds
+        same = 0  # Characters from the beginning on that stay: what has no credential is not copied.
+        changed: list[str] = []
+        for at in range(0, len(text) + 1, PIECE):
+            given = stream.feed(text[at : at + PIECE])
+            if at + PIECE > len(text):
+                given += stream.finish()
+            if not changed and text.startswith(given, same):
+                same += len(given)
+            else:
+                changed.append(given)
+        if not changed and same == len(text):
+            return text, stream.kinds
+        return "".join([text[:same], *changed]), stream.kinds
 
     def stream(self) -> RedactingStream:
         """For text that comes in pieces: gives the same as `redact` of the whole."""

@@ -21,7 +21,7 @@ class SqliteOverflow:
         self._db = db
 
     def keep(self, session_id: str, tool: str, text: str, max_bytes: int) -> OverflowEntry:
-        kept = _fitting(clean(text), max_bytes)
+        kept = _fitting(text if text.isascii() else clean(text), max_bytes)
         entry = OverflowEntry(str(uuid.uuid4()), tool, len(kept), now(), complete=len(kept) == len(text))
         try:
             with self._db.write() as db:
@@ -56,7 +56,7 @@ class SqliteOverflow:
 
 def _fitting(text: str, max_bytes: int) -> str:
     """`text`, its middle left out where it has more than `max_bytes` (0: no limit) in UTF-8."""
-    if not max_bytes or len(text) * 4 <= max_bytes:
+    if not max_bytes or len(text) * (1 if text.isascii() else 4) <= max_bytes:
         return text
     data = text.encode("utf-8")
     if len(data) <= max_bytes:

@@ -168,7 +168,9 @@ async def test_an_overflow_of_another_session_is_not_found(tmp_path):
         assert "There is no output" in result(r, 4)
 
 
-@pytest.mark.parametrize("wrong", ["x", "overflow:", "../../etc/passwd", "overflow:' OR 1=1", "8e6b5076-51eb-4546-9181-b0952d5a2db"])
+@pytest.mark.parametrize(
+    "wrong", ["x", "overflow:", "../../etc/passwd", "overflow:' OR 1=1", "8e6b5076-51eb-4546-9181-b0952d5a2db"]
+)
 async def test_what_is_no_reference_is_told(tmp_path, wrong):
     async with rig(tmp_path, [asks(Call("read_overflow", {"id": wrong})), "done"]) as r:
         await r.editor.prompt("go")

@@ -17,6 +17,7 @@ from acp_agent.executors.local import LocalExecutor
 from acp_agent.executors.shell_state import last_cwd
 from acp_agent.loop.background import SessionRuns
 from acp_agent.loop.outputs import Outputs
+from acp_agent.loop.redaction import Redaction
 from acp_agent.output.filters import load_filters
 from acp_agent.safety.access import Access
 from acp_agent.safety.paths import Roots
@@ -165,7 +166,7 @@ def outputs(store: SqliteStore, config: ToolsConfig) -> Outputs:
     return Outputs(
         session_id="session-1",
         store=store.overflow,
-        redactor=Redactor(),
+        redaction=Redaction(Redactor()),
         config=config,
         filters=lambda: load_filters()[0],
         compress=compress,
