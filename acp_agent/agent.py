@@ -100,6 +100,8 @@ class Agent:
         initialize_params: object = None,
     ) -> None:
         self._environ = environ
+        self.loaded: Callable[[], None] = lambda: None
+        """Called once all is loaded."""
         self._flags = flags
         self._connection: Connection | None = None
         self._capabilities = ClientCapabilities()
@@ -375,7 +377,7 @@ class Agent:
         return self._builder
 
     def _make_builder(self) -> Any:
-        return load(BUILDER)(self._environ, self._spawn)
+        return load(BUILDER)(self._environ, self._spawn, self.loaded)
 
     async def _warm(self, session: Session) -> None:
         """Makes the session ready before its first prompt, and tells the client what it then offers."""

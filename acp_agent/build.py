@@ -6,7 +6,6 @@ process; everything else belongs to one session.
 
 from __future__ import annotations
 
-import gc
 import logging
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
@@ -41,9 +40,6 @@ __all__ = ["Builder"]
 
 log = logging.getLogger(__name__)
 
-GARBAGE_THRESHOLD = 50_000
-"""Objects made before garbage is looked for, once all is loaded."""
-
 EMBEDDER = "acp_agent.llm.embeddings:Embedder"
 
 DEFAULT_MODEL = "gpt-5.1"
@@ -70,9 +66,15 @@ class _Server:
 
 
 class Builder:
-    """`spawn` runs something in the background until the agent closes."""
+    """`spawn` runs something in the background until the agent closes. `loaded` is called once all is loaded."""
 
-    def __init__(self, environ: Mapping[str, str], spawn: Callable[[Coroutine[Any, Any, None]], None]) -> None:
+    def __init__(
+        self,
+        environ: Mapping[str, str],
+        spawn: Callable[[Coroutine[Any, Any, None]], None],
+        loaded: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._loaded = loaded
         self.environ = environ
         self.spawn = spawn
         self._registry = builtin_registry()
@@ -119,8 +121,7 @@ class Builder:
         if not self._warm:
             self._warm = True
             await anyio.to_thread.run_sync(self._registry.warm)
-            gc.freeze()  # What was loaded stays.
-            gc.set_threshold(GARBAGE_THRESHOLD, 10, 10)
+            self._loaded()
         for words in await engine.start():
             session.tell(words)
 

@@ -7,6 +7,7 @@ stdout any more (1). Prompts that a signal interrupts are answered `cancelled` f
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import os
 import select
@@ -31,6 +32,9 @@ from acp_agent.protocol.transports import stdio
 __all__ = ["serve"]
 
 log = logging.getLogger(__name__)
+
+GARBAGE_THRESHOLD = 50_000
+"""Objects made before garbage is looked for, once all is loaded."""
 
 GOODBYE_SECONDS = 0.3
 """How long a signal waits for running prompts to be answered."""
@@ -59,6 +63,7 @@ def serve(peer: Peer, events: Sequence[Event], initialize_params: object) -> int
 
 async def _serve(peer: Peer, events: Sequence[Event], initialize_params: object) -> int:
     agent = Agent(initialize_params=initialize_params)
+    agent.loaded = _settle
     transport = stdio()
     connection = Connection(transport, agent, peer=peer, coalesce=coalesce_updates, write_now=transport.write_now)
     agent.attach(connection)
@@ -78,6 +83,12 @@ async def _serve(peer: Peer, events: Sequence[Event], initialize_params: object)
         log.error("not everything could be closed within %g s", CLOSE_SECONDS)
     unread = connection.write_failed or transport.hung_up
     return 1 if unread and not _stdin_has_ended() else 0
+
+
+def _settle() -> None:
+    """All is loaded: what there is now stays, and garbage is looked for more often."""
+    gc.freeze()
+    gc.set_threshold(GARBAGE_THRESHOLD, 10, 10)
 
 
 def _watch_signals(on_signal: Callable[[], None]) -> None:

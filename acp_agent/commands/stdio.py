@@ -25,7 +25,7 @@ READ_SIZE = 65_536
 
 GARBAGE_THRESHOLD = 400_000
 """Objects made before garbage is looked for, while the program starts: it makes that many and drops none, and looking
-every 700, which is Python's default, takes a tenth of the time to the first answers. `build` ends that."""
+every 700, which is Python's default, takes a tenth of the time to the first answers. `serve` ends that."""
 
 
 def run(arguments: list[str]) -> int:
