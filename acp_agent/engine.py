@@ -226,7 +226,7 @@ class SessionEngine:
         )
         self._around = Surroundings(
             registry=self.registry,
-            gate=Gate(client, store, session.roots, session.mode),
+            gate=Gate(client, store, session.roots, session.mode, self.redaction.text),
             host=session,
             roots=session.roots,
             context=self._context,
@@ -505,7 +505,7 @@ class SessionEngine:
             self._session.tell(words)
         await self.servers.ready()
         self._relevance.use(model.embed)
-        await self.offer.aim(leading_text(blocks), model.known_window)
+        await self.offer.aim(self.redaction.text(leading_text(blocks)), model.known_window)
         host = SessionHost(self._session, model, self.room, lambda: self.settings(model), self.offer.definitions)
         try:
             return await run_turn(

@@ -60,7 +60,17 @@ class TurnCancelledByClient:
 class Gate:
     """Permissions of one session. `project` is what remembered answers belong to."""
 
-    def __init__(self, client: Client, store: SessionStore, roots: Roots, mode: Callable[[], Mode]) -> None:
+    def __init__(
+        self,
+        client: Client,
+        store: SessionStore,
+        roots: Roots,
+        mode: Callable[[], Mode],
+        redact: Callable[[str], str] = lambda text: text,
+    ) -> None:
+        """`redact` takes credentials out: an answer about a command that holds one is not remembered, since what is
+        remembered is kept on disk."""
+        self._redact = redact
         self._client = client
         self._store = store
         self._roots = roots
@@ -104,7 +114,7 @@ class Gate:
             PermissionOption(option_id="reject_once", name="Reject", kind="reject_once"),
             PermissionOption(option_id="reject_always", name=f"Never allow {ask.scope_words}", kind="reject_always"),
         ]
-        if ask.every_time:
+        if self._only_once(ask):
             options = [option for option in options if option.kind in ("allow_once", "reject_once")]
         try:
             answer = await self._client.request_permission(call, options)
@@ -115,16 +125,19 @@ class Gate:
             return Refused(f"The editor could not ask the person for permission ({error}), so the call was not run.")
         return self._take(answer, ask)
 
+    def _only_once(self, ask: Ask) -> bool:
+        return ask.every_time or any(self._redact(scope) != scope for scope in ask.scopes)
+
     def _take(self, answer: RequestPermissionResponse, ask: Ask) -> Permit | Refused | TurnCancelledByClient:
         match answer.outcome:
             case CancelledPermissionOutcome():
                 return TurnCancelledByClient()
             case SelectedPermissionOutcome(option_id="allow_once"):
                 return Permit()
-            case SelectedPermissionOutcome(option_id="allow_always") if not ask.every_time:
+            case SelectedPermissionOutcome(option_id="allow_always") if not self._only_once(ask):
                 self._remember(ask, "allow")
                 return Permit()
-            case SelectedPermissionOutcome(option_id="reject_always") if not ask.every_time:
+            case SelectedPermissionOutcome(option_id="reject_always") if not self._only_once(ask):
                 self._remember(ask, "reject")
                 return Refused(REJECTED, "confirmation_required")
             case SelectedPermissionOutcome(option_id="reject_once"):

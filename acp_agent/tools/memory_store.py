@@ -54,6 +54,8 @@ class MemoryStore(Tool[MemoryStoreParams]):
                 "invalid_parameters",
             )
         project = project_of(params.everywhere, ctx)
-        replaced = ctx.services.memories.store(project, params.key.strip(), params.content, params.category)
+        replaced = ctx.services.memories.store(
+            project, ctx.services.redact(params.key.strip()), ctx.services.redact(params.content), params.category
+        )
         where = "for all projects" if params.everywhere else "for this project"
         return ToolResult(f"{'Replaced' if replaced else 'Stored'} memory `{params.key.strip()}` {where}.")

@@ -57,8 +57,9 @@ class ScheduleAdd(Tool[ScheduleAddParams]):
         return Preview((Content(content=TextContent(text=text)),), first)
 
     async def run(self, params: ScheduleAddParams, ctx: ToolContext, preview: Preview) -> ToolResult:
+        prompt = ctx.services.redact(params.prompt)
         made = ctx.services.schedules.add(
-            str(ctx.roots.cwd), params.timing.strip(), params.prompt, preview.state, ctx.services.mode()
+            str(ctx.roots.cwd), params.timing.strip(), prompt, preview.state, ctx.services.mode()
         )
         ctx.services.schedules_changed()
         return ToolResult(

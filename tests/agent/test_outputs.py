@@ -249,6 +249,27 @@ async def test_a_question_shows_no_credential(tmp_path):
         assert (r.project / "a").read_text() == f"key = '{KEY}'\n"
 
 
+async def test_an_answer_about_a_command_with_a_credential_is_not_remembered(tmp_path):
+    command = f"curl -H 'Authorization: Bearer {KEY}' $X > out"
+    async with rig(tmp_path, [asks(bash(command)), "done"]) as r:
+        await r.editor.prompt("go")
+        (asked,) = r.editor.permission_requests
+        assert [option.kind for option in asked.options] == ["allow_once", "reject_once"]
+
+
+async def test_what_is_remembered_or_planned_holds_no_credential(tmp_path):
+    calls = (
+        Call("memory_store", {"key": "the key", "content": f"It is {KEY}."}),
+        Call("schedule_add", {"timing": "1h", "prompt": f"Use {KEY}."}),
+    )
+    async with rig(tmp_path, [asks(*calls), "done"], mode="auto") as r:
+        await r.editor.prompt("go")
+        assert "runs first" in result(r, 2)
+    data = b"".join(file.read_bytes() for file in tmp_path.rglob("sessions.db*"))
+    assert KEY.encode() not in data
+    assert b"It is [redacted: OpenAI key]." in data and b"Use [redacted: OpenAI key]." in data
+
+
 @pytest.mark.parametrize("chunk", [1, 3, 7])
 async def test_what_the_model_says_is_redacted_across_its_pieces(tmp_path, chunk):
     words = f"The key is {KEY} and the rest is prose about tokens and passwords."
