@@ -241,7 +241,7 @@ class _SubHost:
     def replace(self, done: Compacted, before: int, after: int) -> None:
         self._history.replace(done.messages)
 
-    def gave_up(self) -> None:
+    def gave_up(self, *, cancelled: bool = False) -> None:
         """Nobody watches."""
 
     def say(self, text: str) -> None:

@@ -51,8 +51,8 @@ class SessionDesk:
         if not self._session.client.shows_compaction:
             self._session.tell(words)
 
-    def gave_up(self) -> None:
-        self.ended("failed")
+    def gave_up(self, *, cancelled: bool = False) -> None:
+        self.ended("cancelled" if cancelled else "failed")
 
     def ended(self, status: str, summary: str = "") -> None:
         """Tells a client that shows compactions."""

@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
+import anyio
+
 from acp_agent.config.model import CompactionConfig
 from acp_agent.llm.base import Message, ModelSettings, ToolDefinition
 from acp_agent.loop.compaction import Compacted, Limits, Summarise, compact, floor_chars, size_of, window_of
@@ -81,8 +83,8 @@ class Desk(Protocol):
         """`done.messages` take the place of the history, which had `before` tokens, and has `after`."""
         ...
 
-    def gave_up(self) -> None:
-        """Nothing could be gained, or the work was cut off."""
+    def gave_up(self, *, cancelled: bool = False) -> None:
+        """Nothing could be gained, or the person cancelled it."""
         ...
 
 
@@ -157,14 +159,15 @@ class Room:
         most = self.estimator.chars(asked.model, max(0.0, budget - fixed))
         target = self.estimator.chars(asked.model, max(0.0, window * min(self.config.target, self.budget) - fixed))
         desk.begin()
-        done: Compacted | None = None
         try:
             done = await compact(desk.messages(), Limits(most, target), self.config, summarise())
-        finally:
-            if done is None or done.size >= size:
-                desk.gave_up()
-            else:
-                desk.replace(done, before.all, fixed + self.estimator.tokens(asked.model, done.size))
+        except anyio.get_cancelled_exc_class():
+            desk.gave_up(cancelled=True)
+            raise
+        if done.size < size:
+            desk.replace(done, before.all, fixed + self.estimator.tokens(asked.model, done.size))
+        else:
+            desk.gave_up()
         after = self.measure(desk.messages(), asked)
         self._stuck = size_of(desk.messages()) if after.all > budget else 0
         if after.all <= window and (done.size < size or not forced):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import anyio
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -205,6 +206,62 @@ async def test_the_newest_results_are_shortened_last() -> None:
     assert text_of(done.messages).startswith("go")
 
 
+@settings(deadline=None, max_examples=150)
+@given(
+    sizes=st.lists(st.tuples(st.sampled_from("uart"), st.integers(0, 3000)), min_size=1, max_size=30),
+    most=st.integers(0, 20_000),
+    summary=st.sampled_from(["", "SUMMARY", "s" * 5000, None]),
+)
+def test_whatever_is_made_of_a_history_is_valid_and_has_the_last_prompt(
+    sizes: list[tuple[str, int]], most: int, summary: str | None
+) -> None:
+    history = History([user("the very first prompt")])
+    for number, (kind, size) in enumerate(sizes):
+        match kind:
+            case "u":
+                history.add(user("u" * (size + 1)))
+            case "a":
+                history.add(AssistantMessage("a" * (size + 1)))
+            case _:
+                for message in round_of(number, "r" * size, 1 + size % 3):
+                    history.add(message)
+    messages = list(history.messages)
+
+    async def summarise(asked: Sequence[Message]) -> str:
+        assert valid(asked), "what is asked for a summary is valid, too"
+        if summary is None:
+            raise ProviderError("server", "no")
+        return summary
+
+    done = anyio.run(compact, messages, Limits(most, most // 2), CompactionConfig(), summarise)
+    assert valid(done.messages)
+    assert done.size <= size_of(messages)
+    last = next(message for message in reversed(messages) if isinstance(message, UserMessage))
+    assert text_of([last]) in text_of(done.messages)
+
+
+async def test_cancelled_while_the_model_summarises_nothing_is_changed() -> None:
+    desk, room = Desk(LONG), Room(CompactionConfig(keep_results=10), 0.8)
+    asking = anyio.Event()
+
+    async def hangs(messages: Sequence[Message]) -> str:
+        asking.set()
+        await anyio.sleep_forever()
+        return ""
+
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as tasks:
+
+            async def work() -> None:
+                await room.fit(desk, asked(5000), lambda: hangs)
+
+            tasks.start_soon(work)
+            await asking.wait()
+            tasks.cancel_scope.cancel()
+    assert desk.seen == ["begin", "cancelled"]
+    assert desk.history == LONG
+
+
 @pytest.mark.parametrize(
     ("words", "window"),
     [
@@ -262,8 +319,8 @@ class Desk:
         self.history = done.messages
         self.seen.append("replace")
 
-    def gave_up(self) -> None:
-        self.seen.append("gave up")
+    def gave_up(self, *, cancelled: bool = False) -> None:
+        self.seen.append("cancelled" if cancelled else "gave up")
 
 
 def asked(window: int | None, system: str = "s" * 400, tools: int = 0) -> Asked:
