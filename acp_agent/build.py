@@ -122,8 +122,8 @@ class Builder:
             self._warm = True
             await anyio.to_thread.run_sync(self._registry.warm)
             self._loaded()
-        for words in await engine.start():
-            session.tell(words)
+        if told := await engine.start():
+            session.tell("\n".join(told))
 
     async def _discover(self, session: Session) -> None:
         """Makes the provider, and fills the model picker from a server that has a short list of its own."""

@@ -12,6 +12,7 @@ import tempfile
 import time
 import uuid
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
@@ -21,13 +22,13 @@ import anyio
 
 from acp_agent.config.load import Config
 from acp_agent.config.model import ProviderConfig
-from acp_agent.errors import StoreError
+from acp_agent.errors import AgentError, StoreError
 from acp_agent.executors.dyn import DynExecutor, route
 from acp_agent.executors.dyn import Offer as EditorOffer
 from acp_agent.executors.editor import EditorExecutor
 from acp_agent.executors.local import LocalExecutor
 from acp_agent.executors.shell_state import forget_state, last_cwd
-from acp_agent.llm.base import Message, ModelSettings, Provider, ThoughtLevel, UserMessage
+from acp_agent.llm.base import Message, ModelSettings, Provider, TextPart, ThoughtLevel, UserMessage
 from acp_agent.loop.ask import ask_person
 from acp_agent.loop.background import SessionRuns
 from acp_agent.loop.cache import ResultCache, fingerprint_with
@@ -40,7 +41,7 @@ from acp_agent.loop.extensions import Extensions
 from acp_agent.loop.failures import RepeatedFailures
 from acp_agent.loop.filtering import SessionFilters
 from acp_agent.loop.gate import Gate
-from acp_agent.loop.goals import PROMPT, Goals, goal_words
+from acp_agent.loop.goals import PROMPT, Goals, goal_words, mentions
 from acp_agent.loop.history import History
 from acp_agent.loop.hooks import Hooks, TurnContext
 from acp_agent.loop.host import SessionHost
@@ -344,6 +345,9 @@ class SessionEngine:
         return await self._context_of.compact()
 
     async def context(self) -> Sequence[str]:
+        if not self._turn:  # What is sent depends on the model, and on the prompt.
+            with suppress(AgentError):
+                await self.offer.aim("", (await self.model(self._session.model)).known_window)
         return await self._context_of.lines()
 
     def plan(self, word: str) -> str:
@@ -365,7 +369,9 @@ class SessionEngine:
         return history, mended
 
     def status(self) -> Sequence[str]:
-        lines = [words] if (words := self._around.outputs.words()) else []
+        lines = self._around.outputs.words()
+        if (goal := self.goals.current) is not None:
+            lines.append(f"Goal ({goal.status}): {goal.text}")
         for server in self.servers.states():
             counts = f"{server.tools} tools, {server.prompts} prompts" if server.state == "ready" else server.words
             lines.append(f"MCP server `{server.name}`: {server.state}{f' ({counts})' if counts else ''}")
@@ -428,6 +434,8 @@ class SessionEngine:
     async def expand(self, blocks: Sequence[ContentBlock]) -> Sequence[ContentBlock] | str:
         name, rest = split_command(blocks)
         if sets_goal(name, rest):
+            if (earlier := self.goals.current) is not None:
+                self._session.tell(f"The goal before it is given up: {earlier.text}")
             goal = self.goals.begin(self._session.clean(rest))
             return with_command_text(blocks, PROMPT.format(goal=goal.text))
         if name and (skill := self._skills.get(name)) is not None:
@@ -448,7 +456,11 @@ class SessionEngine:
         )
 
     def notes(self) -> Sequence[Message]:
-        return self._runs.notes()
+        notes: list[Message] = [*self._runs.notes()]
+        goal = self.goals.active
+        if goal is not None and not any(mentions(message, goal.text) for message in self._session.messages()):
+            notes.append(UserMessage((TextPart(f"[The goal of this session, set by /plan]\n{goal_words(goal)}"),)))
+        return notes
 
     def forget(self) -> None:
         self.quota.reset()
@@ -505,7 +517,8 @@ class SessionEngine:
             self._session.tell(words)
         await self.servers.ready()
         self._relevance.use(model.embed)
-        await self.offer.aim(self.redaction.text(leading_text(blocks)), model.known_window)
+        window = self.room.known(model.name, model.known_window)
+        await self.offer.aim(self.redaction.text(leading_text(blocks)), window)
         host = SessionHost(self._session, model, self.room, lambda: self.settings(model), self.offer.definitions)
         try:
             return await run_turn(

@@ -30,6 +30,8 @@ __all__ = ["run"]
 
 SQLITE_VERSION = "acp_agent.store.database:SQLITE_VERSION"
 
+SESSION_FILTERS = "acp_agent.loop.filtering:SessionFilters"
+REDACTOR = "acp_agent.safety.secrets:Redactor"
 MISSING_BROWSER = "acp_agent.tools.browser_session:missing_browser"
 
 PACKAGES = (
@@ -89,7 +91,28 @@ def _checks(options: Namespace, environ: Mapping[str, str]) -> Iterator[Line]:
     yield OK if rg else NOTE, "ripgrep", rg or "not found; `grep` uses a slower search of its own"
     missing = load(MISSING_BROWSER)(config.settings.tools.browser)
     yield OK if missing is None else NOTE, "browser", missing or "there is one"
+    yield from _outputs(config, environ)
     yield from _mcp(config, environ)
+
+
+def _outputs(config: Config, environ: Mapping[str, str]) -> Iterator[Line]:
+    filters = load(SESSION_FILTERS)(config.settings.tools.filters, environ)
+    trouble = list(filters.trouble())
+    if config.settings.tools.filters.enabled:
+        words = "\n".join(trouble) or f"{len(filters.get().names)} rules"
+        yield BAD if trouble else OK, "output filters", words
+    else:
+        yield NOTE, "output filters", "switched off"
+    secrets = config.settings.secrets
+    wrong = load(REDACTOR)(extra_patterns=secrets.extra_patterns).trouble
+    if not secrets.redact:
+        yield (
+            NOTE,
+            "credentials",
+            "NOT taken out of what model, editor, log and database get (`secrets.redact = false`)",
+        )
+    else:
+        yield BAD if wrong else OK, "credentials", "\n".join(wrong) or "taken out of what model, editor and disk get"
 
 
 def _mcp(config: Config, environ: Mapping[str, str]) -> Iterator[Line]:

@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from functools import cache
-from typing import Annotated, Any, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
 
@@ -216,8 +216,18 @@ def _invalid(message: str, layers: list[Layer]) -> str:
                     name = candidate
     for layer in reversed(layers):
         if _has(layer.values, name):
-            return f"{_where(layer, name)}: `{name}`: {words[0].lower()}{words[1:]}"
+            return f"{_where(layer, name)}: `{name}`: {words[0].lower()}{words[1:]}{_choices(name)}"
     return f"configuration: `{name}`: {words}"
+
+
+def _choices(name: str) -> str:
+    """The words a key may have, where these are few."""
+    key = _known().get(_generic(name)) or _table_of(_generic(name))
+    if key is None:
+        return ""
+    kind = get_args(key.type)[1] if get_origin(key.type) is dict else key.type
+    words = [repr(word) for word in get_args(kind) if word] if get_origin(kind) is Literal else []
+    return f"; it may be {', '.join(words)}" if words else ""
 
 
 def _get(values: Mapping[str, Any], key: str) -> Any:

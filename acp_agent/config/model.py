@@ -85,7 +85,10 @@ class AgentConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     context_budget: Annotated[
         float,
         Meta(
-            gt=0, le=1, description="Part of the model's context that may be full before a turn stops.", extra=PROJECT
+            gt=0,
+            le=1,
+            description="Part of the model's context that may be full before room is made (`compaction`).",
+            extra=PROJECT,
         ),
     ] = 0.8
     doom_loop: Annotated[
@@ -186,7 +189,10 @@ class BashConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         bool, Meta(description="Refuse commands that want a terminal, with words on what to do instead.")
     ] = True
     turn_context: Annotated[
-        bool, Meta(description="Give commands and hooks ACP_AGENT_TURN_ID, ACP_AGENT_SESSION_ID and the like.")
+        bool,
+        Meta(
+            description="Give commands and hooks ACP_AGENT_TURN_ID, ACP_AGENT_SESSION_ID, ACP_AGENT_GOAL_ID and the like."
+        ),
     ] = False
 
 

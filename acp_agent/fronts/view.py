@@ -13,6 +13,7 @@ import anyio
 import msgspec
 from msgspec import UNSET
 
+from acp_agent.output.sanitize import sanitize_output
 from acp_agent.schema.acp import (
     AgentMessageChunk,
     AgentThoughtChunk,
@@ -192,7 +193,7 @@ class PlainView:
                     yield from self._some("".join(str(tool.raw_output.get(k) or "") for k in ("stdout", "stderr")))
 
     def _some(self, text: str) -> Iterator[str]:
-        lines = plain(text.rstrip()).split("\n")
+        lines = plain(sanitize_output(text).rstrip()).split("\n")
         if len(lines) > OUTPUT_LINES:
             yield self._paint(DIM, f"  | ... {len(lines) - OUTPUT_LINES} lines before")
         for line in lines[-OUTPUT_LINES:]:

@@ -62,5 +62,5 @@ class GoalCompression:
             short = compressed(tool, sections, goal, scores, self._config)
         if short is None:
             return None
-        before, after = len(sections.lines), short.count("\n") + 1
+        before, after = len(text.splitlines()), len(short.splitlines())
         return Shortened(short, f"[{tool}] compressed for the goal: {before} lines -> {after} lines")

@@ -69,7 +69,9 @@ class SessionContext:
         name = session.model if model is None else model.name
         tokens = [self._room.estimator.tokens(name, size_of(some)) for some in (before, done.messages)]
         if model is not None:
-            session.report_usage(tokens[1], self._room.window(self._asking(model)) or model.context_window)
+            asked = self._asking(model)
+            size = self._room.measure(session.messages(), asked)
+            session.report_usage(size.all, size.window or model.context_window)
         text = f"Compacted: about {tokens[0]} tokens became {tokens[1]}."
         if done.trouble:
             return f"{text} The model could not write a summary ({done.trouble}): {done.words}."
@@ -122,9 +124,6 @@ class SessionContext:
             )
         else:
             lines.append("How much the model can hold is not known (`providers.NAME.context_window`).")
-        if session.usage is not None and session.usage.size:
-            used, window = session.usage.used, session.usage.size
-            lines.append(f"Last model call: {used} of {window} tokens ({100 * used / window:.0f} %).")
         spent = session.spent
         if spent is not None and spent.input_tokens:
             cached = 100 * spent.cached_tokens / spent.input_tokens

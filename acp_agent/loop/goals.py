@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from acp_agent.llm.base import Message, TextPart, UserMessage
 from acp_agent.schema.acp import Plan, PlanEntry, SessionUpdate
 from acp_agent.store.base import Goal, GoalStore, GoalTask
 
-__all__ = ["PROMPT", "Goals", "goal_words"]
+__all__ = ["PROMPT", "Goals", "goal_words", "mentions"]
 
 PROMPT = """My goal: {goal}
 
@@ -79,6 +80,13 @@ class Goals:
     def show(self, tasks: Sequence[GoalTask]) -> None:
         entries = [PlanEntry(content=task.content, priority=task.priority, status=task.status) for task in tasks]
         self._emit(Plan(entries=entries))
+
+
+def mentions(message: Message, goal: str) -> bool:
+    """Whether the goal's text stands in a message of the person's side."""
+    if not isinstance(message, UserMessage):
+        return False
+    return any(isinstance(part, TextPart) and goal in part.text for part in message.content)
 
 
 def ready_tasks(tasks: Sequence[GoalTask]) -> list[GoalTask]:

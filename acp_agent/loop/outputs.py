@@ -53,6 +53,9 @@ log = logging.getLogger(__name__)
 IN_A_THREAD = 20_000
 """Characters from which a text is not looked at in the event loop's own thread."""
 
+ROOM_FOR_NOTES = 600
+"""Characters of an envelope's output for the lines below it."""
+
 NOT_KEPT = frozenset(("read_overflow",))
 """Tools whose output is kept aside already."""
 
@@ -106,6 +109,10 @@ class Outputs:
     observations: int = 0
     confidences: Counter[str] = field(default_factory=Counter)
     lines_left_out: int = 0
+    compressed: int = 0
+    """Outputs, for a goal."""
+    kept_aside: int = 0
+    """Outputs."""
 
     @property
     def redactor(self) -> Redactor:
@@ -170,8 +177,11 @@ class Outputs:
             notes.append(stats)
         if short is not None:
             notes.append(short.words)
+            self.compressed += 1
         warning = [f"[credentials were taken out of this: {', '.join(digest.found)}]"] if digest.found else []
         text = self._fitting(tool, view, digest)
+        if text != view:
+            notes.append(f"[{tool}] {len(view)} characters, cut for the model to {len(text)}")
         reference = self._kept(tool, digest.clean, left_out=text != digest.clean)
         below, heading = "", ""
         if result.command is not None:
@@ -188,6 +198,8 @@ class Outputs:
             raw = digest.streams.as_json(self.config.bash.raw_output_chars)
         else:
             raw = self.redactor.value(raw)
+        if result.failed and below:
+            notes.append(below)  # A terminal does not say what we did to the command.
         meta = dict(result.meta)
         if digest.filtered is not None and digest.filtered.confidence is not None:
             meta["outputFilter"] = self._count(digest.filtered)
@@ -207,12 +219,17 @@ class Outputs:
             "linesAfter": filtered.lines_after,
         }
 
-    def words(self) -> str:
-        """How the filters have done, for a person; empty where no rule has matched."""
-        if not self.confidences:
-            return ""
-        counts = ", ".join(f"{name} {self.confidences[name]}" for name in ("Full", "Partial", "Fallback"))
-        return f"Output filters: {self.lines_left_out} lines left out for the model; confidence: {counts}"
+    def words(self) -> list[str]:
+        """What was done to outputs in this session so far, a line each."""
+        lines = []
+        if self.confidences:
+            counts = ", ".join(f"{name} {self.confidences[name]}" for name in ("Full", "Partial", "Fallback"))
+            lines.append(f"Output filters: {self.lines_left_out} lines left out for the model; confidence: {counts}")
+        if self.compressed:
+            lines.append(f"Outputs compressed for the goal: {self.compressed}")
+        if self.kept_aside:
+            lines.append(f"Outputs kept aside whole: {self.kept_aside}")
+        return lines
 
     def _fitting(self, tool: str, view: str, digest: _Digest) -> str:
         """What of `view` the model gets."""
@@ -223,9 +240,11 @@ class Outputs:
             if len(view) <= TEXT_CHARS:
                 return view
             return shortened_streams(sanitize_output(streams.stdout), sanitize_output(streams.stderr))
-        if self.config.observation == "envelope" and digest.streams is not None:
-            view = bounded(view, self.config.envelope.capture_bytes)
-        return bounded(view, min(self.config.max_output_chars, max(self.config.overflow.threshold, 1)))
+        limit = min(self.config.max_output_chars, self.config.overflow.threshold)
+        if self.config.observation == "envelope":
+            envelope = self.config.envelope
+            limit = min(limit, envelope.capture_bytes, max(envelope.output_chars - ROOM_FOR_NOTES, 1))
+        return bounded(view, limit)
 
     def _kept(self, tool: str, clean: str, *, left_out: bool) -> list[str]:
         """Keeps the whole aside; the line that names it."""
@@ -236,6 +255,7 @@ class Outputs:
         except StoreError as error:
             log.warning("an output could not be kept: %s", error)
             return ["[the whole output could not be kept]"]
+        self.kept_aside += 1
         part = "all of it" if entry.complete else "its beginning and end"
         return [f"[{part}, {entry.chars} characters: overflow:{entry.id} (`read_overflow`)]"]
 

@@ -103,6 +103,11 @@ class Room:
     _stuck: int = 0
     """Characters of a history that could not be made shorter."""
 
+    def known(self, model: str, told: int | None) -> int | None:
+        """The window of `model`: what is `told` of it, or less, where its server has refused."""
+        known = [window for window in (told, self.windows.get(model)) if window]
+        return min(known) if known else None
+
     def window(self, asked: Asked) -> int | None:
         tried = self._trial[1] if self._trial is not None and self._trial[0] == asked.model else None
         known = [window for window in (asked.window, self.windows.get(asked.model), tried) if window]

@@ -47,6 +47,9 @@ BEGINNING_OF_OTHERS = 1000
 WORTH_IT = 0.9
 """A result that is not shorter than this part of the output is not taken."""
 
+MARK_CHARS = 60
+"""About what a mark has."""
+
 OFF_TOPIC = "not about the goal"
 TOO_LONG = "longer than what is kept"
 
@@ -114,6 +117,7 @@ def compressed(
     else:
         filled = [at for at, line in enumerate(lines) if line.strip()]
         kept |= set(filled[:FIRST_LINES]) | set(filled[-LAST_LINES:])
+    kept |= _small_gaps(lines, kept)
     fitting = _within(lines, kept, errors, named, config.max_preserved_chars)
     text = _marked(lines, fitting, too_long=len(fitting) < len(kept))
     whole = "\n".join(lines)
@@ -153,6 +157,22 @@ def _beginning(lines: Sequence[str], chars: int) -> set[int]:
     return kept
 
 
+def _small_gaps(lines: Sequence[str], kept: set[int]) -> set[int]:
+    """The lines whose mark would be longer than they are."""
+    small: set[int] = set()
+    run: list[int] = []
+    size = 0
+    for at in range(len(lines) + 1):
+        if at < len(lines) and at not in kept:
+            run.append(at)
+            size += len(lines[at]) + 1
+            continue
+        if run and size <= MARK_CHARS:
+            small.update(run)
+        run, size = [], 0
+    return small
+
+
 def _within(lines: Sequence[str], kept: set[int], errors: set[int], named: set[int], room: int) -> set[int]:
     """The lines that stay where there is not room for all: errors in any case, then what names the goal."""
     room -= sum(len(lines[at]) + 1 for at in errors)
@@ -160,6 +180,8 @@ def _within(lines: Sequence[str], kept: set[int], errors: set[int], named: set[i
     for group in (named - errors, kept - named - errors):
         for at in sorted(group):
             size = len(lines[at]) + 1
+            if at - 1 not in chosen and at - 1 not in group:
+                size += MARK_CHARS  # What is missing before it is marked.
             if size <= room:
                 chosen.add(at)
                 room -= size

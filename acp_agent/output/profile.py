@@ -1,7 +1,8 @@
 """How much of a result the model gets: the profile `short`, for models with a small context.
 
 Its figures are those of a tool set made for such models: 4,000 characters of each stream of a command, 8,000 of all
-else, from the beginning; what grows at its end (a command in the background) from the end.
+else, from the beginning; what grows at its end (a command in the background) from the end. Of a command's stream a part
+of the 4,000 is its end: there it says why it failed.
 """
 
 from __future__ import annotations
@@ -19,18 +20,32 @@ FROM_THE_END = frozenset(("bash_output", "bash_kill"))
 """Tools whose newest output matters most."""
 
 
-def shortened(text: str, limit: int = TEXT_CHARS, *, keep: Literal["head", "tail"] = "head") -> str:
+END_PART = 0.25
+"""Of what is kept of a stream: its end."""
+
+LONGEST_NOTE = 200
+"""Characters of a last line in brackets, which says how to go on and is kept."""
+
+
+def shortened(text: str, limit: int = TEXT_CHARS, *, keep: Literal["head", "tail", "both"] = "head") -> str:
     """`text`, cut to `limit` characters, with a mark at the cut."""
     if len(text) <= limit:
         return text
-    if keep == "head":
-        return f"{text[:limit]}\n...[truncated]"
-    return f"[truncated {len(text) - limit} chars from start]\n{text[-limit:]}"
+    left_out = len(text) - limit
+    if keep == "tail":
+        return f"[truncated {left_out} chars from start]\n{text[-limit:]}"
+    if keep == "both":
+        end = int(limit * END_PART)
+        return f"{text[: limit - end]}\n...[truncated {left_out} chars]\n{text[-end:]}"
+    last = text.rstrip().rpartition("\n")[2]
+    note = f"\n{last}" if last.startswith("[") and last.endswith("]") and len(last) <= LONGEST_NOTE else ""
+    return f"{text[:limit]}\n...[truncated {left_out} chars]{note}"
 
 
 def shortened_streams(stdout: str, stderr: str) -> str:
-    """Both streams of a command, each cut for itself, one after the other."""
-    parts = [shortened(stream, STREAM_CHARS) for stream in (stdout, stderr) if stream.strip()]
+    """Both streams of a command, each cut for itself, one after the other; twice as much where there is only one."""
+    limit = STREAM_CHARS if stdout.strip() and stderr.strip() else 2 * STREAM_CHARS
+    parts = [shortened(stream, limit, keep="both") for stream in (stdout, stderr) if stream.strip()]
     return "\n[stderr]\n".join(parts) if stdout.strip() else "".join(f"[stderr]\n{part}" for part in parts)
 
 

@@ -11,7 +11,7 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 import msgspec
 from msgspec import Meta
@@ -177,6 +177,12 @@ def _called(item: Any, number: int) -> str:
     return f"`{name}`" if isinstance(name, str) and name else f"number {number}"
 
 
+STRATEGY_TYPES = tuple(str(kind.__struct_config__.tag) for kind in get_args(AnyStrategy))
+
+
 def _words(error: Exception) -> str:
     """Of the decoder's words the path in terms of the rule: `$.strategy.head` is `strategy.head`."""
-    return str(error).replace("`$.", "`").replace(" - at `$`", "").rstrip(".")
+    words = str(error).replace("`$.", "`").replace(" - at `$`", "").rstrip(".")
+    if "Invalid value" in words and "strateg" in words:
+        words += f"; the strategies are {', '.join(STRATEGY_TYPES)}"
+    return words

@@ -89,7 +89,7 @@ def _words(tool: Tool[Any], error: ValidationError) -> str:
     lines = []
     for problem in error.errors(include_url=False):
         where = ".".join(str(part) for part in problem["loc"]) or "arguments"
-        lines.append(f"- {where}: {problem['msg']}")
+        lines.append(f"- {where}: {problem['msg'].removeprefix('Value error, ')}")
     names = ", ".join(f"`{name}`" for name in tool.Params.model_fields)
     return (
         f"The arguments of `{tool.name}` are wrong:\n"

@@ -69,7 +69,8 @@ class Edit(Tool[EditParams]):
         seen = ctx.ledger.last_seen(path)
         if seen is not None and (seen.text != old or moved_on_disk(seen.disk, disk, old)):
             raise ToolError(f"{params.path} has changed since you read it. Read it again, then edit.")
-        if MARK in params.old_string and params.old_string not in old:
+        hidden = MARK in params.old_string and params.old_string not in old
+        if hidden and ctx.services.redact(old) != old:
             raise ToolError(
                 f"`old_string` holds `{MARK}...]`, which stands for a credential in {params.path} that you cannot see; "
                 "nothing was written.",

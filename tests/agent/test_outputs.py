@@ -368,7 +368,8 @@ async def test_the_model_reads_envelopes_where_it_is_configured_so(tmp_path):
         assert first["result"]["status"] == "failed" and first["result"]["exit_code"] == 3
         assert first["result"]["output"].startswith("out\n")
         assert first["session"]["observations"] == 1 and first["session"]["executed_commands"] == 1
-        assert len(big["result"]["output"]) < 6200 and big["result"]["exit_code"] is None
+        assert len(big["result"]["output"]) <= 6000 and reference(big["result"]["output"])
+        assert big["result"]["exit_code"] is None
         assert denied["result"]["status"] == "denied"
         assert unknown["result"]["status"] == "failed"
         assert slow["result"]["timed_out"] is True and slow["result"]["exit_code"] is None
@@ -388,9 +389,9 @@ async def test_the_short_profile_gives_little_and_says_so(tmp_path):
         (r.project / "big").write_text("".join(f"line {number}\n" for number in range(1900)))
         await r.editor.prompt("go")
         shell, read = [message["content"] for message in r.messages(2) if message["role"] == "tool"]
-        assert shell.count("...[truncated]") == 2 and "\n[stderr]\n1\n2\n" in shell
-        assert len(shell) < 8400 and reference(shell)
-        assert "...[truncated]" in read and len(read) < 8400
+        assert shell.count("...[truncated ") == 2 and "\n[stderr]\n1\n2\n" in shell
+        assert len(shell) < 8500 and reference(shell)
+        assert "...[truncated " in read and len(read) < 8400
 
 
 # --- goals -------------------------------------------------------------------------------------------------------

@@ -45,13 +45,21 @@ def test_output_and_arguments_are_cut_in_the_middle() -> None:
 
 def test_the_short_profile_cuts_the_end_and_for_what_grows_the_beginning() -> None:
     assert shortened("x" * TEXT_CHARS) == "x" * TEXT_CHARS
-    assert shortened("x" * 9000) == "x" * 8000 + "\n...[truncated]"
+    assert shortened("x" * 9000) == "x" * 8000 + "\n...[truncated 1000 chars]"
     assert shortened("a" + "x" * 9000, keep="tail") == "[truncated 1001 chars from start]\n" + "x" * 8000
     assert (keeps("bash"), keeps("bash_output")) == ("head", "tail")
 
 
-def test_each_stream_is_cut_for_itself() -> None:
-    text = shortened_streams("o" * 5000, "e" * 5000)
-    assert text == "o" * STREAM_CHARS + "\n...[truncated]\n[stderr]\n" + "e" * STREAM_CHARS + "\n...[truncated]"
+def test_a_note_on_how_to_go_on_stays_below_the_cut() -> None:
+    text = shortened("line\n" * 3000 + "[lines 1 to 3000 of 5000; give offset 3001 for more]")
+    assert text.endswith("chars]\n[lines 1 to 3000 of 5000; give offset 3001 for more]")
+
+
+def test_each_stream_is_cut_for_itself_and_keeps_its_end() -> None:
+    text = shortened_streams("o" * 5000 + "END", "e" * 5000)
+    out, _, err = text.partition("\n[stderr]\n")
+    assert out == "o" * 3000 + "\n...[truncated 1003 chars]\n" + "o" * 997 + "END"
+    assert len(err) == STREAM_CHARS + len("\n...[truncated 1000 chars]\n")
     assert shortened_streams("", "e") == "[stderr]\ne"
     assert shortened_streams("o", " ") == "o"
+    assert shortened_streams("o" * 8000, "") == "o" * 8000, "twice as much where a terminal joins the streams"
