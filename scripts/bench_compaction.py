@@ -69,7 +69,7 @@ class _Desk:
         self.stored = encode_messages(self.history.messages)
         self.done = done
 
-    def gave_up(self) -> None:
+    def gave_up(self, *, cancelled: bool = False) -> None:
         pass
 
 

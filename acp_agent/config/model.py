@@ -191,7 +191,8 @@ class BashConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     turn_context: Annotated[
         bool,
         Meta(
-            description="Give commands and hooks ACP_AGENT_TURN_ID, ACP_AGENT_SESSION_ID, ACP_AGENT_GOAL_ID and the like."
+            description="Give commands and hooks ACP_AGENT_TURN_ID, ACP_AGENT_SESSION_ID, ACP_AGENT_GOAL_ID and "
+            "the like."
         ),
     ] = False
 

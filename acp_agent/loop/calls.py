@@ -18,6 +18,7 @@ import difflib
 import json
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
@@ -284,12 +285,21 @@ class ToolRunner:
             reports.announce(call, entry, Description(entry.name), arguments)
             self._failed(call, arguments, error)
             return
-        description = tool.describe(params, self._around.roots)
+        description = self._describe(tool, arguments, params)
         reports.announce(call, entry, description, arguments)
         if blocked is not None:
             reports.fail(call, blocked)
             return
         call.ready = Ready(entry, tool, params, description, arguments)
+
+    def _describe(self, tool: Any, arguments: dict[str, Any], params: Any) -> Description:
+        """In words that were taken from arguments without credentials: a title is often cut."""
+        plain = self._around.outputs.redactor.value(arguments)
+        if plain is not arguments:
+            with suppress(ToolError):
+                params = tool.parse(plain)
+        description: Description = tool.describe(params, self._around.roots)
+        return description
 
     def _failed(self, call: Call, arguments: object, error: ToolError) -> None:
         remedy = self._around.failures.remedy(call.name, arguments)

@@ -12,12 +12,15 @@ A server that says "too long" although the estimate said otherwise leads here to
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from importlib.resources import files
+
+import msgspec
 
 from acp_agent.config.model import CompactionConfig
 from acp_agent.errors import ProviderError
@@ -29,6 +32,7 @@ from acp_agent.llm.base import (
     TextDelta,
     TextPart,
     ToolMessage,
+    ToolUse,
     UsageReport,
     UserMessage,
 )
@@ -61,6 +65,8 @@ SLACK = 300
 """Characters by which a result may be longer: what says that it was shortened."""
 
 NO_MEDIA = "[an image or sound of this old result was left out to make room]"
+
+ARGUMENTS = "{} characters of the arguments of this call were left out to make room"
 
 DROPPED = "[{} earlier messages were left out to make room.]"
 
@@ -131,11 +137,26 @@ async def compact(
         done = await _summarised(done, limits, summarise)
         if done.size <= enough:
             return done
+    done = _shortened(done, config, keep=_last_round(done.messages), need=done.size - limits.target)
+    if done.size <= enough:
+        return done
     kept, dropped = drop_oldest(done.messages, limits.target)
     done = _with(done, kept, dropped=dropped)
     if done.size > limits.most:
         done = _shortened(done, config, keep=0, need=done.size - limits.target)
+    if done.size > limits.most:
+        done = _with(done, shorten_arguments(done.messages, config.result_chars))
     return done
+
+
+def _last_round(messages: Sequence[Message]) -> int:
+    """How many results answer the model's last calls."""
+    count = 0
+    for message in reversed(messages):
+        if not isinstance(message, ToolMessage):
+            break
+        count += 1
+    return count
 
 
 def _with(done: Compacted, messages: list[Message], *, shortened: int = 0, dropped: int = 0) -> Compacted:
@@ -181,6 +202,23 @@ def _shorter(message: ToolMessage, chars: int) -> ToolMessage:
         text = text[:chars] + SHORTENED.format(len(text) - chars)
         text = "\n".join([text, *(line for line in references if line not in text)])
     return ToolMessage(message.call_id, message.name, (TextPart(f"{text}\n{NO_MEDIA}" if media else text),))
+
+
+def shorten_arguments(messages: Sequence[Message], chars: int) -> list[Message]:
+    """The arguments of calls, where they are longer than `chars` and answered: as JSON that says what is missing."""
+    answered = {message.call_id for message in messages if isinstance(message, ToolMessage)}
+
+    def shorter(call: ToolUse) -> ToolUse:
+        if len(call.arguments) <= chars + SLACK or call.id not in answered:
+            return call
+        return ToolUse(call.id, call.name, json.dumps({"left_out": ARGUMENTS.format(len(call.arguments))}))
+
+    return [
+        msgspec.structs.replace(message, tool_calls=tuple(shorter(call) for call in message.tool_calls))
+        if isinstance(message, AssistantMessage) and message.tool_calls
+        else message
+        for message in messages
+    ]
 
 
 # --- summarise ---------------------------------------------------------------------------------------------------
@@ -259,6 +297,8 @@ def drop_oldest(messages: Sequence[Message], room: int) -> tuple[list[Message], 
     any case, and so does the last round of calls. Gives how many were left out."""
     if size_of(messages) <= room:
         return list(messages), 0
+    all_messages = list(messages)
+    messages, earlier = _without_notes(messages)
     prompt = max((at for at, message in enumerate(messages) if isinstance(message, UserMessage)), default=-1)
     fixed = [messages[prompt]] if prompt >= 0 else []
     room -= size_of(fixed) + len(DROPPED) + 8
@@ -271,9 +311,33 @@ def drop_oldest(messages: Sequence[Message], room: int) -> tuple[list[Message], 
         kept = [*fixed, *messages[at:]]
     dropped = len(messages) - len(kept)
     if not dropped:
-        return list(messages), 0
-    note = UserMessage((TextPart(DROPPED.format(dropped)),))
+        return all_messages, 0
+    note = UserMessage((TextPart(DROPPED.format(dropped + earlier)),))
     return list(History([note, *kept]).messages), dropped
+
+
+def _without_notes(messages: Sequence[Message]) -> tuple[list[Message], int]:
+    """Without the notes of earlier times, and how many messages these spoke of."""
+    plain: list[Message] = []
+    count = 0
+    for message in messages:
+        if isinstance(message, UserMessage):
+            notes = [
+                found for part in message.content if isinstance(part, TextPart) and (found := NOTE.fullmatch(part.text))
+            ]
+            if notes:
+                count += sum(int(found[1]) for found in notes)
+                rest = tuple(
+                    part for part in message.content if not (isinstance(part, TextPart) and NOTE.fullmatch(part.text))
+                )
+                if not rest:
+                    continue
+                message = UserMessage(rest)
+        plain.append(message)
+    return plain, count
+
+
+NOTE = re.compile(re.escape(DROPPED).replace(r"\{\}", r"(\d+)"))
 
 
 def _begin(messages: Sequence[Message], room: int, *, after: int) -> int:

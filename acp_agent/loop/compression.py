@@ -57,7 +57,9 @@ class GoalCompression:
             texts = [section[:LONGEST_SECTION] for section in sections.texts]
             scores = await self._relevance.scores(goal, texts)
         if len(text) > IN_A_THREAD:
-            short = await anyio.to_thread.run_sync(compressed, tool, sections, goal, scores, self._config)
+            short = await anyio.to_thread.run_sync(
+                compressed, tool, sections, goal, scores, self._config, abandon_on_cancel=True
+            )
         else:
             short = compressed(tool, sections, goal, scores, self._config)
         if short is None:

@@ -204,8 +204,11 @@ class _SubHost:
     def messages(self) -> Sequence[Message]:
         return self._history.messages
 
-    def add(self, message: Message) -> None:
-        self._history.add(self._redact(message))
+    def add(self, message: Message, *, clean: bool = False) -> None:
+        self._history.add(message if clean else self._redact(message))
+
+    def undo_room(self) -> None:
+        """It ends with the refusal."""
 
     def cleaner(self) -> PlainCleaner:
         """Nothing of it is shown."""

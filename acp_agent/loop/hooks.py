@@ -64,6 +64,8 @@ class Hooks:
     report: Callable[[str], None]
     context: Callable[[], Mapping[str, str]] = dict
     """Variables of the turn, where they are to be given."""
+    redact: Callable[[str], str] = lambda text: text
+    """Takes credentials out of what a hook said."""
     _reported: set[str] = field(default_factory=set)
 
     async def before(self, tool: str, call_id: str, arguments: Mapping[str, Any]) -> None:
@@ -107,7 +109,7 @@ class Hooks:
             if scope.cancelled_caught:
                 return f"it ran longer than {hook.timeout:g} s and was killed"
             if status.exit_code != 0:
-                said = process.combined.strip()[-MAX_TROUBLE:]
+                said = self.redact(process.combined).strip()[-MAX_TROUBLE:]
                 ended = f"exit code {status.exit_code}" if status.signal is None else f"killed by {status.signal}"
                 return f"{ended}{': ' + said if said else ''}"
             return ""

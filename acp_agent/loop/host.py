@@ -85,6 +85,7 @@ class SessionHost:
         self._session = session
         self._model = model
         self._room = room
+        self._before_refusal: list[Message] = []
         self.settings = settings
         self.tools = tools
         self.messages = session.messages
@@ -116,9 +117,15 @@ class SessionHost:
         window = self._room.window(asked) or self._model.context_window
         self._session.report_usage(usage.input_tokens + usage.output_tokens, window, usage)
 
+    def undo_room(self) -> None:
+        if self._before_refusal and self._before_refusal != list(self.messages()):
+            self._session.replace_history(self._before_refusal)
+            self._session.say("The model refused the shorter conversation as well, so it was left as it had been.")
+
     async def make_room(self, refused: ProviderError | None = None) -> str | None:
         asked = self._asked
         if refused is not None:
+            self._before_refusal = list(self.messages())
             self._room.learn(refused, self.messages(), asked)
         desk = SessionDesk(self._session)
         words = await self._room.fit(

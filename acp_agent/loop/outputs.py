@@ -124,7 +124,7 @@ class Outputs:
         """The result as model (`text`), person (`content`) and programs (`raw_output`) get it."""
         size = len(result.text) + (len(result.command.combined) if result.command is not None else 0)
         if size > IN_A_THREAD:
-            digest = await anyio.to_thread.run_sync(self._digest, result)
+            digest = await anyio.to_thread.run_sync(self._digest, result, abandon_on_cancel=True)
         else:
             digest = self._digest(result)
         exit_code = result.command.streams.exit_code if result.command is not None else 0

@@ -14,12 +14,14 @@ import msgspec
 from acp_agent.llm.base import AssistantMessage, Message, TextPart, ToolMessage, ToolUse, UserMessage
 from acp_agent.protocol.codec import encode
 from acp_agent.safety.secrets import Redactor
+from acp_agent.schema.acp import AudioContent, BlobResourceContents, ImageContent
 
 __all__ = ["Redaction"]
 
 T = TypeVar("T")
 
-MEDIA = frozenset(("image", "audio"))
+BINARY = {ImageContent: "data", AudioContent: "data", BlobResourceContents: "blob"}
+"""Base64, which is not looked into."""
 
 
 class Redaction:
@@ -32,24 +34,30 @@ class Redaction:
         """A message of the protocol; the same object where there was nothing to take out."""
         if not self._holds_any(encode(value).decode("utf-8", "replace")):
             return value
-        before = msgspec.to_builtins(value)
-        after = self._data(before)
-        return value if after == before else msgspec.convert(after, type(value))
+        cleaned: T = self._walk(value)
+        return cleaned
 
     def _holds_any(self, json_text: str) -> bool:
         return self.redactor.redact(json_text) != json_text
 
-    def _data(self, value: Any) -> Any:
-        if isinstance(value, dict):
-            if value.get("type") in MEDIA or "blob" in value:
-                return value
-            return {
-                key: self.redactor.value({key: inner})[key] if isinstance(inner, str) else self._data(inner)
-                for key, inner in value.items()
-            }
-        if isinstance(value, list):
-            return [self._data(inner) for inner in value]
-        return self.redactor.redact(value) if isinstance(value, str) else value
+    def _walk(self, value: Any) -> Any:
+        match value:
+            case str():
+                return self.text(value)
+            case msgspec.Struct():
+                skip = BINARY.get(type(value), "")
+                changed = {
+                    name: new
+                    for name in value.__struct_fields__
+                    if name != skip and (new := self._walk(old := getattr(value, name))) is not old
+                }
+                return msgspec.structs.replace(value, **changed) if changed else value
+            case list():
+                new_items = [self._walk(item) for item in value]
+                return value if all(a is b for a, b in zip(new_items, value, strict=True)) else new_items
+            case dict() | tuple():  # JSON: whatever a tool was given, or gave.
+                return self.redactor.value(value)
+        return value
 
     def message(self, message: Message) -> Message:
         """What the model is told, or has said."""
@@ -57,7 +65,7 @@ class Redaction:
             case UserMessage(content):
                 return UserMessage(tuple(self._part(part) for part in content))
             case ToolMessage(call_id, name, content):
-                return ToolMessage(call_id, name, tuple(self._part(part) for part in content))
+                return ToolMessage(self.text(call_id), self.text(name), tuple(self._part(part) for part in content))
             case AssistantMessage():
                 return msgspec.structs.replace(
                     message,
@@ -71,6 +79,8 @@ class Redaction:
 
     def _use(self, call: ToolUse) -> ToolUse:
         """The arguments of a call stay the JSON they are."""
+        if (plain := (self.text(call.id), self.text(call.name))) != (call.id, call.name):
+            call = ToolUse(*plain, call.arguments)
         if not self._holds_any(call.arguments):
             return call
         try:

@@ -379,15 +379,17 @@ class Session:
         assert self._history is not None, "the engine makes the history before anybody reads it"
         return self._history
 
-    def add(self, message: Message) -> None:
-        """Appends to the history, on disk too."""
-        if self.redaction is not None:
+    def add(self, message: Message, *, clean: bool = False) -> None:
+        """Appends to the history, on disk too. `clean`: no credentials are in it."""
+        if self.redaction is not None and not clean:
             message = self.redaction.message(message)
         self.history.add(message)
         self._put("message", encode(message))
 
     def replace_history(self, messages: Sequence[Message]) -> None:
         """Forgets what was said for `messages`; what the person sees stays."""
+        if self.redaction is not None:
+            messages = [self.redaction.message(message) for message in messages]
         self.history.replace(messages)
         self._put("reset", encode(list(messages)))
 

@@ -51,8 +51,8 @@ class TurnHost(Protocol):
 
     def messages(self) -> Sequence[Message]: ...
 
-    def add(self, message: Message) -> None:
-        """Appends to the history, on disk too."""
+    def add(self, message: Message, *, clean: bool = False) -> None:
+        """Appends to the history, on disk too. `clean`: no credentials are in it."""
         ...
 
     def emit(self, update: SessionUpdate) -> None: ...
@@ -74,6 +74,10 @@ class TurnHost(Protocol):
     async def make_room(self, refused: ProviderError | None = None) -> str | None:
         """Sees to it that the next request fits; words for the person where it cannot. `refused`: the server says that
         it does not."""
+        ...
+
+    def undo_room(self) -> None:
+        """Brings back what the last refusal has cost."""
         ...
 
     def say(self, text: str) -> None:
@@ -121,7 +125,7 @@ async def run_turn(
 
         def add(result: ToolMessage, results: list[ToolMessage] = results) -> None:
             results.append(result)
-            host.add(result)
+            host.add(result, clean=True)  # The runner has taken them out.
 
         outcome = await run_calls(calls, add)
         if outcome.ends_turn:
@@ -144,7 +148,12 @@ async def _ask(provider: Provider, host: TurnHost) -> Turn | str:
             raise
         if (words := await host.make_room(error)) is not None:
             return words
-    return await ask_model(provider, host)
+    try:
+        return await ask_model(provider, host)
+    except ProviderError as error:
+        if error.kind == "context_too_long":
+            host.undo_room()  # It was of no use: nothing is to be lost for it.
+        raise
 
 
 ENDS: dict[FinishReason, StopReason] = {"length": "max_tokens", "refusal": "refusal"}

@@ -167,7 +167,7 @@ async def _output(line: str, check: Check, ctx: ToolContext) -> tuple[int | None
     if scope.cancelled_caught:
         await process.kill()
         status = ExitStatus()
-    return status.exit_code, plain(f"{process.stdout}\n{process.stderr}"), process.truncated
+    return status.exit_code, plain(ctx.services.redact(f"{process.stdout}\n{process.stderr}")), process.truncated
 
 
 def _last(text: str) -> str:

@@ -73,6 +73,7 @@ class HttpRequest(Tool[HttpRequestParams]):
         headers = "".join(f"{name}: {value}\n" for name, value in (params.headers or {}).items())
         body = (_body(params) or b"").decode()
         shown = f"{params.method} {params.url}\n{headers}" + (f"\n{body}" if body else "")
+        shown = ctx.services.redact(shown)
         if len(shown) > LONGEST_PREVIEW:
             shown = f"{shown[:LONGEST_PREVIEW]}\n[... {len(shown) - LONGEST_PREVIEW} more characters]"
         return Preview((Content(content=TextContent(text=f"```http\n{shown.rstrip()}\n```")),))

@@ -85,7 +85,7 @@ class ServerTool(Tool[ServerParams]):
     async def preview(self, params: ServerParams, ctx: ToolContext) -> Preview:
         if not params.arguments:
             return Preview()
-        shown = json.dumps(params.arguments, indent=2, ensure_ascii=False)[:LONGEST_PREVIEW]
+        shown = ctx.services.redact(json.dumps(params.arguments, indent=2, ensure_ascii=False))[:LONGEST_PREVIEW]
         return Preview((Content(content=TextContent(text=f"```json\n{shown}\n```")),))
 
     async def run(self, params: ServerParams, ctx: ToolContext, preview: Preview) -> ToolResult:

@@ -22,9 +22,13 @@ MOST_CHARS = 50_000
 """Characters one call gives at most."""
 
 
+MOST_OFFSET = 2**53
+"""Beyond what any output has, within what a database counts."""
+
+
 class ReadOverflowParams(Params):
     id: str = Field(description="The reference of the output: `overflow:UUID`.")
-    offset: int = Field(default=0, ge=0, description="Characters to skip.")
+    offset: int = Field(default=0, ge=0, le=MOST_OFFSET, description="Characters to skip.")
     limit: int | None = Field(
         default=None, ge=1, le=MOST_CHARS, description=f"Characters to give; 20000 when left out, {MOST_CHARS} at most."
     )

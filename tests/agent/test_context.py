@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import sqlite3
 
 import pytest
 
@@ -40,6 +41,11 @@ def says(text: str) -> Answer:
 
 def reads(name: str) -> Answer:
     return Answer(tool_calls=(Call("read", {"path": name}),), usage=None)
+
+
+def session_of(tmp_path):
+    with sqlite3.connect(next(iter(tmp_path.rglob("sessions.db")))) as db:
+        return db.execute("SELECT id FROM sessions").fetchone()[0]
 
 
 def updates(r, kind):
@@ -143,7 +149,11 @@ async def test_a_server_that_refuses_again_is_an_error_in_words_and_not_a_loop(t
         with pytest.raises(Exception, match="too long"):
             await r.editor.prompt("two")
         assert len(r.model.requests) <= 4
-        r.model.script = [says("later")]
+        assert "it was left as it had been" in r.editor.text()
+    async with rig(tmp_path, [says("later")]) as r:
+        await r.editor.load_session(session_of(tmp_path), r.project)
+        await r.editor.prompt("three")
+        assert str(r.messages(1)).count("answer answer") > 100, "nothing was lost for a refusal that did not help"
 
 
 async def test_a_model_that_is_too_small_for_the_tools_alone_is_named(tmp_path):

@@ -11,7 +11,14 @@ from pathlib import Path
 import jsonschema_rs
 import pytest
 
-from acp_agent.schema.acp import Notice, Plan
+from acp_agent.schema.acp import (
+    EmbeddedResource,
+    Notice,
+    Plan,
+    TextContent,
+    TextResourceContents,
+    ToolCallProgress,
+)
 from acp_agent.testing.fake_model import Failure
 from tests.agent.kit import Answer, Call, rig
 
@@ -268,6 +275,66 @@ async def test_what_is_remembered_or_planned_holds_no_credential(tmp_path):
     data = b"".join(file.read_bytes() for file in tmp_path.rglob("sessions.db*"))
     assert KEY.encode() not in data
     assert b"It is [redacted: OpenAI key]." in data and b"Use [redacted: OpenAI key]." in data
+
+
+async def test_an_embedded_file_with_a_credential_is_taken_without_it(tmp_path):
+    resource = EmbeddedResource(resource=TextResourceContents(uri="file:///x/.env", text=f"KEY={KEY}\n"))
+    async with rig(tmp_path, ["ok"]) as r:
+        await r.editor.prompt([TextContent(text="look"), resource])
+        assert KEY not in json.dumps(r.messages(1)) and "[redacted: OpenAI key]" in json.dumps(r.messages(1))
+        session = r.editor.session_id
+        await r.editor.load_session(session, r.project)
+        assert KEY not in wire(r)
+
+
+@pytest.mark.parametrize("value", ["v", 1, {"type": "image", "data": KEY}])
+async def test_a_credential_in_odd_places_of_arguments_is_taken_out(tmp_path, value):
+    call = Call("read", {"path": "a", KEY: value, "blob": KEY})
+    async with rig(tmp_path, [asks(call), "done"]) as r:
+        await r.editor.prompt("go")
+        assert KEY not in wire(r)
+        assert KEY not in json.dumps([request.body for request in r.model.requests])
+        assert r.editor.tool_call().status == "failed"
+
+
+@pytest.mark.parametrize("before", [20, 40, 60, 75])
+async def test_a_title_is_cut_after_credentials_were_taken_out(tmp_path, before):
+    calls = (
+        Call("schedule_add", {"timing": "1h", "prompt": "x" * before + " " + KEY}),
+        Call("memory_recall", {"query": "x" * before + " " + KEY}),
+        Call("ask_user", {"question": "x" * before + " " + KEY}),
+    )
+    async with rig(tmp_path, [asks(*calls), "done"], mode="auto") as r:
+        await r.editor.prompt("go")
+        for size in (8, 12, 20):
+            assert KEY[:size] not in wire(r)
+
+
+async def test_a_summary_that_repeats_a_credential_is_kept_without_it(tmp_path):
+    async with rig(tmp_path, ["a" * 2000, f"The key is {KEY}.", "ok"]) as r:
+        await r.editor.prompt("one")
+        await r.editor.prompt("/compact")
+        await r.editor.prompt("two")
+        assert KEY not in json.dumps(r.messages(3)) and "The key is [redacted: " in json.dumps(r.messages(3))
+        assert KEY not in wire(r)
+
+
+async def test_a_goal_is_told_again_when_it_is_forgotten(tmp_path):
+    async with rig(tmp_path, ["ok", "again"]) as r:
+        await r.editor.prompt("/plan Mend the parser")
+        await r.editor.prompt("/clear")
+        await r.editor.prompt("go on")
+        assert "[The goal of this session, set by /plan]" in json.dumps(r.messages(2))
+        assert "Mend the parser" in json.dumps(r.messages(2))
+
+
+async def test_cancel_does_not_wait_for_the_work_on_a_large_output(tmp_path):
+    command = "yes 'password: password: password:' | head -c 600000"
+    async with rig(tmp_path, [asks(bash(command)), "never"], mode="auto", terminal=False) as r:
+        turn = r.editor.begin("go")
+        await r.editor.wait_for(lambda u: isinstance(u, ToolCallProgress) and u.status == "in_progress")
+        r.editor.cancel()
+        assert (await turn.response()).stop_reason == "cancelled"
 
 
 @pytest.mark.parametrize("chunk", [1, 3, 7])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 
 import anyio
@@ -204,6 +205,30 @@ async def test_the_newest_results_are_shortened_last() -> None:
     assert done.size <= 4000
     assert valid(done.messages)
     assert text_of(done.messages).startswith("go")
+
+
+def test_notes_of_what_was_left_out_are_added_up() -> None:
+    messages: list[Message] = list(LONG)
+    total = 0
+    for number in range(4):
+        messages += [*round_of(10 + number, "x" * 2000), AssistantMessage("y" * 500), user(f"prompt {number}")]
+        messages, dropped = drop_oldest(messages, 3000)
+        total += dropped
+    text = text_of(messages)
+    assert text.count("earlier messages were left out") == 1
+    assert f"[{total} earlier messages" in text
+    assert valid(messages)
+
+
+async def test_huge_arguments_of_the_last_round_are_shortened_last() -> None:
+    use = ToolUse("1", "write", json.dumps({"path": "a", "content": "x" * 40_000}))
+    history = [user("go"), AssistantMessage("", (use,)), ToolMessage("1", "write", (TextPart("written"),))]
+    done = await compact(history, Limits(4000, 2000), CompactionConfig(), None)
+    assert done.size <= 4000
+    assert valid(done.messages)
+    shorter = done.messages[1]
+    assert isinstance(shorter, AssistantMessage)
+    assert "were left out" in json.loads(shorter.tool_calls[0].arguments)["left_out"]
 
 
 @settings(deadline=None, max_examples=150)
