@@ -390,6 +390,8 @@ async def test_what_runs_in_the_background_ends_with_its_session(tmp_path, edito
         await r.editor.prompt("go")
         mine = [int(pid) for pid in (await until_exists(pids)).split()]
         session = r.editor.session_id
+        if not editor.get("terminal", True):  # Else what it prints may come while the session is being loaded anew.
+            await r.editor.wait_until(lambda: "begun" in repr(r.editor.lines("from_agent")))
         if how == "close":
             await r.editor.client.close_session(session)
         if how != "end":

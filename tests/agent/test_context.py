@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import sqlite3
 
 import pytest
 
@@ -41,11 +40,6 @@ def says(text: str) -> Answer:
 
 def reads(name: str) -> Answer:
     return Answer(tool_calls=(Call("read", {"path": name}),), usage=None)
-
-
-def session_of(tmp_path):
-    with sqlite3.connect(next(iter(tmp_path.rglob("sessions.db")))) as db:
-        return db.execute("SELECT id FROM sessions").fetchone()[0]
 
 
 def updates(r, kind):
@@ -150,8 +144,9 @@ async def test_a_server_that_refuses_again_is_an_error_in_words_and_not_a_loop(t
             await r.editor.prompt("two")
         assert len(r.model.requests) <= 4
         assert "it was left as it had been" in r.editor.text()
+        session = r.editor.session_id
     async with rig(tmp_path, [says("later")]) as r:
-        await r.editor.load_session(session_of(tmp_path), r.project)
+        await r.editor.load_session(session, r.project)
         await r.editor.prompt("three")
         assert str(r.messages(1)).count("answer answer") > 100, "nothing was lost for a refusal that did not help"
 

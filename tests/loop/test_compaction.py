@@ -222,7 +222,11 @@ def test_notes_of_what_was_left_out_are_added_up() -> None:
 
 async def test_huge_arguments_of_the_last_round_are_shortened_last() -> None:
     use = ToolUse("1", "write", json.dumps({"path": "a", "content": "x" * 40_000}))
-    history = [user("go"), AssistantMessage("", (use,)), ToolMessage("1", "write", (TextPart("written"),))]
+    history: list[Message] = [
+        user("go"),
+        AssistantMessage("", (use,)),
+        ToolMessage("1", "write", (TextPart("written"),)),
+    ]
     done = await compact(history, Limits(4000, 2000), CompactionConfig(), None)
     assert done.size <= 4000
     assert valid(done.messages)
