@@ -381,6 +381,12 @@ async def test_a_cancelled_turn_leaves_what_runs_in_the_background(tmp_path):
         assert "exit_code=0\nfinished" in told(r, 3)
 
 
+def shows_output(line: dict[str, Any]) -> bool:
+    """Whether the line is an update of a command's live output."""
+    update = line.get("params", {}).get("update", {})
+    return update.get("sessionUpdate") == "tool_call_update" and "status" not in update and "begun" in repr(update)
+
+
 @with_each_editor
 @pytest.mark.parametrize("how", ["close", "load", "end"])
 async def test_what_runs_in_the_background_ends_with_its_session(tmp_path, editor, how):
@@ -391,7 +397,7 @@ async def test_what_runs_in_the_background_ends_with_its_session(tmp_path, edito
         mine = [int(pid) for pid in (await until_exists(pids)).split()]
         session = r.editor.session_id
         if not editor.get("terminal", True):  # Else what it prints may come while the session is being loaded anew.
-            await r.editor.wait_until(lambda: "begun" in repr(r.editor.lines("from_agent")))
+            await r.editor.wait_until(lambda: any(shows_output(line) for line in r.editor.lines("from_agent")))
         if how == "close":
             await r.editor.client.close_session(session)
         if how != "end":
