@@ -3,7 +3,8 @@
 Before each request the size of what would be sent (system prompt, tools, history) is held against the model's window.
 Where it is too much, in this order, and no further than needed:
 
-    shorten old tool results -> let the model summarise what is old -> leave out the oldest -> shorten the new results
+    shorten old tool results -> let the model summarise what is old -> shorten all results but those of the last round
+        -> leave out the oldest messages -> shorten the last results, then the arguments of calls
 
 Each step is a plain function from messages to messages; a step that gains nothing is not taken twice for the same
 history. When even the floor (instructions, tools, the last prompt) does not fit, the person is told so in words.

@@ -53,6 +53,21 @@ def valid(messages: Sequence[Message]) -> bool:
     return list(History(messages).messages) == list(messages) and not History(messages).unanswered()
 
 
+def history_of(sizes: Sequence[tuple[str, int]], *first: Message) -> list[Message]:
+    """A prompt, an answer or a round of calls for each letter, of so many characters."""
+    history = History(first)
+    for number, (kind, size) in enumerate(sizes):
+        match kind:
+            case "u":
+                history.add(user("u" * (size + 1)))
+            case "a":
+                history.add(AssistantMessage("a" * (size + 1)))
+            case _:
+                for message in round_of(number, "r" * size, 1 + size % 3):
+                    history.add(message)
+    return list(history.messages)
+
+
 def text_of(messages: Sequence[Message]) -> str:
     said = []
     for message in messages:
@@ -130,17 +145,7 @@ def test_dropping_begins_at_a_prompt_where_whole_turns_fit() -> None:
     keep=st.integers(0, 5),
 )
 def test_whatever_is_left_out_a_model_accepts_the_rest(sizes: list[tuple[str, int]], room: int, keep: int) -> None:
-    history = History()
-    for number, (kind, size) in enumerate(sizes):
-        match kind:
-            case "u":
-                history.add(user("u" * (size + 1)))
-            case "a":
-                history.add(AssistantMessage("a" * (size + 1)))
-            case _:
-                for message in round_of(number, "r" * size, 1 + size % 3):
-                    history.add(message)
-    messages = list(history.messages)
+    messages = history_of(sizes)
     kept, dropped = drop_oldest(messages, room)
     assert valid(kept)
     assert (dropped > 0) == (kept != messages)
@@ -244,17 +249,7 @@ async def test_huge_arguments_of_the_last_round_are_shortened_last() -> None:
 def test_whatever_is_made_of_a_history_is_valid_and_has_the_last_prompt(
     sizes: list[tuple[str, int]], most: int, summary: str | None
 ) -> None:
-    history = History([user("the very first prompt")])
-    for number, (kind, size) in enumerate(sizes):
-        match kind:
-            case "u":
-                history.add(user("u" * (size + 1)))
-            case "a":
-                history.add(AssistantMessage("a" * (size + 1)))
-            case _:
-                for message in round_of(number, "r" * size, 1 + size % 3):
-                    history.add(message)
-    messages = list(history.messages)
+    messages = history_of(sizes, user("the very first prompt"))
 
     async def summarise(asked: Sequence[Message]) -> str:
         assert valid(asked), "what is asked for a summary is valid, too"
