@@ -33,6 +33,9 @@ __all__ = ["JsonView", "PlainView", "TerminalView", "View", "plain"]
 
 OUTPUT_LINES = 12
 """Lines of a tool's output that are shown."""
+OMITTED = "characters omitted ...]"
+"""Of the mark where the middle of an output is missing."""
+
 DIFF_LINES = 60
 FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 FRAME_SECONDS = 0.1
@@ -195,7 +198,8 @@ class PlainView:
     def _some(self, text: str) -> Iterator[str]:
         lines = plain(sanitize_output(text).rstrip()).split("\n")
         if len(lines) > OUTPUT_LINES:
-            yield self._paint(DIM, f"  | ... {len(lines) - OUTPUT_LINES} lines before")
+            more = "more than " if OMITTED in text else ""
+            yield self._paint(DIM, f"  | ... {more}{len(lines) - OUTPUT_LINES} lines before")
         for line in lines[-OUTPUT_LINES:]:
             yield self._paint(DIM, f"  | {line}")
 
