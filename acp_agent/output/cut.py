@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from acp_agent.linear import compiled
-from acp_agent.output.error_lines import error_lines, looks_like_error
+from acp_agent.output.error_lines import error_lines, looks_like_error, unready_rows
 
 __all__ = ["NOTHING", "Confidence", "Cut", "Omission", "carried_out", "worst"]
 
@@ -22,7 +22,8 @@ ORDER: tuple[Confidence, ...] = ("Full", "Partial", "Fallback")
 
 MARK = compiled(r"^\[\.\.\. .* left out.* \.\.\.\]$")
 LAST_LINES = 40
-"""Of a failed command that named no error are kept whatever a strategy says."""
+"""Of a failed command are kept whatever a strategy says, where it named no error or the strategy does not know the
+format: the cause may stand in words that nobody knows."""
 FOLLOWING = 2
 """Lines kept after each error of a failed command where the strategy does not know the format."""
 
@@ -89,9 +90,10 @@ def _protected(lines: Sequence[str], cut: Cut, *, failed: bool) -> set[int]:
     errors = set(error_lines(lines) if failed else error_lines(lines, sorted(cut.dropped.keys() - cut.quoted)))
     kept = errors - cut.quoted
     kept.update(place for place in cut.dropped if lines[place].startswith("[... ") and MARK.search(lines[place]))
-    if failed and not errors:
+    kept.update(unready_rows(lines))
+    if failed and (not errors or not cut.knows_format):
         kept.update(range(max(0, len(lines) - LAST_LINES), len(lines)))
-    elif failed and not cut.knows_format:
+    if failed and not cut.knows_format:
         kept.update(near for place in errors for near in range(place, min(place + FOLLOWING + 1, len(lines))))
     return kept - told
 

@@ -1,18 +1,22 @@
 """Which lines tell of a failure. The promise of all filters hangs on this: such a line is never lost.
 
 Rather one line too many: a mention of an error in a harmless place costs a line, a lost error costs a turn. What is
-excused is what certainly tells of success: counts of nothing (`0 errors`), tests that passed and carry the word in
-their name, and a package that is called so.
+excused is what certainly tells of success: counts of nothing (`0 errors`; each count is judged by itself), tests that
+passed and carry the word in their name, and a package that is called so.
+
+Rows of a table of `kubectl get` tell of a failure by their columns, so they are judged with the table's head.
 """
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
-from acp_agent.linear import at_first_use
+from acp_agent.linear import Match, at_first_use
 
-__all__ = ["error_lines", "is_passing_line", "looks_like_error"]
+__all__ = ["error_lines", "is_passing_line", "looks_like_error", "unready_rows"]
 
 CHUNK = 500
 """Lines searched at once: most outputs have no error in most places."""
@@ -21,20 +25,43 @@ WORDS = (
     r"\berror|[a-z0-9]+error\b|error:|\berr\b|ERR!|\bfail|\bfatal|panic|exception|traceback|\bassert|denied|\bcannot\b"
     r"|\bcan't\b|\bcan ?not\b|could ?n[o']t|\bcould not\b|unable to|not found|no such|\bundefined\b|\babort|\bkilled\b"
     r"|segmentation fault|segfault|core dumped|conflict|refused|timed out|\btimeout\b|\binvalid\b|unresolved|caused by"
-    r"|\bnon-?zero\b|exit(?:ed)? (?:with )?(?:code|status):? -?[1-9]|unhandled|uncaught|critical|\bsevere\b|\bemerg"
+    r"|\bnon-?zero\b|exit(?:ed|s)?(?: with)?(?: code| status)[:=]? ?-?[1-9]|unhandled|uncaught|critical|\bsevere\b"
+    r"|\bemerg"
     r"|out of memory|oom-?kill|backoff|evicted|not ok\b|\bcrash|corrupt|permission|unreachable|unexpected|unrecognized"
     r"|unknown (?:option|command|flag|argument)|does not (?:exist|match|satisfy)|doesn't (?:exist|match)|violat"
     r"|is not recognized|\bmissing\b|mismatch|stack ?overflow|\bdeadlock|\bincompatible\b|\bbroken\b|\bnot allowed\b"
+    r"|\bno rule to make\b|illegal instruction|bad system call|breakpoint trap|stack smashing|data race"
+    r"|connection reset|name or service not known|\bexceed(?:ed|s)\b|: is a directory|keyboardinterrupt|\brejected\b"
+    r"|\bnot ?ready\b|\brc ?[=:] ?-?[1-9]|\bexited \([1-9]|\bsignal:? (?:\d|sig|killed)|no space left"
 )
+TOO_COMMON = frozenset(("Success", "Is a directory"))
+
+
+def _system_words() -> str:
+    """What the C library says of each error number, and the numbers' names, as a pattern."""
+    said = {os.strerror(number) for number in errno.errorcode} - TOO_COMMON
+    texts = sorted(text for text in said if " " in text and text.replace(" ", "").replace("-", "").isalpha())
+    return f"(?i:{'|'.join(texts)})|\\b(?:{'|'.join(sorted(errno.errorcode.values()))})\\b"
+
+
 ERROR = at_first_use(
-    rf"(?i:{WORDS})|_error\b|_ERROR|(?m:^E {{3}})|(?m:^[EF]\d{{4}} \d)|(?m:^\s*[✗✘✕×❌] )"
-    r"|\bE(?:NO[A-Z]+|ACCES|PERM|CONN[A-Z]+|RESOLVE|EXIST|INTEGRITY|TIMEDOUT|BUSY|MFILE|USAGE|TARGET)\b"
+    rf"(?i:{WORDS})|_error\b|_ERROR|(?m:^E {{3}})|(?m:^[EF]\d{{4}} \d)|(?m:^\s*[✗✘✕✖⨯×❌⛔])"
+    r"|\b(?:ENO[A-Z]+|ECONN[A-Z]+|ERESOLVE|EINTEGRITY|EUSAGE|ETARGET)\b|\bErr[A-Z]\w+|\bExit [1-9]"
+    r"|(?m:(?:^|: )\*\*\* )|\b[A-Z]\w+Sanitizer\b|(?m:^Terminated)"
+    rf"|{_system_words()}"
 )
+COUNTED = r"errors?|failures?|failed|failing|fail|conflicts?|invalid|missing|unreachable|timeouts|rejected"
+NO_COUNT = at_first_use(rf"(?i)(?:^|[,;:(|=] *|\bwith |\bfound |\band )0 (?:\w+ )?(?:{COUNTED})\b")
+COUNT_OF_NONE = at_first_use(
+    r"(?i)\b(?:errors|failures|failed|fail|conflicts|invalid|missing|unreachable|timeouts|rejected)\"?[:=] ?0"
+)
+NEXT_COUNT = at_first_use(r"^\"?(?:$|[,;)|}\]\s]+(?:$|[\"{\[(]*\w+\"?[:=]))")
+"""What stands behind a count: nothing, or the name of the next one."""
+NAME_ENDS = at_first_use(r"^\"? ?[:=]")
+BEHIND = 200
+"""Characters behind a count that are looked at."""
 NOTHING_WRONG = at_first_use(
-    r"(?i)(?:^|[,;:(|=] *|\bwith |\bfound |\band )0 (?:\w+ )?(?:errors?|failures?|failed|failing|conflicts?|invalid)\b"
-    r"|(?i)\b(?:no|zero|without(?: any)?) (?:\w+ )?(?:errors?|failures?|conflicts?|crashes|panics|exceptions)\b"
-    r"|(?i)\b(?:errors|failures|failed|fail|conflicts|invalid|missing|unreachable|timeouts)\"?[:=] ?0"
-    r"(?:$|[,;)|}\s]+(?:$|\w+\"?[:=]))"
+    r"(?i)\b(?:no|zero|without(?: any)?) (?:\w+ )?(?:errors?|failures?|conflicts?|crashes|panics|exceptions)\b"
     r"|(?:^| )(?:--[a-z][\w-]+|-W[\w=-]+)"
 )
 """Said of success, and options of commands that are shown (`-Werror`, `--no-fail-fast`)."""
@@ -49,13 +76,22 @@ PASSING = at_first_use(
     r"^test \S+(?: - [\w ]+| \(line \d+\)| - \S+ \(line \d+\)(?: - [\w ]+)?)* \.\.\. (?:ok|ignored(?:, .*)?)$"
     r"|^\s*(?:PASS|SKIP) \[ *[\d.]+s\] "
     r"|^\s*--- (?:PASS|SKIP): \S+ \([\d.]+s\)$|^=== (?:RUN|PAUSE|CONT|NAME) +\S+$"
-    r"|^ok  \t\S+\t|^\? +\t\S+\t\[no test files\]"
+    # Without coverage: that is a result.
+    r"|^ok  \t\S+\t[^\t]*$|^\? +\t\S+\t\[no test files\]"
     r"|^\{.*\"Action\":\"(?:start|run|pass|skip|pause|cont)\".*\}$"
     r"|^\{.*\"Action\":\"output\".*\"Output\":\"(?:=== (?:RUN|PAUSE|CONT|NAME)|\s*--- (?:PASS|SKIP))[^\"]*\"\}$"
     r"|^\s+[✓√] |^ ?PASS +\S+(?: \([\d.]+ m?s\))?$"
     r"|^\w+ \([\w.]+\)(?: \.\.\. |.* \.\.\. )ok$"
 )
 XDIST = at_first_use(r"^\[gw\d+\] \[ *\d+%\] (?:PASSED|SKIPPED|XFAIL) \S+::.*$")
+
+ROW = at_first_use(r"(?m)^\S+ +(?:\S+ +)?(\d{1,6})/(\d{1,6}) +(?:\d+ |[A-Z]\w*[:\w]* ).*\d+[smhdy]\w*(?: |$)")
+"""A row of `kubectl get --no-headers`: it ends in an age."""
+TABLE = at_first_use(rf"(?m)^NAME(?:SPACE)? |{ROW.pattern}")
+COLUMN = at_first_use(r"[A-Z][A-Z()-]*(?: [A-Z()-]+)*")
+MAX_ROW = 10_000
+FINISHED = frozenset(("complete", "completed", "succeeded"))
+WELL = FINISHED | {"running", "ready", "active", "bound", "available", "deployed", "healthy", "true"}
 
 
 def looks_like_error(line: str) -> bool:
@@ -64,9 +100,8 @@ def looks_like_error(line: str) -> bool:
         return False
     if is_passing_line(line) or PACKAGE.search(line) is not None:
         return False
-    if NOTHING_WRONG.search(line) is None:
-        return True
-    return ERROR.search(NOTHING_WRONG.sub("", line)) is not None
+    rest = _without_success(line)
+    return rest == line or ERROR.search(rest) is not None
 
 
 def error_lines(lines: Sequence[str], among: Iterable[int] | None = None) -> Iterator[int]:
@@ -75,6 +110,69 @@ def error_lines(lines: Sequence[str], among: Iterable[int] | None = None) -> Ite
     while chunk := list(islice(places, CHUNK)):
         if ERROR.search("\n".join([lines[place] for place in chunk])) is not None:
             yield from (place for place in chunk if looks_like_error(lines[place]))
+
+
+def _without_success(line: str) -> str:
+    """The line without what says in it that nothing went wrong. Each count goes alone, whatever the next one says."""
+    none = [count for count in NO_COUNT.finditer(line) if NAME_ENDS.search(_behind(line, count)) is None]
+    line = _cut_out(line, none)
+    none = [count for count in COUNT_OF_NONE.finditer(line) if NEXT_COUNT.search(_behind(line, count)) is not None]
+    return NOTHING_WRONG.sub("", _cut_out(line, none))
+
+
+def _behind(line: str, count: Match) -> str:
+    rest = line[count.end() : count.end() + BEHIND]
+    return rest if len(rest) < BEHIND else rest + "…"
+
+
+def _cut_out(line: str, counts: Iterable[Match]) -> str:
+    kept, at = [], 0
+    for count in counts:
+        kept.append(line[at : count.start()])
+        at = count.end()
+    return "".join([*kept, line[at:]])
+
+
+def unready_rows(lines: Sequence[str]) -> Iterator[int]:
+    """Places of the rows of `kubectl get` (and of tables like it) that are not as they should be: READY is `n/m` with n
+    below m, or STATUS is none of those of a thing that is well."""
+    if TABLE.search("\n".join(lines)) is None:
+        return
+    columns: dict[str, tuple[int, int]] = {}
+    for place, line in enumerate(lines):
+        if line.startswith(("NAME ", "NAMESPACE ")):
+            columns = _columns(line)
+        elif not line.strip():
+            columns = {}
+        elif columns:
+            if _is_unready(line, columns):
+                yield place
+        elif "/" in line and (row := ROW.search(line)) is not None and _is_short(row.group(1), row.group(2)):
+            yield place
+
+
+def _columns(head: str) -> dict[str, tuple[int, int]]:
+    """Where each column of a table begins and ends; empty where the table says nothing of how things are."""
+    starts = [(word.group(), word.start()) for word in COLUMN.finditer(head)]
+    ends = [start for _, start in starts[1:]] + [MAX_ROW]
+    columns = {name: (start, end) for (name, start), end in zip(starts, ends, strict=True)}
+    return columns if columns.keys() & {"READY", "STATUS"} else {}
+
+
+def _is_unready(row: str, columns: dict[str, tuple[int, int]]) -> bool:
+    cells = {name: row[start:end].strip() for name, (start, end) in columns.items()}
+    status, ready = cells.get("STATUS", ""), cells.get("READY", "")
+    if status and status.lower() not in WELL:
+        return True
+    if status.lower() in FINISHED:
+        return False
+    count, slash, of = ready.partition("/")
+    return _is_short(count, of if slash else cells.get("DESIRED", "")) or ready in ("False", "Unknown")
+
+
+def _is_short(count: str, of: str) -> bool:
+    """Whether there are fewer than there should be."""
+    return count.isdecimal() and of.isdecimal() and (len(count), count) < (len(of), of)
 
 
 def is_passing_line(line: str) -> bool:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from acp_agent.output.cut import Confidence, carried_out, worst
 from acp_agent.output.rules import Rule, load_rules, read_user_filters
 from acp_agent.output.sanitize import encodable
+from acp_agent.output.strategies import may_cut_strangers
 
 __all__ = ["Filtered", "Filters", "load_filters", "read_user_filters"]
 
@@ -69,7 +70,7 @@ class Filters:
         lines = before
         confidences: list[Confidence] = [] if alone else ["Partial"]
         for rule in rules:
-            lines, confidence = _through(rule, lines, failed=exit_code != 0)
+            lines, confidence = _through(rule, lines, failed=exit_code != 0, alone=alone)
             confidences.append(confidence)
         filtered = text if lines is before else "\n".join(lines) + end
         return Filtered(filtered, len(before), len(lines), worst(confidences), tuple(rule.name for rule in rules))
@@ -88,10 +89,13 @@ def load_filters(
     return Filters(rules), warnings
 
 
-def _through(rule: Rule, lines: list[str], *, failed: bool) -> tuple[list[str], Confidence]:
+def _through(rule: Rule, lines: list[str], *, failed: bool, alone: bool) -> tuple[list[str], Confidence]:
     """A strategy that found nothing of its own beside one that did takes nothing from the rule's confidence."""
     confidences: list[Confidence] = []
     for strategy in rule.strategies:
+        if not alone and not may_cut_strangers(strategy):
+            confidences.append("Fallback")
+            continue
         cut = strategy.cut(lines)
         confidences.append(cut.confidence)
         if cut.confidence != "Fallback":

@@ -15,6 +15,9 @@ STATUS = compiled(
     r"|rebase in progress"
     r"|No commits yet|nothing to commit|## |[ MTADRCU?!]{2} \S)"
 )
+BEGINNING = compiled(
+    r"^(?:# )?(?:On branch |HEAD detached |Not currently on any branch|interactive rebase in |rebase in )"
+)
 HINT = compiled(r"^\s+\((?:use|fix conflicts|run|commit or discard|see) .*\)$")
 ENTRY = compiled(r"^\t(?:(?P<what>[a-z][a-z ]*:) +)?(?P<path>.*)$")
 CLOSING = compiled(
@@ -28,12 +31,17 @@ HUNK = compiled(r"^@@+ -\d+(?:,(?P<old>\d+))? (?:-\d+(?:,\d+)? )*\+\d+(?:,(?P<ne
 
 
 def git_status_cut(lines: Sequence[str]) -> Cut:
-    """Hints and blank lines go, each path stays, with one blank in front of it. Fallback for what is no status."""
+    """Hints and blank lines go, each path stays, with one blank in front of it. Fallback for what is no status.
+    What stands before the status (of another program) is not touched."""
     if STATUS.search("\n".join(lines)) is None:
         return Cut("Fallback")
     dropped: dict[int, Omission] = {}
     changed: dict[int, str] = {}
+    begun = False
     for place, line in enumerate(lines):
+        begun = begun or BEGINNING.search(line) is not None
+        if not begun:
+            continue
         if not line.strip():
             dropped[place] = BLANK
         elif HINT.search(line) is not None:

@@ -16,11 +16,12 @@ from msgspec import Meta
 
 from acp_agent.linear import MAX_PATTERN_CHARS, Pattern, PatternError, compiled
 from acp_agent.output.cut import NOTHING, Cut, Omission
+from acp_agent.output.error_lines import looks_like_error
 from acp_agent.output.git_output import git_diff_cut, git_status_cut
 from acp_agent.output.grouping import group_by_rule_cut
 from acp_agent.output.passing import test_summary_of
 
-__all__ = ["AnyStrategy", "Strategy", "checked_pattern"]
+__all__ = ["AnyStrategy", "Strategy", "checked_pattern", "may_cut_strangers"]
 
 MAX_DIFF_LINES = 500
 
@@ -29,16 +30,18 @@ OTHERS = Omission("other line", "other lines")
 MIDDLE = Omission("line", "lines", each_run=True)
 ANNOTATIONS = Omission("line of notes", "lines of notes")
 
-VARYING = re.compile(
+TIMES = re.compile(
     r"\b\d{4}-\d{2}-\d{2}(?:[T ]\d{2}:\d{2}(?::\d{2}(?:[.,]\d+)?)?)?(?: ?(?:Z|[+-]\d{2}:?\d{2}))?\b"
     r"|\b\d{4}/\d{2}/\d{2} \d{2}:\d{2}:\d{2}\b"
     r"|\b\d{1,2}/[A-Z][a-z]{2}/\d{4}(?::\d{2}){3}(?: [+-]\d{4})?"
     r"|\b(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) [ \d]\d \d{2}:\d{2}:\d{2}\b"
     r"|\b\d{1,2}:\d{2}:\d{2}(?:[.,]\d+)?\b"
-    r"|\b[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\b"
-    r"|\b0x[0-9a-fA-F]+\b"
 )
-"""Timestamps, UUIDs, addresses: lines that differ in these alone say the same. Of bounded parts each, so `re` may."""
+"""Timestamps: lines that differ in these alone say the same. Of bounded parts each, so `re` may."""
+NAMES = re.compile(r"\b[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\b|\b0x[0-9a-fA-F]+\b")
+"""UUIDs and addresses: so do lines that differ in these, unless they tell of an error. There each is another one."""
+DOCUMENT = re.compile(r"[{\[]$|---$|apiVersion:")
+KLOG = re.compile(r"[IWEF]\d{4} \d\d:")
 
 Patterns = Annotated[tuple[str, ...], Meta(min_length=1)]
 Lines = Annotated[int, Meta(ge=0)]
@@ -162,9 +165,12 @@ class GitDiff(_Strategy, frozen=True, tag="git_diff"):
 
 
 class Dedup(_Strategy, frozen=True, tag="dedup"):
-    """Of lines in a row that differ in timestamps, UUIDs and addresses alone, the first stays, with `(x12)`. Full."""
+    """Of lines in a row that differ in timestamps alone, the first stays, with `(x12)`; where they tell of no error,
+    UUIDs and addresses may differ, too. Full; Fallback for a document of JSON or YAML."""
 
     def cut(self, lines: Sequence[str]) -> Cut:
+        if _is_document(lines):
+            return Cut("Fallback")
         dropped: dict[int, Omission] = {}
         stands_for: dict[int, int] = {}
         changed: dict[int, str] = {}
@@ -176,12 +182,18 @@ class Dedup(_Strategy, frozen=True, tag="dedup"):
             changed[first] = written
             dropped.update(dict.fromkeys(run[1:], NOTHING))
             stands_for.update(dict.fromkeys(run[1:], first))
-        return Cut("Full", dropped, stands_for, changed, same=_without_varying)
+        return Cut("Full", dropped, stands_for, changed, same=_without_varying, knows_format=False)
 
 
 AnyStrategy = (
     StripNoise | Truncate | KeepMatching | StripAnnotated | TestSummary | GroupByRule | GitStatus | GitDiff | Dedup
 )
+
+
+def may_cut_strangers(strategy: Strategy) -> bool:
+    """Whether the strategy names what it lets go, so that it may read what other programs printed, too. The two that
+    name what they keep may not."""
+    return not isinstance(strategy, Truncate | KeepMatching)
 
 
 def checked_pattern(pattern: str) -> Pattern:
@@ -206,7 +218,15 @@ def _union(patterns: Sequence[str]) -> Pattern:
 
 
 def _without_varying(line: str) -> str:
-    return VARYING.sub("\0", line).rstrip()
+    timeless = TIMES.sub("\0", line).rstrip()
+    nameless = NAMES.sub("\x01", timeless)
+    return timeless if nameless != timeless and looks_like_error(line) else nameless
+
+
+def _is_document(lines: Sequence[str]) -> bool:
+    """Whether this is JSON or YAML, as of `kubectl get -o yaml`: there a line that repeats is no repetition."""
+    first = next((line for line in lines if line.strip() and KLOG.match(line) is None), "")
+    return DOCUMENT.match(first) is not None
 
 
 def _runs(keys: Sequence[str]) -> Iterable[range]:

@@ -21,7 +21,12 @@ MAX_CHARS = 10_000
 MAX_DEPTH = 40
 
 CUTTERS = frozenset(("tail", "head", "cat", "tee", "less", "more"))
-"""What these let through has the format of what they read."""
+"""What these let through has the format of what they read: of the pipe, where they name no file."""
+CUTTER_OPTIONS = {
+    "head": ("-n", "-c", "--lines", "--bytes"),
+    "tail": ("-n", "-c", "-s", "--lines", "--bytes", "--pid", "--sleep-interval", "--max-unchanged-stats"),
+}
+"""Options of cutters that take a word."""
 FEEDERS = frozenset(("yes", "echo", "printf"))
 """In front of a pipe they answer questions; what is seen is the next program's."""
 SILENT = frozenset(
@@ -60,6 +65,9 @@ STOPS = {
 """With these the wrapper runs nothing, or what cannot be seen here."""
 RUNNERS = frozenset((("uv", "run"), ("poetry", "run"), ("pipenv", "run"), ("pnpm", "exec"), ("bundle", "exec")))
 PYTHON_OPTIONS = frozenset(("-W", "-X"))
+
+KNOWN = CUTTERS | FEEDERS | SILENT | SPEAKING | WRAPPERS.keys() | {name for name, _ in RUNNERS}
+"""What a line calls so in another meaning can no longer be read."""
 
 GLOBAL: dict[str, tuple[frozenset[str], frozenset[str]]] = {
     "git": (
@@ -129,15 +137,16 @@ def last_command(script: str) -> LastCommand:
     """The last command of `script` whose output is seen as it is. Total: what is not understood gives an empty text.
 
     `cd x && cargo test 2>&1 | tail -80` gives `cargo test`. A pipe into what changes the format (`grep`, `sort`, `wc`)
-    gives none; nor do loops, conditions and here documents in pipes.
+    gives none; nor do loops, conditions and here documents in pipes, and names to which the line itself gives another
+    meaning.
     """
     if len(script) > MAX_CHARS:
         return NONE
     root = parsed(script)
     if root.has_error:
         return NONE
-    segments = _segments(root, 0)
-    if segments is None:
+    segments, renamed = _segments(root, 0), _renamed(root)
+    if segments is None or renamed & KNOWN:
         return NONE
     for number in range(len(segments) - 1, -1, -1):
         if not segments[number].prints and not segments[number].speaks:
@@ -145,7 +154,7 @@ def last_command(script: str) -> LastCommand:
         if segments[number].speaks and any(segment.prints for segment in segments[:number]):
             continue
         others = segments[:number] + segments[number + 1 :]
-        if not segments[number].text:
+        if not segments[number].text or _program(segments[number : number + 1]) in renamed:
             return NONE
         return LastCommand(segments[number].text, not any(other.prints or other.speaks for other in others))
     return LastCommand(segments[-1].text, True) if segments else NONE
@@ -191,18 +200,57 @@ def _pipeline(node: Node, depth: int) -> list[_Segment] | None:
     for child in node.children:
         if child.is_named and child.type != "comment":
             stage = _segments(child, depth)
-            if not stage:
+            if not stage or (stages and any(_gives_input(part) for part in child.children)):
                 return None
             stages.append(stage)
     while len(stages) > 1 and _program(stages[0]) in FEEDERS:
         stages.pop(0)
-    if all(_program(stage) in CUTTERS for stage in stages[1:]):
+    if all(_cuts(stage) for stage in stages[1:]):
         return stages[0]
     return [_Segment("", True)]
 
 
 def _program(stage: Sequence[_Segment]) -> str:
     return stage[0].text.partition(" ")[0] if len(stage) == 1 else ""
+
+
+def _cuts(stage: Sequence[_Segment]) -> bool:
+    """Whether it lets through what comes out of the pipe, and nothing of a file."""
+    program = _program(stage)
+    if program not in CUTTERS:
+        return False
+    if program == "tee":
+        return True
+    words = iter(stage[0].text.split()[1:])
+    for word in words:
+        if word in CUTTER_OPTIONS.get(program, ()) or _ends_in_option(program, word):
+            next(words, None)
+        elif not word.startswith(("-", "+")) or word == "--":
+            return False
+    return True
+
+
+def _ends_in_option(program: str, word: str) -> bool:
+    """Whether the last of several options in one word takes the next word: `-fn 20`."""
+    return program in CUTTER_OPTIONS and word[:1] == "-" != word[1:2] and word[-1:] in "nc"
+
+
+def _renamed(root: Node) -> frozenset[str]:
+    """Functions and aliases that the line makes."""
+    names = set()
+    nodes = [root]
+    while nodes:
+        node = nodes.pop()
+        nodes += node.children
+        if node.type == "function_definition" and (name := node.child_by_field_name("name")) is not None:
+            names.add(_text(name))
+        elif node.type == "command" and _text(node).startswith("alias "):
+            names.update(_text(child).strip("'\"").partition("=")[0] for child in node.children[1:])
+    return frozenset(names)
+
+
+def _text(node: Node) -> str:
+    return (node.text or b"").decode(errors="replace")
 
 
 def _redirected(node: Node, depth: int) -> list[_Segment] | None:
@@ -212,6 +260,8 @@ def _redirected(node: Node, depth: int) -> list[_Segment] | None:
         return found
     if any(child.type == "pipeline" for redirect in redirects for child in redirect.children):
         return None  # A here document into a pipe: the grammar hides the pipe in it.
+    if body.type == "pipeline" and any(map(_gives_input, redirects)):
+        return None
     last = found[-1]
     if any(_takes_output(redirect) for redirect in redirects):
         # Of `{ a; b; } > file` nothing is seen; of `a; b > file` the grammar makes one node, too.
@@ -219,6 +269,13 @@ def _redirected(node: Node, depth: int) -> list[_Segment] | None:
         silent = [_Segment(segment.text, False) for segment in found] if whole else [_Segment(last.text, False)]
         return silent if whole else found[:-1] + silent
     return found
+
+
+def _gives_input(part: Node) -> bool:
+    """Whether it is a redirection of standard input: behind a pipe the program then reads that, not the pipe."""
+    if part.type == "file_redirect":
+        return any(child.type in ("<", "<&") for child in part.children)
+    return part.type in ("herestring_redirect", "heredoc_redirect")
 
 
 def _takes_output(redirect: Node) -> bool:
@@ -240,7 +297,7 @@ def _segment(node: Node) -> _Segment:
             and child.type not in ("comment", "variable_assignment")
             and not child.type.endswith("_redirect")
         ):
-            words.append((child.text or b"").decode(errors="replace"))
+            words.append(_text(child))
     words = _without_wrappers(words)
     if not words:
         return _Segment("", True)

@@ -29,6 +29,15 @@ MATCHES = {
     "ls": ["directory-listing"],
     "find . -name x": ["directory-listing"],
     "lsof": [],
+    "find . -name '*.py' -not -path './x/*' -size +5k -mtime -3 | head -50": ["directory-listing"],
+    "find . -type f -exec cat {} +": [],
+    "find . -execdir cat {} +": [],
+    "find . -printf '%p %s'": [],
+    "find . -ok cat {} +": [],
+    "find . -name x -delete": [],
+    "find . -fprint x": [],
+    "make | cat notes.txt": [],
+    "pytest() { cat notes.txt; }; pytest": [],
     "docker compose logs -f": ["log-dedup"],
     "kubectl -n web logs x": ["log-dedup"],
     "journalctl -u x": ["log-dedup"],
@@ -96,6 +105,39 @@ def test_what_others_may_have_printed_too_is_never_full():
     text = PASSED + "==== 40 passed in 0.1s ====\n"
     assert FILTERS.apply(text, "pytest", exit_code=0).confidence == "Full"
     assert FILTERS.apply(text, "pytest", exit_code=0, alone=False).confidence == "Partial"
+
+
+def test_what_others_may_have_printed_too_is_cut_by_no_strategy_that_names_what_it_keeps():
+    text = '[[rules]]\nname = "mine"\nmatch = { prefix = "mine" }\nstrategy = { type = "keep_matching", patterns = ["value 7"] }'
+    filters, _ = load_filters(text)
+    for script in ("cat notes.txt; make", "cat notes.txt; git log", "cat notes.txt; mine", "cat notes.txt && ls -R"):
+        last = last_command(script)
+        filtered = filters.apply(LOG, last.text, exit_code=0, alone=last.alone)
+        assert (filtered.text, filtered.confidence) == (LOG, "Fallback")
+        assert filtered.rules
+        assert filters.apply(LOG, last.text, exit_code=0).lines_after < 250
+
+
+def test_what_others_may_have_printed_too_loses_what_is_certainly_noise():
+    text = "".join(f"make[1]: Entering directory '/x/{number}'\nvalue {number}\n" for number in range(100))
+    filtered = FILTERS.apply(text, "make", exit_code=0, alone=False)
+    assert filtered.lines_after == 101
+    assert "value 50\n" in filtered.text
+    assert filtered.confidence == "Partial"
+
+
+def test_the_cause_of_a_failed_make_stays_between_lines_that_say_nothing():
+    for cause in ("cc: No space left on device", "Illegal instruction", "✖ 3 problems", "x: quota exceeded"):
+        text = LOG + cause + "\n" + LOG + "make: Target 'all' not remade because of errors.\n"
+        filtered = FILTERS.apply(text, "make", exit_code=2)
+        assert f"\n{cause}\n" in filtered.text
+        assert filtered.text.split("\n")[-41:] == text.split("\n")[-41:]
+        assert filtered.lines_after < 70
+
+
+def test_a_document_of_kubectl_keeps_lines_that_repeat():
+    text = "apiVersion: v1\nitems:\n" + "- 0x01\n- 0x02\n" * 20
+    assert FILTERS.apply(text, "kubectl get x -o yaml", exit_code=0).text == text
 
 
 def test_a_rule_of_a_person_takes_the_place_of_the_built_in_one_of_its_name():

@@ -121,6 +121,15 @@ def test_what_a_failing_go_test_logged_stays_and_that_of_passing_ones_goes():
     assert not any("a_test.go" in line for line in lines)
 
 
+def test_packages_of_go_that_passed_go_and_their_coverage_stays():
+    plain = "\n".join(f"ok  \texample.org/p{n}\t0.{n:03d}s" for n in range(50)) + "\nok  \texample.org/c\t(cached)"
+    assert kept(TestSummary(), plain)[0] == ["[... 51 lines of passing tests left out ...]"]
+    covered = [f"ok  \texample.org/p{n}\t0.{n:03d}s\tcoverage: 80.0% of statements" for n in range(100)]
+    assert kept(TestSummary(), "\n".join(covered))[0] == covered
+    verbose = ["=== RUN   TestA", "--- PASS: TestA (0.00s)", "PASS", "coverage: 80.0% of statements", covered[0]]
+    assert kept(TestSummary(), "\n".join(verbose * 9))[0][-2:] == verbose[-2:]
+
+
 def test_group_by_rule_keeps_the_first_of_each_rule_and_the_places_of_all():
     block = "warning: unneeded `return` statement\n --> src/{0}.rs:{0}:5\n  |\n{0} |     return 1;\n  |\n  = help: https://rust-lang.github.io/rust-clippy/master/index.html#needless_return\n"
     lines, confidence = kept(GroupByRule(), "\n".join(block.format(number) for number in range(4)))
@@ -161,6 +170,12 @@ def test_git_status_keeps_every_path_and_drops_hints():
     assert kept(GitStatus(), "something else")[1] == "Fallback"
 
 
+def test_git_status_does_not_touch_what_another_program_printed_before_it():
+    before = "all:\n\n\tcc -o x x.c\n\n  (use this as it is)"
+    lines, _ = kept(GitStatus(), before + "\nOn branch main\n\n\tmodified:   a.py")
+    assert lines == [*before.split("\n"), "On branch main", " modified: a.py"]
+
+
 def test_git_status_leaves_a_line_that_looks_like_an_error_as_it_is():
     text = "On branch main\n\tmodified:   error.py\n\tmodified:   a.py"
     assert kept(GitStatus(), text)[0] == ["On branch main", "\tmodified:   error.py", " modified: a.py"]
@@ -195,8 +210,7 @@ def test_git_diff_keeps_what_no_hunk_announced():
 
 def test_dedup_counts_lines_that_differ_in_time_and_ids_alone():
     text = "\n".join(
-        f"2026-11-21T09:16:{n:02d}.1Z ERROR 0x{n:04x} request 3f1c0f6e-51d3-4b2f-9d1c-5b7e8a6f{n:04x}"
-        for n in range(12)
+        f"2026-11-21T09:16:{n:02d}.1Z INFO 0x{n:04x} request 3f1c0f6e-51d3-4b2f-9d1c-5b7e8a6f{n:04x}" for n in range(12)
     )
     lines, confidence = kept(Dedup(), text + "\nother\nother thing", failed=True)
     assert lines == [text.split("\n")[0] + " (x12)", "other", "other thing"]
@@ -208,9 +222,78 @@ def test_dedup_keeps_lines_that_differ_in_anything_else():
     assert kept(Dedup(), text)[0] == text.split("\n")
 
 
+@pytest.mark.parametrize("name", ["request 3f1c0f6e-51d3-4b2f-9d1c-5b7e8a6f{:04x}", "free(0x7ffd{:04x})"])
+def test_dedup_joins_errors_that_differ_in_time_and_none_that_differ_in_ids(name):
+    errors = [f"2026-11-21T09:16:{n:02d}.1Z ERROR {name.format(n)} failed" for n in range(12)]
+    assert kept(Dedup(), "\n".join(errors))[0] == errors
+    again = [f"2026-11-21T09:16:{n:02d}.1Z ERROR {name.format(0)} failed" for n in range(12)]
+    assert kept(Dedup(), "\n".join(again), failed=True)[0] == [again[0] + " (x12)"]
+
+
+@pytest.mark.parametrize(
+    "head", ["{", "[", "---", "apiVersion: v1", "E1121 09:24:26.964228 30505 memcache.go:265] x\napiVersion: v1"]
+)
+def test_dedup_leaves_a_document_as_it_is(head):
+    text = head + '\n  - "0x01"' * 30
+    assert kept(Dedup(), text) == (text.split("\n"), "Fallback")
+
+
 def test_a_failed_command_that_named_no_error_keeps_its_last_forty_lines():
     lines, _ = kept(Truncate(max_lines=10, head=1, tail=1), numbered(100), failed=True)
     assert lines[2:] == numbered(100).split("\n")[-40:]
+
+
+@pytest.mark.parametrize(
+    "strategy", [Truncate(10, 1, 1), KeepMatching(("number 3$",)), StripNoise(("number",)), Dedup()]
+)
+def test_a_failed_command_that_named_an_error_keeps_its_last_forty_lines_too(strategy):
+    text = "error: it began here\n" + numbered(100) + "\nin words that nobody knows\n" + numbered(39)
+    assert kept(strategy, text, failed=True)[0][-40:] == text.split("\n")[-40:]
+
+
+PODS = ["NAMESPACE   NAME       READY   STATUS    RESTARTS      AGE"]
+PODS += [f"web         pod-{n:04d}   1/1     Running   3 (5m ago)    {n}d" for n in range(300)]
+UNREADY = {
+    170: "web         pod-bad1   0/1     Pending   0             5d",
+    171: "web         pod-bad2   0/1     ContainerCreating   47  5d",
+    172: "web         pod-bad3   9/10    Running   0             5d",
+    173: "web         pod-bad4   1/1     Terminating 0           5d",
+    174: "web         pod-bad5   0/1     Init:0/1  0             5d",
+}
+
+
+@pytest.mark.parametrize("strategy", [Truncate(200, 100, 40), KeepMatching(("^NAME",)), StripNoise(("web",))])
+def test_rows_of_what_is_not_ready_stay_in_a_table(strategy):
+    rows = [UNREADY.get(place, row) for place, row in enumerate(PODS)]
+    rows[175] = "web         pod-done   0/1     Completed 0             5d"
+    lines, _ = kept(strategy, "\n".join(rows))
+    assert [line for line in lines if "bad" in line] == list(UNREADY.values())
+    assert rows[175] not in lines
+    assert len(lines) < 150
+
+
+def test_rows_of_what_is_not_ready_stay_without_the_head_of_the_table():
+    rows = [f"pod-{n:04d}   1/1     Running   0   {n}d" for n in range(300)]
+    rows[170], rows[171] = "pod-bad1   0/1     Pending   0    5d", "dep-bad2   2/10    3         2    4d13h"
+    lines, _ = kept(Truncate(200, 100, 40), "\n".join(rows))
+    assert [line for line in lines if "bad" in line] == rows[170:172]
+    assert len(lines) == 144
+
+
+@pytest.mark.parametrize(
+    ("head", "well", "unwell"),
+    [
+        ("NAME     STATUS   ROLES    AGE", "node-{}   Ready    <none>   5d", "node-x   Ready,SchedulingDisabled <none> 5d"),
+        ("NAME    DESIRED   CURRENT   READY   AGE", "set-{}   3         3         3       5d", "set-x   12        12        9       5d"),
+        ("NAME     READY   SECRET   AGE", "cert-{}   True    tls      5d", "cert-x   False   tls      5d"),
+        ("NAME    STATUS   VOLUME", "pvc-{}   Bound    v-1", "pvc-x   Lost     v-1"),
+    ],
+)  # fmt: skip
+def test_rows_of_other_tables_are_judged_by_their_columns(head, well, unwell):
+    rows = [head, *(well.format(n % 10) for n in range(60)), unwell, *(well.format(n % 10) for n in range(60))]
+    lines, _ = kept(Truncate(50, 5, 5), "\n".join(rows))
+    assert unwell in lines
+    assert len(lines) == 13
 
 
 def test_what_follows_an_error_of_a_failed_command_stays():
@@ -236,6 +319,16 @@ def test_what_is_not_longer_than_its_mark_stays():
         "java.lang.NullPointerException", "syntax_error: x", "ENOENT: x", "connect ECONNREFUSED 127.0.0.1", "could not connect",
         "exit status 1", "Caused by:", "job-1  0/1  CrashLoopBackOff", "test tests::x ... FAILED", "not ok 3 - x",
         "cc -Werror main.c: failed",
+        "Tests run: 5, Failures: 0, Errors: 1, Skipped: 0", "failures=0, errors=1", "unreachable=0 failed=2",
+        "failed: 0, errors: 7", "invalid: 0, missing: 4", "ok=3 skipped=0 failed=2", '{"failed":0,"errors":3}',
+        "make: *** No rule to make target 'x', needed by 'all'.  Stop.", "make[2]: *** [x] Interrupt",
+        "write x: No space left on device", "✖ 3 problems (3 errors)", "✖ 3 problems", "Illegal instruction",
+        "*** stack smashing detected ***: terminated", "WARNING: ThreadSanitizer: data race (pid=1)",
+        "==1==ERROR: AddressSanitizer: heap-use-after-free", "SUMMARY: UndefinedBehaviorSanitizer: x", "read: Connection reset by peer",
+        "getaddrinfo: Name or service not known", "open: too many open files", "touch: x: Read-only file system",
+        "Disk quota exceeded", "quota exceeded", "cp: x: Is a directory", "ls: x: Not a directory", "KeyboardInterrupt",
+        " ! [rejected]        main -> main (fetch first)", "web-1  0/1  ErrImagePull  0  5d", "node-1  NotReady", "rc=1",
+        "[1]+  Exit 1                  make", "Exited (137) 3 minutes ago", "write: Broken pipe", "EROFS: x", "EPIPE",
     ],
 )  # fmt: skip
 def test_a_line_that_tells_of_a_failure_is_known(line):
@@ -249,6 +342,9 @@ def test_a_line_that_tells_of_a_failure_is_known(line):
         "tests/a.py::test_error PASSED   [ 12%]", "--- PASS: TestError (0.00s)", "   Compiling thiserror v1.0.2",
         "cc -Werror -c main.c", "test result: ok. 1 passed; 0 failed; 0 ignored", "all good", "",
         "cargo test --no-fail-fast",
+        "Tests run: 5, Failures: 0, Errors: 0, Skipped: 0", "failures=0, errors=0", "Failed: 0, Passed: 12",
+        "host : ok=3 changed=1 unreachable=0 failed=0 skipped=2 rescued=0", '{"failed": 0, "errors": 0}', "rc=0",
+        "Exit 0", "exited with code 0", "Exited (0) 3 minutes ago", "this is a directory of names",
     ],
 )  # fmt: skip
 def test_a_line_that_tells_of_success_is_no_error(line):
