@@ -66,7 +66,8 @@ STOPS = {
 RUNNERS = frozenset((("uv", "run"), ("poetry", "run"), ("pipenv", "run"), ("pnpm", "exec"), ("bundle", "exec")))
 PYTHON_OPTIONS = frozenset(("-W", "-X"))
 
-KNOWN = CUTTERS | FEEDERS | SILENT | SPEAKING | WRAPPERS.keys() | {name for name, _ in RUNNERS}
+PYTHONS = frozenset(("python", "python3", "pypy", "pypy3"))
+KNOWN = CUTTERS | FEEDERS | SILENT | SPEAKING | PYTHONS | WRAPPERS.keys() | {name for name, _ in RUNNERS}
 """What a line calls so in another meaning can no longer be read."""
 
 GLOBAL: dict[str, tuple[frozenset[str], frozenset[str]]] = {
@@ -196,7 +197,7 @@ def _segments(node: Node, depth: int) -> list[_Segment] | None:
 
 
 def _pipeline(node: Node, depth: int) -> list[_Segment] | None:
-    stages = []
+    stages: list[list[_Segment]] = []
     for child in node.children:
         if child.is_named and child.type != "comment":
             stage = _segments(child, depth)

@@ -176,6 +176,9 @@ class RedactingStream:
         """After the last character before `stop` of a script that sets no blanks; 0 if there is none."""
         if self._lines.by_word:
             return 0
+        scheme = text.find("://", max(text.rfind(" ", 0, stop), text.rfind("\t", 0, stop)) + 1, stop)
+        if scheme >= 0:  # Its password may hold anything.
+            stop = scheme
         while stop and text[stop - 1] < "\u2e80":
             stop -= 1
         return stop

@@ -28,6 +28,8 @@ from acp_agent.safety.secret_values import is_credential
 __all__ = ["MARK", "Redactor", "RedactingStream", "holds_mark", "own_values"]
 
 SHORTEST_OWN = 8
+SETTINGS = frozenset("disabled required optional undefined anonymous automatic password testtest".split())
+"""Values of such variables that hide nothing and stand in ordinary text."""
 PIECE = 256 * 1024
 """Characters looked at together: what fits a processor's cache is faster."""
 
@@ -45,14 +47,14 @@ OWN_NAME = compiled(
 def own_values(environ: Mapping[str, str]) -> tuple[str, ...]:
     """The values of the agent's own variables that name a credential and are worth hiding, longest first.
 
-    Not: what is shorter than 8 characters, a path, a number, a word in lower case, a URL without a password.
+    Not: what is shorter than 8 characters, a path, a word of settings (`disabled`), a URL without a password.
     """
     found = set()
     for name, raw in environ.items():
         value = raw.strip()
         if OWN_NAME.search(name) is None or len(value) < SHORTEST_OWN:
             continue
-        if value[0] in "/~" or value.isdigit() or (value.isalpha() and value.islower()):
+        if value[0] in "/~" or value.lower() in SETTINGS:
             continue
         if "://" in value and "@" not in value:
             continue

@@ -65,6 +65,7 @@ TEXTS = {
     "if true; then make() { ls; }; fi; time make -j4": "",
     "head() { cat notes.txt; }; make | head": "",
     "timeout() { ls; }; timeout 5 make": "",
+    "python() { ls; }; python -m pytest": "",
     "alias pytest='ls -la'\npytest": "",
     "alias 'pytest=ls' other=x\npytest": "",
     "other() { ls; }; make": "make",

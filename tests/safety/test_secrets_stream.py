@@ -196,3 +196,13 @@ def test_long_lines_are_cut_at_the_same_places(parts: list[str], times: int, cut
 def test_a_mark_is_known_as_one():
     assert holds_mark("a [redacted: GitHub token] b")
     assert not holds_mark("[redacted: ]")
+
+
+@pytest.mark.parametrize("wide", ["日", "\ud83d", "漢字"])
+def test_a_wide_character_in_a_password_of_an_url_does_not_save_it(wide: str) -> None:
+    secret = "hunter22" + wide + "p4ss"
+    text = f"漢 postgres://u:{secret}@h and more\n"
+    stream = Redactor().stream()
+    pieces = "".join(stream.feed(char) for char in text) + stream.finish()
+    assert pieces == Redactor().redact(text)
+    assert "hunter22" not in pieces
