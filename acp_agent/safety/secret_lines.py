@@ -26,6 +26,9 @@ MOST_PASSES = 6
 LONG_REFUSED = 256
 """Characters of a value that is none, past which no further names are looked for in it: keeps the work linear."""
 
+LONGEST_REMEMBERED, REMEMBERED = 500, 1_000
+"""Characters of a line, and lines, whose redaction is remembered."""
+
 COLOURS = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b\r\n]*(?:\x07|\x1b\\)?|[ -/]*[0-Z\\^-~])")
 """`re`, for speed: linear by its form, for no part of a sequence can hold the ESC that begins the next."""
 
@@ -46,10 +49,11 @@ class Span:
 
 
 class LineRedactor:
-    """All patterns of one configuration. `own`: spellings of the agent's own credentials. Immutable."""
+    """All patterns of one configuration. `own`: spellings of the agent's own credentials. Immutable but for a memory."""
 
     def __init__(self, own: Sequence[str], extra: Sequence[Pattern]) -> None:
         self._extra = tuple(extra)
+        self._memo: dict[str, tuple[str, bool, tuple[str, ...]]] = {}
         self.by_line = any(not in_one_word(pattern.pattern) for pattern in extra)
         """Whether a pattern may cross white space, so that a line is looked at as a whole."""
         self.by_word = bool(extra)
@@ -108,6 +112,20 @@ class LineRedactor:
         return (out, last) if clean == bare else (clean, clean_last)
 
     def _plain(self, text: str, kinds: list[str]) -> tuple[str, bool]:
+        """The same lines come again and again: in logs, in the several reports of one call."""
+        if len(text) > LONGEST_REMEMBERED:
+            return self._searched(text, kinds)
+        if (known_ := self._memo.get(text)) is None:
+            found: list[str] = []
+            known_ = (*self._searched(text, found), tuple(found))
+            if len(self._memo) >= REMEMBERED:
+                self._memo.clear()
+            self._memo[text] = known_
+        out, last, found_kinds = known_
+        kinds.extend(kind for kind in found_kinds if kind not in kinds)
+        return out, last
+
+    def _searched(self, text: str, kinds: list[str]) -> tuple[str, bool]:
         at_end = False
         for _ in range(MOST_PASSES):
             spans = self._spans(text)
@@ -169,7 +187,12 @@ def in_one_word(source: str) -> bool:
     return WORD_ONLY.search(source) is not None and " " not in source
 
 
-PREPARED = tuple((at_first_use(f"({before})({secret})"), before, kind) for before, secret, kind in known.CONTEXTS[1:])
+LITERALS = ("hooks.slack.com/", "webhooks/", ":AA", "sig=", ".atlasv1.", "/webhookb2/")
+"""Of each context of a credential, what is in every text that holds it."""
+PREPARED = tuple(
+    (literal, at_first_use(f"({before})({secret})"), kind)
+    for literal, (before, secret, kind) in zip(LITERALS, known.CONTEXTS[1:], strict=True)
+)
 USERINFO = at_first_use(rf"(://{known.USERINFO}*?:)((?:{known.USERINFO}|@)+)@")
 
 
@@ -186,8 +209,8 @@ def _known(text: str) -> Iterator[Span]:
             if not (is_placeholder(m.group(2)) or m.group(2).lower() in URL_WORDS):
                 yield Span(m.start(2), m.end(2), "password", 2)
     if "/" in text or ":" in text or "=" in text or "." in text:
-        for pattern, _, kind in PREPARED:
-            for m in pattern.finditer(text):
+        for literal, pattern, kind in PREPARED:
+            for m in pattern.finditer(text) if literal in text else ():
                 yield Span(m.start(2), m.end(2), kind, 3)
     yield from _headers(text)
     yield from _assignments(text)
