@@ -34,6 +34,7 @@ WORDS = (
     r"|connection reset|name or service not known|\bexceed(?:ed|s)\b|: is a directory|keyboardinterrupt|\brejected\b"
     r"|\bnot ?ready\b|\brc ?[=:] ?-?[1-9]|\bexited \([1-9]|\bsignal:? (?:\d|sig|killed)|no space left"
 )
+"""In any case of letters."""
 TOO_COMMON = frozenset(("Success", "Is a directory"))
 
 
@@ -114,10 +115,13 @@ def error_lines(lines: Sequence[str], among: Iterable[int] | None = None) -> Ite
 
 def _without_success(line: str) -> str:
     """The line without what says in it that nothing went wrong. Each count goes alone, whatever the next one says."""
-    none = [count for count in NO_COUNT.finditer(line) if NAME_ENDS.search(_behind(line, count)) is None]
-    line = _cut_out(line, none)
-    none = [count for count in COUNT_OF_NONE.finditer(line) if NEXT_COUNT.search(_behind(line, count)) is not None]
-    return NOTHING_WRONG.sub("", _cut_out(line, none))
+    if "0 " in line:
+        none = [count for count in NO_COUNT.finditer(line) if NAME_ENDS.search(_behind(line, count)) is None]
+        line = _cut_out(line, none)
+    if any(zero in line for zero in (":0", "=0", ": 0", "= 0")):
+        none = [count for count in COUNT_OF_NONE.finditer(line) if NEXT_COUNT.search(_behind(line, count)) is not None]
+        line = _cut_out(line, none)
+    return line if NOTHING_WRONG.search(line) is None else NOTHING_WRONG.sub("", line)
 
 
 def _behind(line: str, count: Match) -> str:
@@ -144,7 +148,7 @@ def unready_rows(lines: Sequence[str]) -> Iterator[int]:
             columns = _columns(line)
         elif not line.strip():
             columns = {}
-        elif columns:
+        elif columns and _is_aligned(line, columns):
             if _is_unready(line, columns):
                 yield place
         elif "/" in line and (row := ROW.search(line)) is not None and _is_short(row.group(1), row.group(2)):
@@ -157,6 +161,11 @@ def _columns(head: str) -> dict[str, tuple[int, int]]:
     ends = [start for _, start in starts[1:]] + [MAX_ROW]
     columns = {name: (start, end) for (name, start), end in zip(starts, ends, strict=True)}
     return columns if columns.keys() & {"READY", "STATUS"} else {}
+
+
+def _is_aligned(row: str, columns: dict[str, tuple[int, int]]) -> bool:
+    starts = [columns[name][0] for name in ("READY", "STATUS") if name in columns]
+    return all(row[start - 1 : start + 1].lstrip() == row[start : start + 1].strip() != "" for start in starts)
 
 
 def _is_unready(row: str, columns: dict[str, tuple[int, int]]) -> bool:

@@ -16,7 +16,7 @@ from msgspec import Meta
 
 from acp_agent.linear import MAX_PATTERN_CHARS, Pattern, PatternError, compiled
 from acp_agent.output.cut import NOTHING, Cut, Omission
-from acp_agent.output.error_lines import looks_like_error
+from acp_agent.output.error_lines import error_lines
 from acp_agent.output.git_output import git_diff_cut, git_status_cut
 from acp_agent.output.grouping import group_by_rule_cut
 from acp_agent.output.passing import test_summary_of
@@ -174,7 +174,8 @@ class Dedup(_Strategy, frozen=True, tag="dedup"):
         dropped: dict[int, Omission] = {}
         stands_for: dict[int, int] = {}
         changed: dict[int, str] = {}
-        for run in _runs([_without_varying(line) for line in lines]):
+        keys = _without_varying(lines)
+        for run in _runs(keys):
             first = run[0]
             written = f"{lines[first]} (x{len(run)})"
             if len(run) == 1 or not lines[first].strip() or len(written) > sum(len(lines[place]) + 1 for place in run):
@@ -182,7 +183,14 @@ class Dedup(_Strategy, frozen=True, tag="dedup"):
             changed[first] = written
             dropped.update(dict.fromkeys(run[1:], NOTHING))
             stands_for.update(dict.fromkeys(run[1:], first))
-        return Cut("Full", dropped, stands_for, changed, same=_without_varying, knows_format=False)
+        return Cut(
+            "Full",
+            dropped,
+            stands_for,
+            changed,
+            same=dict(zip(lines, keys, strict=True)).__getitem__,
+            knows_format=False,
+        )
 
 
 AnyStrategy = (
@@ -217,10 +225,14 @@ def _union(patterns: Sequence[str]) -> Pattern:
         raise ValueError(f"the patterns are too large together: {error}") from error
 
 
-def _without_varying(line: str) -> str:
-    timeless = TIMES.sub("\0", line).rstrip()
-    nameless = NAMES.sub("\x01", timeless)
-    return timeless if nameless != timeless and looks_like_error(line) else nameless
+def _without_varying(lines: Sequence[str]) -> list[str]:
+    """What each line says: lines of which this is the same say the same."""
+    timeless = [TIMES.sub("\0", line).rstrip() for line in lines]
+    nameless = [NAMES.sub("\x01", line) for line in timeless]
+    named = [place for place, line in enumerate(timeless) if nameless[place] != line]
+    for place in error_lines(lines, named):
+        nameless[place] = timeless[place]
+    return nameless
 
 
 def _is_document(lines: Sequence[str]) -> bool:

@@ -280,6 +280,12 @@ def test_rows_of_what_is_not_ready_stay_without_the_head_of_the_table():
     assert len(lines) == 144
 
 
+def test_lines_after_a_table_are_no_rows_of_it():
+    after = [f"line number {n} of something else" for n in range(50)]
+    lines, _ = kept(StripNoise(("^line",)), "\n".join([PODS[0], PODS[1], UNREADY[170], *after]))
+    assert lines == [PODS[0], PODS[1], UNREADY[170], "[... 50 lines of noise left out ...]"]
+
+
 @pytest.mark.parametrize(
     ("head", "well", "unwell"),
     [
