@@ -49,7 +49,7 @@ class Span:
 
 
 class LineRedactor:
-    """All patterns of one configuration. `own`: spellings of the agent's own credentials. Immutable but for a memory."""
+    """All patterns of one configuration. `own`: spellings of the agent's credentials. Immutable but for its memory."""
 
     def __init__(self, own: Sequence[str], extra: Sequence[Pattern]) -> None:
         self._extra = tuple(extra)
