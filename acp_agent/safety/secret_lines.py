@@ -216,6 +216,11 @@ def _known(text: str) -> Iterator[Span]:
     yield from _assignments(text)
 
 
+LONG_BEARER = 20
+"""Characters from which what follows `Bearer` in a header is a token even without a digit."""
+CONNECTION = at_first_use(r"(?i)(?:^|[;\s\"'])(?:server|source|host|id|uid|database|catalog)=[^;\s]+;")
+"""Says that a text is a connection string in keys and values: there `;` ends a value, not a statement."""
+
 AUTH_WORDS = at_first_use(r"(?i)authorization|bearer|cookie")
 
 
@@ -224,7 +229,8 @@ def _headers(text: str) -> Iterator[Span]:
         return
     for m in known.BEARER.finditer(text):
         value = m.group(1)
-        if any(map(str.isdigit, value)) and not is_placeholder(value):
+        long = len(value) >= LONG_BEARER and "uthorization" in text
+        if (long or any(map(str.isdigit, value))) and not is_placeholder(value):
             yield Span(m.start(1), m.end(1), "bearer token", 2)
     for m in known.AUTHORIZATION.finditer(text):
         start = m.end()
@@ -282,8 +288,9 @@ def _assigned(text: str, name: str, name_at: int, start: int, *, tight: bool) ->
         return end, None
     value, kind = text[at:end], known.kind_of_name(name)
     env = shell and not quoting
-    if is_credential(
-        value, quoted=bool(quoting), env=env, password=kind == "password", after=text[end : end + 1].strip()
-    ):
+    after = text[end : end + 1].strip()
+    if after == ";" and not quoting and CONNECTION.search(text) is not None:
+        after, env = "", True
+    if is_credential(value, quoted=bool(quoting), env=env, password=kind == "password", after=after):
         return end, Span(at, end, kind, 1)
     return end, None

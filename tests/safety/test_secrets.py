@@ -389,3 +389,23 @@ def test_kinds_are_named_once_in_order():
     _, kinds = PLAIN.redact_counted(f"{token} {token}\nDB_PASSWORD=abcdefgh\n")
     assert kinds == ("GitHub token", "password")
     assert all(MARK.search(f"[redacted: {kind}]") and holds_mark(f"x[redacted: {kind}]") for kind in (*kinds, *TOKENS))
+
+
+@pytest.mark.parametrize(
+    ("text", "secret"),
+    [
+        ("Server=x;User Id=a;Password=S3cr3tPazz;", "S3cr3tPazz"),
+        ("Data Source=db;Initial Catalog=c;Password=S3cr3tPazz;Timeout=30", "S3cr3tPazz"),
+        ("Authorization: Bearer abcdefghijklmnopqrstuvw", "abcdefghijklmnopqrstuvw"),
+    ],
+)
+def test_connection_strings_in_keys_and_long_bearer_tokens_are_found(text: str, secret: str) -> None:
+    redacted = Redactor().redact(text)
+    assert secret not in redacted and "[redacted: " in redacted
+    stream = Redactor().stream()
+    assert "".join(stream.feed(char) for char in text) + stream.finish() == redacted
+
+
+def test_a_statement_that_ends_in_a_semicolon_is_code() -> None:
+    text = "password = options.password; token = nextToken;"
+    assert Redactor().redact(text) == text
