@@ -284,7 +284,7 @@ def _assigned(text: str, name: str, name_at: int, start: int, *, tight: bool) ->
     shell = tight and name_at >= 0 and name == name.upper() and apart
     stops = "" if quoting else ("\"'`" if shell else "\"'`<>(){}[],;|&\\")
     end = known.value_end(text, at, stops, quoting)
-    if quoting and end < len(text) and not text.startswith(quoting, end):
+    if quoting and end < len(text) and text[end] not in "\r\n" and not text.startswith(quoting, end):
         return end, None
     value, kind = text[at:end], known.kind_of_name(name)
     env = shell and not quoting
