@@ -11,6 +11,20 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
+from acp_agent.config.safety import (
+    SAFE_VARIABLES,
+    AnomalyConfig,
+    AuditConfig,
+    AuthorizationConfig,
+    GovernanceConfig,
+    PermissionRule,
+    PolicyConfig,
+    RiskConfig,
+    SandboxConfig,
+    ScopeConfig,
+    ScopedConfig,
+)
+
 __all__ = [
     "AgentConfig",
     "BashConfig",
@@ -185,6 +199,17 @@ class BashConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     background_timeout: Annotated[
         float, Meta(gt=0, description="Seconds a background command may run before it is killed.", extra=PROJECT)
     ] = 1800.0
+    environment: Annotated[
+        list[str], Meta(description="Variables that commands inherit; `*` stands for anything. Credentials never.")
+    ] = msgspec.field(default_factory=SAFE_VARIABLES.copy)
+    environment_extra: Annotated[
+        list[str], Meta(description="Further variables that commands inherit, by name, whatever they hold.")
+    ] = []
+    blocked_commands: Annotated[
+        list[str],
+        Meta(description="Older form of `tools.permissions.bash`, used where that is empty: texts that deny."),
+    ] = []
+    confirm_patterns: Annotated[list[str], Meta(description="The same: texts that ask.")] = []
     refuse_interactive: Annotated[
         bool, Meta(description="Refuse commands that want a terminal, with words on what to do instead.")
     ] = True
@@ -215,6 +240,10 @@ class FilesConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     max_tree_entries: Annotated[
         int, Meta(ge=1, description="Files and folders that one call deletes, moves or copies at most.", extra=PROJECT)
     ] = 100_000
+    deny_read: Annotated[
+        list[str], Meta(description="Globs of paths that no tool reads, and no command in the sandbox.")
+    ] = []
+    allow_read: Annotated[list[str], Meta(description="Exceptions from `deny_read`.")] = []
     editor_buffers: Annotated[
         bool, Meta(description="Read and write through the editor's buffers where it offers them.")
     ] = True
@@ -410,6 +439,21 @@ class ToolsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     overflow: OverflowConfig = OverflowConfig()
     compression: CompressionConfig = CompressionConfig()
     envelope: EnvelopeConfig = EnvelopeConfig()
+    sandbox: SandboxConfig = SandboxConfig()
+    permissions: Annotated[
+        dict[str, list[PermissionRule]],
+        Meta(description="Rules by tool, in order; the first that matches a call decides. No rule: the mode asks."),
+    ] = {}
+    policy: PolicyConfig = PolicyConfig()
+    authorization: AuthorizationConfig = AuthorizationConfig()
+    scoped: ScopedConfig = ScopedConfig()
+    scope: ScopeConfig = ScopeConfig()
+    governance: GovernanceConfig = GovernanceConfig()
+    anomaly: AnomalyConfig = AnomalyConfig()
+    risk: RiskConfig = RiskConfig()
+    require_risk_metadata: Annotated[
+        bool, Meta(description="`bash` demands `risk`, `mutation`, `privesc` and `why`, shown with the question.")
+    ] = False
     observation: Annotated[
         Literal["plain", "envelope"],
         Meta(
@@ -570,6 +614,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     limits: LimitsConfig = LimitsConfig()
     store: StoreConfig = StoreConfig()
     log: LogConfig = LogConfig()
+    audit: AuditConfig = AuditConfig()
 
     @property
     def chosen_provider(self) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
@@ -36,6 +36,8 @@ class ExecuteAccess:
 
     command: str
     cwd: Path
+    confined: bool = True
+    """`False`: the model wants it to run outside of the sandbox."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +80,8 @@ Access = PathAccess | ExecuteAccess | NetworkAccess | ToolAccess | ModeAccess | 
 
 @dataclass(frozen=True)
 class Allow:
-    pass
+    rule: str = field(default="", compare=False)
+    """What decided, in a few words: `looks:git status`, `tools.permissions.bash[2] (config.toml:14)`."""
 
 
 @dataclass(frozen=True)
@@ -94,12 +97,22 @@ class Ask:
     """Whether a mode that only reads forbids it."""
     every_time: bool = False
     """Whether it is asked in every mode, and no answer is remembered."""
+    rule: str = field(default="", compare=False)
+    """What decided, as in `Allow`."""
+    notes: tuple[str, ...] = field(default=(), compare=False)
+    """What the person should know before answering, a line each."""
 
 
 @dataclass(frozen=True)
 class Deny:
     reason: str
     """A sentence for the model and the person."""
+    rule: str = field(default="", compare=False)
+    """What decided, as in `Allow`: for the person and the audit log."""
+    trace: str = field(default="", compare=False)
+    """Why, for the audit log only."""
+    approvable: bool = False
+    """Whether the person may let this one call pass (`/approve`)."""
 
 
 Verdict = Allow | Ask | Deny

@@ -14,6 +14,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from acp_agent.errors import ToolError
+from acp_agent.safety.protect import PathRules
 
 __all__ = ["Roots", "read_regular", "real_path"]
 
@@ -24,10 +25,11 @@ FILE_URI = "file://"
 
 
 class Roots:
-    """The folders of a session: `cwd`, the base of relative paths, and any more."""
+    """The folders of a session: `cwd`, the base of relative paths, and any more. `rules`: what is special in them."""
 
-    def __init__(self, cwd: Path, additional: Iterable[Path] = ()) -> None:
+    def __init__(self, cwd: Path, additional: Iterable[Path] = (), rules: PathRules | None = None) -> None:
         self.cwd = cwd
+        self.rules = PathRules() if rules is None else rules
         self.all: tuple[Path, ...] = (cwd, *additional)
         self._real = tuple(real_path(root) for root in self.all)
 

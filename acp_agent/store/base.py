@@ -12,6 +12,7 @@ from typing import Literal, Protocol
 import msgspec
 
 __all__ = [
+    "Asked",
     "Decision",
     "EntryKind",
     "Goal",
@@ -26,12 +27,15 @@ __all__ = [
     "OverflowPart",
     "OverflowStore",
     "Permission",
+    "QuestionStore",
     "Schedule",
     "ScheduleStore",
     "SessionRecord",
     "SessionStore",
     "TaskPriority",
     "TaskStatus",
+    "Trajectory",
+    "TrajectoryStore",
 ]
 
 EntryKind = Literal["update", "message", "reset"]
@@ -233,6 +237,55 @@ class GoalStore(Protocol):
     def set_status(self, goal_id: str, status: GoalStatus) -> None: ...
 
 
+class Trajectory(msgspec.Struct, frozen=True):
+    """Calls in a row that went wrong."""
+
+    steps: str
+    """JSON; equal calls give equal text."""
+    failures: int = 0
+    """Since they last succeeded."""
+    rejected: bool = False
+    """Whether the person marked them as unacceptable."""
+
+
+class TrajectoryStore(Protocol):
+    """All raise StoreError."""
+
+    def learned(self, project: str) -> list[Trajectory]:
+        """The newest first."""
+        ...
+
+    def keep(self, project: str, trajectory: Trajectory, limit: int) -> None:
+        """Replaces the one of the same steps; beyond `limit` the oldest go."""
+        ...
+
+    def forget(self, project: str) -> int:
+        """Removes all; how many they were."""
+        ...
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """How often a person was asked about one thing, and what came of it."""
+
+    tool: str
+    scope: str
+    """In the words of the permission gate."""
+    allowed: int
+    rejected: int
+
+
+class QuestionStore(Protocol):
+    """All raise StoreError."""
+
+    def answered(self, project: str, tool: str, scopes: Sequence[str], *, allowed: bool) -> None:
+        """Counts one question."""
+        ...
+
+    def counts(self, project: str, limit: int) -> list[Asked]:
+        """The most often asked first."""
+        ...
+
+
 class SessionStore(Protocol):
     """Every method has its effect on disk when it returns, in the sense that `kill -9` cannot lose it.
 
@@ -250,6 +303,12 @@ class SessionStore(Protocol):
 
     @property
     def goals(self) -> GoalStore: ...
+
+    @property
+    def trajectories(self) -> TrajectoryStore: ...
+
+    @property
+    def questions(self) -> QuestionStore: ...
 
     def create(self, record: SessionRecord) -> None: ...
 

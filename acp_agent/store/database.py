@@ -145,6 +145,29 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         ) STRICT
         """,
     ),
+    (
+        """
+        CREATE TABLE trajectories (
+            project TEXT NOT NULL,
+            steps TEXT NOT NULL,
+            failures INTEGER NOT NULL,
+            rejected INTEGER NOT NULL,
+            updated_at TEXT NOT NULL,
+            PRIMARY KEY (project, steps)
+        ) STRICT
+        """,
+        """
+        CREATE TABLE questions (
+            project TEXT NOT NULL,
+            tool TEXT NOT NULL,
+            scope TEXT NOT NULL,
+            allowed INTEGER NOT NULL,
+            rejected INTEGER NOT NULL,
+            updated_at TEXT NOT NULL,
+            PRIMARY KEY (project, tool, scope)
+        ) STRICT
+        """,
+    ),
 )
 """What makes format n + 1 of format n, from nothing on."""
 

@@ -15,6 +15,7 @@ from acp_agent.store.database import SCHEMA_VERSION, SQLITE_VERSION, Database, c
 from acp_agent.store.goals import SqliteGoals
 from acp_agent.store.memories import SqliteMemories
 from acp_agent.store.overflow import SqliteOverflow
+from acp_agent.store.questions import SqliteQuestions, SqliteTrajectories
 from acp_agent.store.schedules import SqliteSchedules
 
 __all__ = ["SCHEMA_VERSION", "SQLITE_VERSION", "SqliteStore", "now"]
@@ -34,6 +35,8 @@ class SqliteStore:
         self.schedules = SqliteSchedules(self._db)
         self.overflow = SqliteOverflow(self._db)
         self.goals = SqliteGoals(self._db)
+        self.trajectories = SqliteTrajectories(self._db)
+        self.questions = SqliteQuestions(self._db)
 
     # --- sessions ---------------------------------------------------------------------------------------------
 

@@ -16,7 +16,6 @@ from pydantic import Field
 from acp_agent.errors import ToolError
 from acp_agent.executors.base import FileStat, Tally
 from acp_agent.safety.access import Access, PathAccess
-from acp_agent.safety.decide import PROTECTED
 from acp_agent.safety.paths import Roots
 from acp_agent.tools.base import Params
 from acp_agent.tools.context import Description, Location, ToolContext, ToolResult
@@ -65,7 +64,7 @@ def delete_access(path: Path, ctx: ToolContext) -> list[Access]:
 def write_access(source: Path, destination: Path, overwrite: bool, ctx: ToolContext) -> list[Access]:
     """What comes to be at `destination`, with each part of it that other programs trust; and what is gone there."""
     accesses: list[Access] = [PathAccess("write", destination)]
-    accesses += [PathAccess("write", destination / relative) for relative in _below(source, PROTECTED, ctx)]
+    accesses += [PathAccess("write", destination / relative) for relative in _below(source, ctx.roots.rules.heads, ctx)]
     if overwrite and _is_folder(destination):
         accesses += delete_access(destination, ctx)
     return accesses

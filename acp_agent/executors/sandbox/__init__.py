@@ -1,0 +1,1 @@
+"""Confining the commands that run on this machine. See docs/sandbox.md."""

@@ -1,0 +1,92 @@
+"""The contract of a sandbox: what a command may touch, and the command line that holds it to that.
+
+A sandbox starts nothing. It turns an `Invocation` (program, environment, folder) into another one, with the files and
+descriptors this one needs; executors start it, and the editor's terminal gets it as a line of a script.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, Protocol
+
+__all__ = ["SANDBOXES", "Confined", "Invocation", "Sandbox", "SandboxKind", "SandboxPolicy"]
+
+SandboxKind = Literal["bubblewrap", "landlock", "seatbelt", "none"]
+
+SANDBOXES: dict[SandboxKind, str] = {
+    "bubblewrap": "acp_agent.executors.sandbox.bubblewrap:Bubblewrap",
+    "landlock": "acp_agent.executors.sandbox.landlock:Landlock",
+    "seatbelt": "acp_agent.executors.sandbox.seatbelt:Seatbelt",
+    "none": "acp_agent.executors.sandbox.noop:Noop",
+}
+"""The backends, in the order they are tried. Loaded when they are."""
+
+
+@dataclass(frozen=True)
+class SandboxPolicy:
+    """What a command may touch, in absolute resolved paths of this machine. What is in none of them is not there.
+
+    System folders (programs, libraries, most of /etc) are always readable; that list is the backend's.
+    """
+
+    writable: tuple[Path, ...]
+    """The session's folders and `allow_write`."""
+    readable: tuple[Path, ...] = ()
+    """Read-only: `allow_read`, toolchains in the person's home."""
+    hidden: tuple[Path, ...] = ()
+    """Not to be read although they are below one of the others: what `deny_read` matches."""
+    protected: tuple[Path, ...] = ()
+    """Below `writable`, and read-only all the same, also those that do not exist yet."""
+    network: bool = True
+    unix_sockets: bool = False
+    """Whether sockets of the kind AF_UNIX may be made (pairs always may)."""
+    scratch: Path | None = None
+    """A private folder of the session: its `tmp` stands for /tmp and /var/tmp, its `home` for the person's home.
+    `None`: both are empty and end with the command."""
+    home: Path | None = None
+    """The person's home; `None`: there is none."""
+    max_processes: int = 2048
+    """Processes of one command at once; 0: no limit."""
+
+
+@dataclass(frozen=True)
+class Invocation:
+    """What is to be executed."""
+
+    argv: tuple[str, ...]
+    cwd: Path
+    env: Mapping[str, str]
+    """The whole environment."""
+
+
+@dataclass(frozen=True)
+class Confined:
+    """What is to be executed instead. `close()` once it has ended (or could not be started); it is idempotent."""
+
+    argv: tuple[str, ...]
+    cwd: Path
+    env: Mapping[str, str]
+    files: Mapping[int, Path] = field(default_factory=dict)
+    """Descriptor -> the file to be opened read-only as it: a starter opens and passes them, a script redirects."""
+    killed_at_once: bool = False
+    """Whether SIGKILL to the started process ends all that it started."""
+
+    def close(self) -> None:
+        """Removes what was put in place for this one run (place holders, control groups)."""
+
+
+class Sandbox(Protocol):
+    """One backend."""
+
+    kind: SandboxKind
+
+    def words(self) -> str:
+        """What it is made of, for the person: `bubblewrap 0.8.0 with seccomp and Landlock (ABI 7)`."""
+        ...
+
+    def confine(self, invocation: Invocation, policy: SandboxPolicy, folder: Path) -> Confined:
+        """`folder`: existing, private, for files of this run that outlive it. Raises ExecutorError where the policy
+        cannot be kept."""
+        ...

@@ -1,0 +1,198 @@
+"""The seccomp filter: what is allowed unless it stands in our own table.
+
+A filter is a program of the kernel's old packet filter (BPF): it sees the architecture, the number and the raw
+arguments of a call. It is assembled here from instructions with named targets, because the machine's own jumps reach
+only 255 instructions far.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from acp_agent.executors.sandbox.syscalls import DENIED, Arch, number
+
+__all__ = ["ALLOW", "AUDIT_ARCH", "ENOSYS_ANSWER", "EPERM_ANSWER", "KILL", "Assembler", "build_filter"]
+
+ALLOW: Final = 0x7FFF0000
+KILL: Final = 0x80000000
+"""The whole process, not the thread."""
+EPERM_ANSWER: Final = 0x00050000 | 1
+ENOSYS_ANSWER: Final = 0x00050000 | 38
+
+AUDIT_ARCH: dict[Arch, int] = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
+X32_BIT = 0x40000000
+
+LOAD, JUMP, EQUAL, AT_LEAST, ANY_BIT, RETURN = 0x20, 0x05, 0x15, 0x35, 0x45, 0x06
+NUMBER_AT, ARCH_AT = 0, 4
+MAX_JUMP = 255
+MAX_LENGTH = 4096
+
+NEW_NAMESPACES = 0x7E020000 | 0x00000080
+"""CLONE_NEWNS, -CGROUP, -UTS, -IPC, -USER, -PID, -NET and -TIME."""
+
+TIOCSTI, TIOCLINUX = 0x5412, 0x541C
+"""Put characters into the terminal's input, as if the person had typed them; and paste the console's selection."""
+
+PERSONALITIES = (0, 0x0040000, 0xFFFFFFFF)
+"""The plain one, the one without address randomisation (sanitizers ask for it), and the question which it is."""
+
+AF_UNIX, AF_INET, AF_INET6, AF_NETLINK = 1, 2, 10, 16
+NETLINK_ROUTE = 0
+"""What the C library asks for the machine's own addresses."""
+
+
+@dataclass(frozen=True)
+class _Step:
+    code: int
+    value: int = 0
+    yes: str = ""
+    no: str = ""
+    """Labels to go on at; empty: the next step."""
+
+
+class Assembler:
+    """Steps and labels, in order; `assemble()` gives the program."""
+
+    def __init__(self) -> None:
+        self._items: list[_Step | str] = []
+
+    def label(self, name: str) -> None:
+        self._items.append(name)
+
+    def load(self, offset: int) -> None:
+        self._items.append(_Step(LOAD, offset))
+
+    def go(self, target: str) -> None:
+        self._items.append(_Step(JUMP, yes=target))
+
+    def test(self, code: int, value: int, yes: str = "", no: str = "") -> None:
+        self._items.append(_Step(code, value, yes, no))
+
+    def answer(self, value: int) -> None:
+        self._items.append(_Step(RETURN, value))
+
+    def assemble(self) -> bytes:
+        """The program as an array of `struct sock_filter`. A test whose target is too far away gets a jump behind it
+        that reaches further; which ones do is found by trying until nothing moves any more."""
+        steps = [item for item in self._items if isinstance(item, _Step)]
+        far: set[tuple[int, bool]] = set()
+        while True:
+            places, labels = self._layout(far)
+            before = len(far)
+            for index, step in enumerate(steps):
+                if step.code in (EQUAL, AT_LEAST, ANY_BIT):
+                    for way, target in ((True, step.yes), (False, step.no)):
+                        if target and labels[target] - places[index] - 1 > MAX_JUMP:
+                            far.add((index, way))
+            if len(far) == before:
+                break
+        words: list[tuple[int, int, int, int]] = []
+        for index, step in enumerate(steps):
+            words.extend(_encode(step, index, places[index], labels, far))
+        if len(words) > MAX_LENGTH:
+            raise ValueError(f"the filter has {len(words)} steps, and the kernel takes {MAX_LENGTH}")
+        return b"".join(struct.pack("=HBBI", *word) for word in words)
+
+    def _layout(self, far: set[tuple[int, bool]]) -> tuple[list[int], dict[str, int]]:
+        places: list[int] = []
+        labels: dict[str, int] = {}
+        at = 0
+        for item in self._items:
+            if isinstance(item, str):
+                labels[item] = at
+                continue
+            index = len(places)
+            places.append(at)
+            at += 1 + ((index, True) in far) + ((index, False) in far)
+        return places, labels
+
+
+def _encode(
+    step: _Step, index: int, at: int, labels: dict[str, int], far: set[tuple[int, bool]]
+) -> Iterable[tuple[int, int, int, int]]:
+    if step.code == JUMP:
+        return [(JUMP, 0, 0, labels[step.yes] - at - 1)]
+    if step.code in (LOAD, RETURN):
+        return [(step.code, 0, 0, step.value)]
+    behind: list[tuple[int, int, int, int]] = []
+    count = ((index, True) in far) + ((index, False) in far)
+    distances = []
+    for way, target in ((True, step.yes), (False, step.no)):
+        if (index, way) in far:
+            distances.append(len(behind))
+            behind.append((JUMP, 0, 0, labels[target] - (at + 1 + len(behind)) - 1))
+        elif target:
+            distances.append(labels[target] - at - 1)
+        else:
+            distances.append(count)
+    if min(distances) < 0:
+        raise ValueError("a filter only jumps forward")
+    return [(step.code, distances[0], distances[1], step.value), *behind]
+
+
+def _argument(index: int) -> int:
+    """Where the low half of an argument is (both architectures are little-endian). The kernel itself looks only at
+    that half of the arguments tested here, so the other half must not decide."""
+    return 16 + 8 * index
+
+
+def build_filter(arch: Arch, *, unix_sockets: bool = False, network: bool = True) -> bytes:
+    """The filter for one architecture. `network=False` is for where no network namespace does it: no socket of the
+    internet can be made at all, not even to this machine."""
+    out = Assembler()
+    out.load(ARCH_AT)
+    out.test(EQUAL, AUDIT_ARCH[arch], no="kill")
+    out.load(NUMBER_AT)
+    if arch == "x86_64":
+        out.test(AT_LEAST, X32_BIT, yes="kill")
+
+    calls = {name: number(name, arch) for name in ("clone", "clone3", "ioctl", "personality", "socket")}
+    for name, value in calls.items():
+        assert value is not None
+        out.test(EQUAL, value, yes=name)
+    for name in DENIED:
+        value = number(name, arch)
+        if value is not None:
+            out.test(EQUAL, value, yes="refuse")
+    out.answer(ALLOW)
+
+    out.label("clone")
+    out.load(_argument(0))
+    out.test(ANY_BIT, NEW_NAMESPACES & ~0xFF, yes="refuse", no="allow")
+    # The lowest byte is the signal at exit here, and CLONE_NEWTIME (0x80) is known to clone3 alone.
+    out.label("clone3")
+    # Its flags are in memory, where a filter cannot look. Without it the C library uses clone.
+    out.answer(ENOSYS_ANSWER)
+
+    out.label("ioctl")
+    out.load(_argument(1))
+    out.test(EQUAL, TIOCSTI, yes="refuse")
+    out.test(EQUAL, TIOCLINUX, yes="refuse", no="allow")
+
+    out.label("personality")
+    out.load(_argument(0))
+    for value in PERSONALITIES:
+        out.test(EQUAL, value, yes="allow")
+    out.go("refuse")
+
+    out.label("socket")
+    out.load(_argument(0))
+    if unix_sockets:
+        out.test(EQUAL, AF_UNIX, yes="allow")
+    if network:
+        out.test(EQUAL, AF_INET, yes="allow")
+        out.test(EQUAL, AF_INET6, yes="allow")
+    out.test(EQUAL, AF_NETLINK, no="refuse")
+    out.load(_argument(2))
+    out.test(EQUAL, NETLINK_ROUTE, yes="allow")
+
+    out.label("refuse")
+    out.answer(EPERM_ANSWER)
+    out.label("allow")
+    out.answer(ALLOW)
+    out.label("kill")
+    out.answer(KILL)
+    return out.assemble()

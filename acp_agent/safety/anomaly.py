@@ -1,0 +1,61 @@
+"""How often each tool fails: one that fails most of the time is blocked until the person says `/unblock`.
+
+A command that ends with an exit code has worked; a call the rules or the person refused was not made. Neither counts.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from acp_agent.config.safety import AnomalyConfig
+
+__all__ = ["Anomaly", "AnomalyDetector"]
+
+
+@dataclass(frozen=True)
+class Anomaly:
+    tool: str
+    failed: int
+    of: int
+
+    def __str__(self) -> str:
+        return f"{self.failed} of the last {self.of} calls of `{self.tool}` failed"
+
+
+@dataclass
+class AnomalyDetector:
+    """A sliding window for each tool of a session. `alert` is called once for each anomaly."""
+
+    config: AnomalyConfig
+    alert: Callable[[Anomaly], None] = lambda anomaly: None
+    _windows: dict[str, deque[bool]] = field(default_factory=dict)
+    _blocked: dict[str, Anomaly] = field(default_factory=dict)
+
+    def observed(self, tool: str, *, failed: bool) -> None:
+        """A call has ended."""
+        if not self.config.enabled:
+            return
+        size = self.config.window_size
+        window = self._windows.setdefault(tool, deque(maxlen=size))
+        window.append(failed)
+        failures = sum(window)
+        if len(window) == size and failures / size > self.config.failure_threshold:
+            anomaly = Anomaly(tool, failures, size)
+            window.clear()
+            if self.config.auto_block:
+                self._blocked[tool] = anomaly
+            self.alert(anomaly)
+
+    def blocks(self, tool: str) -> Anomaly | None:
+        return self._blocked.get(tool)
+
+    @property
+    def blocked(self) -> list[Anomaly]:
+        return list(self._blocked.values())
+
+    def unblock(self, tool: str) -> bool:
+        """False where it was not blocked."""
+        self._windows.pop(tool, None)
+        return self._blocked.pop(tool, None) is not None

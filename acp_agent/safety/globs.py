@@ -1,0 +1,91 @@
+"""Patterns of rules: `*` stands for anything, blanks and slashes too; `?` for a character; `[ab]` for one of these.
+
+Matching takes time proportional to pattern and text: what `fnmatch` makes of a pattern never goes back.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+import re
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from pathlib import Path
+
+__all__ = ["PathGlobs", "matches", "matches_any"]
+
+FLAGS = re.IGNORECASE | re.DOTALL
+
+
+@lru_cache(maxsize=4096)
+def _compiled(pattern: str) -> re.Pattern[str]:
+    return re.compile(fnmatch.translate(pattern), FLAGS)
+
+
+def matches(pattern: str, text: str) -> bool:
+    """Whether all of `text` is what the pattern stands for, whatever the case."""
+    return _compiled(pattern).match(text) is not None
+
+
+def matches_any(patterns: Iterable[str], text: str) -> bool:
+    return any(matches(pattern, text) for pattern in patterns)
+
+
+class PathGlobs:
+    """Globs of paths. A pattern that is no absolute path holds below each of `bases`, and at any depth where it has no
+    slash, as in `.gitignore`; `~` is the home. What matches a folder matches all that is below it."""
+
+    def __init__(self, patterns: Sequence[str], bases: Sequence[Path], home: Path | None) -> None:
+        self.patterns = tuple(patterns)
+        self._globs = [glob for pattern in patterns for glob in _absolute(pattern, bases, home)]
+
+    def __bool__(self) -> bool:
+        return bool(self._globs)
+
+    def matches(self, path: Path) -> bool:
+        """Whether a resolved absolute path, or a folder above it, matches."""
+        if not self._globs:
+            return False
+        names = [str(path), *(str(parent) for parent in path.parents)]
+        return any(_exact(glob).match(name) for glob in self._globs for name in names)
+
+    @property
+    def absolute(self) -> tuple[str, ...]:
+        """The patterns as absolute globs."""
+        return tuple(self._globs)
+
+
+@lru_cache(maxsize=4096)
+def _exact(pattern: str) -> re.Pattern[str]:
+    """Paths are compared as they are spelled: on a disk that does not tell cases apart, a resolved path has the
+    spelling of the disk only where the system gives it, so case is ignored as everywhere in rules."""
+    return re.compile(fnmatch.translate(pattern), FLAGS)
+
+
+def _absolute(pattern: str, bases: Sequence[Path], home: Path | None) -> list[str]:
+    pattern = pattern.rstrip("/") or "/"
+    if pattern == "~" or pattern.startswith("~/"):
+        return [] if home is None else [_resolved(f"{_literal(home)}{pattern[1:]}")]
+    if pattern.startswith("/"):
+        return [_resolved(pattern)]
+    while pattern.startswith(("./", "**/")):
+        anywhere = pattern.startswith("**/")
+        pattern = pattern.partition("/")[2]
+        if anywhere:
+            return [glob for base in bases for glob in (f"{_literal(base)}/{pattern}", f"{_literal(base)}/*/{pattern}")]
+    if "/" in pattern:
+        return [f"{_literal(base)}/{pattern}" for base in bases]
+    return [glob for base in bases for glob in (f"{_literal(base)}/{pattern}", f"{_literal(base)}/*/{pattern}")]
+
+
+def _literal(path: Path) -> str:
+    return re.sub(r"([*?\[])", r"[\1]", os.path.realpath(path).rstrip("/"))
+
+
+def _resolved(pattern: str) -> str:
+    """Links in the part before the first wildcard are followed, since paths are compared resolved."""
+    wild = re.search(r"[*?\[]", pattern)
+    if wild is None:
+        return _literal(Path(pattern))
+    folder, slash, rest = pattern[: wild.start()].rpartition("/")
+    return f"{_literal(Path(folder or '/'))}{slash}{rest}{pattern[wild.start() :]}"

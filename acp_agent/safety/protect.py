@@ -1,0 +1,95 @@
+"""Which paths inside the session's folders are special: not to be read (`deny_read`), or what other programs trust.
+
+Both hold for the tools (by `Roots`) and for commands (by the sandbox's mounts).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from acp_agent.config.safety import PROTECTED
+from acp_agent.safety.globs import PathGlobs
+
+__all__ = ["ALWAYS", "PathRules", "git_places"]
+
+ALWAYS = (".git",)
+"""Whatever the configuration says: all of a repository's inside, for tools (commands of git work there)."""
+
+MAX_POINTER = 4096
+
+
+class PathRules:
+    """`protect`: relative paths, special below every folder. `deny_read`, `allow_read`: globs; deny, then allow.
+    `bases`: what relative globs are relative to."""
+
+    def __init__(
+        self,
+        protect: Iterable[str] = PROTECTED,
+        deny_read: Sequence[str] = (),
+        allow_read: Sequence[str] = (),
+        bases: Sequence[Path] = (),
+        home: Path | None = None,
+    ) -> None:
+        names = dict.fromkeys((*ALWAYS, *protect))
+        self._protected = [parts for name in names if (parts := Path(name.strip("/")).parts)]
+        self._deny = PathGlobs(deny_read, bases, home)
+        self._allow = PathGlobs(allow_read, bases, home)
+
+    def protects(self, path: Path) -> str | None:
+        """The protected name that a resolved path is, or is below, in any folder."""
+        parts = path.parts
+        for wanted in self._protected:
+            length = len(wanted)
+            if any(parts[start : start + length] == wanted for start in range(len(parts) - length + 1)):
+                return "/".join(wanted)
+        return None
+
+    @property
+    def heads(self) -> frozenset[str]:
+        """Names of files and folders that are protected, or hold what is."""
+        return frozenset(parts[0] for parts in self._protected)
+
+    def hides(self, path: Path) -> bool:
+        """Whether a resolved path must not be read."""
+        return bool(self._deny) and self._deny.matches(path) and not self._allow.matches(path)
+
+    @property
+    def hides_any(self) -> bool:
+        return bool(self._deny)
+
+    @property
+    def hidden_globs(self) -> tuple[str, ...]:
+        """Absolute globs of `deny_read`."""
+        return self._deny.absolute
+
+
+def git_places(root: Path) -> tuple[tuple[Path, ...], tuple[Path, ...]]:
+    """Where git keeps what belongs to a worktree whose `.git` is a file: (to be written, to be protected).
+
+    Only what points back is believed: a file that names any other folder gives nothing.
+    """
+    pointer = _text(root / ".git")
+    if pointer is None or not pointer.startswith("gitdir:"):
+        return (), ()
+    try:
+        folder = (root / pointer.removeprefix("gitdir:").strip()).resolve(strict=True)
+        back = _text(folder / "gitdir")
+        if back is None or (folder / back.strip()).resolve() != (root / ".git").resolve():
+            return (), ()
+        common = (folder / (_text(folder / "commondir") or ".").strip()).resolve(strict=True)
+    except (OSError, RuntimeError, ValueError):
+        return (), ()
+    if folder.parent.parent != common or folder.parent.name != "worktrees" or not (common / "objects").is_dir():
+        return (), ()
+    return (common,), (common / "hooks", common / "config", folder / "config.worktree")
+
+
+def _text(path: Path) -> str | None:
+    try:
+        if not path.is_file():
+            return None
+        with open(path, "rb") as file:
+            return file.read(MAX_POINTER).decode("utf-8", "surrogateescape")
+    except OSError:
+        return None

@@ -1,0 +1,161 @@
+"""`[tools.scoped]`: which tools may be used at all, and what their arguments must keep to.
+
+A violation is told to the model in words, with the constraint. The person may let that one call pass: `/approve ID`
+covers the next call of the same tool with the same arguments, once, and no other decider.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from acp_agent.config.safety import ScopedConfig, ScopedConstraint
+from acp_agent.safety.globs import matches, matches_any
+from acp_agent.safety.paths import real_path
+from acp_agent.safety.rules import Origin
+
+__all__ = ["Approvals", "Scoped", "Violation", "texts_of"]
+
+
+@dataclass(frozen=True)
+class Violation:
+    reason: str
+    """A sentence for the model and the person."""
+    rule: str
+
+
+class Scoped:
+    """The limits of a session. Pure."""
+
+    def __init__(self, config: ScopedConfig, home: Path | None, origin: Origin = lambda key, index: "") -> None:
+        self._config = config
+        self._origin = origin
+        self._folders = [
+            tuple(_folder(text, home) for text in constraint.allowed_paths) for constraint in config.constraints
+        ]
+
+    def __bool__(self) -> bool:
+        config = self._config
+        return config.enabled and bool(config.allowed_tools or config.denied_tools or config.constraints)
+
+    def hides(self, tool: str) -> str | None:
+        """The rule that takes the tool away altogether."""
+        config = self._config
+        if not config.enabled:
+            return None
+        if config.allowed_tools:
+            return None if matches_any(config.allowed_tools, tool) else "tools.scoped.allowed_tools"
+        return "tools.scoped.denied_tools" if matches_any(config.denied_tools, tool) else None
+
+    def check(
+        self, tool: str, arguments: Mapping[str, Any], paths: Sequence[Path], hosts: Sequence[str], more: Iterable[str]
+    ) -> Violation | None:
+        """The first limit a call does not keep to. `more`: other spellings of its arguments (of a command line, its
+        simple commands), for what must not occur."""
+        if (rule := self.hides(tool)) is not None:
+            return Violation(f"`{tool}` is not among the tools that may be used here.", rule)
+        if not self._config.enabled:
+            return None
+        spellings = tuple(more)
+        for number, constraint in enumerate(self._config.constraints):
+            if matches(constraint.tool, tool):
+                why = self._broken(constraint, self._folders[number], arguments, paths, hosts, spellings)
+                if why is not None:
+                    key = "tools.scoped.constraints"
+                    where = self._origin(key, number)
+                    return Violation(
+                        f"The call was not run: {why}. The person may let this one call pass.",
+                        f"{key}[{number}]" + (f" ({where})" if where else ""),
+                    )
+        return None
+
+    def _broken(
+        self,
+        constraint: ScopedConstraint,
+        folders: Sequence[Path],
+        arguments: Mapping[str, Any],
+        paths: Sequence[Path],
+        hosts: Sequence[str],
+        more: Sequence[str],
+    ) -> str | None:
+        parameter = constraint.parameter
+        given = [arguments[parameter]] if parameter in arguments else []
+        texts = texts_of(given if parameter else arguments)
+        for pattern in constraint.deny_patterns:
+            if any(pattern.lower() in text.lower() for text in (*texts, *more)):
+                return f"`{pattern}` must not occur in it"
+        if constraint.allow_patterns:
+            for text in texts or ("",):
+                if not matches_any(constraint.allow_patterns, text):
+                    return f"its arguments must look like {' or '.join(f'`{p}`' for p in constraint.allow_patterns)}"
+        if constraint.allowed_paths:
+            for path in paths:
+                if not any(path == folder or folder in path.parents for folder in folders):
+                    return f"{path} is not below {' or '.join(map(str, folders))}"
+        if constraint.allowed_hosts:
+            for host in hosts:
+                if not matches_any(constraint.allowed_hosts, host):
+                    return f"{host} is not among the hosts {', '.join(constraint.allowed_hosts)}"
+        return None
+
+
+@dataclass
+class Approvals:
+    """Which violations of a session the person let pass. Of one session."""
+
+    _violations: dict[str, str] = field(default_factory=dict)
+    """Call id -> what the call was, the newest last."""
+    _approved: set[str] = field(default_factory=set)
+
+    def violated(self, call_id: str, tool: str, arguments: Mapping[str, Any]) -> None:
+        self._violations[call_id] = _what(tool, arguments)
+        while len(self._violations) > MAX_VIOLATIONS:
+            del self._violations[next(iter(self._violations))]
+
+    def find(self, beginning: str) -> str | None:
+        """The id of the violation that begins so; `None` where there is none, or several."""
+        found = [call_id for call_id in self._violations if call_id.startswith(beginning)]
+        return found[0] if len(found) == 1 and beginning else None
+
+    @property
+    def pending(self) -> list[str]:
+        return list(self._violations)
+
+    def approve(self, call_id: str) -> None:
+        self._approved.add(self._violations.pop(call_id))
+
+    def take(self, tool: str, arguments: Mapping[str, Any]) -> bool:
+        """Whether this call may pass; it may once."""
+        what = _what(tool, arguments)
+        if what not in self._approved:
+            return False
+        self._approved.discard(what)
+        return True
+
+
+MAX_VIOLATIONS = 50
+
+
+def _what(tool: str, arguments: Mapping[str, Any]) -> str:
+    return f"{tool} {json.dumps(arguments, sort_keys=True, default=str)}"
+
+
+def texts_of(value: object) -> tuple[str, ...]:
+    """Every text in the arguments of a call, keys of tables left out."""
+    if isinstance(value, str):
+        return (value,)
+    if isinstance(value, Mapping):
+        return tuple(text for item in value.values() for text in texts_of(item))
+    if isinstance(value, list | tuple):
+        return tuple(text for item in value for text in texts_of(item))
+    return () if value is None else (str(value),)
+
+
+def _folder(text: str, home: Path | None) -> Path:
+    path = Path(text)
+    if home is not None and text.startswith("~"):
+        path = home / text[1:].lstrip("/")
+    return real_path(path)
