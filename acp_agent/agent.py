@@ -36,6 +36,7 @@ from acp_agent.lazy import load
 from acp_agent.loop.options import AUTO_MODEL
 from acp_agent.loop.rules import project_rules
 from acp_agent.loop.session import Engine, Session
+from acp_agent.loop.trust import project_layer
 from acp_agent.protocol.client import Client
 from acp_agent.protocol.connection import Connection, Reply
 from acp_agent.safety.paths import real_path
@@ -424,7 +425,9 @@ class Agent:
     # --- helpers ----------------------------------------------------------------------------------------------
 
     def _config(self, cwd: str | None = None) -> Config:
-        return load_config(self._environ, cwd=cwd, flags=self._flags)
+        config = load_config(self._environ, flags=self._flags)
+        layer = project_layer(cwd, self._open_store(config)) if cwd is not None else None
+        return config if layer is None else load_config(self._environ, project=layer, flags=self._flags)
 
     def _open_store(self, config: Config) -> SessionStore:
         if self._store is None:

@@ -124,6 +124,7 @@ class Builder:
             self._loaded()
         if told := await engine.start():
             session.tell("\n".join(told))
+        await engine.warm()
 
     async def _discover(self, session: Session) -> None:
         """Makes the provider, and fills the model picker from a server that has a short list of its own."""

@@ -16,23 +16,27 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import anyio
+import anyio.to_thread
 
 from acp_agent.config.load import Config
 from acp_agent.config.model import ProviderConfig
-from acp_agent.errors import AgentError, StoreError
+from acp_agent.confinement import Confinement
+from acp_agent.errors import AgentError, StoreError, ToolError
 from acp_agent.executors.dyn import DynExecutor, route
 from acp_agent.executors.dyn import Offer as EditorOffer
 from acp_agent.executors.editor import EditorExecutor
 from acp_agent.executors.local import LocalExecutor
 from acp_agent.executors.shell_state import forget_state, last_cwd
 from acp_agent.llm.base import Message, ModelSettings, Provider, TextPart, ThoughtLevel, UserMessage
-from acp_agent.loop.ask import ask_person
+from acp_agent.loop.ask import ask_person, ask_trust
 from acp_agent.loop.background import SessionRuns
 from acp_agent.loop.cache import ResultCache, fingerprint_with
 from acp_agent.loop.calls import Surroundings, ToolRunner
+from acp_agent.loop.checking import check_call
+from acp_agent.loop.checking import words as check_words
 from acp_agent.loop.commands import Commands, commands_update, sets_goal, split_command
 from acp_agent.loop.compression import GoalCompression
 from acp_agent.loop.context import SessionContext
@@ -56,11 +60,15 @@ from acp_agent.loop.relevance import Relevance
 from acp_agent.loop.replay import rebuild_history
 from acp_agent.loop.reports import Call, Display, Reports
 from acp_agent.loop.room import Room
+from acp_agent.loop.safety import SessionSafety
 from acp_agent.loop.scheduler import Scheduler
 from acp_agent.loop.servers import SessionServers
 from acp_agent.loop.session import Model, Session
 from acp_agent.loop.turn import run_turn
 from acp_agent.models import ReadyModel
+from acp_agent.safety.environment import safe_environment
+from acp_agent.safety.paths import real_path
+from acp_agent.safety.protect import PathRules
 from acp_agent.schema.acp import (
     AvailableCommand,
     AvailableCommandsUpdate,
@@ -76,6 +84,9 @@ from acp_agent.tools.registry import Registry, SessionRegistry
 from acp_agent.tools.web_client import GuardedClient
 
 __all__ = ["SessionEngine"]
+
+if TYPE_CHECKING:
+    from acp_agent.executors.sandbox.probe import Found
 
 log = logging.getLogger(__name__)
 
@@ -120,17 +131,33 @@ class SessionEngine:
         self.extensions = Extensions(session.roots.cwd, self.registry, store, packages=settings.tools.entry_points)
         self.commands = Commands(store, self.extensions)
         self._folder = _private_folder()
+        self.redaction = builder.redaction(session)
+        bash, files, sandbox = settings.tools.bash, settings.tools.files, settings.tools.sandbox
+        home = _home(builder.environ)
+        session.roots.rules = PathRules(sandbox.protect, files.deny_read, files.allow_read, session.roots.real, home)
+        inherited = safe_environment(
+            builder.environ,
+            bash.environment,
+            bash.environment_extra,
+            _own_keys(session.config),
+            lambda value: self.redaction.text(value) != value,
+        )
+        self.confinement = Confinement(
+            settings.tools, session.roots, inherited, home, self._folder, self._sandbox_found
+        )
         self._local = LocalExecutor(
-            environ=builder.environ,
-            hidden=_own_keys(session.config),
-            terminate_grace=settings.tools.bash.terminate_grace,
+            environ=inherited, terminate_grace=bash.terminate_grace, confine=self.confinement.confine
+        )
+        self._hooks_executor = LocalExecutor(
+            environ=builder.environ, hidden=_own_keys(session.config), terminate_grace=bash.terminate_grace
         )
         editor = EditorExecutor(
             client,
             self._local,
-            self._folder,
+            self._folder / "scripts",
             kill_timeout=settings.limits.kill_timeout,
-            output_limit=settings.tools.bash.editor_output_limit,
+            output_limit=bash.editor_output_limit,
+            confine=self.confinement.confine if sandbox.editor_terminal else None,
         )
         offer = EditorOffer(
             terminal=client.has_terminals and settings.tools.bash.editor_terminal,
@@ -147,7 +174,6 @@ class SessionEngine:
         web = GuardedClient(settings.tools.web)
         self._browser = BrowserSession(web, settings.tools.browser, proxy=settings.tools.web.proxy)
         self._relevance = Relevance()
-        self.redaction = builder.redaction(session)
         session.redaction = self.redaction
         client.clean = self.redaction.struct
         self._overflow = store.overflow
@@ -200,7 +226,22 @@ class SessionEngine:
         self._told = False
         self._turn_context = TurnContext("", session.id, 0)
         self._model: ReadyModel | None = None
-        self.offer = Offer(self.registry, settings.tools, session.mode, self._missing(), self._relevance)
+        self.safety = SessionSafety(
+            config=session.config,
+            roots=session.roots,
+            environ=builder.environ,
+            home=home,
+            store=store,
+            session_id=session.id,
+            is_tool=lambda name: self.registry.find(name) is not None,
+            redact=self.redaction.text,
+            tell=session.tell,
+            turn=lambda: self._turn_context.turn_id,
+            sandbox=lambda: self.confinement.kind,
+        )
+        self.offer = Offer(
+            self.registry, settings.tools, session.mode, self._missing(), self._relevance, self.safety.deciders.hides
+        )
         self.quota = CallQuota(settings.tools.max_tool_calls_per_session)
         self._reads_buffers = offer.read_text
         self._cache = self._new_cache()
@@ -227,7 +268,9 @@ class SessionEngine:
         )
         self._around = Surroundings(
             registry=self.registry,
-            gate=Gate(client, store, session.roots, session.mode, self.redaction.text),
+            gate=Gate(client, store, session.roots, session.mode, self.safety, self.redaction.text),
+            safety=self.safety,
+            sandbox_ready=self.confinement.ready,
             host=session,
             roots=session.roots,
             context=self._context,
@@ -246,7 +289,7 @@ class SessionEngine:
             cache=self._cache,
             hooks=Hooks(
                 settings.hooks,
-                self._local,
+                self._hooks_executor,
                 session.roots.cwd,
                 session.say,
                 self._variables,
@@ -268,7 +311,7 @@ class SessionEngine:
 
     def _own_of(self, call_id: str) -> Own:
         """What a sub-agent has for itself: its shell, what it has read and been given, what it was told of folders."""
-        state = self._folder / f"shell-{self._turn}-{call_id}"
+        state = self._folder / "state" / f"shell-{self._turn}-{call_id}"
         context = partial(self._context, state=state, ledger=Ledger())
         return Own(context, self._instructions.for_sub_agent().for_paths, self._new_cache())
 
@@ -384,6 +427,32 @@ class SessionEngine:
             lines.append(f"MCP server `{server.name}`: {server.state}{f' ({counts})' if counts else ''}")
         return lines
 
+    async def warm(self) -> None:
+        await self.confinement.ready()
+
+    async def doctor(self) -> Sequence[str]:
+        return [*await self.confinement.lines(), self.safety.audit_words()]
+
+    async def policy_status(self) -> Sequence[str]:
+        return [*self.safety.status(), *await self.confinement.lines()]
+
+    async def policy_check(self, text: str) -> str:
+        name, _, arguments = text.partition(" ")
+        check = partial(check_call, self.registry, self._settings.tools, self.safety.deciders, self._session.mode())
+        try:
+            return check_words(await anyio.to_thread.run_sync(check, name, arguments))
+        except ToolError as error:
+            return f'{error} `/policy check bash {{"command": "ls"}}` is an example.'
+
+    def _sandbox_found(self, found: Found) -> None:
+        """The person is told where commands are not confined although they should be, and where less well."""
+        if found.disabled or not found.trouble:
+            return
+        words = "\n".join([f"Commands run with: {found.words}.", *found.trouble])
+        log.warning("%s", words)
+        self.safety.noticed(words, sandbox=found.sandbox.kind)
+        self._session.tell(words)
+
     async def start(self) -> Sequence[str]:
         """What must be there before the first turn; whoever comes later finds it done."""
         if not self._told:
@@ -395,6 +464,7 @@ class SessionEngine:
                 told.append(NOT_REDACTED)
             told += [*self.redaction.redactor.trouble, *self._filters.trouble()]
             unknown = ", ".join(f"`{name}`" for name in self.offer.unknown_names())
+            told += self.safety.deciders.policy.trouble
             told += self.servers.trouble
             told += [f"The configuration names tools that there are not: {unknown}."] if unknown else []
         return told
@@ -520,8 +590,8 @@ class SessionEngine:
         self._skill = ""
         self._model = model
         self._around.failures.changed()
-        for words in await self.start():
-            self._session.tell(words)
+        for told in [*await self.start(), *await self.extensions.ask(partial(ask_trust, self._session))]:
+            self._session.tell(told)
         await self.servers.ready()
         self._relevance.use(model.embed)
         window = self.room.known(model.name, model.known_window)
@@ -540,14 +610,20 @@ class SessionEngine:
 
     @property
     def _shell_state(self) -> Path:
-        return self._folder / f"shell-{self._turn}"
+        return self._folder / "state" / f"shell-{self._turn}"
 
     async def close(self) -> None:
         await self._runs.close()
         await self.servers.close()
         self._scope.cancel()
         await self._local.close()
+        await self._hooks_executor.close()
         shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def _home(environ: Mapping[str, str]) -> Path | None:
+    home = environ.get("HOME", "")
+    return real_path(Path(home)) if home.startswith("/") else None
 
 
 def _own_keys(config: Config) -> frozenset[str]:

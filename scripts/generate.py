@@ -21,6 +21,7 @@ from acp_agent.config.sources import ENVIRONMENT, PROJECT_FILE
 from acp_agent.lazy import load
 from acp_agent.output.envelope import ShellOutput
 from acp_agent.output.observation import Observation
+from acp_agent.safety.audit import AuditEntry
 from acp_agent.tools.base import Tool
 from acp_agent.tools.definitions import parameters_of
 from acp_agent.tools.registry import TOOLS
@@ -45,6 +46,9 @@ def render_all() -> dict[Path, str]:
         ROOT / "schemas" / "tool-parameters.schema.json": _json(_tool_parameters(definitions)),
         ROOT / "schemas" / "shell-output-envelope.schema.json": _json(_envelope()),
         ROOT / "schemas" / "tool-observation.schema.json": _json(_observation()),
+        ROOT / "schemas" / "audit-entry.schema.json": _json(
+            _published(AuditEntry, "Line of the audit log", "One line of `audit.jsonl`, see docs/security.md.")
+        ),
         ROOT / "schemas" / "config.schema.json": _json(_config_schema()),
         ROOT / "docs" / "configuration.md": _configuration(),
         ROOT / "docs" / "tools.md": _tools(definitions),

@@ -10,20 +10,33 @@ from typing import Any
 
 import msgspec
 
+from acp_agent.agent import open_store
 from acp_agent.config.load import Config, load_config
+from acp_agent.loop.trust import project_layer
 
-__all__ = ["rows", "run"]
+__all__ = ["config_here", "rows", "run"]
 
 HIDDEN = ("api_key", "env", "headers")
 """Keys whose values are not shown."""
 
 
 def run(options: Namespace, environ: Mapping[str, str]) -> int:
-    config = load_config(environ, cwd=str(Path.cwd()))
+    config = config_here(environ)
     for key, value in rows(config):
         origin = f"    # {config.origin(key)}" if options.origin else ""
         sys.stdout.write(f"{key} = {value}{origin}\n")
     return 0
+
+
+def config_here(environ: Mapping[str, str], folder: Path | None = None) -> Config:
+    """The configuration in force in a folder (the current one): with the folder's own where it is trusted."""
+    config = load_config(environ)
+    store = open_store(config, environ)
+    try:
+        layer = project_layer(str(folder or Path.cwd()), store)
+    finally:
+        store.close()
+    return config if layer is None else load_config(environ, project=layer)
 
 
 def rows(config: Config) -> Iterator[tuple[str, str]]:

@@ -14,10 +14,10 @@ import anyio
 
 from acp_agent import __version__
 from acp_agent.agent import open_store
-from acp_agent.commands.config import rows
+from acp_agent.commands.config import config_here, rows
 from acp_agent.commands.logs import log_file
 from acp_agent.config.credentials import find_key
-from acp_agent.config.load import Config, load_config
+from acp_agent.config.load import Config
 from acp_agent.config.places import config_file
 from acp_agent.errors import ConfigError, ProviderError, StoreError
 from acp_agent.executors.base import Command
@@ -75,8 +75,8 @@ def _checks(options: Namespace, environ: Mapping[str, str]) -> Iterator[Line]:
     file = config_file(environ)
     yield NOTE, "configuration", file if Path(file).exists() else f"{file} (does not exist; defaults are used)"
     try:
-        config = load_config(environ, cwd=str(Path.cwd()))
-    except ConfigError as error:
+        config = config_here(environ)
+    except (ConfigError, StoreError) as error:
         yield BAD, "configuration", str(error)
         return
     for key, value in rows(config):

@@ -21,6 +21,7 @@ COMMANDS: dict[str, str] = {
     "logout": "acp_agent.commands.login:logout",
     "doctor": "acp_agent.commands.doctor:run",
     "config": "acp_agent.commands.config:run",
+    "policy": "acp_agent.commands.policy:run",
     "demo": "acp_agent.commands.demo:run",
 }
 
@@ -98,6 +99,21 @@ def build_parser() -> argparse.ArgumentParser:
     shows = config.add_subparsers(dest="verb", required=True, metavar="VERB", parser_class=_Parser)
     show = shows.add_parser("show", help="every key and its value")
     show.add_argument("--origin", action="store_true", help="and where the value comes from")
+
+    policy = commands.add_parser("policy", help="explain what the rules say of a call, or test them")
+    asks = policy.add_subparsers(dest="verb", required=True, metavar="VERB", parser_class=_Parser)
+    explain = asks.add_parser("explain", help="what would become of a command line, part by part")
+    explain.add_argument("text", help="the command line; with --tool, the arguments of the call as JSON")
+    explain.add_argument("--tool", default="", help="a call of this tool instead of a command line")
+    test = asks.add_parser("test", help="hold the rules against a file of expected verdicts")
+    test.add_argument(
+        "file", help="TOML: [[test]] with command, or tool and arguments, and expect = allow|ask|deny"
+    )
+    for one in (explain, test):
+        one.add_argument(
+            "--mode", choices=mode_ids(), default=None, help="the session's mode (default: as configured)"
+        )
+        one.add_argument("--cwd", default=None, help="the folder of the session (default: the current one)")
 
     commands.add_parser("demo", help="mend a small sample project with recorded answers of a model")
     return parser

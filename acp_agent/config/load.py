@@ -13,10 +13,13 @@ import msgspec
 
 from acp_agent.config.model import Settings
 from acp_agent.config.places import config_file
-from acp_agent.config.sources import PROJECT_FILE, Layer, environment_layer, flags_layer, merge, read_file
+from acp_agent.config.sources import Layer, environment_layer, flags_layer, merge, read_file
 from acp_agent.errors import ConfigError
 
 __all__ = ["Config", "Key", "keys", "load_config"]
+
+
+SERVERS = "mcp.servers"
 
 
 class Key(msgspec.Struct, frozen=True):
@@ -45,11 +48,19 @@ class Config(msgspec.Struct, frozen=True):
                 return _where(layer, key)
         return "default"
 
+    def origin_of(self, key: str, index: int) -> str:
+        """Where the entry `index` of the list `key` stands: `config.toml:14`; empty where nobody set it."""
+        for layer in reversed(self.layers):
+            if _has(layer.values, key):
+                line = _entry_line(layer.text, key, index)
+                return f"{layer.name}:{line}" if line else _where(layer, key)
+        return ""
+
 
 def load_config(
-    environ: Mapping[str, str] = os.environ, *, cwd: str | None = None, flags: Mapping[str, str] | None = None
+    environ: Mapping[str, str] = os.environ, *, project: Layer | None = None, flags: Mapping[str, str] | None = None
 ) -> Config:
-    """Defaults < user file < project file (below `cwd`, if given) < environment < flags.
+    """Defaults < user file < project file (the layer of a trusted folder, if given) < environment < flags.
 
     Raises ConfigError naming file, line, key and the nearest valid key.
     """
@@ -57,9 +68,10 @@ def load_config(
     if file := read_file(config_file(environ)):
         _check(file, project=False)
         layers.append(file)
-    if cwd is not None and (file := read_file(f"{cwd}/{PROJECT_FILE}")):
-        _check(file, project=True)
-        layers.append(file)
+    if project is not None:
+        _check(project, project=True)
+        _check_servers(project, layers)
+        layers.append(_with_hooks(project, layers))
     layers.append(environment_layer(environ))
     if flags:
         _check(given := flags_layer(flags), project=False)
@@ -121,6 +133,27 @@ def _check(layer: Layer, *, project: bool) -> None:
             raise ConfigError(
                 f"{_where(layer, name)}: `{name}` cannot be set by a project, only in your own file or environment"
             )
+
+
+def _check_servers(project: Layer, below: list[Layer]) -> None:
+    """A project may name MCP servers, but not change the person's: their variables and headers may be keys."""
+    servers = _get(project.values, SERVERS)
+    for name in servers if isinstance(servers, dict) else ():
+        if any(_has(layer.values, f"{SERVERS}.{name}") for layer in below):
+            raise ConfigError(
+                f"{_where(project, f'{SERVERS}.{name}')}: `{SERVERS}.{name}` is a server of your own configuration, "
+                "which a project cannot change; give the project's another name"
+            )
+
+
+def _with_hooks(project: Layer, below: list[Layer]) -> Layer:
+    """The project's hooks run behind the person's, never instead of them."""
+    hooks = project.values.get("hooks")
+    if not isinstance(hooks, dict):
+        return project
+    own = _get(merge(below), "hooks") or {}
+    joined = {name: [*own.get(name, ()), *more] if isinstance(more, list) else more for name, more in hooks.items()}
+    return Layer(project.name, {**project.values, "hooks": joined}, project.text, project.origins)
 
 
 @cache
@@ -248,6 +281,33 @@ def _where(layer: Layer, key: str) -> str:
         return f"{layer.name} ({layer.origins[key]})"
     line = _line(layer.text, key)
     return f"{layer.name}:{line}" if line else layer.name
+
+
+def _entry_line(text: str, key: str, index: int) -> int | None:
+    """The line of an entry of a list: its own header (`[[key]]`), else the line within the list on which it begins."""
+    headers = [
+        number
+        for number, line in enumerate(text.splitlines(), 1)
+        if (header := re.match(r"\[\[([^\]]+)\]\]", line.strip())) and _dotted(header[1]) == key.split(".")
+    ]
+    if headers:
+        return headers[index] if index < len(headers) else None
+    first = _line(text, key)
+    if first is None:
+        return None
+    seen = -1
+    for number, line in enumerate(text.splitlines()[first - 1 :], first):
+        content = line.partition("=")[2] if number == first else line
+        seen += content.count("{") if "{" in content or number > first else 0
+        if seen >= index:
+            return number
+        if content.strip().endswith("]"):
+            break
+    return first
+
+
+def _dotted(text: str) -> list[str]:
+    return [part.strip().strip("\"'") for part in text.split(".")]
 
 
 def _line(text: str, key: str) -> int | None:

@@ -1,7 +1,8 @@
 """What may be configured, as msgspec Structs: the source of the published schema and docs page.
 
 Every limit of the program has its named default here and is read from here. A field marked `project` may also be set
-by a project's own file; the others only by the person (a cloned repository must not choose where keys are sent).
+by a project's own file, once the person trusts the folder; the others only by the person (a cloned repository must not
+choose where keys are sent).
 """
 
 from __future__ import annotations
@@ -563,16 +564,16 @@ class LogConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class McpServerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    command: Annotated[str, Meta(description="Program to start, for a server on stdio.")] = ""
-    args: Annotated[list[str], Meta(description="Its arguments.")] = []
-    env: Annotated[dict[str, str], Meta(description="Variables set for it.")] = {}
-    url: Annotated[str, Meta(description="Address, for a server over HTTP.")] = ""
+    command: Annotated[str, Meta(description="Program to start, for a server on stdio.", extra=PROJECT)] = ""
+    args: Annotated[list[str], Meta(description="Its arguments.", extra=PROJECT)] = []
+    env: Annotated[dict[str, str], Meta(description="Variables set for it.", extra=PROJECT)] = {}
+    url: Annotated[str, Meta(description="Address, for a server over HTTP.", extra=PROJECT)] = ""
     transport: Annotated[
         Literal["", "stdio", "http", "sse"],
-        Meta(description="Empty: `stdio` with a command, `http` (streamable) with an URL."),
+        Meta(description="Empty: `stdio` with a command, `http` (streamable) with an URL.", extra=PROJECT),
     ] = ""
-    headers: Annotated[dict[str, str], Meta(description="HTTP headers sent with every request.")] = {}
-    enabled: Annotated[bool, Meta(description="`false` keeps it from being started.")] = True
+    headers: Annotated[dict[str, str], Meta(description="HTTP headers sent with every request.", extra=PROJECT)] = {}
+    enabled: Annotated[bool, Meta(description="`false` keeps it from being started.", extra=PROJECT)] = True
 
 
 class McpConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -592,10 +593,12 @@ class HookConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class HooksConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    tool_before: Annotated[list[HookConfig], Meta(description="Run before a tool.")] = []
-    tool_after: Annotated[list[HookConfig], Meta(description="Run after a tool.")] = []
-    file_changed: Annotated[list[HookConfig], Meta(description="Run after a tool changed a file.")] = []
-    cwd_changed: Annotated[list[HookConfig], Meta(description="Run after a command changed the shell's folder.")] = []
+    tool_before: Annotated[list[HookConfig], Meta(description="Run before a tool.", extra=PROJECT)] = []
+    tool_after: Annotated[list[HookConfig], Meta(description="Run after a tool.", extra=PROJECT)] = []
+    file_changed: Annotated[list[HookConfig], Meta(description="Run after a tool changed a file.", extra=PROJECT)] = []
+    cwd_changed: Annotated[
+        list[HookConfig], Meta(description="Run after a command changed the shell's folder.", extra=PROJECT)
+    ] = []
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

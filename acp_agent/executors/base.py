@@ -47,6 +47,8 @@ class Command:
     what is there and leaves there what it ends with (see `shell_state`)."""
     keeps_state: bool = True
     """Whether it leaves anything there: not what may end while other commands run."""
+    confined: bool = True
+    """Whether it is held by the sandbox, where there is one. False: the person allowed it outside."""
 
 
 @dataclass(frozen=True)

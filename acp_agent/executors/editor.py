@@ -3,6 +3,9 @@
 How a command line gets there (TERM-10): some clients execute `command` with `args` directly, others join them for a
 shell. `bash` with one script file as its only argument means the same in both, so the line is written to a file.
 
+A confined command (see `sandbox`) is a script that starts the sandbox and waits for it, with nothing of the editor's
+environment and none of its descriptors.
+
 Some clients never answer `wait_for_exit` after a kill: every wait on the way out is bounded.
 """
 
@@ -29,7 +32,10 @@ from acp_agent.executors.base import (
 )
 from acp_agent.executors.buffer import without_first_part
 from acp_agent.executors.local import QUIET, LocalExecutor
+from acp_agent.executors.sandbox.base import Confined, Invocation
+from acp_agent.executors.sandbox.script import confined_script
 from acp_agent.executors.shell_state import with_state
+from acp_agent.executors.start import Confine
 from acp_agent.protocol.client import Client
 from acp_agent.schema.acp import TerminalExitStatus
 
@@ -43,6 +49,7 @@ POLL_SECONDS = 0.1
 class EditorExecutor:
     """`scripts`: an existing private folder for the script files, its path free of characters a shell would split.
 
+    `confine`: how commands are confined; `None`: not.
     What the protocol has no word for (stat, list, bytes) is asked of the disk: the editor runs on this machine.
     """
 
@@ -54,7 +61,9 @@ class EditorExecutor:
         *,
         kill_timeout: float = 2.0,
         output_limit: int = 1_048_576,
+        confine: Confine | None = None,
     ) -> None:
+        self._confine = confine
         self._output_limit = output_limit
         self._client = client
         self._local = local
@@ -66,8 +75,15 @@ class EditorExecutor:
         """Raises NotStarted when the editor refused before anything ran."""
         script = self._scripts / f"command-{next(self._numbers)}.sh"
         line = with_state(command.script, command.state_file, keep=command.keeps_state)
-        script.write_text(f"exec </dev/null; {line}\n", encoding="utf-8")
+        text = f"exec </dev/null; {line}\n"
+        confined: Confined | None = None
+        if self._confine is not None and command.confined:
+            environ = self._local.environment(command)
+            argv = ("bash", "-c", text.rstrip("\n"))
+            confined = self._confine(Invocation(argv, command.cwd, environ, by_script=True), command)
+            text = confined_script(confined)
         try:
+            script.write_text(text, encoding="utf-8")
             terminal_id = await self._client.create_terminal(
                 "bash",
                 [str(script)],
@@ -76,15 +92,20 @@ class EditorExecutor:
                 output_byte_limit=min(command.output_limit, self._output_limit),
             )
         except TimeoutError as error:
-            # It may have started: running it once more elsewhere could do its work twice.
+            # It may have started: running it once more elsewhere could do its work twice. What protects while it
+            # runs must stay, too.
             raise ExecutorError(f"{error}; whether the command runs is not known") from error
         except ConnectionClosed:
-            script.unlink(missing_ok=True)
+            _forget(script, confined)
             raise
         except AgentError as error:
-            script.unlink(missing_ok=True)
+            _forget(script, confined)
             raise NotStarted(f"the editor could not start a terminal: {error}") from error
-        return EditorProcess(self._client, terminal_id, script, self._kill_timeout)
+        except BaseException:
+            if confined is not None:
+                _forget(script, confined)
+            raise
+        return EditorProcess(self._client, terminal_id, script, self._kill_timeout, confined)
 
     async def read_text(self, path: Path) -> str:
         try:
@@ -157,6 +178,12 @@ class EditorExecutor:
         return await self._local.copy(source, destination, overwrite=overwrite, max_entries=max_entries)
 
 
+def _forget(script: Path, confined: Confined | None) -> None:
+    script.unlink(missing_ok=True)
+    if confined is not None:
+        confined.close()
+
+
 class NotStarted(ExecutorError):
     """The editor refused before the command started: it may be run elsewhere."""
 
@@ -164,11 +191,19 @@ class NotStarted(ExecutorError):
 class EditorProcess:
     """A command in a terminal of the editor. Terminals join the streams: all output counts as stdout."""
 
-    def __init__(self, client: Client, terminal_id: str, script: Path, kill_timeout: float) -> None:
+    def __init__(
+        self,
+        client: Client,
+        terminal_id: str,
+        script: Path,
+        kill_timeout: float,
+        confined: Confined | None = None,
+    ) -> None:
         self.view: TerminalView | None = TerminalView(terminal_id)
         self._client = client
         self._id = terminal_id
         self._script = script
+        self._confined = confined
         self._kill_timeout = kill_timeout
         self._status: ExitStatus | None = None
         self._output = ""
@@ -244,6 +279,8 @@ class EditorProcess:
             except (AgentError, TimeoutError):
                 pass  # The client is gone or has forgotten the terminal: there is nothing left to release.
         self._script.unlink(missing_ok=True)
+        if self._confined is not None:
+            self._confined.close()
 
     @property
     def stdout(self) -> str:

@@ -5,7 +5,8 @@ holds both pipes and the process itself, and the selector's own descriptor is wh
 order the kernel reports them, and a background child that keeps a pipe open does not hold the call open.
 
 Every process started here carries a mark in its environment, so that what put itself into another session is still
-found (on Linux, in /proc) when the command is killed or the executor closed.
+found (on Linux, in /proc) when the command is killed or the executor closed. A confined command (see `sandbox`) ends
+as a whole with the process that was started; what is found by its mark is ended as well.
 """
 
 from __future__ import annotations
@@ -44,7 +45,9 @@ from acp_agent.executors.base import (
     TerminalView,
 )
 from acp_agent.executors.buffer import BoundedText, Utf8Stream
+from acp_agent.executors.sandbox.base import Confined, Invocation
 from acp_agent.executors.shell_state import with_state
+from acp_agent.executors.start import Confine, start, start_confined
 
 __all__ = ["LocalExecutor", "LocalProcess", "shell_environment"]
 
@@ -87,7 +90,7 @@ def shell_environment(environ: Mapping[str, str], hidden: frozenset[str] = froze
 
 
 class LocalExecutor:
-    """`hidden`: names of variables that commands do not inherit."""
+    """`hidden`: names of variables that commands do not inherit. `confine`: how commands are confined; `None`: not."""
 
     def __init__(
         self,
@@ -95,8 +98,10 @@ class LocalExecutor:
         environ: Mapping[str, str] = os.environ,
         hidden: frozenset[str] = frozenset(),
         terminate_grace: float = TERMINATE_GRACE,
+        confine: Confine | None = None,
     ) -> None:
         self._grace = terminate_grace
+        self._confine = confine
         self._mark = uuid.uuid4().hex
         self._environ = {**shell_environment(environ, hidden), MARK: self._mark}
         self._bash = shutil.which("bash") or "/bin/bash"
@@ -106,24 +111,25 @@ class LocalExecutor:
 
     async def run(self, command: Command) -> LocalProcess:
         mark = f"{self._mark}.{uuid.uuid4().hex}"
-        environ = {**self._environ, **command.env, MARK: mark}
+        environ = {**self.environment(command), MARK: mark}
         script = with_state(command.script, command.state_file, keep=command.keeps_state)
+        argv = (self._bash, "-c", script)
+        if self._confine is None or not command.confined:
+            popen = start(argv, command.cwd, environ, command)
+            self._started = True
+            return LocalProcess(popen, mark, command.output_limit, self._grace)
+        confined = self._confine(Invocation(argv, command.cwd, environ), command)
         try:
-            popen = subprocess.Popen(  # noqa: ASYNC220 - a vfork and exec; the pipes are read without blocking
-                [self._bash, "-c", script],
-                cwd=command.cwd,
-                env=environ,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                start_new_session=True,
-            )
-        except (OSError, ValueError) as error:
-            if not command.cwd.is_dir():
-                raise ExecutorError(f"the working directory {command.cwd} does not exist") from error
-            raise ExecutorError(f"the command could not be started: {error}") from error
-        self._started = True
-        return LocalProcess(popen, mark, command.output_limit, self._grace)
+            popen = start_confined(confined, command)
+            self._started = True
+            return LocalProcess(popen, mark, command.output_limit, self._grace, confined)
+        except BaseException:
+            confined.close()
+            raise
+
+    def environment(self, command: Command) -> dict[str, str]:
+        """The whole environment of `command`."""
+        return {**self._environ, **command.env}
 
     async def close(self) -> None:
         """Kills whatever commands of this executor left running."""
@@ -268,8 +274,16 @@ class LocalProcess:
 
     view: TerminalView | None = None
 
-    def __init__(self, popen: subprocess.Popen[bytes], mark: str, limit: int, grace: float) -> None:
+    def __init__(
+        self,
+        popen: subprocess.Popen[bytes],
+        mark: str,
+        limit: int,
+        grace: float,
+        confined: Confined | None = None,
+    ) -> None:
         self._grace = grace
+        self._confined = confined
         self._popen = popen
         self._mark = mark
         self._selector = selectors.DefaultSelector()
@@ -323,9 +337,10 @@ class LocalProcess:
             # Its number may belong to another process by now: only what carries the mark is ended.
             await _kill_marked(self._mark)
             return
-        self._signal(signal.SIGTERM)
-        with anyio.move_on_after(self._grace):
-            await self.wait()
+        if self._confined is None or not self._confined.killed_at_once:
+            self._signal(signal.SIGTERM)
+            with anyio.move_on_after(self._grace):
+                await self.wait()
         self._signal(signal.SIGKILL)
         await _kill_marked(self._mark)
         with anyio.move_on_after(self._grace):
@@ -335,9 +350,13 @@ class LocalProcess:
         if self._closed:
             return
         self._closed = True
-        with anyio.CancelScope(shield=True):
-            if not self._ended:
-                await self.kill()
+        try:
+            with anyio.CancelScope(shield=True):
+                if not self._ended:
+                    await self.kill()
+        finally:
+            if self._confined is not None:
+                self._confined.close()
         self._selector.close()
         os.close(self._exit_fd)
         for stream in (self._popen.stdout, self._popen.stderr):

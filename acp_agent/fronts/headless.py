@@ -16,7 +16,7 @@ import anyio.to_thread
 from acp_agent import __version__
 from acp_agent.client.acp_client import AcpClient
 from acp_agent.client.files import Files
-from acp_agent.client.permissions import allow_once, reject_once
+from acp_agent.client.permissions import allow_once, cancelled, reject_once
 from acp_agent.client.process import AgentProcess, spawn_agent
 from acp_agent.client.terminals import Terminals
 from acp_agent.errors import AgentError, ConnectionClosed, PeerError, ResourceNotFound, UsageError
@@ -134,6 +134,9 @@ async def _answer(answers: Answers, view: View, request: RequestPermissionReques
             request, "not answered: nobody is there to ask"
         )  # It is no permission: none of its answers is "yes".
         return await reject_once(request)
+    if answers != "person" and (request.tool_call.meta or {}).get("trust") is True:
+        view.asked(request, "not trusted: only a person trusts a folder; `/trust` shows its files")
+        return await cancelled(request)
     match answers:
         case "allow":
             view.asked(request, "allowed (--yes)")

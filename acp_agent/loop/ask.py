@@ -6,6 +6,9 @@ Never hangs: the first two are bounded by a timeout, the third ends the turn, an
 from __future__ import annotations
 
 import logging
+import uuid
+from collections.abc import Sequence
+from typing import Protocol
 
 import anyio
 
@@ -20,14 +23,19 @@ from acp_agent.schema.acp import (
     MultiSelectPropertySchema,
     PermissionOption,
     SelectedPermissionOutcome,
+    SessionUpdate,
     StringMultiSelectItems,
     StringPropertySchema,
     TextContent,
+    ToolCall,
+    ToolCallContent,
+    ToolCallProgress,
+    ToolCallStatus,
     ToolCallUpdate,
 )
 from acp_agent.tools.context import Answer, Question
 
-__all__ = ["ask_person"]
+__all__ = ["ask_person", "ask_trust"]
 
 log = logging.getLogger(__name__)
 
@@ -39,6 +47,20 @@ DECLINED = "The person did not want to answer. Go on with what you know, or say 
 UNANSWERED = "Nobody answered in time. Go on with a sensible assumption and name it, or end the turn."
 MAX_OPTIONS = 9
 """More buttons than that no editor shows well."""
+
+
+TRUST_MEANS = (
+    "They may start programs and change how the agent works, with your rights. Read them first; `/trust` shows and "
+    "changes this later."
+)
+
+
+class TrustAsker(Protocol):
+    """What of a session is needed."""
+
+    client: Client
+
+    def emit(self, update: SessionUpdate, *, keep: bool = True, clean: bool = False) -> None: ...
 
 
 async def ask_person(client: Client, call: Call, question: Question, *, timeout: float) -> Answer:
@@ -56,6 +78,34 @@ async def ask_person(client: Client, call: Call, question: Question, *, timeout:
     except AgentError as error:
         log.warning("the question could not be asked: %s", error)
     return Answer(None, "The question stands in the conversation; the next prompt is the answer.", ends_turn=True)
+
+
+async def ask_trust(session: TrustAsker, words: str, files: Sequence[str]) -> bool | None:
+    """Whether the person trusts these files of the folder; `None` where nobody said. Raises ConnectionClosed."""
+    call_id = str(uuid.uuid4())
+    text = words + "\n\n" + "\n".join(f"- {file}" for file in files) + f"\n\n{TRUST_MEANS}"
+    content: list[ToolCallContent] = [Content(content=TextContent(text=text))]
+    session.emit(ToolCall(tool_call_id=call_id, title=words, kind="other", status="pending", content=content))
+    shown = ToolCallUpdate(
+        tool_call_id=call_id, title=words, kind="other", status="pending", content=content, meta={"trust": True}
+    )
+    options = [
+        PermissionOption(option_id="trust", name="Trust these files", kind="allow_always"),
+        PermissionOption(option_id="no", name="Do not use them", kind="reject_always"),
+    ]
+    answer: bool | None = None
+    try:
+        outcome = (await session.client.request_permission(shown, options)).outcome
+        if isinstance(outcome, SelectedPermissionOutcome) and outcome.option_id in ("trust", "no"):
+            answer = outcome.option_id == "trust"
+    except ConnectionClosed:
+        raise
+    except AgentError as error:
+        log.warning("the question could not be asked: %s", error)
+    finally:
+        status: ToolCallStatus = "completed" if answer is not None else "failed"
+        session.emit(ToolCallProgress(tool_call_id=call_id, status=status))
+    return answer
 
 
 # --- by a form ---------------------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from __future__ import annotations
 import difflib
 import json
 import logging
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -41,9 +42,11 @@ from acp_agent.loop.modes import Mode
 from acp_agent.loop.offer import THOUGHTS
 from acp_agent.loop.outputs import Outputs
 from acp_agent.loop.reports import CANCELLED, Call, Parent, Ran, Ready, Reports
+from acp_agent.loop.safety import SessionSafety
 from acp_agent.output.envelope import NO_OUTPUT, ShellOutput
 from acp_agent.safety.access import Access, Ask, ExecuteAccess, PathAccess
 from acp_agent.safety.decide import decide
+from acp_agent.safety.deciders import CallFacts
 from acp_agent.safety.paths import Roots
 from acp_agent.schema.acp import Content, SessionUpdate, TextContent
 from acp_agent.store.base import GoalTask
@@ -113,6 +116,9 @@ class Surroundings:
 
     registry: Tools
     gate: Gate
+    safety: SessionSafety
+    sandbox_ready: Callable[[], Awaitable[object]]
+    """Waits until it is known how commands are confined."""
     host: CallHost
     roots: Roots
     context: Callable[..., ToolContext]
@@ -200,6 +206,7 @@ class ToolRunner:
     async def run(self, call: Call) -> None:
         """A call that was reported, to its last report; `call.result` is what the model gets."""
         if call.ready is None:
+            self._audit(call)
             return
         try:
             async with anyio.create_task_group() as tasks:
@@ -218,12 +225,33 @@ class ToolRunner:
             self._cancelled(call)
             raise
         finally:
+            self._audit(call)
             if call.goes_on is not None:
                 self._around.runs.watch(call.goes_on)
             with anyio.CancelScope(shield=True):
                 for process in call.processes:
                     await process.close()
             call.processes.clear()  # The call may be found as garbage much later, and their output is large.
+
+    def _audit(self, call: Call) -> None:
+        """Writes down what became of a call; one that was refused stands there with the decision."""
+        facts = call.facts
+        if facts is not None and call.began is None:
+            return
+        if facts is None:
+            facts = CallFacts(call.name, {"arguments": call.use.arguments}, (), call.id)
+        text = "".join(part.text for part in call.result.content if isinstance(part, TextPart)) if call.result else ""
+        cancelled = call.error is not None and call.error.category == "cancelled"
+        self._around.safety.ended(
+            facts,
+            "cancelled" if cancelled else "failed" if call.failed else "completed",
+            error=call.error.category if call.error is not None else "",
+            failed=call.failed,
+            exit_code=call.ran.exit_code if call.ran is not None else None,
+            truncated=any(process.truncated for process in call.processes) or None,
+            duration_ms=None if call.began is None else round((time.monotonic() - call.began) * 1000),
+            output=text,
+        )
 
     async def _stop(self, call: Call) -> None:
         """Ends what the call started; its last output stays visible."""
@@ -317,7 +345,8 @@ class ToolRunner:
                 raise ToolError(reason, "policy_blocked")
             accesses = tool.access(params, ctx)
             preview = await tool.preview(params, ctx)
-            match await around.gate.permit(accesses, self._reports.question(call, ready, preview)):
+            call.facts = CallFacts(call.name, ready.arguments, accesses, call.id)
+            match await around.gate.permit(call.facts, self._reports.question(call, ready, preview)):
                 case Refused(reason, category):
                     raise ToolError(reason, category)
                 case TurnCancelledByClient():
@@ -328,6 +357,8 @@ class ToolRunner:
                     pass
             await anyio.lowlevel.checkpoint()  # A cancel that came meanwhile counts before anything is done.
             begun = True
+            call.began = time.monotonic()
+            around.safety.began(call.facts)
             await around.hooks.before(call.name, call.id, ready.arguments)
             self._reports.update(call, status="in_progress", content=list(preview.content) or UNSET)
             folder = ctx.shell_cwd()
@@ -412,6 +443,7 @@ class ToolRunner:
         around, reports = self._around, self._reports
 
         async def start(command: Command) -> Process:
+            await around.sandbox_ready()
             process = await ctx.executor.run(replace(command, env={**around.variables(), **command.env}))
             call.processes.append(process)
             if process.view is not None:

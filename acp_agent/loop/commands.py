@@ -199,8 +199,9 @@ async def _permissions(commands: Commands, session: Session, engine: Engine, res
             session.say(f"There is no permission #{number or '?'}. `/permissions` lists them.")
         return
     known = commands.store.permissions(project)
+    proposed = _proposed(engine.safety.proposals())
     if not known:
-        session.say("Nothing is remembered for this project: every change is asked about.")
+        session.say(f"Nothing is remembered for this project: every change is asked about.{proposed}")
         return
     words = {"allow": "always allow", "reject": "never allow"}
     lines = [
@@ -209,7 +210,16 @@ async def _permissions(commands: Commands, session: Session, engine: Engine, res
         else f"- #{item.id} {words[item.decision]} `{item.scope}`"
         for item in known
     ]
-    session.say(f"Remembered for {project}:\n" + "\n".join(lines) + "\n\n`/permissions revoke NUMBER` forgets one.")
+    session.say(
+        f"Remembered for {project}:\n" + "\n".join(lines) + f"\n\n`/permissions revoke NUMBER` forgets one.{proposed}"
+    )
+
+
+def _proposed(rules: Sequence[str]) -> str:
+    if not rules:
+        return ""
+    head = "\n\nRules for your configuration that would have saved the most questions:\n"
+    return f"{head}```toml\n" + "\n\n".join(rules) + "\n```"
 
 
 async def _trust(commands: Commands, session: Session, engine: Engine, rest: str) -> None:
@@ -227,17 +237,47 @@ async def _trust(commands: Commands, session: Session, engine: Engine, rest: str
         changed = "These are not the files that you were shown, so nothing was done.\n\n"
     files, trusted = await extensions.show()
     if not files:
-        session.say("This folder has no tools of its own (`.acp-agent/tools/*.py`); there is nothing to trust.")
+        session.say(
+            "This folder has no files of its own (`.acp-agent/config.toml`, `.acp-agent/tools/*.py`); there is nothing "
+            "to trust."
+        )
         return
     listed = "\n".join(f"- {file}" for file in files)
-    state = "They are trusted." if trusted else "They are not trusted, so they are not loaded."
+    state = "They are trusted." if trusted else "They are not trusted, so they are not used."
     if extensions.loaded and not trusted:
         state = "They are not trusted. What was loaded earlier stays until the session ends, or `/trust no`."
     session.say(
-        f"{changed}Tools of this folder:\n{listed}\n\n{state} They are Python that runs with your rights as soon as "
-        f"it is loaded: read them first. `/trust yes {extensions.mark}` loads exactly these files, now and in later "
-        "sessions, until one of them changes; `/trust no` takes it back."
+        f"{changed}Files of this folder that take effect where it is trusted:\n{listed}\n\n{state} They may run "
+        "with your rights as soon as they are used: read them first. "
+        f"`/trust yes {extensions.mark}` uses exactly these files (tools now, configuration from the next session on), "
+        "until one of them changes; `/trust no` takes it back."
     )
+
+
+async def _doctor(commands: Commands, session: Session, engine: Engine, rest: str) -> None:
+    session.say("\n".join(f"- {line}" for line in await engine.doctor()))
+
+
+async def _policy(commands: Commands, session: Session, engine: Engine, rest: str) -> None:
+    word, _, argument = rest.strip().partition(" ")
+    if word in ("", "status"):
+        session.say("\n".join(f"- {line}" for line in await engine.policy_status()))
+    elif word == "check":
+        session.say(await engine.policy_check(argument.strip()))
+    else:
+        session.say("`/policy status` shows what is in force, `/policy check TOOL {JSON}` what would become of a call.")
+
+
+async def _approve(commands: Commands, session: Session, engine: Engine, rest: str) -> None:
+    session.say(engine.safety.approve(rest.strip()))
+
+
+async def _reject(commands: Commands, session: Session, engine: Engine, rest: str) -> None:
+    session.say(engine.safety.reject(rest.strip()))
+
+
+async def _unblock(commands: Commands, session: Session, engine: Engine, rest: str) -> None:
+    session.say(engine.safety.unblock(rest.strip().strip("`")))
 
 
 COMMANDS: dict[str, Command] = {
@@ -253,6 +293,11 @@ COMMANDS: dict[str, Command] = {
         Command("tools", "List the tools of the current mode", "", _tools),
         Command("status", "Show session, model, mode and what the editor offers", "", _status),
         Command("trust", "Show the folder's own tools, and load them", "yes|no", _trust),
-        Command("permissions", "List remembered permissions, or revoke one", "revoke number", _permissions),
+        Command("permissions", "List and revoke remembered permissions; rules to add", "revoke number", _permissions),
+        Command("policy", "Show the rules in force, or what would become of a call", "status|check tool json", _policy),
+        Command("approve", "Let one call pass that a limit of `tools.scoped` stopped", "tool call id", _approve),
+        Command("reject", "Mark a tool call as unacceptable, so that it is not repeated", "tool call id", _reject),
+        Command("unblock", "Use a tool again that failed too often", "tool", _unblock),
+        Command("doctor", "Show how commands are confined, and what is written down", "", _doctor),
     )
 }

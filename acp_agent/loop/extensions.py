@@ -1,4 +1,4 @@
-"""The tools that are not of this package: of installed packages, and of the project where the person trusts them.
+"""The tools that are not of this package: of installed packages, and of the project where the person trusts it.
 
 Trust belongs to a folder and to the very bytes of its files, and is remembered outside of the folder (in the session
 store, with the permissions): a pulled commit that changes a tool is asked about again.
@@ -6,19 +6,18 @@ store, with the permissions): a pulled commit that changes a tool is asked about
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 
 import anyio
 import anyio.to_thread
 
 from acp_agent.lazy import load
-from acp_agent.safety.paths import read_regular, real_path
-from acp_agent.store.base import SessionStore
+from acp_agent.safety.folder_trust import FOLDER, MARK_CHARS, mark_of, own_files, scope_of, tools_of
+from acp_agent.store.base import Decision, SessionStore
 from acp_agent.tools.registry import SessionRegistry
 
 __all__ = ["Extensions"]
@@ -30,12 +29,11 @@ PACKAGES = "package"
 PROJECT = "project"
 TOOL = "trust"
 
-TOOLS_FOLDER = ".acp-agent/tools"
-
-MAX_FILES = 100
-MAX_FILE_BYTES = 500_000
 LOAD_TIMEOUT = 30.0
-MARK_CHARS = 12
+
+QUESTION = "Trust this folder's own files, and let them take effect?"
+NOT_TRUSTED = "This folder has files of its own (configuration, tools) that are not used: `/trust` shows them."
+TRUSTED = "Trusted. The folder's tools are loaded; its configuration counts from the next session on."
 
 PACKAGE_TOOLS = "acp_agent.tools.extend:package_tools"
 PROJECT_TOOLS = "acp_agent.tools.extend:project_tools"
@@ -53,37 +51,26 @@ class Extensions:
         self._begun = False
         self._shown = ""
         self._loaded = False
+        self._asks = False
         self._loading = anyio.Lock()
 
-    def _read(self) -> dict[str, bytes]:
-        """The files with tools of the project, as they are now: name -> bytes. In a thread.
-
-        Regular files directly in the folder, so no link and no pipe; each is read once, and what was read is what is
-        shown, hashed and run.
-        """
-        base = self._folder / TOOLS_FOLDER
-        try:
-            if real_path(base) != real_path(self._folder) / TOOLS_FOLDER:
-                return {}
-            names = sorted(name for name in os.listdir(base) if name.endswith(".py") and not name.startswith("_"))
-        except OSError:
-            return {}
-        found = {name: _regular(base / name) for name in names[:MAX_FILES]}
-        return {name: data for name, data in found.items() if data is not None}
-
     async def read(self) -> dict[str, bytes]:
-        return await anyio.to_thread.run_sync(self._read)
+        return await anyio.to_thread.run_sync(own_files, self._folder)
 
     def trusted(self, files: Mapping[str, bytes]) -> bool:
         """Whether the person trusts exactly these files."""
+        return self._answer(files) == "allow"
+
+    def _answer(self, files: Mapping[str, bytes]) -> Decision | None:
+        """What the person said of exactly these files."""
         known = self._store.permissions(str(self._folder))
-        scope = _scope(files)
-        return any(item.tool == TOOL and item.scope == scope and item.decision == "allow" for item in known)
+        scope = scope_of(files)
+        return next((item.decision for item in known if item.tool == TOOL and item.scope == scope), None)
 
     @property
     def mark(self) -> str:
         """Stands for the files that were shown last."""
-        return _mark(self._shown)
+        return mark_of(self._shown)
 
     @property
     def loaded(self) -> bool:
@@ -93,8 +80,8 @@ class Extensions:
     async def show(self) -> tuple[list[str], bool]:
         """The files that could be trusted, relative to the folder, and whether they are; `trust` takes only these."""
         files = await self.read()
-        self._shown = _scope(files)
-        return [f"{TOOLS_FOLDER}/{name}" for name in files], self.trusted(files)
+        self._shown = scope_of(files)
+        return list(files), self.trusted(files)
 
     async def packages(self) -> list[str]:
         """Loads the tools of packages; once. Gives what a person should hear of, in sentences. Whoever asks meanwhile
@@ -110,27 +97,47 @@ class Extensions:
     async def project(self) -> list[str]:
         """Loads the project's tools where they are trusted; once. Whoever asks meanwhile waits until it is done."""
         async with self._loading:
-            if self._begun or not (self._folder / TOOLS_FOLDER).is_dir():
+            if self._begun or not (self._folder / FOLDER).is_dir():
                 return []
             self._begun = True
             files = await self.read()
             if not files:
                 return []
-            if self.trusted(files):
-                return await self._load(PROJECT, PROJECT_TOOLS, files)
-            return ["This folder has tools of its own that are not loaded: `/trust` shows them."]
+            answer = self._answer(files)
+            if answer == "allow":
+                return await self._load(PROJECT, PROJECT_TOOLS, tools_of(files))
+            self._asks = answer is None
+            return [] if self._asks else [NOT_TRUSTED]
+
+    async def ask(self, ask: Callable[[str, Sequence[str]], Awaitable[bool | None]]) -> list[str]:
+        """Asks the person, once for these very files, whether they are trusted; gives what the person should hear.
+        `ask` is given words and the files' names; it answers `None` where nobody answered."""
+        if not self._asks:
+            return []
+        self._asks = False
+        files, _ = await self.show()
+        answer = await ask(QUESTION, files)
+        if answer is None:
+            return [NOT_TRUSTED]
+        if answer:
+            trouble = await self.trust()
+            if trouble is None:
+                return [f"The files changed while you were asked. {NOT_TRUSTED}"]
+            return [TRUSTED, *trouble]
+        self._store.remember(str(self._folder), TOOL, self._shown, "reject")
+        return [NOT_TRUSTED]
 
     async def trust(self, mark: str = "") -> list[str] | None:
         """Remembers that the files are trusted, and loads them. Gives what went wrong; `None` where they are not those
         that were shown last (or that `mark` stands for), so that nothing was done."""
         async with self._loading:
             files = await self.read()
-            scope = _scope(files)
-            if scope != self._shown and (len(mark) < MARK_CHARS or _mark(scope) != mark[:MARK_CHARS]):
+            scope = scope_of(files)
+            if scope != self._shown and (len(mark) < MARK_CHARS or mark_of(scope) != mark[:MARK_CHARS]):
                 return None
             self._begun = True
             self._store.remember(str(self._folder), TOOL, scope, "allow")
-            return await self._load(PROJECT, PROJECT_TOOLS, files)
+            return await self._load(PROJECT, PROJECT_TOOLS, tools_of(files))
 
     async def distrust(self) -> None:
         async with self._loading:
@@ -157,10 +164,6 @@ class Extensions:
         return list(trouble)
 
 
-def _mark(scope: str) -> str:
-    return scope.rpartition(" ")[2][:MARK_CHARS]
-
-
 def _any_package() -> bool:
     """Whether an installed package names the group: looked for by hand, since the first turn waits for it and loading
     `importlib.metadata` takes longer than all of this."""
@@ -178,19 +181,3 @@ def _any_package() -> bool:
                 except OSError:
                     continue
     return False
-
-
-def _scope(files: Mapping[str, bytes]) -> str:
-    """What trust in files is remembered by: it changes with every byte."""
-    state = hashlib.sha256()
-    for name, data in sorted(files.items()):
-        state.update(f"{name}\0".encode("utf-8", "surrogateescape"))
-        state.update(hashlib.sha256(data).digest())
-    return f"tools {state.hexdigest()}"
-
-
-def _regular(file: Path) -> bytes | None:
-    try:
-        return read_regular(file, MAX_FILE_BYTES)
-    except OSError:
-        return None

@@ -15,6 +15,7 @@ from acp_agent.config.model import DependencyRule, ToolsConfig
 from acp_agent.llm.base import ToolDefinition
 from acp_agent.loop.modes import Mode
 from acp_agent.loop.relevance import Relevance
+from acp_agent.safety.access import RISK_METADATA
 from acp_agent.tools.registry import ToolEntry, Tools
 
 __all__ = ["THOUGHTS", "Offer", "complexity", "think_first", "threshold_of"]
@@ -40,7 +41,10 @@ class Offer:
         mode: Callable[[], Mode],
         missing: Mapping[str, Callable[[], str | None]],
         relevance: Relevance,
+        denied: Callable[[str], str | None] = lambda tool: None,
     ) -> None:
+        """`denied`: why the rules take a tool away altogether."""
+        self._denied = denied
         self._registry = registry
         self._config = config
         self._mode = mode
@@ -60,6 +64,8 @@ class Offer:
             return f"`{entry.name}` is not available in the mode `{mode.id}`{reads}."
         if any(name in self._config.disabled for name in (entry.name, *entry.aliases)):
             return f"`{entry.name}` is switched off in the configuration (`tools.disabled`)."
+        if (denied := self._denied(entry.name)) is not None:
+            return denied
         if (missing := self._missing.get(entry.name)) is not None and (why := missing()) is not None:
             return why
         needed = self._unmet(entry)
@@ -156,6 +162,8 @@ class Offer:
         """The form in which they are sent."""
         tafc = self._config.tafc
         definitions = [entry.definition for entry in entries]
+        if self._config.require_risk_metadata:
+            definitions = [with_risk_metadata(tool) if tool.name == "bash" else tool for tool in definitions]
         if not tafc.enabled:
             return definitions
         threshold = threshold_of(tafc.complexity_threshold)
@@ -181,6 +189,16 @@ def _text(entry: ToolEntry) -> str:
     properties = entry.parameters.get("properties")
     parameters = " ".join(properties) if isinstance(properties, Mapping) else ""
     return f"{entry.name.replace('_', ' ')}\n{entry.description}\n{parameters}"
+
+
+def with_risk_metadata(tool: ToolDefinition) -> ToolDefinition:
+    """The definition that demands what the model thinks of the risk."""
+    parameters = {
+        **tool.parameters,
+        "properties": {**tool.parameters.get("properties", {}), **RISK_METADATA},
+        "required": [*_list(tool.parameters.get("required")), *RISK_METADATA],
+    }
+    return ToolDefinition(tool.name, tool.description, parameters)
 
 
 # --- thinking before calling -----------------------------------------------------------------------------------

@@ -37,6 +37,7 @@ from acp_agent.tools.failures import feedback, is_retryable
 from acp_agent.tools.registry import ToolEntry
 
 if TYPE_CHECKING:
+    from acp_agent.safety.deciders import CallFacts
     from acp_agent.tools.base import Tool
 
 __all__ = ["CANCELLED", "Call", "Display", "Parent", "Ready", "Reports", "Run"]
@@ -110,6 +111,10 @@ class Call:
     """Set when it failed by an error."""
     ran: Ran | None = None
     """Set when it ran a command."""
+    facts: CallFacts | None = None
+    """What was judged of it, once it is."""
+    began: float | None = None
+    """When it began to run, by the monotonic clock."""
 
 
 @dataclass

@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     from acp_agent.loop.history import History
     from acp_agent.loop.offer import Offer
     from acp_agent.loop.redaction import Redaction
+    from acp_agent.loop.safety import SessionSafety
 
 __all__ = ["Engine", "Model", "Session"]
 
@@ -169,6 +170,25 @@ class Engine(Protocol):
 
     def history(self) -> tuple[History, list[Message]]:
         """A new history, restored from what the session stored, and what had to be added to mend it."""
+        ...
+
+    @property
+    def safety(self) -> SessionSafety: ...
+
+    async def warm(self) -> None:
+        """Finds out what confines commands, before the first one waits for it."""
+        ...
+
+    async def doctor(self) -> Sequence[str]:
+        """How commands are confined and what is written down, a line each."""
+        ...
+
+    async def policy_status(self) -> Sequence[str]:
+        """All that is in force, a line each."""
+        ...
+
+    async def policy_check(self, text: str) -> str:
+        """What would become of a call, `TOOL {JSON}`."""
         ...
 
     async def close(self) -> None:

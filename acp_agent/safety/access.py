@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import Literal
 
 __all__ = [
+    "RISK_METADATA",
     "Access",
     "Allow",
     "Ask",
+    "Claim",
     "Deny",
     "ExecuteAccess",
     "ModeAccess",
@@ -30,6 +32,27 @@ class PathAccess:
     path: Path
 
 
+RISK_METADATA: dict[str, dict[str, object]] = {
+    "risk": {"type": "string", "enum": ["low", "medium", "high"], "description": "How much harm the command can do."},
+    "mutation": {"type": "boolean", "description": "Whether it changes anything."},
+    "privesc": {"type": "boolean", "description": "Whether it uses other rights than the person's own (sudo)."},
+    "why": {"type": "string", "description": "What it is for, in a short sentence."},
+}
+"""What `bash` demands of the model with `tools.require_risk_metadata`, as JSON schema."""
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What the model says of a command (`tools.require_risk_metadata`)."""
+
+    risk: Literal["low", "medium", "high"]
+    mutation: bool
+    """Whether it changes something."""
+    privesc: bool
+    """Whether it uses more rights than the person's own."""
+    why: str
+
+
 @dataclass(frozen=True)
 class ExecuteAccess:
     """A shell command line, exactly as it will run, and where."""
@@ -38,6 +61,7 @@ class ExecuteAccess:
     cwd: Path
     confined: bool = True
     """`False`: the model wants it to run outside of the sandbox."""
+    claim: Claim | None = None
 
 
 @dataclass(frozen=True)
@@ -97,6 +121,8 @@ class Ask:
     """Whether a mode that only reads forbids it."""
     every_time: bool = False
     """Whether it is asked in every mode, and no answer is remembered."""
+    by_person: bool = False
+    """Whether a rule of the person's asks: then every mode does."""
     rule: str = field(default="", compare=False)
     """What decided, as in `Allow`."""
     notes: tuple[str, ...] = field(default=(), compare=False)

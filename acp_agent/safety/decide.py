@@ -57,6 +57,7 @@ def combine(verdicts: Iterable[Verdict]) -> Verdict:
         " and ".join(words),
         changes=any(ask.changes for ask in asks),
         every_time=any(ask.every_time for ask in asks),
+        by_person=any(ask.by_person for ask in asks),
         rule="; ".join(dict.fromkeys(ask.rule for ask in asks if ask.rule)),
         notes=tuple(dict.fromkeys(note for ask in asks for note in ask.notes)),
     )

@@ -23,8 +23,10 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 
 def matches(pattern: str, text: str) -> bool:
-    """Whether all of `text` is what the pattern stands for, whatever the case."""
-    return _compiled(pattern).match(text) is not None
+    """Whether all of `text` is what the pattern stands for, whatever the case. `cargo *` stands for `cargo`, too."""
+    if _compiled(pattern).match(text) is not None:
+        return True
+    return pattern.endswith(" *") and _compiled(pattern[:-2]).match(text) is not None
 
 
 def matches_any(patterns: Iterable[str], text: str) -> bool:

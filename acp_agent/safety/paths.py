@@ -33,6 +33,11 @@ class Roots:
         self.all: tuple[Path, ...] = (cwd, *additional)
         self._real = tuple(real_path(root) for root in self.all)
 
+    @property
+    def real(self) -> tuple[Path, ...]:
+        """The folders, resolved."""
+        return self._real
+
     def resolve(self, text: str) -> Path:
         """The path a tool was given, absolute and resolved. Raises ToolError when it is malformed or outside."""
         return self._inside(text, self.absolute(text))

@@ -37,7 +37,9 @@ class Subject:
     whole: tuple[str, ...] = ()
     """What an allow must match, every one: the arguments, or the simple commands of a line."""
     paths: tuple[Path, ...] = ()
-    """Resolved."""
+    """Resolved: what an allow must match, every one."""
+    named: tuple[Path, ...] = ()
+    """Further paths that a deny looks at: all that a command line may mean as one."""
 
 
 @dataclass(frozen=True)
@@ -123,7 +125,7 @@ class Policy:
             return False
         if named.name in self._broken:
             return True
-        if rule.paths and not any(matches_any(rule.paths, str(path)) for path in subject.paths):
+        if rule.paths and not any(matches_any(rule.paths, str(path)) for path in (*subject.paths, *subject.named)):
             return False
         return not rule.args_match or _finds(rule.args_match, subject.texts)
 

@@ -18,13 +18,11 @@ The one door for tree-sitter.
 
 from __future__ import annotations
 
-import glob
 import os
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 
 import tree_sitter_bash
@@ -34,26 +32,43 @@ from acp_agent.safety.access import Allow, Ask
 from acp_agent.safety.git_folder import runs_programs
 from acp_agent.safety.paths import Roots, real_path
 from acp_agent.safety.programs import looked_at
+from acp_agent.safety.reach import (
+    CHANGES,
+    DEV_NULL,
+    EXPANDS,
+    NOT_UNDERSTOOD,
+    OUTSIDE,
+    WRITES,
+    AsksExactly,
+    Folders,
+    Reach,
+)
 from acp_agent.safety.scopes import scopes_of
 
-__all__ = ["judge", "parsed"]
+__all__ = [
+    "CHANGES",
+    "EXPANDS",
+    "NOT_UNDERSTOOD",
+    "OUTSIDE",
+    "WRITES",
+    "After",
+    "Folders",
+    "Judged",
+    "gaps",
+    "judge",
+    "judge_node",
+    "judge_words",
+    "parsed",
+    "text_trouble",
+]
 
-CHANGES = "it may change something"
-OUTSIDE = "it looks outside of the folders of this session"
-NOT_UNDERSTOOD = "the command line could not be understood"
 BACKGROUND = "it runs in the background"
-EXPANDS = "it uses values that are known only when it runs"
-WRITES = "it writes its output to a file"
 HIDDEN = "it holds characters that cannot be seen"
 TOO_LONG = "it is very long"
 HOSTILE_GIT = "the configuration of this git repository names programs to run"
 
 MAX_CHARS = 10_000
 MAX_DEPTH = 40
-MAX_GLOB_MATCHES = 1_000
-NAME_MAX = 255
-MAX_GLOB_PARTS = 2
-"""Components of a path with wildcards: each multiplies the folders to look into."""
 
 BARE = re.compile(r"[\w./:,=+@%^*?\[\]{}~!-][\w./:,=+@%^*?\[\]{}~!#-]*")
 QUOTED = {
@@ -64,18 +79,13 @@ QUOTED = {
 NEVER = re.compile(r"`|\$[({\[]|[<>]\(|<<")
 """Asks wherever it stands, quoted or not: no quoting mistake of ours may turn it into a program that runs."""
 TILDE = re.compile(r"(?:^|[=:])~")
-BRACKET = re.compile(r"\[[!^]?[\w.-]+\]")
 LANGUAGE = Language(tree_sitter_bash.language())
 
-DEV_NULL = "/dev/null"
 EXPANSIONS = frozenset(
     ("simple_expansion", "expansion", "command_substitution", "process_substitution", "arithmetic_expansion")
 )
 WORDS = frozenset(("word", "number", "string", "raw_string", "concatenation"))
 TEST_OPERATORS = frozenset(("=", "==", "!=", "!"))
-
-Folders = frozenset[Path]
-"""Where the shell may stand: more than one after a `cd` that may have failed."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +95,7 @@ class _Word:
 
 
 @dataclass(frozen=True)
-class _After:
+class After:
     """Where the shell may stand after a command that succeeded, and after one that failed."""
 
     success: Folders
@@ -96,12 +106,19 @@ class _After:
         return self.success | self.failure
 
 
-class _AsksExactly(Exception):
-    """The line must be shown as it is; an answer covers this line only."""
+@dataclass(frozen=True)
+class Judged:
+    """One simple command for itself."""
 
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
+    after: After | None
+    """`None`: it asks as it stands."""
+    scopes: tuple[str, ...] = ()
+    """What an "always" covers; nothing for what only looks."""
+    reason: str = ""
+
+    @property
+    def looks(self) -> bool:
+        return self.after is not None and not self.scopes
 
 
 def parsed(command: str) -> Node:
@@ -109,12 +126,44 @@ def parsed(command: str) -> Node:
     return Parser(LANGUAGE).parse(command.encode(errors="replace")).root_node
 
 
+def text_trouble(command: str) -> str:
+    """Why the text of a line alone makes it ask; empty where it does not."""
+    try:
+        _check_text(command)
+    except AsksExactly as asks:
+        return asks.reason
+    return ""
+
+
+def gaps(command: str, root: Node) -> str:
+    """Why the tree leaves text out, or holds an error; empty where bash reads the same words."""
+    try:
+        if root.has_error:
+            raise AsksExactly(NOT_UNDERSTOOD)
+        _Line(command, Roots(Path("/"))).check_gaps(root)
+    except AsksExactly as asks:
+        return asks.reason
+    return ""
+
+
+def judge_node(command: str, node: Node, roots: Roots, folders: Folders) -> Judged:
+    """The judgement of one node of the tree of `command`, as within `judge`."""
+    line = _Line(command, roots)
+    return line.judged(lambda: line.walk(node, folders, 0))
+
+
+def judge_words(words: Sequence[str], roots: Roots, folders: Folders) -> Judged:
+    """The judgement of literal words."""
+    line = _Line("", roots)
+    return line.judged(lambda: line.simple(words[0], [_Word(word, False) for word in words[1:]], folders))
+
+
 def judge(command: str, roots: Roots, cwd: Path) -> Allow | Ask:
     """Whether `command`, run in `cwd`, may run without asking. Total: whatever is not understood asks."""
     try:
         _check_text(command)
         scopes = _Line(command, roots).scopes(cwd)
-    except _AsksExactly as asks:
+    except AsksExactly as asks:
         return _exactly(command, roots, cwd, asks.reason)
     if not scopes:
         return Allow()
@@ -130,40 +179,47 @@ def _exactly(command: str, roots: Roots, cwd: Path, reason: str) -> Ask:
 
 def _check_text(command: str) -> None:
     if len(command) > MAX_CHARS:
-        raise _AsksExactly(TOO_LONG)
+        raise AsksExactly(TOO_LONG)
     for char in command:
         category = unicodedata.category(char)
         if (category[0] == "C" and char not in "\n\t") or (category[0] == "Z" and char != " "):
-            raise _AsksExactly(HIDDEN)
+            raise AsksExactly(HIDDEN)
     if not command.strip():
-        raise _AsksExactly(NOT_UNDERSTOOD)
+        raise AsksExactly(NOT_UNDERSTOOD)
     if NEVER.search(command):
-        raise _AsksExactly(EXPANDS)
+        raise AsksExactly(EXPANDS)
 
 
 class _Line:
-    """One walk over one command line. Every method may raise _AsksExactly."""
+    """One walk over one command line. Every method may raise AsksExactly."""
 
     def __init__(self, command: str, roots: Roots) -> None:
-        self._source = command.encode()
-        self._roots = roots
+        self._source = command.encode(errors="replace")
+        self._reach = Reach(roots)
         self._scopes: dict[str, None] = {}
 
     def scopes(self, cwd: Path) -> tuple[str, ...]:
         """What an "always" answer must cover; nothing when the line only looks."""
         root = Parser(LANGUAGE).parse(self._source).root_node
         if root.has_error:
-            raise _AsksExactly(NOT_UNDERSTOOD)
-        if not self._is_inside(cwd):
-            raise _AsksExactly(OUTSIDE)
-        self._check_gaps(root)
-        self._walk(root, frozenset((cwd,)), 0)
+            raise AsksExactly(NOT_UNDERSTOOD)
+        if not self._reach.is_inside(cwd):
+            raise AsksExactly(OUTSIDE)
+        self.check_gaps(root)
+        self.walk(root, frozenset((cwd,)), 0)
         return tuple(self._scopes)
+
+    def judged(self, judgement: Callable[[], After]) -> Judged:
+        try:
+            after = judgement()
+        except AsksExactly as asks:
+            return Judged(None, (), asks.reason)
+        return Judged(after, tuple(self._scopes), CHANGES if self._scopes else "")
 
     def _text(self, node: Node) -> str:
         return self._source[node.start_byte : node.end_byte].decode()
 
-    def _check_gaps(self, root: Node) -> None:
+    def check_gaps(self, root: Node) -> None:
         """Between the leaves there are only blanks, and a comment is one for bash, too."""
         at = 0
         pending = [root]
@@ -173,40 +229,40 @@ class _Line:
                 pending.extend(reversed(node.children))
                 continue
             if self._source[at : node.start_byte].strip(b" \t\n"):
-                raise _AsksExactly(NOT_UNDERSTOOD)
+                raise AsksExactly(NOT_UNDERSTOOD)
             if node.type == "&":
-                raise _AsksExactly(BACKGROUND)
+                raise AsksExactly(BACKGROUND)
             if node.type == "comment":
                 before = self._source[node.start_byte - 1 : node.start_byte]
                 if before not in (b"", b" ", b"\t", b"\n") or "\n" in self._text(node):
-                    raise _AsksExactly(NOT_UNDERSTOOD)
+                    raise AsksExactly(NOT_UNDERSTOOD)
             at = max(at, node.end_byte)
         if self._source[at:].strip(b" \t\n"):
-            raise _AsksExactly(NOT_UNDERSTOOD)
+            raise AsksExactly(NOT_UNDERSTOOD)
 
     # --- structure --------------------------------------------------------------------------------------------
 
-    def _walk(self, node: Node, folders: Folders, depth: int) -> _After:
+    def walk(self, node: Node, folders: Folders, depth: int) -> After:
         if depth > MAX_DEPTH:
-            raise _AsksExactly(NOT_UNDERSTOOD)
+            raise AsksExactly(NOT_UNDERSTOOD)
         depth += 1
         match node.type:
             case "program" | "compound_statement" | "subshell":
                 after = self._sequence(node, folders, depth)
-                return _After(folders, folders) if node.type == "subshell" else after
+                return After(folders, folders) if node.type == "subshell" else after
             case "list":
                 return self._list(node, folders, depth)
             case "pipeline":
                 for child in node.children:
                     if child.is_named:
-                        self._walk(child, folders, depth)
+                        self.walk(child, folders, depth)
                     elif child.type not in ("|", "|&"):
-                        raise _AsksExactly(NOT_UNDERSTOOD)
-                return _After(folders, folders)
+                        raise AsksExactly(NOT_UNDERSTOOD)
+                return After(folders, folders)
             case "negated_command":
                 _, inner = self._exactly_children(node, 2)
-                after = self._walk(inner, folders, depth)
-                return _After(after.failure, after.success)
+                after = self.walk(inner, folders, depth)
+                return After(after.failure, after.success)
             case "redirected_statement":
                 return self._redirected(node, folders, depth)
             case "command":
@@ -214,75 +270,75 @@ class _Line:
             case "test_command":
                 return self._test(node, folders)
             case kind if kind in EXPANSIONS or kind == "variable_assignment":
-                raise _AsksExactly(EXPANDS)
+                raise AsksExactly(EXPANDS)
             case _:
-                raise _AsksExactly(NOT_UNDERSTOOD)
+                raise AsksExactly(NOT_UNDERSTOOD)
 
     def _exactly_children(self, node: Node, count: int) -> list[Node]:
         if node.child_count != count:
-            raise _AsksExactly(NOT_UNDERSTOOD)
+            raise AsksExactly(NOT_UNDERSTOOD)
         return node.children
 
-    def _sequence(self, node: Node, folders: Folders, depth: int) -> _After:
-        after = _After(folders, folders)
+    def _sequence(self, node: Node, folders: Folders, depth: int) -> After:
+        after = After(folders, folders)
         for child in node.children:
             if child.type == "comment":
                 continue
             if child.is_named:
-                after = self._walk(child, after.either, depth)
+                after = self.walk(child, after.either, depth)
             elif child.type not in (";", "\n", "(", ")", "{", "}"):
-                raise _AsksExactly(NOT_UNDERSTOOD)
+                raise AsksExactly(NOT_UNDERSTOOD)
         return after
 
-    def _list(self, node: Node, folders: Folders, depth: int) -> _After:
+    def _list(self, node: Node, folders: Folders, depth: int) -> After:
         left, operator, *right = [child for child in node.children if child.type != "comment"]
-        first = self._walk(left, folders, depth)
+        first = self.walk(left, folders, depth)
         if len(right) != 1:
-            raise _AsksExactly(NOT_UNDERSTOOD)
+            raise AsksExactly(NOT_UNDERSTOOD)
         if operator.type == "&&":
-            second = self._walk(right[0], first.success, depth)
-            return _After(second.success, first.failure | second.failure)
+            second = self.walk(right[0], first.success, depth)
+            return After(second.success, first.failure | second.failure)
         if operator.type == "||":
-            second = self._walk(right[0], first.failure, depth)
-            return _After(first.success | second.success, second.failure)
+            second = self.walk(right[0], first.failure, depth)
+            return After(first.success | second.success, second.failure)
         if operator.type == ";":
-            return self._walk(right[0], first.either, depth)
-        raise _AsksExactly(NOT_UNDERSTOOD)
+            return self.walk(right[0], first.either, depth)
+        raise AsksExactly(NOT_UNDERSTOOD)
 
-    def _redirected(self, node: Node, folders: Folders, depth: int) -> _After:
+    def _redirected(self, node: Node, folders: Folders, depth: int) -> After:
         body, *redirects = node.children
         for redirect in redirects:
             self._redirect(redirect, folders)
-        return self._walk(body, folders, depth)
+        return self.walk(body, folders, depth)
 
     def _redirect(self, node: Node, folders: Folders) -> None:
         if node.type != "file_redirect":
-            raise _AsksExactly(EXPANDS)
+            raise AsksExactly(EXPANDS)
         children = [child for child in node.children if child.type != "file_descriptor"]
         if len(children) != 2:
-            raise _AsksExactly(NOT_UNDERSTOOD)
+            raise AsksExactly(NOT_UNDERSTOOD)
         operator, target = children[0].type, self._word(children[1])
         if target.glob:
-            raise _AsksExactly(NOT_UNDERSTOOD)
+            raise AsksExactly(NOT_UNDERSTOOD)
         match operator:
             case ">&" if target.text in ("1", "2"):
                 return
             case ">" | ">>" | "&>" | "&>>" if target.text == DEV_NULL:
                 return
             case "<":
-                self._check_path(target.text, folders)
+                self._reach.check_path(target.text, folders)
             case _:
-                raise _AsksExactly(WRITES)
+                raise AsksExactly(WRITES)
 
     # --- words ------------------------------------------------------------------------------------------------
 
     def _word(self, node: Node) -> _Word:
         """A word as bash hands it to a program, wildcards aside."""
         if node.type not in WORDS:
-            raise _AsksExactly(EXPANDS if node.type in EXPANSIONS else NOT_UNDERSTOOD)
+            raise AsksExactly(EXPANDS if node.type in EXPANSIONS else NOT_UNDERSTOOD)
         parts = node.children if node.type == "concatenation" else [node]
         if sum(part.end_byte - part.start_byte for part in parts) != node.end_byte - node.start_byte:
-            raise _AsksExactly(NOT_UNDERSTOOD)
+            raise AsksExactly(NOT_UNDERSTOOD)
         bare, text = "", ""
         for part in parts:
             source = self._text(part)
@@ -293,34 +349,34 @@ class _Line:
                 text += source
                 bare += source
             elif "$" in source and part.type != "raw_string":
-                raise _AsksExactly(EXPANDS)
+                raise AsksExactly(EXPANDS)
             else:
-                raise _AsksExactly(NOT_UNDERSTOOD)
+                raise AsksExactly(NOT_UNDERSTOOD)
         if TILDE.search(bare) or ("~" in bare and len(parts) > 1):
-            raise _AsksExactly(OUTSIDE)
+            raise AsksExactly(OUTSIDE)
         if "{" in bare and ("," in text or ".." in text):
-            raise _AsksExactly(EXPANDS)
+            raise AsksExactly(EXPANDS)
         has_glob = any(char in bare for char in "*?[")
         if has_glob and any(char in text and char not in bare for char in "*?["):
-            raise _AsksExactly(NOT_UNDERSTOOD)  # wildcards and the same characters quoted, in one word
+            raise AsksExactly(NOT_UNDERSTOOD)  # wildcards and the same characters quoted, in one word
         return _Word(text, has_glob)
 
-    def _command(self, node: Node, folders: Folders) -> _After:
+    def _command(self, node: Node, folders: Folders) -> After:
         name, *rest = node.children
         if name.type != "command_name" or name.child_count != 1:
-            raise _AsksExactly(EXPANDS if name.type == "variable_assignment" else NOT_UNDERSTOOD)
+            raise AsksExactly(EXPANDS if name.type == "variable_assignment" else NOT_UNDERSTOOD)
         program = self._word(name.children[0])
         if program.glob or "=" in program.text:
-            raise _AsksExactly(NOT_UNDERSTOOD)
+            raise AsksExactly(NOT_UNDERSTOOD)
         arguments = []
         for child in rest:
             if child.type.endswith("redirect"):
                 self._redirect(child, folders)
             else:
                 arguments.append(self._word(child))
-        return self._simple(program.text, arguments, folders)
+        return self.simple(program.text, arguments, folders)
 
-    def _test(self, node: Node, folders: Folders) -> _After:
+    def _test(self, node: Node, folders: Folders) -> After:
         words = []
         pending = list(reversed(node.children[1:-1]))
         while pending:
@@ -332,99 +388,42 @@ class _Line:
             elif part.type == "test_operator" or part.type in TEST_OPERATORS:
                 words.append(_Word(self._text(part), False))
             else:
-                raise _AsksExactly(EXPANDS if part.type in EXPANSIONS else NOT_UNDERSTOOD)
+                raise AsksExactly(EXPANDS if part.type in EXPANSIONS else NOT_UNDERSTOOD)
         opening, closing = node.children[0].type, node.children[-1].type
         if (opening, closing) not in (("[", "]"), ("[[", "]]")):
-            raise _AsksExactly(NOT_UNDERSTOOD)
-        return self._simple(opening, words, folders)
+            raise AsksExactly(NOT_UNDERSTOOD)
+        return self.simple(opening, words, folders)
 
     # --- one simple command -----------------------------------------------------------------------------------
 
-    def _simple(self, program: str, arguments: list[_Word], folders: Folders) -> _After:
+    def simple(self, program: str, arguments: list[_Word], folders: Folders) -> After:
         for word in arguments:
             if word.glob:
-                self._check_glob(word.text, folders)
+                self._reach.check_glob(word.text, folders)
         texts = [word.text for word in arguments]
         if program == "cd":
             return self._cd(arguments, folders)
         paths = looked_at(program, texts)
         if paths is not None:
             if program == "git" and any(runs_programs(folder) for folder in folders):
-                raise _AsksExactly(HOSTILE_GIT)
-            self._check_paths(paths, folders)
-            return _After(folders, folders)
-        self._check_paths(texts, folders, reason=CHANGES)
+                raise AsksExactly(HOSTILE_GIT)
+            self._reach.check_paths(paths, folders)
+            return After(folders, folders)
+        self._reach.check_paths(texts, folders, reason=CHANGES)
         scopes = scopes_of([program, *texts])
         if scopes is None:
-            raise _AsksExactly(CHANGES)
+            raise AsksExactly(CHANGES)
         self._scopes.update((f"bash {scope}", None) for scope in scopes)
-        return _After(folders, folders)
+        return After(folders, folders)
 
-    def _cd(self, arguments: list[_Word], folders: Folders) -> _After:
+    def _cd(self, arguments: list[_Word], folders: Folders) -> After:
         if len(arguments) != 1 or arguments[0].glob or arguments[0].text.startswith("-") or not arguments[0].text:
-            raise _AsksExactly(OUTSIDE if not arguments else NOT_UNDERSTOOD)
+            raise AsksExactly(OUTSIDE if not arguments else NOT_UNDERSTOOD)
         target = arguments[0].text
-        self._check_path(target, folders)
+        self._reach.check_path(target, folders)
         # Bash goes by names where it can (`link/..` is where it was), and by real folders where it cannot.
         reached = {Path(os.path.normpath(folder / target)) for folder in folders}
         reached |= {real_path(folder / target) for folder in folders}
-        if not all(map(self._is_inside, reached)):
-            raise _AsksExactly(OUTSIDE)
-        return _After(frozenset(reached), folders)
-
-    # --- paths ------------------------------------------------------------------------------------------------
-
-    def _check_paths(self, arguments: Iterable[str], folders: Folders, reason: str = OUTSIDE) -> None:
-        for argument in arguments:
-            if argument.startswith("-") and argument != "-":
-                name, equals, value = argument.partition("=")
-                if equals:
-                    self._check_path(value, folders)
-                if not name.startswith("--") and ("/" in name or ".." in name):
-                    raise _AsksExactly(reason)  # a value glued to its option: where it begins is not known here
-                if not name.startswith("--"):
-                    self._check_glued(argument, folders)
-            else:
-                self._check_path(argument, folders)
-                if "=" in argument:
-                    self._check_path(argument.partition("=")[2], folders)
-
-    def _check_glued(self, argument: str, folders: Folders) -> None:
-        """A value glued to its option is no link that leads out, wherever it begins."""
-        for start in range(max(2, len(argument) - NAME_MAX), len(argument)):
-            name = argument[start:]
-            if "/" not in name and any(os.path.islink(folder / name) for folder in folders):
-                self._check_path(name, folders)
-
-    def _check_path(self, text: str, folders: Folders) -> None:
-        if text in ("", "-", DEV_NULL):
-            return
-        if text.startswith("~"):
-            raise _AsksExactly(OUTSIDE)
-        if not all(self._is_inside(folder / text) for folder in folders):
-            raise _AsksExactly(OUTSIDE)
-
-    def _is_inside(self, path: Path) -> bool:
-        try:
-            return self._roots.contains(real_path(path))
-        except (OSError, ValueError, RuntimeError):
-            return False
-
-    def _check_glob(self, pattern: str, folders: Folders) -> None:
-        """Everything a pattern stands for is inside, and none of it reads like an option."""
-        wide = BRACKET.sub("?", pattern)
-        components = wide.split("/")
-        wild = [part for part in components if "*" in part or "?" in part]
-        if "[" in wide or len(wild) > MAX_GLOB_PARTS:
-            raise _AsksExactly(NOT_UNDERSTOOD)
-        if wide.startswith("/") or ".." in components or any(part.startswith(".") for part in wild):
-            raise _AsksExactly(OUTSIDE)
-        for folder in folders:
-            try:
-                found = list(islice(glob.iglob(wide, root_dir=folder, include_hidden=True), MAX_GLOB_MATCHES + 1))
-            except (OSError, ValueError, re.error) as error:
-                raise _AsksExactly(NOT_UNDERSTOOD) from error
-            if len(found) > MAX_GLOB_MATCHES or any(name.startswith("-") for name in found):
-                raise _AsksExactly(NOT_UNDERSTOOD)
-            for name in found:
-                self._check_path(name, folders)
+        if not all(map(self._reach.is_inside, reached)):
+            raise AsksExactly(OUTSIDE)
+        return After(frozenset(reached), folders)

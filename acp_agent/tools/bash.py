@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import re
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import anyio
 from pydantic import Field, field_validator, model_validator
+from pydantic.json_schema import SkipJsonSchema
 
 from acp_agent.errors import ToolError
 from acp_agent.executors.base import Command, ExitStatus, Process
 from acp_agent.output.envelope import NO_OUTPUT, ShellOutput
-from acp_agent.safety.access import Access, ExecuteAccess
+from acp_agent.safety.access import RISK_METADATA, Access, Claim, ExecuteAccess
 from acp_agent.safety.interactive import wants_terminal
 from acp_agent.safety.paths import Roots
 from acp_agent.schema.acp import ToolKind
@@ -46,6 +47,15 @@ class BashParams(Params):
         description='true: until it ends; false: not at all, as `background`; seconds, "30s" or "10m": so long, and '
         "what still runs then goes on in the background.",
     )
+    outside_sandbox: bool = Field(
+        default=False,
+        description="Run it outside of the sandbox, where there is one: only when it failed for what the sandbox "
+        "forbids and cannot be done in another way. The person is asked every time.",
+    )
+    risk: SkipJsonSchema[Literal["low", "medium", "high"] | None] = None
+    mutation: SkipJsonSchema[bool | None] = None
+    privesc: SkipJsonSchema[bool | None] = None
+    why: SkipJsonSchema[str | None] = None
 
     @field_validator("wait")
     @classmethod
@@ -68,6 +78,12 @@ class BashParams(Params):
         if isinstance(self.wait, bool | str):
             return None
         return self.wait if self.timeout is None or self.timeout > self.wait else None
+
+
+def _claim(params: BashParams) -> Claim | None:
+    if params.risk is None or params.mutation is None or params.privesc is None or not params.why:
+        return None
+    return Claim(params.risk, params.mutation, params.privesc, params.why)
 
 
 class Bash(Tool[BashParams]):
@@ -99,7 +115,11 @@ class Bash(Tool[BashParams]):
             raise ToolError("The command is empty. Give the command line to run.", "invalid_parameters")
         if "\0" in params.command:
             raise ToolError("The command holds a NUL character, which no shell can take.", "invalid_parameters")
-        return [ExecuteAccess(params.command, ctx.shell_cwd())]
+        claim = _claim(params)
+        if claim is None and ctx.config.require_risk_metadata:
+            missing = ", ".join(f"`{name}`" for name in RISK_METADATA if getattr(params, name) in (None, ""))
+            raise ToolError(f"The arguments of `bash` are not complete: {missing} missing.", "invalid_parameters")
+        return [ExecuteAccess(params.command, ctx.shell_cwd(), not params.outside_sandbox, claim)]
 
     async def preview(self, params: BashParams, ctx: ToolContext) -> Preview:
         if ctx.config.bash.refuse_interactive:
@@ -119,6 +139,7 @@ class Bash(Tool[BashParams]):
             output_limit=config.output_limit,
             state_file=ctx.shell_state,
             keeps_state=not params.in_background and patience is None,
+            confined=not params.outside_sandbox,
         )
         process = await ctx.start(command)
         if params.in_background:

@@ -280,7 +280,7 @@ async def test_what_is_no_regular_file_is_left_alone(tmp_path, what):
         file.symlink_to("/dev/zero" if what == "zero" else put(tmp_path / "out.py", "x = 1\n"))
     async with rig(tmp_path, ["ok"]) as r:
         await r.editor.prompt("/trust")
-        assert "no tools of its own" in r.editor.text()
+        assert "no files of its own" in r.editor.text()
         assert (await r.editor.prompt("hi")).stop_reason == "end_turn"
 
 

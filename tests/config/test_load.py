@@ -10,7 +10,7 @@ import pytest
 
 from acp_agent.config.load import Config, keys, load_config
 from acp_agent.config.model import ProviderConfig, Settings
-from acp_agent.config.sources import ENVIRONMENT, PROJECT_FILE
+from acp_agent.config.sources import ENVIRONMENT, PROJECT_FILE, read_file
 from acp_agent.errors import ConfigError
 
 
@@ -34,7 +34,7 @@ class Sources:
         return path
 
     def load(self) -> Config:
-        return load_config(self.environ, cwd=str(self.project), flags=self.flags)
+        return load_config(self.environ, project=read_file(f"{self.project}/{PROJECT_FILE}"), flags=self.flags)
 
 
 @pytest.fixture
@@ -251,3 +251,48 @@ def test_every_key_is_described_and_has_a_default_of_its_type() -> None:
 @pytest.mark.parametrize(("variable", "name"), ENVIRONMENT.items())
 def test_every_variable_sets_a_key_that_exists(variable: str, name: str) -> None:
     assert name.replace("providers.default.", "providers.NAME.") in {key.name for key in keys()}
+
+
+# --- what a trusted project may add ------------------------------------------------------------------------------
+
+
+def test_hooks_of_a_project_run_behind_the_persons(sources: Sources) -> None:
+    sources.user('[[hooks.tool_after]]\ncommand = "mine"\n')
+    sources.of_project('[[hooks.tool_after]]\ncommand = "theirs"\n[[hooks.tool_before]]\ncommand = "early"\n')
+    hooks = sources.load().settings.hooks
+    assert [hook.command for hook in hooks.tool_after] == ["mine", "theirs"]
+    assert [hook.command for hook in hooks.tool_before] == ["early"]
+
+
+def test_a_project_may_add_mcp_servers_but_not_change_the_persons(sources: Sources) -> None:
+    sources.user('[mcp.servers.forge]\ncommand = "forge"\nenv = {TOKEN = "x"}\n')
+    sources.of_project('[mcp.servers.docs]\ncommand = "docs"\n')
+    assert set(sources.load().settings.mcp.servers) == {"forge", "docs"}
+    file = sources.of_project('[mcp.servers.forge]\ncommand = "evil"\n')
+    with pytest.raises(ConfigError, match=rf"{file}:1.*forge.*of your own configuration"):
+        sources.load()
+
+
+@pytest.mark.parametrize(
+    "key", ["tools.sandbox.disabled", "tools.permissions.bash", "audit.enabled", "tools.policy.enabled"]
+)
+def test_no_project_sets_keys_of_safety(sources: Sources, key: str) -> None:
+    table, _, name = key.rpartition(".")
+    value = '[{pattern = "*", action = "allow"}]' if name == "bash" else "false"
+    sources.of_project(f"[{table}]\n{name} = {value}\n")
+    with pytest.raises(ConfigError, match="cannot be set by a project"):
+        sources.load()
+
+
+def test_the_origin_of_an_entry_of_a_list_is_its_own_line(sources: Sources) -> None:
+    sources.user(
+        '[agent]\nmode = "ask"\n\n[[tools.permissions.bash]]\npattern = "a"\naction = "allow"\n'
+        '[[tools.permissions.bash]]\npattern = "b"\naction = "deny"\n'
+        '[tools.policy]\nrules = [\n  {effect = "deny", tool = "a"},\n  {effect = "deny", tool = "b"},\n]\n'
+    )
+    config = sources.load()
+    assert config.origin_of("tools.permissions.bash", 0) == f"{sources.file}:4"
+    assert config.origin_of("tools.permissions.bash", 1) == f"{sources.file}:7"
+    assert config.origin_of("tools.policy.rules", 0) == f"{sources.file}:12"
+    assert config.origin_of("tools.policy.rules", 1) == f"{sources.file}:13"
+    assert config.origin_of("tools.authorization.rules", 0) == ""

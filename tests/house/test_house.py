@@ -16,6 +16,7 @@ FLOORS: dict[str, int] = {
     "auth": 6,
     "handshake": 6,
     "build": 6,
+    "confinement": 6,
     "engine": 6,
     "models": 6,
     "loop": 5,

@@ -6,7 +6,7 @@ descriptors this one needs; executors start it, and the editor's terminal gets i
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, Protocol
@@ -16,12 +16,12 @@ __all__ = ["SANDBOXES", "Confined", "Invocation", "Sandbox", "SandboxKind", "San
 SandboxKind = Literal["bubblewrap", "landlock", "seatbelt", "none"]
 
 SANDBOXES: dict[SandboxKind, str] = {
-    "bubblewrap": "acp_agent.executors.sandbox.bubblewrap:Bubblewrap",
-    "landlock": "acp_agent.executors.sandbox.landlock:Landlock",
-    "seatbelt": "acp_agent.executors.sandbox.seatbelt:Seatbelt",
-    "none": "acp_agent.executors.sandbox.noop:Noop",
+    "bubblewrap": "acp_agent.executors.sandbox.bubblewrap:find",
+    "landlock": "acp_agent.executors.sandbox.landlock_alone:find",
+    "seatbelt": "acp_agent.executors.sandbox.seatbelt:find",
 }
-"""The backends, in the order they are tried. Loaded when they are."""
+"""The backends, in the order they are tried: what makes one from the configuration or raises ExecutorError with the
+reason why it is not there. Loaded when they are tried."""
 
 
 @dataclass(frozen=True)
@@ -32,13 +32,14 @@ class SandboxPolicy:
     """
 
     writable: tuple[Path, ...]
-    """The session's folders and `allow_write`."""
+    """The session's folders and `allow_write`. What does not exist is left out."""
     readable: tuple[Path, ...] = ()
-    """Read-only: `allow_read`, toolchains in the person's home."""
+    """Read-only: `allow_read`, toolchains in the person's home. What does not exist is left out."""
     hidden: tuple[Path, ...] = ()
     """Not to be read although they are below one of the others: what `deny_read` matches."""
     protected: tuple[Path, ...] = ()
-    """Below `writable`, and read-only all the same, also those that do not exist yet."""
+    """Below `writable`, and read-only all the same, also those that do not exist yet. Not resolved: that one of them
+    is a link is something the backend has to know."""
     network: bool = True
     unix_sockets: bool = False
     """Whether sockets of the kind AF_UNIX may be made (pairs always may)."""
@@ -59,6 +60,8 @@ class Invocation:
     cwd: Path
     env: Mapping[str, str]
     """The whole environment."""
+    by_script: bool = False
+    """Whether a shell script starts it and waits for it (the editor's terminal). Else this process does."""
 
 
 @dataclass(frozen=True)
@@ -70,17 +73,35 @@ class Confined:
     env: Mapping[str, str]
     files: Mapping[int, Path] = field(default_factory=dict)
     """Descriptor -> the file to be opened read-only as it: a starter opens and passes them, a script redirects."""
+    slots: Mapping[int, int] = field(default_factory=dict)
+    """Place in `argv` -> the descriptor in `files` whose number stands there."""
     killed_at_once: bool = False
     """Whether SIGKILL to the started process ends all that it started."""
+    cleanup: Callable[[], None] | None = None
+
+    def argv_with(self, numbers: Mapping[int, int]) -> tuple[str, ...]:
+        """`argv` where the descriptors of `files` got other numbers: declared number -> the real one."""
+        argv = list(self.argv)
+        for place, declared in self.slots.items():
+            argv[place] = str(numbers[declared])
+        return tuple(argv)
 
     def close(self) -> None:
         """Removes what was put in place for this one run (place holders, control groups)."""
+        if self.cleanup is not None:
+            self.cleanup()
 
 
 class Sandbox(Protocol):
     """One backend."""
 
-    kind: SandboxKind
+    @property
+    def kind(self) -> SandboxKind: ...
+
+    @property
+    def keeps_protected(self) -> bool:
+        """Whether `SandboxPolicy.protected` is kept. If not, the person has to be asked about more."""
+        ...
 
     def words(self) -> str:
         """What it is made of, for the person: `bubblewrap 0.8.0 with seccomp and Landlock (ABI 7)`."""
@@ -88,5 +109,5 @@ class Sandbox(Protocol):
 
     def confine(self, invocation: Invocation, policy: SandboxPolicy, folder: Path) -> Confined:
         """`folder`: existing, private, for files of this run that outlive it. Raises ExecutorError where the policy
-        cannot be kept."""
+        cannot be kept. What is started dies with the thread this is called from, if that is the main one."""
         ...

@@ -7,14 +7,17 @@ only 255 instructions far.
 
 from __future__ import annotations
 
+import os
 import struct
+import uuid
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from acp_agent.executors.sandbox.syscalls import DENIED, Arch, number
 
-__all__ = ["ALLOW", "AUDIT_ARCH", "ENOSYS_ANSWER", "EPERM_ANSWER", "KILL", "Assembler", "build_filter"]
+__all__ = ["ALLOW", "AUDIT_ARCH", "ENOSYS_ANSWER", "EPERM_ANSWER", "KILL", "Assembler", "build_filter", "write_filter"]
 
 ALLOW: Final = 0x7FFF0000
 KILL: Final = 0x80000000
@@ -30,8 +33,8 @@ NUMBER_AT, ARCH_AT = 0, 4
 MAX_JUMP = 255
 MAX_LENGTH = 4096
 
-NEW_NAMESPACES = 0x7E020000 | 0x00000080
-"""CLONE_NEWNS, -CGROUP, -UTS, -IPC, -USER, -PID, -NET and -TIME."""
+NEW_NAMESPACES = 0x7E020000
+"""CLONE_NEWNS, -CGROUP, -UTS, -IPC, -USER, -PID and -NET. CLONE_NEWTIME is known to clone3 and unshare alone."""
 
 TIOCSTI, TIOCLINUX = 0x5412, 0x541C
 """Put characters into the terminal's input, as if the person had typed them; and paste the console's selection."""
@@ -161,8 +164,7 @@ def build_filter(arch: Arch, *, unix_sockets: bool = False, network: bool = True
 
     out.label("clone")
     out.load(_argument(0))
-    out.test(ANY_BIT, NEW_NAMESPACES & ~0xFF, yes="refuse", no="allow")
-    # The lowest byte is the signal at exit here, and CLONE_NEWTIME (0x80) is known to clone3 alone.
+    out.test(ANY_BIT, NEW_NAMESPACES, yes="refuse", no="allow")
     out.label("clone3")
     # Its flags are in memory, where a filter cannot look. Without it the C library uses clone.
     out.answer(ENOSYS_ANSWER)
@@ -196,3 +198,14 @@ def build_filter(arch: Arch, *, unix_sockets: bool = False, network: bool = True
     out.label("kill")
     out.answer(KILL)
     return out.assemble()
+
+
+def write_filter(folder: Path, arch: Arch, *, unix_sockets: bool, network: bool = True) -> Path:
+    """The filter as a file in `folder`, written once."""
+    path = folder / f"seccomp{'-unix' if unix_sockets else ''}{'' if network else '-alone'}.bpf"
+    if not path.exists():
+        beside = path.with_name(f"{path.name}.{uuid.uuid4().hex[:8]}")
+        with open(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.write(build_filter(arch, unix_sockets=unix_sockets, network=network))
+        beside.replace(path)
+    return path

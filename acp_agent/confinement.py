@@ -1,0 +1,184 @@
+"""How the commands of a session are confined: the sandbox of this machine with the session's folders.
+
+The sandbox is looked for once in a process (`executors.sandbox.probe`), by the first who waits for it; what a command
+may touch is worked out anew for each, since files come and go.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import stat
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import anyio
+
+from acp_agent.config.model import ToolsConfig
+from acp_agent.errors import ExecutorError
+from acp_agent.executors.base import Command
+from acp_agent.executors.sandbox.base import Confined, Invocation, SandboxPolicy
+from acp_agent.lazy import load
+from acp_agent.safety.paths import Roots, real_path
+from acp_agent.safety.protect import git_places
+
+if TYPE_CHECKING:
+    from acp_agent.executors.sandbox.probe import Found
+
+__all__ = ["Confinement", "hidden_paths"]
+
+log = logging.getLogger(__name__)
+
+FIND_SANDBOX = "acp_agent.executors.sandbox.probe:find_sandbox"
+TOOLCHAINS = "acp_agent.executors.sandbox.toolchains:toolchains"
+
+MAX_LOOKED_AT = 20_000
+"""Entries of a session's folders that are looked at for what `deny_read` matches."""
+
+SKIPPED = frozenset((".git", "node_modules", "__pycache__", ".venv", "venv", "target"))
+"""Folders that hold copies of other people's files, and many: a pattern without wildcards finds what is in them."""
+
+
+class Confinement:
+    """Of one session. `folder`: private, existing; what a command may write of it is `state` and `scratch` below it."""
+
+    def __init__(
+        self,
+        config: ToolsConfig,
+        roots: Roots,
+        environ: Mapping[str, str],
+        home: Path | None,
+        folder: Path,
+        told: Callable[[Found], None],
+    ) -> None:
+        """`told` is called once with what was found."""
+        self._config = config
+        self._roots = roots
+        self._environ = environ
+        self._home = home
+        self._folder = folder
+        self._told = told
+        self.found: Found | None = None
+        self._finding = anyio.Lock()
+        self._readable: tuple[Path, ...] | None = None
+        for name in ("state", "scratch", "scripts", "sandbox"):
+            (folder / name).mkdir(mode=0o700)
+
+    @property
+    def kind(self) -> str:
+        """As the audit log has it."""
+        return "none" if self.found is None else self.found.sandbox.kind
+
+    async def ready(self) -> Found:
+        """Waits until it is known what confines commands."""
+        async with self._finding:
+            if self.found is None:
+                self.found = await load(FIND_SANDBOX)(self._config.sandbox)
+                self._told(self.found)
+            return self.found
+
+    async def lines(self) -> list[str]:
+        """What confines commands and what they may touch, for the person."""
+        found = await self.ready()
+        policy, config = self.policy(), self._config.sandbox
+        lines = [f"Sandbox: {found.words}.", *found.trouble]
+        if found.disabled or found.sandbox.kind == "none":
+            return lines
+        network, sockets = (("allowed" if on else "none") for on in (policy.network, policy.unix_sockets))
+        lines.append(f"Network: {network}; unix sockets: {sockets}.")
+        lines.append(f"May be written: {_names(policy.writable, self._folder)}.")
+        lines.append(f"Protected in them: {', '.join(config.protect) or 'nothing'}.")
+        if policy.hidden:
+            lines.append(f"Hidden (`deny_read`): {_names(policy.hidden, self._folder)}.")
+        if config.allow_read:
+            lines.append(f"Further readable: {', '.join(config.allow_read)}.")
+        if config.strict:
+            lines.append("Strict: without a sandbox no command runs.")
+        return lines
+
+    def confine(self, invocation: Invocation, command: Command) -> Confined:
+        """The command as it is to be started. Raises ExecutorError where it must not run."""
+        if self.found is None:
+            raise ExecutorError("the sandbox has not been looked for yet")  # A mistake of ours, never of the person's.
+        if not command.confined:
+            return Confined(invocation.argv, invocation.cwd, invocation.env)
+        return self.found.sandbox.confine(invocation, self.policy(), self._folder / "sandbox")
+
+    def policy(self) -> SandboxPolicy:
+        """What a command may touch now."""
+        config, roots = self._config.sandbox, self._roots
+        folders = [real_path(root) for root in roots.all]
+        protected = [folder / name.strip("/") for folder in folders for name in config.protect if name.strip("/")]
+        writable = [*folders, *self._existing(config.allow_write), self._folder / "state"]
+        for folder in folders:
+            places, special = git_places(folder)
+            writable += places
+            protected += special
+        if self._readable is None:
+            self._readable = load(TOOLCHAINS)(self._home, self._environ)
+        return SandboxPolicy(
+            writable=tuple(dict.fromkeys(writable)),
+            readable=tuple(
+                dict.fromkeys([*self._readable, *self._existing(config.allow_read), self._folder / "scripts"])
+            ),
+            hidden=hidden_paths(roots),
+            protected=tuple(dict.fromkeys(protected)),
+            network=config.allow_network,
+            unix_sockets=config.allow_unix_sockets,
+            scratch=self._folder / "scratch",
+            home=self._home,
+            max_processes=config.max_processes,
+        )
+
+    def _existing(self, texts: list[str]) -> list[Path]:
+        found = []
+        for text in texts:
+            path = Path(text)
+            if text.startswith("~") and self._home is not None:
+                path = self._home / text[1:].lstrip("/")
+            if path.is_absolute() and path.exists():
+                found.append(real_path(path))
+        return found
+
+
+MAX_NAMED = 10
+
+
+def _names(paths: tuple[Path, ...], private: Path) -> str:
+    """For people; the session's own private folder is nothing to them."""
+    shown = [str(path) for path in paths if private not in path.parents]
+    more = f" and {len(shown) - MAX_NAMED} more" if len(shown) > MAX_NAMED else ""
+    return (", ".join(shown[:MAX_NAMED]) or "nothing") + more
+
+
+def hidden_paths(roots: Roots) -> tuple[Path, ...]:
+    """What of the session's folders `deny_read` matches now. A folder that matches stands for all below it.
+
+    Looks at no more than `MAX_LOOKED_AT` entries; what is beyond them the tools refuse to read all the same.
+    """
+    rules = roots.rules
+    if not rules.hides_any:
+        return ()
+    found = [Path(glob) for glob in rules.hidden_globs if not any(char in glob for char in "*?[")]
+    found = [path for path in found if path.exists() and rules.hides(path)]
+    looked = 0
+    for root in roots.all:
+        for here, folders, files in os.walk(real_path(root)):
+            looked += len(folders) + len(files)
+            if looked > MAX_LOOKED_AT:
+                log.warning("more than %d entries: not all that `deny_read` may match is hidden", MAX_LOOKED_AT)
+                return tuple(found)
+            base = Path(here)
+            found += [path for name in files if rules.hides(path := base / name) and _plain(path)]
+            hidden = [name for name in folders if rules.hides(base / name)]
+            found += [base / name for name in hidden]
+            folders[:] = [name for name in folders if name not in hidden and name not in SKIPPED]
+    return tuple(dict.fromkeys(found))
+
+
+def _plain(path: Path) -> bool:
+    try:
+        return stat.S_ISREG(path.lstat().st_mode)
+    except OSError:
+        return False

@@ -1,0 +1,70 @@
+"""Landlock, the kernel's own file rights for whoever takes them away from himself: versions, and words for `inside`.
+
+Its rules only allow, each for a path and all below it. Asked of the kernel without anything being taken away here.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+__all__ = ["INSIDE", "READ", "WRITE", "Rule", "abi", "inside_words", "interpreter"]
+
+CREATE_RULESET = 444
+ASK_VERSION = 1
+
+EXECUTE, WRITE_FILE, READ_FILE, READ_DIR = 1, 2, 4, 8
+MAKE_AND_REMOVE = 0b1_1111_1111_0000
+"""Remove folder, remove file, make a character device, folder, file, socket, FIFO, block device, link."""
+REFER, TRUNCATE, IOCTL_DEV = 1 << 13, 1 << 14, 1 << 15
+
+READ: Final = EXECUTE | READ_FILE | READ_DIR
+WRITE: Final = WRITE_FILE | MAKE_AND_REMOVE | REFER | TRUNCATE
+DEVICE: Final = READ_FILE | READ_DIR | WRITE_FILE | TRUNCATE | IOCTL_DEV
+
+SCOPED: Final = 0b11
+"""Abstract unix sockets and signals: only among those of the same domain (ABI 6)."""
+
+INSIDE: Final = Path(__file__).with_name("inside.py")
+
+Rule = tuple[int, Path]
+
+
+def abi() -> int:
+    """The kernel's version of Landlock; 0 where it has none or it is switched off."""
+    if not sys.platform.startswith("linux"):
+        return 0
+    libc = ctypes.CDLL(None, use_errno=True)
+    return max(0, int(libc.syscall(CREATE_RULESET, None, ctypes.c_size_t(0), ASK_VERSION)))
+
+
+def handled(version: int) -> int:
+    """All the file rights this version decides about."""
+    rights = EXECUTE | WRITE_FILE | READ_FILE | READ_DIR | MAKE_AND_REMOVE
+    if version >= 2:
+        rights |= REFER
+    if version >= 3:
+        rights |= TRUNCATE
+    if version >= 5:
+        rights |= IOCTL_DEV
+    return rights
+
+
+def inside_words(version: int, rules: Iterable[Rule]) -> list[str]:
+    """Keys and values that make `inside` restrict itself to `rules`."""
+    words = ["handled", str(handled(version))]
+    if version >= 6:
+        words += ["scoped", str(SCOPED)]
+    for rights, path in rules:
+        words += ["allow", f"{rights}:{path}"]
+    return words
+
+
+def interpreter() -> tuple[Path, Path]:
+    """The Python that runs `inside`, and the folder it needs: that of the installation, not of a virtual environment,
+    whose packages are no business of a command."""
+    program = Path(getattr(sys, "_base_executable", None) or sys.executable).resolve()
+    return program, Path(sys.base_prefix).resolve()

@@ -1,0 +1,32 @@
+"""No sandbox: commands run with everything this user may do, or, where that was asked for, not at all."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from acp_agent.errors import ExecutorError
+from acp_agent.executors.sandbox.base import Confined, Invocation, SandboxKind, SandboxPolicy
+
+__all__ = ["Noop"]
+
+
+@dataclass(frozen=True)
+class Noop:
+    strict: bool = False
+    trouble: tuple[str, ...] = ()
+    """Why there is nothing better."""
+
+    kind: SandboxKind = "none"
+    keeps_protected: bool = False
+
+    def words(self) -> str:
+        return "no sandbox; commands are refused (tools.sandbox.strict)" if self.strict else "no sandbox"
+
+    def confine(self, invocation: Invocation, policy: SandboxPolicy, folder: Path) -> Confined:
+        if self.strict:
+            reasons = "".join(f"\n- {reason}" for reason in self.trouble)
+            raise ExecutorError(
+                f"no sandbox works on this machine, and tools.sandbox.strict lets no command run without one{reasons}"
+            )
+        return Confined(invocation.argv, invocation.cwd, invocation.env)

@@ -1,0 +1,128 @@
+"""How many processes a command may have: a control group of its own, where this machine lets us make one.
+
+The other way, a limit of the user's processes, counts per user namespace and does not hold root.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import itertools
+import os
+import subprocess
+from functools import cache
+from pathlib import Path
+
+__all__ = ["ENTER", "find_groups", "make_group", "remove_group"]
+
+ENTER = 'echo $$ >"$1" || exit 126; shift; exec "$@"'
+"""A line of sh that joins the group whose `cgroup.procs` is its first argument and becomes the others."""
+
+PREFIX = "acp-agent."
+MOUNTS = Path("/sys/fs/cgroup")
+SECONDS = 2.0
+
+_numbers = itertools.count(1)
+_left: list[Path] = []
+"""Groups whose last processes were still on their way out."""
+
+
+@cache
+def find_groups() -> Path | None:
+    """A folder in which a group can be made, entered and limited; tried out once."""
+    for base in _candidates():
+        if not os.access(base, os.W_OK):
+            continue
+        _remove_stale(base)
+        group = make_group(base, 100)
+        if group is None:
+            continue
+        try:
+            entered = subprocess.run(
+                ["/bin/sh", "-c", ENTER, "sh", str(group / "cgroup.procs"), "true"],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                timeout=SECONDS,
+            )
+        except (OSError, subprocess.SubprocessError):
+            continue
+        finally:
+            remove_group(group)
+        if entered.returncode == 0:
+            return base
+    return None
+
+
+def _candidates() -> list[Path]:
+    try:
+        lines = Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return []
+    found: list[Path] = []
+    for line in lines:
+        _, controllers, path = line.split(":", 2)
+        below = path.lstrip("/")
+        if controllers == "":
+            for mount in (MOUNTS, MOUNTS / "unified"):
+                if (mount / "cgroup.controllers").exists():
+                    own = mount / below
+                    # Beside ourselves: a group that has processes cannot hand its controllers down.
+                    found += [own, own.parent] if below else [own]
+        elif "pids" in controllers.split(","):
+            found += [MOUNTS / controllers / below, MOUNTS / controllers]
+    return found
+
+
+def make_group(base: Path, most: int) -> Path | None:
+    """A group for one command, `None` where that fails."""
+    _remove_left()
+    group = base / f"{PREFIX}{os.getpid()}.{_started(os.getpid())}.{next(_numbers)}"
+    try:
+        group.mkdir()
+    except OSError:
+        return None
+    try:
+        # Not write_text: that would make a file where the kernel has none.
+        with open(os.open(group / "pids.max", os.O_WRONLY), "w", encoding="ascii") as file:
+            file.write(str(most))
+    except OSError:
+        remove_group(group)
+        return None
+    return group
+
+
+def remove_group(group: Path) -> None:
+    """Removes it, now or, where processes in it are still ending, with the next one."""
+    try:
+        group.rmdir()
+    except FileNotFoundError:
+        pass
+    except OSError:
+        if not _left:
+            atexit.register(_remove_left)
+        _left.append(group)
+
+
+def _remove_left() -> None:
+    atexit.unregister(_remove_left)
+    for group in tuple(_left):
+        _left.remove(group)
+        remove_group(group)
+
+
+def _remove_stale(base: Path) -> None:
+    """Groups of agents that are no more."""
+    for group in base.glob(f"{PREFIX}*"):
+        pid, _, rest = group.name.removeprefix(PREFIX).partition(".")
+        if pid.isdigit() and _started(int(pid)) != rest.partition(".")[0]:
+            with contextlib.suppress(OSError):
+                group.rmdir()
+
+
+def _started(pid: int) -> str:
+    """When the process was started, which tells it from another one with its number. Empty: there is none."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[19]
+    except OSError:
+        return ""

@@ -1,0 +1,184 @@
+"""Which sandbox there is, found out by running one: what should happen happens, and what should not does not."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import socket
+import subprocess
+import tempfile
+import threading
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+import anyio.to_thread
+import msgspec
+
+from acp_agent.config.safety import SandboxConfig
+from acp_agent.errors import ExecutorError
+from acp_agent.executors.sandbox.base import SANDBOXES, Confined, Invocation, Sandbox, SandboxKind, SandboxPolicy
+from acp_agent.executors.sandbox.noop import Noop
+from acp_agent.lazy import load
+
+__all__ = ["Found", "find_sandbox", "try_out"]
+
+SECONDS = 5.0
+TEXT = "only outside"
+
+SCRIPT = """\
+printf written >"$WRITABLE/written" && echo can-write
+{ echo broken >"$READABLE/file"; } 2>/dev/null && echo can-break
+{ echo broken >"$OUTSIDE/file"; } 2>/dev/null && echo can-break-outside
+cat "$READABLE/file" 2>/dev/null
+cat "$OUTSIDE/file" 2>/dev/null && echo can-spy
+(exec 3<>"/dev/tcp/127.0.0.1/$PORT") 2>/dev/null && echo can-connect
+echo end
+"""
+
+MISSING_NAMESPACES = (
+    "the kernel refuses user namespaces here (on Ubuntu 24.04 and newer: an AppArmor profile for bwrap is needed, see "
+    "docs/sandbox.md; in a container: allow unshare and mount, and do not mask /proc)"
+)
+
+
+@dataclass(frozen=True)
+class Found:
+    sandbox: Sandbox
+    """Of the kind `none` where nothing confines commands."""
+    words: str
+    trouble: tuple[str, ...] = ()
+    """Why something better is not there, a sentence each; empty when all is as it should be."""
+    disabled: bool = False
+    """Switched off by the configuration."""
+
+
+_found: dict[tuple[bool, ...], Found] = {}
+_asking = threading.Lock()
+
+
+async def find_sandbox(config: SandboxConfig) -> Found:
+    """The best sandbox that works here with this configuration. Tried out once in a process. Never raises."""
+    if config.disabled:
+        return Found(Noop(), "no sandbox: switched off by tools.sandbox.disabled", disabled=True)
+    key = (config.strict, config.allow_network, config.landlock, config.allow_unix_sockets, config.max_processes > 0)
+
+    def once() -> Found:
+        with _asking:
+            if key not in _found:
+                _found[key] = _find(config)
+            return _found[key]
+
+    return await anyio.to_thread.run_sync(once)
+
+
+def _find(config: SandboxConfig) -> Found:
+    trouble: list[str] = []
+    for kind, tried in _candidates(config):
+        try:
+            sandbox: Sandbox = load(SANDBOXES[kind])(tried)
+            try_out(sandbox, tried)
+        except (ExecutorError, OSError) as error:
+            sentence = f"{kind}: {error}"
+            if sentence not in trouble:
+                trouble.append(sentence)
+            continue
+        network = "network allowed" if config.allow_network else "network blocked"
+        return Found(sandbox, f"{sandbox.words()}; {network}", tuple(trouble))
+    return Found(noop := Noop(config.strict, tuple(trouble)), noop.words(), tuple(trouble))
+
+
+def _candidates(config: SandboxConfig) -> list[tuple[SandboxKind, SandboxConfig]]:
+    """What is tried here, best first; what is not worth a word on this system is left out."""
+    if platform.system() == "Darwin":
+        return [("seatbelt", config)]
+    without: list[tuple[SandboxKind, SandboxConfig]] = []
+    if config.landlock:
+        without = [("bubblewrap", msgspec.structs.replace(config, landlock=False))]
+    return [("bubblewrap", config), *without, ("landlock", config)]
+
+
+def try_out(sandbox: Sandbox, config: SandboxConfig) -> None:
+    """Runs a command that tries what is allowed and what is not. Raises ExecutorError where either goes wrong."""
+    base = Path(os.path.realpath(tempfile.mkdtemp(prefix="acp-agent-probe-")))
+    try:
+        folders = {name: base / name for name in ("writable", "readable", "outside", "files")}
+        for folder in folders.values():
+            folder.mkdir(mode=0o700)
+        for name in ("readable", "outside"):
+            (folders[name] / "file").write_text(f"{name}: {TEXT}\n", encoding="utf-8")
+        with closing(socket.create_server(("127.0.0.1", 0))) as server:
+            env = {
+                "PATH": os.environ.get("PATH", os.defpath),
+                "PORT": str(server.getsockname()[1]),
+                **{name.upper(): str(folder) for name, folder in folders.items()},
+            }
+            bash = shutil.which("bash") or "/bin/bash"
+            policy = SandboxPolicy(
+                writable=(folders["writable"],),
+                readable=(folders["readable"],),
+                network=config.allow_network,
+                unix_sockets=config.allow_unix_sockets,
+                max_processes=config.max_processes,
+            )
+            confined = sandbox.confine(
+                Invocation((bash, "-c", SCRIPT), folders["writable"], env), policy, folders["files"]
+            )
+            try:
+                _judge(_run(confined), folders, config)
+            finally:
+                confined.close()
+    finally:
+        shutil.rmtree(base, ignore_errors=True)
+
+
+def _run(confined: Confined) -> subprocess.CompletedProcess[str]:
+    numbers: dict[int, int] = {}
+    try:
+        for declared, path in confined.files.items():
+            numbers[declared] = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        return subprocess.run(
+            confined.argv_with(numbers),
+            cwd=confined.cwd,
+            env=dict(confined.env),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=SECONDS,
+            pass_fds=tuple(numbers.values()),
+            start_new_session=True,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise ExecutorError(f"a command in it did not end within {SECONDS:g} seconds") from error
+    finally:
+        for fd in numbers.values():
+            os.close(fd)
+
+
+def _judge(done: subprocess.CompletedProcess[str], folders: Mapping[str, Path], config: SandboxConfig) -> None:
+    said = done.stdout.splitlines()
+    if "end" not in said:
+        words = " ".join(done.stderr.split())[:300] or f"exit code {done.returncode}"
+        if "amespace" in words or "Operation not permitted" in words or "uid map" in words:
+            words = f"{MISSING_NAMESPACES}: {words}"
+        raise ExecutorError(words)
+    wrong = {
+        "can-break": "a file that may only be read could be written",
+        "can-break-outside": "a file outside could be written",
+        "can-spy": "a file outside could be read",
+    }
+    if not config.allow_network:
+        wrong["can-connect"] = "the network could be reached"
+    for word, meaning in wrong.items():
+        if word in said:
+            raise ExecutorError(f"it does not hold: {meaning}")
+    intact = all(TEXT in (folders[name] / "file").read_text(encoding="utf-8") for name in ("readable", "outside"))
+    if not intact:
+        raise ExecutorError("it does not hold: a file outside was changed")
+    if "can-write" not in said or not (folders["writable"] / "written").exists():
+        raise ExecutorError("what should be allowed does not work: nothing could be written in a folder of the session")
+    if f"readable: {TEXT}" not in said:
+        raise ExecutorError("what should be allowed does not work: a file could not be read")

@@ -1,0 +1,38 @@
+"""A confined command as a bash script, for a terminal that is not ours."""
+
+from __future__ import annotations
+
+import re
+import shlex
+
+from acp_agent.executors.sandbox.base import Confined
+
+__all__ = ["confined_script"]
+
+NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+FROM_TERMINAL = ("TERM", "COLORTERM")
+"""What only the terminal knows."""
+
+FORGET = """\
+exec </dev/null
+for fd in /proc/self/fd/*; do fd=${fd##*/}; case $fd in 0|1|2|255) ;; *) eval "exec $fd>&-" ;; esac; done
+export -n $(compgen -e)
+unset -f $(compgen -A function) 2>/dev/null
+"""
+"""Descriptors and variables of the terminal's. Not by `env -i`: everybody can read what that is started with."""
+
+
+def confined_script(confined: Confined) -> str:
+    """The script. It does not become the command but waits for it: a command in the sandbox dies with what started
+    it, and the editor may be anything."""
+    lines = [FORGET.rstrip()]
+    for name, value in confined.env.items():
+        if NAME.fullmatch(name) and name not in FROM_TERMINAL:
+            lines.append(f"export {name}={shlex.quote(value)}")
+    lines += [f'[ -z "${name}" ] || export {name}' for name in FROM_TERMINAL]
+    lines += [f"exec {fd}<{shlex.quote(str(path))} || exit 126" for fd, path in confined.files.items()]
+    lines.append(f"cd -- {shlex.quote(str(confined.cwd))} || exit 126")
+    lines.append(" ".join(shlex.quote(word) for word in confined.argv))
+    lines.append("exit $?")
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,60 @@
+"""What of the person's home every command may read: compilers and interpreters installed there, and git's settings.
+
+Programs on PATH are there with the folder they were installed in. What is not named here is not there: keys, browsers,
+mail, other projects. Caches that programs write to are not shared; a session has a home of its own for these.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+__all__ = ["BELOW_HOME", "toolchains"]
+
+BELOW_HOME = (
+    *(".pyenv", ".rustup", ".cargo/bin", ".cargo/registry", ".cargo/git", ".cargo/config.toml", ".cargo/env"),
+    *(".nvm", ".volta", ".fnm", ".bun", ".deno", ".asdf", ".sdkman", ".rbenv", ".rvm", ".jenv", ".goenv", ".phpenv"),
+    *("go/bin", "go/pkg", "sdk", ".dotnet", ".ghcup", ".cabal/bin", ".opam", ".juliaup", ".julia/juliaup", ".elan"),
+    *(".local/bin", ".local/lib", ".local/opt", ".local/share/uv", ".local/share/pipx", ".local/share/mise"),
+    *(".local/share/fnm", ".local/share/pnpm", ".local/share/rtx", ".nix-profile", ".local/state/nix/profiles"),
+    *("miniconda3", "anaconda3", "miniforge3", "mambaforge", "micromamba", ".m2/repository", ".gradle/wrapper"),
+    *(".gitconfig", ".config/git", ".gitignore", ".config/pip", ".config/uv", ".rustfmt.toml", ".inputrc"),
+)
+
+FOLDERS_OF_PROGRAMS = frozenset(("bin", "sbin", "shims", "scripts"))
+
+
+def toolchains(home: Path | None, environ: Mapping[str, str]) -> tuple[Path, ...]:
+    """Resolved, existing; none of them holds the home or is it."""
+    found: dict[Path, None] = {}
+    for name in BELOW_HOME if home is not None else ():
+        _add(found, Path(home or "/", name), home)
+    for entry in environ.get("PATH", "").split(os.pathsep):
+        if not entry.startswith("/"):
+            continue
+        folder = Path(entry)
+        _add(found, folder, home)
+        if folder.name.lower() in FOLDERS_OF_PROGRAMS and not _wide(folder.parent, home):
+            _add(found, folder.parent, home)
+    for name in ("VIRTUAL_ENV", "CONDA_PREFIX", "JAVA_HOME", "GOROOT", "RUSTUP_HOME", "PYENV_ROOT", "NVM_DIR"):
+        if environ.get(name, "").startswith("/"):
+            _add(found, Path(environ[name]), home)
+    return tuple(found)
+
+
+def _add(found: dict[Path, None], path: Path, home: Path | None) -> None:
+    """What a link leads to is what is there, too: a program on PATH is often a link into its installation."""
+    for place in dict.fromkeys((Path(os.path.abspath(path)), Path(os.path.realpath(path)))):
+        if place.exists() and not _above(place, home):
+            found[place] = None
+
+
+def _above(path: Path, home: Path | None) -> bool:
+    """Whether it is the home, the root or above the home: then it would show everything."""
+    return path == Path("/") or (home is not None and (path == home or path in home.parents))
+
+
+def _wide(prefix: Path, home: Path | None) -> bool:
+    """Whether more is below than one installation: `~/.local`, `/usr/local` is shown anyway."""
+    return _above(prefix, home) or (home is not None and prefix in (home / ".local", home / ".cargo", home / "go"))

@@ -1,0 +1,52 @@
+"""Starting a process on this machine: as it is, or confined."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from acp_agent.errors import ExecutorError
+from acp_agent.executors.base import Command
+from acp_agent.executors.sandbox.base import Confined, Invocation
+
+__all__ = ["Confine", "start", "start_confined"]
+
+Confine = Callable[[Invocation, Command], Confined]
+"""What a command becomes in the sandbox. Raises ExecutorError where it must not be run."""
+
+
+def start(
+    argv: tuple[str, ...], cwd: Path, environ: Mapping[str, str], command: Command, pass_fds: tuple[int, ...] = ()
+) -> subprocess.Popen[bytes]:
+    """The process, in a session of its own; no descriptor of this process gets into it but `pass_fds`."""
+    try:
+        return subprocess.Popen(
+            argv,
+            cwd=cwd,
+            env=environ,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+            pass_fds=pass_fds,
+        )
+    except (OSError, ValueError) as error:
+        if not command.cwd.is_dir():
+            raise ExecutorError(f"the working directory {command.cwd} does not exist") from error
+        raise ExecutorError(f"the command could not be started: {error}") from error
+
+
+def start_confined(confined: Confined, command: Command) -> subprocess.Popen[bytes]:
+    """The same in the sandbox. The caller closes `confined` once the process has ended, or this raises."""
+    numbers: dict[int, int] = {}
+    try:
+        for declared, path in confined.files.items():
+            numbers[declared] = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        return start(confined.argv_with(numbers), confined.cwd, confined.env, command, pass_fds=tuple(numbers.values()))
+    except OSError as error:
+        raise ExecutorError(f"the sandbox could not be set up: {error}") from error
+    finally:
+        for fd in numbers.values():
+            os.close(fd)

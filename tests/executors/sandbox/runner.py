@@ -1,0 +1,171 @@
+"""A process that runs command lines in a sandbox (or without) as one user: `-m runner UID`, a line of JSON each way.
+
+What the attacks need around them (a process and sockets of the same user outside) is started here.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+from pathlib import Path
+from typing import Any
+
+from acp_agent.config.safety import SandboxConfig
+from acp_agent.errors import ExecutorError
+from acp_agent.executors.sandbox import bubblewrap, landlock_alone
+from acp_agent.executors.sandbox.base import Confined, Invocation, Sandbox, SandboxPolicy
+
+SECONDS = 15.0
+SECRET = "s3cret-outside"
+PYTHON = "/usr/bin/python3"
+
+
+def sandboxes() -> dict[str, Sandbox]:
+    config = SandboxConfig()
+    return {
+        "bubblewrap": bubblewrap.find(config),
+        "bubblewrap alone": bubblewrap.find(SandboxConfig(landlock=False)),
+        "landlock": landlock_alone.find(config),
+    }
+
+
+class Place:
+    """Folders, made anew for every command: `root` may be written, `out` is nobody's business."""
+
+    def __init__(self) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="acp-sandbox-", ignore_cleanup_errors=True)
+        base = Path(os.path.realpath(self._folder.name))
+        self.root, self.out, self.files, self.scratch = (base / n for n in ("root", "out", "files", "scratch"))
+        for path in (self.root, self.out, self.files, self.scratch):
+            path.mkdir(mode=0o700)
+        (self.out / "secret").write_text(SECRET)
+        (self.out / "file").write_text("old")
+        (self.root / ".env").write_text(SECRET)
+        (self.root / ".git/hooks").mkdir(parents=True)
+        (self.root / ".git/config").write_text("[core]\n")
+        (self.root / ".vscode").mkdir()
+        (self.root / "src").mkdir()
+        env = {"PATH": "/usr/bin:/bin", "AGENT_KEY": SECRET}
+        self._secret = (self.out / "secret").open()
+        self._holder = subprocess.Popen(["/bin/sleep", "60"], env=env, pass_fds=(self._secret.fileno(),))
+        self._sockets = [socket.socket(socket.AF_UNIX) for _ in range(3)]
+        self.abstract = f"acp-sandbox-{os.getpid()}-{id(self)}"
+        for sock, name in zip(
+            self._sockets, (str(self.out / "s"), str(self.root / "s"), "\0" + self.abstract), strict=True
+        ):
+            sock.bind(name)
+            sock.listen()
+        self._tcp = socket.create_server(("127.0.0.1", 0))
+        self.env = {
+            "PATH": "/usr/bin:/bin:/usr/sbin:/sbin",
+            "HOME": "/home/acp-nobody",
+            "ROOT": str(self.root),
+            "OUT": str(self.out),
+            "HOLDER": str(self._holder.pid),
+            "HELD": str(self._secret.fileno()),
+            "ABSTRACT": self.abstract,
+            "PORT": str(self._tcp.getsockname()[1]),
+            "PY": PYTHON,
+        }
+
+    def policy(self, **rest: Any) -> SandboxPolicy:
+        names = (".git/hooks", ".git/config", ".vscode", ".mcp.json", ".config/fish")
+        return SandboxPolicy(
+            writable=(self.root,),
+            hidden=(self.root / ".env",),
+            protected=tuple(self.root / name for name in names),
+            scratch=self.scratch,
+            home=Path("/home/acp-nobody"),
+            **rest,
+        )
+
+    def close(self) -> None:
+        self._holder.kill()
+        self._holder.wait()
+        self._secret.close()
+        for sock in (*self._sockets, self._tcp):
+            sock.close()
+        self._folder.cleanup()
+
+
+def start(confined: Confined, leak: bool) -> subprocess.Popen[str]:
+    numbers = {declared: os.open(path, os.O_RDONLY) for declared, path in confined.files.items()}
+    try:
+        return subprocess.Popen(
+            confined.argv_with(numbers),
+            cwd=confined.cwd,
+            env=dict(confined.env),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+            start_new_session=True,
+            close_fds=not leak,
+            pass_fds=() if leak else tuple(numbers.values()),
+        )
+    finally:
+        for fd in numbers.values():
+            os.close(fd)
+
+
+def serve(request: dict[str, Any], found: dict[str, Sandbox]) -> dict[str, Any]:
+    place = Place()
+    try:
+        invocation = Invocation(("/bin/bash", "-c", request["script"]), place.root, place.env)
+        os.set_inheritable(place._secret.fileno(), True)
+        if request["sandbox"] is None:
+            confined = Confined(invocation.argv, invocation.cwd, invocation.env)
+        else:
+            confined = found[request["sandbox"]].confine(invocation, place.policy(**request["policy"]), place.files)
+        try:
+            process = start(confined, leak=request["sandbox"] is None)
+            timer = threading.Timer(SECONDS, process.kill)
+            timer.start()
+            out, err = process.communicate()
+            timer.cancel()
+        finally:
+            confined.close()
+        left = sorted(path.name for path in place.root.iterdir())
+        return {"code": process.returncode, "out": out, "err": err, "left": left}
+    except ExecutorError as error:
+        return {"code": -1, "out": "", "err": str(error), "left": []}
+    finally:
+        place.close()
+
+
+def main() -> None:
+    uid = int(sys.argv[1])
+    if uid != os.geteuid():
+        os.setgroups([])
+        os.setgid(uid)
+        os.setuid(uid)
+    os.umask(0o022)
+    if not os.access(sys._base_executable, os.X_OK):  # type: ignore[attr-defined]
+        # The tests' Python lies in a folder of root's: a user would have one of the system's.
+        for module in (bubblewrap, landlock_alone):
+            module.interpreter = lambda: (Path(PYTHON), Path("/usr"))  # type: ignore[attr-defined]
+    found = sandboxes()
+    print(json.dumps("ready"), flush=True)  # noqa: T201 - this is how it answers
+    for line in sys.stdin:
+        request = json.loads(line)
+        if "hang" in request:  # until it is killed
+            place = Place()
+            confined = found[request["sandbox"]].confine(
+                Invocation(("/bin/bash", "-c", request["hang"]), place.root, place.env), place.policy(), place.files
+            )
+            started = start(confined, leak=False)
+            assert started.stdout is not None
+            print(json.dumps({"out": started.stdout.readline()}), flush=True)  # noqa: T201
+            signal.pause()
+        print(json.dumps(serve(request, found)), flush=True)  # noqa: T201
+
+
+if __name__ == "__main__":
+    main()

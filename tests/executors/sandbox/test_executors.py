@@ -1,0 +1,182 @@
+"""Executors that confine what they run: here and in the editor's terminal."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from acp_agent.config.safety import SandboxConfig
+from acp_agent.errors import ExecutorError
+from acp_agent.executors.base import Command
+from acp_agent.executors.editor import EditorExecutor
+from acp_agent.executors.local import LocalExecutor
+from acp_agent.executors.sandbox import bubblewrap
+from acp_agent.executors.sandbox.base import Confined, Invocation, SandboxPolicy
+from acp_agent.testing.fake_editor import AnswersError
+from tests.executors.kit import Stage, open_descriptors, run, stage, until_exists
+from tests.executors.sandbox.kit import needs_sandbox
+from tests.executors.sandbox.test_facts import command
+
+pytestmark = pytest.mark.anyio
+
+BACKENDS = ("local", "editor")
+
+
+@asynccontextmanager
+async def confined_stage(
+    backend: str,
+    tmp_path: Path,
+    *,
+    change: Callable[[SandboxPolicy], SandboxPolicy] = lambda policy: policy,
+    **rest: Any,
+) -> AsyncIterator[Stage]:
+    needs_sandbox()
+    tmp_path = tmp_path.resolve()
+    state, files = tmp_path / "state", tmp_path / "files"
+    for folder in (state, files):
+        folder.mkdir(mode=0o700)
+    sandbox = bubblewrap.find(SandboxConfig())
+
+    def confine(invocation: Invocation, command: Command) -> Confined:
+        root = tmp_path / "work"
+        policy = SandboxPolicy(writable=(root, state), protected=(root / ".git/hooks", root / ".mcp.json"))
+        return sandbox.confine(invocation, change(policy), files)
+
+    async with stage(backend, tmp_path, **rest) as on:
+        for executor in (on.local, on.executor):
+            assert isinstance(executor, LocalExecutor | EditorExecutor)
+            executor._confine = confine
+        yield on
+    assert [path.suffix for path in files.iterdir()] in ([], [".bpf"]), "only the filter stays"
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+async def test_a_command_is_confined(backend: str, tmp_path: Path) -> None:
+    (tmp_path / "outside").write_text("secret")
+    script = f"cat {tmp_path}/outside; echo x >{tmp_path}/made; echo y >inside; cat inside; exit 7"
+    async with confined_stage(backend, tmp_path) as on:
+        ended = await run(on.executor, script, on.folder)
+        assert ended.status.exit_code == 7
+        assert ended.stdout.splitlines()[-1] == "y"
+        assert "secret" not in ended.combined and "No such file" in ended.combined
+        assert not (tmp_path / "made").exists()
+        assert (on.folder / "inside").read_text() == "y\n"
+        assert [path.name for path in on.folder.iterdir()] == ["inside"]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+async def test_what_the_person_allowed_outside_is_not(backend: str, tmp_path: Path) -> None:
+    async with confined_stage(backend, tmp_path) as on:
+        ended = await run(on.executor, f"echo x >{tmp_path}/made", on.folder, confined=False)
+        assert ended.status.exit_code == 0
+        assert (tmp_path / "made").exists()
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+async def test_the_shells_state_is_carried_on(backend: str, tmp_path: Path) -> None:
+    async with confined_stage(backend, tmp_path) as on:
+        (on.folder / "sub").mkdir()
+        state = tmp_path.resolve() / "state" / "s"
+        await run(on.executor, "cd sub; export GREETING='a b'", on.folder, state_file=state)
+        ended = await run(on.executor, 'echo "${PWD##*/} $GREETING"', on.folder, state_file=state)
+        assert ended.stdout == "sub a b\n"
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+async def test_quotes_and_lines_arrive_as_they_are(backend: str, tmp_path: Path) -> None:
+    script = """cat <<'X'\na'b"c $HOME `x` \\\nX\necho "$ODD"; echo 'ä'"""
+    async with confined_stage(backend, tmp_path) as on:
+        ended = await run(on.executor, script, on.folder, env={"ODD": 'it\'s "$x" `y`'})
+        assert ended.stdout == 'a\'b"c $HOME `x` \\\nit\'s "$x" `y`\nä\n'
+
+
+async def test_the_editors_environment_and_descriptors_stay_outside(tmp_path: Path) -> None:
+    async with confined_stage("editor", tmp_path) as on:
+        os.environ["SECRET_OF_THE_EDITOR"] = "1"
+        try:
+            ended = await run(on.executor, "env; ls /proc/self/fd | tr '\\n' ' '; echo 'TERM' is $TERM", on.folder)
+        finally:
+            del os.environ["SECRET_OF_THE_EDITOR"]
+        assert "SECRET_OF_THE_EDITOR" not in on.local.environment(Command("x", on.folder))
+        assert "SECRET_OF_THE_EDITOR" not in ended.stdout
+        assert "GIT_TERMINAL_PROMPT=0" in ended.stdout
+        assert "\n0 1 2 3 " in ended.stdout
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+async def test_killing_leaves_no_process(backend: str, tmp_path: Path) -> None:
+    names = [f"/bin/sleep\0{os.getpid()}.{number}\0" for number in range(4)]
+    first, second, third, fourth = (name.replace("\0", " ") for name in names)
+    script = (
+        f"setsid env -i {first} & (env -i setsid -f {second}); env -i {third} & "
+        f"trap '' TERM; echo x >ready; while :; do {fourth}; done"
+    )
+
+    def running() -> list[str]:
+        found = [command(int(name)) for name in os.listdir("/proc") if name.isdigit()]
+        return [name for name in names if name in found]
+
+    async with confined_stage(backend, tmp_path) as on:
+        process = await on.executor.run(Command(script, on.folder))
+        await until_exists(on.folder / "ready")
+        while len(running()) < 4:
+            await anyio.sleep(0.01)
+        await process.kill()
+        await process.close()
+        limit = time.monotonic() + 10
+        while running():
+            assert time.monotonic() < limit, running()
+            await anyio.sleep(0.01)
+        assert not (on.folder / ".mcp.json").exists()
+
+
+async def test_a_background_process_that_keeps_the_pipe_does_not_hold_the_call(tmp_path: Path) -> None:
+    async with confined_stage("local", tmp_path) as on:
+        ended = await run(on.executor, "/bin/sleep 60 & echo done", on.folder)
+        assert ended.stdout == "done\n"
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+async def test_what_cannot_be_confined_is_not_run(backend: str, tmp_path: Path) -> None:
+    async with confined_stage(backend, tmp_path) as on:
+        (on.folder / ".git").symlink_to(tmp_path)
+        with pytest.raises(ExecutorError, match="is a link"):
+            await on.executor.run(Command("echo x >made", on.folder))
+        assert not (on.folder / "made").exists()
+
+
+async def test_a_terminal_that_was_refused_leaves_nothing_behind(tmp_path: Path) -> None:
+    refusal = {"terminal/create": AnswersError(-32603, "no")}
+    async with confined_stage("editor", tmp_path, misbehave=refusal) as on:
+        with pytest.raises(ExecutorError, match="could not start a terminal"):
+            await on.executor.run(Command("echo x", on.folder))
+        assert list(on.folder.iterdir()) == []
+        assert list(on.scripts.iterdir()) == []
+
+
+async def test_no_descriptor_is_left_open(tmp_path: Path) -> None:
+    async with confined_stage("local", tmp_path) as on:
+        await run(on.executor, "true", on.folder)
+        before = open_descriptors()
+        for _ in range(3):
+            await run(on.executor, "true", on.folder)
+        assert open_descriptors() == before
+
+
+async def test_commands_at_once_share_the_place_holders(tmp_path: Path) -> None:
+    async with confined_stage("local", tmp_path) as on:
+        long = await on.executor.run(Command("while [ ! -e go ]; do /bin/sleep 0.01; done; ls -A", on.folder))
+        await run(on.executor, "true", on.folder)
+        assert (on.folder / ".mcp.json").is_dir()
+        (on.folder / "go").touch()
+        await long.wait()
+        assert ".mcp.json" in long.stdout
+        await long.close()
+        assert [path.name for path in on.folder.iterdir()] == ["go"]

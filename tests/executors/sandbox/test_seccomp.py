@@ -1,0 +1,155 @@
+"""The filter, run by an interpreter of ours; that the kernel reads it the same way, the attacks show."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from acp_agent.executors.sandbox.seccomp import (
+    ALLOW,
+    AUDIT_ARCH,
+    ENOSYS_ANSWER,
+    EPERM_ANSWER,
+    EQUAL,
+    KILL,
+    Assembler,
+    build_filter,
+)
+from acp_agent.executors.sandbox.syscalls import CALLS, DENIED, Arch, number
+from tests.executors.sandbox.bpf import answer
+
+ARCHES: list[Arch] = ["x86_64", "aarch64"]
+HIGH = 1 << 32
+
+ARGUMENTS: list[tuple[str, tuple[int, ...], int]] = [
+    ("clone", (0x01200011,), ALLOW),
+    ("clone", (0x003D0F00,), ALLOW),
+    *(("clone", (0x11 | 1 << bit,), EPERM_ANSWER) for bit in (17, 25, 26, 27, 28, 29, 30)),
+    ("clone", (0x11 | 1 << 28 | HIGH,), EPERM_ANSWER),
+    ("clone3", (), ENOSYS_ANSWER),
+    ("ioctl", (0, 0x5401), ALLOW),
+    ("ioctl", (0, 0x5412), EPERM_ANSWER),
+    ("ioctl", (0, 0x5412 | HIGH), EPERM_ANSWER),
+    ("ioctl", (0, 0x541C), EPERM_ANSWER),
+    ("ioctl", (0x5412, 0x5413), ALLOW),
+    ("personality", (0,), ALLOW),
+    ("personality", (0xFFFFFFFF,), ALLOW),
+    ("personality", (0x0040000,), ALLOW),
+    ("personality", (0x0400000,), EPERM_ANSWER),
+    ("personality", (8,), EPERM_ANSWER),
+    ("socket", (1, 1, 0), EPERM_ANSWER),
+    ("socket", (1 | HIGH, 1, 0), EPERM_ANSWER),
+    ("socket", (2, 1, 0), ALLOW),
+    ("socket", (10, 2, 0), ALLOW),
+    ("socket", (16, 3, 0), ALLOW),
+    ("socket", (16, 3, 9), EPERM_ANSWER),
+    *(("socket", (family, 1, 0), EPERM_ANSWER) for family in (0, 3, 17, 31, 38, 40, 44, 45)),
+]
+
+
+@pytest.mark.parametrize("arch", ARCHES)
+@pytest.mark.parametrize(("name", "arguments", "expected"), ARGUMENTS)
+def test_arguments_decide(arch: Arch, name: str, arguments: tuple[int, ...], expected: int) -> None:
+    value = number(name, arch)
+    assert value is not None
+    assert answer(build_filter(arch), value, AUDIT_ARCH[arch], arguments) == expected
+
+
+@pytest.mark.parametrize("arch", ARCHES)
+def test_what_stands_in_the_table_is_refused_and_nothing_else(arch: Arch) -> None:
+    program = build_filter(arch)
+    refused = {number(name, arch) for name in DENIED} - {None}
+    special = {number(name, arch) for name in CALLS}
+    for value in range(600):
+        if value not in special:
+            expected = EPERM_ANSWER if value in refused else ALLOW
+            assert answer(program, value, AUDIT_ARCH[arch]) == expected, value
+
+
+@pytest.mark.parametrize("arch", ARCHES)
+def test_another_architecture_is_killed(arch: Arch) -> None:
+    program = build_filter(arch)
+    for other in (0x40000003, 0x40000028, *AUDIT_ARCH.values()):
+        if other != AUDIT_ARCH[arch]:
+            assert answer(program, 0, other) == KILL
+
+
+def test_x32_is_killed() -> None:
+    program = build_filter("x86_64")
+    for value in (0x40000000, 0x40000000 | 165, 0xFFFFFFFF):
+        assert answer(program, value, AUDIT_ARCH["x86_64"]) == KILL
+
+
+@pytest.mark.parametrize("arch", ARCHES)
+def test_sockets_are_as_the_policy_says(arch: Arch) -> None:
+    value = number("socket", arch)
+    assert value is not None
+
+    def made(family: int, **policy: bool) -> bool:
+        return answer(build_filter(arch, **policy), value, AUDIT_ARCH[arch], (family, 1, 0)) == ALLOW
+
+    assert made(1, unix_sockets=True)
+    assert not made(1, unix_sockets=False)
+    for family in (2, 10):
+        assert made(family, network=True)
+        assert not made(family, network=False)
+    assert not made(17, unix_sockets=True, network=True)
+
+
+@pytest.mark.parametrize("between", [0, 1, 253, 254, 255, 256, 257, 600, 1500])
+def test_a_jump_reaches_as_far_as_it_has_to(between: int) -> None:
+    for near_first in (True, False):
+        out = Assembler()
+        out.load(0)
+        out.test(EQUAL, 7, yes="far", no="other")
+        if near_first:
+            out.label("other")
+        for _ in range(between):
+            out.load(0)
+        out.answer(1)
+        if not near_first:
+            out.label("other")
+            out.answer(3)
+        out.label("far")
+        out.answer(2)
+        program = out.assemble()
+        assert answer(program, 7, 0) == 2
+        assert answer(program, 8, 0) == (1 if near_first else 3)
+
+
+def test_many_far_jumps_move_each_other_and_still_arrive() -> None:
+    out = Assembler()
+    out.load(0)
+    for value in range(400):
+        out.test(EQUAL, value, yes=f"is {value % 5}")
+    out.answer(99)
+    for rest in range(5):
+        out.label(f"is {rest}")
+        out.answer(rest)
+    program = out.assemble()
+    assert [answer(program, value, 0) for value in range(400)] == [value % 5 for value in range(400)]
+    assert answer(program, 400, 0) == 99
+
+
+HEADERS: dict[Arch, tuple[str, ...]] = {
+    "x86_64": ("/usr/include/x86_64-linux-gnu/asm/unistd_64.h", "/usr/include/asm/unistd_64.h"),
+    "aarch64": ("/usr/include/asm-generic/unistd.h",),
+}
+
+
+@pytest.mark.parametrize("arch", ARCHES)
+def test_the_numbers_are_those_of_the_kernels_headers(arch: Arch) -> None:
+    header = next((Path(name) for name in HEADERS[arch] if Path(name).exists()), None)
+    if header is None:
+        pytest.skip("the kernel's headers are not installed")
+    known = {
+        name: int(value)
+        for name, value in re.findall(r"#define __NR(?:3264)?_(\w+)\s+(\d+)$", header.read_text(), re.MULTILINE)
+    }
+    ours = {name: number(name, arch) for name in (*DENIED, *CALLS)}
+    wrong = {name: value for name, value in ours.items() if name in known and known[name] != value}
+    assert len(known) > 250
+    assert wrong == {}
+    assert {name for name, value in ours.items() if value is not None and name not in known} <= {"open_tree_attr"}

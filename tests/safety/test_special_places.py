@@ -1,0 +1,150 @@
+"""What of a folder is special: protected, hidden, trusted, a worktree's; and the environment of commands."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from acp_agent.config.safety import SAFE_VARIABLES
+from acp_agent.safety.environment import safe_environment
+from acp_agent.safety.folder_trust import CONFIG, own_files, scope_of, tools_of
+from acp_agent.safety.protect import PathRules, git_places
+from acp_agent.safety.secrets import Redactor
+
+ROOT = Path("/srv/app")
+
+
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        ("/srv/app/.git/hooks/pre-commit", ".git"),
+        ("/srv/app/sub/.git/config", ".git"),
+        ("/srv/app/.mcp.json", ".mcp.json"),
+        ("/srv/app/a/.vscode/tasks.json", ".vscode"),
+        ("/srv/app/.bashrc", ".bashrc"),
+        ("/srv/app/.config/fish/config.fish", ".config/fish"),
+        ("/srv/app/.config/other", None),
+        ("/srv/app/.gitignore", None),
+        ("/srv/app/x.vscode/a", None),
+    ],
+)
+def test_what_other_programs_trust_is_protected_at_any_depth(path: str, name: str | None) -> None:
+    assert PathRules().protects(Path(path)) == name
+
+
+def test_an_empty_list_still_protects_repositories() -> None:
+    rules = PathRules(protect=[])
+    assert rules.protects(ROOT / ".git/hooks/x") == ".git"
+    assert rules.protects(ROOT / ".vscode/x") is None
+
+
+def test_deny_then_allow() -> None:
+    rules = PathRules(deny_read=[".env*", "~/keys"], allow_read=[".env.example"], bases=[ROOT], home=Path("/home/u"))
+    assert rules.hides(ROOT / ".env")
+    assert rules.hides(ROOT / "a/.env.local")
+    assert rules.hides(Path("/home/u/keys/a"))
+    assert not rules.hides(ROOT / ".env.example")
+    assert not rules.hides(ROOT / "env")
+    assert not PathRules().hides(ROOT / ".env")
+
+
+# --- worktrees ---------------------------------------------------------------------------------------------------
+
+
+def git(folder: Path, *arguments: str) -> None:
+    environ = {**os.environ, "GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_SYSTEM": "/dev/null"}
+    subprocess.run(["git", "-C", folder, *arguments], check=True, capture_output=True, env=environ, timeout=30)
+
+
+def worktree(tmp_path: Path) -> tuple[Path, Path]:
+    main, tree = tmp_path / "main", tmp_path / "tree"
+    main.mkdir()
+    git(main, "init", "-q")
+    git(main, "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-q", "--allow-empty", "-m", "x")
+    git(main, "worktree", "add", "-q", str(tree))
+    return main, tree
+
+
+def test_a_worktrees_repository_may_be_written_but_for_its_hooks_and_configuration(tmp_path: Path) -> None:
+    main, tree = worktree(tmp_path)
+    writable, protected = git_places(tree)
+    assert writable == (main / ".git",)
+    assert set(protected) >= {main / ".git/hooks", main / ".git/config"}
+
+
+def test_a_git_file_that_nothing_points_back_to_gives_nothing(tmp_path: Path) -> None:
+    main, tree = worktree(tmp_path)
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / ".git").write_text((tree / ".git").read_text())  # of another worktree
+    assert git_places(other) == ((), ())
+    keys = tmp_path / "keys"
+    keys.mkdir()
+    (other / ".git").write_text(f"gitdir: {keys}\n")
+    assert git_places(other) == ((), ())
+    assert git_places(main) == ((), ())
+    assert git_places(tmp_path / "none") == ((), ())
+
+
+# --- a folder's own files ----------------------------------------------------------------------------------------
+
+
+def test_trust_belongs_to_the_bytes_of_configuration_and_tools(tmp_path: Path) -> None:
+    assert own_files(tmp_path) == {}
+    (tmp_path / ".acp-agent/tools").mkdir(parents=True)
+    (tmp_path / CONFIG).write_bytes(b"a = 1\n")
+    (tmp_path / ".acp-agent/tools/words.py").write_bytes(b"x")
+    (tmp_path / ".acp-agent/tools/_not.py").write_bytes(b"x")
+    files = own_files(tmp_path)
+    assert set(files) == {CONFIG, ".acp-agent/tools/words.py"}
+    assert tools_of(files) == {"words.py": b"x"}
+    before = scope_of(files)
+    (tmp_path / CONFIG).write_bytes(b"a = 2\n")
+    assert scope_of(own_files(tmp_path)) != before
+
+
+def test_what_is_no_regular_file_in_its_place_is_not_read(tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    (elsewhere / "tools").mkdir(parents=True)
+    (elsewhere / "config.toml").write_text("a = 1\n")
+    (elsewhere / "tools/a.py").write_text("x")
+    project = tmp_path / "project"
+    project.mkdir()
+    (project / ".acp-agent").symlink_to(elsewhere)
+    assert own_files(project) == {}
+    (project / ".acp-agent").unlink()
+    (project / ".acp-agent").mkdir()
+    (project / CONFIG).symlink_to(elsewhere / "config.toml")
+    (project / ".acp-agent/tools").symlink_to(elsewhere / "tools")
+    assert own_files(project) == {}
+
+
+# --- environment -------------------------------------------------------------------------------------------------
+
+
+def test_commands_inherit_what_is_listed_and_never_a_credential() -> None:
+    token = "ghp_" + "a1B2" * 9
+    environ = {
+        "PATH": "/bin",
+        "LC_ALL": "C",
+        "GOPATH": "/go",
+        "VIRTUAL_ENV": "/v",
+        "OPENAI_API_KEY": "k",
+        "GITHUB_TOKEN": token,
+        "NPM_CONFIG__AUTHTOKEN": "x",
+        "CARGO_REGISTRY_TOKEN": "x",
+        "PIP_INDEX_URL": f"https://user:{token}@example.com/simple",
+        "DATABASE_URL": "postgres://x",
+        "SSH_AUTH_SOCK": "/run/x",
+        "MINE": "1",
+        "MY_SECRET": "wanted",
+        "OWN": "hidden",
+    }
+    redact = Redactor().redact
+    passed = safe_environment(
+        environ, SAFE_VARIABLES, ["MINE", "MY_SECRET", "OWN"], {"OWN"}, lambda value: redact(value) != value
+    )
+    assert passed == {name: environ[name] for name in ("PATH", "LC_ALL", "GOPATH", "VIRTUAL_ENV", "MINE", "MY_SECRET")}
