@@ -142,6 +142,8 @@ class SessionEngine:
             _own_keys(session.config),
             lambda value: self.redaction.text(value) != value,
         )
+        if home is not None:
+            inherited["HOME"] = str(home)  # By its own name: the sandbox knows no links to it.
         self.confinement = Confinement(
             settings.tools, session.roots, inherited, home, self._folder, self._sandbox_found
         )

@@ -3,6 +3,7 @@
 set -euo pipefail
 packages=()
 command -v rg >/dev/null 2>&1 || packages+=(ripgrep)
+[ "$(uname -s)" != Linux ] || command -v bwrap >/dev/null 2>&1 || packages+=(bubblewrap)
 command -v chromium >/dev/null 2>&1 || command -v google-chrome >/dev/null 2>&1 || packages+=(chromium)
 [ ${#packages[@]} -eq 0 ] && exit 0
 if ! command -v apt-get >/dev/null 2>&1; then

@@ -242,11 +242,12 @@ class ToolRunner:
             facts = CallFacts(call.name, {"arguments": call.use.arguments}, (), call.id)
         text = "".join(part.text for part in call.result.content if isinstance(part, TextPart)) if call.result else ""
         cancelled = call.error is not None and call.error.category == "cancelled"
+        failed = call.failed or call.error is not None
         self._around.safety.ended(
             facts,
-            "cancelled" if cancelled else "failed" if call.failed else "completed",
+            "cancelled" if cancelled else "failed" if failed else "completed",
             error=call.error.category if call.error is not None else "",
-            failed=call.failed,
+            failed=failed,
             exit_code=call.ran.exit_code if call.ran is not None else None,
             truncated=any(process.truncated for process in call.processes) or None,
             duration_ms=None if call.began is None else round((time.monotonic() - call.began) * 1000),
@@ -345,6 +346,8 @@ class ToolRunner:
                 raise ToolError(reason, "policy_blocked")
             accesses = tool.access(params, ctx)
             preview = await tool.preview(params, ctx)
+            if any(isinstance(access, ExecuteAccess) for access in accesses):
+                await around.sandbox_ready()
             call.facts = CallFacts(call.name, ready.arguments, accesses, call.id)
             match await around.gate.permit(call.facts, self._reports.question(call, ready, preview)):
                 case Refused(reason, category):

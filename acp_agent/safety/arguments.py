@@ -35,10 +35,10 @@ def forbidden_argument(examined: Examined, forbidden: Sequence[str], home: Path)
     """
     if not forbidden:
         return None
+    closed = [path for text in forbidden for path in _both(text, examined.cwd, home)]
     for part in examined.parts:
-        folders = part.folders or (Path("/"),)
-        closed = [path for text in forbidden for folder in folders for path in _both(text, folder, home)]
-        texts = [*part.rough, *(redirect.target for redirect in part.redirects if redirect.target is not None)]
+        folders = part.folders or (examined.cwd,)
+        texts = [*part.rough, *(redirect.target or redirect.shown for redirect in part.redirects)]
         for text in texts:
             for piece in _pieces(text):
                 if any(_meets(path, closed) for folder in folders for path in _both(piece, folder, home)):

@@ -85,7 +85,7 @@ def examine(command: str, roots: Roots, cwd: Path) -> Examined:
         risks.append(seen)
     trouble = found.trouble or ("" if found.parts else NOT_UNDERSTOOD)
     return Examined(
-        command, not trouble, trouble, tuple(found.parts), tuple(found.candidates), verdict, combined(risks)
+        command, not trouble, trouble, tuple(found.parts), tuple(found.candidates), verdict, combined(risks), cwd
     )
 
 
@@ -130,7 +130,8 @@ class _Found:
     def spellings(self, words: Sequence[str], depth: int) -> list[str]:
         """Every way a rule might name a command: with and without variables, folder of the program, wrappers."""
         found: dict[str, None] = {}
-        at = 0
+        at = next((number for number, word in enumerate(words) if word not in RESERVED), 0)
+        words, at = words[at:], 0
         while at < len(words) and ASSIGNMENT.fullmatch(words[at]):
             at += 1
         for start in {0, at}:
@@ -162,6 +163,7 @@ class _Walk:
         self._wrappers = wrappers
         self._inside = inside
         self._depth = depth
+        self._behind: list[Node] = []
 
     def _text(self, node: Node) -> str:
         return self._source[node.start_byte : node.end_byte].decode(errors="replace")
@@ -268,7 +270,10 @@ class _Walk:
         after = _Places(folders, folders)
         start = len(self._found.parts)
         for body in bodies:
+            # `git 2>log push`: the grammar takes the words behind the target for more targets.
+            self._behind = [word for child in given if child.type == "file_redirect" for word in _targets(child)[1:]]
             after = self.walk(body, folders, (*redirects, *mine), depth)
+        self._behind = []
         self._found.candidate(self._text(node))
         shell = any(is_shell_from_input(part.rough) for part in self._found.parts[start:])
         for child in given:
@@ -290,12 +295,13 @@ class _Walk:
             return Redirect("<<", None, False)
         children = [child for child in node.children if child.type != "file_descriptor"]
         operator = children[0].type if children else "?"
-        if len(children) != 2:
+        if len(children) < 2:
             return Redirect(operator, None, True)
         target = unquoted(self._text(children[1]))
         if operator in (">&", "<&") and re.fullmatch(r"[0-9]|-", target.text):
             return Redirect(operator, target.text, False)
-        return Redirect(operator, target.text if target.literal else None, operator != "<" and operator != "<&")
+        writes = operator not in ("<", "<&")
+        return Redirect(operator, target.text if target.literal else None, writes, target.text)
 
     # --- one simple command -----------------------------------------------------------------------------------------
 
@@ -303,12 +309,12 @@ class _Walk:
         words: list[str] = []
         assignments: dict[str, bool] = {}
         assigned: list[str] = []
-        literal, program, end = node.type == "command", None, node.start_byte
+        literal, program, end = node.type == "command", None, -1
         mine = list(redirects)
         for child in node.children:
             text = self._text(child)
-            if child.start_byte == end and child is not node.children[0] and child.is_named:
-                literal = False  # two words without a blank between them are one for bash
+            glued = child.start_byte == end and child.is_named
+            literal = literal and not glued  # two words without a blank between them are one for bash
             end = child.end_byte
             if child.type == "variable_assignment" and node.type == "command":
                 name = ASSIGNMENT.fullmatch(text)
@@ -323,10 +329,15 @@ class _Walk:
                 literal = literal and word.literal
                 if not words and word.literal and child.type == "command_name":
                     program = word.text
-                words.append(word.text)
+                words.append((words.pop() if glued and words else "") + word.text)
+        behind, self._behind = self._behind, []
+        for child in behind:
+            word = unquoted(self._text(child))
+            literal = literal and word.literal
+            words.append(word.text)
         if program is None or program in RESERVED or "=" in program:
             literal = False
-        judged = None if folders is None else judge_node(self._command, node, self._found.roots, folders)
+        judged = None if folders is None or behind else judge_node(self._command, node, self._found.roots, folders)
         index = self._add(
             _Raw(self._text(node), words, literal, program, assignments, assigned, tuple(mine)),
             folders,
@@ -346,7 +357,12 @@ class _Walk:
         self._inner(index, words, literal, folders, 0)
         if judged is not None and judged.after is not None:
             return _Places.of(judged.after)
-        moves = program is None or base(program) in MOVES or any(base(word) in MOVES for word in words[:MAX_LINES])
+        moves = (
+            program is None
+            or bool(behind)
+            or base(program) in MOVES
+            or any(base(word) in MOVES for word in words[:MAX_LINES])
+        )
         return _Places(None, None) if moves else _Places(folders, folders)
 
     def _add(
@@ -374,6 +390,8 @@ class _Walk:
             dangers.append(">")  # what it prints is all there is to it
         if writes or any(redirect.target is None for redirect in raw.redirects):
             looks = False
+        if words is None and not judged_looks:
+            found.troubled(EXPANDS)
         if words and any(not one.sure for one in inners):
             dangers.append("")
         neutral = bool(inners) and not unsafe and all(one.neutral for one in inners)
@@ -394,7 +412,7 @@ class _Walk:
         found.candidate(raw.text)
         found.candidates.update(dict.fromkeys(longer))
         risks = [risk_of(raw.words, roots, places, looks=looks or neutral)]
-        risks += [risk_of_writing(item.target, roots, places) for item in writes]
+        risks += [risk_of_writing(item.target, roots, places, item.shown) for item in writes]
         if raw.words and base(raw.words[0]) in INTERPRETERS and FETCHES.search(raw.text) and not raw.literal:
             risks.append(Risk("high", True, reasons=("it runs what comes from the network",)))
         if any(name == "PATH=" or name.startswith(("LD_", "DYLD_", "BASH_ENV")) for name in unsafe):
@@ -459,6 +477,10 @@ class _Places:
     @property
     def either(self) -> Folded:
         return _both(self.success, self.failure)
+
+
+def _targets(redirect: Node) -> list[Node]:
+    return [child for child in redirect.children if child.is_named and child.type != "file_descriptor"]
 
 
 def _lands(redirect: Redirect, roots: Roots, places: tuple[Path, ...]) -> bool:

@@ -293,8 +293,8 @@ TABLE: dict[str, _Row] = {
     "pandoc": _Row("FLo", long=("--filter", "--lua-filter", "--output", "--pdf-engine")),
     "latex": _Row(long=("-shell-escape", "--shell-escape")),
     "pdflatex": _Row(long=("-shell-escape", "--shell-escape")),
-    "cp": _Row("T", long=("--target-directory", "--no-target-directory", "--parents")),
-    "mv": _Row("T", long=("--target-directory", "--no-target-directory")),
+    "cp": _Row("tT", long=("--target-directory", "--no-target-directory", "--parents")),
+    "mv": _Row("tT", long=("--target-directory", "--no-target-directory")),
     "rm": _Row("rRfd", long=("--recursive", "--force", "--dir", "--no-preserve-root")),
     "chmod": _Row("R", long=("--recursive", "--reference"),
                   operand=re.compile(r"\A[ugo]*[+=]\w*[st]|\A0?[1-7]\d{3}\Z")),
@@ -329,7 +329,7 @@ TABLE.update(
         **dict.fromkeys(("gfind",), TABLE["find"]),
         **dict.fromkeys(("gmake",), TABLE["make"]),
         **dict.fromkeys(("tsx", "ts-node", "nodejs"), TABLE["node"]),
-        **dict.fromkeys(SHELLS, _Row(always=True)),
+        **dict.fromkeys(SHELLS, _Row("i", always=True, long=("--rcfile", "--init-file"))),
         **dict.fromkeys(words("sudo doas su pkexec runuser run0 sudoedit"), _Row(always=True)),
     }
 )

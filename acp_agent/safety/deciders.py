@@ -45,8 +45,8 @@ if TYPE_CHECKING:
 __all__ = ["POLICY_DENIED", "CallFacts", "Deciders", "Judgement"]
 
 EXAMINE = "acp_agent.safety.commands:examine"
-FORBIDDEN_ARGUMENT = "acp_agent.safety.commands:forbidden_argument"
-PROGRAM_NAMES = "acp_agent.safety.commands:program_names"
+FORBIDDEN_ARGUMENT = "acp_agent.safety.arguments:forbidden_argument"
+PROGRAM_NAMES = "acp_agent.safety.arguments:program_names"
 """Loaded with the first command: they bring tree-sitter."""
 
 POLICY_DENIED = "The policy denied this call. It was not run; do not try to reach the same in another way."
@@ -136,8 +136,16 @@ class Deciders:
         if not call.accesses and (rule := self.permissions.first(call.tool, self._arguments(call))) is not None:
             verdicts = [_deny(rule)] if rule.action == "deny" else []
         risk = max((parse.risk for parse in parses), key=lambda risk: LEVELS.index(risk.level), default=None)
-        lines = tuple(line for parse in parses for line in parse.lines())
-        return Judgement(combine(verdicts), matched, risk, explained=lines)
+        lines = [line for parse in parses for line in (*parse.lines(), *self._rules_of(parse))]
+        return Judgement(combine(verdicts), matched, risk, explained=tuple(lines))
+
+    def _rules_of(self, parse: Examined) -> list[str]:
+        """Which of the person's rules matches each part."""
+        found = []
+        for part in parse.parts:
+            if (rule := self.permissions.first(BASH, part.spellings or (part.text,))) is not None:
+                found.append(f"by a rule of yours: {part.text}: {rule}")
+        return found
 
     # --- before the accesses ----------------------------------------------------------------------------------
 

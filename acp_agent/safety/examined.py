@@ -26,6 +26,8 @@ class Redirect:
     target: str | None
     """`None`: known only when it runs."""
     writes: bool
+    shown: str = ""
+    """The target as far as it is known."""
 
 
 @dataclass(frozen=True)
@@ -78,6 +80,7 @@ class Examined:
     verdict: Allow | Ask
     """As `shell.judge` gives it."""
     risk: Risk
+    cwd: Path = Path("/")
 
     def permitted_by(self, match: Match) -> bool:
         """Whether rules that allow cover all of it. What `judge` allows needs none."""
@@ -131,7 +134,11 @@ def covers(pattern: str | bool | None, dangers: Iterable[str]) -> bool:
 
 
 def _spells(pattern: str, danger: str) -> bool:
-    end = "" if danger.endswith("=") else r"(?=[ =*]|\Z)"
+    if danger == ">":
+        return " >" in pattern
+    # Behind the letter of an option may be other letters, or its value.
+    glued = danger.endswith("=") or re.fullmatch(r"-\w", danger) is not None
+    end = "" if glued else r"(?=[ =*]|\Z)"
     return bool(danger) and re.search(rf"(?:\A| ){re.escape(shlex.quote(danger))}{end}", pattern) is not None
 
 

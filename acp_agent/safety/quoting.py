@@ -28,6 +28,7 @@ SIMPLE_ESCAPES = {
 }
 CODE = re.compile(r"(?P<octal>[0-7]{1,3})|x(?P<hex>[0-9A-Fa-f]{1,2})|[uU](?P<unicode>[0-9A-Fa-f]{1,8})")
 SEPARATORS = re.compile(r"[;&|\n\r(){}`]")
+BLANKS = re.compile(r"[\s<>$]+")
 QUOTES = str.maketrans("", "", "'\"\\")
 
 
@@ -171,8 +172,10 @@ def _is_plain(source: str) -> bool:
 def rough_commands(line: str) -> list[list[str]]:
     """The words of everything that might be a command, quotes forgotten. In linear time."""
     joined = line.replace("\\\n", "")
-    found = dict.fromkeys(SEPARATORS.split(joined.translate(QUOTES)))
-    # The same with quotes kept together: `bash -c 'a; b'` is cut apart above, `'su;do'` is not a command.
-    found.update(dict.fromkeys(SEPARATORS.split(joined)))
-    commands = ([word.translate(QUOTES) for word in re.split(r"[\s<>$]+", text) if word] for text in found)
-    return [command for command in commands if command]
+    forgotten = ([word for word in BLANKS.split(text) if word] for text in _segments(joined.translate(QUOTES)))
+    read = ([unquoted(word).text for word in re.split(r"[\s<>]+", text) if word] for text in _segments(joined))
+    return [command for commands in (forgotten, read) for command in commands if command]
+
+
+def _segments(text: str) -> list[str]:
+    return list(dict.fromkeys(SEPARATORS.split(text)))

@@ -103,8 +103,10 @@ def risk_of(command: Sequence[str], roots: Roots, folders: Iterable[Path], *, lo
     return UNKNOWN
 
 
-def risk_of_writing(target: str | None, roots: Roots, folders: Iterable[Path]) -> Risk:
+def risk_of_writing(target: str | None, roots: Roots, folders: Iterable[Path], shown: str = "") -> Risk:
     """The risk of a redirection that writes."""
+    if target is None and shown.startswith(("~", "$HOME", "${HOME}")):
+        return Risk("high", True, reasons=(f"it writes to {shown}, outside of the project",))
     if target is None:
         return Risk("medium", True, reasons=("it writes to a file that is known only when it runs",))
     if re.match(r"/dev/(?:tcp|udp)/", target):

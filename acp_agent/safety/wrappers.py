@@ -169,8 +169,8 @@ def _wrapped(row: _Wrapper, command: Sequence[str]) -> list[Inner]:
             taken = name in values and not (value or equals)
             if name in lines or (not name.startswith("--") and any(f"-{x}" in lines for x in word[1:])):
                 text = value if (equals or value) and name in lines else " ".join(command[at + 1 : at + 2])
-                rest = " ".join(command[at + 2 :])
-                found.append(Inner(line=f"{text} {rest}" if "-S" in lines else text))
+                behind = " ".join(command[at + 2 :])
+                found.append(Inner(line=f"{text} {behind}" if "-S" in lines else text))
                 taken = True
             elif not taken and not word.startswith("--") and len(word) > 2 and f"-{word[-1]}" in values:
                 taken = True  # a cluster such as `-Eu root`

@@ -56,9 +56,10 @@ def environ_for(home: Path, base_url: str, **more: str) -> dict[str, str]:
 
 @asynccontextmanager
 async def connect(environ: Mapping[str, str], **editor: Any) -> AsyncIterator[tuple[FakeEditor, Agent]]:
-    """An agent with that environment and an editor, connected; nothing has been said yet."""
+    """An agent with that environment and an editor, connected; nothing has been said yet. `sandbox`: whether commands
+    are confined, which most of these tests are not about (`test_safety`, `e2e` and `executors/sandbox` are)."""
     theirs, ours = memory_pair()
-    agent = Agent(environ)
+    agent = Agent(environ, flags=None if editor.pop("sandbox", False) else {"tools.sandbox.disabled": "true"})
     connection = Connection(theirs, agent, peer=Peer(encode=encode), coalesce=coalesce_updates)
     agent.attach(connection)
     async with anyio.create_task_group() as tasks:

@@ -45,8 +45,9 @@ async def test_the_request_shows_the_diff(tmp_path):
     async with rig(tmp_path, script(Call("write", {"path": "n.txt", "content": "x\n"}))) as r:
         await r.editor.prompt("go")
         (request,) = r.editor.permission_requests
-        (diff,) = request.tool_call.content
+        diff, why = request.tool_call.content
         assert isinstance(diff, Diff)
+        assert why.content.text == "Asked because it changes a file.\n\nRule: edits ask"
         assert (diff.old_text, diff.new_text) == (None, "x\n")
         assert "edits in this project" in request.options[1].name
 

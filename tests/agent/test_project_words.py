@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from acp_agent.client.permissions import allow_always, allow_once, reject_always
 from acp_agent.schema.acp import AvailableCommandsUpdate
 from acp_agent.testing.fake_model import Answer, Call
 
@@ -321,10 +322,14 @@ async def test_a_folders_tools_are_not_loaded_before_it_is_trusted_and_then_reme
     marker = with_tool(tmp_path)
     count = Call("word_count", {"text": "a b c", "more": 1})
     script = ["hi", *rounds(count, Call("shout", {"text": "hey"})), "again"]
-    async with rig(tmp_path, script) as r:
+    answers = [reject_always]
+    async with rig(tmp_path, script, otherwise=lambda request: answers[-1](request)) as r:
         await r.editor.prompt("hi")
         assert "word_count" not in r.tool_names(1)
         assert not marker.exists()
+        (asked,) = r.editor.permission_requests
+        assert asked.tool_call.meta == {"trust": True}
+        answers.append(allow_once)
         await r.editor.prompt("/trust")
         assert ".acp-agent/tools/words.py" in r.editor.text()
         assert not marker.exists()
@@ -333,7 +338,7 @@ async def test_a_folders_tools_are_not_loaded_before_it_is_trusted_and_then_reme
         await r.editor.prompt("go")
         assert {"word_count", "shout"} <= r.tool_names(2)
         assert [m["content"] for m in r.messages(4) if m["role"] == "tool"] == ["4 words", "HEY in project"]
-        (asked,) = r.editor.permission_requests
+        _, asked = r.editor.permission_requests
         assert asked.tool_call.name == "shout"
         await r.editor.new_session(r.project)
         await r.editor.prompt("later")
@@ -342,7 +347,8 @@ async def test_a_folders_tools_are_not_loaded_before_it_is_trusted_and_then_reme
 
 async def test_a_changed_file_is_not_trusted_any_more(tmp_path):
     marker = with_tool(tmp_path)
-    async with rig(tmp_path, ["ok"], notices=True) as r:
+    answers = [reject_always]
+    async with rig(tmp_path, ["ok", "ok", "ok"], notices=True, otherwise=lambda request: answers[-1](request)) as r:
         await trust(r)
         with (r.project / ".acp-agent/tools/words.py").open("a") as file:
             file.write("\n# changed\n")
@@ -351,6 +357,16 @@ async def test_a_changed_file_is_not_trusted_any_more(tmp_path):
         await r.editor.prompt("hi")
         assert "word_count" not in r.tool_names(1)
         assert not marker.exists()
+        assert len(r.editor.permission_requests) == 1
+        await r.editor.new_session(r.project)
+        await r.editor.prompt("hi")
+        assert len(r.editor.permission_requests) == 1  # it is asked once for the same files
+        answers.append(allow_always)
+        (r.project / ".acp-agent/tools/words.py").write_text(TOOL.replace("{marker!r}", repr(str(marker))))
+        await r.editor.new_session(r.project)
+        await r.editor.prompt("hi")
+        assert len(r.editor.permission_requests) == 1  # these very bytes were trusted before
+        assert marker.exists()
 
 
 async def test_trust_can_be_taken_back(tmp_path):

@@ -12,6 +12,7 @@ from msgspec import UNSET
 
 from acp_agent.client.permissions import reject_once
 from acp_agent.schema.acp import (
+    Content,
     Diff,
     Plan,
     Terminal,
@@ -394,7 +395,7 @@ async def test_a_rejected_edit_leaves_the_file_alone(tmp_path):
         r.editor.tool_call().assert_finished("failed")
         assert not (r.project / "n.txt").exists()
         request = r.editor.permission_requests[0]
-        assert [type(item) for item in request.tool_call.content] == [Diff]
+        assert [type(item) for item in request.tool_call.content] == [Diff, Content]
 
 
 async def test_reading_calls_are_announced_in_the_models_order(tmp_path):

@@ -81,13 +81,9 @@ class Bubblewrap:
                 f"shows no other (tools.sandbox.allow_read and allow_write add to them)"
             )
         with contextlib.ExitStack() as stack:
-            held = []
-            for path in view.missing:
-                if hold(path):
-                    stack.callback(release, path)
-                    held.append(path)
-            unneeded = {path for path in view.missing if path not in held and not os.path.lexists(path)}
-            spots = [spot for spot in view.spots if spot.path not in unneeded]
+            held = hold(view.missing)
+            stack.callback(release, held)
+            spots = [spot for each in view.spots if (spot := _found(each, held)) is not None]
             arguments = folder / f"bwrap-{uuid.uuid4().hex}.args"
             stack.callback(arguments.unlink, missing_ok=True)
             own_thread = threading.current_thread() is threading.main_thread()
@@ -138,10 +134,11 @@ class Bubblewrap:
         if whole:
             yield from _mount(spots[0])
         yield from ("--dev", "/dev", "--perms", "1777", "--tmpfs", "/dev/shm", "--proc", "/proc")
-        for name in READ_ONLY_PROC:
+        is_root = os.geteuid() == 0
+        for name in READ_ONLY_PROC if is_root else READ_ONLY_PROC[:1]:
             if os.path.exists(name):
                 yield from ("--ro-bind", name, name)
-        for name in MASKED_PROC:
+        for name in MASKED_PROC if is_root else ():
             if os.path.exists(name):
                 yield from ("--ro-bind", "/dev/null", name)
         for spot in spots[1:] if whole else spots:
@@ -157,6 +154,13 @@ class Bubblewrap:
             yield from ("--remount-ro", "/")
 
 
+def _found(spot: Spot, held: list[Path]) -> Spot | None:
+    """What needed no place holder: something stands there by now and is protected, or nothing can stand there."""
+    if spot.treatment != "absent" or spot.path in held:
+        return spot
+    return Spot(spot.path, "protect") if os.path.lexists(spot.path) else None
+
+
 def _mount(spot: Spot) -> Iterable[str]:
     path = str(spot.path)
     match spot.treatment:
@@ -170,6 +174,8 @@ def _mount(spot: Spot) -> Iterable[str]:
             return ("--bind", str(spot.source), path)
         case "empty":
             return ("--perms", "1777" if path.endswith("tmp") else "0755", "--tmpfs", path)
+        case "absent":
+            return ("--perms", "0555", "--tmpfs", path)  # as good as read-only: what is put there is nowhere
         case "hide":
             if spot.path.is_dir():
                 return ("--perms", "0555", "--tmpfs", path)

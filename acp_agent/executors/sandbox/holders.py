@@ -2,7 +2,7 @@
 
 A folder, because version control does not see empty ones. Its mode tells it from a folder of the person's, so that
 what a killed agent left is taken over and removed by the next one. Several commands, and several agents, may need the
-same one: it goes with the last of them, which is found out by a shared lock on it.
+same one: whoever does holds a shared lock on the folder it is in, and it goes with the last of them.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ import fcntl
 import os
 import stat
 import threading
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from acp_agent.errors import ExecutorError
@@ -21,11 +23,22 @@ __all__ = ["hold", "is_place_holder", "release"]
 
 MODE = 0o1555
 """Read-only and sticky: nobody makes that by accident."""
-TRIES = 20
+
+IMPOSSIBLE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.ENOENT)
+"""Nothing can be made there, which is so for the command, too."""
+
+
+@dataclass
+class _Parent:
+    """A folder with place holders in it, and how many commands of this process need them."""
+
+    fd: int
+    commands: int = 0
+    names: set[str] = field(default_factory=set)
+
 
 _guard = threading.Lock()
-_held: dict[Path, tuple[int, int]] = {}
-"""Path -> how many commands of this process need it, and the descriptor that holds the lock."""
+_parents: dict[Path, _Parent] = {}
 
 
 def is_place_holder(found: os.stat_result) -> bool:
@@ -37,75 +50,91 @@ def is_place_holder(found: os.stat_result) -> bool:
     )
 
 
-def hold(path: Path) -> bool:
-    """Makes the place holder or joins those who need it. False where none is needed: something else stands there by
-    now, or nothing can be made there, which is so for the command, too. Each True asks for one `release`."""
+def hold(paths: Iterable[Path]) -> list[Path]:
+    """Makes place holders, or joins those who need them; gives the paths that have one now. The others need none:
+    something else stands there by now, or nothing can be made there. `release` once what was given, all of it."""
+    held: list[Path] = []
     with _guard:
-        if path in _held:
-            count, fd = _held[path]
-            _held[path] = (count + 1, fd)
-            return True
-        for _ in range(TRIES):
-            opened = _open(path)
-            if opened is None:
-                return False
-            if opened >= 0:
-                _held[path] = (1, opened)
-                return True
-    raise ExecutorError(f"{path} is being made and removed all the time, so it cannot be protected")
-
-
-def release(path: Path) -> None:
-    with _guard:
-        count, fd = _held[path]
-        if count > 1:
-            _held[path] = (count - 1, fd)
-            return
-        del _held[path]
-        try:
-            with contextlib.suppress(BlockingIOError):  # another agent needs it still
-                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                _remove(path, fd)
-        finally:
-            os.close(fd)
-
-
-def _open(path: Path) -> int | None:
-    """A descriptor that holds the lock, -1 where it vanished meanwhile, `None` where there is nothing to hold."""
-    try:
-        path.mkdir(mode=0o700)
-        path.chmod(MODE)
-    except FileExistsError:
-        pass
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR):
-            return None
-        raise ExecutorError(f"{path} cannot be protected: {error.strerror}") from error
-    try:
-        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return -1
-    except OSError:
-        return None
-    try:
-        if not is_place_holder(os.fstat(fd)):
-            os.close(fd)
-            return None
-        fcntl.flock(fd, fcntl.LOCK_SH)
-        if os.path.samestat(os.fstat(fd), path.lstat()):
-            return fd
-    except OSError:
-        pass
-    os.close(fd)
-    return -1
-
-
-def _remove(path: Path, fd: int) -> None:
-    with contextlib.suppress(OSError):
-        if os.path.samestat(os.fstat(fd), path.lstat()):
+        for folder, names in _by_folder(paths).items():
+            parent = _parents.get(folder) or _open(folder)
+            if parent is None:
+                continue
+            _parents[folder] = parent
+            parent.commands += 1
             try:
-                path.rmdir()
-            except OSError:
-                os.fchmod(fd, 0o755)  # Somebody outside has put something in: it is theirs now.
+                mine = [name for name in names if name in parent.names or _make(folder / name)]
+            except OSError as error:
+                _leave(folder)
+                for done, rest in _by_folder(held).items():
+                    assert rest
+                    _leave(done)
+                raise ExecutorError(f"{error.filename} cannot be protected: {error.strerror}") from error
+            parent.names.update(mine)
+            held += [folder / name for name in mine]
+            if not mine:
+                _leave(folder)
+    return held
+
+
+def release(paths: Iterable[Path]) -> None:
+    """What `hold` gave is no longer needed by one command."""
+    with _guard:
+        for folder in _by_folder(paths):
+            _leave(folder)
+
+
+def _by_folder(paths: Iterable[Path]) -> dict[Path, list[str]]:
+    folders: dict[Path, list[str]] = {}
+    for path in paths:
+        folders.setdefault(path.parent, []).append(path.name)
+    return folders
+
+
+def _open(folder: Path) -> _Parent | None:
+    try:
+        fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    with contextlib.suppress(OSError):  # A file system without locks, or somebody else has one: then without.
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    return _Parent(fd)
+
+
+def _make(path: Path) -> bool:
+    try:
+        os.mkdir(path, MODE)
+        os.chmod(path, MODE)  # whatever the umask
+        return True
+    except FileExistsError:
+        with contextlib.suppress(FileNotFoundError):
+            return is_place_holder(os.lstat(path))
+        return _make(path)
+    except OSError as error:
+        if error.errno in IMPOSSIBLE:
+            return False
+        raise
+
+
+def _leave(folder: Path) -> None:
+    parent = _parents[folder]
+    parent.commands -= 1
+    if parent.commands:
+        return
+    del _parents[folder]
+    try:
+        # Of several agents the last one gets the lock for itself.
+        fcntl.flock(parent.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        parent.names.clear()
+    except OSError:
+        pass
+    for name in parent.names:
+        try:
+            os.rmdir(name, dir_fd=parent.fd)
+        except FileNotFoundError:
+            pass
+        except OSError:
+            # Somebody outside has put something in: it is theirs now.
+            with contextlib.suppress(OSError):
+                os.chmod(name, 0o755, dir_fd=parent.fd)
+    os.close(parent.fd)

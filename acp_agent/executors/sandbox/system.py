@@ -4,52 +4,71 @@ from __future__ import annotations
 
 import glob
 import os
+import time
+from functools import lru_cache
 from pathlib import Path
 
-__all__ = ["MASKED_PROC", "READABLE", "READ_ONLY_PROC", "SECRETS", "link_targets", "secrets"]
+__all__ = ["MASKED_PROC", "READABLE", "READ_ONLY_PROC", "SECRETS", "link_targets", "readable", "secrets"]
 
 READABLE = (
     *("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt"),
     *("/nix/store", "/nix/var/nix/profiles", "/gnu/store", "/run/current-system", "/run/opengl-driver", "/snap"),
-    *("/home/linuxbrew/.linuxbrew", "/var/lib/dpkg", "/var/lib/rpm", "/var/lib/pacman", "/var/cache/fontconfig"),
+    *("/home/linuxbrew/.linuxbrew", "/var/lib/dpkg", "/var/lib/rpm", "/var/lib/pacman"),
     *("/var/lib/ca-certificates", "/sys/devices/system/cpu", "/sys/devices/system/node"),
-    *("/sys/kernel/mm/transparent_hugepage", "/sys/class/drm", "/sys/dev/char"),
 )
 """Programs, libraries and settings."""
 
 SECRETS = (
     *("/etc/shadow*", "/etc/gshadow*", "/etc/sudoers*", "/etc/ssh/ssh_host_*_key", "/etc/ssl/private"),
-    *("/etc/pki/tls/private", "/etc/letsencrypt", "/etc/security/opasswd", "/etc/krb5.keytab", "/etc/machine-id.key"),
+    *("/etc/pki/tls/private", "/etc/letsencrypt", "/etc/security/opasswd", "/etc/krb5.keytab"),
     *("/etc/NetworkManager/system-connections", "/etc/netplan", "/etc/wireguard", "/etc/openvpn", "/etc/ppp"),
     *("/etc/ipsec.secrets", "/etc/ipsec.d/private", "/etc/wpa_supplicant", "/etc/docker/key.json", "/etc/kubernetes"),
-    *("/etc/rancher", "/etc/salt/pki", "/etc/puppetlabs", "/etc/cups/ssl", "/etc/polkit-1", "/etc/crypttab*"),
+    *("/etc/rancher", "/etc/salt/pki", "/etc/puppetlabs", "/etc/cups/ssl", "/etc/crypttab*"),
     *("/etc/sssd", "/etc/apt/auth.conf*", "/etc/exim4/passwd.client", "/etc/postfix/sasl", "/etc/mysql/debian.cnf"),
 )
 """Patterns of files and folders below those that hold keys. Who is no superuser cannot read most of them anyway."""
 
-READ_ONLY_PROC = tuple(
-    f"/proc/{name}" for name in ("sys", "sysrq-trigger", "irq", "bus", "acpi", "scsi", "fs", "driver", "tty", "mtrr")
-)
-"""Uid 0 may write here even in a /proc of its own and without any power."""
+READ_ONLY_PROC = ("/proc/sys", *(f"/proc/{name}" for name in ("sysrq-trigger", "irq", "bus", "acpi", "scsi", "fs")))
+"""Uid 0 may write here even in a /proc of its own and without any power; nobody else may write but in the first."""
 
-MASKED_PROC = tuple(
-    f"/proc/{name}"
-    for name in ("kcore", "keys", "key-users", "timer_list", "latency_stats", "sched_debug", "kmsg", "config.gz")
-)
-"""Memory of the kernel, keys of other people, what other processes do."""
+MASKED_PROC = tuple(f"/proc/{name}" for name in ("kcore", "keys", "timer_list", "latency_stats", "sched_debug", "kmsg"))
+"""Memory of the kernel, keys of other people, what other processes do: what uid 0 alone may read."""
+
+SECONDS = 30
+"""How long what was found is believed: looking costs more than a command."""
 
 RESOLVERS = ("/etc/resolv.conf", "/etc/localtime", "/etc/hosts", "/etc/mtab", "/etc/ssl/cert.pem", "/etc/ssl/certs")
 """Links out of /etc, often."""
 
 
-def secrets() -> list[Path]:
+def secrets() -> tuple[Path, ...]:
     """What of `SECRETS` is there and could be read by this user."""
-    found = (path for pattern in SECRETS for path in glob.glob(pattern))
-    return sorted(Path(os.path.realpath(path)) for path in found if os.access(path, os.R_OK))
+    return _secrets(_now())
 
 
-def link_targets() -> list[Path]:
+def link_targets() -> tuple[Path, ...]:
     """Files that links in /etc lead to, outside of the folders everybody sees anyway."""
+    return _link_targets(_now())
+
+
+def readable() -> tuple[tuple[Path, bool], ...]:
+    """What of `READABLE` is there, with whether it is a link; and every link at the top, so that what is known by two
+    names keeps both."""
+    return _readable(_now())
+
+
+def _now() -> int:
+    return int(time.monotonic() / SECONDS)
+
+
+@lru_cache(maxsize=1)
+def _secrets(now: int) -> tuple[Path, ...]:
+    found = (path for pattern in SECRETS for path in glob.glob(pattern))
+    return tuple(sorted(Path(os.path.realpath(path)) for path in found if os.access(path, os.R_OK)))
+
+
+@lru_cache(maxsize=1)
+def _link_targets(now: int) -> tuple[Path, ...]:
     targets = []
     for name in RESOLVERS:
         if os.path.islink(name):
@@ -57,4 +76,14 @@ def link_targets() -> list[Path]:
             inside = any(target.is_relative_to(folder) for folder in READABLE)
             if not inside and not target.is_relative_to("/proc") and target.exists():
                 targets.append(target)
-    return targets
+    return tuple(targets)
+
+
+@lru_cache(maxsize=1)
+def _readable(now: int) -> tuple[tuple[Path, bool], ...]:
+    with os.scandir("/") as entries:
+        found = {Path(entry.path): True for entry in entries if entry.is_symlink()}
+    for path in map(Path, READABLE):
+        if path not in found and path.exists() and os.path.realpath(path.parent) == str(path.parent):
+            found[path] = path.is_symlink()
+    return tuple(found.items())

@@ -10,6 +10,8 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+from acp_agent.executors.sandbox.system import READABLE
+
 __all__ = ["BELOW_HOME", "toolchains"]
 
 BELOW_HOME = (
@@ -44,10 +46,10 @@ def toolchains(home: Path | None, environ: Mapping[str, str]) -> tuple[Path, ...
 
 
 def _add(found: dict[Path, None], path: Path, home: Path | None) -> None:
-    """What a link leads to is what is there, too: a program on PATH is often a link into its installation."""
-    for place in dict.fromkeys((Path(os.path.abspath(path)), Path(os.path.realpath(path)))):
-        if place.exists() and not _above(place, home):
-            found[place] = None
+    """Not what every command sees anyway."""
+    place = Path(os.path.realpath(path))
+    if place.exists() and not _above(place, home) and not any(place.is_relative_to(folder) for folder in READABLE):
+        found[place] = None
 
 
 def _above(path: Path, home: Path | None) -> bool:

@@ -16,17 +16,22 @@ from typing import Literal
 from acp_agent.errors import ExecutorError
 from acp_agent.executors.sandbox.base import SandboxPolicy
 from acp_agent.executors.sandbox.holders import is_place_holder
-from acp_agent.executors.sandbox.system import READABLE, link_targets, secrets
+from acp_agent.executors.sandbox.system import link_targets, secrets
+from acp_agent.executors.sandbox.system import readable as system_paths
 
 __all__ = ["Spot", "Treatment", "View", "plan"]
 
-Treatment = Literal["link", "read", "write", "keep", "stand-in", "empty", "protect", "hide"]
+Treatment = Literal["link", "read", "write", "keep", "stand-in", "empty", "protect", "absent", "hide"]
 """`link`: a link as it is outside; `keep`: as its surroundings, but it cannot be renamed; `stand-in`: another folder
-(`source`) in its place, writable; `empty`: an empty folder, writable; `protect`: read-only."""
+(`source`) in its place, writable; `empty`: an empty folder, writable; `protect`: read-only;
+`absent`: nothing that could be written, where nothing is."""
 
-ORDER: tuple[Treatment, ...] = ("link", "read", "empty", "stand-in", "keep", "write", "protect", "hide")
+ORDER: tuple[Treatment, ...] = ("link", "read", "empty", "stand-in", "keep", "write", "protect", "absent", "hide")
 STRENGTH = {treatment: place for place, treatment in enumerate(ORDER)}
 """Of two treatments of one path the later one counts."""
+
+HELD: tuple[Treatment, ...] = ("keep", "protect", "absent")
+"""What is only done because something above may be written."""
 
 TEMPORARY = ("/tmp", "/var/tmp")
 
@@ -67,7 +72,8 @@ class View:
 def plan(policy: SandboxPolicy, *, scratch: Path | None, more: Iterable[Path] = ()) -> View:
     """The view `policy` asks for. `more`: further paths that must be readable. Raises ExecutorError where a protected
     path cannot be held."""
-    spots = {spot.path: spot for spot in _system()}
+    spots = {path: Spot(path, "link" if is_link else "read") for path, is_link in system_paths()}
+    spots[Path("/run")] = Spot(Path("/run"), "empty")
     for path in (*link_targets(), *more):
         _put(spots, path, "read")
     for path in {Path(os.path.realpath(name)) for name in TEMPORARY}:
@@ -91,7 +97,7 @@ def plan(policy: SandboxPolicy, *, scratch: Path | None, more: Iterable[Path] = 
     for path in (*secrets(), *policy.hidden):
         if os.path.lexists(path) and _is_shown(path, spots):
             _put(spots, path, "hide")
-    for path in [path for path, spot in spots.items() if spot.treatment in ("keep", "protect")]:
+    for path in [path for path, spot in spots.items() if spot.treatment in HELD]:
         if _surrounding(path, spots) == "hide":
             del spots[path]
     ordered = sorted(spots.values(), key=lambda spot: (len(spot.path.parts), spot.path))
@@ -104,27 +110,11 @@ def _put(spots: dict[Path, Spot], path: Path, treatment: Treatment, source: Path
         spots[path] = Spot(path, treatment, source)
 
 
-def _system() -> Iterable[Spot]:
-    """What everybody sees. Links at the top are kept, so that what is known by two names keeps both."""
-    with os.scandir("/") as entries:
-        links = [Path(entry.path) for entry in entries if entry.is_symlink()]
-    for path in links:
-        yield Spot(path, "link")
-    for path in map(Path, READABLE):
-        if path in links or os.path.realpath(path.parent) != str(path.parent):
-            continue
-        if path.is_symlink():
-            yield Spot(path, "link")
-        elif path.exists():
-            yield Spot(path, "read")
-    yield Spot(Path("/run"), "empty")
-
-
 def _surrounding(path: Path, spots: dict[Path, Spot]) -> Treatment | None:
     """What is done with the nearest folder above `path`, whatever is only kept in its place left out."""
     for parent in path.parents:
         spot = spots.get(parent)
-        if spot is not None and spot.treatment not in ("keep", "protect"):
+        if spot is not None and spot.treatment not in HELD:
             return spot.treatment
     return None
 
@@ -149,7 +139,7 @@ def _protect(path: Path, writable: list[Path], spots: dict[Path, Spot]) -> list[
         try:
             found = part.lstat()
         except FileNotFoundError:
-            _put(spots, part, "protect")
+            _put(spots, part, "absent")
             return [part]
         except PermissionError:
             return []  # Where the agent cannot look, a command of the same user cannot write.
@@ -158,12 +148,12 @@ def _protect(path: Path, writable: list[Path], spots: dict[Path, Spot]) -> list[
                 f"{part} is a link and {path} is protected: a command could replace the link. Put what it leads to in "
                 f"its place, or take it out of tools.sandbox.protect"
             )
+        if is_place_holder(found):
+            _put(spots, part, "absent")
+            return [part]
         if part == path or not stat.S_ISDIR(found.st_mode):
             # Where a file is, nothing can be below it; but the file could be replaced by a folder.
             _put(spots, part, "protect")
-            return [part] if is_place_holder(found) else []
-        if is_place_holder(found):
-            _put(spots, part, "protect")
-            return [part]
+            return []
         _put(spots, part, "keep")
     return []

@@ -41,7 +41,7 @@ def test_parents_stand_before_what_is_below_them(base: Path) -> None:
         "a/b": "read",
         "a/b/c": "write",
         "a/x": "keep",
-        "a/x/.git": "protect",
+        "a/x/.git": "absent",
     }
     assert view.missing == (base / "a/x/.git",)
 
@@ -121,11 +121,11 @@ def test_a_folder_that_has_become_a_link_is_not_followed(base: Path) -> None:
 
 def test_a_place_holder_goes_with_the_last_who_needs_it(tmp_path: Path) -> None:
     path = tmp_path / ".mcp.json"
-    assert hold(path) and hold(path)
+    assert hold([path]) == hold([path]) == [path]
     assert is_place_holder(path.lstat())
-    release(path)
+    release([path])
     assert path.exists()
-    release(path)
+    release([path])
     assert not path.exists()
 
 
@@ -135,15 +135,15 @@ def test_another_agents_place_holder_is_left_to_it(tmp_path: Path) -> None:
     told, tell = os.pipe()
     pid = os.fork()
     if pid == 0:
-        held = hold(path)
+        held = hold([path])
         os.write(writer, b"1" if held else b"0")
         os.read(told, 1)
-        release(path)
+        release([path])
         os._exit(0)
     try:
         assert os.read(reader, 1) == b"1"
-        assert hold(path)
-        release(path)
+        assert hold([path]) == [path]
+        release([path])
         assert path.exists()
     finally:
         os.write(tell, b"x")
@@ -161,22 +161,22 @@ def test_what_a_killed_agent_left_is_taken_over_and_removed(tmp_path: Path) -> N
         SandboxPolicy(writable=(tmp_path.resolve(),), protected=(tmp_path.resolve() / path.name,)), scratch=None
     )
     assert view.missing == (tmp_path.resolve() / path.name,)
-    assert hold(path)
-    release(path)
+    assert hold([path]) == [path]
+    release([path])
     assert not path.exists()
 
 
 def test_what_the_person_puts_there_meanwhile_stays(tmp_path: Path) -> None:
     path = tmp_path / ".vscode"
-    assert hold(path)
+    assert hold([path]) == [path]
     path.chmod(0o700)
     (path / "settings.json").write_text("{}")
-    release(path)
+    release([path])
     assert (path / "settings.json").read_text() == "{}"
-    assert not hold(path)
+    assert hold([path]) == []
 
 
 def test_a_folder_of_the_persons_is_no_place_holder(tmp_path: Path) -> None:
     (tmp_path / ".vscode").mkdir()
-    assert not hold(tmp_path / ".vscode")
+    assert hold([tmp_path / ".vscode"]) == []
     assert (tmp_path / ".vscode").is_dir()

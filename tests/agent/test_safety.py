@@ -1,0 +1,422 @@
+"""Rules, policy, limits, sandbox, audit and trust as the person and the model meet them."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from acp_agent.client.permissions import allow_always, allow_once, reject_once
+from acp_agent.testing.fake_model import Answer, Call
+
+from .kit import rig
+
+
+def bash(command: str, **more: object) -> Call:
+    return Call("bash", {"command": command, **more})
+
+
+def rounds(*calls: Call) -> list[Answer]:
+    return [*(Answer(tool_calls=(call,)) for call in calls), Answer(text="done")]
+
+
+def results(r, number: int) -> list[str]:
+    return [message["content"] for message in r.messages(number) if message["role"] == "tool"]
+
+
+def audit(tmp_path: Path) -> list[dict]:
+    path = tmp_path / "home/.local/state/acp-agent/audit.jsonl"
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+ALLOW_TOUCH = '[[tools.permissions.bash]]\npattern = "touch *"\naction = "allow"\n'
+DENY_SUDO = '[[tools.permissions.bash]]\npattern = "*sudo*"\naction = "deny"\n'
+ASK_LS = '[[tools.permissions.bash]]\npattern = "ls *"\naction = "ask"\n'
+
+
+# --- rules -------------------------------------------------------------------------------------------------------
+
+
+async def test_a_rule_answers_the_question_and_covers_every_part_of_a_line(tmp_path):
+    script = rounds(bash("touch a && touch b"), bash("touch c; chmod 600 c"))
+    async with rig(tmp_path, script, config=ALLOW_TOUCH, otherwise=reject_once) as r:
+        await r.editor.prompt("go")
+        assert sorted(path.name for path in r.project.iterdir()) == ["a", "b"]
+        (asked,) = r.editor.permission_requests
+        assert asked.tool_call.title == "touch c; chmod 600 c"
+
+
+@pytest.mark.parametrize("command", ["rmdir x", "r\\mdir x", "env A=1 rmdir x", "bash -c 'rm''dir x'", "echo; rmdir x"])
+async def test_a_rule_that_denies_wins_however_the_command_is_dressed_up(tmp_path, command):
+    config = '[[tools.permissions.bash]]\npattern = "echo*"\naction = "allow"\n' + DENY_SUDO.replace("sudo", "rmdir")
+    async with rig(tmp_path, rounds(bash(command)), config=config, mode="auto") as r:
+        await r.editor.prompt("go")
+        assert not r.editor.permission_requests
+        assert "A rule of the person's denies this call (tools.permissions.bash[1])" in results(r, 2)[0]
+
+
+async def test_a_rule_that_asks_asks_in_every_mode_and_is_named(tmp_path):
+    async with rig(tmp_path, rounds(bash("ls -a")), config=ASK_LS, mode="auto") as r:
+        await r.editor.prompt("go")
+        (asked,) = r.editor.permission_requests
+        words = asked.tool_call.content[-1].content.text
+        assert "tools.permissions.bash[0] ask `ls *`" in words
+        assert "config.toml:1" in words
+
+
+async def test_a_remembered_answer_answers_a_rule_that_asks(tmp_path):
+    config = '[[tools.permissions.bash]]\npattern = "*"\naction = "ask"\n'
+    script = rounds(bash("touch a"), bash("touch a"))
+    async with rig(tmp_path, script, config=config, otherwise=allow_always) as r:
+        await r.editor.prompt("go")
+        assert len(r.editor.permission_requests) == 1
+
+
+async def test_a_tool_that_is_wholly_denied_is_not_offered_and_does_not_run(tmp_path):
+    config = '[[tools.permissions.bash]]\npattern = "*"\naction = "deny"\n'
+    async with rig(tmp_path, rounds(bash("touch a")), config=config) as r:
+        await r.editor.prompt("go")
+        assert "bash" not in r.tool_names(1)
+        assert "read" in r.tool_names(1)
+        assert not (r.project / "a").exists()
+        assert "is denied" in results(r, 2)[0]
+
+
+async def test_paths_are_matched_as_they_are_shown_and_protected_ones_must_be_named(tmp_path):
+    config = '[[tools.permissions.write]]\npattern = "*"\naction = "allow"\n'
+    script = rounds(
+        Call("write", {"path": "a.txt", "content": "x"}), Call("write", {"path": ".vscode/tasks.json", "content": "{}"})
+    )
+    async with rig(tmp_path, script, config=config, otherwise=reject_once) as r:
+        await r.editor.prompt("go")
+        (asked,) = r.editor.permission_requests
+        assert "protected: .vscode" in asked.tool_call.content[-1].content.text
+        assert (r.project / "a.txt").exists()
+        assert not (r.project / ".vscode").exists()
+
+
+# --- policy ------------------------------------------------------------------------------------------------------
+
+POLICY = """[tools.policy]
+rules = [
+  {effect = "allow", tool = "bash"},
+  {effect = "deny", tool = "bash", args_match = "hostile"},
+]
+"""
+
+
+async def test_the_model_hears_only_that_the_policy_denied_it_and_the_audit_log_which_rule(tmp_path):
+    async with rig(tmp_path, rounds(bash("echo hostile"), bash("echo fine")), config=POLICY, mode="auto") as r:
+        await r.editor.prompt("go")
+        told = results(r, 2)[0]
+        assert "The policy denied this call" in told
+        assert "hostile" not in told
+        assert "rules[1]" not in told
+        assert "fine" in results(r, 3)[1]
+    denied, allowed, ended = audit(tmp_path)
+    assert denied["decision"] == "deny"
+    assert denied["policy_match"].startswith("tools.policy.rules[1] deny bash args_match=hostile (")
+    assert denied["policy_match"].endswith("config.toml:4)")
+    assert (allowed["decision"], ended["result"], ended["exit_code"]) == ("allow", "completed", 0)
+
+
+async def test_no_answer_of_a_person_bypasses_the_policy(tmp_path):
+    config = '[tools.policy]\ndefault = "deny"\nrules = [{effect = "allow", tool = "read"}]\n' + ALLOW_TOUCH
+    async with rig(tmp_path, rounds(bash("touch a")), config=config, mode="auto", otherwise=allow_always) as r:
+        await r.editor.prompt("go")
+        assert not (r.project / "a").exists()
+        assert not r.editor.permission_requests
+
+
+async def test_a_policy_that_cannot_be_read_is_told_and_denies(tmp_path):
+    config = '[tools.policy]\nrules = [{effect = "deny", tool = "bash", args_match = "(("}]\n'
+    async with rig(tmp_path, rounds(bash("echo a")), config=config, mode="auto") as r:
+        await r.editor.prompt("go")
+        assert "no regular expression" in r.editor.text()
+        assert "The policy denied this call" in results(r, 2)[0]
+
+
+# --- limits of tools ---------------------------------------------------------------------------------------------
+
+SCOPED = '[[tools.scoped.constraints]]\ntool = "bash"\ndeny_patterns = ["touch"]\n'
+
+
+async def test_a_violation_is_told_and_the_person_may_let_that_one_call_pass(tmp_path):
+    script = [*rounds(bash("touch a")), *rounds(bash("touch b"), bash("touch a"), bash("touch a"))]
+    async with rig(tmp_path, script, config=SCOPED, mode="auto") as r:
+        await r.editor.prompt("go")
+        assert "`touch` must not occur in it" in results(r, 2)[0]
+        await r.editor.prompt("/approve nonsense")
+        assert "There is no such stopped call" in r.editor.text()
+        mark = results(r, 2)[0].split("/approve ")[1].split("`")[0]
+        await r.editor.prompt(f"/approve {mark}")
+        await r.editor.prompt("again")
+        assert sorted(path.name for path in r.project.iterdir()) == ["a"]
+        assert [("must not occur" in text) for text in results(r, 6)[-3:]] == [True, False, True]
+
+
+# --- risk --------------------------------------------------------------------------------------------------------
+
+
+async def test_dangerous_commands_are_asked_about_in_every_mode_and_each_time(tmp_path):
+    script = rounds(bash("sudo -n true"), bash("sudo -n true"))
+    async with rig(tmp_path, script, mode="auto", otherwise=allow_always) as r:
+        await r.editor.prompt("go")
+        assert len(r.editor.permission_requests) == 2
+        asked = r.editor.permission_requests[0]
+        assert {option.kind for option in asked.options} == {"allow_once", "reject_once"}
+        assert "Risk: high" in asked.tool_call.content[-1].content.text
+
+
+async def test_dangerous_commands_may_be_blocked_or_left_to_the_mode(tmp_path):
+    for number, (config, text) in enumerate(
+        [("block_high_risk_commands = true", "high risk are blocked"), ('autonomy = "full"', "")]
+    ):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        async with rig(folder, rounds(bash("sudo -n true")), config=f"[tools.risk]\n{config}\n", mode="auto") as r:
+            await r.editor.prompt("go")
+            assert not r.editor.permission_requests
+            assert text in results(r, 2)[0]
+
+
+async def test_readonly_autonomy_changes_nothing_in_any_mode(tmp_path):
+    script = rounds(bash("touch a"), Call("write", {"path": "b", "content": "x"}), Call("read", {"path": "c"}))
+    async with rig(tmp_path, script, config='[tools.risk]\nautonomy = "readonly"\n', mode="auto") as r:
+        (r.project / "c").write_text("here\n")
+        await r.editor.prompt("go")
+        assert sorted(path.name for path in r.project.iterdir()) == ["c"]
+        assert "here" in results(r, 4)[2]
+
+
+@pytest.mark.parametrize("command", ["cat ~/.ssh/id_rsa", "cat $HOME/.ssh/id", "tar cf x.tar ~/.ssh", "ls /etc/shadow"])
+async def test_no_command_names_a_forbidden_path(tmp_path, command):
+    async with rig(tmp_path, rounds(bash(command)), mode="auto") as r:
+        await r.editor.prompt("go")
+        assert "tools.risk.forbidden_paths" in results(r, 2)[0]
+
+
+async def test_only_listed_programs_run(tmp_path):
+    config = '[tools.risk]\nallowed_commands = ["echo", "ls"]\n'
+    async with rig(tmp_path, rounds(bash("echo a; touch b"), bash("echo c")), config=config, mode="auto") as r:
+        await r.editor.prompt("go")
+        assert "`touch` is not among the programs" in results(r, 2)[0]
+        assert "c" in results(r, 3)[1]
+
+
+async def test_changing_calls_are_counted_by_the_hour(tmp_path):
+    config = "[tools.risk]\nmax_actions_per_hour = 1\n"
+    script = rounds(bash("touch a"), bash("touch b"), Call("list_directory", {"path": "."}))
+    async with rig(tmp_path, script, config=config, mode="auto") as r:
+        await r.editor.prompt("go")
+        assert sorted(path.name for path in r.project.iterdir()) == ["a"]
+        assert "max_actions_per_hour" in results(r, 3)[1]
+        assert "a" in results(r, 4)[2]
+
+
+async def test_the_model_must_say_what_it_thinks_of_the_risk_and_is_not_believed(tmp_path):
+    config = "[tools]\nrequire_risk_metadata = true\n" + ALLOW_TOUCH
+    right = {"risk": "medium", "mutation": True, "privesc": False, "why": "to make it"}
+    said = {"risk": "low", "mutation": False, "privesc": False, "why": "to look"}
+    script = rounds(bash("touch a"), bash("touch a", **said), bash("touch b", **right))
+    async with rig(tmp_path, script, config=config) as r:
+        await r.editor.prompt("go")
+        (definition,) = [tool for tool in r.request(1)["tools"] if tool["function"]["name"] == "bash"]
+        assert {"risk", "mutation", "privesc", "why"} <= set(definition["function"]["parameters"]["required"])
+        assert "`risk`, `mutation`, `privesc`, `why` missing" in results(r, 2)[0]
+        (asked,) = r.editor.permission_requests
+        words = asked.tool_call.content[-1].content.text
+        assert "the model claims less risk than there is" in words
+        assert "The model says: risk low, changes nothing, with your rights. Why: to look" in words
+        assert (r.project / "b").exists()
+
+
+# --- what was learned --------------------------------------------------------------------------------------------
+
+
+async def test_a_rejected_call_is_not_repeated_in_a_later_session(tmp_path):
+    config = "[tools.governance]\ntrajectory_enabled = true\nblock_risky_patterns = true\nwindow = 2\n"
+    async with rig(tmp_path, rounds(bash("touch a")), config=config, mode="auto") as r:
+        await r.editor.prompt("go")
+        await r.editor.prompt("/reject")
+        assert "are not acceptable" in r.editor.text()
+        (r.project / "a").unlink()
+    async with rig(tmp_path, rounds(bash("touch a"), bash("touch b")), config=config, mode="auto") as r:
+        await r.editor.prompt("go")
+        assert "the person rejected before" in results(r, 2)[0]
+        assert sorted(path.name for path in r.project.iterdir()) == ["b"]
+
+
+async def test_a_tool_that_always_fails_is_blocked_until_the_person_unblocks_it(tmp_path):
+    config = "[tools.anomaly]\nwindow_size = 2\n[tools]\nrepeated_failures = 9\n"
+    calls = [Call("read", {"path": f"none{number}"}) for number in range(3)]
+    async with rig(tmp_path, [*rounds(*calls), "ok"], config=config, mode="auto") as r:
+        await r.editor.prompt("go")
+        assert "is blocked" in results(r, 4)[2]
+        await r.editor.prompt("/unblock")
+        assert "2 of the last 2 calls of `read` failed" in r.editor.text()
+        await r.editor.prompt("/unblock read")
+        assert "`read` may be used again." in r.editor.text()
+
+
+# --- explained ---------------------------------------------------------------------------------------------------
+
+
+async def test_the_person_can_ask_what_is_in_force_and_what_would_become_of_a_call(tmp_path):
+    async with rig(tmp_path, [], config=DENY_SUDO + POLICY) as r:
+        await r.editor.prompt("/policy status")
+        await r.editor.prompt('/policy check bash {"command": "sudo id"}')
+        await r.editor.prompt('/policy check bash {"command": "ls"}')
+        await r.editor.prompt("/policy check nonsense {}")
+        await r.editor.prompt("/policy check bash nonsense")
+        await r.editor.prompt("/doctor")
+        text = r.editor.text()
+        assert "Rule: tools.permissions.bash[0] deny `*sudo*`" in text
+        assert "Policy: tools.policy.rules[1] deny bash" in text
+        assert "deny: A rule of the person's denies this call" in text
+        assert "rule: looks:ls" in text
+        assert "There is no tool `nonsense`" in text
+        assert "The arguments are no JSON" in text
+        assert "switched off by tools.sandbox.disabled" in text
+        assert "audit.jsonl is written" in text
+
+
+async def test_rules_that_would_have_saved_questions_are_proposed(tmp_path):
+    script = rounds(bash("cargo test"), bash("cargo test --all"), bash("touch a"), bash("git commit -m x"))
+    answers = [allow_once, allow_once, allow_once, reject_once]
+    async with rig(tmp_path, script, permissions=answers) as r:
+        await r.editor.prompt("go")
+        await r.editor.prompt("/permissions")
+        text = r.editor.text()
+        assert '[[tools.permissions.bash]]  # would have saved 2 questions\npattern = "cargo test *"' in text
+        assert "git commit" not in text
+
+
+# --- audit -------------------------------------------------------------------------------------------------------
+
+
+async def test_every_call_and_decision_is_written_down(tmp_path):
+    script = rounds(bash("echo hi; exit 3"), Call("nonsense", {}), Call("read", {"path": "none"}), bash("touch no"))
+    async with rig(tmp_path, script, permissions=[allow_once, reject_once]) as r:
+        await r.editor.prompt("go")
+        session = r.editor.session_id
+    lines = audit(tmp_path)
+    assert {line["caller_id"] for line in lines} == {session}
+    seen = [(line["event"], line["tool"], line.get("decision") or line.get("result")) for line in lines]
+    assert ("decision", "bash", "allowed_by_person") in seen
+    assert ("result", "bash", "failed") in seen
+    assert ("result", "nonsense", "failed") in seen
+    assert ("result", "read", "failed") in seen
+    assert ("decision", "bash", "rejected_by_person") in seen
+    ended = next(line for line in lines if line["event"] == "result" and line["tool"] == "bash")
+    assert ended["exit_code"] == 3
+    assert ended["duration_ms"] >= 0
+    assert len(ended["turn"]) == 36
+    decided = lines[0]
+    assert json.loads(decided["arguments"]) == {"command": "echo hi; exit 3"}
+    assert decided["sandbox"] == "none"
+
+
+async def test_no_tool_runs_where_the_log_is_required_and_cannot_be_written(tmp_path):
+    config = f'[audit]\nrequired = true\nfile = "{tmp_path}/file/audit.jsonl"\n'
+    (tmp_path / "file").write_text("")
+    async with rig(tmp_path, rounds(bash("touch a"), bash("touch b")), config=config, mode="auto") as r:
+        await r.editor.prompt("go")
+        assert list(r.project.iterdir()) == []
+        assert r.editor.text().count("cannot be written") == 1
+
+
+# --- the sandbox -------------------------------------------------------------------------------------------------
+
+
+async def kinds(r) -> str:
+    await r.editor.prompt("/doctor")
+    return r.editor.text()
+
+
+async def test_commands_are_confined_to_the_folders_of_the_session(tmp_path):
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "secret").write_text("hidden words")
+    script = rounds(
+        bash(f"echo in > inside; echo out > {outside}/file; cat {outside}/secret; echo x > .git/hooks/pre-commit; true")
+    )
+    async with rig(tmp_path, script, mode="auto", sandbox=True, terminal=False) as r:
+        (r.project / ".git/hooks").mkdir(parents=True)
+        await r.editor.prompt("go")
+        assert (r.project / "inside").read_text() == "in\n"
+        assert not (outside / "file").exists()
+        assert "hidden words" not in results(r, 2)[0]
+        assert not (r.project / ".git/hooks/pre-commit").exists()
+        assert "Sandbox:" in await kinds(r)
+    assert [line["sandbox"] for line in audit(tmp_path) if line["event"] == "decision"] == ["bubblewrap"]
+
+
+async def test_commands_in_the_editors_terminal_are_confined_too_unless_switched_off(tmp_path):
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    for number, (config, written) in enumerate([("", False), ("[tools.sandbox]\neditor_terminal = false\n", True)]):
+        script = rounds(bash(f"echo in > inside; echo out > {outside}/file"))
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        async with rig(folder, script, mode="auto", sandbox=True, config=config) as r:
+            await r.editor.prompt("go")
+            assert (r.project / "inside").read_text() == "in\n"
+            assert (outside / "file").exists() is written
+            assert r.editor.tool_call().status == ("completed" if written else "failed")
+
+
+async def test_what_one_command_leaves_in_tmp_the_next_one_finds(tmp_path):
+    script = rounds(bash("echo kept > /tmp/left; export A=1; cd sub"), bash("cat /tmp/left; echo $A; pwd"))
+    async with rig(tmp_path, script, mode="auto", sandbox=True, terminal=False) as r:
+        (r.project / "sub").mkdir()
+        await r.editor.prompt("go")
+        assert results(r, 3)[1].split() == ["kept", "1", str(r.project / "sub")]
+        assert not os.path.exists("/tmp/left")
+
+
+async def test_outside_of_the_sandbox_the_person_is_asked_every_time(tmp_path):
+    outside = tmp_path / "outside"
+    command = f"echo out > {outside}"
+    script = rounds(bash(command, outside_sandbox=True), bash(command, outside_sandbox=True))
+    answers = [reject_once, allow_once]
+    async with rig(tmp_path, script, mode="auto", sandbox=True, terminal=False, permissions=answers) as r:
+        await r.editor.prompt("go")
+        assert len(r.editor.permission_requests) == 2
+        assert "it runs outside of the sandbox" in r.editor.permission_requests[0].tool_call.content[-1].content.text
+        assert outside.read_text() == "out\n"
+    assert [line["sandbox"] for line in audit(tmp_path) if line["event"] == "decision"] == ["none", "none"]
+
+
+async def test_strict_never_runs_outside_of_the_sandbox(tmp_path):
+    config = "[tools.sandbox]\nstrict = true\n"
+    script = rounds(bash("touch a", outside_sandbox=True), bash("touch b"))
+    async with rig(tmp_path, script, mode="auto", sandbox=True, terminal=False, config=config) as r:
+        await r.editor.prompt("go")
+        assert "Nothing runs outside of the sandbox here" in results(r, 2)[0]
+        assert sorted(path.name for path in r.project.iterdir()) == ["b"]
+
+
+async def test_what_must_not_be_read_is_hidden_from_commands(tmp_path):
+    config = '[tools.files]\ndeny_read = [".env*"]\nallow_read = [".env.example"]\n'
+    script = rounds(bash("cat .env .env.example sub/.env.local; true"), Call("read", {"path": ".env"}))
+    async with rig(tmp_path, script, mode="auto", sandbox=True, terminal=False, config=config) as r:
+        (r.project / "sub").mkdir()
+        for name in (".env", "sub/.env.local"):
+            (r.project / name).write_text("hidden words\n")
+        (r.project / ".env.example").write_text("example words\n")
+        await r.editor.prompt("go")
+        assert "hidden words" not in results(r, 2)[0]
+        assert "example words" in results(r, 2)[0]
+        assert "deny_read" in results(r, 3)[1]
+
+
+async def test_commands_do_not_inherit_credentials(tmp_path):
+    environ = {"GITHUB_TOKEN": "abcdefgh12345678", "LC_ALL": "C", "STRANGE": "1"}
+    async with rig(tmp_path, rounds(bash("env")), mode="auto", sandbox=True, terminal=False, environ=environ) as r:
+        await r.editor.prompt("go")
+        names = {line.partition("=")[0] for line in results(r, 2)[0].splitlines()}
+        assert "LC_ALL" in names
+        assert not {"GITHUB_TOKEN", "STRANGE", "OPENAI_BASE_URL"} & names

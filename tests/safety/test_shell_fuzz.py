@@ -1,0 +1,168 @@
+"""Random lines: nothing raises, nothing is allowed that the parser calls an error, and bash reads the same words."""
+
+from __future__ import annotations
+
+import random
+import shlex
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from acp_agent.safety.access import Allow
+from acp_agent.safety.commands import examine
+from acp_agent.safety.globs import matches
+from acp_agent.safety.paths import Roots
+from acp_agent.safety.quoting import unquoted
+from acp_agent.safety.shell import judge, parsed
+
+FUZZ = settings(
+    deadline=None, max_examples=200, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+PIECES = st.sampled_from(
+    "ls cat a.txt rm -rf sudo x git -c log env "
+    "A=1 xargs bash -c find -exec {} \\; ; && || | |& & ( ) { } [ ] [[ ]] ' \" "
+    "` $ $( ${ $' $\" <( >( > >> >& <& &> >| < << <<- <<< EOF 2>&1 /dev/null .. ~ * ? \\ # ! = == if then else fi "
+    "for in "
+    "do done while case esac ;; function time coproc (( )) a=1 a=( eval timeout 5 é \0 \ud800 \u202e \r".split(" ")
+)
+LINES = st.lists(st.one_of(PIECES, st.sampled_from([" ", " ", "\n", "\t"])), max_size=16).map("".join)
+CHARS = st.text(alphabet=st.characters(codec=None), max_size=40)
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("fuzz")
+    (root / "a.txt").write_text("a\n")
+    return root
+
+
+@FUZZ
+@given(line=LINES | CHARS)
+def test_no_text_breaks_the_examination(line: str, project: Path) -> None:
+    found = examine(line, Roots(project), project)
+    assert found.lines()
+    assert found.understood == (not found.trouble)
+    assert line in found.candidates or not line.strip()
+
+
+@FUZZ
+@given(line=LINES)
+def test_a_parse_error_is_never_allowed(line: str, project: Path) -> None:
+    if parsed(line).has_error:
+        found = examine(line, Roots(project), project)
+        assert not isinstance(judge(line, Roots(project), project), Allow)
+        assert not found.understood
+        assert not found.permitted_by(lambda text: text)
+
+
+@FUZZ
+@given(line=LINES)
+def test_what_every_rule_would_allow_is_valid_bash(line: str, project: Path) -> None:
+    if examine(line, Roots(project), project).permitted_by(lambda text: text):
+        checked = subprocess.run(["bash", "-n"], input=line.encode(), capture_output=True, timeout=30)
+        assert checked.returncode == 0, checked.stderr
+
+
+# --- wrapped -------------------------------------------------------------------------------------------------------
+
+
+def spelled(word: str, dice: random.Random) -> str:
+    """The same word in other quotes."""
+    made = []
+    for char in word:
+        made.append(
+            dice.choice([char, char, f"'{char}'", f'"{char}"', f"\\{char}", f"''{char}", f"$'\\x{ord(char):x}'"])
+        )
+    return "".join(made)
+
+
+WRAPPERS = [
+    "env {}", "env A=1 {}", "timeout 5 {}", "nice -n 3 {}", "nohup {}", "command {}", "exec {}", "setsid {}",
+    "time {}", "stdbuf -oL {}", "xargs -n 1 {}", "A=1 {}", "a; {}", "a && {}", "a | {}", "( {} )", "{{ {}; }}",
+    "if a; then {}; fi", "while a; do {}; done", "f() {{ {}; }}", "echo $( {} )",
+    "cat <({})", 'echo "$( {} )"', "! {}", "find . -exec {} ';'",
+    "{} > /dev/null", "for i in a b; do {}; done", "case a in a) {};; esac",
+]  # fmt: skip
+PLAIN = {
+    "env {}",
+    "env A=1 {}",
+    "timeout 5 {}",
+    "nice -n 3 {}",
+    "nohup {}",
+    "command {}",
+    "exec {}",
+    "setsid {}",
+    "stdbuf -oL {}",
+}
+SHELLS = ["bash -c {}", "sh -c {}", "eval {}", "bash -ec {}"]
+
+
+@FUZZ
+@given(seed=st.integers(0, 10**9))
+def test_a_denied_program_is_a_candidate_in_whatever_it_is_wrapped(seed: int, project: Path) -> None:
+    dice = random.Random(seed)
+    line = f"{spelled('sudo', dice)} {spelled('reboot', dice)}"
+    simple = True
+    for _ in range(dice.randint(0, 4)):
+        if dice.random() < 0.3:
+            line = dice.choice(SHELLS).format(shlex.quote(line))
+        else:
+            fitting = [wrapper for wrapper in WRAPPERS if simple or wrapper not in PLAIN | {"xargs -n 1 {}", "A=1 {}"}]
+            wrapper = dice.choice([one for one in fitting if simple or "find" not in one])
+            simple = simple and wrapper in PLAIN
+            line = wrapper.format(line)
+            continue
+        simple = True
+    assert subprocess.run(["bash", "-n", "-c", line], capture_output=True, timeout=30).returncode == 0, line
+    found = examine(line, Roots(project), project)
+    assert any(matches("sudo reboot*", text) for text in found.candidates), line
+
+
+# --- what bash makes of it -----------------------------------------------------------------------------------------
+
+SNIPPETS = [
+    "a", "b c", "'a b'", '"a b"', "\\ ", "\\\\", "\\'", '\\"', "$'a\\tb'", "$'\\x41\\102'", "''", '""', "a'b'",
+    '"a\\$b"',
+    '"a\\b"', '"a\\\nb"', "a\\\nb", "-x", "--y=z", "{}", "a,b", "{a,b}", "a..b", "{1..3}", "$", "$a", '"$a"', '"a$"',
+    "$'a'b",
+    "~", "a~", "a=~", "*", "?", "[a]", "#", "a#b", "!", '"!"', "é", "=", "a=b", ":", "%", "^", "@", "+",
+    "\\;", "'\n'", '"`"',
+    "\\a", "\\*", "'*'", "$'\\u41'", "$'\\''", "\\$a", "\\#", "\\{a,b}", "a:~", "$'\\q'", '"\'"', "'\"'",
+]  # fmt: skip
+
+
+def test_words_are_what_bash_hands_over(tmp_path: Path) -> None:
+    dice = random.Random(20)
+    lines, expected = [], []
+    for _ in range(1_500):
+        sources = ["".join(dice.choices(SNIPPETS, k=dice.randint(1, 3))) for _ in range(dice.randint(1, 4))]
+        found = examine("x " + " ".join(sources), Roots(tmp_path), tmp_path)
+        if found.parts and found.parts[0].words is not None and len(found.parts) == 1 and found.understood:
+            lines.append("x " + " ".join(sources))
+            expected.append(list(found.parts[0].words[1:]))
+    assert len(lines) > 200
+    shell = shutil.which("bash") or "bash"
+    script = "x() { printf '%s\\0' \"$@\"; printf '\\1\\0'; }\n" + "\n".join(
+        f"eval {shlex.quote(line)}" for line in lines
+    )
+    given_over = subprocess.run(
+        [shell], input=script.encode(), cwd=tmp_path, stdout=subprocess.PIPE, check=True, timeout=60
+    ).stdout
+    real = [[word.decode() for word in one.split(b"\0")[:-1]] for one in given_over.split(b"\1\0")[:-1]]
+    assert len(real) == len(lines)
+    for line, ours, theirs in zip(lines, expected, real, strict=True):
+        # Without arguments, printf hands over one empty word.
+        assert ours == theirs or (not ours and theirs == [""]), line
+
+
+@FUZZ
+@given(text=st.text(max_size=60))
+def test_a_word_quoted_by_the_library_is_read_back(text: str) -> None:
+    word = unquoted(shlex.quote(text))
+    if "\0" not in text and text.isprintable():
+        assert word.literal
+    assert word.text == text
