@@ -51,6 +51,7 @@ def _job(project: Path, demo: Path, folder: Path, environ: Mapping[str, str]) ->
         "ACP_AGENT_CONFIG": str(folder / "config.toml"),
         "ACP_AGENT_STORE": str(folder / "sessions.db"),
         "ACP_AGENT_LOG_FILE": "-",
+        "ACP_AGENT_AUDIT_FILE": str(folder / "audit.jsonl"),
     }
     kept = {name: value for name, value in environ.items() if not name.startswith(("OPENAI_", "ACP_AGENT_"))}
     return Headless(PROMPT, project, {**kept, **own}, answers="allow")

@@ -41,6 +41,8 @@ ENVIRONMENT: dict[str, str] = {
     "ACP_AGENT_MAX_TOOL_ITERATIONS": "agent.max_tool_iterations",
     "ACP_AGENT_SCHEDULES": "tools.schedule.enabled",
     "ACP_AGENT_STORE": "store.path",
+    "ACP_AGENT_AUDIT_FILE": "audit.file",
+    "ACP_AGENT_SANDBOX_DISABLED": "tools.sandbox.disabled",
     "ACP_AGENT_LOG_LEVEL": "log.level",
     "ACP_AGENT_LOG_FILE": "log.file",
 }

@@ -19,7 +19,6 @@ import shutil
 import signal
 import stat
 import subprocess
-import threading
 import uuid
 from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
@@ -47,7 +46,7 @@ from acp_agent.executors.base import (
 from acp_agent.executors.buffer import BoundedText, Utf8Stream
 from acp_agent.executors.sandbox.base import Confined, Invocation
 from acp_agent.executors.shell_state import with_state
-from acp_agent.executors.start import Confine, start, start_confined
+from acp_agent.executors.start import Confine, exit_descriptor, start, start_confined
 
 __all__ = ["LocalExecutor", "LocalProcess", "shell_environment"]
 
@@ -305,7 +304,7 @@ class LocalProcess:
             os.set_blocking(fd, False)
             self._decoders[name] = Utf8Stream()
             self._selector.register(fd, selectors.EVENT_READ, name)
-        self._exit_fd = _exit_descriptor(popen)
+        self._exit_fd = exit_descriptor(popen)
         self._selector.register(self._exit_fd, selectors.EVENT_READ, None)
         self._ended = False
         self._closed = False
@@ -395,6 +394,8 @@ class LocalProcess:
             self._popen.wait()  # It has ended: this only reaps it.
             self._drain()
             self._ended = True
+            if self._confined is not None:
+                self._confined.close()
             for buffer in (*self._buffers.values(), self._both):
                 if buffer is not None:
                     buffer.close()
@@ -448,21 +449,6 @@ def _signal_name(number: int) -> str:
         return signal.Signals(number).name
     except ValueError:  # a real-time signal
         return f"signal {number}"
-
-
-def _exit_descriptor(popen: subprocess.Popen[bytes]) -> int:
-    """A descriptor that becomes readable when the process has ended."""
-    try:
-        return os.pidfd_open(popen.pid)
-    except (AttributeError, OSError):
-        reader, writer = os.pipe()
-
-        def watch() -> None:
-            popen.wait()
-            os.close(writer)
-
-        threading.Thread(target=watch, daemon=True).start()
-        return reader
 
 
 async def _kill_marked(mark: str) -> None:

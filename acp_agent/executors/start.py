@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from acp_agent.errors import ExecutorError
 from acp_agent.executors.base import Command
 from acp_agent.executors.sandbox.base import Confined, Invocation
 
-__all__ = ["Confine", "start", "start_confined"]
+__all__ = ["Confine", "exit_descriptor", "start", "start_confined"]
 
 Confine = Callable[[Invocation, Command], Confined]
 """What a command becomes in the sandbox. Raises ExecutorError where it must not be run."""
@@ -42,11 +43,25 @@ def start_confined(confined: Confined, command: Command) -> subprocess.Popen[byt
     """The same in the sandbox. The caller closes `confined` once the process has ended, or this raises."""
     numbers: dict[int, int] = {}
     try:
-        for declared, path in confined.files.items():
-            numbers[declared] = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        numbers = confined.open_files()
         return start(confined.argv_with(numbers), confined.cwd, confined.env, command, pass_fds=tuple(numbers.values()))
     except OSError as error:
         raise ExecutorError(f"the sandbox could not be set up: {error}") from error
     finally:
         for fd in numbers.values():
             os.close(fd)
+
+
+def exit_descriptor(popen: subprocess.Popen[bytes]) -> int:
+    """A descriptor that becomes readable when the process has ended."""
+    try:
+        return os.pidfd_open(popen.pid)
+    except (AttributeError, OSError):
+        reader, writer = os.pipe()
+
+        def watch() -> None:
+            popen.wait()
+            os.close(writer)
+
+        threading.Thread(target=watch, daemon=True).start()
+        return reader

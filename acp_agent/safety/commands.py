@@ -24,6 +24,7 @@ from acp_agent.safety.arguments import (
 from acp_agent.safety.dangerous import dangers_of, is_safe_assignment
 from acp_agent.safety.examined import Examined, Match, Part, Redirect, decided
 from acp_agent.safety.paths import Roots
+from acp_agent.safety.places import Folded, Places, both
 from acp_agent.safety.quoting import rough_commands, unquoted
 from acp_agent.safety.reach import lands, paths_inside
 from acp_agent.safety.risk import INTERPRETERS, Risk, combined, risk_of, risk_of_text, risk_of_writing
@@ -34,8 +35,6 @@ from acp_agent.safety.shell import (
     MAX_CHARS,
     NOT_UNDERSTOOD,
     OUTSIDE,
-    After,
-    Folders,
     gaps,
     judge,
     judge_node,
@@ -54,17 +53,21 @@ MAX_NODES = 60
 MAX_LINES = 6
 """Lines within lines."""
 MAX_PARTS = 1_000
+NESTED = 12
 MOVES = frozenset(("cd", "pushd", "popd", ".", "source", "eval"))
 RESERVED = frozenset(
     "if then else elif fi for while until do done case esac in function select time coproc { } ! [[ ]]".split()
 )
+KNOWN = frozenset(
+    "word number string raw_string ansi_c_string concatenation command_name string_content variable_name "
+    "unary_expression binary_expression negation_expression test_operator file_descriptor = == != ; ( ) { } | |& ! "
+    '[ ] [[ ]] " < > >> &> &>> >& <& >| \n'.split(" ")
+)
+"""Nodes that need no more than to be looked into."""
 NOWHERE = frozenset(("/dev/null", "/dev/stdout", "/dev/stderr"))
 NET = frozenset("curl wget fetch aria2c nc ncat netcat lynx http https base64 xxd openssl ssh gunzip zcat".split())
 FETCHES = re.compile(r"\b(?:curl|wget|fetch|nc|ncat|base64|xxd)\b")
 ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
-
-Folded = Folders | None
-"""Where the shell may stand; `None`: nobody knows."""
 
 
 def examine(command: str, roots: Roots, cwd: Path) -> Examined:
@@ -120,6 +123,9 @@ class _Found:
     def rough(self, text: str) -> None:
         for words in rough_commands(text):
             self.spellings(words, 0)
+            for number, word in enumerate(words[:NESTED], 1):
+                if re.fullmatch(r"-\w*c", word):  # the quotes around the line of a shell are forgotten
+                    self.spellings(words[number:], 0)
 
     def candidate(self, text: str) -> None:
         joined = text.replace("\\\n", "")
@@ -168,13 +174,13 @@ class _Walk:
     def _text(self, node: Node) -> str:
         return self._source[node.start_byte : node.end_byte].decode(errors="replace")
 
-    def walk(self, node: Node, folders: Folded, redirects: tuple[Redirect, ...], depth: int) -> _Places:
+    def walk(self, node: Node, folders: Folded, redirects: tuple[Redirect, ...], depth: int) -> Places:
         if depth > MAX_NODES or len(self._found.parts) > MAX_PARTS:
             self._found.troubled(NOT_UNDERSTOOD)
             self._found.rough(self._text(node))
-            return _Places(None, None)
+            return Places(None, None)
         depth += 1
-        stay = _Places(folders, folders)
+        stay = Places(folders, folders)
         match node.type:
             case "command" | "test_command" | "declaration_command" | "unset_command":
                 return self._part(node, folders, redirects, depth)
@@ -190,7 +196,7 @@ class _Walk:
             case "negated_command":
                 for child in node.children:
                     stay = self.walk(child, folders, redirects, depth)
-                return _Places(stay.failure, stay.success)
+                return Places(stay.failure, stay.success)
             case "redirected_statement":
                 return self._redirected(node, folders, redirects, depth)
             case "comment":
@@ -206,30 +212,32 @@ class _Walk:
                     self._found.candidate(self._text(node))
                 elif kind.endswith(("_substitution", "expansion")):
                     self._found.troubled(EXPANDS)
+                elif kind not in KNOWN:
+                    self._found.troubled(NOT_UNDERSTOOD)
                 after = stay
                 for child in node.children:
                     after = self.walk(child, after.either, redirects, depth)
                 return after
 
-    def _list(self, node: Node, folders: Folded, redirects: tuple[Redirect, ...], depth: int) -> _Places:
+    def _list(self, node: Node, folders: Folded, redirects: tuple[Redirect, ...], depth: int) -> Places:
         children = [child for child in node.children if child.type != "comment"]
         if len(children) != 3 or children[1].type not in ("&&", "||", ";"):
             self._found.troubled(NOT_UNDERSTOOD)
             for child in children:
                 self.walk(child, folders, redirects, depth)
-            return _Places(None, None)
+            return Places(None, None)
         first = self.walk(children[0], folders, redirects, depth)
         match children[1].type:
             case "&&":
                 second = self.walk(children[2], first.success, redirects, depth)
-                return _Places(second.success, _both(first.failure, second.failure))
+                return Places(second.success, both(first.failure, second.failure))
             case "||":
                 second = self.walk(children[2], first.failure, redirects, depth)
-                return _Places(_both(first.success, second.success), second.failure)
+                return Places(both(first.success, second.success), second.failure)
             case _:
                 return self.walk(children[2], first.either, redirects, depth)
 
-    def _pipeline(self, node: Node, folders: Folded, redirects: tuple[Redirect, ...], depth: int) -> _Places:
+    def _pipeline(self, node: Node, folders: Folded, redirects: tuple[Redirect, ...], depth: int) -> Places:
         first = len(self._found.parts)
         stages: list[list[Part]] = []
         for child in node.children:
@@ -238,7 +246,7 @@ class _Walk:
                 self.walk(child, folders, redirects, depth)
                 stages.append(self._found.parts[start:])
         self._fed(stages, first)
-        return _Places(folders, folders)
+        return Places(folders, folders)
 
     def _fed(self, stages: list[list[Part]], first: int) -> None:
         """A shell at the end of a pipe runs what comes; what is plainly written there is read, too."""
@@ -263,11 +271,11 @@ class _Walk:
 
     # --- redirections ---------------------------------------------------------------------------------------------
 
-    def _redirected(self, node: Node, folders: Folded, redirects: tuple[Redirect, ...], depth: int) -> _Places:
+    def _redirected(self, node: Node, folders: Folded, redirects: tuple[Redirect, ...], depth: int) -> Places:
         bodies = [child for child in node.children if not child.type.endswith("_redirect")]
         given = [child for child in node.children if child.type.endswith("_redirect")]
         mine = [self._redirect(child) for child in given]
-        after = _Places(folders, folders)
+        after = Places(folders, folders)
         start = len(self._found.parts)
         for body in bodies:
             # `git 2>log push`: the grammar takes the words behind the target for more targets.
@@ -295,7 +303,9 @@ class _Walk:
             return Redirect("<<", None, False)
         children = [child for child in node.children if child.type != "file_descriptor"]
         operator = children[0].type if children else "?"
-        if len(children) < 2:
+        if len(children) < 2 or "\n" in self._text(node):  # for bash, a line ends a redirection
+            self._found.troubled(NOT_UNDERSTOOD)
+            self._found.rough(self._text(node))
             return Redirect(operator, None, True)
         target = unquoted(self._text(children[1]))
         if operator in (">&", "<&") and re.fullmatch(r"[0-9]|-", target.text):
@@ -305,7 +315,7 @@ class _Walk:
 
     # --- one simple command -----------------------------------------------------------------------------------------
 
-    def _part(self, node: Node, folders: Folded, redirects: tuple[Redirect, ...], depth: int) -> _Places:
+    def _part(self, node: Node, folders: Folded, redirects: tuple[Redirect, ...], depth: int) -> Places:
         words: list[str] = []
         assignments: dict[str, bool] = {}
         assigned: list[str] = []
@@ -356,14 +366,14 @@ class _Walk:
                 self.walk(child, folders, (), depth)
         self._inner(index, words, literal, folders, 0)
         if judged is not None and judged.after is not None:
-            return _Places.of(judged.after)
+            return Places(judged.after.success, judged.after.failure)
         moves = (
             program is None
             or bool(behind)
             or base(program) in MOVES
             or any(base(word) in MOVES for word in words[:MAX_LINES])
         )
-        return _Places(None, None) if moves else _Places(folders, folders)
+        return Places(None, None) if moves else Places(folders, folders)
 
     def _add(
         self,
@@ -463,22 +473,6 @@ class _Raw:
     redirects: tuple[Redirect, ...]
 
 
-@dataclass(frozen=True)
-class _Places:
-    """Where the shell may stand after success and after failure."""
-
-    success: Folded
-    failure: Folded
-
-    @classmethod
-    def of(cls, after: After) -> _Places:
-        return cls(after.success, after.failure)
-
-    @property
-    def either(self) -> Folded:
-        return _both(self.success, self.failure)
-
-
 def _targets(redirect: Node) -> list[Node]:
     return [child for child in redirect.children if child.is_named and child.type != "file_descriptor"]
 
@@ -489,10 +483,6 @@ def _lands(redirect: Redirect, roots: Roots, places: tuple[Path, ...]) -> bool:
         return False
     harmless = redirect.target in NOWHERE or (redirect.operator in (">&", "<&") and not redirect.writes)
     return harmless or lands(redirect.target, roots, places, writes=redirect.writes)
-
-
-def _both(one: Folded, other: Folded) -> Folded:
-    return None if one is None or other is None else one | other
 
 
 def _assignment(text: str) -> str:

@@ -257,8 +257,8 @@ async def test_the_agent_works_while_nobody_reads_its_stderr(tmp_path):
 
 
 async def test_commands_do_not_see_the_agents_own_key(tmp_path):
-    script = [Answer(tool_calls=(Call("bash", {"command": "echo [$OPENAI_API_KEY] [$OTHER]"}),)), "done"]
-    more = {"OPENAI_API_KEY": "sk-test-not-a-key", "OTHER": "kept"}
+    script = [Answer(tool_calls=(Call("bash", {"command": "echo [$OPENAI_API_KEY] [$DEBUG]"}),)), "done"]
+    more = {"OPENAI_API_KEY": "sk-test-not-a-key", "DEBUG": "kept"}
     async with spawned(tmp_path, script, terminal=False, environ=more) as (editor, _):
         await editor.prompt("go")
         assert editor.tool_call().raw_output["stdout"] == "[] [kept]\n"
@@ -378,6 +378,29 @@ async def test_background_commands_servers_and_browsers_go_with_the_agent(tmp_pa
             os.kill(started[0], signal.SIGKILL)
         else:
             await _all_gone([*started, *browser])
+
+
+@pytest.mark.parametrize("how", ["stdin", "signal", "kill"])
+async def test_nothing_of_a_confined_command_outlives_the_agent_whatever_happens_to_it(tmp_path, how):
+    mark = f"600.{os.getpid()}{len(how)}"
+    tree = f"setsid sleep {mark} & (env -i setsid sh -c 'sleep {mark}; :' &) ; echo started > up; sleep {mark}"
+    script = [Answer(tool_calls=(Call("bash", {"command": tree}),)), "done"]
+    more = {"ACP_AGENT_SANDBOX_DISABLED": "false", "ACP_AGENT_MODE": "auto"}
+    async with spawned(tmp_path, script, terminal=False, environ=more) as (editor, _):
+        await editor.new_session(tmp_path / "project")
+        editor.begin("go")
+        with anyio.fail_after(SECONDS):
+            while not (tmp_path / "project/up").exists() or len(_with_words(f"sleep\0{mark}")) < 3:
+                await anyio.sleep(0.01)
+        started = _with_words(mark)
+        assert len(started) > 3
+        if how == "stdin":
+            await editor.process.end()
+        else:
+            os.kill(editor.process.pid, signal.SIGTERM if how == "signal" else signal.SIGKILL)
+            with anyio.fail_after(SECONDS):
+                await editor.process.wait()
+        await _all_gone(started)
 
 
 def _with_words(words: str) -> list[int]:

@@ -335,6 +335,8 @@ cargo build <<< x
 [[ -n $X ]] && cargo build
 a=(1 2)
 ((a=1))
+cargo build;;
+cargo build;&
 git -c core.pager=evil log
 git -C src log
 git --exec-path=evil log
@@ -434,6 +436,8 @@ NOT_COVERED_TEXTS = [
     "cargo build <<EOF\nEOF",
     "cargo build 'x",
     "cargo build )",
+    "cargo build >\nx",
+    "cargo build > x\nevil",
     "cargo build \ud800",
     "cargo build \0",
     "cargo build " + "x" * 11_000,

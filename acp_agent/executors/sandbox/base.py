@@ -6,6 +6,7 @@ descriptors this one needs; executors start it, and the editor's terminal gets i
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -72,7 +73,9 @@ class Confined:
     cwd: Path
     env: Mapping[str, str]
     files: Mapping[int, Path] = field(default_factory=dict)
-    """Descriptor -> the file to be opened read-only as it: a starter opens and passes them, a script redirects."""
+    """Descriptor -> the file to be opened as it: a starter opens and passes them, a script redirects."""
+    written: frozenset[int] = frozenset()
+    """Those of `files` that are opened for reading and writing; the others only for reading."""
     slots: Mapping[int, int] = field(default_factory=dict)
     """Place in `argv` -> the descriptor in `files` whose number stands there."""
     killed_at_once: bool = False
@@ -86,8 +89,23 @@ class Confined:
             argv[place] = str(numbers[declared])
         return tuple(argv)
 
+    def open_files(self) -> dict[int, int]:
+        """Opens `files`: declared number -> the real one. The caller closes them once the process is started."""
+        opened: dict[int, int] = {}
+        try:
+            for declared, path in self.files.items():
+                opened[declared] = os.open(
+                    path, os.O_CLOEXEC | (os.O_RDWR if declared in self.written else os.O_RDONLY)
+                )
+        except OSError:
+            for fd in opened.values():
+                os.close(fd)
+            raise
+        return opened
+
     def close(self) -> None:
-        """Removes what was put in place for this one run (place holders, control groups)."""
+        """Ends what still runs of it where that can be done for certain, and removes what was put in place for this
+        one run (place holders, control groups)."""
         if self.cleanup is not None:
             self.cleanup()
 

@@ -22,6 +22,7 @@ from pathlib import Path
 from acp_agent.config.safety import SandboxConfig
 from acp_agent.errors import ExecutorError
 from acp_agent.executors.sandbox.base import Confined, Invocation, SandboxKind, SandboxPolicy
+from acp_agent.executors.sandbox.ending import end_namespace
 from acp_agent.executors.sandbox.holders import hold, release
 from acp_agent.executors.sandbox.landlock import DEVICE, INSIDE, READ, WRITE, Rule, abi, inside_words, interpreter
 from acp_agent.executors.sandbox.pids import ENTER, find_groups, make_group, remove_group
@@ -36,13 +37,13 @@ USUAL = Path("/usr/bin/bwrap")
 OLDEST = (0, 8)
 VERSION_SECONDS = 3.0
 INSIDE_THERE = "/run/acp-agent-inside.py"
-FILTER_FD, ARGS_FD = 8, 9
+INFO_FD, FILTER_FD, ARGS_FD = 7, 8, 9
 LEAST_LANDLOCK = 2
 """Version 1 lets nobody move a file to another folder."""
 
 ALWAYS = (
     *("--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"),
-    *("--disable-userns", "--cap-drop", "ALL", "--new-session"),
+    *("--cap-drop", "ALL", "--new-session"),
 )
 """The user namespace also for root: without it, its mounts would be the machine's."""
 
@@ -81,10 +82,11 @@ class Bubblewrap:
                 f"shows no other (tools.sandbox.allow_read and allow_write add to them)"
             )
         with contextlib.ExitStack() as stack:
+            run = uuid.uuid4().hex
             held = hold(view.missing)
             stack.callback(release, held)
             spots = [spot for each in view.spots if (spot := _found(each, held)) is not None]
-            arguments = folder / f"bwrap-{uuid.uuid4().hex}.args"
+            arguments = folder / f"bwrap-{run}.args"
             stack.callback(arguments.unlink, missing_ok=True)
             own_thread = threading.current_thread() is threading.main_thread()
             dies = invocation.by_script or own_thread
@@ -99,13 +101,24 @@ class Bubblewrap:
                 if group is not None:
                     stack.callback(remove_group, group)
                     start = ["/bin/sh", "-c", ENTER, "sh", str(group / "cgroup.procs")]
-            start += [str(self.program), "--seccomp", str(FILTER_FD), "--args", str(ARGS_FD), "--"]
+            info = folder / f"bwrap-{run}.info"
+            stack.callback(info.unlink, missing_ok=True)
+            os.close(os.open(info, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+            stack.callback(end_namespace, info)  # Before everything else: what is above is taken away afterwards.
+            own = {"--info-fd": INFO_FD, "--seccomp": FILTER_FD, "--args": ARGS_FD}
+            start.append(str(self.program))
+            slots = {}
+            for option, number in own.items():
+                start += [option, str(number)]
+                slots[len(start) - 1] = number
+            start.append("--")
             return Confined(
                 (*start, *self._inside(spots, policy), *limited),
                 Path("/"),
                 _environment(invocation, view),
-                {FILTER_FD: filter_file, ARGS_FD: arguments},
-                {len(start) - 4: FILTER_FD, len(start) - 2: ARGS_FD},
+                {INFO_FD: info, FILTER_FD: filter_file, ARGS_FD: arguments},
+                frozenset({INFO_FD}),
+                slots,
                 killed_at_once=dies,
                 cleanup=stack.pop_all().close,
             )
@@ -126,6 +139,8 @@ class Bubblewrap:
 
     def _arguments(self, spots: list[Spot], policy: SandboxPolicy, dies: bool) -> Iterable[str]:
         yield from ALWAYS
+        if not os.statvfs("/proc/sys/user").f_flag & os.ST_RDONLY:
+            yield "--disable-userns"  # It is done by a setting of the kernel; else the filter alone sees to it.
         if dies:
             yield "--die-with-parent"
         if not policy.network:

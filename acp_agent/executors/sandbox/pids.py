@@ -9,11 +9,13 @@ import atexit
 import contextlib
 import itertools
 import os
+import signal
 import subprocess
+import time
 from functools import cache
 from pathlib import Path
 
-__all__ = ["ENTER", "find_groups", "make_group", "remove_group"]
+__all__ = ["ENTER", "end_group", "find_groups", "make_group", "remove_group"]
 
 ENTER = 'echo $$ >"$1" || exit 126; shift; exec "$@"'
 """A line of sh that joins the group whose `cgroup.procs` is its first argument and becomes the others."""
@@ -21,6 +23,7 @@ ENTER = 'echo $$ >"$1" || exit 126; shift; exec "$@"'
 PREFIX = "acp-agent."
 MOUNTS = Path("/sys/fs/cgroup")
 SECONDS = 2.0
+KILL_ROUNDS, KILL_PAUSE = 20, 0.002
 
 _numbers = itertools.count(1)
 _left: list[Path] = []
@@ -90,6 +93,21 @@ def make_group(base: Path, most: int) -> Path | None:
         remove_group(group)
         return None
     return group
+
+
+def end_group(group: Path) -> None:
+    """SIGKILL to all that is in it, until nothing is."""
+    for _ in range(KILL_ROUNDS):
+        try:
+            members = (group / "cgroup.procs").read_text(encoding="ascii").split()
+        except OSError:
+            return
+        if not members:
+            return
+        for pid in members:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(pid), signal.SIGKILL)
+        time.sleep(KILL_PAUSE)
 
 
 def remove_group(group: Path) -> None:

@@ -80,7 +80,7 @@ def _find(config: SandboxConfig) -> Found:
         try:
             sandbox: Sandbox = load(SANDBOXES[kind])(tried)
             try_out(sandbox, tried)
-        except (ExecutorError, OSError) as error:
+        except (ExecutorError, OSError, ImportError) as error:
             sentence = f"{kind}: {error}"
             if sentence not in trouble:
                 trouble.append(sentence)
@@ -137,8 +137,7 @@ def try_out(sandbox: Sandbox, config: SandboxConfig) -> None:
 def _run(confined: Confined) -> subprocess.CompletedProcess[str]:
     numbers: dict[int, int] = {}
     try:
-        for declared, path in confined.files.items():
-            numbers[declared] = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        numbers = confined.open_files()
         return subprocess.run(
             confined.argv_with(numbers),
             cwd=confined.cwd,

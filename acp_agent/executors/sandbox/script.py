@@ -31,7 +31,8 @@ def confined_script(confined: Confined) -> str:
         if NAME.fullmatch(name) and name not in FROM_TERMINAL:
             lines.append(f"export {name}={shlex.quote(value)}")
     lines += [f'[ -z "${name}" ] || export {name}' for name in FROM_TERMINAL]
-    lines += [f"exec {fd}<{shlex.quote(str(path))} || exit 126" for fd, path in confined.files.items()]
+    for fd, path in confined.files.items():
+        lines.append(f"exec {fd}{'<>' if fd in confined.written else '<'}{shlex.quote(str(path))} || exit 126")
     lines.append(f"cd -- {shlex.quote(str(confined.cwd))} || exit 126")
     lines.append(" ".join(shlex.quote(word) for word in confined.argv))
     lines.append("exit $?")

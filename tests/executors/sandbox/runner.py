@@ -95,7 +95,7 @@ class Place:
 
 
 def start(confined: Confined, leak: bool) -> subprocess.Popen[str]:
-    numbers = {declared: os.open(path, os.O_RDONLY) for declared, path in confined.files.items()}
+    numbers = confined.open_files()
     try:
         return subprocess.Popen(
             confined.argv_with(numbers),
@@ -162,7 +162,8 @@ def main() -> None:
             )
             started = start(confined, leak=False)
             assert started.stdout is not None
-            print(json.dumps({"out": started.stdout.readline()}), flush=True)  # noqa: T201
+            answer = {"out": started.stdout.readline(), "folder": str(place.root.parent), "holder": place._holder.pid}
+            print(json.dumps(answer), flush=True)  # noqa: T201
             signal.pause()
         print(json.dumps(serve(request, found)), flush=True)  # noqa: T201
 

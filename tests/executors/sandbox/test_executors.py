@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import anyio.to_thread
 import pytest
 
 from acp_agent.config.safety import SandboxConfig
@@ -17,8 +18,9 @@ from acp_agent.errors import ExecutorError
 from acp_agent.executors.base import Command
 from acp_agent.executors.editor import EditorExecutor
 from acp_agent.executors.local import LocalExecutor
-from acp_agent.executors.sandbox import bubblewrap
+from acp_agent.executors.sandbox import bubblewrap, landlock_alone
 from acp_agent.executors.sandbox.base import Confined, Invocation, SandboxPolicy
+from acp_agent.executors.start import start_confined
 from acp_agent.testing.fake_editor import AnswersError
 from tests.executors.kit import Stage, open_descriptors, run, stage, until_exists
 from tests.executors.sandbox.kit import needs_sandbox
@@ -180,3 +182,63 @@ async def test_commands_at_once_share_the_place_holders(tmp_path: Path) -> None:
         assert ".mcp.json" in long.stdout
         await long.close()
         assert [path.name for path in on.folder.iterdir()] == ["go"]
+
+
+async def test_what_runs_on_ends_before_anything_that_protects_is_taken_away(tmp_path: Path) -> None:
+    """The command's own end is not that of what it started, which could use the place that a place holder leaves."""
+    needs_sandbox()
+    tmp_path = tmp_path.resolve()
+    files, root = tmp_path / "files", tmp_path / "work"
+    for folder in (files, root):
+        folder.mkdir()
+    policy = SandboxPolicy(writable=(root,), protected=(root / ".mcp.json",))
+    name = f"/bin/sleep\0{os.getpid()}.77\0"
+
+    def running() -> bool:
+        return any(command(int(pid)) == name for pid in os.listdir("/proc") if pid.isdigit())
+
+    def started() -> Confined:
+        # In a thread of its own: there bubblewrap itself does not end what it started.
+        script = name.replace("\0", " ") + "& echo"
+        invocation = Invocation(("/bin/bash", "-c", script), root, {"PATH": os.environ["PATH"]})
+        confined = bubblewrap.find(SandboxConfig()).confine(invocation, policy, files)
+        process = start_confined(confined, Command("", root))
+        assert process.stdout is not None and process.stderr is not None
+        process.stdout.readline()
+        process.wait()
+        process.stdout.close()
+        process.stderr.close()
+        return confined
+
+    confined = await anyio.to_thread.run_sync(started)
+    with anyio.fail_after(10):
+        while not running():
+            await anyio.sleep(0.005)
+    assert (root / ".mcp.json").is_dir()
+    confined.close()
+    assert not running()
+    assert list(root.iterdir()) == []
+
+
+async def test_landlock_alone_ends_a_group_as_a_whole(tmp_path: Path) -> None:
+    needs_sandbox()
+    sandbox = landlock_alone.find(SandboxConfig())
+    if sandbox.groups is None:
+        pytest.skip("no control group can be made here")
+    tmp_path = tmp_path.resolve()
+    name = f"/bin/sleep\0{os.getpid()}.78\0"
+    script = "env -i setsid -f " + name.replace("\0", " ") + " >/dev/null 2>&1; echo"
+    invocation = Invocation(("/bin/bash", "-c", script), tmp_path, {"PATH": os.environ["PATH"]})
+    confined = sandbox.confine(invocation, SandboxPolicy(writable=(tmp_path,)), tmp_path)
+    with start_confined(confined, Command("", tmp_path)) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+
+    def running() -> bool:
+        return any(command(int(pid)) == name for pid in os.listdir("/proc") if pid.isdigit())
+
+    with anyio.fail_after(10):
+        while not running():
+            await anyio.sleep(0.005)
+    confined.close()
+    assert not running()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+import signal
 import subprocess
 import time
 from pathlib import Path
@@ -102,7 +104,8 @@ echo five > >(cat); sleep 0.05 & wait; cat <<<six; cat <(echo seven)
 def test_all_ends_when_the_agent_is_killed(user: str) -> None:
     with runner(user) as agent:
         script = 'setsid env -i /bin/sleep 77.7 >/dev/null 2>&1 & echo "started $BASHPID"; exec /bin/sleep 77.7'
-        assert agent.ask(hang=script, sandbox="bubblewrap")["out"].startswith("started")
+        answer = agent.ask(hang=script, sandbox="bubblewrap")
+        assert answer["out"].startswith("started")
         # Found from outside: their numbers inside are others.
         limit = time.monotonic() + 10
         children = below(agent.process.pid)
@@ -111,8 +114,10 @@ def test_all_ends_when_the_agent_is_killed(user: str) -> None:
             children = below(agent.process.pid)
         agent.process.kill()
         agent.process.wait()
-        while any("60" not in command(pid) and command(pid) for pid in children):
+        os.kill(answer["holder"], signal.SIGKILL)  # It is outside, so it would live on.
+        while any(command(pid) for pid in children):
             assert time.monotonic() < limit, {pid: command(pid) for pid in children}
+        shutil.rmtree(answer["folder"])
 
 
 def below(pid: int) -> dict[int, str]:

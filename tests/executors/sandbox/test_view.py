@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -131,25 +132,18 @@ def test_a_place_holder_goes_with_the_last_who_needs_it(tmp_path: Path) -> None:
 
 def test_another_agents_place_holder_is_left_to_it(tmp_path: Path) -> None:
     path = tmp_path / "p"
-    reader, writer = os.pipe()
-    told, tell = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        held = hold([path])
-        os.write(writer, b"1" if held else b"0")
-        os.read(told, 1)
-        release([path])
-        os._exit(0)
-    try:
-        assert os.read(reader, 1) == b"1"
+    code = (
+        "import sys; from pathlib import Path; from acp_agent.executors.sandbox.holders import hold, release\n"
+        "held = hold([Path(sys.argv[1])]); print(len(held), flush=True); sys.stdin.read(); release(held)"
+    )
+    other = subprocess.Popen([sys.executable, "-c", code, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    with other:
+        assert other.stdin is not None and other.stdout is not None
+        assert other.stdout.readline() == b"1\n"
         assert hold([path]) == [path]
         release([path])
         assert path.exists()
-    finally:
-        os.write(tell, b"x")
-        os.waitpid(pid, 0)
-        for fd in (reader, writer, told, tell):
-            os.close(fd)
+    assert other.returncode == 0
     assert not path.exists()
 
 
