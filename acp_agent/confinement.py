@@ -36,6 +36,8 @@ TOOLCHAINS = "acp_agent.executors.sandbox.toolchains:toolchains"
 MAX_LOOKED_AT = 20_000
 """Entries of a session's folders that are looked at for what `deny_read` matches."""
 
+START_FILES = (".bash", ".profile", ".zsh", ".zprofile", ".zlogin", ".config/fish")
+
 SKIPPED = frozenset((".git", "node_modules", "__pycache__", ".venv", "venv", "target"))
 """Folders that hold copies of other people's files, and many: a pattern without wildcards finds what is in them."""
 
@@ -62,6 +64,8 @@ class Confinement:
         self.found: Found | None = None
         self._finding = anyio.Lock()
         self._readable: tuple[Path, ...] | None = None
+        self.links: list[Path] = []
+        """Protected paths that are links: what they lead to is protected, they themselves are not."""
         for name in ("state", "scratch", "scripts", "sandbox"):
             (folder / name).mkdir(mode=0o700)
 
@@ -89,6 +93,10 @@ class Confinement:
         lines.append(f"Network: {network}; unix sockets: {sockets}.")
         lines.append(f"May be written: {_names(policy.writable, self._folder)}.")
         lines.append(f"Protected in them: {', '.join(config.protect) or 'nothing'}.")
+        if self.links:
+            lines.append(
+                f"Not protected from being replaced, since they are links: {_names(tuple(self.links), self._folder)}."
+            )
         if policy.hidden:
             lines.append(f"Hidden (`deny_read`): {_names(policy.hidden, self._folder)}.")
         if config.allow_read:
@@ -96,6 +104,23 @@ class Confinement:
         if config.strict:
             lines.append("Strict: without a sandbox no command runs.")
         return lines
+
+    def limits(self) -> str:
+        """For the model, when a command failed for what may be the sandbox's doing; empty where there is none."""
+        config = self._config.sandbox
+        if self.found is None or self.found.sandbox.kind == "none":
+            return ""
+        network = "" if config.allow_network else " There is no network."
+        ask = (
+            "Only the person can change that."
+            if config.strict
+            else "If that is why it failed and there is no other way, call it again with `outside_sandbox`: the person "
+            "is asked."
+        )
+        return (
+            "The command ran in a sandbox: it can change only what is below the session's folders, less what other "
+            f"programs trust there (.git/hooks, .git/config, …), and does not see other people's files.{network} {ask}"
+        )
 
     def confine(self, invocation: Invocation, command: Command) -> Confined:
         """The command as it is to be started. Raises ExecutorError where it must not run."""
@@ -109,7 +134,7 @@ class Confinement:
         """What a command may touch now."""
         config, roots = self._config.sandbox, self._roots
         folders = [real_path(root) for root in roots.all]
-        protected = [folder / name.strip("/") for folder in folders for name in config.protect if name.strip("/")]
+        protected = [path for folder in folders for path in self._protected(folder)]
         writable = [*folders, *self._existing(config.allow_write), self._folder / "state"]
         for folder in folders:
             places, special = git_places(folder)
@@ -130,6 +155,29 @@ class Confinement:
             home=self._home,
             max_processes=config.max_processes,
         )
+
+    def _protected(self, folder: Path) -> list[Path]:
+        """What stays as it is below one of the session's folders, also where it does not exist yet.
+
+        What a shell reads at its start counts in the person's home only, unless it is there. A link can be replaced
+        whatever is done about what it leads to; so where nothing stricter is asked for, that is what is protected.
+        """
+        found = []
+        for name in self._config.sandbox.protect:
+            path = folder / name.strip("/")
+            if path == folder or (name.startswith(START_FILES) and folder != self._home and not path.exists()):
+                continue
+            linked = any(os.path.islink(step) for step in (path, *path.parents) if folder in step.parents)
+            if not linked or self._config.sandbox.strict:
+                found.append(path)
+                continue
+            if path not in self.links:
+                self.links.append(path)
+                log.warning("%s is a link, which commands in the sandbox could replace", path)
+            target = real_path(path)
+            if target.exists() and any(root in target.parents for root in self._roots.real):
+                found.append(target)
+        return found
 
     def _existing(self, texts: list[str]) -> list[Path]:
         found = []

@@ -209,6 +209,7 @@ class SessionEngine:
             runs=self._runs,
             redact=self.redaction.text,
             overflow=partial(store.overflow.read, session.id),
+            sandbox=self.confinement.limits,
         )
         self.servers = SessionServers(
             session.mcp_servers,

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import shutil
 import sys
+import tempfile
 from argparse import Namespace
 from collections.abc import Iterator, Mapping
 from importlib.metadata import PackageNotFoundError, version
@@ -19,12 +21,16 @@ from acp_agent.commands.logs import log_file
 from acp_agent.config.credentials import find_key
 from acp_agent.config.load import Config
 from acp_agent.config.places import config_file
-from acp_agent.errors import ConfigError, ProviderError, StoreError
+from acp_agent.errors import ConfigError, ExecutorError, ProviderError, StoreError
 from acp_agent.executors.base import Command
 from acp_agent.executors.local import LocalExecutor
 from acp_agent.lazy import load
 from acp_agent.llm.base import PROVIDERS, Provider, ProviderOptions
 from acp_agent.llm.choose import choose_api, needs_key
+from acp_agent.loop.safety import audit_path
+from acp_agent.safety.paths import Roots, real_path
+from acp_agent.safety.policy import Policy
+from acp_agent.safety.protect import PathRules
 
 __all__ = ["run"]
 
@@ -33,6 +39,9 @@ SQLITE_VERSION = "acp_agent.store.database:SQLITE_VERSION"
 SESSION_FILTERS = "acp_agent.loop.filtering:SessionFilters"
 REDACTOR = "acp_agent.safety.secrets:Redactor"
 MISSING_BROWSER = "acp_agent.tools.browser_session:missing_browser"
+
+CONFINEMENT = "acp_agent.confinement:Confinement"
+FIND_USER = "acp_agent.executors.users:find_user"
 
 PACKAGES = (
     "anyio",
@@ -87,12 +96,55 @@ def _checks(options: Namespace, environ: Mapping[str, str]) -> Iterator[Line]:
     log = log_file(config.settings.log, environ)
     yield NOTE, "log", str(log) if log is not None else "stderr only"
     yield anyio.run(_shell, environ)
+    yield from _confinement(config, environ)
+    yield _audit(config, environ)
     rg = shutil.which("rg")
     yield OK if rg else NOTE, "ripgrep", rg or "not found; `grep` uses a slower search of its own"
     missing = load(MISSING_BROWSER)(config.settings.tools.browser)
     yield OK if missing is None else NOTE, "browser", missing or "there is one"
     yield from _outputs(config, environ)
     yield from _mcp(config, environ)
+
+
+def _confinement(config: Config, environ: Mapping[str, str]) -> Iterator[Line]:
+    """What confines commands here, found out by trying it; and what they may touch in this folder."""
+    tools = config.settings.tools
+    cwd = real_path(Path.cwd())
+    home = Path(environ["HOME"]) if environ.get("HOME", "").startswith("/") else None
+    rules = PathRules(tools.sandbox.protect, tools.files.deny_read, tools.files.allow_read, (cwd,), home)
+    with tempfile.TemporaryDirectory(prefix="acp-agent-") as folder:
+        made = load(CONFINEMENT)(tools, Roots(cwd, rules=rules), environ, home, Path(folder), lambda found: None)
+        lines = anyio.run(made.lines)
+        found = made.found
+    confined = found.sandbox.kind != "none"
+    for number, words in enumerate(lines):
+        if number == 0:
+            bad = not confined and not found.disabled and tools.sandbox.strict
+            mark = OK if confined else BAD if bad else NOTE
+            yield mark, "sandbox", words.removeprefix("Sandbox: ")
+        else:
+            yield NOTE, "", words
+    if tools.scope.run_as_user:
+        try:
+            user = load(FIND_USER)(tools.scope.run_as_user)
+        except ExecutorError as error:
+            yield BAD, "commands run as", str(error)
+        else:
+            yield OK, "commands run as", user.name
+    policy = Policy(tools.policy, tools.authorization, environ, config.origin_of)
+    yield BAD if policy.trouble else OK, "policy", "\n".join(policy.trouble) or f"{len(policy)} rules"
+
+
+def _audit(config: Config, environ: Mapping[str, str]) -> Line:
+    path = audit_path(config, environ)
+    if path is None:
+        return NOTE, "audit log", "switched off (`audit.enabled`)"
+    there = path
+    while not there.exists() and there != there.parent:
+        there = there.parent
+    if os.access(there, os.W_OK):
+        return OK, "audit log", str(path)
+    return BAD, "audit log", f"{path} cannot be written: {there} is not writable"
 
 
 def _outputs(config: Config, environ: Mapping[str, str]) -> Iterator[Line]:

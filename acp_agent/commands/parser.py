@@ -106,13 +106,9 @@ def build_parser() -> argparse.ArgumentParser:
     explain.add_argument("text", help="the command line; with --tool, the arguments of the call as JSON")
     explain.add_argument("--tool", default="", help="a call of this tool instead of a command line")
     test = asks.add_parser("test", help="hold the rules against a file of expected verdicts")
-    test.add_argument(
-        "file", help="TOML: [[test]] with command, or tool and arguments, and expect = allow|ask|deny"
-    )
+    test.add_argument("file", help="TOML: [[test]] with command, or tool and arguments, and expect = allow|ask|deny")
     for one in (explain, test):
-        one.add_argument(
-            "--mode", choices=mode_ids(), default=None, help="the session's mode (default: as configured)"
-        )
+        one.add_argument("--mode", choices=mode_ids(), default=None, help="the session's mode (default: as configured)")
         one.add_argument("--cwd", default=None, help="the folder of the session (default: the current one)")
 
     commands.add_parser("demo", help="mend a small sample project with recorded answers of a model")

@@ -33,6 +33,17 @@ NOT_EXECUTABLE, NOT_FOUND = 126, 127
 """Exit codes of the shell itself."""
 
 
+FORBIDDEN = re.compile(
+    r"read-only file ?system|permission denied|operation not permitted|EPERM|EROFS|EACCES|resource busy|EBUSY"
+    r"|could not resolve host|name resolution|network is unreachable|no such file or directory|ENOENT",
+    re.IGNORECASE,
+)
+"""What programs say when the sandbox keeps them from something."""
+
+LOOKED_AT = 4_000
+"""Characters of the output's end."""
+
+
 class BashParams(Params):
     command: str = Field(description="The bash command line to run.", min_length=1)
     timeout: float | None = Field(
@@ -151,14 +162,14 @@ class Bash(Tool[BashParams]):
                 ctx.show_output(chunk)
             status = await process.wait()
         if not scope.cancelled_caught:
-            return _result(process, params.command, status, None)
+            return _result(process, params.command, status, None, _limits(params, ctx))
         if patience is not None:
             await process.look()
             rest = None if params.timeout is None else params.timeout - limit
             printed = _printed(process, params.command, ExitStatus(), running=True)
             return _started(ctx.to_background(process, command, timeout=rest), printed, limit)
         await process.kill()
-        return _result(process, params.command, status, limit)
+        return _result(process, params.command, status, limit, _limits(params, ctx))
 
 
 def _started(run_id: str, printed: CommandOutput | None = None, waited: float | None = None) -> ToolResult:
@@ -177,7 +188,14 @@ def _printed(
     return CommandOutput(script, streams, process.combined, running=running, timed_out=timed_out)
 
 
-def _result(process: Process, script: str, status: ExitStatus, timed_out_after: float | None) -> ToolResult:
+def _limits(params: BashParams, ctx: ToolContext) -> str:
+    """What the sandbox forbids, in words for the model; nothing where the command was not confined."""
+    return "" if params.outside_sandbox else ctx.services.sandbox()
+
+
+def _result(
+    process: Process, script: str, status: ExitStatus, timed_out_after: float | None, limits: str
+) -> ToolResult:
     printed = _printed(process, script, status, timed_out=timed_out_after is not None)
     notes = []
     if timed_out_after is not None:
@@ -191,6 +209,8 @@ def _result(process: Process, script: str, status: ExitStatus, timed_out_after: 
         notes.append("[the exit status is not known]")
     elif status.exit_code != 0:
         notes.append(f"[exit code {status.exit_code}]")
+        if limits and FORBIDDEN.search(printed.combined[-LOOKED_AT:]) is not None:
+            notes.append(f"[{limits}]")
     elif not printed.combined.strip():
         notes.append(NO_OUTPUT)
     return ToolResult(

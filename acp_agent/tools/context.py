@@ -277,6 +277,8 @@ class Services:
     runs: BackgroundRuns
     redact: Callable[[str], str]
     """Takes credentials out of a text."""
+    sandbox: Callable[[], str]
+    """What keeps commands from something, in a sentence for the model; empty where nothing does."""
     overflow: Callable[[str, int, int], OverflowPart | None]
     """A part of an output that was too long: its UUID, offset and limit in characters. `None`: this session has no
     such output. Raises StoreError."""

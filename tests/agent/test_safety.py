@@ -420,3 +420,32 @@ async def test_commands_do_not_inherit_credentials(tmp_path):
         names = {line.partition("=")[0] for line in results(r, 2)[0].splitlines()}
         assert "LC_ALL" in names
         assert not {"GITHUB_TOKEN", "STRANGE", "OPENAI_BASE_URL"} & names
+
+
+async def test_the_model_is_told_of_the_sandbox_where_that_may_be_why_a_command_failed(tmp_path):
+    script = rounds(bash("echo x > /usr/out"), bash("exit 3"), bash("echo x > .git/hooks/a"))
+    async with rig(tmp_path, script, mode="auto", sandbox=True, terminal=False) as r:
+        (r.project / ".git/hooks").mkdir(parents=True)
+        await r.editor.prompt("go")
+        told = results(r, 4)
+        assert ["outside_sandbox" in text for text in told] == [True, False, True]
+
+
+async def test_a_protected_path_that_is_a_link_stops_no_command_and_its_target_is_protected(tmp_path):
+    script = rounds(bash("echo fine; echo evil >> .vscode/settings.json"))
+    async with rig(tmp_path, script, mode="auto", sandbox=True, terminal=False) as r:
+        (r.project / "shared").mkdir()
+        (r.project / "shared/settings.json").write_text("{}\n")
+        (r.project / ".vscode").symlink_to("shared")
+        await r.editor.prompt("go")
+        assert "fine" in results(r, 2)[0]
+        assert (r.project / "shared/settings.json").read_text() == "{}\n"
+        assert "since they are links" in await kinds(r)
+
+
+async def test_no_place_holder_is_left_in_the_project(tmp_path):
+    script = rounds(bash("ls -A; mkdir .vscode; echo x > .mcp.json; true"))
+    async with rig(tmp_path, script, mode="auto", sandbox=True, terminal=False) as r:
+        await r.editor.prompt("go")
+        assert list(r.project.iterdir()) == []
+        assert ".bashrc" not in results(r, 2)[0]

@@ -17,7 +17,7 @@ from acp_agent.config.safety import (
     ScopedConfig,
     ScopedConstraint,
 )
-from acp_agent.safety.anomaly import AnomalyDetector
+from acp_agent.safety.anomaly import Anomaly, AnomalyDetector
 from acp_agent.safety.globs import PathGlobs, matches
 from acp_agent.safety.policy import MAX_RULES, Policy, Subject
 from acp_agent.safety.rate import HOUR, ActionRate
@@ -334,7 +334,7 @@ def test_what_failed_often_is_blocked_until_it_succeeds() -> None:
 
 
 def test_a_tool_that_fails_most_of_the_time_is_blocked_until_it_is_unblocked() -> None:
-    seen = []
+    seen: list[Anomaly] = []
     detector = AnomalyDetector(AnomalyConfig(window_size=10), seen.append)
     for number in range(10):
         detector.observed("fetch", failed=number >= 3)

@@ -63,6 +63,7 @@ def services(store: SqliteStore, bash: BashConfig) -> Services:
         ),
         redact=Redactor().redact,
         overflow=partial(store.overflow.read, "session-1"),
+        sandbox=lambda: "",
     )
 
 
