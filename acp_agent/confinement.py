@@ -25,16 +25,21 @@ from acp_agent.safety.protect import git_places
 
 if TYPE_CHECKING:
     from acp_agent.executors.sandbox.probe import Found
+    from acp_agent.executors.users import User
 
 __all__ = ["Confinement", "hidden_paths"]
 
 log = logging.getLogger(__name__)
 
+FIND_USER = "acp_agent.executors.users:find_user"
 FIND_SANDBOX = "acp_agent.executors.sandbox.probe:find_sandbox"
 TOOLCHAINS = "acp_agent.executors.sandbox.toolchains:toolchains"
 
 MAX_LOOKED_AT = 20_000
 """Entries of a session's folders that are looked at for what `deny_read` matches."""
+
+OWN_PARTS = ("state", "scratch", "scratch/tmp", "scratch/home", "scripts", "sandbox")
+"""Of the session's private folder."""
 
 START_FILES = (".bash", ".profile", ".zsh", ".zprofile", ".zlogin", ".config/fish")
 
@@ -66,8 +71,9 @@ class Confinement:
         self._readable: tuple[Path, ...] | None = None
         self.links: list[Path] = []
         """Protected paths that are links: what they lead to is protected, they themselves are not."""
-        for name in ("state", "scratch", "scripts", "sandbox"):
+        for name in OWN_PARTS:
             (folder / name).mkdir(mode=0o700)
+        self._other: User | None = None
 
     @property
     def kind(self) -> str:
@@ -122,6 +128,15 @@ class Confinement:
             f"programs trust there (.git/hooks, .git/config, …), and does not see other people's files.{network} {ask}"
         )
 
+    def user(self) -> User | None:
+        """Whom commands run as, where that is somebody else. Raises ExecutorError."""
+        if (name := self._config.scope.run_as_user) and self._other is None:
+            self._other = load(FIND_USER)(name)
+            if self._other is not None:
+                for path in (self._folder, *(self._folder / part for part in OWN_PARTS)):
+                    os.chown(path, self._other.uid, self._other.gid)
+        return self._other
+
     def confine(self, invocation: Invocation, command: Command) -> Confined:
         """The command as it is to be started. Raises ExecutorError where it must not run."""
         if self.found is None:
@@ -141,7 +156,9 @@ class Confinement:
             writable += places
             protected += special
         if self._readable is None:
-            self._readable = load(TOOLCHAINS)(self._home, self._environ)
+            other = self._other  # Who need not be able to see what is installed in our home.
+            home, environ = (self._home, self._environ) if other is None else (other.home, {})
+            self._readable = load(TOOLCHAINS)(home, environ)
         return SandboxPolicy(
             writable=tuple(dict.fromkeys(writable)),
             readable=tuple(
@@ -152,8 +169,9 @@ class Confinement:
             network=config.allow_network,
             unix_sockets=config.allow_unix_sockets,
             scratch=self._folder / "scratch",
-            home=self._home,
+            home=self._home if self._other is None else self._other.home,
             max_processes=config.max_processes,
+            other_user=self._other is not None,
         )
 
     def _protected(self, folder: Path) -> list[Path]:

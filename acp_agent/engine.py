@@ -29,6 +29,7 @@ from acp_agent.executors.dyn import DynExecutor, route
 from acp_agent.executors.dyn import Offer as EditorOffer
 from acp_agent.executors.editor import EditorExecutor
 from acp_agent.executors.local import LocalExecutor
+from acp_agent.executors.scrub import scrubbing
 from acp_agent.executors.shell_state import forget_state, last_cwd
 from acp_agent.llm.base import Message, ModelSettings, Provider, TextPart, ThoughtLevel, UserMessage
 from acp_agent.loop.ask import ask_person, ask_trust
@@ -66,7 +67,7 @@ from acp_agent.loop.servers import SessionServers
 from acp_agent.loop.session import Model, Session
 from acp_agent.loop.turn import run_turn
 from acp_agent.models import ReadyModel
-from acp_agent.safety.environment import safe_environment
+from acp_agent.safety.environment import SECRET_NAMES, safe_environment
 from acp_agent.safety.paths import real_path
 from acp_agent.safety.protect import PathRules
 from acp_agent.schema.acp import (
@@ -148,7 +149,10 @@ class SessionEngine:
             settings.tools, session.roots, inherited, home, self._folder, self._sandbox_found
         )
         self._local = LocalExecutor(
-            environ=inherited, terminate_grace=bash.terminate_grace, confine=self.confinement.confine
+            environ=inherited,
+            terminate_grace=bash.terminate_grace,
+            confine=self.confinement.confine,
+            user=self.confinement.user,
         )
         self._hooks_executor = LocalExecutor(
             environ=builder.environ, hidden=_own_keys(session.config), terminate_grace=bash.terminate_grace
@@ -160,9 +164,11 @@ class SessionEngine:
             kill_timeout=settings.limits.kill_timeout,
             output_limit=bash.editor_output_limit,
             confine=self.confinement.confine if sandbox.editor_terminal else None,
+            scrub=lambda own: scrubbing(bash.environment, SECRET_NAMES, (*own, *bash.environment_extra)),
         )
         offer = EditorOffer(
-            terminal=client.has_terminals and settings.tools.bash.editor_terminal,
+            # The editor's terminals are the person's: whoever else commands are to run as cannot be had there.
+            terminal=client.has_terminals and bash.editor_terminal and not settings.tools.scope.run_as_user,
             read_text=client.reads_files and settings.tools.files.editor_buffers,
             write_text=client.writes_files and settings.tools.files.editor_buffers,
         )

@@ -130,7 +130,7 @@ def _confinement(config: Config, environ: Mapping[str, str]) -> Iterator[Line]:
         except ExecutorError as error:
             yield BAD, "commands run as", str(error)
         else:
-            yield OK, "commands run as", user.name
+            yield OK, "commands run as", user.name if user is not None else "you"
     policy = Policy(tools.policy, tools.authorization, environ, config.origin_of)
     yield BAD if policy.trouble else OK, "policy", "\n".join(policy.trouble) or f"{len(policy)} rules"
 

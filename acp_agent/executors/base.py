@@ -183,7 +183,11 @@ class Tally:
 
 
 class Executor(Protocol):
-    """All paths absolute. Raises ExecutorError with a sentence, FileNotFoundError where a file is missing."""
+    """All paths absolute and resolved: exactly what was checked is opened, and a link that stands there since is an
+    error. So is what is no regular file, and what is hidden by configuration; listings and searches leave that out.
+
+    Raises ExecutorError with a sentence, FileNotFoundError where a file is missing.
+    """
 
     async def run(self, command: Command) -> Process:
         """Starts the command; an ExecutorError means it did not start."""
@@ -203,7 +207,7 @@ class Executor(Protocol):
     async def write_text(self, path: Path, text: str) -> str:
         """Writes once, parents made, and makes sure that it happened.
 
-        Gives the text as it now stands, which differs where an editor formats on saving. A link stays a link.
+        Gives the text as it now stands, which differs where an editor formats on saving.
         """
         ...
 

@@ -12,7 +12,7 @@ Some clients never answer `wait_for_exit` after a kill: every wait on the way ou
 from __future__ import annotations
 
 import itertools
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Iterable
 from pathlib import Path
 
 import anyio
@@ -62,7 +62,10 @@ class EditorExecutor:
         kill_timeout: float = 2.0,
         output_limit: int = 1_048_576,
         confine: Confine | None = None,
+        scrub: Callable[[Iterable[str]], str] = lambda kept: "",
     ) -> None:
+        """`scrub`: what a command that is not confined begins with, given the names of its own variables."""
+        self._scrub = scrub
         self._confine = confine
         self._output_limit = output_limit
         self._client = client
@@ -75,6 +78,7 @@ class EditorExecutor:
         """Raises NotStarted when the editor refused before anything ran."""
         script = self._scripts / f"command-{next(self._numbers)}.sh"
         line = with_state(command.script, command.state_file, keep=command.keeps_state)
+        env = {**{k: v for k, v in QUIET.items() if k != "TERM"}, **command.env}
         text = f"exec </dev/null; {line}\n"
         confined: Confined | None = None
         if self._confine is not None and command.confined:
@@ -82,13 +86,15 @@ class EditorExecutor:
             argv = ("bash", "-c", text.rstrip("\n"))
             confined = self._confine(Invocation(argv, command.cwd, environ, by_script=True), command)
             text = confined_script(confined)
+        else:
+            text = self._scrub(env) + text
         try:
             script.write_text(text, encoding="utf-8")
             terminal_id = await self._client.create_terminal(
                 "bash",
                 [str(script)],
                 cwd=command.cwd,
-                env={**{k: v for k, v in QUIET.items() if k != "TERM"}, **command.env},
+                env=env,
                 output_byte_limit=min(command.output_limit, self._output_limit),
             )
         except TimeoutError as error:
@@ -108,6 +114,7 @@ class EditorExecutor:
         return EditorProcess(self._client, terminal_id, script, self._kill_timeout, confined)
 
     async def read_text(self, path: Path) -> str:
+        await self._local.need_plain(path)
         try:
             text = await self._client.read_text_file(path)
         except (AgentError, TimeoutError):
@@ -121,12 +128,10 @@ class EditorExecutor:
         return await self._local.read_bytes(path, limit)
 
     async def write_text(self, path: Path, text: str) -> str:
+        await self._local.need_plain(path)
         before = await self._on_disk(path)
         if before is None:
-            try:
-                path.parent.mkdir(parents=True, exist_ok=True)  # some clients fail where the parent is missing
-            except OSError as error:
-                raise ExecutorError(f"{path.parent}: {error.strerror}") from error
+            await self._local.make_directory(path.parent)  # some clients fail where the parent is missing
         try:
             await self._client.write_text_file(path, text)
         except PeerError as error:

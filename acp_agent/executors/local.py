@@ -12,12 +12,10 @@ as a whole with the process that was started; what is found by its mark is ended
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import selectors
 import shutil
 import signal
-import stat
 import subprocess
 import uuid
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -29,7 +27,7 @@ import anyio.from_thread
 import anyio.to_thread
 
 from acp_agent.errors import ExecutorError
-from acp_agent.executors import search, tree
+from acp_agent.executors import files, search, tree
 from acp_agent.executors.base import (
     Command,
     EntryKind,
@@ -47,6 +45,8 @@ from acp_agent.executors.buffer import BoundedText, Utf8Stream
 from acp_agent.executors.sandbox.base import Confined, Invocation
 from acp_agent.executors.shell_state import with_state
 from acp_agent.executors.start import Confine, exit_descriptor, start, start_confined
+from acp_agent.executors.tree_walk import Hides
+from acp_agent.executors.users import User
 
 __all__ = ["LocalExecutor", "LocalProcess", "shell_environment"]
 
@@ -64,10 +64,6 @@ KILL_PAUSE = 0.005
 """Seconds between two rounds."""
 KERNEL_THREAD = 0x00200000
 """The kernel's flag PF_KTHREAD, in the field `flags` of /proc/PID/stat."""
-
-IRREPLACEABLE = frozenset({errno.EACCES, errno.EPERM, errno.EBUSY, errno.EROFS, errno.EXDEV})
-"""What is answered where a file may be written but not replaced. A full disk is not among them: what is written in
-place there would be lost."""
 
 QUIET = {
     "TERM": "dumb",
@@ -89,7 +85,8 @@ def shell_environment(environ: Mapping[str, str], hidden: frozenset[str] = froze
 
 
 class LocalExecutor:
-    """`hidden`: names of variables that commands do not inherit. `confine`: how commands are confined; `None`: not."""
+    """`hidden`: names of variables that commands do not inherit. `confine`: how commands are confined; `None`: not.
+    `hides`: whether a path is kept from being read, listed, found, copied or written; `None`: none is."""
 
     def __init__(
         self,
@@ -98,7 +95,12 @@ class LocalExecutor:
         hidden: frozenset[str] = frozenset(),
         terminate_grace: float = TERMINATE_GRACE,
         confine: Confine | None = None,
+        hides: Hides | None = None,
+        user: Callable[[], User | None] = lambda: None,
     ) -> None:
+        """`user`: whom commands run as, `None` for this process's own. It may raise ExecutorError."""
+        self._user = user
+        self._hides = hides
         self._grace = terminate_grace
         self._confine = confine
         self._mark = uuid.uuid4().hex
@@ -111,15 +113,17 @@ class LocalExecutor:
     async def run(self, command: Command) -> LocalProcess:
         mark = f"{self._mark}.{uuid.uuid4().hex}"
         environ = {**self.environment(command), MARK: mark}
+        if (user := self._user()) is not None:
+            environ |= {"HOME": str(user.home), "USER": user.name, "LOGNAME": user.name}
         script = with_state(command.script, command.state_file, keep=command.keeps_state)
         argv = (self._bash, "-c", script)
         if self._confine is None or not command.confined:
-            popen = start(argv, command.cwd, environ, command)
+            popen = start(argv, command.cwd, environ, command, user=user)
             self._started = True
             return LocalProcess(popen, mark, command.output_limit, self._grace)
         confined = self._confine(Invocation(argv, command.cwd, environ), command)
         try:
-            popen = start_confined(confined, command)
+            popen = start_confined(confined, command, user)
             self._started = True
             return LocalProcess(popen, mark, command.output_limit, self._grace, confined)
         except BaseException:
@@ -138,43 +142,45 @@ class LocalExecutor:
     # --- files ------------------------------------------------------------------------------------------------
 
     async def read_text(self, path: Path) -> str:
-        return await _in_thread(path, lambda: _read(path, -1).decode("utf-8"))
+        self._need_shown(path)
+        return await _in_thread(path, lambda: files.read(path).decode("utf-8"))
 
     async def read_bytes(self, path: Path, limit: int) -> bytes:
-        return await _in_thread(path, lambda: _read(path, limit))
+        self._need_shown(path)
+        return await _in_thread(path, lambda: files.read(path, limit))
 
     async def write_text(self, path: Path, text: str) -> str:
-        def write() -> str:
-            data = text.encode("utf-8", "replace")
-            target = Path(os.path.realpath(path))  # a link stays: what it leads to is written
-            target.parent.mkdir(parents=True, exist_ok=True)
-            _put(target, data)
-            return data.decode("utf-8")
+        self._need_shown(path)
+        data = text.encode("utf-8", "replace")
+        await _in_thread(path, lambda: files.write(path, data))
+        return data.decode("utf-8")
 
-        return await _in_thread(path, write)
+    async def need_plain(self, path: Path) -> None:
+        """Raises ExecutorError for what is not to be read or written by whoever opens it by its name: what is hidden,
+        reached through a link, or no regular file. It may be missing."""
+        self._need_shown(path)
+        await _in_thread(path, lambda: files.need_plain(path))
+
+    def _need_shown(self, path: Path) -> None:
+        if self._hides is not None and self._hides(path):
+            raise ExecutorError(f"{path} is hidden: it must not be read or changed (`tools.files.deny_read`)")
 
     async def stat(self, path: Path) -> FileStat | None:
-        def look() -> FileStat | None:
-            try:
-                found = path.lstat()
-            except (FileNotFoundError, NotADirectoryError):
-                return None
-            return FileStat(kind_of(found.st_mode), found.st_size, found.st_mtime_ns)
-
-        return await _in_thread(path, look)
+        return await _in_thread(path, lambda: files.look_at(path))
 
     async def list(self, path: Path) -> list[tuple[str, EntryKind]]:
-        def look() -> list[tuple[str, EntryKind]]:
-            with os.scandir(path) as entries:
-                return sorted((entry.name, kind_of(entry.stat(follow_symlinks=False).st_mode)) for entry in entries)
-
-        return await _in_thread(path, look)
+        self._need_shown(path)
+        found = await _in_thread(path, lambda: files.entries(path))
+        hides = self._hides
+        return found if hides is None else [entry for entry in found if not hides(path / entry[0])]
 
     async def find(self, query: FindQuery) -> Found:
-        return await search.find(query)
+        self._need_shown(query.root)
+        return await search.find(query, self._hides)
 
     async def grep(self, query: GrepQuery) -> Found:
-        return await search.grep(query)
+        self._need_shown(query.root)
+        return await search.grep(query, self._hides)
 
     async def make_directory(self, path: Path) -> int:
         return await _in_thread(path, lambda: tree.make_directory(path))
@@ -183,12 +189,12 @@ class LocalExecutor:
         return await _in_thread(path, lambda: tree.remove(path, max_entries, anyio.from_thread.check_cancelled))
 
     async def move(self, source: Path, destination: Path, *, overwrite: bool, max_entries: int) -> Tally:
-        check = anyio.from_thread.check_cancelled
-        return await _in_thread(source, lambda: tree.move(source, destination, overwrite, max_entries, check))
+        check, hides = anyio.from_thread.check_cancelled, self._hides
+        return await _in_thread(source, lambda: tree.move(source, destination, overwrite, max_entries, check, hides))
 
     async def copy(self, source: Path, destination: Path, *, overwrite: bool, max_entries: int) -> Tally:
-        check = anyio.from_thread.check_cancelled
-        return await _in_thread(source, lambda: tree.copy(source, destination, overwrite, max_entries, check))
+        check, hides = anyio.from_thread.check_cancelled, self._hides
+        return await _in_thread(source, lambda: tree.copy(source, destination, overwrite, max_entries, check, hides))
 
 
 async def _in_thread(path: Path, work: Callable[[], T]) -> T:
@@ -198,74 +204,6 @@ async def _in_thread(path: Path, work: Callable[[], T]) -> T:
         raise
     except OSError as error:
         raise ExecutorError(f"{path}: {error.strerror or error}") from error
-
-
-def _read(path: Path, limit: int) -> bytes:
-    try:
-        with path.open("rb") as file:
-            return file.read(limit)
-    except NotADirectoryError as error:  # a file where a folder would have to be: then it is missing, too
-        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path)) from error
-
-
-def kind_of(mode: int) -> EntryKind:
-    """The kind of a directory entry from lstat's mode."""
-    if stat.S_ISLNK(mode):
-        return "symlink"
-    if stat.S_ISDIR(mode):
-        return "dir"
-    return "file" if stat.S_ISREG(mode) else "other"
-
-
-def _put(path: Path, data: bytes) -> None:
-    """Writes the file: replaced as a whole where that is possible and changes nothing else, else in place."""
-    try:
-        old = path.stat()
-    except FileNotFoundError:
-        _replace(path, data, None)
-        return
-    if not stat.S_ISREG(old.st_mode):
-        what = "a directory" if stat.S_ISDIR(old.st_mode) else "no regular file"
-        raise OSError(errno.EINVAL, f"it is {what}, so nothing was written")
-    if not os.access(path, os.W_OK):
-        raise PermissionError(errno.EACCES, "it is read-only, so it was left as it is")
-    if old.st_nlink > 1 or not _replace(path, data, old):
-        with path.open("r+b") as file:
-            file.write(data)
-            file.truncate()
-
-
-def _replace(path: Path, data: bytes, old: os.stat_result | None) -> bool:
-    """Writes beside and renames over, so that nobody ever sees half a file; mode and, if we may, owner are kept.
-
-    False where an `old` file cannot be replaced, only written: it is mounted there, or its folder takes no new file.
-    """
-    beside = path.with_name(f".{path.name[:40]}.{uuid.uuid4().hex[:12]}")
-    try:
-        # A new file gets its mode from the umask; one that replaces another is nobody's until it has its mode.
-        fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666 if old is None else 0o600)
-    except OSError as error:
-        if old is not None and error.errno in IRREPLACEABLE:
-            return False
-        raise
-    try:
-        with open(fd, "wb") as file:
-            file.write(data)
-        if old is not None:
-            with contextlib.suppress(PermissionError):
-                os.chown(beside, old.st_uid, old.st_gid)
-            beside.chmod(stat.S_IMODE(old.st_mode))
-        try:
-            beside.replace(path)
-        except OSError as error:
-            if old is None or error.errno not in IRREPLACEABLE:
-                raise
-            beside.unlink()
-            return False
-    except BaseException:
-        beside.unlink(missing_ok=True)
-        raise
-    return True
 
 
 class LocalProcess:

@@ -20,6 +20,7 @@ from anyio.streams.buffered import BufferedByteReceiveStream
 
 from acp_agent.errors import ExecutorError
 from acp_agent.executors.base import FindQuery, Found, GrepQuery, Match
+from acp_agent.executors.tree_walk import Hides
 
 __all__ = ["find", "grep"]
 
@@ -28,6 +29,9 @@ MAX_LINE_BYTES = 1_000_000
 MAX_COLUMNS = 500
 NAME_GLOB = re.compile(r"[^/!:\\][^/:\\]*")
 """A glob on names alone, which ripgrep can take for a type of files."""
+
+Parse = Callable[[bytes], Match | None]
+"""A line of the child's output -> a result, if it is one."""
 
 BAD_PATTERN = 2
 """Exit status of both programs for a pattern they cannot read."""
@@ -42,16 +46,17 @@ class _Run:
     stderr: str = ""
 
 
-async def find(query: FindQuery) -> Found:
-    """The files and folders whose path below `query.root` matches the glob. Raises ExecutorError."""
+async def find(query: FindQuery, hides: Hides | None = None) -> Found:
+    """The files and folders whose path below `query.root` matches the glob. Raises ExecutorError. `hides`: what is
+    left out."""
     arguments = {"what": "find", "pattern": query.pattern, "root": str(query.root)}
-    return await _run_worker(arguments, _found_path, query.max_results, query.timeout)
+    return await _run_worker(arguments, _shown(_found_path, hides), query.max_results, query.timeout)
 
 
-async def grep(query: GrepQuery) -> Found:
+async def grep(query: GrepQuery, hides: Hides | None = None) -> Found:
     """The matching lines below `query.root` (or in it, when it is a file). Raises ExecutorError for a bad pattern."""
     if (ripgrep := shutil.which("rg")) is not None and (query.glob is None or NAME_GLOB.fullmatch(query.glob)):
-        run = await _run(_ripgrep(ripgrep, query), _RipgrepLines(), query.max_results, query.timeout)
+        run = await _run(_ripgrep(ripgrep, query), _shown(_RipgrepLines(), hides), query.max_results, query.timeout)
         if run.status != BAD_PATTERN or run.results:
             return Found(tuple(run.results), run.truncated, run.timed_out)
         # Its syntax lacks what Python's has (look-around, for one): the other dialect may know the pattern.
@@ -62,12 +67,27 @@ async def grep(query: GrepQuery) -> Found:
         "case_sensitive": query.case_sensitive,
         "glob": query.glob,
     }
-    return await _run_worker(arguments, _found_line, query.max_results, query.timeout)
+    return await _run_worker(arguments, _shown(_found_line, hides), query.max_results, query.timeout)
 
 
-async def _run_worker(
-    arguments: Mapping[str, object], parse: Callable[[bytes], Match | None], max_results: int, timeout: float
-) -> Found:
+def _shown(parse: Parse, hides: Hides | None) -> Parse:
+    """`parse` without the results that are hidden; they do not count."""
+    if hides is None:
+        return parse
+    known: dict[Path, bool] = {}
+
+    def visible(line: bytes) -> Match | None:
+        match = parse(line)
+        if match is None:
+            return None
+        if match.path not in known:
+            known[match.path] = hides(match.path)
+        return None if known[match.path] else match
+
+    return visible
+
+
+async def _run_worker(arguments: Mapping[str, object], parse: Parse, max_results: int, timeout: float) -> Found:
     argv = [sys.executable, "-I", str(WORKER), json.dumps(dict(arguments))]
     run = await _run(argv, parse, max_results, timeout)
     if run.status == BAD_PATTERN:
@@ -118,7 +138,7 @@ class _RipgrepLines:
         return Match(Path(name), int(number), text.decode("utf-8", "replace").rstrip("\r"))
 
 
-async def _run(argv: list[str], parse: Callable[[bytes], Match | None], max_results: int, timeout: float) -> _Run:
+async def _run(argv: list[str], parse: Parse, max_results: int, timeout: float) -> _Run:
     run = _Run([])
     process = await anyio.open_process(
         argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True

@@ -11,6 +11,7 @@ from pathlib import Path
 from acp_agent.errors import ExecutorError
 from acp_agent.executors.base import Command
 from acp_agent.executors.sandbox.base import Confined, Invocation
+from acp_agent.executors.users import User
 
 __all__ = ["Confine", "exit_descriptor", "start", "start_confined"]
 
@@ -19,10 +20,29 @@ Confine = Callable[[Invocation, Command], Confined]
 
 
 def start(
-    argv: tuple[str, ...], cwd: Path, environ: Mapping[str, str], command: Command, pass_fds: tuple[int, ...] = ()
+    argv: tuple[str, ...],
+    cwd: Path,
+    environ: Mapping[str, str],
+    command: Command,
+    pass_fds: tuple[int, ...] = (),
+    user: User | None = None,
 ) -> subprocess.Popen[bytes]:
     """The process, in a session of its own; no descriptor of this process gets into it but `pass_fds`."""
     try:
+        if user is not None:
+            return subprocess.Popen(
+                argv,
+                cwd=cwd,
+                env=environ,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                start_new_session=True,
+                pass_fds=pass_fds,
+                user=user.uid,
+                group=user.gid,
+                extra_groups=user.groups,
+            )
         return subprocess.Popen(
             argv,
             cwd=cwd,
@@ -39,12 +59,13 @@ def start(
         raise ExecutorError(f"the command could not be started: {error}") from error
 
 
-def start_confined(confined: Confined, command: Command) -> subprocess.Popen[bytes]:
+def start_confined(confined: Confined, command: Command, user: User | None = None) -> subprocess.Popen[bytes]:
     """The same in the sandbox. The caller closes `confined` once the process has ended, or this raises."""
     numbers: dict[int, int] = {}
     try:
         numbers = confined.open_files()
-        return start(confined.argv_with(numbers), confined.cwd, confined.env, command, pass_fds=tuple(numbers.values()))
+        fds = tuple(numbers.values())
+        return start(confined.argv_with(numbers), confined.cwd, confined.env, command, pass_fds=fds, user=user)
     except OSError as error:
         raise ExecutorError(f"the sandbox could not be set up: {error}") from error
     finally:

@@ -23,7 +23,7 @@ from pathlib import Path
 
 from acp_agent.errors import ExecutorError
 from acp_agent.executors.base import Tally
-from acp_agent.executors.tree_walk import Check, Walk, identity, look, names, reach
+from acp_agent.executors.tree_walk import Check, Hides, Walk, identity, look, names, reach
 
 __all__ = ["copy", "make_directory", "move", "remove"]
 
@@ -46,20 +46,24 @@ def remove(path: Path, max_entries: int, check: Check) -> Tally:
     return removed.tally()
 
 
-def move(source: Path, destination: Path, overwrite: bool, max_entries: int, check: Check) -> Tally:
-    return _transfer(source, destination, overwrite, max_entries, check, moves=True)
+def move(
+    source: Path, destination: Path, overwrite: bool, max_entries: int, check: Check, hides: Hides | None = None
+) -> Tally:
+    """`hides`: what is not to be read; nothing is moved where it is, or holds, such a thing. So with `copy`."""
+    return _transfer(source, destination, overwrite, Walk(max_entries, check, hides), moves=True)
 
 
-def copy(source: Path, destination: Path, overwrite: bool, max_entries: int, check: Check) -> Tally:
-    return _transfer(source, destination, overwrite, max_entries, check, moves=False)
+def copy(
+    source: Path, destination: Path, overwrite: bool, max_entries: int, check: Check, hides: Hides | None = None
+) -> Tally:
+    return _transfer(source, destination, overwrite, Walk(max_entries, check, hides), moves=False)
 
 
-def _transfer(source: Path, destination: Path, overwrite: bool, max_entries: int, check: Check, moves: bool) -> Tally:
+def _transfer(source: Path, destination: Path, overwrite: bool, work: Walk, moves: bool) -> Tally:
     if source == destination:
         raise ExecutorError(f"{source} is both source and destination")
     if destination in source.parents:
         raise ExecutorError(f"{destination} holds {source}, so it cannot be replaced by it")
-    work = Walk(max_entries, check)
     with reach(source.parent) as here, work.words():
         found = work.survey(here.fd, source.name, str(source), plain=not moves)
         if source in destination.parents:
@@ -108,7 +112,7 @@ class _Step:
         if stat.S_ISDIR(taken.st_mode) != self._folder:
             what, other = ("a file", "a folder") if self._folder else ("a folder", "a file")
             raise ExecutorError(f"{self._destination} is {what}, which is not replaced by {other}")
-        self._work.fresh().survey(self._there, self._destination.name, str(self._destination))
+        self._work.fresh(sees_all=True).survey(self._there, self._destination.name, str(self._destination))
 
     def _exists(self) -> ExecutorError:
         return ExecutorError(f"{self._destination} exists already")

@@ -15,9 +15,11 @@ from pathlib import Path
 from acp_agent.errors import ExecutorError
 from acp_agent.executors.base import Tally
 
-__all__ = ["MAX_DEPTH", "Check", "Handle", "Walk", "identity", "look", "names", "reach"]
+__all__ = ["FOLDER", "MAX_DEPTH", "STEP", "Check", "Handle", "Hides", "NoFolder", "Walk", "identity", "look", "reach"]
 
 Check = Callable[[], None]
+Hides = Callable[[Path], bool]
+"""Whether a path must not be read."""
 
 MAX_DEPTH = 100
 """Folders in folders; each level holds a descriptor or two."""
@@ -28,6 +30,14 @@ FOLDER = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 STEP = getattr(os, "O_PATH", os.O_RDONLY) | FOLDER
 NO_FOLDER = frozenset({errno.ENOTDIR, errno.ELOOP})
 """What opening a file or a link as a folder is answered with."""
+
+
+class NoFolder(ExecutorError):
+    """A step on the way to a folder is none. `link`: it is a link."""
+
+    def __init__(self, shown: str, *, link: bool) -> None:
+        super().__init__(f"{shown} is no folder, or became something else meanwhile")
+        self.link = link
 
 
 class Handle:
@@ -55,7 +65,7 @@ def reach(path: Path, *, make: bool = False) -> Iterator[Handle]:
                     handle.made += 1
                 below = enter(handle.fd, name, str(Path(*path.parts[:number])), STEP)
             except OSError as error:
-                raise _no_folder(error, str(Path(*path.parts[:number]))) from error
+                raise _no_folder(error, handle.fd, name, str(Path(*path.parts[:number]))) from error
             os.close(handle.fd)
             handle.fd = below
             handle.above.add(identity(os.fstat(below)))
@@ -68,12 +78,14 @@ def enter(parent: int, name: str, shown: str, flags: int = os.O_RDONLY | FOLDER)
     try:
         return os.open(name, flags, dir_fd=parent)
     except OSError as error:
-        raise _no_folder(error, shown) from error
+        raise _no_folder(error, parent, name, shown) from error
 
 
-def _no_folder(error: OSError, shown: str) -> OSError | ExecutorError:
+def _no_folder(error: OSError, parent: int, name: str, shown: str) -> OSError | ExecutorError:
     if error.errno in NO_FOLDER:
-        return ExecutorError(f"{shown} is no folder, or became something else meanwhile")
+        # A folder that stands there again was something else a moment ago: a swap, not a file in the way.
+        found = look(parent, name)
+        return NoFolder(shown, link=found is not None and (stat.S_ISLNK(found.st_mode) or stat.S_ISDIR(found.st_mode)))
     return OSError(error.errno, error.strerror, shown)
 
 
@@ -102,8 +114,9 @@ def identity(found: os.stat_result) -> tuple[int, int]:
 class Walk:
     """One walk over a tree, and what it has counted."""
 
-    def __init__(self, max_entries: int, check: Check) -> None:
+    def __init__(self, max_entries: int, check: Check, hides: Hides | None = None) -> None:
         self._most = max_entries
+        self._hides = hides
         self._check = check
         self._at = ""
         self.files = self.folders = self.links = self.bytes = 0
@@ -112,9 +125,9 @@ class Walk:
         self.left = ""
         """Something that was not removed since it is not what was copied."""
 
-    def fresh(self) -> Walk:
-        """Another one with the same bounds that has counted nothing."""
-        return Walk(self._most, self._check)
+    def fresh(self, *, sees_all: bool = False) -> Walk:
+        """Another one with the same bounds that has counted nothing. `sees_all`: nothing is hidden from it."""
+        return Walk(self._most, self._check, None if sees_all else self._hides)
 
     def tally(self) -> Tally:
         return Tally(self.files, self.folders, self.links, self.bytes)
@@ -156,12 +169,19 @@ class Walk:
         if depth > MAX_DEPTH:
             raise ExecutorError(f"{shown} is more than {MAX_DEPTH} folders deep")
 
+    def _need_shown(self, shown: str) -> None:
+        if self._hides is not None and self._hides(Path(shown)):
+            raise ExecutorError(
+                f"{shown} is hidden: it must not be read (`tools.files.deny_read`), and so neither copied nor moved"
+            )
+
     def survey(
         self, parent: int, name: str, shown: str, depth: int = 0, *, plain: bool = False, device: int | None = None
     ) -> os.stat_result:
         """Counts all there is. Raises for what cannot be handled: with `plain` what is no file, folder or link, else a
-        file system that is mounted below."""
+        file system that is mounted below; what is hidden in either case."""
         self._next(shown, depth)
+        self._need_shown(shown)
         found = os.stat(name, dir_fd=parent, follow_symlinks=False)
         if plain:
             _need_plain(found, shown)
@@ -209,6 +229,7 @@ class Walk:
 
     def copy(self, parent: int, name: str, into: int, as_name: str, shown: str, depth: int = 0) -> None:
         self._next(shown, depth)
+        self._need_shown(shown)
         found = os.stat(name, dir_fd=parent, follow_symlinks=False)
         _need_plain(found, shown)
         self._count(found)

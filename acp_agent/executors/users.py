@@ -6,6 +6,7 @@ import grp
 import os
 import pwd
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from acp_agent.errors import ExecutorError
@@ -22,8 +23,8 @@ class User:
     home: Path
 
 
-def find_user(text: str) -> User:
-    """The user by name or number. Raises ExecutorError where there is none, or where this process may not become it."""
+@cache
+def _find(text: str) -> User:
     try:
         found = pwd.getpwuid(int(text)) if text.isdigit() else pwd.getpwnam(text)
     except (KeyError, OverflowError) as error:
@@ -37,3 +38,12 @@ def find_user(text: str) -> User:
         )
     groups = tuple(entry.gr_gid for entry in grp.getgrall() if found.pw_name in entry.gr_mem)
     return User(found.pw_name, found.pw_uid, found.pw_gid, (*groups, found.pw_gid), Path(found.pw_dir))
+
+
+def find_user(text: str) -> User | None:
+    """The user by name or number; `None` where it is who we are, or `text` is empty.
+
+    Raises ExecutorError where there is none, or where this process may not become it.
+    """
+    user = _find(text) if text else None
+    return None if user is None or user.uid == os.geteuid() else user

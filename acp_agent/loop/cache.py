@@ -15,6 +15,7 @@ from pathlib import Path
 
 import anyio.to_thread
 
+from acp_agent.errors import ExecutorError
 from acp_agent.executors.base import Executor
 from acp_agent.executors.fingerprint import tree_fingerprint
 from acp_agent.safety.access import Access, PathAccess
@@ -41,7 +42,7 @@ def fingerprint_with(executor: Executor, *, buffers: bool) -> Fingerprint:
             return disk
         try:
             text = await executor.read_text(path)
-        except (OSError, UnicodeDecodeError):
+        except (OSError, UnicodeDecodeError, ExecutorError):
             return None
         return f"{disk} {hashlib.sha256(text.encode('utf-8', 'replace')).hexdigest()}"
 

@@ -15,6 +15,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from acp_agent.errors import ExecutorError
+from acp_agent.executors import files
 from acp_agent.lazy import load
 from acp_agent.loop.rules import instruction_file, skill_files
 from acp_agent.safety.paths import Roots, real_path
@@ -104,12 +106,15 @@ class Instructions:
 
 def _read_text(file: Path, roots: Roots, limit: int) -> str | None:
     try:
-        if not roots.contains(real_path(file)):
+        real = real_path(file)
+        if not roots.contains(real):
             log.warning("%s leads out of the session's folders and is not read", file)
             return None
-        with file.open("rb") as opened:
-            data = opened.read(limit + 1)
-    except OSError as error:
+        if roots.rules.hides(real):
+            log.warning("%s is hidden by `tools.files.deny_read` and is not read", file)
+            return None
+        data = files.read(real, limit + 1)
+    except (OSError, ExecutorError) as error:
         log.warning("%s cannot be read: %s", file, error)
         return None
     text = data[:limit].decode("utf-8", "replace")
@@ -163,7 +168,7 @@ def _read_skill(file: Path, roots: Roots) -> Skill | None:
         return None
     described = facts.get("description") or _first_line(text)
     description = " ".join(described.split())[:MAX_DESCRIPTION]
-    return Skill(name, description, text, real_path(file.parent), _others(file))
+    return Skill(name, description, text, real_path(file.parent), _others(file, roots))
 
 
 def _facts(front: str, file: Path) -> dict[str, str]:
@@ -185,7 +190,7 @@ def _first_line(text: str) -> str:
     return next((line.strip("# ").strip() for line in text.splitlines() if line.strip("# ").strip()), "")
 
 
-def _others(file: Path) -> tuple[str, ...]:
+def _others(file: Path, roots: Roots) -> tuple[str, ...]:
     """What else is in a skill's folder; a folder with very much in it is not searched to its end."""
     found: list[str] = []
     seen = 0
@@ -193,7 +198,7 @@ def _others(file: Path) -> tuple[str, ...]:
         folders.sort()
         for name in sorted(names)[:MAX_LISTED]:
             path = Path(folder, name)
-            if path != file and len(found) < MAX_LISTED:
+            if path != file and not roots.rules.hides(path) and len(found) < MAX_LISTED:
                 found.append(str(path.relative_to(file.parent)))
         seen += len(names) + len(folders)
         if len(found) >= MAX_LISTED or seen > MAX_SEEN:

@@ -31,14 +31,15 @@ class PathRules:
         bases: Sequence[Path] = (),
         home: Path | None = None,
     ) -> None:
-        names = dict.fromkeys((*ALWAYS, *protect))
+        # On a disk that does not tell capital letters from small ones, `.GIT/hooks` is what git trusts.
+        names = dict.fromkeys(name.casefold() for name in (*ALWAYS, *protect))
         self._protected = [parts for name in names if (parts := Path(name.strip("/")).parts)]
         self._deny = PathGlobs(deny_read, bases, home)
         self._allow = PathGlobs(allow_read, bases, home)
 
     def protects(self, path: Path) -> str | None:
-        """The protected name that a resolved path is, or is below, in any folder."""
-        parts = path.parts
+        """The protected name that a resolved path is, or is below, in any folder; whatever the case."""
+        parts = tuple(part.casefold() for part in path.parts)
         for wanted in self._protected:
             length = len(wanted)
             if any(parts[start : start + length] == wanted for start in range(len(parts) - length + 1)):
@@ -47,7 +48,7 @@ class PathRules:
 
     @property
     def heads(self) -> frozenset[str]:
-        """Names of files and folders that are protected, or hold what is."""
+        """Names of files and folders that are protected, or hold what is; in small letters."""
         return frozenset(parts[0] for parts in self._protected)
 
     def hides(self, path: Path) -> bool:

@@ -15,7 +15,7 @@ from pydantic import Field, PrivateAttr
 from acp_agent.errors import ToolError
 from acp_agent.executors.base import Command, ExitStatus
 from acp_agent.safety.access import Access, ExecuteAccess, PathAccess
-from acp_agent.safety.paths import Roots
+from acp_agent.safety.paths import Roots, real_path
 from acp_agent.schema.acp import Content, TextContent, ToolKind
 from acp_agent.tools.base import Params, Tool
 from acp_agent.tools.context import Description, Location, Preview, ToolContext, ToolResult
@@ -145,7 +145,11 @@ async def _run(check: Check, only: Path | None, ctx: ToolContext, report: _Repor
     if cut:
         report.failed = True
         report.warnings.append(f"{name} printed more than {OUTPUT_LIMIT} bytes; some of it is missing.")
-    report.found += [item for item in placed if only is None or _below(item.file, only, ctx.roots)]
+    report.found += [
+        item
+        for item in placed
+        if (only is None or _below(item.file, only, ctx.roots)) and not _hidden(item.file, ctx.roots)
+    ]
 
 
 def _understood(check: Check, code: int, parsed: Sequence[Diagnostic] | None) -> bool:
@@ -183,6 +187,16 @@ def _placed(file: str, cwd: Path, roots: Roots) -> str:
         return ""
     base = next((base for base in (cwd, *cwd.parents) if roots.contains(base) and (base / file).exists()), cwd)
     return roots.display(Path(os.path.normpath(base / file)))
+
+
+def _hidden(file: str, roots: Roots) -> bool:
+    """Whether it is of a file that must not be read: checkers quote lines."""
+    if not file or not roots.rules.hides_any:
+        return False
+    try:
+        return roots.rules.hides(real_path(roots.cwd / file))
+    except (OSError, RuntimeError, ValueError):
+        return True
 
 
 def _below(file: str, only: Path, roots: Roots) -> bool:

@@ -155,7 +155,7 @@ def _text(path: Path, roots: Roots) -> str:
     """What stands in a regular file below the roots, links followed; empty for anything else, and for what is long."""
     try:
         real = real_path(path)
-        if not roots.contains(real):
+        if not roots.contains(real) or roots.rules.hides(real):
             return ""
         return (read_regular(real, MOST_BYTES) or b"").decode("utf-8")
     except (OSError, RuntimeError, ValueError):

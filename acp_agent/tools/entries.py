@@ -89,10 +89,32 @@ def _below(folder: Path, names: Iterable[str], ctx: ToolContext) -> list[str]:
                 f"{ctx.roots.display(folder)} holds more than {most} entries, more than are handled at once. "
                 "Take its folders one by one, or use `bash`."
             )
-        hits = [name for name in (*folders, *files) if name in names]
+        hits = [name for name in (*folders, *files) if name.casefold() in names]
         found += [os.path.relpath(os.path.join(here, name), folder) for name in hits]
-        folders[:] = [name for name in folders if name not in names]
+        folders[:] = [name for name in folders if name.casefold() not in names]
     return found
+
+
+def need_shown(source: Path, shown: str, ctx: ToolContext) -> None:
+    """Raises ToolError for what holds a hidden file: under another name it would be hidden no longer."""
+    rules = ctx.roots.rules
+    if not rules.hides_any:
+        return
+    hidden = source if rules.hides(source) else None
+    if hidden is None and _is_folder(source):
+        most, seen = ctx.config.files.max_tree_entries, 0
+        for here, folders, files in os.walk(source):
+            hidden = next((path for name in (*folders, *files) if rules.hides(path := Path(here, name))), None)
+            seen += len(folders) + len(files)
+            if hidden is not None or seen > most:  # the executor refuses more than that
+                break
+    if hidden is not None:
+        raise ToolError(
+            f"{shown} is neither copied nor moved: {ctx.roots.display(hidden)} must not be read "
+            "(`tools.files.deny_read`).",
+            "policy_blocked",
+            suggestion="Take what you need of it piece by piece, without what is hidden.",
+        )
 
 
 async def need_entry(ctx: ToolContext, path: Path, shown: str) -> FileStat:
@@ -142,6 +164,7 @@ def describe_transfer(verb: str, params: TransferParams, roots: Roots) -> Descri
 async def check_transfer(params: TransferParams, source: Path, destination: Path, ctx: ToolContext) -> None:
     """Raises ToolError for what cannot be done, before anybody is asked."""
     found = await need_entry(ctx, source, params.source)
+    need_shown(source, params.source, ctx)
     if source == destination:
         raise ToolError("`source` and `destination` are the same path.", "invalid_parameters")
     if source in destination.parents:

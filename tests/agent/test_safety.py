@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -449,3 +450,30 @@ async def test_no_place_holder_is_left_in_the_project(tmp_path):
         await r.editor.prompt("go")
         assert list(r.project.iterdir()) == []
         assert ".bashrc" not in results(r, 2)[0]
+
+
+# --- another user ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may become another user")
+@pytest.mark.parametrize("sandbox", [False, True])
+async def test_commands_run_as_another_user_where_that_is_wanted(tmp_path, sandbox):
+    config = '[tools.scope]\nrun_as_user = "nobody"\n'
+    script = rounds(bash("id -un; echo $USER; echo x > /tmp/mine.$$ && touch a; export B=1"), bash("echo $B; touch a"))
+    with tempfile.TemporaryDirectory(prefix="acp-user-") as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        async with rig(folder, script, mode="auto", sandbox=sandbox, config=config) as r:
+            r.project.chmod(0o777)
+            await r.editor.prompt("go")
+            assert results(r, 2)[0].split()[:2] == ["nobody", "nobody"]
+            assert (r.project / "a").stat().st_uid != 0
+            assert results(r, 3)[1].split()[0] == "1"
+
+
+async def test_a_user_there_is_not_is_a_clear_error(tmp_path):
+    config = '[tools.scope]\nrun_as_user = "nobody-of-that-name"\n'
+    async with rig(tmp_path, rounds(bash("touch a")), mode="auto", config=config) as r:
+        await r.editor.prompt("go")
+        assert "there is no such user on this machine" in results(r, 2)[0]
+        assert list(r.project.iterdir()) == []

@@ -114,13 +114,16 @@ async def test_binary_is_no_text(backend: str, tmp_path: Path) -> None:
         assert await on.executor.read_bytes(path, 100) == b"\x00\xff\xfe"
 
 
-async def test_a_link_stays_a_link_and_its_target_is_written(backend: str, tmp_path: Path) -> None:
+async def test_a_link_in_the_place_of_a_checked_path_is_not_followed(backend: str, tmp_path: Path) -> None:
     async with stage(backend, tmp_path) as on:
         (on.folder / "target").write_text("old")
         (on.folder / "link").symlink_to("target")
-        await on.executor.write_text(on.folder / "link", "new")
+        with pytest.raises(ExecutorError, match="a link stands there now"):
+            await on.executor.write_text(on.folder / "link", "new")
+        with pytest.raises(ExecutorError, match="a link stands there now"):
+            await on.executor.read_text(on.folder / "link")
         assert (on.folder / "link").is_symlink()
-        assert (on.folder / "target").read_text() == "new"
+        assert (on.folder / "target").read_text() == "old"
 
 
 async def test_stat_and_list_tell_kinds_without_following(backend: str, tmp_path: Path) -> None:
@@ -163,7 +166,7 @@ async def test_lone_surrogates_do_not_break_writing(backend: str, tmp_path: Path
 
 async def test_a_read_only_file_is_left_as_it_is(backend: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if os.geteuid() == 0:  # Who may write everything is told here that this may not be written.
-        monkeypatch.setattr(os, "access", lambda *_: False)
+        monkeypatch.setattr(os, "access", lambda *_, **__: False)
     async with stage(backend, tmp_path) as on:
         path = on.folder / "f"
         path.write_text("old")
@@ -189,14 +192,14 @@ async def test_every_name_of_a_file_shows_what_was_written(backend: str, tmp_pat
 async def test_a_file_that_cannot_be_replaced_is_written_in_place(
     backend: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
-    def refuse(self: Path, target: Path) -> Path:
+    def refuse(name: str, target: str, *, src_dir_fd: int, dst_dir_fd: int) -> None:
         raise OSError(number, os.strerror(number))
 
     async with stage(backend, tmp_path) as on:
         path = on.folder / "f"
         path.write_text("a longer text than the new one")
         with monkeypatch.context() as patch:
-            patch.setattr(Path, "replace", refuse)
+            patch.setattr(os, "replace", refuse)
             await on.executor.write_text(path, "new")
         assert path.read_text() == "new"
         assert [entry.name for entry in on.folder.iterdir()] == ["f"]

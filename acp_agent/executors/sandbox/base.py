@@ -51,6 +51,8 @@ class SandboxPolicy:
     """The person's home; `None`: there is none."""
     max_processes: int = 2048
     """Processes of one command at once; 0: no limit."""
+    other_user: bool = False
+    """Whether the command runs as another user than this process."""
 
 
 @dataclass(frozen=True)

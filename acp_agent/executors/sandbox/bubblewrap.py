@@ -16,7 +16,7 @@ import subprocess
 import threading
 import uuid
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from acp_agent.config.safety import SandboxConfig
@@ -71,6 +71,8 @@ class Bubblewrap:
     def confine(self, invocation: Invocation, policy: SandboxPolicy, folder: Path) -> Confined:
         if any(self.program.is_relative_to(path) for path in policy.writable if path != Path("/")):
             raise ExecutorError(f"{self.program} lies in a folder that commands may write, so it cannot confine them")
+        if policy.other_user and self.landlock and not str(interpreter()[1]).startswith("/usr"):
+            return replace(self, landlock=0).confine(invocation, policy, folder)  # Others need not see our Python.
         if policy.scratch is not None:
             for name in ("tmp", "home"):
                 (policy.scratch / name).mkdir(mode=0o700, exist_ok=True)
@@ -96,7 +98,7 @@ class Bubblewrap:
             filter_file = write_filter(folder, self.arch, unix_sockets=policy.unix_sockets)
             start: list[str] = []
             limited = self._limited(invocation.argv, policy)
-            if policy.max_processes and self.groups is not None:
+            if policy.max_processes and self.groups is not None and not policy.other_user:
                 group = make_group(self.groups, policy.max_processes + 3)  # bubblewrap's own are in it
                 if group is not None:
                     stack.callback(remove_group, group)
@@ -125,7 +127,8 @@ class Bubblewrap:
 
     def _limited(self, argv: tuple[str, ...], policy: SandboxPolicy) -> tuple[str, ...]:
         """Root is held by a control group only."""
-        if not policy.max_processes or self.groups is not None or os.geteuid() == 0:
+        root_or_group = self.groups is not None or os.geteuid() == 0
+        if not policy.max_processes or (root_or_group and not policy.other_user):
             return argv
         return ("/bin/sh", "-c", LIMIT.format(n=policy.max_processes), "sh", *argv)
 

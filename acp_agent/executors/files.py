@@ -1,0 +1,143 @@
+"""Files on this machine, by folder handles (see `beneath`): exactly the path that was checked is read and written.
+
+Plain blocking calls, to be run in a thread.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import stat
+import uuid
+from pathlib import Path
+
+from acp_agent.errors import ExecutorError
+from acp_agent.executors.base import EntryKind, FileStat
+from acp_agent.executors.beneath import Swapped, folder, kernels_own, named, need_regular, regular, what_it_is
+from acp_agent.executors.tree_walk import identity, look
+
+__all__ = ["entries", "kind_of", "look_at", "need_plain", "read", "write"]
+
+IRREPLACEABLE = frozenset({errno.EACCES, errno.EPERM, errno.EBUSY, errno.EROFS, errno.EXDEV})
+"""What is answered where a file may be written but not replaced. A full disk is not among them: what is written in
+place there would be lost."""
+
+
+def kind_of(mode: int) -> EntryKind:
+    """The kind of a directory entry from lstat's mode."""
+    if stat.S_ISLNK(mode):
+        return "symlink"
+    if stat.S_ISDIR(mode):
+        return "dir"
+    return "file" if stat.S_ISREG(mode) else "other"
+
+
+def read(path: Path, limit: int = -1) -> bytes:
+    """At most `limit` bytes of a regular file; -1: all."""
+    try:
+        with (
+            folder(path.parent) as parent,
+            regular(parent, path) as descriptor,
+            open(descriptor, "rb", closefd=False) as file,
+        ):
+            return file.read(limit)
+    except NotADirectoryError as error:  # a file where a folder would have to be: then it is missing, too
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path)) from error
+
+
+def need_plain(path: Path) -> None:
+    """Raises an error for what stands there and is no regular file, or is reached through a link."""
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError), folder(path.parent) as parent:
+        need_regular(parent, path)
+
+
+def look_at(path: Path) -> FileStat | None:
+    """By lstat; `None` where there is nothing."""
+    try:
+        with folder(path.parent) as parent:
+            found = os.stat(path.name or ".", dir_fd=parent, follow_symlinks=False)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return FileStat(kind_of(found.st_mode), found.st_size, found.st_mtime_ns)
+
+
+def entries(path: Path) -> list[tuple[str, EntryKind]]:
+    """Names and kinds of what the folder holds, sorted."""
+    with folder(path) as handle:
+        descriptor = named(handle)
+        try:
+            with os.scandir(descriptor) as scan:
+                return sorted((entry.name, kind_of(entry.stat(follow_symlinks=False).st_mode)) for entry in scan)
+        finally:
+            os.close(descriptor)
+
+
+def write(path: Path, data: bytes) -> None:
+    """Replaced as a whole where that is possible and changes nothing else, else written in place; parents are made."""
+    with folder(path.parent, make=True) as parent:
+        old = look(parent, path.name or ".")
+        if old is None:
+            _replace(parent, path.name, data, None)
+            return
+        _need_writable(parent, path, old)
+        if old.st_nlink > 1 or not _replace(parent, path.name, data, old):
+            _overwrite(parent, path, data, old)
+
+
+def _need_writable(parent: int, path: Path, old: os.stat_result) -> None:
+    if stat.S_ISLNK(old.st_mode):
+        raise Swapped(path)
+    if not stat.S_ISREG(old.st_mode):
+        what = what_it_is(old.st_mode)
+        more = "" if stat.S_ISDIR(old.st_mode) else ", no regular file"
+        raise OSError(errno.EINVAL, f"it is {what}{more}, so nothing was written")
+    if kernels_own(parent):
+        raise ExecutorError(f"{path} belongs to the kernel and is no file of a project, so nothing was written")
+    if not os.access(path.name, os.W_OK, dir_fd=parent):
+        raise PermissionError(errno.EACCES, "it is read-only, so it was left as it is")
+
+
+def _replace(parent: int, name: str, data: bytes, old: os.stat_result | None) -> bool:
+    """Writes beside and renames over, so that nobody ever sees half a file; mode and, if we may, owner are kept.
+
+    False where an `old` file cannot be replaced, only written: it is mounted there, or its folder takes no new file.
+    """
+    beside = f".{name[:40]}.{uuid.uuid4().hex[:12]}"
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        # A new file gets its mode from the umask; one that replaces another is nobody's until it has its mode.
+        descriptor = os.open(beside, flags, 0o666 if old is None else 0o600, dir_fd=parent)
+    except OSError as error:
+        if old is not None and error.errno in IRREPLACEABLE:
+            return False
+        raise
+    try:
+        with open(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            if old is not None:
+                with contextlib.suppress(PermissionError):
+                    os.fchown(descriptor, old.st_uid, old.st_gid)
+                os.fchmod(descriptor, stat.S_IMODE(old.st_mode))
+        try:
+            os.replace(beside, name, src_dir_fd=parent, dst_dir_fd=parent)
+        except OSError as error:
+            if old is None or error.errno not in IRREPLACEABLE:
+                raise
+            os.unlink(beside, dir_fd=parent)
+            return False
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(beside, dir_fd=parent)
+        raise
+    return True
+
+
+def _overwrite(parent: int, path: Path, data: bytes, old: os.stat_result) -> None:
+    with regular(parent, path, os.O_WRONLY) as descriptor:
+        if identity(os.fstat(descriptor)) != identity(old):
+            raise ExecutorError(f"{path} was replaced while it was opened, so nothing was written")
+        with open(descriptor, "wb", closefd=False) as file:
+            file.write(data)
+            file.truncate()

@@ -1,0 +1,27 @@
+"""A line of bash that takes all variables out of a shell's environment but those on a list, and every credential."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+__all__ = ["scrubbing"]
+
+PLAIN = re.compile(r"[A-Za-z0-9_*]+")
+"""Patterns that may stand in a `case` as they are."""
+
+
+def scrubbing(allowed: Sequence[str], never: Sequence[str], kept: Iterable[str]) -> str:
+    """`allowed` and `never` are globs of names, `kept` names that stay whatever they are. Ends with a semicolon.
+
+    Works with bash 3.2 (macOS), and sets no variable that is left behind.
+    """
+    names = "|".join(name for name in (*kept, "BASH*", "SHLVL", "_", "IFS", "PS?") if PLAIN.fullmatch(name.rstrip("?")))
+    inherited = "|".join(name for name in allowed if PLAIN.fullmatch(name)) or "''"
+    secret = "|".join(name for name in never if PLAIN.fullmatch(name)) or "''"
+    drop = 'unset "$ACP_AGENT_NAME"'
+    cases = f"{names}) ;; {secret}) {drop};; {inherited}) ;; *) {drop};;"
+    return (
+        f"shopt -s nocasematch; for ACP_AGENT_NAME in $(compgen -e); do case $ACP_AGENT_NAME in {cases} esac; done "
+        "2>/dev/null; shopt -u nocasematch; unset ACP_AGENT_NAME;"
+    )
