@@ -29,6 +29,7 @@ from typing import Any
 import anyio
 import bench_compaction
 import bench_output
+import bench_sandbox
 import bench_secrets
 
 from acp_agent.config.model import ToolsConfig
@@ -601,6 +602,14 @@ class Bench:
         samples = [bench_output.filter_log() * 1000 for _ in range(5)]
         self.add("filter a pytest log of 100,000 lines", "1,000 ms", samples)
 
+    def sandbox(self) -> None:
+        if not bench_sandbox.available():
+            print("sandbox: bubblewrap is not installed")
+            return
+        rounds = [bench_sandbox.sandbox_cost() for _ in range(3)]
+        self.add("sandbox, added to a command", "<= 20 ms", [without for without, _ in rounds], unit="ms")
+        self.add("the same with Landlock", "<= 40 ms", [within for _, within in rounds], unit="ms")
+
     def redaction(self) -> None:
         self.add("redaction", ">= 20 MB/s", [bench_secrets.redaction() / 1e6 for _ in range(3)], unit="MB/s")
         self.add("redaction of a stream", "", [bench_secrets.streaming() / 1e6 for _ in range(3)], unit="MB/s")
@@ -652,6 +661,7 @@ BENCHES: dict[str, Callable[[Bench], None]] = {
     "search": Bench.search,
     "filter_log": Bench.filter_log,
     "redaction": Bench.redaction,
+    "sandbox": Bench.sandbox,
     "compaction": Bench.compaction,
     "flood": Bench.flood,
 }

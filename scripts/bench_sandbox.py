@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 from acp_agent.config.safety import PROTECTED, SandboxConfig
+from acp_agent.confinement import START_FILES
 from acp_agent.executors.base import Command
 from acp_agent.executors.sandbox import bubblewrap
 from acp_agent.executors.sandbox.base import Confined, Invocation, SandboxPolicy
@@ -31,7 +32,7 @@ def sandbox_cost() -> tuple[float, float]:
         policy = SandboxPolicy(
             writable=(root,),
             hidden=(root / ".env",),
-            protected=tuple(root / place for place in PROTECTED),
+            protected=tuple(root / place for place in PROTECTED if not place.startswith(START_FILES)),
             scratch=scratch,
             home=Path.home().resolve(),
         )

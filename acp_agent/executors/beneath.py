@@ -89,7 +89,7 @@ def _in_one_step(path: Path) -> int | None:
     top = os.open(path.anchor, STEP)
     try:
         for _ in range(TRIES):
-            handle, number = _openat2(top, str(path.relative_to(path.anchor)), STEP)
+            handle, number = _openat2(top, str(path.relative_to(path.anchor)))
             if number != errno.EAGAIN:
                 break
     finally:
@@ -179,7 +179,7 @@ def kernel_walks() -> bool:
         return False
     top = os.open("/", STEP)
     try:
-        handle, _ = _openat2(top, ".", STEP)
+        handle, _ = _openat2(top, ".")
     finally:
         os.close(top)
     if handle < 0:
@@ -188,9 +188,10 @@ def kernel_walks() -> bool:
     return True
 
 
-def _openat2(top: int, path: str, flags: int) -> tuple[int, int]:
-    """The descriptor, or -1 and the error's number."""
-    how = (load("ctypes:c_uint64") * 3)(flags, 0, RESOLVE)
+def _openat2(top: int, path: str) -> tuple[int, int]:
+    """The descriptor of a folder, or -1 and the error's number."""
+    # With O_NOFOLLOW, a link in the last place would not be told from a file.
+    how = (load("ctypes:c_uint64") * 3)(STEP & ~os.O_NOFOLLOW, 0, RESOLVE)
     size = load("ctypes:c_size_t")(24)
     handle = int(_libc().syscall(OPENAT2, top, os.fsencode(path), load("ctypes:byref")(how), size))
     return handle, (load("ctypes:get_errno")() if handle < 0 else 0)

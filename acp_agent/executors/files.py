@@ -42,7 +42,7 @@ def read(path: Path, limit: int = -1) -> bytes:
             open(descriptor, "rb", closefd=False) as file,
         ):
             return file.read(limit)
-    except NotADirectoryError as error:  # a file where a folder would have to be: then it is missing, too
+    except (FileNotFoundError, NotADirectoryError) as error:  # below a file, nothing is there
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path)) from error
 
 

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from acp_agent.errors import AgentError
+
 __all__ = ["EXCHANGES", "ends_soon", "exchange", "swapping"]
 
 RENAME_EXCHANGE = 2
@@ -27,33 +29,35 @@ def exchange(one: Path, other: Path) -> None:
 
 
 @contextmanager
-def swapping(one: Path, other: Path) -> Iterator[None]:
-    """Swaps the two all the time, from another thread; at the end they stand as at the beginning."""
+def swapping(one: Path, other: Path) -> Iterator[threading.Lock]:
+    """Swaps the two all the time, from another thread; who holds the lock sees them stand as at the beginning."""
     stop = threading.Event()
+    lock = threading.Lock()
 
     def swap() -> None:
         while not stop.is_set():
-            exchange(one, other)
-            exchange(one, other)
+            with lock:
+                exchange(one, other)
+                exchange(one, other)
 
     thread = threading.Thread(target=swap, daemon=True)
     thread.start()
     try:
-        yield
+        yield lock
     finally:
         stop.set()
         thread.join(ENDS_WITHIN)
         assert not thread.is_alive()
 
 
-def ends_soon(work: Callable[[], object]) -> BaseException | None:
-    """What `work` raised; a work that waits for something fails the test instead of hanging it."""
-    raised: list[BaseException] = []
+def ends_soon(work: Callable[[], object]) -> Exception | None:
+    """The error of ours or of the system that `work` raised; a work that waits fails the test instead of hanging it."""
+    raised: list[Exception] = []
 
     def run() -> None:
         try:
             work()
-        except BaseException as error:  # whatever it is: the test looks at it
+        except (AgentError, OSError) as error:
             raised.append(error)
 
     thread = threading.Thread(target=run, daemon=True)

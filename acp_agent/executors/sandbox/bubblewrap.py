@@ -25,7 +25,7 @@ from acp_agent.executors.sandbox.base import Confined, Invocation, SandboxKind, 
 from acp_agent.executors.sandbox.ending import end_namespace
 from acp_agent.executors.sandbox.holders import hold, release
 from acp_agent.executors.sandbox.landlock import DEVICE, INSIDE, READ, WRITE, Rule, abi, inside_words, interpreter
-from acp_agent.executors.sandbox.pids import ENTER, find_groups, make_group, remove_group
+from acp_agent.executors.sandbox.pids import ENTER, door, find_groups, make_group, remove_group
 from acp_agent.executors.sandbox.seccomp import write_filter
 from acp_agent.executors.sandbox.syscalls import ARCHES, Arch
 from acp_agent.executors.sandbox.system import MASKED_PROC, READ_ONLY_PROC
@@ -102,7 +102,7 @@ class Bubblewrap:
                 group = make_group(self.groups, policy.max_processes + 3)  # bubblewrap's own are in it
                 if group is not None:
                     stack.callback(remove_group, group)
-                    start = ["/bin/sh", "-c", ENTER, "sh", str(group / "cgroup.procs")]
+                    start = ["/bin/sh", "-c", ENTER, "sh", str(door(group))]
             info = folder / f"bwrap-{run}.info"
             stack.callback(info.unlink, missing_ok=True)
             os.close(os.open(info, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))

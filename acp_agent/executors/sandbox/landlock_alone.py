@@ -29,7 +29,7 @@ from acp_agent.executors.sandbox.landlock import (
     inside_words,
     interpreter,
 )
-from acp_agent.executors.sandbox.pids import ENTER, end_group, find_groups, make_group, remove_group
+from acp_agent.executors.sandbox.pids import ENTER, door, end_group, find_groups, make_group, remove_group
 from acp_agent.executors.sandbox.seccomp import write_filter
 from acp_agent.executors.sandbox.syscalls import ARCHES, Arch
 from acp_agent.executors.sandbox.system import READABLE, link_targets, secrets
@@ -76,7 +76,7 @@ class LandlockAlone:
                 if group is not None:
                     stack.callback(remove_group, group)
                     stack.callback(end_group, group)  # There is no namespace that would end.
-                    start = ["/bin/sh", "-c", ENTER, "sh", str(group / "cgroup.procs")]
+                    start = ["/bin/sh", "-c", ENTER, "sh", str(door(group))]
             start += [str(interpreter()[0]), "-I", "-S", str(INSIDE)]
             start += ["spec", str(spec), "filter", str(bpf), "caps", "drop", "--"]
             env = {**invocation.env, "TMPDIR": str(scratch / "tmp")}
