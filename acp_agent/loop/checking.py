@@ -47,8 +47,9 @@ def check_call(
     if (hidden := deciders.hides(entry.name)) is not None:
         return Checked("deny", hidden, (f"deny: {hidden}",))
     tool: Any = registry.tool(entry.name)
+    params = tool.parse(given)
     try:
-        accesses = tool.access(tool.parse(given), _bare_context(deciders.roots, config))
+        accesses = tool.access(params, _bare_context(deciders.roots, config))
     except (AgentError, OSError) as error:
         return Checked("deny", "the tool refuses", (f"deny: {error}",))
     judged = deciders.decide(CallFacts(entry.name, given, accesses), mode=mode.id, may_change=mode.changes)

@@ -21,6 +21,7 @@ from acp_agent.loop.redaction import Redaction
 from acp_agent.output.filters import load_filters
 from acp_agent.safety.access import Access
 from acp_agent.safety.paths import Roots
+from acp_agent.safety.protect import PathRules
 from acp_agent.safety.secrets import Redactor
 from acp_agent.store.base import GoalTask
 from acp_agent.store.sqlite import SqliteStore
@@ -85,6 +86,7 @@ class Bench:
     questions: list[Question] = field(default_factory=list)
     tasks: list[Task] = field(default_factory=list)
     modes: list[str] = field(default_factory=list)
+    rules: PathRules = field(default_factory=PathRules)
     background: list[tuple[Command, float | None]] = field(default_factory=list)
     """What was handed over to run in the background, with its timeout."""
 
@@ -92,7 +94,7 @@ class Bench:
     def ctx(self) -> ToolContext:
         return ToolContext(
             executor=self.executor,
-            roots=Roots(self.folder),
+            roots=Roots(self.folder, rules=self.rules),
             config=self.config,
             ledger=self.ledger,
             start=self._start,
@@ -184,10 +186,12 @@ async def bench(
 ) -> AsyncIterator[Bench]:
     folder = tmp_path / "project"
     folder.mkdir(exist_ok=True)
-    local = LocalExecutor()
     config = ToolsConfig(bash=bash or BashConfig(), files=files or FilesConfig())
+    rules = PathRules(deny_read=config.files.deny_read, allow_read=config.files.allow_read, bases=[folder])
+    local = LocalExecutor(hides=rules.hides)
     store = SqliteStore(tmp_path / "store" / "sessions.db")
     made = Bench(folder, executor or local, config, services(store, config.bash), tmp_path / "shell-state")
+    made.rules = rules
     with anyio.fail_after(BOUND):
         try:
             yield made

@@ -1,0 +1,142 @@
+"""`acp-agent policy` and what `doctor` says of safety, as a person uses them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from .test_cli import run
+
+RULES = """\
+[[tools.permissions.bash]]
+pattern = "*rm -rf*"
+action = "deny"
+
+[[tools.permissions.bash]]
+pattern = "cargo *"
+action = "allow"
+
+[tools.policy]
+rules = [{effect = "deny", tool = "write", paths = ["*/generated/*"]}]
+"""
+
+EXPECTED = """\
+[[test]]
+command = "cargo test && ls"
+expect = "allow"
+rule = "tools.permissions.bash[1]"
+
+[[test]]
+command = "bash -c 'rm -rf x'"
+expect = "deny"
+
+[[test]]
+command = "touch a"
+expect = "ask"
+
+[[test]]
+tool = "write"
+arguments = {path = "generated/a", content = "x"}
+expect = "deny"
+rule = "policy"
+"""
+
+
+def explained(tmp_path: Path, *arguments: str, rules: str = RULES):
+    (tmp_path / "config.toml").write_text(rules)
+    return run(tmp_path, "policy", *arguments, ACP_AGENT_CONFIG=str(tmp_path / "config.toml"))
+
+
+def test_explain_shows_the_parts_their_verdicts_and_the_rule_with_its_place(tmp_path):
+    done = explained(tmp_path, "explain", "cargo test && sudo id")
+    assert done.returncode == 0
+    assert done.stdout.splitlines()[0] == "ask: it is dangerous: it uses the rights of another user"
+    assert "cargo test: asks, since it may change something" in done.stdout
+    assert "sudo id: asks, since it may change something [dangerous:sudo], risk high" in done.stdout
+    assert f"{tmp_path}/config.toml:5)" in done.stdout
+    denied = explained(tmp_path, "explain", "env X=1 rm -rf y")
+    assert denied.stdout.startswith("deny: ")
+    assert f"rule: tools.permissions.bash[0] deny `*rm -rf*` ({tmp_path}/config.toml:1)" in denied.stdout
+
+
+def test_explain_knows_modes_folders_and_other_tools(tmp_path):
+    (tmp_path / "project").mkdir()
+    at = ("--cwd", str(tmp_path / "project"))
+    assert explained(tmp_path, "explain", "touch a", "--mode", "ask", *at).stdout.startswith("deny: The mode `ask`")
+    assert explained(tmp_path, "explain", "touch a", "--mode", "auto", *at).stdout.startswith("allow: ")
+    assert explained(tmp_path, "explain", '{"path": "../x"}', "--tool", "read", *at).stdout.startswith("deny: ")
+    policy = explained(tmp_path, "explain", '{"path": "generated/x", "content": ""}', "--tool", "write", *at)
+    assert "policy: tools.policy.rules[0] deny write" in policy.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["explain", "x", "--tool", "nonsense"], "There is no tool `nonsense`"),
+        (["explain", "x", "--tool", "read"], "no JSON"),
+        (["explain", "{}", "--tool", "read"], "wrong"),
+        (["explain", "x", "--cwd", "/does/not/exist"], "not an existing folder"),
+        (["test", "none.toml"], "none.toml"),
+        (["explain"], "required"),
+    ],
+)
+def test_a_wrong_question_gets_a_sentence(tmp_path, arguments, words):
+    done = explained(tmp_path, *arguments)
+    assert done.returncode == 2
+    assert words in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_expected_verdicts_are_held_against_the_rules(tmp_path):
+    (tmp_path / "expected.toml").write_text(EXPECTED)
+    done = explained(tmp_path, "test", "expected.toml")
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "4 of 4 as expected")
+    done = explained(tmp_path, "test", "expected.toml", rules=RULES.replace('"deny"', '"ask"', 1))
+    assert done.returncode == 1
+    assert "BAD 2. bash -c 'rm -rf x': ask, expected deny" in done.stdout
+    assert done.stdout.splitlines()[-1] == "3 of 4 as expected"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "test"),
+        ("[[test]]\nexpect = 'allow'\n", "give either `command`"),
+        ("[[test]]\ncommand = 'ls'\nexpect = 'perhaps'\n", "'allow', 'ask', 'deny'"),
+        ("[[test]]\ncommand = 'ls'\n", "expect"),
+        ("x", "expected.toml"),
+    ],
+)
+def test_a_file_that_cannot_be_understood_is_no_success(tmp_path, text, words):
+    (tmp_path / "expected.toml").write_text(text)
+    done = explained(tmp_path, "test", "expected.toml")
+    assert done.returncode == 2
+    assert words in done.stderr
+
+
+def test_a_rule_that_cannot_be_read_is_no_success(tmp_path):
+    rules = '[tools.policy]\nrules = [{effect = "deny", tool = "bash", args_match = "(("}]\n'
+    done = explained(tmp_path, "explain", "ls", rules=rules)
+    assert done.returncode == 2
+    assert "no regular expression" in done.stderr
+
+
+def test_doctor_says_how_commands_are_confined_and_what_is_written_down(tmp_path):
+    (tmp_path / "config.toml").write_text("[tools.sandbox]\nallow_network = false\n")
+    more = {"ACP_AGENT_CONFIG": str(tmp_path / "config.toml"), "ACP_AGENT_SANDBOX_DISABLED": "false"}
+    done = run(tmp_path, "doctor", "--offline", **more)
+    assert "ok  sandbox" in done.stdout
+    assert "bubblewrap" in done.stdout
+    assert "Network: none; unix sockets: none." in done.stdout
+    assert f"May be written: {tmp_path}" in done.stdout
+    assert f"ok  audit log        {tmp_path}/.local/state/acp-agent/audit.jsonl" in done.stdout
+    off = run(tmp_path, "doctor", "--offline")
+    assert "switched off by tools.sandbox.disabled" in off.stdout
+
+
+def test_an_untrusted_folders_configuration_is_not_even_read(tmp_path):
+    (tmp_path / ".acp-agent").mkdir()
+    (tmp_path / ".acp-agent/config.toml").write_text("this is no TOML")
+    done = run(tmp_path, "config", "show")
+    assert done.returncode == 0
