@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import logging
 import os
-import stat
+import shutil
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import anyio
+import anyio.to_thread
 
 from acp_agent.config.model import ToolsConfig
 from acp_agent.errors import ExecutorError
@@ -22,12 +24,13 @@ from acp_agent.executors.sandbox.base import Confined, Invocation, SandboxPolicy
 from acp_agent.lazy import load
 from acp_agent.safety.paths import Roots, real_path
 from acp_agent.safety.protect import git_places
+from acp_agent.safety.survey import Survey, survey
 
 if TYPE_CHECKING:
     from acp_agent.executors.sandbox.probe import Found
     from acp_agent.executors.users import User
 
-__all__ = ["Confinement", "hidden_paths"]
+__all__ = ["START_FILES", "Confinement"]
 
 log = logging.getLogger(__name__)
 
@@ -35,16 +38,16 @@ FIND_USER = "acp_agent.executors.users:find_user"
 FIND_SANDBOX = "acp_agent.executors.sandbox.probe:find_sandbox"
 TOOLCHAINS = "acp_agent.executors.sandbox.toolchains:toolchains"
 
-MAX_LOOKED_AT = 20_000
-"""Entries of a session's folders that are looked at for what `deny_read` matches."""
+LOOK_AGAIN = 30.0
+"""Seconds after which the session's folders are looked through again."""
+
+COMMON_DIR = "commondir"
+"""In a repository's folder: names another one, whose configuration counts."""
 
 OWN_PARTS = ("state", "scratch", "scratch/tmp", "scratch/home", "scripts", "sandbox")
 """Of the session's private folder."""
 
 START_FILES = (".bash", ".profile", ".zsh", ".zprofile", ".zlogin", ".config/fish")
-
-SKIPPED = frozenset((".git", "node_modules", "__pycache__", ".venv", "venv", "target"))
-"""Folders that hold copies of other people's files, and many: a pattern without wildcards finds what is in them."""
 
 
 class Confinement:
@@ -74,6 +77,8 @@ class Confinement:
         for name in OWN_PARTS:
             (folder / name).mkdir(mode=0o700)
         self._other: User | None = None
+        self._survey = Survey()
+        self._looked: float | None = None
 
     @property
     def kind(self) -> str:
@@ -86,7 +91,21 @@ class Confinement:
             if self.found is None:
                 self.found = await load(FIND_SANDBOX)(self._config.sandbox)
                 self._told(self.found)
+            await self._look()
             return self.found
+
+    async def _look(self) -> None:
+        """Through the session's folders, for what commands are to be kept from; not again at once where nothing is
+        to be hidden."""
+        if self.found is None or self.found.sandbox.kind == "none":
+            return
+        now = anyio.current_time()
+        if self._looked is not None and not self._roots.rules.hides_any and now - self._looked < LOOK_AGAIN:
+            return
+        self._survey = await anyio.to_thread.run_sync(survey, self._roots)
+        if self._looked is None and not self._survey.complete:
+            log.warning("the folders are too large to be looked through: not all repositories in them are protected")
+        self._looked = now
 
     async def lines(self) -> list[str]:
         """What confines commands and what they may touch, for the person."""
@@ -143,7 +162,20 @@ class Confinement:
             raise ExecutorError("the sandbox has not been looked for yet")  # A mistake of ours, never of the person's.
         if not command.confined:
             return Confined(invocation.argv, invocation.cwd, invocation.env)
-        return self.found.sandbox.confine(invocation, self.policy(), self._folder / "sandbox")
+        confined = self.found.sandbox.confine(invocation, self.policy(), self._folder / "sandbox")
+        absent = [path for folder in self._git_folders() if not (path := folder / COMMON_DIR).exists()]
+
+        def close() -> None:
+            confined.close()
+            for path in absent:
+                _discard(path)
+
+        return replace(confined, cleanup=close)
+
+    def _git_folders(self) -> list[Path]:
+        """Of the repositories that stand in the session's folders."""
+        own = [folder / ".git" for folder in self._roots.real]
+        return [path for path in dict.fromkeys([*own, *self._survey.repositories]) if path.is_dir()]
 
     def policy(self) -> SandboxPolicy:
         """What a command may touch now."""
@@ -155,6 +187,8 @@ class Confinement:
             places, special = git_places(folder)
             writable += places
             protected += special
+        if ".git/config" in config.protect or ".git/hooks" in config.protect:
+            protected += self._survey.special()
         if self._readable is None:
             other = self._other  # Who need not be able to see what is installed in our home.
             home, environ = (self._home, self._environ) if other is None else (other.home, {})
@@ -164,7 +198,7 @@ class Confinement:
             readable=tuple(
                 dict.fromkeys([*self._readable, *self._existing(config.allow_read), self._folder / "scripts"])
             ),
-            hidden=hidden_paths(roots),
+            hidden=self._survey.hidden,
             protected=tuple(dict.fromkeys(protected)),
             network=config.allow_network,
             unix_sockets=config.allow_unix_sockets,
@@ -208,6 +242,22 @@ class Confinement:
         return found
 
 
+def _discard(path: Path) -> None:
+    """A file by which a repository would take its configuration from elsewhere. No place holder can keep it from being
+    made, since git does not work with one; so it goes with the command that made it."""
+    try:
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        log.warning("%s was made by a command and cannot be removed: %s", path, error)
+        return
+    log.warning("%s was made by a command and is removed: git would take its configuration from there", path)
+
+
 MAX_NAMED = 10
 
 
@@ -216,35 +266,3 @@ def _names(paths: tuple[Path, ...], private: Path) -> str:
     shown = [str(path) for path in paths if private not in path.parents]
     more = f" and {len(shown) - MAX_NAMED} more" if len(shown) > MAX_NAMED else ""
     return (", ".join(shown[:MAX_NAMED]) or "nothing") + more
-
-
-def hidden_paths(roots: Roots) -> tuple[Path, ...]:
-    """What of the session's folders `deny_read` matches now. A folder that matches stands for all below it.
-
-    Looks at no more than `MAX_LOOKED_AT` entries; what is beyond them the tools refuse to read all the same.
-    """
-    rules = roots.rules
-    if not rules.hides_any:
-        return ()
-    found = [Path(glob) for glob in rules.hidden_globs if not any(char in glob for char in "*?[")]
-    found = [path for path in found if path.exists() and rules.hides(path)]
-    looked = 0
-    for root in roots.all:
-        for here, folders, files in os.walk(real_path(root)):
-            looked += len(folders) + len(files)
-            if looked > MAX_LOOKED_AT:
-                log.warning("more than %d entries: not all that `deny_read` may match is hidden", MAX_LOOKED_AT)
-                return tuple(found)
-            base = Path(here)
-            found += [path for name in files if rules.hides(path := base / name) and _plain(path)]
-            hidden = [name for name in folders if rules.hides(base / name)]
-            found += [base / name for name in hidden]
-            folders[:] = [name for name in folders if name not in hidden and name not in SKIPPED]
-    return tuple(dict.fromkeys(found))
-
-
-def _plain(path: Path) -> bool:
-    try:
-        return stat.S_ISREG(path.lstat().st_mode)
-    except OSError:
-        return False

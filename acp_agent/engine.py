@@ -455,7 +455,7 @@ class SessionEngine:
 
     def _sandbox_found(self, found: Found) -> None:
         """The person is told where commands are not confined although they should be, and where less well."""
-        if found.disabled or not found.trouble:
+        if found.disabled or not (found.trouble or found.sandbox.kind == "none"):
             return
         words = "\n".join([f"Commands run with: {found.words}.", *found.trouble])
         log.warning("%s", words)

@@ -77,7 +77,7 @@ class EditorExecutor:
     async def run(self, command: Command) -> EditorProcess:
         """Raises NotStarted when the editor refused before anything ran."""
         script = self._scripts / f"command-{next(self._numbers)}.sh"
-        line = with_state(command.script, command.state_file, keep=command.keeps_state)
+        line = with_state(command.script, self._local.state_file(command), keep=command.keeps_state)
         env = {**{k: v for k, v in QUIET.items() if k != "TERM"}, **command.env}
         text = f"exec </dev/null; {line}\n"
         confined: Confined | None = None

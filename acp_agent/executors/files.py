@@ -5,11 +5,14 @@ Plain blocking calls, to be run in a thread.
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import errno
+import io
 import os
 import stat
 import uuid
+from collections.abc import Collection
 from pathlib import Path
 
 from acp_agent.errors import ExecutorError
@@ -17,7 +20,7 @@ from acp_agent.executors.base import EntryKind, FileStat
 from acp_agent.executors.beneath import Swapped, folder, kernels_own, named, need_regular, regular, what_it_is
 from acp_agent.executors.tree_walk import identity, look
 
-__all__ = ["entries", "kind_of", "look_at", "need_plain", "read", "write"]
+__all__ = ["entries", "kind_of", "lines", "look_at", "need_plain", "read", "write"]
 
 IRREPLACEABLE = frozenset({errno.EACCES, errno.EPERM, errno.EBUSY, errno.EROFS, errno.EXDEV})
 """What is answered where a file may be written but not replaced. A full disk is not among them: what is written in
@@ -44,6 +47,27 @@ def read(path: Path, limit: int = -1) -> bytes:
             return file.read(limit)
     except (FileNotFoundError, NotADirectoryError) as error:  # below a file, nothing is there
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path)) from error
+
+
+def lines(path: Path, numbers: Collection[int], most_bytes: int) -> dict[int, str]:
+    """The lines of these numbers (from 1), as far as there are; of a longer file than `most_bytes`, none. A mark of the
+    byte order is left out."""
+    found: dict[int, str] = {}
+    last = max(numbers, default=0)
+    with folder(path.parent) as parent, regular(parent, path) as descriptor:
+        if os.fstat(descriptor).st_size > most_bytes:
+            return {}
+        with open(descriptor, "rb", closefd=False) as file:
+            head = file.read(2)
+            file.seek(0)
+            encoding = "utf-16" if head in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) else "utf-8-sig"
+            text = io.TextIOWrapper(file, encoding, "replace", newline="\n")
+            for number, line in enumerate(text, 1):
+                if number in numbers:
+                    found[number] = line.removesuffix("\n").rstrip("\r")
+                if number >= last:
+                    break
+    return found
 
 
 def need_plain(path: Path) -> None:

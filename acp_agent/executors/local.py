@@ -115,7 +115,7 @@ class LocalExecutor:
         environ = {**self.environment(command), MARK: mark}
         if (user := self._user()) is not None:
             environ |= {"HOME": str(user.home), "USER": user.name, "LOGNAME": user.name}
-        script = with_state(command.script, command.state_file, keep=command.keeps_state)
+        script = with_state(command.script, self.state_file(command), keep=command.keeps_state)
         argv = (self._bash, "-c", script)
         if self._confine is None or not command.confined:
             popen = start(argv, command.cwd, environ, command, user=user)
@@ -129,6 +129,10 @@ class LocalExecutor:
         except BaseException:
             confined.close()
             raise
+
+    def state_file(self, command: Command) -> Path | None:
+        """Where the shell's state is kept. What a confined command may have written is not run by one that is not."""
+        return command.state_file if command.confined or self._confine is None else None
 
     def environment(self, command: Command) -> dict[str, str]:
         """The whole environment of `command`."""

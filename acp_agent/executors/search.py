@@ -1,6 +1,8 @@
 """Finding files by name and lines by pattern on this machine: ripgrep where it is installed, else our own walk.
 
-Both run as child processes, bounded in time and in results, and are killed when the call is cancelled.
+Both run as child processes, bounded in time and in results, and are killed when the call is cancelled. They open what
+they find by its name, so somebody who swaps a folder for a link meanwhile may lead them elsewhere: what they found is
+looked for once more by folder handles (see `files`), and given only where it stands there, too.
 """
 
 from __future__ import annotations
@@ -15,10 +17,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import anyio
+import anyio.to_thread
 from anyio.abc import Process
 from anyio.streams.buffered import BufferedByteReceiveStream
 
 from acp_agent.errors import ExecutorError
+from acp_agent.executors import files
 from acp_agent.executors.base import FindQuery, Found, GrepQuery, Match
 from acp_agent.executors.tree_walk import Hides
 
@@ -27,6 +31,11 @@ __all__ = ["find", "grep"]
 WORKER = Path(__file__).with_name("search_worker.py")
 MAX_LINE_BYTES = 1_000_000
 MAX_COLUMNS = 500
+LEFT_OUT = re.compile(r" \[\.\.\. (?:omitted end of long line|\d+ more match(?:es)?)\]\Z")
+"""What ripgrep puts behind the first `MAX_COLUMNS` bytes of a line."""
+MAX_FILE_BYTES = 50_000_000
+"""Longer files are not searched, here and in the worker."""
+BYTE_ORDER = "\ufeff"
 NAME_GLOB = re.compile(r"[^/!:\\][^/:\\]*")
 """A glob on names alone, which ripgrep can take for a type of files."""
 
@@ -58,7 +67,7 @@ async def grep(query: GrepQuery, hides: Hides | None = None) -> Found:
     if (ripgrep := shutil.which("rg")) is not None and (query.glob is None or NAME_GLOB.fullmatch(query.glob)):
         run = await _run(_ripgrep(ripgrep, query), _shown(_RipgrepLines(), hides), query.max_results, query.timeout)
         if run.status != BAD_PATTERN or run.results:
-            return Found(tuple(run.results), run.truncated, run.timed_out)
+            return await _confirmed(run)
         # Its syntax lacks what Python's has (look-around, for one): the other dialect may know the pattern.
     arguments = {
         "what": "grep",
@@ -94,13 +103,46 @@ async def _run_worker(arguments: Mapping[str, object], parse: Parse, max_results
         raise ExecutorError(f"The pattern is {run.stderr}.")
     if run.status not in (0, None):
         raise ExecutorError(f"The search broke: {run.stderr.strip().rpartition(chr(10))[2]}")
-    return Found(tuple(run.results), run.truncated, run.timed_out)
+    return await _confirmed(run)
+
+
+async def _confirmed(run: _Run) -> Found:
+    """Without what is not, or not with these words, where it was found."""
+
+    def look() -> tuple[Match, ...]:
+        wanted: dict[Path, set[int]] = {}
+        for match in run.results:
+            if match.line is not None:
+                wanted.setdefault(match.path, set()).add(match.line)
+        lines = {path: _lines_of(path, numbers) for path, numbers in wanted.items()}
+        return tuple(match for match in run.results if _stands(match, lines))
+
+    return Found(await anyio.to_thread.run_sync(look), run.truncated, run.timed_out)
+
+
+def _stands(match: Match, lines: Mapping[Path, Mapping[int, str]]) -> bool:
+    if match.line is not None:
+        line, told = lines[match.path].get(match.line), match.text.removeprefix(BYTE_ORDER)
+        return line is not None and (line.startswith(told) or line.startswith(LEFT_OUT.sub("", told) or told))
+    try:
+        found = files.look_at(match.path)
+    except (OSError, ExecutorError):
+        return False
+    return found is not None and (found.kind == "dir") == (match.text == "dir")
+
+
+def _lines_of(path: Path, numbers: set[int]) -> dict[int, str]:
+    try:
+        return files.lines(path, numbers, MAX_FILE_BYTES)
+    except (OSError, ExecutorError):
+        return {}
 
 
 def _ripgrep(program: str, query: GrepQuery) -> list[str]:
     argv = [program, "--no-config", "--no-heading", "--with-filename", "--line-number", "--null", "--color=never"]
     argv += ["--hidden", "--glob=!.git", "--no-messages", "--sort=path", "--max-columns", str(MAX_COLUMNS)]
     argv += ["--max-columns-preview", "--no-require-git", "--crlf"]
+    argv += ["--max-filesize", str(MAX_FILE_BYTES)]
     if not query.case_sensitive:
         argv.append("--ignore-case")
     if query.glob:
@@ -146,10 +188,11 @@ async def _run(argv: list[str], parse: Parse, max_results: int, timeout: float) 
     try:
         with anyio.move_on_after(timeout) as scope:
             async for line in _lines(process):
-                if len(run.results) >= max_results:
+                match = parse(line)
+                if match is not None and len(run.results) >= max_results:
                     run.truncated = True
                     break
-                if (match := parse(line)) is not None:
+                if match is not None:
                     run.results.append(match)
             else:
                 assert process.stderr is not None

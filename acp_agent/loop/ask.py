@@ -81,9 +81,12 @@ async def ask_person(client: Client, call: Call, question: Question, *, timeout:
 
 
 async def ask_trust(session: TrustAsker, words: str, files: Sequence[str]) -> bool | None:
-    """Whether the person trusts these files of the folder; `None` where nobody said. Raises ConnectionClosed."""
+    """Whether the person trusts these files of the folder, as they are to be shown; `None` where nobody said.
+
+    Raises ConnectionClosed.
+    """
     call_id = str(uuid.uuid4())
-    text = words + "\n\n" + "\n".join(f"- {file}" for file in files) + f"\n\n{TRUST_MEANS}"
+    text = "\n\n".join([words, *files, TRUST_MEANS])
     content: list[ToolCallContent] = [Content(content=TextContent(text=text))]
     session.emit(ToolCall(tool_call_id=call_id, title=words, kind="other", status="pending", content=content))
     shown = ToolCallUpdate(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
@@ -30,6 +31,9 @@ PROJECT = "project"
 TOOL = "trust"
 
 LOAD_TIMEOUT = 30.0
+
+SHOWN_CHARS = 2_000
+"""Of each file, when the person is asked."""
 
 QUESTION = "Trust this folder's own files, and let them take effect?"
 NOT_TRUSTED = "This folder has files of its own (configuration, tools) that are not used: `/trust` shows them."
@@ -111,12 +115,13 @@ class Extensions:
 
     async def ask(self, ask: Callable[[str, Sequence[str]], Awaitable[bool | None]]) -> list[str]:
         """Asks the person, once for these very files, whether they are trusted; gives what the person should hear.
-        `ask` is given words and the files' names; it answers `None` where nobody answered."""
+        `ask` is given words and the files as they are to be shown; it answers `None` where nobody answered."""
         if not self._asks:
             return []
         self._asks = False
-        files, _ = await self.show()
-        answer = await ask(QUESTION, files)
+        files = await self.read()
+        self._shown = scope_of(files)
+        answer = await ask(QUESTION, [_shown(name, data) for name, data in files.items()])
         if answer is None:
             return [NOT_TRUSTED]
         if answer:
@@ -162,6 +167,14 @@ class Extensions:
         for words in trouble:
             log.warning("%s", words)
         return list(trouble)
+
+
+def _shown(name: str, data: bytes) -> str:
+    """A file for the person: its name, and the beginning of what is in it."""
+    text = data.decode("utf-8", "replace")
+    more = f"\n… [{len(text) - SHOWN_CHARS} characters more]" if len(text) > SHOWN_CHARS else ""
+    fence = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", text)), default=0))
+    return f"{name}\n\n{fence}\n{text[:SHOWN_CHARS].rstrip()}{more}\n{fence}"
 
 
 def _any_package() -> bool:

@@ -298,7 +298,7 @@ class Deciders:
                 return Deny(
                     "Nothing runs outside of the sandbox here (`tools.sandbox.strict`).", "tools.sandbox.strict"
                 )
-            reason = "it runs outside of the sandbox"
+            reason = f"it runs outside of the sandbox, in {access.cwd}"
             ask = verdict if isinstance(verdict, Ask) else Ask("", (f"bash = {access.command}",), "this exact command")
             joined = f"{reason}; {ask.reason}" if ask.reason else reason
             return replace(ask, reason=joined, every_time=True, rule=f"outside of the sandbox; {ask.rule}".strip("; "))

@@ -101,8 +101,6 @@ class Roots:
     def _real_path(self, text: str, path: Path) -> Path:
         try:
             found = real_path(path)
-        except RecursionError as error:
-            raise ToolError(f"{_short(text)} cannot be resolved: too many links lead from one to the next.") from error
         except (OSError, RuntimeError) as error:
             reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
             raise ToolError(f"{_short(text)} cannot be resolved: {reason[:1].lower()}{reason[1:]}.") from error
@@ -183,13 +181,13 @@ def _path_of(text: str) -> str:
 
 
 def _other_host(text: str) -> str:
-    """The machine that a `file://` URI names, where that is not this one."""
+    """The machine that a `file://` URI names, where that is not this one. Raises ToolError for what is no URI."""
     if not text.startswith(FILE_URI):
         return ""
     try:
         host = urlsplit(text).netloc
-    except ValueError:
-        return ""
+    except ValueError as error:
+        raise ToolError(f"{_short(text)} is no valid file:// URI: {error}.", "invalid_parameters") from error
     return "" if host.lower() == "localhost" else host
 
 
@@ -214,6 +212,8 @@ def real_path(path: Path) -> Path:
         # Without `strict`, a loop of links is left in the answer as if it were a folder.
         if error.errno in (errno.ELOOP, errno.ENAMETOOLONG):
             raise
+    except RecursionError as error:
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path)) from error
     return Path(os.path.realpath(path))
 
 

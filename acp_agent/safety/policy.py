@@ -26,6 +26,9 @@ MAX_RULES = 256
 """Of both lists together; those behind are refused as a whole (see `Policy.trouble`)."""
 
 
+MAX_PATTERN_BYTES = 1024
+
+
 @dataclass(frozen=True)
 class Subject:
     """What of a call a policy looks at."""
@@ -85,6 +88,12 @@ class Policy:
             self.trouble.append(f"There are {len(rules)} policy rules; {MAX_RULES} are the most. Nothing is allowed.")
         self._broken: dict[str, str] = {}
         for rule in rules:
+            texts = (rule.rule.tool, rule.rule.args_match, *rule.rule.paths)
+            if any(len(text.encode("utf-8", "replace")) > MAX_PATTERN_BYTES for text in texts):
+                self._broken[rule.name] = "too long"
+                self.trouble.append(
+                    f"{rule.name}: a pattern has more than {MAX_PATTERN_BYTES} bytes, so every call is denied."
+                )
             if rule.rule.args_match:
                 try:
                     compiled(rule.rule.args_match)
@@ -121,6 +130,8 @@ class Policy:
 
     def _denies(self, named: _Rule, subject: Subject) -> bool:
         rule = named.rule
+        if self._broken.get(named.name) == "too long":
+            return True
         if not matches(rule.tool, subject.tool) or not self._in_environment(rule.env):
             return False
         if named.name in self._broken:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -60,13 +60,19 @@ class Stage:
 
 @asynccontextmanager
 async def stage(
-    backend: str, tmp_path: Path, *, offer: Offer | None = None, timeout: float = 5.0, **editor_options: Any
+    backend: str,
+    tmp_path: Path,
+    *,
+    offer: Offer | None = None,
+    timeout: float = 5.0,
+    hides: Callable[[Path], bool] | None = None,
+    **editor_options: Any,
 ) -> AsyncIterator[Stage]:
     """An executor of the kind `backend`; everything is bounded, closed and killed at the end."""
     folder, scripts = tmp_path / "work", tmp_path / "scripts"
     folder.mkdir(exist_ok=True)
     scripts.mkdir(exist_ok=True)
-    local = LocalExecutor()
+    local = LocalExecutor(hides=hides)
     with anyio.fail_after(BOUND):
         try:
             if backend == "local":

@@ -261,12 +261,60 @@ def stub(folder: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
 
 
 async def test_ripgreps_answer_is_understood(tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tree / "a b:1:c.py").write_text("\n" * 11 + 'x: "y"\n')
+    (tree / "d").write_text("\n\nend\\r")
     stub(tmp_path, monkeypatch, rf"""printf '%s\0%s\n' "{tree}/a b:1:c.py" '12:x: "y"' "{tree}/d" '3:end\r'""")
     found = await grep("needle", tree)
     assert [(match.path, match.line, match.text) for match in found.matches] == [
         (tree / "a b:1:c.py", 12, 'x: "y"'),
         (tree / "d", 3, r"end\r"),
     ]
+
+
+async def test_what_is_not_where_it_was_found_is_not_given(
+    tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after a race: a folder was a link to another place while ripgrep went through it, and is a folder again."""
+    told = {
+        f"{tree}/a.py": "2:needle = 1",
+        f"{tree}/b.txt": "1:a needle of another place",
+        f"{tree}/src/c.py": "7:needle()",
+        f"{tree}/gone.py": "1:needle",
+        f"{tree}/link/secret.py": "1:needle",
+        f"{tree}/link.py": "1:needle",
+        f"{tree}/src": "1:needle",
+        "/proc/self/environ": "1:PATH",
+    }
+    words = " ".join(f"'{path}' '{line}'" for path, line in told.items())
+    stub(tmp_path, monkeypatch, f"printf '%s\\0%s\\n' {words}")
+    found = await grep("needle", tree)
+    assert [(match.path, match.text) for match in found.matches] == [(tree / "a.py", "needle = 1")]
+
+
+async def test_names_that_are_not_where_they_were_found_are_not_given(
+    tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worker = tmp_path / "worker.py"
+    told = [[f"{tree}/a.py", False], [f"{tree}/link/secret.py", False], [f"{tree}/gone", False], [f"{tree}/src", True]]
+    worker.write_text(f"import json\nfor row in {told!r}: print(json.dumps(row))\n")
+    monkeypatch.setattr(search, "WORKER", worker)
+    found = await find("*", tree)
+    assert [match.path for match in found.matches] == [tree / "a.py", tree / "src"]
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
+@pytest.mark.skipif(RIPGREP is None, reason="ripgrep is not installed")
+async def test_lines_of_other_encodings_are_found_again(encoding: str, tree: Path) -> None:
+    (tree / "odd.txt").write_text("needle ü one\nx\nneedle two\n", encoding=encoding)
+    found = await grep("needle", tree / "odd.txt")
+    assert [match.line for match in found.matches] == [1, 3]
+
+
+@pytest.mark.usefixtures("program")
+async def test_long_lines_are_found_again(tree: Path) -> None:
+    (tree / "long.txt").write_text("ü" * 900 + "needle" + "y" * 900 + "\nneedle\n")
+    found = await grep("needle", tree / "long.txt")
+    assert [match.line for match in found.matches] == [1, 2]
 
 
 async def test_ripgrep_is_asked_without_options_of_the_persons_own(
@@ -294,7 +342,7 @@ async def test_a_pattern_only_python_knows_is_given_to_our_own_walk(
 async def test_a_ripgrep_that_hangs_ends_with_its_time(
     tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stub(tmp_path, monkeypatch, f"printf '%s\\0%s\\n' '{tree}/a.py' '1:x'; exec sleep 600")
+    stub(tmp_path, monkeypatch, f"printf '%s\\0%s\\n' '{tree}/a.py' '1:import os'; exec sleep 600")
     found = await grep("needle", tree, timeout=0.5)
     assert [match.line for match in found.matches] == [1]
     assert found.timed_out

@@ -113,12 +113,135 @@ def test_several_roots_are_all_inside(base: Path) -> None:
         ("file://", "empty"),
         ("\ud800", "UTF-8"),
         ("x" * 5000, "longer than"),
-        ("x" * 300, "cannot be resolved"),
+        ("a/" * 2500, "longer than 4095 bytes"),
+        ("ü" * 2100, "longer than 4095 bytes"),
+        ("x" * 300, "cannot be resolved: a name in it has 300 bytes, more than the 255"),
+        ("a/" + "ü" * 128 + "/b", "a name in it has 256 bytes"),
+        ("file://other-machine/x", "another machine"),
+        ("file://user@localhost/x", "another machine"),
+        ("file://[/x", "no valid file:// URI"),
+        ("~", "not expanded"),
+        ("~/x", "not expanded, and nothing is named so here; give an absolute path"),
+        ("$HOME/.ssh/id", "not expanded"),
+        ("${HOME}/x", "not expanded"),
     ],
 )
 def test_malformed_paths_are_refused_in_words(text: str, words: str, roots: Roots) -> None:
-    with pytest.raises(ToolError, match=words):
-        roots.resolve(text)
+    for resolve in (roots.resolve, roots.entry):
+        with pytest.raises(ToolError, match=words) as error:
+            resolve(text)
+        assert len(str(error.value)) < 1000, "a long path is not repeated"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["~", "~/x", "~root/x", "$HOME/x", "${HOME}", "*.py", "[ab]/?", "{a,b}", "!x", "a;b", "a b", "`id`", "$(id)"],
+)
+def test_nothing_in_a_path_is_expanded(text: str, roots: Roots, base: Path) -> None:
+    first = text.partition("/")[0]
+    (base / "app" / first).mkdir()
+    assert roots.resolve(text) == base / "app" / text
+    assert roots.entry(text) == base / "app" / text
+
+
+@pytest.mark.parametrize(
+    "text", ["$id.tsx", "src/~/x", "src/$HOME", "~x", "~x/y", "$HOME", "a*b/c?", "file:", "file:/x"]
+)
+def test_names_that_only_look_so_need_not_exist(text: str, roots: Roots, base: Path) -> None:
+    assert roots.resolve(text) == base / "app" / text
+
+
+@pytest.mark.parametrize("text", ["src/", "src//", "src/.", "./src/./", "src/../src/", "//src"])
+def test_slashes_and_dots_at_the_end_change_nothing(text: str, roots: Roots, base: Path) -> None:
+    if text.startswith("//"):
+        with pytest.raises(ToolError, match="outside"):
+            roots.resolve(text)
+        return
+    assert roots.resolve(text) == base / "app" / "src"
+    assert roots.entry(text) == base / "app" / "src"
+
+
+def test_a_path_that_becomes_too_long_with_its_folders_is_refused_in_words(roots: Roots) -> None:
+    with pytest.raises(ToolError, match="longer than 4095 bytes"):
+        roots.resolve("/".join(["x" * 250] * 16) + "/y" * 39)
+
+
+def test_very_many_links_in_a_row_are_refused_in_words(roots: Roots, base: Path) -> None:
+    for number in range(1500):
+        (base / "app" / f"link-{number}").symlink_to(f"link-{number + 1}")
+    with pytest.raises(ToolError, match="cannot be resolved: too many"):
+        roots.resolve("link-0/x")
+
+
+@pytest.mark.parametrize(
+    ("root", "path", "inside"),
+    [
+        ("/srv/app", "/srv/app/x", True),
+        ("/srv/app", "/srv/app", True),
+        ("/srv/app", "/srv/app-evil/x", False),
+        ("/srv/app", "/srv/app.git", False),
+        ("/srv/app", "/srv/ap", False),
+        ("/srv/app", "/srv/APP/x", False),
+        ("/srv/app", "/x/srv/app/x", False),
+        ("/srv/app", "/srv", False),
+        ("/", "/etc/passwd", True),
+        ("/", "/proc", False),
+        ("/", "/process/x", True),
+        ("/", "/devel/x", True),
+        ("/dev/shm/app", "/dev/shm/app/x", True),
+        ("/proc/1", "/proc/1/environ", False),
+    ],
+)
+def test_names_are_compared_one_by_one(root: str, path: str, inside: bool) -> None:
+    roots = Roots(Path(root))
+    assert roots.contains(Path(path)) is inside
+    if inside:
+        assert roots._inside(path, Path(path)) == Path(path)
+    else:
+        with pytest.raises(ToolError):
+            roots._inside(path, Path(path))
+
+
+# --- what the kernel keeps -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "/proc/self/environ",
+        "/proc/1/root/etc/shadow",
+        "/proc/sys/kernel/core_pattern",
+        "/sys/kernel/uevent_helper",
+        "/dev/sda",
+        "/dev/null",
+        "/dev/mem",
+        "/dev/tcp/example.org/80",
+        "/dev",
+        "/proc",
+        "proc/self/mem",
+        "../../proc/version",
+        "file:///proc/self/environ",
+    ],
+)
+def test_a_root_that_is_the_whole_system_is_without_the_kernel_s_own(text: str) -> None:
+    roots = Roots(Path("/"))
+    for resolve in (roots.resolve, roots.entry):
+        if text == "/proc/1/root/etc/shadow" and os.geteuid() == 0:
+            continue  # who may follow the link is where it leads
+        with pytest.raises(ToolError, match=r"the kernel's own tree \(/proc, /sys, /dev\)"):
+            resolve(text)
+
+
+@pytest.mark.parametrize("target", ["/proc/self/environ", "/dev/zero", "/sys/kernel"])
+def test_a_link_into_the_kernel_s_own_is_not_followed(target: str, base: Path) -> None:
+    (base / "app" / "link").symlink_to(target)
+    for roots in (Roots(base / "app"), Roots(Path("/"))):
+        with pytest.raises(ToolError, match="kernel's own tree"):
+            roots.resolve(str(base / "app" / "link"))
+
+
+def test_files_in_memory_are_files(base: Path) -> None:
+    assert Roots(Path("/")).resolve("/dev/shm/x") == Path("/dev/shm/x")
 
 
 def test_a_file_uri_stands_for_its_path(roots: Roots, base: Path) -> None:
@@ -151,5 +274,6 @@ def test_whatever_resolves_is_inside(text: str, roots: Roots, base: Path) -> Non
     except ToolError:
         return
     inside = base / "app"
+    assert roots.contains(path)
     assert path == inside or inside in path.parents
     assert Path(os.path.realpath(path)) == path

@@ -1,0 +1,98 @@
+"""An executor that is told what is hidden keeps it, whoever asks: one contract, every backend."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from acp_agent.errors import ExecutorError
+from acp_agent.executors.base import Executor, FindQuery, GrepQuery
+from tests.executors.kit import BACKENDS, stage
+
+pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("backend", BACKENDS)]
+
+
+def hides(path: Path) -> bool:
+    return any(part == "hidden" for part in path.parts)
+
+
+WORKS: dict[str, Callable[[Executor, Path], Awaitable[object]]] = {
+    "read_text": lambda executor, path: executor.read_text(path),
+    "read_bytes": lambda executor, path: executor.read_bytes(path, 10),
+    "write_text": lambda executor, path: executor.write_text(path, "x"),
+    "list": lambda executor, path: executor.list(path.parent / "hidden"),
+    "find": lambda executor, path: executor.find(FindQuery("*", path, 10, 5.0)),
+    "grep": lambda executor, path: executor.grep(GrepQuery("x", path, True, 10, 5.0)),
+    "copy": lambda executor, path: executor.copy(path, path.parent / "new", overwrite=False, max_entries=10),
+    "move": lambda executor, path: executor.move(path, path.parent / "new", overwrite=False, max_entries=10),
+    "copy of what holds it": lambda executor, path: executor.copy(
+        path.parent, path.parent.parent / "new", overwrite=False, max_entries=10
+    ),
+    "move of what holds it": lambda executor, path: executor.move(
+        path.parent, path.parent.parent / "new", overwrite=False, max_entries=10
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WORKS)
+async def test_what_is_hidden_is_refused(name: str, backend: str, tmp_path: Path) -> None:
+    async with stage(backend, tmp_path, hides=hides) as on:
+        folder = on.folder / "tree"
+        folder.mkdir()
+        (folder / "hidden").write_text("secret")
+        with pytest.raises(ExecutorError, match=r"hidden: it must not be read.*deny_read"):
+            await WORKS[name](on.executor, folder / "hidden")
+        assert (folder / "hidden").read_text() == "secret"
+        assert not (on.folder / "new").exists()
+        assert [path.name for path in folder.iterdir()] == ["hidden"]
+
+
+async def test_the_editor_is_not_even_asked(backend: str, tmp_path: Path) -> None:
+    async with stage(backend, tmp_path, hides=hides) as on:
+        (on.folder / "hidden").write_text("secret")
+        for work in ("read_text", "write_text"):
+            with pytest.raises(ExecutorError):
+                await WORKS[work](on.executor, on.folder / "hidden")
+        if on.editor is not None:
+            assert on.asked("fs/read_text_file") == on.asked("fs/write_text_file") == 0
+
+
+async def test_listings_and_searches_leave_it_out(backend: str, tmp_path: Path) -> None:
+    async with stage(backend, tmp_path, hides=hides) as on:
+        (on.folder / "hidden").mkdir()
+        (on.folder / "hidden" / "f").write_text("words")
+        (on.folder / "shown").write_text("words")
+        assert await on.executor.list(on.folder) == [("shown", "file")]
+        found = await on.executor.find(FindQuery("*", on.folder, 10, 10.0))
+        assert [match.path.name for match in found.matches] == ["shown"]
+        lines = await on.executor.grep(GrepQuery("words", on.folder, True, 1, 10.0))
+        assert [match.path.name for match in lines.matches] == ["shown"]
+        assert not lines.truncated
+
+
+async def test_a_folder_that_holds_it_can_still_be_deleted(backend: str, tmp_path: Path) -> None:
+    async with stage(backend, tmp_path, hides=hides) as on:
+        (on.folder / "tree").mkdir()
+        (on.folder / "tree" / "hidden").write_text("secret")
+        await on.executor.remove(on.folder / "tree", max_entries=10)
+        assert not (on.folder / "tree").exists()
+
+
+@pytest.mark.parametrize("kind", ["pipe", "link", "folder"])
+async def test_the_editor_is_not_asked_for_what_is_no_file(kind: str, backend: str, tmp_path: Path) -> None:
+    async with stage(backend, tmp_path) as on:
+        path = on.folder / "odd"
+        if kind == "pipe":
+            os.mkfifo(path)
+        elif kind == "link":
+            path.symlink_to(tmp_path)
+        else:
+            path.mkdir()
+        for work in ("read_text", "read_bytes", "write_text"):
+            with pytest.raises(ExecutorError):
+                await WORKS[work](on.executor, path)
+        if on.editor is not None:
+            assert on.asked("fs/read_text_file") == on.asked("fs/write_text_file") == 0
