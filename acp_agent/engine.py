@@ -31,6 +31,7 @@ from acp_agent.executors.editor import EditorExecutor
 from acp_agent.executors.local import LocalExecutor
 from acp_agent.executors.scrub import scrubbing
 from acp_agent.executors.shell_state import forget_state, last_cwd
+from acp_agent.lazy import load
 from acp_agent.llm.base import Message, ModelSettings, Provider, TextPart, ThoughtLevel, UserMessage
 from acp_agent.loop.ask import ask_person, ask_trust
 from acp_agent.loop.background import SessionRuns
@@ -67,6 +68,7 @@ from acp_agent.loop.servers import SessionServers
 from acp_agent.loop.session import Model, Session
 from acp_agent.loop.turn import run_turn
 from acp_agent.models import ReadyModel
+from acp_agent.safety.deciders import EXAMINE
 from acp_agent.safety.environment import SECRET_NAMES, safe_environment
 from acp_agent.safety.paths import real_path
 from acp_agent.safety.protect import PathRules
@@ -437,6 +439,7 @@ class SessionEngine:
         return lines
 
     async def warm(self) -> None:
+        await anyio.to_thread.run_sync(load, EXAMINE)
         await self.confinement.ready()
 
     async def doctor(self) -> Sequence[str]:

@@ -93,7 +93,9 @@ def table(rows: Sequence[Row]) -> str:
 class Client:
     """The agent as a child process, and the least of a client that it needs."""
 
-    def __init__(self, home: Path, base_url: str, capabilities: dict[str, Any] | None = None) -> None:
+    def __init__(
+        self, home: Path, base_url: str, capabilities: dict[str, Any] | None = None, *, sandbox: bool = True
+    ) -> None:
         self.project = home / "project"
         self.project.mkdir(exist_ok=True)
         self.capabilities = capabilities or {}
@@ -111,6 +113,7 @@ class Client:
             "OPENAI_BASE_URL": base_url,
             "OPENAI_MODEL": "fake-model",
             "ACP_AGENT_KEYRING": "0",
+            "ACP_AGENT_SANDBOX_DISABLED": "false" if sandbox else "true",
         }
         self.spawned = time.monotonic()
         self.process = subprocess.Popen(
@@ -250,9 +253,11 @@ def finish(process: subprocess.Popen[bytes]) -> None:
 
 
 @contextmanager
-def agent(home: Path, model: Model, capabilities: dict[str, Any] | None = None) -> Iterator[Client]:
+def agent(
+    home: Path, model: Model, capabilities: dict[str, Any] | None = None, *, sandbox: bool = True
+) -> Iterator[Client]:
     """An agent that has answered `initialize`."""
-    client = Client(home, model.base_url, capabilities)
+    client = Client(home, model.base_url, capabilities, sandbox=sandbox)
     try:
         client.initialize()
         yield client
@@ -433,15 +438,24 @@ class Bench:
             return (time.monotonic() - started) * 1000
 
         self._bash("one bash round run locally, net", {}, spawn)
+        self._bash("one bash round in the sandbox, net", {}, spawn, sandbox=True, target="48 ms")
 
-    def _bash(self, figure: str, capabilities: dict[str, Any], spawn: Callable[[Client, str], float]) -> None:
+    def _bash(
+        self,
+        figure: str,
+        capabilities: dict[str, Any],
+        spawn: Callable[[Client, str], float],
+        *,
+        sandbox: bool = False,
+        target: str = "8 ms",
+    ) -> None:
         """A turn with one call, less a turn without, less one more request to the model, less the process itself."""
         rounds = 30
         script = [*[ANSWER] * 4, *[ANSWER, ANSWER, BASH, ANSWER] * (rounds + 3)]
         copy = str(self.home / "copy.sh")
         Path(copy).write_text(f"exec </dev/null; {with_state('true', self.home / 'bench-state')}\n")
         samples = []
-        with scripted(self.home, *script) as model, agent(self.home, model, capabilities) as client:
+        with scripted(self.home, *script) as model, agent(self.home, model, capabilities, sandbox=sandbox) as client:
             session, _ = client.new_session()
             client.set_mode(session, "auto")
             settle(client, session, 4)
@@ -450,7 +464,7 @@ class Bench:
                 took = client.prompt(session)
                 if number >= 3:
                     samples.append(took - plain - asked - spawn(client, copy))
-        self.add(figure, "8 ms", samples)
+        self.add(figure, target, samples)
 
     def long_session(self) -> None:
         """Turns 196 to 215 of one session, each next to a turn 1 to 5 of a new one: the machine's moods cancel
@@ -604,7 +618,7 @@ class Bench:
 
     def sandbox(self) -> None:
         if not bench_sandbox.available():
-            print("sandbox: bubblewrap is not installed")
+            sys.stderr.write("sandbox: bubblewrap is not installed\n")
             return
         rounds = [bench_sandbox.sandbox_cost() for _ in range(3)]
         self.add("sandbox, added to a command", "<= 20 ms", [without for without, _ in rounds], unit="ms")

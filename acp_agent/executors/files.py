@@ -64,7 +64,7 @@ def lines(path: Path, numbers: Collection[int], most_bytes: int) -> dict[int, st
             text = io.TextIOWrapper(file, encoding, "replace", newline="\n")
             for number, line in enumerate(text, 1):
                 if number in numbers:
-                    found[number] = line.removesuffix("\n").rstrip("\r")
+                    found[number] = line.removesuffix("\n")
                 if number >= last:
                     break
     return found

@@ -123,7 +123,7 @@ async def _confirmed(run: _Run) -> Found:
 def _stands(match: Match, lines: Mapping[Path, Mapping[int, str]]) -> bool:
     if match.line is not None:
         line, told = lines[match.path].get(match.line), match.text.removeprefix(BYTE_ORDER)
-        return line is not None and (line.startswith(told) or line.startswith(LEFT_OUT.sub("", told) or told))
+        return line is not None and line.startswith((told, LEFT_OUT.sub("", told) or told))
     try:
         found = files.look_at(match.path)
     except (OSError, ExecutorError):

@@ -20,6 +20,7 @@ import anyio.to_thread
 import msgspec
 
 from acp_agent.errors import StoreError
+from acp_agent.lazy import load
 from acp_agent.llm.base import TextPart, ToolMessage
 from acp_agent.loop.redaction import Redaction
 from acp_agent.output.envelope import ShellOutput, bounded
@@ -33,8 +34,6 @@ from acp_agent.output.observation import (
 )
 from acp_agent.output.profile import TEXT_CHARS, keeps, shortened, shortened_streams
 from acp_agent.output.sanitize import sanitize_output
-from acp_agent.safety.interactive import wants_terminal
-from acp_agent.safety.last_command import last_command
 from acp_agent.safety.secrets import Redactor
 from acp_agent.schema.acp import Content, TextContent
 from acp_agent.store.base import OverflowEntry, OverflowStore
@@ -49,6 +48,10 @@ if TYPE_CHECKING:
 __all__ = ["Compress", "Outputs", "Shortened"]
 
 log = logging.getLogger(__name__)
+
+WANTS_TERMINAL = "acp_agent.safety.interactive:wants_terminal"
+LAST_COMMAND = "acp_agent.safety.last_command:last_command"
+"""Loaded with the first command: they bring tree-sitter."""
 
 IN_A_THREAD = 20_000
 """Characters from which a text is not looked at in the event loop's own thread."""
@@ -165,7 +168,7 @@ class Outputs:
             clean, found = self._clean(command.combined)
         filtered = None
         if self.config.filters.enabled and not command.running and clean:
-            last, filters = last_command(command.script), self.filters()
+            last, filters = load(LAST_COMMAND)(command.script), self.filters()
             if filters.matching(last.text):  # Else it need not be taken into lines.
                 filtered = filters.apply(clean, last.text, exit_code=streams.exit_code, alone=last.alone)
         return _Digest(clean, filtered, found, shown)
@@ -291,7 +294,7 @@ class Outputs:
                 status=_status(call),
                 exit_code=ran.exit_code if ran is not None else None,
                 timed_out=ran is not None and ran.timed_out,
-                interactive=isinstance(script, str) and wants_terminal(script) is not None,
+                interactive=isinstance(script, str) and load(WANTS_TERMINAL)(script) is not None,
                 output=said,
             ),
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from acp_agent.lazy import load
 from acp_agent.safety.access import (
     Access,
     Allow,
@@ -19,9 +20,11 @@ from acp_agent.safety.access import (
     Verdict,
 )
 from acp_agent.safety.paths import Roots
-from acp_agent.safety.shell import judge
 
 __all__ = ["DELETE_SCOPE", "EDIT_SCOPE", "combine", "decide", "judge_access"]
+
+JUDGE = "acp_agent.safety.shell:judge"
+"""Loaded with the first command: it brings tree-sitter."""
 
 EDIT_SCOPE = "edit *"
 """What an "always" for an edit covers: edits of the project's own files."""
@@ -110,5 +113,6 @@ def judge_access(access: Access, roots: Roots, mode: str, may_change: bool) -> V
         case ExecuteAccess(command, cwd):
             if not may_change:
                 return Deny(f"The mode `{mode}` only reads; no command was run.", f"mode {mode}")
-            return judge(command, roots, cwd)
+            verdict: Verdict = load(JUDGE)(command, roots, cwd)
+            return verdict
     raise AssertionError(f"unknown access {access!r}")

@@ -35,17 +35,18 @@ from acp_agent.safety.decide import combine, judge_access
 from acp_agent.safety.globs import matches
 from acp_agent.safety.paths import Roots, real_path
 from acp_agent.safety.policy import Policy, Subject
-from acp_agent.safety.risk import Risk, understated
 from acp_agent.safety.rules import BASH, Origin, Permissions, Rule
 from acp_agent.safety.scope import Scoped, texts_of
 
 if TYPE_CHECKING:
     from acp_agent.safety.commands import Examined
+    from acp_agent.safety.risk import Risk
 
-__all__ = ["POLICY_DENIED", "CallFacts", "Deciders", "Judgement"]
+__all__ = ["EXAMINE", "POLICY_DENIED", "CallFacts", "Deciders", "Judgement"]
 
 EXAMINE = "acp_agent.safety.commands:examine"
 FORBIDDEN_ARGUMENT = "acp_agent.safety.arguments:forbidden_argument"
+UNDERSTATED = "acp_agent.safety.risk:understated"
 PROGRAM_NAMES = "acp_agent.safety.arguments:program_names"
 """Loaded with the first command: they bring tree-sitter."""
 
@@ -338,7 +339,7 @@ class Deciders:
             f"The model says: risk {claim.risk}, {'changes something' if claim.mutation else 'changes nothing'}, "
             f"{'uses other rights' if claim.privesc else 'with your rights'}. Why: {claim.why}"
         )
-        less = understated(claim.risk, claim.mutation, claim.privesc, examined.risk)
+        less: str | None = load(UNDERSTATED)(claim.risk, claim.mutation, claim.privesc, examined.risk)
         if less is None:
             return replace(verdict, notes=(said, *verdict.notes)) if isinstance(verdict, Ask) else verdict
         ask = (

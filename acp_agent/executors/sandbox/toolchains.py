@@ -59,4 +59,4 @@ def _above(path: Path, home: Path | None) -> bool:
 
 def _wide(prefix: Path, home: Path | None) -> bool:
     """Whether more is below than one installation: `~/.local`, `/usr/local` is shown anyway."""
-    return _above(prefix, home) or (home is not None and prefix in (home / ".local", home / ".cargo", home / "go"))
+    return _above(prefix, home) or prefix.name in (".local", ".cargo", "go")
