@@ -363,6 +363,7 @@ class SessionEngine:
 
     def _run_ended(self, words: str) -> None:
         """Within a turn the command's own card is enough."""
+        self.safety.noticed(words, tool="bash")
         if not self._session.busy and not self._session.closed:
             self._session.say(f"{words}\n\n")
 

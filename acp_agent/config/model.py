@@ -241,6 +241,10 @@ class FilesConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     max_tree_entries: Annotated[
         int, Meta(ge=1, description="Files and folders that one call deletes, moves or copies at most.", extra=PROJECT)
     ] = 100_000
+    allowed_paths: Annotated[
+        list[str],
+        Meta(description="Folders that every session may use beside its own: for the tools, and for commands."),
+    ] = []
     deny_read: Annotated[
         list[str], Meta(description="Globs of paths that no tool reads, and no command in the sandbox.")
     ] = []

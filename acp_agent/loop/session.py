@@ -35,6 +35,7 @@ from acp_agent.loop.options import THOUGHT_LEVELS, config_options, mode_state
 from acp_agent.protocol.client import Client
 from acp_agent.protocol.codec import coalesce_updates, encode
 from acp_agent.safety.paths import Roots
+from acp_agent.safety.protect import configured_folders
 from acp_agent.schema.acp import (
     AgentMessageChunk,
     AgentThoughtChunk,
@@ -211,7 +212,8 @@ class Session:
     ) -> None:
         """`models`: the `provider:model`s known so far. `soon` calls back in the next round of the event loop."""
         self.id = record.id
-        self.roots = Roots(Path(record.cwd), [Path(root) for root in record.additional_directories])
+        more = configured_folders(config.settings.tools.files.allowed_paths)
+        self.roots = Roots(Path(record.cwd), [*map(Path, record.additional_directories), *more])
         self.client = client
         client.before_asking = self.flush
         self.config = config

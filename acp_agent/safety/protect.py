@@ -11,7 +11,7 @@ from pathlib import Path
 from acp_agent.config.safety import PROTECTED
 from acp_agent.safety.globs import PathGlobs
 
-__all__ = ["ALWAYS", "PathRules", "git_places"]
+__all__ = ["ALWAYS", "PathRules", "configured_folders", "git_places"]
 
 ALWAYS = (".git",)
 """Whatever the configuration says: all of a repository's inside, for tools (commands of git work there)."""
@@ -63,6 +63,12 @@ class PathRules:
     def hidden_globs(self) -> tuple[str, ...]:
         """Absolute globs of `deny_read`."""
         return self._deny.absolute
+
+
+def configured_folders(texts: Sequence[str]) -> list[Path]:
+    """The folders of `tools.files.allowed_paths` that exist; `~` is the home."""
+    paths = [Path(text).expanduser() for text in texts if text.strip()]
+    return [path for path in paths if path.is_absolute() and path.is_dir()]
 
 
 def git_places(root: Path) -> tuple[tuple[Path, ...], tuple[Path, ...]]:

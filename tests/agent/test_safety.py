@@ -606,3 +606,17 @@ async def test_what_a_confined_command_left_for_the_next_shell_is_not_run_outsid
         await r.editor.prompt("go")
         assert results(r, 3)[1].startswith("[]")
         assert not marker.exists()
+
+
+async def test_folders_of_the_configuration_belong_to_every_session(tmp_path):
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    config = f'[tools.files]\nallowed_paths = ["{shared}", "{tmp_path}/none", "relative"]\n'
+    script = rounds(bash(f"echo a > {shared}/a"), Call("read", {"path": f"{shared}/a"}))
+    async with rig(tmp_path, script, mode="auto", sandbox=True, terminal=False, config=config) as r:
+        await r.editor.prompt("go")
+        assert (shared / "a").read_text() == "a\n"
+        assert "a" in results(r, 3)[1]
+        await r.editor.prompt("/status")
+        assert f"- {shared}" in r.editor.text()
+        assert "none" not in r.editor.text().partition("Folders")[2]
