@@ -7,6 +7,7 @@ import subprocess
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 from acp_agent.errors import ExecutorError
 from acp_agent.executors.base import Command
@@ -28,21 +29,10 @@ def start(
     user: User | None = None,
 ) -> subprocess.Popen[bytes]:
     """The process, in a session of its own; no descriptor of this process gets into it but `pass_fds`."""
+    who: dict[str, Any] = {}
+    if user is not None:
+        who = {"user": user.uid, "group": user.gid, "extra_groups": user.groups}
     try:
-        if user is not None:
-            return subprocess.Popen(
-                argv,
-                cwd=cwd,
-                env=environ,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                start_new_session=True,
-                pass_fds=pass_fds,
-                user=user.uid,
-                group=user.gid,
-                extra_groups=user.groups,
-            )
         return subprocess.Popen(
             argv,
             cwd=cwd,
@@ -52,6 +42,7 @@ def start(
             stderr=subprocess.PIPE,
             start_new_session=True,
             pass_fds=pass_fds,
+            **who,
         )
     except (OSError, ValueError) as error:
         if not command.cwd.is_dir():

@@ -167,23 +167,53 @@ def test_what_is_no_regular_file_is_neither_read_nor_written(
     assert [name for name in os.listdir(path.parent) if name.startswith(".")] == []
 
 
-def test_a_pipe_that_takes_a_file_s_place_is_not_waited_for(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = place / "app" / "inside" / "f"
-    os.mkfifo(place / "app" / "pipe")
+def swap_at_open(monkeypatch: pytest.MonkeyPatch, path: Path, other: Path) -> list[str]:
+    """Swaps the two once, after the last look at `path` and before it is opened."""
     real = os.open
     swapped: list[str] = []
 
     def swap_then_open(name: str, flags: int, *rest: int, dir_fd: int | None = None) -> int:
-        if name == "f" and not swapped:
+        if name == path.name and not swapped:
             swapped.append(name)
-            exchange(path, place / "app" / "pipe")
+            exchange(path, other)
         return real(name, flags, *rest, dir_fd=dir_fd)
 
     monkeypatch.setattr(os, "open", swap_then_open)
+    return swapped
+
+
+def test_a_pipe_that_takes_a_file_s_place_is_not_waited_for(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = place / "app" / "inside" / "f"
+    os.mkfifo(place / "app" / "pipe")
+    swapped = swap_at_open(monkeypatch, path, place / "app" / "pipe")
     error = ends_soon(lambda: files.read(path))
     assert swapped
     assert isinstance(error, ExecutorError)
     assert "a pipe, no regular file" in str(error)
+
+
+def test_a_link_that_takes_a_file_s_place_is_not_followed(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = place / "app" / "inside" / "f"
+    swapped = swap_at_open(monkeypatch, path, place / "app" / "file-link")
+    with pytest.raises(Swapped):
+        files.read(path)
+    assert swapped
+
+
+@pytest.mark.parametrize("other", ["file-link", "other"])
+def test_what_takes_a_file_s_place_is_not_written_in_place(
+    other: str, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = place / "app" / "inside" / "f"
+    os.link(path, place / "app" / "second-name")  # so it is not replaced but written
+    (place / "app" / "other").write_text("of somebody else")
+    swapped = swap_at_open(monkeypatch, path, place / "app" / other)
+    with pytest.raises(ExecutorError):
+        files.write(path, b"x")
+    assert swapped
+    assert outside(place) == UNTOUCHED
+    assert path.read_text() == ("of somebody else" if other == "other" else UNTOUCHED["f"])
+    assert (place / "app" / "second-name").read_text() == "inside"
 
 
 @pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="no /proc here")

@@ -27,6 +27,8 @@ ROOT = Path("/srv/app")
         ("/srv/app/.bashrc", ".bashrc"),
         ("/srv/app/.config/fish/config.fish", ".config/fish"),
         ("/srv/app/.config/other", None),
+        ("/srv/app/.GIT/Hooks/pre-commit", ".git"),
+        ("/srv/app/.BashRC", ".bashrc"),
         ("/srv/app/.gitignore", None),
         ("/srv/app/x.vscode/a", None),
     ],

@@ -15,6 +15,7 @@ import pytest
 
 from acp_agent.config.model import FilesConfig
 from acp_agent.errors import ExecutorError, ToolError
+from acp_agent.loop.instructions import Instructions, read_skills
 from acp_agent.safety.access import Deny
 from acp_agent.safety.decide import decide
 from tests.tools.kit import REGISTRY, Bench, bench
@@ -149,6 +150,43 @@ async def test_an_exception_is_open_to_every_tool(on: Bench) -> None:
     await on.call("edit", path=".env.example", old_string="open", new_string="public")
     await on.call("copy_path", source=".env.example", destination="copy")
     assert (on.folder / "copy").read_text() == "public words\n"
+
+
+@pytest.mark.parametrize("tool", ["copy_path", "move_path"])
+async def test_a_tree_with_a_hidden_file_is_refused_before_anybody_is_asked(tool: str, on: Bench) -> None:
+    with pytest.raises(ToolError, match=r"conf/private\.txt must not be read") as error:
+        await on.preview(tool, source="conf", destination="shown")
+    assert error.value.category == "policy_blocked"
+
+
+async def test_a_hidden_configuration_chooses_no_checker(on: Bench) -> None:
+    text = "[tool.ruff]\nline-length = 100\n"
+    (on.folder / "conf" / "public.txt").unlink()
+    (on.folder / "pyproject.toml").write_text(text)
+    assert on.access("diagnostics")
+    (on.folder / "pyproject.toml").unlink()
+    (on.folder / "keys" / "pyproject.toml").write_text(text)
+    (on.folder / "pyproject.toml").symlink_to("keys/pyproject.toml")
+    with pytest.raises(ToolError, match="No checker is known"):
+        on.access("diagnostics")
+
+
+async def test_hidden_words_for_agents_and_skills_are_not_told(on: Bench) -> None:
+    (on.folder / "keys" / "AGENTS.md").write_text(SECRET)
+    (on.folder / "AGENTS.md").symlink_to("keys/AGENTS.md")
+    (on.folder / "sub" / "AGENTS.md").symlink_to("../.env")
+    skill = on.folder / ".agents" / "skills" / "s"
+    skill.mkdir(parents=True)
+    (skill / "SKILL.md").symlink_to("../../../.env")
+    (skill / "a.pem").write_text(SECRET)
+    roots = on.ctx.roots
+    told = Instructions(roots, enabled=True, max_bytes=10_000)
+    assert told.text == ""
+    assert told.for_paths([on.folder / "sub" / "x"]) == ""
+    assert read_skills(roots) == {}
+    (skill / "SKILL.md").unlink()
+    (skill / "SKILL.md").write_text("How it is done.")
+    assert read_skills(roots)["s"].files == ()
 
 
 async def test_a_link_to_a_hidden_file_can_be_copied_and_shows_nothing(on: Bench) -> None:
