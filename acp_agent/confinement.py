@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import logging
 import os
-import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import anyio
 import anyio.to_thread
@@ -21,7 +20,9 @@ from acp_agent.config.model import ToolsConfig
 from acp_agent.errors import ExecutorError
 from acp_agent.executors.base import Command
 from acp_agent.executors.sandbox.base import Confined, Invocation, SandboxPolicy
+from acp_agent.executors.sandbox.common_dirs import hold, release
 from acp_agent.lazy import load
+from acp_agent.safety.git_folder import runs_programs
 from acp_agent.safety.paths import Roots, real_path
 from acp_agent.safety.protect import git_places
 from acp_agent.safety.survey import Survey, survey
@@ -41,8 +42,13 @@ TOOLCHAINS = "acp_agent.executors.sandbox.toolchains:toolchains"
 LOOK_AGAIN = 30.0
 """Seconds after which the session's folders are looked through again."""
 
-COMMON_DIR = "commondir"
-"""In a repository's folder: names another one, whose configuration counts."""
+TOO_LARGE = (
+    "the session's folders are too large to be looked through: not every repository in them is protected, nor every "
+    "file hidden that `deny_read` matches"
+)
+
+PRIVATE_PARTS = ("scratch", "scripts", "sandbox")
+"""Of the session's private folder: not for commands, wherever it lies. What stands for /tmp and the home is in one."""
 
 OWN_PARTS = ("state", "scratch", "scratch/tmp", "scratch/home", "scripts", "sandbox")
 """Of the session's private folder."""
@@ -61,8 +67,14 @@ class Confinement:
         home: Path | None,
         folder: Path,
         told: Callable[[Found], None],
+        new_repository: Callable[[Path], None] = lambda folder: None,
+        spawn: Callable[[Coroutine[Any, Any, None]], None] | None = None,
     ) -> None:
-        """`told` is called once with what was found."""
+        """`told` is called once with what was found, `new_repository` for each that commands made and whose
+        configuration would make git run something. `spawn` runs that look beside everything else."""
+        self._new_repository = new_repository
+        self._spawn = spawn
+        self._looking = False
         self._config = config
         self._roots = roots
         self._environ = environ
@@ -79,6 +91,8 @@ class Confinement:
         self._other: User | None = None
         self._survey = Survey()
         self._looked: float | None = None
+        self._hidden: dict[Path, None] = {}
+        """What was ever found to be hidden: it stays so, however large the folders become."""
 
     @property
     def kind(self) -> str:
@@ -94,6 +108,24 @@ class Confinement:
             await self._look()
             return self.found
 
+    def _ended(self) -> None:
+        """A command has: what it made is looked at soon."""
+        if self._spawn is not None and not self._looking:
+            self._looking = True
+            self._spawn(self._look_for_new())
+
+    async def _look_for_new(self) -> None:
+        try:
+            before = {*self._git_folders(), *self._survey.pointers}
+            now = await anyio.to_thread.run_sync(survey, self._roots)
+            self._hidden |= dict.fromkeys(now.hidden)
+            self._survey = now
+            for place in (*self._git_folders(), *now.pointers):
+                if place not in before and await anyio.to_thread.run_sync(runs_programs, place.parent):
+                    self._new_repository(place.parent)
+        finally:
+            self._looking = False
+
     async def _look(self) -> None:
         """Through the session's folders, for what commands are to be kept from; not again at once where nothing is
         to be hidden."""
@@ -103,8 +135,9 @@ class Confinement:
         if self._looked is not None and not self._roots.rules.hides_any and now - self._looked < LOOK_AGAIN:
             return
         self._survey = await anyio.to_thread.run_sync(survey, self._roots)
+        self._hidden |= dict.fromkeys(self._survey.hidden)
         if self._looked is None and not self._survey.complete:
-            log.warning("the folders are too large to be looked through: not all repositories in them are protected")
+            log.warning("%s", TOO_LARGE)
         self._looked = now
 
     async def lines(self) -> list[str]:
@@ -122,6 +155,8 @@ class Confinement:
             lines.append(
                 f"Not protected from being replaced, since they are links: {_names(tuple(self.links), self._folder)}."
             )
+        if not self._survey.complete:
+            lines.append(f"{TOO_LARGE[0].upper()}{TOO_LARGE[1:]}.")
         if policy.hidden:
             lines.append(f"Hidden (`deny_read`): {_names(policy.hidden, self._folder)}.")
         if config.allow_read:
@@ -158,19 +193,33 @@ class Confinement:
 
     def confine(self, invocation: Invocation, command: Command) -> Confined:
         """The command as it is to be started. Raises ExecutorError where it must not run."""
+        if self._config.sandbox.strict and self._roots.rules.hides_any and not self._survey.complete:
+            raise ExecutorError(f"the command was not run: {TOO_LARGE}")
         if self.found is None:
             raise ExecutorError("the sandbox has not been looked for yet")  # A mistake of ours, never of the person's.
         if not command.confined:
             return Confined(invocation.argv, invocation.cwd, invocation.env)
-        confined = self.found.sandbox.confine(invocation, self.policy(), self._folder / "sandbox")
-        absent = [path for folder in self._git_folders() if not (path := folder / COMMON_DIR).exists()]
+        held = hold(self._git_folders()) if self._protects_git else []
+        try:
+            policy = self.policy()
+            policy = replace(policy, protected=(*policy.protected, *held))
+            confined = self.found.sandbox.confine(invocation, policy, self._folder / "sandbox")
+        except BaseException:
+            release(held)
+            raise
 
         def close() -> None:
             confined.close()
-            for path in absent:
-                _discard(path)
+            while held:
+                release([held.pop()])
+                if not held:
+                    self._ended()
 
         return replace(confined, cleanup=close)
+
+    @property
+    def _protects_git(self) -> bool:
+        return any(name in self._config.sandbox.protect for name in (".git/config", ".git/hooks"))
 
     def _git_folders(self) -> list[Path]:
         """Of the repositories that stand in the session's folders."""
@@ -187,18 +236,18 @@ class Confinement:
             places, special = git_places(folder)
             writable += places
             protected += special
-        if ".git/config" in config.protect or ".git/hooks" in config.protect:
+        if self._protects_git:
             protected += self._survey.special()
+        own = [*self._roots.rules.own, *(self._folder / part for part in PRIVATE_PARTS)]
+        protected += [path for path in self._roots.rules.own if not path.exists()]
         if self._readable is None:
             other = self._other  # Who need not be able to see what is installed in our home.
             home, environ = (self._home, self._environ) if other is None else (other.home, {})
             self._readable = load(TOOLCHAINS)(home, environ)
         return SandboxPolicy(
             writable=tuple(dict.fromkeys(writable)),
-            readable=tuple(
-                dict.fromkeys([*self._readable, *self._existing(config.allow_read), self._folder / "scripts"])
-            ),
-            hidden=self._survey.hidden,
+            readable=tuple(dict.fromkeys([*self._readable, *self._existing(config.allow_read)])),
+            hidden=tuple(path for path in dict.fromkeys([*self._hidden, *own]) if path.exists()),
             protected=tuple(dict.fromkeys(protected)),
             network=config.allow_network,
             unix_sockets=config.allow_unix_sockets,
@@ -240,22 +289,6 @@ class Confinement:
             if path.is_absolute() and path.exists():
                 found.append(real_path(path))
         return found
-
-
-def _discard(path: Path) -> None:
-    """A file by which a repository would take its configuration from elsewhere. No place holder can keep it from being
-    made, since git does not work with one; so it goes with the command that made it."""
-    try:
-        if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path)
-        else:
-            path.unlink()
-    except FileNotFoundError:
-        return
-    except OSError as error:
-        log.warning("%s was made by a command and cannot be removed: %s", path, error)
-        return
-    log.warning("%s was made by a command and is removed: git would take its configuration from there", path)
 
 
 MAX_NAMED = 10

@@ -7,6 +7,7 @@ and come from the builder; everything else here belongs to one session and ends 
 from __future__ import annotations
 
 import logging
+import os
 import shutil
 import tempfile
 import time
@@ -62,7 +63,7 @@ from acp_agent.loop.relevance import Relevance
 from acp_agent.loop.replay import rebuild_history
 from acp_agent.loop.reports import Call, Display, Reports
 from acp_agent.loop.room import Room
-from acp_agent.loop.safety import SessionSafety
+from acp_agent.loop.safety import SessionSafety, session_rules
 from acp_agent.loop.scheduler import Scheduler
 from acp_agent.loop.servers import SessionServers
 from acp_agent.loop.session import Model, Session
@@ -70,8 +71,7 @@ from acp_agent.loop.turn import run_turn
 from acp_agent.models import ReadyModel
 from acp_agent.safety.deciders import EXAMINE
 from acp_agent.safety.environment import SECRET_NAMES, safe_environment
-from acp_agent.safety.paths import real_path
-from acp_agent.safety.protect import PathRules
+from acp_agent.safety.paths import Roots, real_path
 from acp_agent.schema.acp import (
     AvailableCommand,
     AvailableCommandsUpdate,
@@ -94,6 +94,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 THOUGHT_LEVELS: dict[str, ThoughtLevel] = {"off": "off", "low": "low", "medium": "medium", "high": "high"}
+
+OTHER_FOLDERS = ("/var/tmp", "/dev/shm")
 
 SAFE_FOLDER = "/tmp"
 """For script files where the system's temporary folder has a name that a shell would split."""
@@ -133,11 +135,11 @@ class SessionEngine:
         self.registry = SessionRegistry(registry)
         self.extensions = Extensions(session.roots.cwd, self.registry, store, packages=settings.tools.entry_points)
         self.commands = Commands(store, self.extensions)
-        self._folder = _private_folder()
+        self._folder = _private_folder(session.roots)
         self.redaction = builder.redaction(session)
-        bash, files, sandbox = settings.tools.bash, settings.tools.files, settings.tools.sandbox
+        bash, sandbox = settings.tools.bash, settings.tools.sandbox
         home = _home(builder.environ)
-        session.roots.rules = PathRules(sandbox.protect, files.deny_read, files.allow_read, session.roots.real, home)
+        session.roots.rules = session_rules(session.config, session.roots, builder.environ, home)
         inherited = safe_environment(
             builder.environ,
             bash.environment,
@@ -148,13 +150,21 @@ class SessionEngine:
         if home is not None:
             inherited["HOME"] = str(home)  # By its own name: the sandbox knows no links to it.
         self.confinement = Confinement(
-            settings.tools, session.roots, inherited, home, self._folder, self._sandbox_found
+            settings.tools,
+            session.roots,
+            inherited,
+            home,
+            self._folder,
+            self._sandbox_found,
+            self._repository_made,
+            builder.spawn,
         )
         self._local = LocalExecutor(
             environ=inherited,
             terminate_grace=bash.terminate_grace,
             confine=self.confinement.confine,
             user=self.confinement.user,
+            hides=lambda path: session.roots.rules.hides(path),
         )
         self._hooks_executor = LocalExecutor(
             environ=builder.environ, hidden=_own_keys(session.config), terminate_grace=bash.terminate_grace
@@ -466,6 +476,15 @@ class SessionEngine:
         self.safety.noticed(words, sandbox=found.sandbox.kind)
         self._session.tell(words)
 
+    def _repository_made(self, folder: Path) -> None:
+        words = (
+            f"A command made the git repository {folder}, and its configuration names programs or has submodules. Look "
+            "at its `.git/config` before you run git there, or in a repository above it."
+        )
+        self.safety.noticed(words)
+        if not self._session.closed:
+            self._session.tell(words)
+
     async def start(self) -> Sequence[str]:
         """What must be there before the first turn; whoever comes later finds it done."""
         if not self._told:
@@ -639,15 +658,20 @@ def _home(environ: Mapping[str, str]) -> Path | None:
     return real_path(Path(home)) if home.startswith("/") else None
 
 
+def _may_hold(folder: str, roots: Roots) -> bool:
+    return os.access(folder, os.W_OK | os.X_OK) and not roots.contains(real_path(Path(folder)))
+
+
 def _own_keys(config: Config) -> frozenset[str]:
     """The variables that hold the agent's own keys: no command the model runs needs them."""
     providers = (ProviderConfig(), *config.settings.providers.values())
     return frozenset((*(provider.api_key_env for provider in providers), config.settings.tools.web.brave_key_env))
 
 
-def _private_folder() -> Path:
-    """For script files and shell state; only we can look into it."""
-    parent = tempfile.gettempdir()
+def _private_folder(roots: Roots) -> Path:
+    """For script files and shell state; only we can look into it. Not below a folder of the session, if that can be."""
+    parents = [parent for parent in (tempfile.gettempdir(), SAFE_FOLDER, *OTHER_FOLDERS) if _may_hold(parent, roots)]
+    parent = parents[0] if parents else tempfile.gettempdir()
     if not parent.replace("/", "").replace("_", "").replace("-", "").replace(".", "").isalnum():
         parent = SAFE_FOLDER
     return Path(tempfile.mkdtemp(prefix="acp-agent-", dir=parent))

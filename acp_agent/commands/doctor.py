@@ -27,10 +27,10 @@ from acp_agent.executors.local import LocalExecutor
 from acp_agent.lazy import load
 from acp_agent.llm.base import PROVIDERS, Provider, ProviderOptions
 from acp_agent.llm.choose import choose_api, needs_key
-from acp_agent.loop.safety import audit_path
+from acp_agent.loop.safety import audit_path, session_rules
 from acp_agent.safety.paths import Roots, real_path
 from acp_agent.safety.policy import Policy
-from acp_agent.safety.protect import PathRules
+from acp_agent.safety.protect import configured_folders
 
 __all__ = ["run"]
 
@@ -111,9 +111,10 @@ def _confinement(config: Config, environ: Mapping[str, str]) -> Iterator[Line]:
     tools = config.settings.tools
     cwd = real_path(Path.cwd())
     home = Path(environ["HOME"]) if environ.get("HOME", "").startswith("/") else None
-    rules = PathRules(tools.sandbox.protect, tools.files.deny_read, tools.files.allow_read, (cwd,), home)
+    roots = Roots(cwd, configured_folders(tools.files.allowed_paths))
+    roots.rules = session_rules(config, roots, environ, home)
     with tempfile.TemporaryDirectory(prefix="acp-agent-") as folder:
-        made = load(CONFINEMENT)(tools, Roots(cwd, rules=rules), environ, home, Path(folder), lambda found: None)
+        made = load(CONFINEMENT)(tools, roots, environ, home, Path(folder), lambda found: None)
         lines = anyio.run(made.lines)
         found = made.found
     confined = found.sandbox.kind != "none"

@@ -15,9 +15,10 @@ from acp_agent.commands.config import config_here
 from acp_agent.errors import ConfigError, ToolError, UsageError
 from acp_agent.loop.checking import Checked, check_call
 from acp_agent.loop.modes import MODES, Mode
+from acp_agent.loop.safety import session_rules
 from acp_agent.safety.deciders import Deciders
 from acp_agent.safety.paths import Roots, real_path
-from acp_agent.safety.protect import PathRules
+from acp_agent.safety.protect import configured_folders
 from acp_agent.tools.registry import SessionRegistry, builtin_registry
 
 __all__ = ["run"]
@@ -58,8 +59,9 @@ class _Asker:
         settings = config.settings
         tools = settings.tools
         home = Path(environ["HOME"]) if environ.get("HOME", "").startswith("/") else None
-        rules = PathRules(tools.sandbox.protect, tools.files.deny_read, tools.files.allow_read, (cwd,), home)
-        self._deciders = Deciders.from_config(tools, Roots(cwd, rules=rules), environ, home, config.origin_of)
+        roots = Roots(cwd, configured_folders(tools.files.allowed_paths))
+        roots.rules = session_rules(config, roots, environ, home)
+        self._deciders = Deciders.from_config(tools, roots, environ, home, config.origin_of)
         self._mode: Mode = MODES[mode or settings.agent.mode]  # type: ignore[index]
         self._tools = tools
         self._registry = SessionRegistry(builtin_registry())

@@ -6,10 +6,16 @@ leaves it anew. No variable is parsed here. A command that ends by a signal, or 
 
 from __future__ import annotations
 
+import os
 import shlex
+import shutil
+import stat
 from pathlib import Path
 
 __all__ = ["forget_state", "last_cwd", "with_state"]
+
+
+MAX_PATH_BYTES = 4096
 
 
 def with_state(script: str, state_file: Path | None, *, keep: bool = True) -> str:
@@ -33,16 +39,30 @@ def last_cwd(state_file: Path | None, default: Path) -> Path:
     if state_file is None:
         return default
     try:
-        cwd = Path(_cwd_file(state_file).read_text(encoding="utf-8"))
+        cwd = Path(_read(_cwd_file(state_file)))
     except (OSError, UnicodeDecodeError):
         return default
     return cwd if cwd.is_absolute() and cwd.is_dir() else default
 
 
+def _read(path: Path) -> str:
+    """A command may have put anything there: a pipe is not waited for, a link not followed."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            return ""
+        return os.read(descriptor, MAX_PATH_BYTES).decode("utf-8")
+    finally:
+        os.close(descriptor)
+
+
 def forget_state(state_file: Path) -> None:
     """Removes what the commands left: it holds every variable they exported."""
-    state_file.unlink(missing_ok=True)
-    _cwd_file(state_file).unlink(missing_ok=True)
+    for path in (state_file, _cwd_file(state_file)):
+        try:
+            path.unlink(missing_ok=True)
+        except OSError:  # A command may have made a folder of it.
+            shutil.rmtree(path, ignore_errors=True)
 
 
 def _cwd_file(state_file: Path) -> Path:

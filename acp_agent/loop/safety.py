@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from acp_agent.config.load import Config
-from acp_agent.config.places import state_dir
+from acp_agent.config.places import config_dir, config_file, state_dir
 from acp_agent.config.safety import RiskConfig
 from acp_agent.errors import StoreError
 from acp_agent.loop.modes import Mode
@@ -21,13 +21,15 @@ from acp_agent.safety.access import Deny, ExecuteAccess, NetworkAccess, PathAcce
 from acp_agent.safety.anomaly import Anomaly, AnomalyDetector
 from acp_agent.safety.audit import AuditLog
 from acp_agent.safety.deciders import CallFacts, Deciders, Judgement
-from acp_agent.safety.paths import Roots
+from acp_agent.safety.paths import Roots, real_path
+from acp_agent.safety.policy import Policy
+from acp_agent.safety.protect import PathRules
 from acp_agent.safety.rate import ActionRate
 from acp_agent.safety.scope import Approvals
 from acp_agent.safety.trajectory import Learned, Outcome, Sentinel
 from acp_agent.store.base import SessionStore, Trajectory
 
-__all__ = ["SessionSafety", "audit_path"]
+__all__ = ["SessionSafety", "audit_path", "session_rules"]
 
 log = logging.getLogger(__name__)
 
@@ -54,6 +56,28 @@ def audit_path(config: Config, environ: Mapping[str, str]) -> Path | None:
     if not audit.enabled:
         return None
     return Path(audit.file).expanduser() if audit.file else Path(state_dir(environ)) / "audit.jsonl"
+
+
+def session_rules(config: Config, roots: Roots, environ: Mapping[str, str], home: Path | None) -> PathRules:
+    """What is special in a session's folders. The agent's own files are, wherever they are: whoever changed them would
+    change what the person has allowed."""
+    settings = config.settings
+    tools = settings.tools
+    store = Path(settings.store.path).expanduser() if settings.store.path else None
+    audit = audit_path(config, environ)
+    own = [Path(config_dir(environ)), Path(state_dir(environ)), Path(config_file(environ))]
+    own += [Path(f"{store}{end}") for end in ("", "-wal", "-shm")] if store is not None else []
+    own += [audit] if audit is not None else []
+    policy = Policy(tools.policy, tools.authorization, environ)
+    return PathRules(
+        tools.sandbox.protect,
+        tools.files.deny_read,
+        tools.files.allow_read,
+        roots.real,
+        home,
+        own=dict.fromkeys(real_path(path) for path in own),
+        absolute=policy.hidden("read"),
+    )
 
 
 class SessionSafety:

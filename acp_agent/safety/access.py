@@ -122,7 +122,7 @@ class Ask:
     every_time: bool = False
     """Whether it is asked in every mode, and no answer is remembered."""
     by_person: bool = False
-    """Whether a rule of the person's asks: then every mode does."""
+    """Whether the person's own rules ask, or what they protect is touched: then every mode does."""
     rule: str = field(default="", compare=False)
     """What decided, as in `Allow`."""
     notes: tuple[str, ...] = field(default=(), compare=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from acp_agent.lazy import load
@@ -66,9 +67,12 @@ def combine(verdicts: Iterable[Verdict]) -> Verdict:
     )
 
 
-def _special(roots: Roots, path: Path) -> str:
+def _special(roots: Roots, path: Path, ask: Ask) -> Ask:
+    """What is protected is asked about in every mode: nothing else would stop it, as the sandbox stops commands."""
     name = roots.rules.protects(path)
-    return f"protected: {name}" if name is not None else "outside of the project"
+    if name is None:
+        return replace(ask, rule="outside of the project")
+    return replace(ask, by_person=True, rule=f"protected: {name}")
 
 
 def judge_access(access: Access, roots: Roots, mode: str, may_change: bool) -> Verdict:
@@ -88,14 +92,14 @@ def judge_access(access: Access, roots: Roots, mode: str, may_change: bool) -> V
             if roots.in_project(path) and not roots.rules.protects(path):
                 return Ask("it changes a file", (EDIT_SCOPE,), "edits in this project", rule="edits ask")
             reason = "it changes a file that other programs trust"
-            return Ask(reason, (f"edit = {path}",), f"edits of {path}", rule=_special(roots, path))
+            return _special(roots, path, Ask(reason, (f"edit = {path}",), f"edits of {path}"))
         case PathAccess("delete", path):
             if not may_change:
                 return Deny(f"The mode `{mode}` only reads; {roots.display(path)} was not deleted.", f"mode {mode}")
             if roots.in_project(path) and not roots.rules.protects(path):
                 return Ask("it deletes files", (DELETE_SCOPE,), "deletions in this project", rule="deletions ask")
             reason = "it deletes what other programs trust"
-            return Ask(reason, (f"delete = {path}",), f"deletions of {path}", rule=_special(roots, path))
+            return _special(roots, path, Ask(reason, (f"delete = {path}",), f"deletions of {path}"))
         case NetworkAccess(host, what, sends):
             if sends and not may_change:
                 return Deny(f"The mode `{mode}` only reads; {what} was not sent.", f"mode {mode}")

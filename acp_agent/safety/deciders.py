@@ -9,10 +9,14 @@ verdict names what decided, for the person, the audit log and `acp-agent policy 
 
 from __future__ import annotations
 
+import glob
 import json
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -125,7 +129,7 @@ class Deciders:
             mode, may_change = "readonly", False  # Of `tools.risk.autonomy`, whatever the session's mode.
         examined = {id(access): self._examined(access) for access in call.accesses}
         parses = [parse for parse in examined.values() if parse is not None]
-        if not approved and (violation := self._violation(call, parses)) is not None:
+        if not approved and (violation := self._violation(call, examined)) is not None:
             return violation
         policy = self.policy.decide(self._subject(call, examined)) if self.policy else None
         matched = policy.trace if policy is not None else ""
@@ -156,13 +160,23 @@ class Deciders:
         examined: Examined = load(EXAMINE)(access.command, self.roots, access.cwd)
         return examined
 
-    def _violation(self, call: CallFacts, parses: Sequence[Examined]) -> Judgement | None:
+    def _violation(self, call: CallFacts, examined: Mapping[int, Examined | None]) -> Judgement | None:
         if not self.scoped:
             return None
+        parses = [parse for parse in examined.values() if parse is not None]
         paths = [access.path for access in call.accesses if isinstance(access, PathAccess)]
+        for access in call.accesses:
+            parse = examined[id(access)]
+            if isinstance(access, ExecuteAccess) and parse is not None:
+                targets = {link.target for part in parse.parts for link in part.redirects}
+                named = [word for word in _named(parse) if word in targets or _is_path(word, access.cwd)]
+                paths += [_resolved(access.cwd / word) for word in named if word != os.devnull]
+        parts = [part.spelled for parse in parses for part in parse.parts] if parses else None
+        if parses and not all(parse.understood for parse in parses):
+            parts = [*(parts or ()), ""]
         hosts = [access.host for access in call.accesses if isinstance(access, NetworkAccess)]
         spellings = [text for parse in parses for text in parse.candidates]
-        broken = self.scoped.check(call.tool, call.arguments, paths, hosts, spellings)
+        broken = self.scoped.check(call.tool, call.arguments, paths, hosts, spellings, parts)
         if broken is None:
             return None
         return Judgement(Deny(broken.reason, broken.rule, approvable=True), violation=True)
@@ -176,9 +190,8 @@ class Deciders:
         for access in call.accesses:
             parse = examined[id(access)]
             if isinstance(access, ExecuteAccess) and parse is not None:
-                words = [word for part in parse.parts for word in (part.words or ())[1:]]
-                words += [link.target for part in parse.parts for link in part.redirects if link.target]
-                named += [access.cwd / value for word in words for value in (word, word.partition("=")[2]) if value]
+                words = _named(parse)
+                named += [access.cwd / word for word in (*words, *_expanded(parse, access.cwd))]
                 paths += [access.cwd / word for word in words if "/" in word]
         return Subject(
             call.tool,
@@ -367,6 +380,32 @@ def _because(risk: Risk) -> str:
 
 def _deny(rule: Rule) -> Deny:
     return Deny(f"A rule of the person's denies this call ({rule.name}). It was not run.", str(rule), trace=str(rule))
+
+
+def _named(parse: Examined) -> list[str]:
+    """What of a command line may mean a path: arguments, values of options, where output goes."""
+    words = [word for part in parse.parts for word in (part.words or ())[1:]]
+    words += [link.target for part in parse.parts for link in part.redirects if link.target]
+    return [value for word in words for value in (word, word.partition("=")[2]) if value]
+
+
+def _is_path(word: str, cwd: Path) -> bool:
+    """Whether a word means a path, as far as one can tell."""
+    try:
+        return "/" in word or (cwd / word).exists()
+    except (OSError, ValueError):
+        return True
+
+
+def _expanded(parse: Examined, cwd: Path) -> list[str]:
+    """What the wildcards of a line stand for now, where bash would expand them."""
+    texts = {text for part in parse.parts if part.words is None for text in part.text.split()}
+    found: list[str] = []
+    for pattern in texts:
+        if any(char in pattern for char in "*?["):
+            with suppress(OSError, ValueError, re.error):
+                found += islice(glob.iglob(pattern.strip("'\""), root_dir=cwd, include_hidden=True), MAX_PATHS)
+    return found[:MAX_PATHS]
 
 
 def _scope(access: Access) -> tuple[str, str]:

@@ -114,6 +114,16 @@ class Policy:
         """The rules, a line each."""
         return [rule.trace() for rule in self._rules] + [f"default {self._default}"]
 
+    def hidden(self, tool: str) -> list[str]:
+        """Globs of whole paths that a deny of `tool` covers whatever else is in the call: what it must never reach."""
+        return [
+            path
+            for named in self._rules
+            if named.rule.effect == "deny" and not named.rule.args_match and matches(named.rule.tool, tool)
+            if self._in_environment(named.rule.env)
+            for path in named.rule.paths
+        ]
+
     def decide(self, subject: Subject) -> PolicyVerdict:
         if len(self._rules) > MAX_RULES:
             return PolicyVerdict("deny", f"more than {MAX_RULES} rules")

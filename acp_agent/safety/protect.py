@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from acp_agent.config.safety import PROTECTED
-from acp_agent.safety.globs import PathGlobs
+from acp_agent.safety.globs import PathGlobs, matches
 
 __all__ = ["ALWAYS", "PathRules", "configured_folders", "git_places"]
 
@@ -30,7 +30,13 @@ class PathRules:
         allow_read: Sequence[str] = (),
         bases: Sequence[Path] = (),
         home: Path | None = None,
+        own: Iterable[Path] = (),
+        absolute: Sequence[str] = (),
     ) -> None:
+        """`own`: the agent's own files and folders, resolved: neither read nor changed. `absolute`: globs of whole
+        paths that must not be read."""
+        self.own = tuple(own)
+        self._absolute = tuple(absolute)
         # On a disk that does not tell capital letters from small ones, `.GIT/hooks` is what git trusts.
         names = dict.fromkeys(name.casefold() for name in (*ALWAYS, *protect))
         self._protected = [parts for name in names if (parts := Path(name.strip("/")).parts)]
@@ -53,11 +59,16 @@ class PathRules:
 
     def hides(self, path: Path) -> bool:
         """Whether a resolved path must not be read."""
+        if any(path == place or place in path.parents for place in self.own):
+            return True
+        if any(matches(pattern, str(part)) for pattern in self._absolute for part in (path, *path.parents)):
+            return True
         return bool(self._deny) and self._deny.matches(path) and not self._allow.matches(path)
 
     @property
     def hides_any(self) -> bool:
-        return bool(self._deny)
+        """Whether there are patterns, for which folders have to be looked through."""
+        return bool(self._deny or self._absolute)
 
     @property
     def hidden_globs(self) -> tuple[str, ...]:

@@ -51,10 +51,17 @@ class Scoped:
         return "tools.scoped.denied_tools" if matches_any(config.denied_tools, tool) else None
 
     def check(
-        self, tool: str, arguments: Mapping[str, Any], paths: Sequence[Path], hosts: Sequence[str], more: Iterable[str]
+        self,
+        tool: str,
+        arguments: Mapping[str, Any],
+        paths: Sequence[Path],
+        hosts: Sequence[str],
+        more: Iterable[str],
+        parts: Sequence[str] | None = None,
     ) -> Violation | None:
         """The first limit a call does not keep to. `more`: other spellings of its arguments (of a command line, its
-        simple commands), for what must not occur."""
+        simple commands), for what must not occur. `parts`: the simple commands of a command line, each of which is to
+        match what must be matched; an empty text is one that is not literal."""
         if (rule := self.hides(tool)) is not None:
             return Violation(f"`{tool}` is not among the tools that may be used here.", rule)
         if not self._config.enabled:
@@ -62,7 +69,7 @@ class Scoped:
         spellings = tuple(more)
         for number, constraint in enumerate(self._config.constraints):
             if matches(constraint.tool, tool):
-                why = self._broken(constraint, self._folders[number], arguments, paths, hosts, spellings)
+                why = self._broken(constraint, self._folders[number], arguments, paths, hosts, spellings, parts)
                 if why is not None:
                     key = "tools.scoped.constraints"
                     where = self._origin(key, number)
@@ -80,6 +87,7 @@ class Scoped:
         paths: Sequence[Path],
         hosts: Sequence[str],
         more: Sequence[str],
+        parts: Sequence[str] | None,
     ) -> str | None:
         parameter = constraint.parameter
         given = [arguments[parameter]] if parameter in arguments else []
@@ -88,10 +96,13 @@ class Scoped:
             if any(pattern.lower() in text.lower() for text in (*texts, *more)):
                 return f"`{pattern}` must not occur in it"
         if constraint.allow_patterns:
-            for text in texts or ("",):
+            commands = parts if parts is not None and (not parameter or parameter == COMMAND) else None
+            for text in commands or texts or ("",):
                 if not matches_any(constraint.allow_patterns, text):
                     return f"its arguments must look like {' or '.join(f'`{p}`' for p in constraint.allow_patterns)}"
         if constraint.allowed_paths:
+            if parts is not None and "" in parts:
+                return "which paths the command means is known only when it runs"
             for path in paths:
                 if not any(path == folder or folder in path.parents for folder in folders):
                     return f"{path} is not below {' or '.join(map(str, folders))}"
@@ -137,6 +148,9 @@ class Approvals:
 
 
 MAX_VIOLATIONS = 50
+
+COMMAND = "command"
+"""The parameter that holds a command line."""
 
 
 def _what(tool: str, arguments: Mapping[str, Any]) -> str:

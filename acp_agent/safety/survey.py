@@ -1,7 +1,7 @@
 """One look through a session's folders for what commands must be kept from: files that `deny_read` matches, and the
 inner configuration of every repository, which git reads when somebody looks at it.
 
-Blocking, to be run in a thread. Looks at no more than `MAX_LOOKED_AT` entries.
+Blocking, to be run in a thread. Looks at no more than `MAX_LOOKED_AT` entries (`MAX_LOOKED_AT_FOR_HIDDEN`).
 """
 
 from __future__ import annotations
@@ -17,6 +17,9 @@ from acp_agent.safety.paths import Roots
 __all__ = ["MAX_LOOKED_AT", "Survey", "survey"]
 
 MAX_LOOKED_AT = 20_000
+MAX_LOOKED_AT_FOR_HIDDEN = 300_000
+"""Where there is something to hide."""
+
 MAX_REPOSITORIES = 50
 
 SKIPPED = frozenset((".git", "node_modules", "__pycache__", ".venv", "venv", "target", ".tox", ".mypy_cache"))
@@ -54,12 +57,12 @@ def survey(roots: Roots) -> Survey:
     hidden = [path for path in hidden if path.exists() and rules.hides(path)]
     repositories: dict[Path, None] = {}
     pointers: list[Path] = []
-    looked = 0
+    looked, most = 0, MAX_LOOKED_AT_FOR_HIDDEN if rules.hides_any else MAX_LOOKED_AT
     complete = True
     for root in roots.real:
         for here, folders, files in os.walk(root):
             looked += len(folders) + len(files)
-            if looked > MAX_LOOKED_AT:
+            if looked > most:
                 complete = False
                 break
             base = Path(here)

@@ -8,6 +8,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
+import anyio
 import pytest
 
 from acp_agent.client.permissions import allow_always, allow_once, reject_once
@@ -620,3 +621,162 @@ async def test_folders_of_the_configuration_belong_to_every_session(tmp_path):
         await r.editor.prompt("/status")
         assert f"- {shared}" in r.editor.text()
         assert "none" not in r.editor.text().partition("Folders")[2]
+
+
+# --- more ways out that were found -------------------------------------------------------------------------------
+
+
+async def test_a_repository_is_not_led_elsewhere_while_a_command_runs_in_the_background(tmp_path):
+    marker = tmp_path / "marker"
+    loop = (
+        f"cp -r .git evil; printf '[core]\\n\\tfsmonitor = touch {marker}; false\\n' >> evil/config; "
+        "echo 1 > up; while :; do echo ../evil > .git/commondir; done 2>/dev/null"
+    )
+    script = rounds(bash(loop, background=True))
+    async with rig(tmp_path, script, mode="auto", sandbox=True, terminal=False) as r:
+        repository(r.project)
+        await r.editor.prompt("go")
+        with anyio.fail_after(20):
+            while not (r.project / "up").exists():
+                await anyio.sleep(0.01)
+        for _ in range(5):
+            assert "up" in git(r.project, "status", "--short")
+        assert not marker.exists()
+    assert not (r.project / ".git/commondir").exists()
+
+
+async def test_the_person_hears_of_a_repository_that_a_command_made_and_that_runs_something(tmp_path):
+    make = "git init -q lib && git -C lib config core.fsmonitor 'touch x' && git init -q harmless"
+    async with rig(tmp_path, rounds(bash(make)), mode="auto", sandbox=True, terminal=False, notices=True) as r:
+        repository(r.project)
+        await r.editor.prompt("go")
+        with anyio.fail_after(20):
+            while not any("made the git repository" in line.get("reason", "") for line in audit(tmp_path)):
+                await anyio.sleep(0.01)
+        told = [line["reason"] for line in audit(tmp_path) if "git repository" in line.get("reason", "")]
+        assert len(told) == 1
+        assert str(r.project / "lib") in told[0]
+
+
+async def test_what_is_hidden_stays_hidden_whatever_is_renamed_or_flooded(tmp_path):
+    config = '[tools.files]\ndeny_read = ["config/secrets.yml", "priv/**", "*.pem"]\n'
+    script = rounds(
+        bash("mv config c2; mv priv p2; true"),
+        bash("cat c2/* p2/* config/* priv/* 2>&1; true"),
+        bash("for i in {1..21000}; do echo > x$i; done"),
+        bash("cat *.pem 2>&1; true"),
+        bash("rm -f x*; true"),
+    )
+    async with rig(tmp_path, script, mode="auto", sandbox=True, terminal=False, config=config) as r:
+        for name in ("config/secrets.yml", "priv/key", "z.pem"):
+            (r.project / name).parent.mkdir(exist_ok=True)
+            (r.project / name).write_text("hidden words\n")
+        await r.editor.prompt("go")
+        assert not [text for text in results(r, 6) if "hidden words" in text]
+        assert (r.project / "config/secrets.yml").exists()
+
+
+async def test_a_private_folder_is_never_within_reach_of_commands(tmp_path):
+    temporary = tmp_path / "project/tmp"
+    temporary.mkdir(parents=True)
+    look = "ls -d tmp/* /tmp/acp-agent-*/sandbox /tmp/acp-agent-*/scripts; true"
+    old = tempfile.tempdir
+    tempfile.tempdir = str(temporary)
+    try:
+        async with rig(tmp_path, rounds(bash(look)), mode="auto", sandbox=True, terminal=False) as r:
+            await r.editor.prompt("go")
+            assert "acp-agent" not in results(r, 2)[0].replace("cannot access '/tmp/acp-agent-*", "")
+    finally:
+        tempfile.tempdir = old
+
+
+async def test_where_the_home_is_the_session_the_agents_own_files_are_out_of_reach(tmp_path):
+    own = ".local/state/acp-agent"
+    script = rounds(
+        bash(f"cat {own}/*; echo x > {own}/audit.jsonl; d=.config/acp-agent; mkdir -p $d; echo x > $d/config.toml"),
+        bash("mv .local .old; mv .config .c2; true"),
+        Call("read", {"path": f"{own}/audit.jsonl"}),
+        Call("write", {"path": ".config/acp-agent/config.toml", "content": "x"}),
+    )
+    async with rig(tmp_path, script, mode="auto", sandbox=True, terminal=False) as r:
+        home = tmp_path / "home"
+        await r.editor.new_session(home)
+        await r.editor.client.set_session_mode(r.editor.session_id, "auto")
+        await r.editor.prompt("go")
+        assert "acp_agent.audit" not in results(r, 2)[0]
+        assert audit(tmp_path)
+        assert not (home / ".config/acp-agent/config.toml").exists()
+        assert ["must not be read" in text for text in results(r, 5)[2:]] == [True, True]
+
+
+async def test_pipes_and_folders_in_the_place_of_the_shells_state_stop_nobody(tmp_path):
+    states = f"{tempfile.gettempdir()}/acp-agent-*/state"
+    spoil = f"trap - EXIT; for at in {states}; do rm -f $at/shell-1.cwd; mkfifo $at/shell-1.cwd; done"
+    fold = f"trap - EXIT; for at in {states}; do rm -f $at/shell-1*; mkdir $at/shell-1 $at/shell-1.cwd; done"
+    script = [*rounds(bash(spoil), bash("echo one"), bash(fold), bash("echo two")), "more"]
+    async with rig(tmp_path, script, mode="auto", sandbox=True, terminal=False) as r:
+        with anyio.fail_after(40):
+            await r.editor.prompt("go")
+            assert "two" in results(r, 5)[3]
+            assert (await r.editor.prompt("again")).stop_reason == "end_turn"
+
+
+async def test_pairs_of_datagram_sockets_reach_nobody(tmp_path):
+    code = (
+        "import socket; a, b = socket.socketpair(); a.send(b'x'); print('stream', b.recv(1)); "
+        "socket.socketpair(type=socket.SOCK_DGRAM)"
+    )
+    script = rounds(bash(f'python3 -c "{code}"'))
+    async with rig(tmp_path, script, mode="auto", sandbox=True, terminal=False) as r:
+        await r.editor.prompt("go")
+        assert "stream b'x'" in results(r, 2)[0]
+        assert "Operation not permitted" in results(r, 2)[0]
+
+
+@pytest.mark.parametrize("path", [".git/hooks/pre-commit", ".vscode/tasks.json", ".envrc", ".acp-agent/config.toml"])
+async def test_what_is_protected_is_asked_about_in_every_mode(tmp_path, path):
+    script = rounds(Call("write", {"path": path, "content": "x"}))
+    async with rig(tmp_path, script, mode="auto", otherwise=reject_once) as r:
+        await r.editor.prompt("go")
+        assert len(r.editor.permission_requests) == 1
+        assert not (r.project / path).exists()
+
+
+@pytest.mark.parametrize(
+    ("command", "passes"),
+    [
+        ("echo a", True),
+        ("echo a; touch b", False),
+        ("echo a\ntouch b", False),
+        ("echo $(touch b)", False),
+        ("echo a > b", True),
+    ],
+)
+async def test_a_limit_of_a_command_line_holds_for_each_of_its_parts(tmp_path, command, passes):
+    config = '[[tools.scoped.constraints]]\ntool = "bash"\nparameter = "command"\nallow_patterns = ["echo *"]\n'
+    async with rig(tmp_path, rounds(bash(command)), mode="auto", config=config) as r:
+        await r.editor.prompt("go")
+        assert ("must look like" in results(r, 2)[0]) is not passes
+
+
+async def test_a_limit_of_paths_holds_for_commands(tmp_path):
+    config = f'[[tools.scoped.constraints]]\ntool = "*"\nallowed_paths = ["{tmp_path}/project/in"]\n'
+    script = rounds(bash("cat out/a"), bash("cat in/a"), bash("cat $X"), bash("echo a > b"))
+    async with rig(tmp_path, script, mode="auto", config=config) as r:
+        for name in ("in", "out"):
+            (r.project / name).mkdir()
+            (r.project / name / "a").write_text(f"words of {name}\n")
+        await r.editor.prompt("go")
+        told = results(r, 5)
+        assert ["is not below" in text or "known only when" in text for text in told] == [True, False, True, True]
+
+
+@pytest.mark.parametrize("command", ["cat keys/k", "cat k*/k", "cat ke{y,z}s/k", "x=keys; cat $x/k", "grep -r words ."])
+async def test_what_a_policy_denies_to_be_read_no_command_and_no_tool_reads(tmp_path, command):
+    config = '[tools.policy]\nrules = [{effect = "deny", tool = "*", paths = ["*/keys/*"]}]\n'
+    script = rounds(bash(f"{command}; true"), Call("grep", {"pattern": "words"}), Call("read", {"path": "keys/k"}))
+    async with rig(tmp_path, script, mode="auto", sandbox=True, terminal=False, config=config) as r:
+        (r.project / "keys").mkdir()
+        (r.project / "keys/k").write_text("hidden words\n")
+        await r.editor.prompt("go")
+        assert not [text for text in results(r, 4) if "hidden words" in text]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -65,7 +65,7 @@ async def stage(
     *,
     offer: Offer | None = None,
     timeout: float = 5.0,
-    hides: Callable[[Path], bool] | None = None,
+    hides: Any = None,
     **editor_options: Any,
 ) -> AsyncIterator[Stage]:
     """An executor of the kind `backend`; everything is bounded, closed and killed at the end."""

@@ -19,7 +19,8 @@ from tests.executors.races import EXCHANGES, ends_soon, exchange, swapping
 pytestmark = pytest.mark.skipif(not EXCHANGES, reason="no renameat2 in this system's library")
 
 TRIES = 1000
-NAIVE_TRIES = 200_000
+MOST_TRIES = 100_000
+"""Where the machine has shown only one side of a race for that long, there is none."""
 
 
 @pytest.fixture(params=["openat2", "walk"], autouse=True)
@@ -250,13 +251,17 @@ def test_a_swap_between_check_and_use_leads_a_naive_open_out_and_not_ours(place:
 
 def test_a_folder_that_is_swapped_all_the_time_never_leads_a_read_out(place: Path) -> None:
     path = place / "app" / "inside" / "f"
-    naive, ours, noticed = set(), set(), 0
+    naive: set[str] = set()
+    ours: set[bytes] = set()
+    noticed = 0
     with swapping(place / "app" / "inside", place / "app" / "link"):
-        for _ in range(NAIVE_TRIES):
+        for _ in range(MOST_TRIES):
             naive.add(path.read_text())
             if len(naive) == 2:
                 break
-        for _ in range(TRIES):
+        for number in range(MOST_TRIES):
+            if number >= TRIES and ours and noticed:
+                break
             try:
                 ours.add(files.read(path))
                 found = files.look_at(path)
@@ -273,14 +278,17 @@ def test_a_folder_that_is_swapped_all_the_time_never_leads_a_read_out(place: Pat
 def test_a_folder_that_is_swapped_all_the_time_never_leads_a_write_out(place: Path) -> None:
     folder = place / "app" / "inside"
     with swapping(folder, place / "app" / "link"):
-        for number in range(NAIVE_TRIES):
+        for number in range(MOST_TRIES):
             (folder / "naive").write_text(str(number))
             if (place / "outside" / "naive").exists():
                 break
-        noticed = 0
-        for number in range(TRIES):
+        noticed = wrote = 0
+        for number in range(MOST_TRIES):
+            if number >= TRIES and wrote and noticed:
+                break
             try:
                 files.write(folder / f"n{number % 10}", b"ours")
+                wrote += 1
                 tree.make_directory(folder / "made" / str(number % 10))
             except ExecutorError:
                 noticed += 1
@@ -298,7 +306,9 @@ def test_a_file_that_is_swapped_for_a_link_all_the_time_is_never_written_through
     noticed = wrote = 0
     link = place / "app" / "file-link"
     with swapping(path, link) as still:
-        for number in range(TRIES):
+        for number in range(MOST_TRIES):
+            if number >= TRIES and wrote and noticed:
+                break
             if not (path.is_symlink() or link.is_symlink()):
                 with still:
                     if not link.is_symlink():  # it was replaced by what was written: a new one
@@ -310,5 +320,5 @@ def test_a_file_that_is_swapped_for_a_link_all_the_time_is_never_written_through
             except ExecutorError:
                 noticed += 1
     assert outside(place) == UNTOUCHED
-    assert noticed + wrote == TRIES
     assert wrote
+    assert noticed

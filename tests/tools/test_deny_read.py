@@ -16,7 +16,7 @@ import pytest
 from acp_agent.config.model import FilesConfig
 from acp_agent.errors import ExecutorError, ToolError
 from acp_agent.loop.instructions import Instructions, read_skills
-from acp_agent.safety.access import Deny
+from acp_agent.safety.access import Deny, ExecuteAccess
 from acp_agent.safety.decide import decide
 from tests.tools.kit import REGISTRY, Bench, bench
 
@@ -160,15 +160,16 @@ async def test_a_tree_with_a_hidden_file_is_refused_before_anybody_is_asked(tool
 
 
 async def test_a_hidden_configuration_chooses_no_checker(on: Bench) -> None:
-    text = "[tool.ruff]\nline-length = 100\n"
-    (on.folder / "conf" / "public.txt").unlink()
+    def lines() -> str:
+        return str([access for access in on.access("diagnostics") if isinstance(access, ExecuteAccess)])
+
+    text = "[tool.mypy]\nstrict = true\n"
     (on.folder / "pyproject.toml").write_text(text)
-    assert on.access("diagnostics")
+    assert "mypy" in lines()
     (on.folder / "pyproject.toml").unlink()
     (on.folder / "keys" / "pyproject.toml").write_text(text)
     (on.folder / "pyproject.toml").symlink_to("keys/pyproject.toml")
-    with pytest.raises(ToolError, match="No checker is known"):
-        on.access("diagnostics")
+    assert "mypy" not in lines()
 
 
 async def test_hidden_words_for_agents_and_skills_are_not_told(on: Bench) -> None:

@@ -200,6 +200,12 @@ def test_a_second_folder_of_the_session_and_its_other_name_stay(tmp_path: Path) 
     assert not roots.holds_root(roots.entry("inner/deep/x"))
 
 
+async def test_what_programs_trust_is_found_in_any_spelling(tmp_path: Path) -> None:
+    async with bench(tmp_path) as on:
+        (on.folder / "sub" / ".GIT").mkdir(parents=True)
+        assert scopes(on, "delete_path", path="sub") == {DELETE_SCOPE, f"delete = {on.folder / 'sub/.GIT'}"}
+
+
 async def test_own_files_are_one_question_and_what_programs_trust_another(tmp_path: Path) -> None:
     async with bench(tmp_path) as on:
         plant(on.folder)

@@ -47,6 +47,10 @@ NETLINK_ROUTE = 0
 """What the C library asks for the machine's own addresses."""
 
 
+DATAGRAMS = tuple(kind | flags for kind in (2, 3) for flags in (0, 0o4000, 0o2000000, 0o2004000))
+"""SOCK_DGRAM and SOCK_RAW (the same for AF_UNIX) with SOCK_NONBLOCK and SOCK_CLOEXEC; the kernel takes no other bit."""
+
+
 @dataclass(frozen=True)
 class _Step:
     code: int
@@ -153,6 +157,8 @@ def build_filter(arch: Arch, *, unix_sockets: bool = False, network: bool = True
         out.test(AT_LEAST, X32_BIT, yes="kill")
 
     calls = {name: number(name, arch) for name in ("clone", "clone3", "ioctl", "personality", "socket")}
+    if not unix_sockets:
+        calls["socketpair"] = number("socketpair", arch)
     for name, value in calls.items():
         assert value is not None
         out.test(EQUAL, value, yes=name)
@@ -179,6 +185,13 @@ def build_filter(arch: Arch, *, unix_sockets: bool = False, network: bool = True
     for value in PERSONALITIES:
         out.test(EQUAL, value, yes="allow")
     out.go("refuse")
+
+    out.label("socketpair")
+    # Ends of a pair of datagrams can be sent to the address of any socket there is; those of streams cannot.
+    out.load(_argument(1))
+    for kind in DATAGRAMS:
+        out.test(EQUAL, kind, yes="refuse")
+    out.go("allow")
 
     out.label("socket")
     out.load(_argument(0))

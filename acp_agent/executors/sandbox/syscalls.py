@@ -85,6 +85,7 @@ CALLS: dict[str, tuple[int, int]] = {
     "ioctl": (16, 29),
     "personality": (135, 92),
     "socket": (41, 198),
+    "socketpair": (53, 199),
 }
 """Calls whose arguments decide."""
 

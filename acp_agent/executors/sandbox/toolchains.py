@@ -7,6 +7,7 @@ mail, other projects. Caches that programs write to are not shared; a session ha
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -18,11 +19,23 @@ BELOW_HOME = (
     *(".pyenv", ".rustup", ".cargo/bin", ".cargo/registry", ".cargo/git", ".cargo/config.toml", ".cargo/env"),
     *(".nvm", ".volta", ".fnm", ".bun", ".deno", ".asdf", ".sdkman", ".rbenv", ".rvm", ".jenv", ".goenv", ".phpenv"),
     *("go/bin", "go/pkg", "sdk", ".dotnet", ".ghcup", ".cabal/bin", ".opam", ".juliaup", ".julia/juliaup", ".elan"),
-    *(".local/bin", ".local/lib", ".local/opt", ".local/share/uv", ".local/share/pipx", ".local/share/mise"),
+    *(
+        ".local/bin",
+        ".local/lib",
+        ".local/opt",
+        ".local/share/uv/python",
+        ".local/share/uv/tools",
+        ".local/share/pipx",
+        ".local/share/mise",
+    ),
     *(".local/share/fnm", ".local/share/pnpm", ".local/share/rtx", ".nix-profile", ".local/state/nix/profiles"),
     *("miniconda3", "anaconda3", "miniforge3", "mambaforge", "micromamba", ".m2/repository", ".gradle/wrapper"),
-    *(".gitconfig", ".config/git", ".gitignore", ".config/pip", ".config/uv", ".rustfmt.toml", ".inputrc"),
+    *(".gitconfig", ".config/git/config", ".config/git/ignore", ".config/git/attributes", ".gitignore"),
+    *(".rustfmt.toml", ".inputrc"),
 )
+
+KEYS = re.compile(rb"://[^/\\s@]+@|token|passw|secret|extraheader|authorization", re.IGNORECASE)
+MAX_SETTINGS = 1_000_000
 
 FOLDERS_OF_PROGRAMS = frozenset(("bin", "sbin", "shims", "scripts"))
 
@@ -48,8 +61,19 @@ def toolchains(home: Path | None, environ: Mapping[str, str]) -> tuple[Path, ...
 def _add(found: dict[Path, None], path: Path, home: Path | None) -> None:
     """Not what every command sees anyway."""
     place = Path(os.path.realpath(path))
+    if place.is_file() and _holds_key(place):
+        return
     if place.exists() and not _above(place, home) and not any(place.is_relative_to(folder) for folder in READABLE):
         found[place] = None
+
+
+def _holds_key(file: Path) -> bool:
+    """Whether a file of settings may hold a password or token (`[url "https://TOKEN@…"]`)."""
+    try:
+        with open(file, "rb") as opened:
+            return KEYS.search(opened.read(MAX_SETTINGS)) is not None
+    except OSError:
+        return True
 
 
 def _above(path: Path, home: Path | None) -> bool:

@@ -97,6 +97,7 @@ def plan(policy: SandboxPolicy, *, scratch: Path | None, more: Iterable[Path] = 
     for path in (*secrets(), *policy.hidden):
         if os.path.lexists(path) and _is_shown(path, spots):
             _put(spots, path, "hide")
+            _keep_above(path, writable, spots)
     for path in [path for path, spot in spots.items() if spot.treatment in HELD]:
         if _surrounding(path, spots) == "hide":
             del spots[path]
@@ -124,6 +125,15 @@ def _is_shown(path: Path, spots: dict[Path, Spot]) -> bool:
     there = spots.get(path)
     treatment = there.treatment if there is not None else _surrounding(path, spots)
     return treatment is not None and treatment not in ("empty", "stand-in", "hide", "link")
+
+
+def _keep_above(path: Path, writable: list[Path], spots: dict[Path, Spot]) -> None:
+    """Holds every folder above what is hidden that could be renamed: by another name it would be seen."""
+    tops = [folder for folder in writable if folder != path and path.is_relative_to(folder)]
+    if tops:
+        top = min(tops, key=lambda folder: len(folder.parts))
+        for depth in range(len(top.parts) + 1, len(path.parts)):
+            _put(spots, Path(*path.parts[:depth]), "keep")
 
 
 def _protect(path: Path, writable: list[Path], spots: dict[Path, Spot]) -> list[Path]:
