@@ -43,7 +43,7 @@ from acp_agent.executors.base import (
 )
 from acp_agent.executors.buffer import BoundedText, Utf8Stream
 from acp_agent.executors.sandbox.base import Confined, Invocation
-from acp_agent.executors.shell_state import with_state
+from acp_agent.executors.shell_state import mend_state, with_state
 from acp_agent.executors.start import Confine, exit_descriptor, start, start_confined
 from acp_agent.executors.tree_walk import Hides
 from acp_agent.executors.users import User
@@ -132,7 +132,10 @@ class LocalExecutor:
 
     def state_file(self, command: Command) -> Path | None:
         """Where the shell's state is kept. What a confined command may have written is not run by one that is not."""
-        return command.state_file if command.confined or self._confine is None else None
+        if command.state_file is None or (self._confine is not None and not command.confined):
+            return None
+        mend_state(command.state_file)
+        return command.state_file
 
     def environment(self, command: Command) -> dict[str, str]:
         """The whole environment of `command`."""

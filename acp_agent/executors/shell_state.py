@@ -12,7 +12,7 @@ import shutil
 import stat
 from pathlib import Path
 
-__all__ = ["forget_state", "last_cwd", "with_state"]
+__all__ = ["forget_state", "last_cwd", "mend_state", "with_state"]
 
 
 MAX_PATH_BYTES = 4096
@@ -27,10 +27,13 @@ def with_state(script: str, state_file: Path | None, *, keep: bool = True) -> st
         return script
     file = shlex.quote(str(state_file))
     cwd = shlex.quote(str(_cwd_file(state_file)))
-    restore = f"[ -r {file} ] && . {file} 2>/dev/null"
+    restore = f"[ -f {file} ] && . {file} 2>/dev/null"
     if not keep:
         return f"{restore}; {script}"
-    save = f'{{ declare -px >{file}; printf %s "$PWD" >{cwd}; }} 2>/dev/null'
+    # A command may have put a pipe there, which nobody may wait at.
+    plain = "[ ! -e {0} ] || [ -f {0} ]"
+    free, free_cwd = plain.format(file), plain.format(cwd)
+    save = f'{{ {{ {free}; }} && declare -px >{file}; {{ {free_cwd}; }} && printf %s "$PWD" >{cwd}; }} 2>/dev/null'
     return f"{restore}; trap {shlex.quote(save)} EXIT; {script}"
 
 
@@ -43,6 +46,23 @@ def last_cwd(state_file: Path | None, default: Path) -> Path:
     except (OSError, UnicodeDecodeError):
         return default
     return cwd if cwd.is_absolute() and cwd.is_dir() else default
+
+
+def mend_state(state_file: Path) -> None:
+    """Removes what is no plain file in the place of the state, so that later commands have one again."""
+    for path in (state_file, _cwd_file(state_file)):
+        try:
+            if not stat.S_ISREG(path.lstat().st_mode):
+                _remove(path)
+        except OSError:
+            continue
+
+
+def _remove(path: Path) -> None:
+    try:
+        path.unlink(missing_ok=True)
+    except OSError:  # A command may have made a folder of it.
+        shutil.rmtree(path, ignore_errors=True)
 
 
 def _read(path: Path) -> str:
@@ -59,10 +79,7 @@ def _read(path: Path) -> str:
 def forget_state(state_file: Path) -> None:
     """Removes what the commands left: it holds every variable they exported."""
     for path in (state_file, _cwd_file(state_file)):
-        try:
-            path.unlink(missing_ok=True)
-        except OSError:  # A command may have made a folder of it.
-            shutil.rmtree(path, ignore_errors=True)
+        _remove(path)
 
 
 def _cwd_file(state_file: Path) -> Path:

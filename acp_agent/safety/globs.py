@@ -9,10 +9,10 @@ import fnmatch
 import os
 import re
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 
-__all__ = ["PathGlobs", "matches", "matches_any"]
+__all__ = ["PathGlobs", "covering", "matches", "matches_any"]
 
 FLAGS = re.IGNORECASE | re.DOTALL
 
@@ -46,10 +46,11 @@ class PathGlobs:
 
     def matches(self, path: Path) -> bool:
         """Whether a resolved absolute path, or a folder above it, matches."""
-        if not self._globs:
-            return False
-        names = [str(path), *(str(parent) for parent in path.parents)]
-        return any(_exact(glob).match(name) for glob in self._globs for name in names)
+        return bool(self._globs) and self._pattern.match(str(path)) is not None
+
+    @cached_property
+    def _pattern(self) -> re.Pattern[str]:
+        return covering(self._globs)
 
     @property
     def absolute(self) -> tuple[str, ...]:
@@ -57,11 +58,13 @@ class PathGlobs:
         return tuple(self._globs)
 
 
-@lru_cache(maxsize=4096)
-def _exact(pattern: str) -> re.Pattern[str]:
-    """Paths are compared as they are spelled: on a disk that does not tell cases apart, a resolved path has the
-    spelling of the disk only where the system gives it, so case is ignored as everywhere in rules."""
-    return re.compile(fnmatch.translate(pattern), FLAGS)
+def covering(globs: Iterable[str]) -> re.Pattern[str]:
+    """What matches the paths that one of the globs stands for, and all below them; each looked at once.
+
+    Paths are compared whatever their case: on a disk that does not tell cases apart the spelling is anybody's.
+    """
+    both = [fnmatch.translate(text) for glob in globs for text in (glob, f"{glob}/*")]
+    return re.compile("|".join(both) or r"(?!)", FLAGS)
 
 
 def _absolute(pattern: str, bases: Sequence[Path], home: Path | None) -> list[str]:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from acp_agent.config.safety import PROTECTED
-from acp_agent.safety.globs import PathGlobs, matches
+from acp_agent.safety.globs import PathGlobs, covering
 
 __all__ = ["ALWAYS", "PathRules", "configured_folders", "git_places"]
 
@@ -36,7 +36,9 @@ class PathRules:
         """`own`: the agent's own files and folders, resolved: neither read nor changed. `absolute`: globs of whole
         paths that must not be read."""
         self.own = tuple(own)
-        self._absolute = tuple(absolute)
+        self._absolute = covering(absolute) if absolute else None
+        self._own_names = frozenset(map(str, self.own))
+        self._own_tops = tuple(f"{place}/" for place in self.own)
         # On a disk that does not tell capital letters from small ones, `.GIT/hooks` is what git trusts.
         names = dict.fromkeys(name.casefold() for name in (*ALWAYS, *protect))
         self._protected = [parts for name in names if (parts := Path(name.strip("/")).parts)]
@@ -59,16 +61,17 @@ class PathRules:
 
     def hides(self, path: Path) -> bool:
         """Whether a resolved path must not be read."""
-        if any(path == place or place in path.parents for place in self.own):
+        text = str(path)
+        if text in self._own_names or text.startswith(self._own_tops):
             return True
-        if any(matches(pattern, str(part)) for pattern in self._absolute for part in (path, *path.parents)):
+        if self._absolute is not None and self._absolute.match(text) is not None:
             return True
         return bool(self._deny) and self._deny.matches(path) and not self._allow.matches(path)
 
     @property
     def hides_any(self) -> bool:
         """Whether there are patterns, for which folders have to be looked through."""
-        return bool(self._deny or self._absolute)
+        return bool(self._deny) or self._absolute is not None
 
     @property
     def hidden_globs(self) -> tuple[str, ...]:
