@@ -622,7 +622,10 @@ class SessionEngine:
         self._skill = ""
         self._model = model
         self._around.failures.changed()
-        for told in [*await self.start(), *await self.extensions.ask(partial(ask_trust, self._session))]:
+        for told in [
+            *await self.start(),
+            *await self.extensions.ask(partial(ask_trust, self._session), self.safety.noticed),
+        ]:
             self._session.tell(told)
         await self.servers.ready()
         self._relevance.use(model.embed)

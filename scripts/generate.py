@@ -11,7 +11,7 @@ import runpy
 from collections.abc import Iterable
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import msgspec
 
@@ -258,6 +258,8 @@ def _words(kind: Any) -> str:
         return "table with " + ", ".join(f"`{field.name}`" for field in msgspec.structs.fields(kind))
     if origin is Literal:
         return "one of " + ", ".join(f"`{json.dumps(value)}`" for value in arguments)
+    if origin is Annotated:
+        return _words(arguments[0])
     if origin is list:
         return f"list of {_words(arguments[0])}"
     if origin is dict:

@@ -18,6 +18,7 @@ from acp_agent.config.safety import (
     AuditConfig,
     AuthorizationConfig,
     GovernanceConfig,
+    PathText,
     PermissionRule,
     PolicyConfig,
     RiskConfig,
@@ -242,13 +243,13 @@ class FilesConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         int, Meta(ge=1, description="Files and folders that one call deletes, moves or copies at most.", extra=PROJECT)
     ] = 100_000
     allowed_paths: Annotated[
-        list[str],
+        list[PathText],
         Meta(description="Folders that every session may use beside its own: for the tools, and for commands."),
     ] = []
     deny_read: Annotated[
-        list[str], Meta(description="Globs of paths that no tool reads, and no command in the sandbox.")
+        list[PathText], Meta(description="Globs of paths that no tool reads, and no command in the sandbox.")
     ] = []
-    allow_read: Annotated[list[str], Meta(description="Exceptions from `deny_read`.")] = []
+    allow_read: Annotated[list[PathText], Meta(description="Exceptions from `deny_read`.")] = []
     editor_buffers: Annotated[
         bool, Meta(description="Read and write through the editor's buffers where it offers them.")
     ] = True

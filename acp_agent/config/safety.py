@@ -17,6 +17,7 @@ __all__ = [
     "AuditConfig",
     "AuthorizationConfig",
     "GovernanceConfig",
+    "PathText",
     "PermissionRule",
     "PolicyConfig",
     "PolicyRule",
@@ -79,6 +80,8 @@ FORBIDDEN = ["~/.ssh", "~/.aws", "~/.gnupg", "~/.config/gcloud", "~/.kube", "~/.
 
 Action = Literal["allow", "ask", "deny"]
 Pattern = Annotated[str, Meta(max_length=1024)]
+PathText = Annotated[str, Meta(pattern=r"^[^\x00]*$")]
+"""A path: no system has one with a NUL character."""
 
 
 class SandboxConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -87,18 +90,18 @@ class SandboxConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         bool, Meta(description="Run no command at all where there is no sandbox; `false`: run it with a warning.")
     ] = False
     allow_read: Annotated[
-        list[str],
+        list[PathText],
         Meta(description="Folders and files commands may read beyond the session's folders and the system's."),
     ] = []
     allow_write: Annotated[
-        list[str], Meta(description="Folders and files commands may write beyond the session's folders.")
+        list[PathText], Meta(description="Folders and files commands may write beyond the session's folders.")
     ] = []
     allow_network: Annotated[bool, Meta(description="`false` cuts commands off from every network.")] = True
     allow_unix_sockets: Annotated[
         bool, Meta(description="Let commands make sockets of the kind AF_UNIX (docker, agents of keys, databases).")
     ] = False
     protect: Annotated[
-        list[str],
+        list[PathText],
         Meta(
             description="Paths below each of the session's folders that neither commands nor tools change without "
             "being asked about: what other programs trust."
@@ -150,7 +153,9 @@ class ScopedConstraint(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     parameter: Annotated[str, Meta(description="Only this argument of the call. Empty: all of them.")] = ""
     deny_patterns: Annotated[list[Pattern], Meta(description="Texts no argument may hold, whatever the case.")] = []
     allow_patterns: Annotated[list[Pattern], Meta(description="Globs; the argument must match one of them.")] = []
-    allowed_paths: Annotated[list[str], Meta(description="Folders that every path of the call must be below.")] = []
+    allowed_paths: Annotated[
+        list[PathText], Meta(description="Folders that every path of the call must be below.")
+    ] = []
     allowed_hosts: Annotated[list[Pattern], Meta(description="Globs of hosts that may be asked.")] = []
 
 
@@ -213,8 +218,8 @@ class RiskConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     allowed_commands: Annotated[
         list[str], Meta(description="The only programs a command line may call. Empty: all.")
     ] = []
-    forbidden_paths: Annotated[list[str], Meta(description="Paths that no command line may name.")] = msgspec.field(
-        default_factory=FORBIDDEN.copy
+    forbidden_paths: Annotated[list[PathText], Meta(description="Paths that no command line may name.")] = (
+        msgspec.field(default_factory=FORBIDDEN.copy)
     )
     max_actions_per_hour: Annotated[
         int, Meta(ge=0, description="Calls of a session within an hour that change something; 0: no limit.")

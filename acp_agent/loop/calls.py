@@ -189,6 +189,7 @@ class ToolRunner:
             for call in calls:
                 self._reports.fail(call, ToolError(not_run, "cancelled"))
                 call.result = call.result or ToolMessage(call.use.id, call.use.name, (TextPart(not_run),))
+                self._audit(call)
                 add(outputs.observed(call))
         return RoundResult(any(call.ends_turn for call in calls), any(self._progressed(call) for call in calls))
 
@@ -235,18 +236,22 @@ class ToolRunner:
 
     def _audit(self, call: Call) -> None:
         """Writes down what became of a call; one that was refused stands there with the decision."""
-        facts = call.facts
-        if facts is not None and call.began is None:
+        facts, known = call.facts, call.facts is not None
+        if call.audited or not call.reported or (known and call.began is None and not call.cancelled):
             return
+        call.audited = True
         if facts is None:
             facts = CallFacts(call.name, {"arguments": call.use.arguments}, (), call.id)
         text = "".join(part.text for part in call.result.content if isinstance(part, TextPart)) if call.result else ""
-        cancelled = call.error is not None and call.error.category == "cancelled"
+        category = call.error.category if call.error is not None else call.category
+        cancelled = call.cancelled or category == "cancelled"
         failed = call.failed or call.error is not None
         self._around.safety.ended(
             facts,
             "cancelled" if cancelled else "failed" if failed else "completed",
-            error=call.error.category if call.error is not None else "",
+            error=category,
+            arguments=None if known else call.use.arguments,
+            broke=call.error is not None or category == "timeout",
             failed=failed,
             exit_code=call.ran.exit_code if call.ran is not None else None,
             truncated=any(process.truncated for process in call.processes) or None,
@@ -264,6 +269,7 @@ class ToolRunner:
 
     def _cancelled(self, call: Call) -> None:
         """Ends a call that was stopped; what its command had printed is kept."""
+        call.cancelled = True
         if not call.processes or call.ended:
             self._reports.fail(call, ToolError(CANCELLED, "cancelled"))
             return
@@ -388,6 +394,7 @@ class ToolRunner:
             if not result.failed:
                 around.succeeded(call.name)
             if result.error is not None:
+                call.category = result.error.category
                 around.failures.failed(call.name, ready.arguments, result.error)
             elif around.failures.any and self._changes(accesses):
                 around.failures.changed()

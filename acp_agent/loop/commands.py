@@ -226,12 +226,14 @@ async def _trust(commands: Commands, session: Session, engine: Engine, rest: str
     extensions, (word, _, mark) = commands.extensions, rest.lower().partition(" ")
     if word == "no":
         await extensions.distrust()
+        engine.safety.noticed("trust in this folder: taken back by the person")
         session.say("No longer trusted. What was loaded is not offered any more.")
         return
     changed = ""
     if word == "yes":
         trouble = await extensions.trust(mark.strip())
         if trouble is not None:
+            engine.safety.noticed(f"trust in this folder ({extensions.mark}): given by the person")
             session.say("\n".join(["Trusted and loaded. `/tools` lists them.", *(f"- {words}" for words in trouble)]))
             return
         changed = "These are not the files that you were shown, so nothing was done.\n\n"

@@ -35,6 +35,8 @@ LOAD_TIMEOUT = 30.0
 SHOWN_CHARS = 2_000
 """Of each file, when the person is asked."""
 
+ANSWERS = {True: "given by the person", False: "refused by the person", None: "not answered"}
+
 QUESTION = "Trust this folder's own files, and let them take effect?"
 NOT_TRUSTED = "This folder has files of its own (configuration, tools) that are not used: `/trust` shows them."
 TRUSTED = "Trusted. The folder's tools are loaded; its configuration counts from the next session on."
@@ -113,7 +115,9 @@ class Extensions:
             self._asks = answer is None
             return [] if self._asks else [NOT_TRUSTED]
 
-    async def ask(self, ask: Callable[[str, Sequence[str]], Awaitable[bool | None]]) -> list[str]:
+    async def ask(
+        self, ask: Callable[[str, Sequence[str]], Awaitable[bool | None]], note: Callable[[str], None]
+    ) -> list[str]:
         """Asks the person, once for these very files, whether they are trusted; gives what the person should hear.
         `ask` is given words and the files as they are to be shown; it answers `None` where nobody answered."""
         if not self._asks:
@@ -122,6 +126,7 @@ class Extensions:
         files = await self.read()
         self._shown = scope_of(files)
         answer = await ask(QUESTION, [_shown(name, data) for name, data in files.items()])
+        note(f"trust in {', '.join(files)} ({mark_of(self._shown)}): {ANSWERS[answer]}")
         if answer is None:
             return [NOT_TRUSTED]
         if answer:

@@ -111,6 +111,10 @@ class Call:
     """Set when it failed by an error."""
     ran: Ran | None = None
     """Set when it ran a command."""
+    category: str = ""
+    """Of a result that failed: why, in a word of the taxonomy."""
+    cancelled: bool = False
+    audited: bool = False
     facts: CallFacts | None = None
     """What was judged of it, once it is."""
     began: float | None = None

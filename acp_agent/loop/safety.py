@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -16,11 +16,12 @@ from acp_agent.config.load import Config
 from acp_agent.config.places import config_dir, config_file, state_dir
 from acp_agent.config.safety import RiskConfig
 from acp_agent.errors import StoreError
+from acp_agent.lazy import load
 from acp_agent.loop.modes import Mode
 from acp_agent.safety.access import Deny, ExecuteAccess, NetworkAccess, PathAccess, ToolAccess
 from acp_agent.safety.anomaly import Anomaly, AnomalyDetector
 from acp_agent.safety.audit import AuditLog
-from acp_agent.safety.deciders import CallFacts, Deciders, Judgement
+from acp_agent.safety.deciders import EXAMINE, CallFacts, Deciders, Judgement
 from acp_agent.safety.paths import Roots, real_path
 from acp_agent.safety.policy import Policy
 from acp_agent.safety.protect import PathRules
@@ -124,7 +125,8 @@ class SessionSafety:
         approved = self.approvals.take(call.tool, call.arguments)
         decision = self.deciders.decide(call, mode=mode.id, may_change=mode.changes, approved=approved)
         if decision.violation and call.call_id:
-            self.approvals.violated(call.call_id, call.tool, call.arguments)
+            self.approvals.violated(call.call_id, call.tool, call.arguments, decision.verdict.rule)
+            self.approvals.keep(call.tool, call.arguments, approved)
         return decision
 
     def _learned(self, call: CallFacts) -> Deny | None:
@@ -135,7 +137,7 @@ class SessionSafety:
                 "tools.anomaly",
             )
         try:
-            block = self.sentinel.check(call.tool, call.arguments)
+            block = next(filter(None, (self.sentinel.check(call.tool, words) for words in self._words(call))), None)
         except StoreError as error:
             log.warning("what was learned could not be read: %s", error)
             block = None
@@ -148,6 +150,14 @@ class SessionSafety:
                 "tools.risk.max_actions_per_hour",
             )
         return None
+
+    def _words(self, call: CallFacts) -> Iterator[Mapping[str, Any]]:
+        """What the sentinel compares: the arguments, and of a command line its simple commands, plainly spelled."""
+        yield call.arguments
+        for access in call.accesses:
+            if self.sentinel.enabled and isinstance(access, ExecuteAccess):
+                for text in load(EXAMINE)(access.command, self._roots, access.cwd).candidates:
+                    yield {"command": text}
 
     # --- the life of a call -----------------------------------------------------------------------------------
 
@@ -182,10 +192,20 @@ class SessionSafety:
             self.rate.count()
         self.sentinel.began(call.call_id, call.tool, call.arguments)
 
-    def ended(self, call: CallFacts, result: str, *, error: str = "", failed: bool = False, **fields: Any) -> None:
-        """It has run. `result`: as in `AuditEntry`; `error`: the category of its failure."""
+    def ended(
+        self,
+        call: CallFacts,
+        result: str,
+        *,
+        error: str = "",
+        failed: bool = False,
+        broke: bool = False,
+        **fields: Any,
+    ) -> None:
+        """It has run. `result`: as in `AuditEntry`; `error`: the category of its failure; `broke`: whether it did not
+        do what it is for, unlike a command that ends with an exit code."""
         if result != "cancelled":
-            self.anomalies.observed(call.tool, failed=error in FAILURES_THAT_COUNT)
+            self.anomalies.observed(call.tool, failed=broke and error in FAILURES_THAT_COUNT)
             outcome: Outcome = "failed" if failed else "succeeded"
             try:
                 self.sentinel.ended(call.call_id, outcome)

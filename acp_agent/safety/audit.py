@@ -96,7 +96,7 @@ class AuditLog:
         now = datetime.now(UTC).isoformat(timespec="microseconds")
         entry = AuditEntry(schema="acp_agent.audit.v1", time=now, event=event, **self._clean(fields))
         try:
-            self._append(self._encoder.encode(entry) + b"\n")
+            self._append(_one_line(self._encoder.encode(entry)) + b"\n")
         except OSError as error:
             self.failing = True
             words = f"The audit log {self.path} cannot be written ({error.strerror or error})."
@@ -171,6 +171,16 @@ PLAIN = frozenset(("caller_id", "turn", "call_id", "decision", "sandbox", "resul
 """Fields with words of our own."""
 
 OTHER_CHARS = 500
+
+
+def _one_line(line: bytes) -> bytes:
+    """Without characters that some readers take for the end of a line."""
+    for raw, escaped in LINE_ENDS.items():
+        line = line.replace(raw, escaped)
+    return line
+
+
+LINE_ENDS = {b"\xe2\x80\xa8": b"\\u2028", b"\xe2\x80\xa9": b"\\u2029", b"\xc2\x85": b"\\u0085"}
 
 
 def _encodable(text: str) -> str:

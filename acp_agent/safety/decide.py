@@ -83,7 +83,8 @@ def judge_access(access: Access, roots: Roots, mode: str, may_change: bool) -> V
         case PathAccess(_, path) if not roots.contains(path):
             return Deny(f"{path} is outside of the folders of this session.", "outside")
         case PathAccess(_, path) if roots.rules.hides(path):
-            return Deny(f"{roots.display(path)} must not be read or changed (`tools.files.deny_read`).", "deny_read")
+            why = roots.rules.why_hidden(path)
+            return Deny(f"{roots.display(path)} must not be read or changed ({why}).", "deny_read")
         case PathAccess("read", _):
             return Allow("reads")
         case PathAccess("write", path):

@@ -123,13 +123,15 @@ class Deciders:
             return f"`{tool}` is not among the tools that may be used here (`{limit}`)."
         return None
 
-    def decide(self, call: CallFacts, *, mode: str, may_change: bool, approved: bool = False) -> Judgement:
-        """`approved`: the person lets this call pass `tools.scoped`."""
+    def decide(
+        self, call: CallFacts, *, mode: str, may_change: bool, approved: frozenset[str] = frozenset()
+    ) -> Judgement:
+        """`approved`: limits of `tools.scoped` that the person lets this call break."""
         if self.config.risk.autonomy == "readonly":
             mode, may_change = "readonly", False  # Of `tools.risk.autonomy`, whatever the session's mode.
         examined = {id(access): self._examined(access) for access in call.accesses}
         parses = [parse for parse in examined.values() if parse is not None]
-        if not approved and (violation := self._violation(call, examined)) is not None:
+        if (violation := self._violation(call, examined, approved)) is not None:
             return violation
         policy = self.policy.decide(self._subject(call, examined)) if self.policy else None
         matched = policy.trace if policy is not None else ""
@@ -160,7 +162,9 @@ class Deciders:
         examined: Examined = load(EXAMINE)(access.command, self.roots, access.cwd)
         return examined
 
-    def _violation(self, call: CallFacts, examined: Mapping[int, Examined | None]) -> Judgement | None:
+    def _violation(
+        self, call: CallFacts, examined: Mapping[int, Examined | None], approved: frozenset[str]
+    ) -> Judgement | None:
         if not self.scoped:
             return None
         parses = [parse for parse in examined.values() if parse is not None]
@@ -176,7 +180,7 @@ class Deciders:
             parts = [*(parts or ()), ""]
         hosts = [access.host for access in call.accesses if isinstance(access, NetworkAccess)]
         spellings = [text for parse in parses for text in parse.candidates]
-        broken = self.scoped.check(call.tool, call.arguments, paths, hosts, spellings, parts)
+        broken = self.scoped.check(call.tool, call.arguments, paths, hosts, spellings, parts, approved)
         if broken is None:
             return None
         return Judgement(Deny(broken.reason, broken.rule, approvable=True), violation=True)
@@ -319,6 +323,9 @@ class Deciders:
         rules = self.permissions.of(BASH)
         if not rules:
             return verdict
+        if isinstance(verdict, Ask) and not examined.understood and any(rule.action == "deny" for rule in rules):
+            # It may be what a rule denies, in a form that nobody can see through.
+            verdict = replace(verdict, by_person=True, rule=f"{verdict.rule}; rules deny some commands".lstrip("; "))
         for part in examined.parts:
             rule = self.permissions.first(BASH, part.spellings or (part.text,))
             if rule is not None and rule.action == "ask":

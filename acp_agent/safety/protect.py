@@ -68,6 +68,14 @@ class PathRules:
             return True
         return bool(self._deny) and self._deny.matches(path) and not self._allow.matches(path)
 
+    def why_hidden(self, path: Path) -> str:
+        """The rule by which `path` is hidden, in a few words."""
+        text = str(path)
+        if text in self._own_names or text.startswith(self._own_tops):
+            return "it is the agent's own"
+        by_policy = self._absolute is not None and self._absolute.match(text) is not None
+        return "`tools.policy`" if by_policy else "`tools.files.deny_read`"
+
     @property
     def hides_any(self) -> bool:
         """Whether there are patterns, for which folders have to be looked through."""

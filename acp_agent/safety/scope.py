@@ -58,11 +58,12 @@ class Scoped:
         hosts: Sequence[str],
         more: Iterable[str],
         parts: Sequence[str] | None = None,
+        approved: frozenset[str] = frozenset(),
     ) -> Violation | None:
         """The first limit a call does not keep to. `more`: other spellings of its arguments (of a command line, its
         simple commands), for what must not occur. `parts`: the simple commands of a command line, each of which is to
-        match what must be matched; an empty text is one that is not literal."""
-        if (rule := self.hides(tool)) is not None:
+        match what must be matched; an empty text is one that is not literal. `approved`: limits it may break."""
+        if (rule := self.hides(tool)) is not None and rule not in approved:
             return Violation(f"`{tool}` is not among the tools that may be used here.", rule)
         if not self._config.enabled:
             return None
@@ -73,10 +74,10 @@ class Scoped:
                 if why is not None:
                     key = "tools.scoped.constraints"
                     where = self._origin(key, number)
-                    return Violation(
-                        f"The call was not run: {why}. The person may let this one call pass.",
-                        f"{key}[{number}]" + (f" ({where})" if where else ""),
-                    )
+                    rule = f"{key}[{number}]" + (f" ({where})" if where else "")
+                    if rule not in approved:
+                        said = f"The call was not run: {why}. The person may let this one call pass."
+                        return Violation(said, rule)
         return None
 
     def _broken(
@@ -117,12 +118,13 @@ class Scoped:
 class Approvals:
     """Which violations of a session the person let pass. Of one session."""
 
-    _violations: dict[str, str] = field(default_factory=dict)
-    """Call id -> what the call was, the newest last."""
-    _approved: set[str] = field(default_factory=set)
+    _violations: dict[str, tuple[str, str]] = field(default_factory=dict)
+    """Call id -> what the call was, and which limit it broke; the newest last."""
+    _approved: dict[str, frozenset[str]] = field(default_factory=dict)
+    """What a call was -> the limits it may break once."""
 
-    def violated(self, call_id: str, tool: str, arguments: Mapping[str, Any]) -> None:
-        self._violations[call_id] = _what(tool, arguments)
+    def violated(self, call_id: str, tool: str, arguments: Mapping[str, Any], rule: str) -> None:
+        self._violations[call_id] = (_what(tool, arguments), rule)
         while len(self._violations) > MAX_VIOLATIONS:
             del self._violations[next(iter(self._violations))]
 
@@ -135,16 +137,20 @@ class Approvals:
     def pending(self) -> list[str]:
         return list(self._violations)
 
-    def approve(self, call_id: str) -> None:
-        self._approved.add(self._violations.pop(call_id))
+    def approve(self, call_id: str) -> str:
+        """Gives the limit that the call may break."""
+        what, rule = self._violations.pop(call_id)
+        self._approved[what] = self._approved.get(what, frozenset()) | {rule}
+        return rule
 
-    def take(self, tool: str, arguments: Mapping[str, Any]) -> bool:
-        """Whether this call may pass; it may once."""
-        what = _what(tool, arguments)
-        if what not in self._approved:
-            return False
-        self._approved.discard(what)
-        return True
+    def take(self, tool: str, arguments: Mapping[str, Any]) -> frozenset[str]:
+        """The limits that this call may break; it may once."""
+        return self._approved.pop(_what(tool, arguments), frozenset())
+
+    def keep(self, tool: str, arguments: Mapping[str, Any], rules: frozenset[str]) -> None:
+        """The call broke another limit as well and was not run: what it may is not used up."""
+        if rules:
+            self._approved[_what(tool, arguments)] = rules
 
 
 MAX_VIOLATIONS = 50

@@ -234,12 +234,24 @@ def test_paths_and_hosts_are_held_to_theirs(tmp_path: Path) -> None:
 
 def test_an_approval_covers_the_same_call_once() -> None:
     approvals = Approvals()
-    approvals.violated("1234", "bash", {"command": "x"})
+    approvals.violated("1234", "bash", {"command": "x"}, "rule 1")
     assert approvals.find("9") is None
     approvals.approve(approvals.find("12"))  # type: ignore[arg-type]
     assert not approvals.take("bash", {"command": "y"})
-    assert approvals.take("bash", {"command": "x"})
+    assert approvals.take("bash", {"command": "x"}) == {"rule 1"}
     assert not approvals.take("bash", {"command": "x"})
+
+
+def test_an_approval_covers_one_limit_and_is_not_used_up_by_another() -> None:
+    constraints = [ScopedConstraint("bash", deny_patterns=["a"]), ScopedConstraint("bash", deny_patterns=["b"])]
+    scoped = Scoped(ScopedConfig(constraints=constraints), None)
+    first, second = "tools.scoped.constraints[0]", "tools.scoped.constraints[1]"
+
+    def broken(*approved: str) -> str | None:
+        found = scoped.check("bash", {"command": "a b"}, (), (), (), approved=frozenset(approved))
+        return found.rule if found is not None else None
+
+    assert [broken(), broken(first), broken(first, second)] == [first, second, None]
 
 
 # --- sentinel ----------------------------------------------------------------------------------------------------
