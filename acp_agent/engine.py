@@ -254,7 +254,7 @@ class SessionEngine:
             home=home,
             store=store,
             session_id=session.id,
-            is_tool=lambda name: self.registry.find(name) is not None,
+            own_name=lambda name: entry.name if (entry := self.registry.find(name)) is not None else None,
             redact=self.redaction.text,
             tell=session.tell,
             turn=lambda: self._turn_context.turn_id,

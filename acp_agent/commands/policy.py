@@ -17,6 +17,7 @@ from acp_agent.loop.checking import Checked, check_call
 from acp_agent.loop.modes import MODES, Mode
 from acp_agent.loop.safety import session_rules
 from acp_agent.safety.deciders import Deciders
+from acp_agent.safety.own_names import with_own_names
 from acp_agent.safety.paths import Roots, real_path
 from acp_agent.safety.protect import configured_folders
 from acp_agent.tools.registry import SessionRegistry, builtin_registry
@@ -61,12 +62,17 @@ class _Asker:
         home = Path(environ["HOME"]) if environ.get("HOME", "").startswith("/") else None
         roots = Roots(cwd, configured_folders(tools.files.allowed_paths))
         roots.rules = session_rules(config, roots, environ, home)
+        self._registry = SessionRegistry(builtin_registry())
+        tools = with_own_names(tools, self._own_name)
         self._deciders = Deciders.from_config(tools, roots, environ, home, config.origin_of)
         self._mode: Mode = MODES[mode or settings.agent.mode]  # type: ignore[index]
         self._tools = tools
-        self._registry = SessionRegistry(builtin_registry())
         if trouble := self._deciders.policy.trouble:
             raise ConfigError("\n".join(trouble))
+
+    def _own_name(self, name: str) -> str:
+        entry = self._registry.find(name)
+        return name if entry is None else entry.name
 
     def __call__(self, tool: str, arguments: str) -> Checked:
         try:

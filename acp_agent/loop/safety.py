@@ -22,6 +22,7 @@ from acp_agent.safety.access import Deny, ExecuteAccess, NetworkAccess, PathAcce
 from acp_agent.safety.anomaly import Anomaly, AnomalyDetector
 from acp_agent.safety.audit import AuditLog
 from acp_agent.safety.deciders import EXAMINE, CallFacts, Deciders, Judgement
+from acp_agent.safety.own_names import with_own_names
 from acp_agent.safety.paths import Roots, real_path
 from acp_agent.safety.policy import Policy
 from acp_agent.safety.protect import PathRules
@@ -93,13 +94,13 @@ class SessionSafety:
         home: Path | None,
         store: SessionStore,
         session_id: str,
-        is_tool: Callable[[str], bool],
+        own_name: Callable[[str], str | None],
         redact: Callable[[str], str],
         tell: Callable[[str], None],
         turn: Callable[[], str],
         sandbox: Callable[[], str],
     ) -> None:
-        tools = config.settings.tools
+        tools = with_own_names(config.settings.tools, lambda name: own_name(name) or name)
         self._config = config
         self._tools = tools
         self._roots = roots
@@ -110,6 +111,10 @@ class SessionSafety:
         self._sandbox = sandbox
         self.project = str(roots.cwd)
         self.approvals = Approvals()
+
+        def is_tool(name: str) -> bool:
+            return own_name(name) is not None
+
         self.anomalies = AnomalyDetector(tools.anomaly, self._anomaly)
         self.rate = ActionRate(tools.risk.max_actions_per_hour)
         self.sentinel = Sentinel(tools.governance, _Trajectories(store, self.project, tools), is_tool, redact)

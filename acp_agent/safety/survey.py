@@ -7,12 +7,13 @@ Blocking, to be run in a thread. Looks at no more than `MAX_LOOKED_AT` entries (
 from __future__ import annotations
 
 import os
+import re
 import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from acp_agent.safety.paths import Roots
+from acp_agent.safety.paths import Roots, read_regular, real_path
 
 __all__ = ["MAX_LOOKED_AT", "Survey", "survey"]
 
@@ -29,6 +30,10 @@ INSIDE = ("hooks", "config", "commondir", "config.worktree")
 """What of a repository's folder names programs that git runs, or another folder that does."""
 
 
+MAX_CONFIG = 200_000
+NAMING = re.compile(r"^[ \t]*(hookspath|path)[ \t]*=[ \t]*(\S[^\n]*)", re.IGNORECASE | re.MULTILINE)
+
+
 @dataclass(frozen=True)
 class Survey:
     hidden: tuple[Path, ...] = ()
@@ -37,6 +42,8 @@ class Survey:
     """Folders of git (`.git`, those of submodules and worktrees) below the session's folders."""
     pointers: tuple[Path, ...] = ()
     """Files named `.git`: they say where a worktree's or submodule's repository is."""
+    named: tuple[Path, ...] = ()
+    """What the configuration of these repositories names: folders of hooks, further configuration."""
     complete: bool = True
     """Whether everything was looked at."""
 
@@ -48,7 +55,7 @@ class Survey:
             for name in INSIDE
             if name in ("hooks", "config") or (folder / name).exists()
         ]
-        return [*inside, *self.pointers]
+        return [*inside, *self.pointers, *self.named]
 
 
 def survey(roots: Roots) -> Survey:
@@ -79,7 +86,21 @@ def survey(roots: Roots) -> Survey:
             folders[:] = [name for name in folders if name not in SKIPPED]
     kept = tuple(repositories)[:MAX_REPOSITORIES]
     complete = complete and len(kept) == len(repositories) and len(pointers) <= MAX_REPOSITORIES
-    return Survey(tuple(dict.fromkeys(hidden)), kept, tuple(pointers[:MAX_REPOSITORIES]), complete)
+    named = tuple(dict.fromkeys(path for folder in kept for path in _named(folder)))
+    return Survey(tuple(dict.fromkeys(hidden)), kept, tuple(pointers[:MAX_REPOSITORIES]), named, complete)
+
+
+def _named(git: Path) -> Iterator[Path]:
+    """`core.hooksPath` and `include.path`, where they lie in the repository's own folder and exist."""
+    try:
+        text = (read_regular(git / "config", MAX_CONFIG) or b"").decode("utf-8", "replace")
+    except OSError:
+        return
+    for name, value in NAMING.findall(text):
+        base = git.parent if name.lower() == "hookspath" else git
+        path = real_path(base / value.strip().strip('"'))
+        if path.exists() and git.parent in path.parents and path not in (git, git.parent):
+            yield path
 
 
 def _with_inner(git: Path) -> Iterator[Path]:

@@ -780,3 +780,65 @@ async def test_what_a_policy_denies_to_be_read_no_command_and_no_tool_reads(tmp_
         (r.project / "keys/k").write_text("hidden words\n")
         await r.editor.prompt("go")
         assert not [text for text in results(r, 4) if "hidden words" in text]
+
+
+async def test_no_command_leaves_a_program_that_runs_as_the_person(tmp_path):
+    code = "import os; os.close(os.open('y', os.O_CREAT | os.O_WRONLY, 0o4755))"
+    script = rounds(bash(f'cp /bin/true x; chmod 4755 x; chmod 755 x; python3 -c "{code}"; true'))
+    async with rig(tmp_path, script, mode="auto", sandbox=True, terminal=False) as r:
+        await r.editor.prompt("go")
+        assert (r.project / "x").stat().st_mode & 0o7777 == 0o755
+        assert not any(path.stat().st_mode & 0o4000 for path in r.project.iterdir())
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        '[[tools.permissions.run_command]]\npattern = "*touch*"\naction = "deny"\n',
+        '[tools.policy]\nrules = [{effect = "deny", tool = "shell", args_match = "touch"}]\n',
+        '[tools.scoped]\ndenied_tools = ["run_shell"]\n',
+    ],
+)
+async def test_rules_may_name_a_tool_by_any_of_its_names(tmp_path, config):
+    script = rounds(Call("execute_bash", {"command": "touch a"}))
+    async with rig(tmp_path, script, mode="auto", config=config) as r:
+        await r.editor.prompt("go")
+        assert list(r.project.iterdir()) == []
+
+
+async def test_calls_that_were_stopped_or_never_run_have_their_line(tmp_path):
+    waiting = (bash("echo up > up; sleep 60"), bash("touch never"))
+    script = [Answer(tool_calls=waiting), *rounds(Call("nonsense", {"x": 1}))]
+    async with rig(tmp_path, script, mode="auto", terminal=False) as r:
+        turn = r.editor.begin("go")
+        with anyio.fail_after(20):
+            while not (r.project / "up").exists():
+                await anyio.sleep(0.01)
+        r.editor.client.cancel(r.editor.session_id)
+        assert (await turn.response()).stop_reason == "cancelled"
+        await r.editor.prompt("again")
+    ends = [line for line in audit(tmp_path) if line["event"] == "result"]
+    assert [line["result"] for line in ends] == ["cancelled", "cancelled", "failed"]
+    assert json.loads(ends[2]["arguments"]) == {"x": 1}
+
+
+async def test_commands_that_run_out_of_time_count_as_failures_of_the_tool(tmp_path):
+    config = "[tools.anomaly]\nwindow_size = 2\n[tools]\nrepeated_failures = 9\n"
+    script = rounds(*(bash(f"sleep 6{number}", timeout=0.2) for number in range(3)))
+    async with rig(tmp_path, script, mode="auto", terminal=False, config=config) as r:
+        await r.editor.prompt("go")
+        assert "`bash` is blocked: 2 of the last 2 calls" in results(r, 4)[2]
+        assert "timeout" in {line.get("error") for line in audit(tmp_path)}
+
+
+async def test_folders_of_hooks_that_the_configuration_names_are_protected(tmp_path):
+    script = rounds(bash("echo evil > .husky/pre-commit; echo '[core] x' >> shared.gitconfig; mv .husky .old; true"))
+    async with rig(tmp_path, script, mode="auto", sandbox=True, terminal=False) as r:
+        repository(r.project)
+        (r.project / ".husky").mkdir()
+        (r.project / "shared.gitconfig").write_text("[user]\n")
+        git(r.project, "config", "core.hooksPath", ".husky")
+        git(r.project, "config", "include.path", "../shared.gitconfig")
+        await r.editor.prompt("go")
+        assert list((r.project / ".husky").iterdir()) == []
+        assert (r.project / "shared.gitconfig").read_text() == "[user]\n"

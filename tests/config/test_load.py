@@ -296,3 +296,11 @@ def test_the_origin_of_an_entry_of_a_list_is_its_own_line(sources: Sources) -> N
     assert config.origin_of("tools.policy.rules", 0) == f"{sources.file}:12"
     assert config.origin_of("tools.policy.rules", 1) == f"{sources.file}:13"
     assert config.origin_of("tools.authorization.rules", 0) == ""
+
+
+@pytest.mark.parametrize("key", ["tools.sandbox.protect", "tools.sandbox.allow_read", "tools.files.deny_read"])
+def test_a_path_with_a_nul_character_is_an_error_with_its_place(sources: Sources, key: str) -> None:
+    table, _, name = key.rpartition(".")
+    sources.user(f'[{table}]\n{name} = ["a\\u0000b"]\n')
+    with pytest.raises(ConfigError, match=rf"config.toml:2: `{key}`"):
+        sources.load()

@@ -47,6 +47,18 @@ NETLINK_ROUTE = 0
 """What the C library asks for the machine's own addresses."""
 
 
+SET_USER = 0o4000
+"""The bit of a mode that makes a program run as its owner: outside of the sandbox that would be the person."""
+
+MODES = {"chmod": 1, "fchmod": 1, "fchmodat": 2, "fchmodat2": 2, "mknod": 1, "mknodat": 2, "creat": 1}
+"""Calls that set a mode -> which argument it is."""
+
+OPENS = {"open": 2, "openat": 3}
+"""Calls that do where they make a file; the flags stand before the mode."""
+
+MAKES_A_FILE = 0o100 | 0o20000000
+"""O_CREAT, and the bit of O_TMPFILE that is its own."""
+
 DATAGRAMS = tuple(kind | flags for kind in (2, 3) for flags in (0, 0o4000, 0o2000000, 0o2004000))
 """SOCK_DGRAM and SOCK_RAW (the same for AF_UNIX) with SOCK_NONBLOCK and SOCK_CLOEXEC; the kernel takes no other bit."""
 
@@ -159,6 +171,9 @@ def build_filter(arch: Arch, *, unix_sockets: bool = False, network: bool = True
     calls = {name: number(name, arch) for name in ("clone", "clone3", "ioctl", "personality", "socket")}
     if not unix_sockets:
         calls["socketpair"] = number("socketpair", arch)
+    for name in (*MODES, *OPENS, "openat2"):
+        if (value := number(name, arch)) is not None:
+            calls[name] = value
     for name, value in calls.items():
         assert value is not None
         out.test(EQUAL, value, yes=name)
@@ -185,6 +200,22 @@ def build_filter(arch: Arch, *, unix_sockets: bool = False, network: bool = True
     for value in PERSONALITIES:
         out.test(EQUAL, value, yes="allow")
     out.go("refuse")
+
+    for name, place in MODES.items():
+        if name in calls:
+            out.label(name)
+            out.load(_argument(place))
+            out.test(ANY_BIT, SET_USER, yes="refuse", no="allow")
+    for name, place in OPENS.items():
+        if name in calls:
+            out.label(name)
+            out.load(_argument(place - 1))
+            out.test(ANY_BIT, MAKES_A_FILE, no="allow")
+            out.load(_argument(place))
+            out.test(ANY_BIT, SET_USER, yes="refuse", no="allow")
+    out.label("openat2")
+    # Its mode is in memory, where a filter cannot look. Programs that know it go on with openat.
+    out.answer(ENOSYS_ANSWER)
 
     out.label("socketpair")
     # Ends of a pair of datagrams can be sent to the address of any socket there is; those of streams cannot.

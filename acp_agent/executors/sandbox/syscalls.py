@@ -79,13 +79,23 @@ DENIED: dict[str, tuple[int | None, int | None]] = {
 }
 """Calls no command needs: (x86_64, aarch64), `None` where there is none."""
 
-CALLS: dict[str, tuple[int, int]] = {
+CALLS: dict[str, tuple[int, int | None]] = {
     "clone": (56, 220),
     "clone3": (435, 435),
     "ioctl": (16, 29),
     "personality": (135, 92),
     "socket": (41, 198),
     "socketpair": (53, 199),
+    "chmod": (90, None),
+    "fchmod": (91, 52),
+    "fchmodat": (268, 53),
+    "fchmodat2": (452, 452),
+    "mknod": (133, None),
+    "mknodat": (259, 33),
+    "creat": (85, None),
+    "open": (2, None),
+    "openat": (257, 56),
+    "openat2": (437, 437),
 }
 """Calls whose arguments decide."""
 

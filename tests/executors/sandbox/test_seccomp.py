@@ -22,6 +22,8 @@ from tests.executors.sandbox.bpf import answer
 
 ARCHES: list[Arch] = ["x86_64", "aarch64"]
 HIGH = 1 << 32
+HERE = 0xFFFFFF9C
+"""AT_FDCWD"""
 
 ARGUMENTS: list[tuple[str, tuple[int, ...], int]] = [
     ("clone", (0x01200011,), ALLOW),
@@ -29,6 +31,25 @@ ARGUMENTS: list[tuple[str, tuple[int, ...], int]] = [
     *(("clone", (0x11 | 1 << bit,), EPERM_ANSWER) for bit in (17, 25, 26, 27, 28, 29, 30)),
     ("clone", (0x11 | 1 << 28 | HIGH,), EPERM_ANSWER),
     ("clone3", (), ENOSYS_ANSWER),
+    ("openat2", (), ENOSYS_ANSWER),
+    ("fchmod", (3, 0o755), ALLOW),
+    ("fchmod", (3, 0o2755), ALLOW),
+    ("fchmod", (3, 0o4755), EPERM_ANSWER),
+    ("fchmodat", (HERE, 0, 0o4000), EPERM_ANSWER),
+    ("fchmodat", (HERE, 0o4000, 0o755), ALLOW),
+    ("fchmodat2", (HERE, 0, 0o4755, 0), EPERM_ANSWER),
+    ("mknodat", (HERE, 0, 0o104755), EPERM_ANSWER),
+    ("mknodat", (HERE, 0, 0o100755), ALLOW),
+    ("openat", (HERE, 0, 0o101, 0o4755), EPERM_ANSWER),
+    ("openat", (HERE, 0, 0o20200002, 0o4755), EPERM_ANSWER),
+    ("openat", (HERE, 0, 0o101, 0o644), ALLOW),
+    ("openat", (HERE, 0, 0, 0o4755), ALLOW),
+    ("socketpair", (1, 1), ALLOW),
+    ("socketpair", (1, 0o2000001), ALLOW),
+    ("socketpair", (1, 2), EPERM_ANSWER),
+    ("socketpair", (1, 0o2004002), EPERM_ANSWER),
+    ("socketpair", (1, 3), EPERM_ANSWER),
+    ("socketpair", (1, 5), ALLOW),
     ("ioctl", (0, 0x5401), ALLOW),
     ("ioctl", (0, 0x5412), EPERM_ANSWER),
     ("ioctl", (0, 0x5412 | HIGH), EPERM_ANSWER),
@@ -152,4 +173,7 @@ def test_the_numbers_are_those_of_the_kernels_headers(arch: Arch) -> None:
     wrong = {name: value for name, value in ours.items() if name in known and known[name] != value}
     assert len(known) > 250
     assert wrong == {}
-    assert {name for name, value in ours.items() if value is not None and name not in known} <= {"open_tree_attr"}
+    assert {name for name, value in ours.items() if value is not None and name not in known} <= {
+        "open_tree_attr",
+        "fchmodat2",
+    }

@@ -1,0 +1,44 @@
+"""Rules may name a tool by any of its names (`run_command` is `bash`): here they get its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from acp_agent.config.model import ToolsConfig
+from acp_agent.config.safety import PermissionRule, PolicyRule
+
+__all__ = ["with_own_names"]
+
+
+def with_own_names(tools: ToolsConfig, own: Callable[[str], str]) -> ToolsConfig:
+    """`own`: a tool's own name for any of its names; other texts (globs) as they stand."""
+
+    def names(texts: list[str]) -> list[str]:
+        return [own(text) for text in texts]
+
+    def rules(listed: list[PolicyRule]) -> list[PolicyRule]:
+        return [msgspec.structs.replace(rule, tool=own(rule.tool)) for rule in listed]
+
+    permissions: dict[str, list[PermissionRule]] = {}
+    for name, listed in tools.permissions.items():
+        permissions.setdefault(own(name), []).extend(listed)
+    scoped, governance = tools.scoped, tools.governance
+    return msgspec.structs.replace(
+        tools,
+        permissions=permissions,
+        policy=msgspec.structs.replace(tools.policy, rules=rules(tools.policy.rules)),
+        authorization=msgspec.structs.replace(tools.authorization, rules=rules(tools.authorization.rules)),
+        scoped=msgspec.structs.replace(
+            scoped,
+            allowed_tools=names(scoped.allowed_tools),
+            denied_tools=names(scoped.denied_tools),
+            constraints=[msgspec.structs.replace(item, tool=own(item.tool)) for item in scoped.constraints],
+        ),
+        governance=msgspec.structs.replace(
+            governance,
+            always_available=names(governance.always_available),
+            blocked_sequences=[names(sequence) for sequence in governance.blocked_sequences],
+        ),
+    )
