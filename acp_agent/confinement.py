@@ -157,8 +157,8 @@ class Confinement:
             )
         if not self._survey.complete:
             lines.append(f"{TOO_LARGE[0].upper()}{TOO_LARGE[1:]}.")
-        if policy.hidden:
-            lines.append(f"Hidden (`deny_read`): {_names(policy.hidden, self._folder)}.")
+        if self._hidden:
+            lines.append(f"Hidden (`deny_read`): {_names(tuple(self._hidden), self._folder)}.")
         if config.allow_read:
             lines.append(f"Further readable: {', '.join(config.allow_read)}.")
         if config.strict:
