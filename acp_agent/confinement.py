@@ -39,8 +39,8 @@ FIND_USER = "acp_agent.executors.users:find_user"
 FIND_SANDBOX = "acp_agent.executors.sandbox.probe:find_sandbox"
 TOOLCHAINS = "acp_agent.executors.sandbox.toolchains:toolchains"
 
-LOOK_AGAIN = 30.0
-"""Seconds after which the session's folders are looked through again."""
+LOOK_AGAIN, LOOK_AFTER = 30.0, 1.0
+"""Seconds after which the session's folders are looked through again, before a command and after one."""
 
 TOO_LARGE = (
     "the session's folders are too large to be looked through: not every repository in them is protected, nor every "
@@ -116,29 +116,31 @@ class Confinement:
 
     async def _look_for_new(self) -> None:
         try:
-            before = {*self._git_folders(), *self._survey.pointers}
-            now = await anyio.to_thread.run_sync(survey, self._roots)
-            self._hidden |= dict.fromkeys(now.hidden)
-            self._survey = now
-            for place in (*self._git_folders(), *now.pointers):
-                if place not in before and await anyio.to_thread.run_sync(runs_programs, place.parent):
-                    self._new_repository(place.parent)
+            await anyio.sleep((self._looked or 0.0) + LOOK_AFTER - anyio.current_time())
+            await self._look_through()
         finally:
             self._looking = False
 
     async def _look(self) -> None:
-        """Through the session's folders, for what commands are to be kept from; not again at once where nothing is
-        to be hidden."""
+        """What commands are to be kept from; not anew at once where nothing is to be hidden."""
         if self.found is None or self.found.sandbox.kind == "none":
             return
-        now = anyio.current_time()
-        if self._looked is not None and not self._roots.rules.hides_any and now - self._looked < LOOK_AGAIN:
-            return
+        if self._looked is None or self._roots.rules.hides_any or anyio.current_time() - self._looked > LOOK_AGAIN:
+            await self._look_through()
+
+    async def _look_through(self) -> None:
+        """The session's folders; reports repositories that are new and name programs."""
+        first, known = self._looked is None, {*self._survey.repositories, *self._survey.pointers}
+        self._looked = anyio.current_time()
         self._survey = await anyio.to_thread.run_sync(survey, self._roots)
         self._hidden |= dict.fromkeys(self._survey.hidden)
-        if self._looked is None and not self._survey.complete:
-            log.warning("%s", TOO_LARGE)
-        self._looked = now
+        if first:
+            if not self._survey.complete:
+                log.warning("%s", TOO_LARGE)
+            return
+        for place in (*self._survey.repositories, *self._survey.pointers):
+            if place not in known and await anyio.to_thread.run_sync(runs_programs, place.parent):
+                self._new_repository(place.parent)
 
     async def lines(self) -> list[str]:
         """What confines commands and what they may touch, for the person."""
