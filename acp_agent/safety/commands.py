@@ -22,11 +22,11 @@ from acp_agent.safety.arguments import (
     program_names,
 )
 from acp_agent.safety.dangerous import dangers_of, is_safe_assignment
-from acp_agent.safety.examined import Examined, Match, Part, Redirect, decided
+from acp_agent.safety.examined import NAMED, Examined, Match, Part, Redirect, decided
 from acp_agent.safety.paths import Roots
 from acp_agent.safety.places import Folded, Places, both
-from acp_agent.safety.quoting import rough_commands, unquoted
-from acp_agent.safety.reach import lands, paths_inside
+from acp_agent.safety.quoting import braced, rough_commands, unquoted
+from acp_agent.safety.reach import lands, paths_inside, protected_names
 from acp_agent.safety.risk import INTERPRETERS, Risk, combined, risk_of, risk_of_text, risk_of_writing
 from acp_agent.safety.shell import (
     BACKGROUND,
@@ -53,6 +53,8 @@ MAX_NODES = 60
 MAX_LINES = 6
 """Lines within lines."""
 MAX_PARTS = 1_000
+MAX_BRACED, MAX_WORDS = 50, 500
+IFS = re.compile(r"\$\{?IFS\}?")
 NESTED = 12
 MOVES = frozenset(("cd", "pushd", "popd", ".", "source", "eval"))
 RESERVED = frozenset(
@@ -113,6 +115,10 @@ class _Found:
             self.troubled(NOT_UNDERSTOOD)
             self.rough(text)
             return
+        if "IFS" in text:  # `rm${IFS}x`: for bash a blank
+            self.rough(IFS.sub(" ", text))
+        if "{" in text and "," in text:
+            self.rough(" ".join(item for word in text.split(" ")[:MAX_WORDS] for item in braced(word)))
         root = parsed(text)
         if reason := gaps(text, root):
             self.troubled(reason)
@@ -145,6 +151,10 @@ class _Found:
                 found[" ".join(rest)] = None
         bare = list(words[at:])
         if bare:
+            if any("{" in word and "," in word for word in bare[:MAX_BRACED]):
+                expanded = [text for word in bare for text in braced(word)]
+                if expanded != bare and depth < MAX_LINES:
+                    self.spellings(expanded, depth + 1)
             if (name := base(bare[0])) and name != bare[0]:
                 found[" ".join([name, *bare[1:]])] = None
             if depth < MAX_LINES:
@@ -291,12 +301,18 @@ class _Walk:
     def _inside_redirect(self, node: Node, folders: Folded, depth: int, shell: bool) -> None:
         if node.type == "heredoc_redirect":
             self._found.troubled(EXPANDS)
+        start = len(self._found.parts)
         for child in node.children:
             if shell and child.type == "heredoc_body":
                 self._nested(self._text(child), folders, ("<<",), None)
             elif shell and node.type == "herestring_redirect":
                 self._nested(unquoted(self._text(child)).text, folders, ("<<<",), None)
             self.walk(child, folders, (), depth)
+        # `cat <<EOF | sh`: the grammar puts what follows the pipe into the redirection.
+        if not shell and any(is_shell_from_input(part.rough) for part in self._found.parts[start:]):
+            for child in node.children:
+                if child.type == "heredoc_body":
+                    self._nested(self._text(child), folders, ("<<", "|"), None)
 
     def _redirect(self, node: Node) -> Redirect:
         if node.type != "file_redirect":
@@ -396,6 +412,9 @@ class _Walk:
         writes = [redirect for redirect in raw.redirects if redirect.writes and redirect.target not in NOWHERE]
         inners = inner_commands(words) if words else []
         dangers = [*unsafe, *dangers_of(words or ())]
+        if words and not looks:
+            # What other programs trust must be named by the rule that lets it be changed.
+            dangers += [f"{NAMED}{name}" for name in protected_names(words[1:], roots, places)]
         if looks and writes:
             dangers.append(">")  # what it prints is all there is to it
         if writes or any(redirect.target is None for redirect in raw.redirects):

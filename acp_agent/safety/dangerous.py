@@ -60,7 +60,11 @@ def dangers_of(command: Sequence[str]) -> tuple[str, ...]:
     if row is not None:
         if row.always:
             found[command[0]] = None
-        _collect(row, command[1:], found)
+        _collect(row, command[1:], found, anywhere=name in VALUES_UNKNOWN)
+        if name == "git" and "clone" in command:
+            _collect(CLONE, command[1:], found, anywhere=False)
+        if row is TABLE["tar"] and TAR_BUNDLE.fullmatch("".join(command[1:2])):
+            found[command[1]] = None
     if row is TABLE["sed"]:
         for script in _sed_scripts(command[1:]):
             if len(script) > MAX_SED or SED_SAFE.fullmatch(script) is None:
@@ -68,7 +72,7 @@ def dangers_of(command: Sequence[str]) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _collect(row: _Row, arguments: Sequence[str], found: dict[str, None]) -> None:
+def _collect(row: _Row, arguments: Sequence[str], found: dict[str, None], *, anywhere: bool) -> None:
     seen_operand = False
     for argument in arguments:
         if argument in row.exact or (row.starts and argument.startswith(row.starts)):
@@ -79,7 +83,7 @@ def _collect(row: _Row, arguments: Sequence[str], found: dict[str, None]) -> Non
             if head:
                 found[head] = None
             continue
-        if not seen_operand and argument in row.subs:
+        if argument in row.subs and (anywhere or not seen_operand):
             found[argument] = None
         if row.operand is not None and row.operand.search(argument):
             found[argument] = None
@@ -107,6 +111,12 @@ SED_SAFE = re.compile(
 )
 """Scripts that edit what passes through, and nothing else: no `e`, `w`, `r`, `i` with text."""
 MAX_SED = 2_000
+CLONE = _Row("uc")
+"""`git push -u` is something else."""
+TAR_BUNDLE = re.compile(r"[A-Za-z]*[IFP][A-Za-z]*")
+"""The first argument of tar is letters, with a dash or without."""
+VALUES_UNKNOWN = words("npm pnpm yarn docker podman kubectl")
+"""Which of their options take a value is not known here: a sub-command counts wherever it stands."""
 AWK = re.compile(r"system|getline|\||>|@")
 SCRIPTS = _Row("cempri", long=("--eval", "--print", "--require", "--import", "--loader", "--command"))
 
@@ -134,12 +144,14 @@ TABLE: dict[str, _Row] = {
             "--exec-path", "--upload-pack", "--receive-pack", "--exec", "--config-env", "--ext-diff", "--textconv",
             "--open-files-in-pager", "--config", "--template", "--git-dir", "--work-tree", "--output", "--extcmd",
             "--tool", "--to-cmd", "--smtp-server", "--sendmail-cmd", "--cc-cmd", "--upload-archive", "--strategy",
+            "--hard",
         ),
         starts=("-O", "-x"),
         exact=words("--force -f --hard -i --interactive -fdx -fd -xdf"),
         subs=words(
             "config filter-branch bisect difftool mergetool submodule daemon instaweb credential hook fast-import "
-            "update-index update-ref replace send-email shell svn p4 archive upload-pack receive-pack maintenance"
+            "update-index update-ref replace send-email shell svn p4 archive upload-pack receive-pack maintenance "
+            "remote-ext remote-fd bundle"
         ),
         operand=re.compile(r"\Aext::|\Afd::"),
     ),

@@ -124,6 +124,10 @@ class Examined:
         return told
 
 
+NAMED = "protected: "
+"""Begins a danger that is a protected name: a rule must hold it, wherever."""
+
+
 def covers(pattern: str | bool | None, dangers: Iterable[str]) -> bool:
     """Whether a pattern that matched was meant for what is dangerous, too."""
     if not pattern:
@@ -136,6 +140,8 @@ def covers(pattern: str | bool | None, dangers: Iterable[str]) -> bool:
 def _spells(pattern: str, danger: str) -> bool:
     if danger == ">":
         return " >" in pattern
+    if danger.startswith(NAMED):
+        return danger.removeprefix(NAMED) in pattern
     # Behind the letter of an option may be other letters, or its value.
     glued = danger.endswith("=") or re.fullmatch(r"-\w", danger) is not None
     end = "" if glued else r"(?=[ =*]|\Z)"

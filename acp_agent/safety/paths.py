@@ -33,6 +33,8 @@ MAX_NAME_BYTES = 255
 KERNELS_OWN = tuple(Path(name) for name in ("/proc", "/sys", "/dev"))
 """No files of any project: processes and their secrets, switches of the kernel, devices."""
 
+KERNELS_OWN_PARTS = frozenset((tree.name,) for tree in KERNELS_OWN)
+
 PLAIN_MEMORY = Path("/dev/shm")
 """Files in memory, but files."""
 
@@ -197,8 +199,8 @@ def _short(text: str) -> str:
 
 
 def _kernels_own(path: Path) -> bool:
-    own = any(path == tree or tree in path.parents for tree in KERNELS_OWN)
-    return own and PLAIN_MEMORY not in path.parents and path != PLAIN_MEMORY
+    parts = path.parts
+    return parts[1:2] in KERNELS_OWN_PARTS and parts[: len(PLAIN_MEMORY.parts)] != PLAIN_MEMORY.parts
 
 
 def real_path(path: Path) -> Path:

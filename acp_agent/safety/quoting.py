@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-__all__ = ["Unquoted", "rough_commands", "unquoted"]
+__all__ = ["Unquoted", "braced", "rough_commands", "unquoted"]
 
 EXPANSION = re.compile(r"\$[\w({\[*@#?$!-]")
 META = frozenset(" \t\r\n;&|<>()`")
@@ -29,6 +29,7 @@ SIMPLE_ESCAPES = {
 CODE = re.compile(r"(?P<octal>[0-7]{1,3})|x(?P<hex>[0-9A-Fa-f]{1,2})|[uU](?P<unicode>[0-9A-Fa-f]{1,8})")
 SEPARATORS = re.compile(r"[;&|\n\r(){}`]")
 BLANKS = re.compile(r"[\s<>$]+")
+BRACES = re.compile(r"\{([^{}]*,[^{}]*)\}")
 QUOTES = str.maketrans("", "", "'\"\\")
 
 
@@ -167,6 +168,19 @@ def _is_plain(source: str) -> bool:
     return not source.startswith(("#", "~")) and not any(
         "\ud800" <= char <= "\udfff" or char == "\0" for char in source
     )
+
+
+def braced(word: str, most: int = 64) -> list[str]:
+    """What bash makes of the lists in braces of a word (`{rm,-rf}` are two words): at most `most`."""
+    pending, done = [word], list[str]()
+    while pending:
+        text = pending.pop(0)
+        found = BRACES.search(text) if len(pending) + len(done) < most else None
+        if found is None:
+            done.append(text)
+        else:
+            pending[:0] = [text[: found.start()] + item + text[found.end() :] for item in found[1].split(",")]
+    return done
 
 
 def rough_commands(line: str) -> list[list[str]]:

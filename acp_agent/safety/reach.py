@@ -72,6 +72,24 @@ def lands(target: str, roots: Roots, folders: Iterable[Path], *, writes: bool) -
     return bool(places) and not target.startswith("~")
 
 
+def protected_names(arguments: Iterable[str], roots: Roots, folders: Iterable[Path]) -> list[str]:
+    """The protected names that literal arguments lead to, also as values of options."""
+    found: dict[str, None] = {}
+    places = list(folders)
+    for argument in dict.fromkeys(arguments):
+        for text in dict.fromkeys((argument, argument.partition("=")[2])):
+            if not text or (text.startswith("-") and "/" not in text):
+                continue
+            for place in places:
+                try:
+                    name = roots.rules.protects(real_path(place / text))
+                except (OSError, ValueError, RuntimeError):
+                    continue
+                if name is not None:
+                    found[name] = None
+    return list(found)
+
+
 class Reach:
     """The checks of one session. What leads out raises AsksExactly."""
 
@@ -79,7 +97,7 @@ class Reach:
         self._roots = roots
 
     def check_paths(self, arguments: Iterable[str], folders: Folders, reason: str = OUTSIDE) -> None:
-        for argument in arguments:
+        for argument in dict.fromkeys(arguments):
             if argument.startswith("-") and argument != "-":
                 name, equals, value = argument.partition("=")
                 if equals:

@@ -254,8 +254,13 @@ class _With:
             return False
         if not self.options and not self.letters:
             return True
-        return any(argument.partition("=")[0] in self.options for argument in arguments) or short_options(
-            arguments, self.letters
+        return any(map(self._is_option, arguments)) or short_options(arguments, self.letters)
+
+    def _is_option(self, argument: str) -> bool:
+        """Also by an unambiguous beginning, as git and GNU programs take it (`--har`)."""
+        name = argument.partition("=")[0]
+        return name in self.options or (
+            name.startswith("--") and len(name) > 3 and any(option.startswith(name) for option in self.options)
         )
 
 

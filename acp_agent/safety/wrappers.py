@@ -14,7 +14,7 @@ from acp_agent.safety.programs import words
 
 __all__ = ["ESCALATING", "SHELLS", "Inner", "inner_commands", "is_shell_from_input", "is_wrapper"]
 
-SHELLS = words("bash sh zsh dash ksh ash mksh rbash")
+SHELLS = words("bash sh zsh dash ksh ash mksh rbash fish csh tcsh")
 ESCALATING = words("sudo doas su pkexec runuser sudoedit run0")
 EXEC_OPTIONS = words("-exec -execdir -ok -okdir")
 PLAIN_SHELL = words("-c -ec -ce -xc -exc -euc -uc -lc")
@@ -68,6 +68,27 @@ WRAPPERS: dict[str, _Wrapper] = {
     "!": _Wrapper(),
     "coproc": _Wrapper(),
     "setsid": _Wrapper(),
+    "setpriv": _Wrapper("--reuid --regid --groups --inh-caps --ambient-caps --bounding-set --securebits"),
+    "prlimit": _Wrapper(),
+    "numactl": _Wrapper("-N -m -C -i -p"),
+    "gosu": _Wrapper(operands=1),
+    "su-exec": _Wrapper(operands=1),
+    "firejail": _Wrapper(),
+    "valgrind": _Wrapper(),
+    "uv": _Wrapper("--with --python -p --project --directory", operands=1),
+    "poetry": _Wrapper(operands=1),
+    "pipenv": _Wrapper(operands=1),
+    "pdm": _Wrapper(operands=1),
+    "hatch": _Wrapper(operands=1),
+    "rye": _Wrapper(operands=1),
+    "bundle": _Wrapper(operands=1),
+    "mise": _Wrapper(operands=1),
+    "npx": _Wrapper("-p --package", line_options="-c --call"),
+    "pnpx": _Wrapper("-p --package", line_options="-c --call"),
+    "bunx": _Wrapper(),
+    "perf": _Wrapper("-e -o -F -p -t -C", operands=1),
+    "tmux": _Wrapper("-L -S -f -t -s -n -c -e -x -y", operands=1),
+    "screen": _Wrapper("-S -t -T -s -c"),
     "chrt": _Wrapper("-T -P -D", operands=1),
     "taskset": _Wrapper(operands=1),
     "setarch": _Wrapper(operands=1),

@@ -9,9 +9,11 @@ import pytest
 from acp_agent.safety.access import Allow
 from acp_agent.safety.arguments import forbidden_argument, program_names
 from acp_agent.safety.commands import Examined, examine
+from acp_agent.safety.dangerous import dangers_of
 from acp_agent.safety.examined import Match
 from acp_agent.safety.globs import matches
 from acp_agent.safety.paths import Roots
+from acp_agent.safety.wrappers import inner_commands
 
 ALLOWED = ["cargo *", "git *", "npm test", "python3 *", "make *", "sed *", "find *", "tar *", "sort *", "awk *", "rg *",
            "timeout *", "env *", "xargs *", "bash *", "echo *", "tee *", "cat *", "cp *", "go *", "sudo *", "rm *",
@@ -566,3 +568,27 @@ def test_programs_are_named_or_not_known(line: str, names: tuple[str, ...] | Non
 def test_forbidden_paths_are_found_in_arguments(line: str, forbidden: bool, project: Path) -> None:
     found = forbidden_argument(examined(line, project), ["/etc", "~/.ssh", "secret"], Path("/home/me"))
     assert (found is not None) == forbidden
+
+
+@pytest.mark.parametrize(
+    ("attack", "harmless"),
+    [
+        ("tar xIf sh a", "tar xzf a"),
+        ("tar xPf a", "tar xf a"),
+        ("git clone -u sh a", "git push -u a b"),
+        ("git clone -c a=b x", "git clone x"),
+        ("git reset --har", "git reset --soft"),
+        ("git remote-ext a sh", "git remote"),
+        ("git bundle create b x", "git show x"),
+        ("npm -w a exec x", "npm -w a test"),
+        ("pnpm --filter a exec x", "pnpm --filter a test"),
+    ],
+)
+def test_what_hides_behind_options_must_be_spelled_out(attack: str, harmless: str) -> None:
+    assert dangers_of(attack.split())
+    assert not dangers_of(harmless.split())
+
+
+@pytest.mark.parametrize("wrapper", ["setpriv --reuid 1", "prlimit", "gosu a", "su-exec a", "firejail", "valgrind"])
+def test_a_program_behind_a_wrapper_is_found(wrapper: str) -> None:
+    assert any(inner.words[:1] == ("rm",) for inner in inner_commands([*wrapper.split(), "rm", "a"]))
