@@ -987,8 +987,9 @@ LOOKERS = "ls cat head tail wc git find grep sed sort uniq cut tr rg jq file sta
 TOUCHERS = "rm mv cp sh tee touch cargo make python python3 xargs env sudo x src out outx lsx catx rmx".split()
 STUB = """\
 #!{bash}
-printf '%s\\037' "${{0##*/}}" "$@" >> "{log}"
-printf '\\036' >> "{log}"
+IFS=$'\\037'  # all of it by one write: the programs of a pipe run at once
+set -- "${{0##*/}}" "$@"
+printf '%s\\037\\036' "$*" >> "{log}"
 """
 GLUE = st.sampled_from(
     [" ", ";", "&&", "||", "|", "\n", "'", '"', "(", ")", "{", "}", "#", " #", "&", ">", "<", "!", "\\", "$", "`"]
