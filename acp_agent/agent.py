@@ -17,6 +17,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from acp_agent.auth import Login
 from acp_agent.config.load import Config, load_config
 from acp_agent.config.places import state_dir
@@ -426,8 +428,12 @@ class Agent:
 
     def _config(self, cwd: str | None = None) -> Config:
         config = load_config(self._environ, flags=self._flags)
-        layer = project_layer(cwd, self._open_store(config)) if cwd is not None else None
-        return config if layer is None else load_config(self._environ, project=layer, flags=self._flags)
+        try:
+            layer = project_layer(cwd, self._open_store(config)) if cwd is not None else None
+            return config if layer is None else load_config(self._environ, project=layer, flags=self._flags)
+        except ConfigError as error:  # The project's: the person must be able to go on, and to take trust back.
+            words = f"The folder's own configuration is not used: {error}. Mend it, or `/trust no`."
+            return msgspec.structs.replace(config, trouble=words)
 
     def _open_store(self, config: Config) -> SessionStore:
         if self._store is None:

@@ -110,13 +110,13 @@ class Confinement:
 
     def _ended(self) -> None:
         """A command has: what it made is looked at soon."""
-        if self._spawn is not None and not self._looking:
+        if self._spawn is not None and not self._looking and self.kind != "none":
             self._looking = True
             self._spawn(self._look_for_new())
 
     async def _look_for_new(self) -> None:
         try:
-            await anyio.sleep((self._looked or 0.0) + LOOK_AFTER - anyio.current_time())
+            await anyio.sleep(max(0.0, (self._looked or 0.0) + LOOK_AFTER - anyio.current_time()))
             await self._look_through()
         finally:
             self._looking = False
@@ -210,12 +210,15 @@ class Confinement:
             release(held)
             raise
 
+        closed = False
+
         def close() -> None:
+            nonlocal closed
             confined.close()
-            while held:
-                release([held.pop()])
-                if not held:
-                    self._ended()
+            if not closed:
+                closed = True
+                release(held)
+                self._ended()
 
         return replace(confined, cleanup=close)
 

@@ -93,6 +93,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+CHECK_EXAMPLE = '`/policy check bash {"command": "ls"}` is an example.'
+
 THOUGHT_LEVELS: dict[str, ThoughtLevel] = {"off": "off", "low": "low", "medium": "medium", "high": "high"}
 
 OTHER_FOLDERS = ("/var/tmp", "/dev/shm")
@@ -461,9 +463,11 @@ class SessionEngine:
 
     async def policy_check(self, text: str) -> str:
         name, _, arguments = text.partition(" ")
+        if not name:
+            return f"Which call? {CHECK_EXAMPLE}"
         check = partial(check_call, self.registry, self._settings.tools, self.safety.deciders, self._session.mode())
         try:
-            return check_words(await anyio.to_thread.run_sync(check, name, arguments))
+            return check_words(check(name, arguments))  # Here: what was learned is read from the store.
         except ToolError as error:
             return f'{error} `/policy check bash {{"command": "ls"}}` is an example.'
 
@@ -497,6 +501,8 @@ class SessionEngine:
             told += [*self.redaction.redactor.trouble, *self._filters.trouble()]
             unknown = ", ".join(f"`{name}`" for name in self.offer.unknown_names())
             told += self.safety.deciders.policy.trouble
+            told += self.safety.unknown_tools()
+            told += [self._session.config.trouble] if self._session.config.trouble else []
             told += self.servers.trouble
             told += [f"The configuration names tools that there are not: {unknown}."] if unknown else []
         return told

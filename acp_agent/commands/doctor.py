@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import platform
 import shutil
 import sys
@@ -28,6 +27,7 @@ from acp_agent.lazy import load
 from acp_agent.llm.base import PROVIDERS, Provider, ProviderOptions
 from acp_agent.llm.choose import choose_api, needs_key
 from acp_agent.loop.safety import audit_path, session_rules
+from acp_agent.safety.audit import AuditLog
 from acp_agent.safety.paths import Roots, real_path
 from acp_agent.safety.policy import Policy
 from acp_agent.safety.protect import configured_folders
@@ -134,18 +134,15 @@ def _confinement(config: Config, environ: Mapping[str, str]) -> Iterator[Line]:
             yield OK, "commands run as", user.name if user is not None else "you"
     policy = Policy(tools.policy, tools.authorization, environ, config.origin_of)
     yield BAD if policy.trouble else OK, "policy", "\n".join(policy.trouble) or f"{len(policy)} rules"
+    yield OK, "permissions", f"{sum(map(len, tools.permissions.values()))} rules"
 
 
 def _audit(config: Config, environ: Mapping[str, str]) -> Line:
     path = audit_path(config, environ)
     if path is None:
         return NOTE, "audit log", "switched off (`audit.enabled`)"
-    there = path
-    while not there.exists() and there != there.parent:
-        there = there.parent
-    if os.access(there, os.W_OK):
-        return OK, "audit log", str(path)
-    return BAD, "audit log", f"{path} cannot be written: {there} is not writable"
+    why = AuditLog(path, config.settings.audit, str, lambda words: None).why_not()
+    return (OK, "audit log", str(path)) if why is None else (BAD, "audit log", why)
 
 
 def _outputs(config: Config, environ: Mapping[str, str]) -> Iterator[Line]:

@@ -40,6 +40,8 @@ class Config(msgspec.Struct, frozen=True):
     settings: Settings
     layers: tuple[Layer, ...]
     """Lowest first, without the defaults."""
+    trouble: str = ""
+    """Why the project's own configuration is not among them although it is trusted."""
 
     def origin(self, key: str) -> str:
         """Where the value of the dotted `key` came from: `default`, a file with its line, a variable, a flag."""

@@ -44,9 +44,9 @@ from acp_agent.loop.outputs import Outputs
 from acp_agent.loop.reports import CANCELLED, Call, Parent, Ran, Ready, Reports
 from acp_agent.loop.safety import SessionSafety
 from acp_agent.output.envelope import NO_OUTPUT, ShellOutput
-from acp_agent.safety.access import Access, Ask, ExecuteAccess, PathAccess
+from acp_agent.safety.access import Access, Ask, Deny, ExecuteAccess, PathAccess
 from acp_agent.safety.decide import decide
-from acp_agent.safety.deciders import CallFacts
+from acp_agent.safety.deciders import CallFacts, Judgement
 from acp_agent.safety.paths import Roots
 from acp_agent.schema.acp import Content, SessionUpdate, TextContent
 from acp_agent.store.base import GoalTask
@@ -244,6 +244,11 @@ class ToolRunner:
             facts = CallFacts(call.name, {"arguments": call.use.arguments}, (), call.id)
         text = "".join(part.text for part in call.result.content if isinstance(part, TextPart)) if call.result else ""
         category = call.error.category if call.error is not None else call.category
+        if not known and category == "policy_blocked":
+            refused = Judgement(Deny(str(call.error), "the tool refuses"))
+            facts = CallFacts(call.name, call.ready.arguments if call.ready else facts.arguments, (), call.id)
+            self._around.safety.decided(facts, refused, "deny", "the tool refuses", str(call.error))
+            return
         cancelled = call.cancelled or category == "cancelled"
         failed = call.failed or call.error is not None
         self._around.safety.ended(

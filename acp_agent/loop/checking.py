@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NoReturn, cast
 
+import msgspec
+
 from acp_agent.config.model import ToolsConfig
 from acp_agent.errors import AgentError, ToolError
 from acp_agent.executors.local import LocalExecutor
@@ -49,6 +51,8 @@ def check_call(
     tool: Any = registry.tool(entry.name)
     params = tool.parse(given)
     try:
+        # Whether the model says what it thinks of the risk is not what is asked here.
+        config = msgspec.structs.replace(config, require_risk_metadata=False)
         accesses = tool.access(params, _bare_context(deciders.roots, config))
     except (AgentError, OSError) as error:
         return Checked("deny", "the tool refuses", (f"deny: {error}",))

@@ -116,7 +116,7 @@ class Gate:
             self._safety.decided(facts, decision, "cancelled", ask.rule, ask.reason)
             return answer
         allowed = isinstance(answer, Permit)
-        if allowed or answer == REJECTED_BY_PERSON:
+        if not ask.every_time and (allowed or answer == REJECTED_BY_PERSON):
             self._safety.answered(facts.tool, ask.scopes, allowed=allowed)
         if allowed and ask.changes and not self._mode().changes:
             # The person thought it over in another way: the mode they chose meanwhile only reads.

@@ -101,6 +101,7 @@ class SessionSafety:
         sandbox: Callable[[], str],
     ) -> None:
         tools = with_own_names(config.settings.tools, lambda name: own_name(name) or name)
+        self._own_name = own_name
         self._config = config
         self._tools = tools
         self._roots = roots
@@ -120,6 +121,16 @@ class SessionSafety:
         self.sentinel = Sentinel(tools.governance, _Trajectories(store, self.project, tools), is_tool, redact)
         self.audit = AuditLog(audit_path(config, environ), config.settings.audit, redact, tell)
         self.deciders = Deciders.from_config(tools, roots, environ, home, config.origin_of, self._learned)
+
+    def unknown_tools(self) -> list[str]:
+        """A word about rules for tools that there are not. Those of MCP servers may still come."""
+        tools = self._tools
+        names = [*tools.permissions, *tools.scoped.allowed_tools, *tools.scoped.denied_tools]
+        names += [rule.tool for rule in (*tools.policy.rules, *tools.authorization.rules)]
+        names += [constraint.tool for constraint in tools.scoped.constraints]
+        wild = [name for name in names if not any(char in name for char in "*?[") and not name.startswith("mcp_")]
+        unknown = ", ".join(f"`{name}`" for name in dict.fromkeys(wild) if self._own_name(name) is None)
+        return [f"Your rules name tools that there are not: {unknown}."] if unknown else []
 
     # --- before a call ----------------------------------------------------------------------------------------
 

@@ -89,6 +89,14 @@ class AuditLog:
         """Whether no tool may run: the log is required, and cannot be written."""
         return self._config.required and self.failing
 
+    def why_not(self) -> str | None:
+        """Why no line can be written now; `None` where one can."""
+        try:
+            os.close(self._open())
+        except OSError as error:
+            return f"{self.path} cannot be written: {error.strerror or error}"
+        return None
+
     def write(self, event: AuditEvent, **fields: Any) -> bool:
         """Writes one line; False where that failed."""
         if self.path is None:
@@ -100,9 +108,9 @@ class AuditLog:
         except OSError as error:
             self.failing = True
             words = f"The audit log {self.path} cannot be written ({error.strerror or error})."
-            log.warning("%s", words)
             if not self._told:
                 self._told = True
+                log.warning("%s", words)
                 self._trouble(words + (" No tool runs until it can be." if self._config.required else ""))
             return False
         self.failing = self._told = False

@@ -128,7 +128,7 @@ class Deciders:
     ) -> Judgement:
         """`approved`: limits of `tools.scoped` that the person lets this call break."""
         if self.config.risk.autonomy == "readonly":
-            mode, may_change = "readonly", False  # Of `tools.risk.autonomy`, whatever the session's mode.
+            mode, may_change = "readonly (tools.risk.autonomy)", False  # Whatever the session's mode.
         examined = {id(access): self._examined(access) for access in call.accesses}
         parses = [parse for parse in examined.values() if parse is not None]
         if (violation := self._violation(call, examined, approved)) is not None:

@@ -11,6 +11,7 @@ from pathlib import Path
 import anyio
 import pytest
 
+from acp_agent import confinement
 from acp_agent.client.permissions import allow_always, allow_once, reject_once
 from acp_agent.executors.sandbox import probe
 from acp_agent.testing.fake_model import Answer, Call
@@ -852,3 +853,102 @@ async def test_folders_of_hooks_that_the_configuration_names_are_protected(tmp_p
         await r.editor.prompt("go")
         assert list((r.project / ".husky").iterdir()) == []
         assert (r.project / "shared.gitconfig").read_text() == "[user]\n"
+
+
+# --- what a newcomer stumbled over -------------------------------------------------------------------------------
+
+
+async def test_a_repository_is_looked_for_however_long_the_command_took(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(confinement, "LOOK_AFTER", -5.0)
+    make = "git init -q lib && git -C lib config core.fsmonitor 'touch x'"
+    async with rig(tmp_path, rounds(bash(make)), mode="auto", sandbox=True, terminal=False) as r:
+        await r.editor.prompt("go")
+        with anyio.fail_after(20):
+            while not any("made the git repository" in line.get("reason", "") for line in audit(tmp_path)):
+                await anyio.sleep(0.01)
+    assert "work in the background failed" not in caplog.text
+
+
+async def test_a_check_knows_what_was_learned(tmp_path):
+    config = "[tools.governance]\ntrajectory_enabled = true\nblock_risky_patterns = true\nwindow = 2\n"
+    async with rig(tmp_path, rounds(bash("touch a")), config=config, mode="auto") as r:
+        await r.editor.prompt("go")
+        await r.editor.prompt("/reject")
+    async with rig(tmp_path, [], config=config, mode="auto") as r:
+        await r.editor.prompt('/policy check bash {"command": "touch a"}')
+        assert "deny: Calls like this one the person rejected before" in r.editor.text()
+        await r.editor.prompt("/policy check")
+        assert "Which call?" in r.editor.text()
+
+
+async def test_a_path_that_the_tool_itself_refuses_is_a_decision_in_the_log(tmp_path):
+    async with rig(tmp_path, rounds(Call("write", {"path": "/etc/x", "content": "x"})), mode="auto") as r:
+        await r.editor.prompt("go")
+    (line,) = audit(tmp_path)
+    assert (line["event"], line["decision"], line["tool"]) == ("decision", "deny", "write")
+    assert "outside of the folders" in line["reason"]
+
+
+async def test_a_trusted_configuration_that_cannot_be_used_locks_nobody_out(tmp_path):
+    (tmp_path / "project/.acp-agent").mkdir(parents=True)
+    (tmp_path / "project/.acp-agent/config.toml").write_text("[tools.sandbox]\ndisabled = true\n")
+    async with rig(tmp_path, ["ok", "ok"], otherwise=allow_always) as r:
+        await r.editor.prompt("go")
+        await r.editor.new_session(r.project)
+        assert (await r.editor.prompt("again")).stop_reason == "end_turn"
+        assert "The folder's own configuration is not used" in r.editor.text()
+        assert "cannot be set by a project" in r.editor.text()
+        await r.editor.prompt("/trust no")
+        assert "No longer trusted" in r.editor.text()
+
+
+async def test_rules_for_tools_that_there_are_not_are_told(tmp_path):
+    config = '[[tools.permissions.bahs]]\npattern = "*"\naction = "deny"\n[tools.scoped]\ndenied_tools = ["mcp_x_y"]\n'
+    async with rig(tmp_path, ["ok"], config=config) as r:
+        await r.editor.prompt("go")
+        assert "Your rules name tools that there are not: `bahs`." in r.editor.text()
+
+
+async def test_only_what_acts_is_written_down_where_that_is_wanted(tmp_path):
+    config = "[tools.scope]\naudit_all_invocations = false\n"
+    script = rounds(
+        Call("list_directory", {"path": "."}), bash("touch a"), Call("write", {"path": "/x", "content": ""})
+    )
+    async with rig(tmp_path, script, mode="auto", config=config) as r:
+        await r.editor.prompt("go")
+    assert [line["tool"] for line in audit(tmp_path)] == ["bash", "bash", "write"]
+
+
+async def test_medium_risk_may_go_unasked_and_high_risk_not(tmp_path):
+    config = "[tools.risk]\nask_medium_risk = false\n"
+    script = rounds(bash("touch a"), bash("rm -rf ../*"))
+    async with rig(tmp_path, script, config=config, otherwise=reject_once) as r:
+        await r.editor.prompt("go")
+        assert (r.project / "a").exists()
+        assert [request.tool_call.title for request in r.editor.permission_requests] == ["rm -rf ../*"]
+
+
+async def test_a_tool_that_is_always_available_is_not_blocked_by_what_was_learned(tmp_path):
+    config = (
+        "[tools.governance]\ntrajectory_enabled = true\nblock_risky_patterns = true\nwindow = 2\n"
+        'always_available = ["bash"]\n'
+    )
+    async with rig(tmp_path, [*rounds(bash("touch a")), *rounds(bash("touch a"))], config=config, mode="auto") as r:
+        await r.editor.prompt("go")
+        await r.editor.prompt("/reject")
+        (r.project / "a").unlink()
+        await r.editor.prompt("again")
+        assert (r.project / "a").exists()
+
+
+async def test_further_folders_may_be_opened_to_commands(tmp_path):
+    for name in ("out", "seen"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "seen/a").write_text("words of it\n")
+    config = f'[tools.sandbox]\nallow_write = ["{tmp_path}/out"]\nallow_read = ["{tmp_path}/seen"]\n'
+    script = rounds(bash(f"cat {tmp_path}/seen/a; echo x > {tmp_path}/seen/b; echo x > {tmp_path}/out/b; true"))
+    async with rig(tmp_path, script, mode="auto", sandbox=True, terminal=False, config=config) as r:
+        await r.editor.prompt("go")
+        assert "words of it" in results(r, 2)[0]
+        assert (tmp_path / "out/b").exists()
+        assert not (tmp_path / "seen/b").exists()

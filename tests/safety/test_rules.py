@@ -193,6 +193,13 @@ def test_more_rules_than_there_may_be_deny_everything() -> None:
     assert made.decide(subject("read")).effect == "deny"
 
 
+def test_a_pattern_of_more_than_1024_bytes_denies_everything() -> None:
+    long = policy(PolicyRule("deny", "bash", args_match="ä" * 600))
+    assert "1024 bytes" in long.trouble[0]
+    assert long.decide(subject("read")).effect == "deny"
+    assert policy(PolicyRule("deny", "bash", args_match="a" * 1024)).decide(subject("read")).effect == "allow"
+
+
 # --- scoped ------------------------------------------------------------------------------------------------------
 
 

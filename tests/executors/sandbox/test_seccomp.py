@@ -177,3 +177,21 @@ def test_the_numbers_are_those_of_the_kernels_headers(arch: Arch) -> None:
         "open_tree_attr",
         "fchmodat2",
     }
+
+
+NEEDED = (
+    "ptrace process_vm_readv process_vm_writev bpf perf_event_open userfaultfd io_uring_setup io_uring_enter "
+    "io_uring_register keyctl add_key request_key mount umount2 pivot_root move_mount open_tree fsopen fsconfig "
+    "fsmount fspick mount_setattr setns unshare kexec_load kexec_file_load init_module finit_module delete_module "
+    "open_by_handle_at reboot swapon swapoff acct quotactl chroot fanotify_init pidfd_getfd kcmp settimeofday "
+    "clock_settime adjtimex sethostname setdomainname"
+).split()
+
+
+@pytest.mark.parametrize("arch", ARCHES)
+def test_every_call_that_was_promised_to_be_refused_is(arch: Arch) -> None:
+    program = build_filter(arch)
+    for name in NEEDED:
+        value = number(name, arch)
+        assert value is not None, name
+        assert answer(program, value, AUDIT_ARCH[arch]) == EPERM_ANSWER, name
