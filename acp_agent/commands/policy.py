@@ -45,6 +45,8 @@ def run(options: Namespace, environ: Mapping[str, str]) -> int:
         raise UsageError(f"--cwd: {cwd} is not an existing folder")
     ask = _Asker(cwd, options.mode, environ)
     if options.verb == "explain":
+        if not options.text.strip():
+            raise UsageError("explain what? Give a command line, or with --tool the arguments of a call as JSON")
         tool = options.tool or "bash"
         arguments = options.text if options.tool else json.dumps({"command": options.text})
         sys.stdout.write("\n".join(ask(tool, arguments).lines) + "\n")
@@ -98,8 +100,12 @@ def _test(file: Path, ask: _Asker) -> int:
 def _read(file: Path) -> list[_Test]:
     try:
         tests = msgspec.convert(tomllib.loads(file.read_text(encoding="utf-8")), _File).test
-    except (OSError, ValueError) as error:
-        raise UsageError(f"{file}: {error}") from error
+    except OSError as error:
+        raise UsageError(f"{file} cannot be read: {error.strerror or error}") from error
+    except ValueError as error:
+        raise UsageError(
+            f"{file}: {error} (each [[test]] has `command`, or `tool` and `arguments`, and `expect`)"
+        ) from error
     if not tests:
         raise UsageError(f"{file}: there is no [[test]] in it")
     for number, test in enumerate(tests, 1):

@@ -252,6 +252,12 @@ def _invalid(message: str, layers: list[Layer]) -> str:
     for layer in reversed(layers):
         if _has(layer.values, name):
             return f"{_where(layer, name)}: `{name}`: {words[0].lower()}{words[1:]}{_choices(name)}"
+    table = name
+    while "." in table:  # an entry of a list, or of a table with names of the person's
+        table = table.rpartition(".")[0]
+        for layer in reversed(layers):
+            if _has(layer.values, table):
+                return f"{_where(layer, table)}: `{name}`: {words[0].lower()}{words[1:]}"
     return f"configuration: `{name}`: {words}"
 
 
@@ -321,7 +327,7 @@ def _line(text: str, key: str) -> int | None:
         stripped = line.strip()
         if header := re.match(r"\[+([^\]]+)\]+", stripped):
             table = [part.strip().strip("\"'") for part in header[1].split(".")]
-            if table == parts[: len(table)]:
+            if table == parts[: len(table)] or (best is None and table[: len(parts)] == parts):
                 best = number
         elif assignment := re.match(r"([^=#]+?)\s*=", stripped):
             name = table + [part.strip().strip("\"'") for part in assignment[1].split(".")]

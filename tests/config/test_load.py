@@ -304,3 +304,9 @@ def test_a_path_with_a_nul_character_is_an_error_with_its_place(sources: Sources
     sources.user(f'[{table}]\n{name} = ["a\\u0000b"]\n')
     with pytest.raises(ConfigError, match=rf"config.toml:2: `{key}`"):
         sources.load()
+
+
+def test_a_wrong_word_in_a_rule_is_named_with_the_place_of_its_list(sources: Sources) -> None:
+    sources.user('[agent]\nmode = "ask"\n[[tools.permissions.bash]]\npattern = "a"\naction = "alow"\n')
+    with pytest.raises(ConfigError, match=r"config.toml:3: .*alow"):
+        sources.load()
