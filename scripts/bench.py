@@ -113,7 +113,7 @@ class Client:
             "OPENAI_BASE_URL": base_url,
             "OPENAI_MODEL": "fake-model",
             "ACP_AGENT_KEYRING": "0",
-            "ACP_AGENT_SANDBOX_DISABLED": "false" if sandbox else "true",
+            **({} if sandbox else {"ACP_AGENT_SANDBOX_DISABLED": "true"}),
         }
         self.spawned = time.monotonic()
         self.process = subprocess.Popen(

@@ -203,9 +203,17 @@ def _names(values: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
             yield name
 
 
+def _by_sections(merged: dict[str, Any]) -> Settings:
+    """Only the types of what is set are looked at: those of all take longer than anything else at the start."""
+    types = {field.name: field.type for field in msgspec.structs.fields(Settings)}
+    if not merged.keys() <= types.keys():
+        return msgspec.convert(merged, Settings, strict=True)
+    return Settings(**{name: msgspec.convert(value, types[name], strict=True) for name, value in merged.items()})
+
+
 def _convert(merged: dict[str, Any], layers: list[Layer]) -> Settings:
     try:
-        return msgspec.convert(merged, Settings, strict=True)
+        return _by_sections(merged)
     except msgspec.ValidationError:
         # Text from the environment may stand for a number or a truth value; text in a file may not.
         loose = _loosen(merged, layers)
