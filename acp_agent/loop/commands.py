@@ -205,7 +205,7 @@ async def _permissions(commands: Commands, session: Session, engine: Engine, res
         return
     words = {"allow": "always allow", "reject": "never allow"}
     lines = [
-        f"- #{item.id} trusts tools of this folder (`/trust`)"
+        f"- #{item.id} {'trusts' if item.decision == 'allow' else 'does not trust'} files of this folder (`/trust`)"
         if item.tool == "trust"
         else f"- #{item.id} {words[item.decision]} `{item.scope}`"
         for item in known

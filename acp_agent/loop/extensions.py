@@ -145,17 +145,20 @@ class Extensions:
             scope = scope_of(files)
             if scope != self._shown and (len(mark) < MARK_CHARS or mark_of(scope) != mark[:MARK_CHARS]):
                 return None
-            self._begun = True
+            self._begun, self._asks = True, False
             self._store.remember(str(self._folder), TOOL, scope, "allow")
             return await self._load(PROJECT, PROJECT_TOOLS, tools_of(files))
 
     async def distrust(self) -> None:
+        """Takes trust back. These files are not asked about again."""
         async with self._loading:
-            self._begun = True
+            self._begun, self._asks = True, False
             project = str(self._folder)
             for item in self._store.permissions(project):
                 if item.tool == TOOL:
                     self._store.revoke(project, item.id)
+            if files := await self.read():
+                self._store.remember(project, TOOL, scope_of(files), "reject")
             self._registry.set_group(PROJECT, ())
             self._loaded = False
 

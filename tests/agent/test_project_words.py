@@ -247,7 +247,7 @@ async def test_files_can_be_trusted_in_a_later_process_by_the_mark_they_were_sho
         await r.editor.prompt(f"/trust yes {mark}")
         assert marker.exists()
         await r.editor.prompt("/permissions")
-        assert "trusts tools of this folder" in r.editor.text()
+        assert "trusts files of this folder" in r.editor.text()
 
 
 async def test_byte_code_beside_a_file_is_not_run_and_none_is_written(tmp_path):
@@ -371,11 +371,14 @@ async def test_a_changed_file_is_not_trusted_any_more(tmp_path):
 
 async def test_trust_can_be_taken_back(tmp_path):
     with_tool(tmp_path)
-    async with rig(tmp_path, ["ok"]) as r:
+    async with rig(tmp_path, ["ok", "ok"]) as r:
         await trust(r)
         await r.editor.prompt("/trust no")
         await r.editor.prompt("hi")
         assert "word_count" not in r.tool_names(1)
+        await r.editor.new_session(r.project)
+        await r.editor.prompt("hi")
+        assert not r.editor.permission_requests  # what the person has decided is not asked again
 
 
 async def test_a_tool_file_that_breaks_is_told_and_takes_nothing_with_it(tmp_path):
