@@ -63,7 +63,7 @@ from acp_agent.loop.relevance import Relevance
 from acp_agent.loop.replay import rebuild_history
 from acp_agent.loop.reports import Call, Display, Reports
 from acp_agent.loop.room import Room
-from acp_agent.loop.safety import SessionSafety, session_rules
+from acp_agent.loop.safety import SessionSafety, home_of, session_rules
 from acp_agent.loop.scheduler import Scheduler
 from acp_agent.loop.servers import SessionServers
 from acp_agent.loop.session import Model, Session
@@ -140,7 +140,7 @@ class SessionEngine:
         self._folder = _private_folder(session.roots)
         self.redaction = builder.redaction(session)
         bash, sandbox = settings.tools.bash, settings.tools.sandbox
-        home = _home(builder.environ)
+        home = home_of(builder.environ)
         session.roots.rules = session_rules(session.config, session.roots, builder.environ, home)
         inherited = safe_environment(
             builder.environ,
@@ -660,11 +660,6 @@ class SessionEngine:
         await self._local.close()
         await self._hooks_executor.close()
         shutil.rmtree(self._folder, ignore_errors=True)
-
-
-def _home(environ: Mapping[str, str]) -> Path | None:
-    home = environ.get("HOME", "")
-    return real_path(Path(home)) if home.startswith("/") else None
 
 
 def _may_hold(folder: str, roots: Roots) -> bool:

@@ -26,11 +26,10 @@ from acp_agent.executors.local import LocalExecutor
 from acp_agent.lazy import load
 from acp_agent.llm.base import PROVIDERS, Provider, ProviderOptions
 from acp_agent.llm.choose import choose_api, needs_key
-from acp_agent.loop.safety import audit_path, session_rules
+from acp_agent.loop.safety import audit_path, home_of, roots_of
 from acp_agent.safety.audit import AuditLog
-from acp_agent.safety.paths import Roots, real_path
+from acp_agent.safety.paths import real_path
 from acp_agent.safety.policy import Policy
-from acp_agent.safety.protect import configured_folders
 
 __all__ = ["run"]
 
@@ -109,12 +108,9 @@ def _checks(options: Namespace, environ: Mapping[str, str]) -> Iterator[Line]:
 def _confinement(config: Config, environ: Mapping[str, str]) -> Iterator[Line]:
     """What confines commands here, found out by trying it; and what they may touch in this folder."""
     tools = config.settings.tools
-    cwd = real_path(Path.cwd())
-    home = Path(environ["HOME"]) if environ.get("HOME", "").startswith("/") else None
-    roots = Roots(cwd, configured_folders(tools.files.allowed_paths))
-    roots.rules = session_rules(config, roots, environ, home)
+    roots = roots_of(config, real_path(Path.cwd()), environ)
     with tempfile.TemporaryDirectory(prefix="acp-agent-") as folder:
-        made = load(CONFINEMENT)(tools, roots, environ, home, Path(folder), lambda found: None)
+        made = load(CONFINEMENT)(tools, roots, environ, home_of(environ), Path(folder), lambda found: None)
         lines = anyio.run(made.lines)
         found = made.found
     confined = found.sandbox.kind != "none"

@@ -15,11 +15,10 @@ from acp_agent.commands.config import config_here
 from acp_agent.errors import ConfigError, ToolError, UsageError
 from acp_agent.loop.checking import Checked, check_call
 from acp_agent.loop.modes import MODES, Mode
-from acp_agent.loop.safety import session_rules
+from acp_agent.loop.safety import home_of, roots_of
 from acp_agent.safety.deciders import Deciders
 from acp_agent.safety.own_names import with_own_names
-from acp_agent.safety.paths import Roots, real_path
-from acp_agent.safety.protect import configured_folders
+from acp_agent.safety.paths import real_path
 from acp_agent.tools.registry import SessionRegistry, builtin_registry
 
 __all__ = ["run"]
@@ -61,12 +60,10 @@ class _Asker:
         config = config_here(environ, cwd)
         settings = config.settings
         tools = settings.tools
-        home = Path(environ["HOME"]) if environ.get("HOME", "").startswith("/") else None
-        roots = Roots(cwd, configured_folders(tools.files.allowed_paths))
-        roots.rules = session_rules(config, roots, environ, home)
+        roots = roots_of(config, cwd, environ)
         self._registry = SessionRegistry(builtin_registry())
         tools = with_own_names(tools, self._own_name)
-        self._deciders = Deciders.from_config(tools, roots, environ, home, config.origin_of)
+        self._deciders = Deciders.from_config(tools, roots, environ, home_of(environ), config.origin_of)
         self._mode: Mode = MODES[mode or settings.agent.mode]  # type: ignore[index]
         self._tools = tools
         if trouble := self._deciders.policy.trouble:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -16,22 +16,21 @@ from acp_agent.config.load import Config
 from acp_agent.config.places import config_dir, config_file, state_dir
 from acp_agent.config.safety import RiskConfig
 from acp_agent.errors import StoreError
-from acp_agent.lazy import load
 from acp_agent.loop.modes import Mode
 from acp_agent.safety.access import Deny, ExecuteAccess, NetworkAccess, PathAccess, ToolAccess
 from acp_agent.safety.anomaly import Anomaly, AnomalyDetector
 from acp_agent.safety.audit import AuditLog
-from acp_agent.safety.deciders import EXAMINE, CallFacts, Deciders, Judgement
+from acp_agent.safety.deciders import CallFacts, Deciders, Judgement
 from acp_agent.safety.own_names import with_own_names
 from acp_agent.safety.paths import Roots, real_path
 from acp_agent.safety.policy import Policy
-from acp_agent.safety.protect import PathRules
+from acp_agent.safety.protect import PathRules, configured_folders
 from acp_agent.safety.rate import ActionRate
 from acp_agent.safety.scope import Approvals
 from acp_agent.safety.trajectory import Learned, Outcome, Sentinel
 from acp_agent.store.base import SessionStore, Trajectory
 
-__all__ = ["SessionSafety", "audit_path", "session_rules"]
+__all__ = ["SessionSafety", "audit_path", "home_of", "roots_of", "session_rules"]
 
 log = logging.getLogger(__name__)
 
@@ -80,6 +79,19 @@ def session_rules(config: Config, roots: Roots, environ: Mapping[str, str], home
         own=dict.fromkeys(real_path(path) for path in own),
         absolute=policy.hidden("read"),
     )
+
+
+def home_of(environ: Mapping[str, str]) -> Path | None:
+    """The person's home, resolved."""
+    home = environ.get("HOME", "")
+    return real_path(Path(home)) if home.startswith("/") else None
+
+
+def roots_of(config: Config, cwd: Path, environ: Mapping[str, str]) -> Roots:
+    """The folders of a session in `cwd`, with what is special in them."""
+    roots = Roots(cwd, configured_folders(config.settings.tools.files.allowed_paths))
+    roots.rules = session_rules(config, roots, environ, home_of(environ))
+    return roots
 
 
 class SessionSafety:
@@ -140,12 +152,12 @@ class SessionSafety:
             return Judgement(Deny(words, "audit.required"))
         approved = self.approvals.take(call.tool, call.arguments)
         decision = self.deciders.decide(call, mode=mode.id, may_change=mode.changes, approved=approved)
-        if decision.violation and call.call_id:
+        if isinstance(decision.verdict, Deny) and decision.verdict.approvable and call.call_id:
             self.approvals.violated(call.call_id, call.tool, call.arguments, decision.verdict.rule)
             self.approvals.keep(call.tool, call.arguments, approved)
         return decision
 
-    def _learned(self, call: CallFacts) -> Deny | None:
+    def _learned(self, call: CallFacts, spellings: Sequence[str]) -> Deny | None:
         """What blocks a call for what was before it."""
         if (anomaly := self.anomalies.blocks(call.tool)) is not None:
             return Deny(
@@ -153,7 +165,9 @@ class SessionSafety:
                 "tools.anomaly",
             )
         try:
-            block = next(filter(None, (self.sentinel.check(call.tool, words) for words in self._words(call))), None)
+            # Of a command line also its simple commands, plainly spelled.
+            compared = (call.arguments, *({"command": text} for text in spellings))
+            block = next(filter(None, (self.sentinel.check(call.tool, words) for words in compared)), None)
         except StoreError as error:
             log.warning("what was learned could not be read: %s", error)
             block = None
@@ -166,14 +180,6 @@ class SessionSafety:
                 "tools.risk.max_actions_per_hour",
             )
         return None
-
-    def _words(self, call: CallFacts) -> Iterator[Mapping[str, Any]]:
-        """What the sentinel compares: the arguments, and of a command line its simple commands, plainly spelled."""
-        yield call.arguments
-        for access in call.accesses:
-            if self.sentinel.enabled and isinstance(access, ExecuteAccess):
-                for text in load(EXAMINE)(access.command, self._roots, access.cwd).candidates:
-                    yield {"command": text}
 
     # --- the life of a call -----------------------------------------------------------------------------------
 

@@ -77,15 +77,17 @@ class Judgement:
     """The policy's rule that matched, if one did."""
     risk: Risk | None = None
     """Of a command."""
-    violation: bool = False
-    """Whether it is one of `tools.scoped`, which the person may let pass."""
     explained: tuple[str, ...] = ()
     """How it came to that, a line each."""
 
 
+Learned = Callable[[CallFacts, Sequence[str]], Deny | None]
+
+
 @dataclass(frozen=True)
 class Deciders:
-    """`learned`: why a call is blocked for what was before it, as a Deny. `home`: the person's."""
+    """`learned`: why a call is blocked for what was before it, as a Deny; it is given the call and the spellings of its
+    command, if it is one. `home`: the person's."""
 
     config: ToolsConfig
     roots: Roots
@@ -93,7 +95,7 @@ class Deciders:
     policy: Policy
     scoped: Scoped
     home: Path | None
-    learned: Callable[[CallFacts], Deny | None] = field(default=lambda call: None)
+    learned: Learned = field(default=lambda call, spellings: None)
 
     @classmethod
     def from_config(
@@ -103,7 +105,7 @@ class Deciders:
         environ: Mapping[str, str],
         home: Path | None,
         origin: Origin,
-        learned: Callable[[CallFacts], Deny | None] = lambda call: None,
+        learned: Learned = lambda call, spellings: None,
     ) -> Deciders:
         return cls(
             config,
@@ -137,7 +139,7 @@ class Deciders:
         matched = policy.trace if policy is not None else ""
         if policy is not None and policy.effect == "deny":
             return Judgement(Deny(POLICY_DENIED, "policy", trace=matched), matched)
-        if (blocked := self.learned(call)) is not None:
+        if (blocked := self.learned(call, [text for parse in parses for text in parse.candidates])) is not None:
             return Judgement(blocked, matched)
         verdicts = [self._one(call, access, examined[id(access)], mode, may_change) for access in call.accesses]
         if not call.accesses and (rule := self.permissions.first(call.tool, self._arguments(call))) is not None:
@@ -183,7 +185,7 @@ class Deciders:
         broken = self.scoped.check(call.tool, call.arguments, paths, hosts, spellings, parts, approved)
         if broken is None:
             return None
-        return Judgement(Deny(broken.reason, broken.rule, approvable=True), violation=True)
+        return Judgement(Deny(broken.reason, broken.rule, approvable=True))
 
     def _subject(self, call: CallFacts, examined: Mapping[int, Examined | None]) -> Subject:
         parses = [parse for parse in examined.values() if parse is not None]
@@ -210,9 +212,8 @@ class Deciders:
     def _one(self, call: CallFacts, access: Access, examined: Examined | None, mode: str, may_change: bool) -> Verdict:
         if isinstance(access, ExecuteAccess):
             assert examined is not None
-            if not may_change:
-                return Deny(f"The mode `{mode}` only reads; no command was run.", f"mode {mode}")
-            return self._command(call, access, examined)
+            if may_change:
+                return self._command(call, access, examined)
         verdict = judge_access(access, self.roots, mode, may_change)
         if isinstance(access, ModeAccess):
             return verdict

@@ -38,7 +38,6 @@ class PathGlobs:
     slash, as in `.gitignore`; `~` is the home. What matches a folder matches all that is below it."""
 
     def __init__(self, patterns: Sequence[str], bases: Sequence[Path], home: Path | None) -> None:
-        self.patterns = tuple(patterns)
         self._globs = [glob for pattern in patterns for glob in _absolute(pattern, bases, home)]
 
     def __bool__(self) -> bool:

@@ -61,20 +61,22 @@ class PathRules:
 
     def hides(self, path: Path) -> bool:
         """Whether a resolved path must not be read."""
-        text = str(path)
-        if text in self._own_names or text.startswith(self._own_tops):
-            return True
-        if self._absolute is not None and self._absolute.match(text) is not None:
+        if self._is_own(path) or self._by_policy(path):
             return True
         return bool(self._deny) and self._deny.matches(path) and not self._allow.matches(path)
 
     def why_hidden(self, path: Path) -> str:
         """The rule by which `path` is hidden, in a few words."""
-        text = str(path)
-        if text in self._own_names or text.startswith(self._own_tops):
+        if self._is_own(path):
             return "it is the agent's own"
-        by_policy = self._absolute is not None and self._absolute.match(text) is not None
-        return "`tools.policy`" if by_policy else "`tools.files.deny_read`"
+        return "`tools.policy`" if self._by_policy(path) else "`tools.files.deny_read`"
+
+    def _is_own(self, path: Path) -> bool:
+        text = str(path)
+        return text in self._own_names or text.startswith(self._own_tops)
+
+    def _by_policy(self, path: Path) -> bool:
+        return self._absolute is not None and self._absolute.match(str(path)) is not None
 
     @property
     def hides_any(self) -> bool:
