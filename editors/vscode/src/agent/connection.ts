@@ -1,0 +1,133 @@
+/** The only module that loads the SDK: a bundle of its own, read when the agent is first started. */
+import { client, ndJsonStream, PROTOCOL_VERSION, RequestError } from "@agentclientprotocol/sdk";
+import type { AnyMessage, ClientApp, ClientConnection, Stream } from "@agentclientprotocol/sdk";
+import { Readable, Writable } from "node:stream";
+import { codeOf, messageOf } from "../core/words.js";
+import type { AgentLink, ClientSide, ConnectOptions } from "./link.js";
+import { INTERNAL_ERROR, StartFailure } from "./link.js";
+import { AgentProcess } from "./process.js";
+
+const MAX_MESSAGE_BYTES = 256 * 1024 * 1024;
+
+/** Starts the agent and says `initialize`. Raises StartFailure, with what the agent wrote to stderr. */
+export async function connect(options: ConnectOptions): Promise<AgentLink> {
+  const child = await AgentProcess.start(options, options.onStderr);
+  const wire = ndJsonStream(Writable.toWeb(child.stdin), Readable.toWeb(child.stdout), {
+    maxMessageBytes: MAX_MESSAGE_BYTES,
+  });
+  const connection = serving(options).connect(tapped(wire, options.onWire));
+  // Its end is told by the process; without a listener a broken pipe would be an unhandled rejection.
+  connection.closed.catch(() => undefined);
+  try {
+    const initialized = await answered(connection, child, options);
+    if (initialized.protocolVersion !== PROTOCOL_VERSION) {
+      throw new StartFailure(
+        `The agent speaks version ${String(initialized.protocolVersion)} of the Agent Client Protocol, this extension version ${String(PROTOCOL_VERSION)}. Update the older of the two.`,
+        child.stderrTail,
+      );
+    }
+    return link(connection, child, initialized);
+  } catch (error) {
+    connection.close();
+    await child.end();
+    throw error instanceof StartFailure ? error : new StartFailure(`The agent refused to start: ${messageOf(error)}`, child.stderrTail);
+  }
+}
+
+async function answered(connection: ClientConnection, child: AgentProcess, options: ConnectOptions): Promise<AgentLink["initialized"]> {
+  let timer: NodeJS.Timeout | undefined;
+  const late = new Promise<never>((_, reject) => {
+    timer = setTimeout(() => {
+      const seconds = String(Math.round(options.timeout / 1000));
+      reject(new StartFailure(`The program did not answer within ${seconds} s. Is it an agent that speaks ACP on its standard input and output?`, child.stderrTail));
+    }, options.timeout);
+  });
+  const gone = child.ended.then(({ code, signal, stderr }) => {
+    const how = signal === null ? `ended with exit status ${String(code)}` : `was ended by ${signal}`;
+    throw new StartFailure(`The program ${how} before it answered. Is it an agent that speaks ACP on its standard input and output?`, stderr);
+  });
+  const answer = connection.agent.request("initialize", {
+    protocolVersion: PROTOCOL_VERSION,
+    clientCapabilities: options.capabilities,
+    clientInfo: { name: "vscode-acp-agent", title: "ACP Agent for VS Code", version: options.version },
+  });
+  answer.catch(() => undefined);
+  gone.catch(() => undefined);
+  try {
+    return await Promise.race([answer, late, gone]);
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+function link(connection: ClientConnection, child: AgentProcess, initialized: AgentLink["initialized"]): AgentLink {
+  return {
+    initialized,
+    pid: child.pid,
+    ended: child.ended,
+    request: (method, params, signal) => connection.agent.request(method, params, signal ? { cancellationSignal: signal } : {}),
+    notify: (method, params) => {
+      connection.agent.notify(method, params).catch(() => undefined);
+    },
+    close: async () => {
+      connection.close();
+      await child.end();
+    },
+  };
+}
+
+function serving({ client: side, lspMethods }: ConnectOptions): ClientApp {
+  const app = client({ name: "vscode-acp-agent" })
+    .onNotification("session/update", ({ params }) => {
+      side.update(params);
+    })
+    .onRequest("session/request_permission", ({ params, signal }) => told(side.requestPermission(params, signal)))
+    .onRequest("fs/read_text_file", ({ params }) => told(side.readTextFile(params)))
+    .onRequest("fs/write_text_file", ({ params }) => told(side.writeTextFile(params)))
+    .onRequest("terminal/create", ({ params }) => told(side.createTerminal(params)))
+    .onRequest("terminal/output", ({ params }) => told(once(() => side.terminalOutput(params))))
+    .onRequest("terminal/wait_for_exit", ({ params, signal }) => told(side.waitForTerminalExit(params, signal)))
+    .onRequest("terminal/kill", ({ params }) => told(once(() => side.killTerminal(params))))
+    .onRequest("terminal/release", ({ params }) => told(once(() => side.releaseTerminal(params))))
+    .onRequest("elicitation/create", ({ params, signal }) => told(side.elicit(params, signal)))
+    .onNotification("elicitation/complete", ({ params }) => {
+      side.elicitationComplete(params.elicitationId);
+    });
+  for (const method of lspMethods) {
+    app.onRequest(method, (params) => params, ({ params }) => told(languageServer(side, method, params)));
+  }
+  return app;
+}
+
+async function languageServer(side: ClientSide, method: string, params: unknown): Promise<unknown> {
+  return (await side.languageServer(method, params)) ?? null;
+}
+
+function once<T>(answer: () => T): Promise<T> {
+  return new Promise((resolve) => {
+    resolve(answer());
+  });
+}
+
+/** Errors with their codes; every other throw is an internal error, in words. */
+async function told<T>(answer: Promise<T>): Promise<T> {
+  try {
+    return await answer;
+  } catch (error) {
+    throw new RequestError(codeOf(error) ?? INTERNAL_ERROR, messageOf(error));
+  }
+}
+
+/** The stream, with each message told to `onWire` as it passes. */
+function tapped(wire: Stream, onWire: ConnectOptions["onWire"]): Stream {
+  const tap = (direction: "sent" | "received"): TransformStream<AnyMessage, AnyMessage> =>
+    new TransformStream<AnyMessage, AnyMessage>({
+      transform(message, controller) {
+        onWire(direction, message);
+        controller.enqueue(message);
+      },
+    });
+  const outgoing = tap("sent");
+  outgoing.readable.pipeTo(wire.writable).catch(() => undefined);
+  return { readable: wire.readable.pipeThrough(tap("received")), writable: outgoing.writable };
+}

@@ -1,0 +1,80 @@
+/** What went wrong with the agent, in words, with what can be done about it. */
+import type * as acp from "@agentclientprotocol/sdk";
+import type { Problem } from "../chat/messages.js";
+import type { Found, NotFound } from "../core/find.js";
+import type { Ended } from "./link.js";
+
+const SETTINGS = { label: "Open settings", command: "acpAgent.openSettings" };
+const RESTART = { label: "Start again", command: "acpAgent.restart" };
+const LOG = { label: "Show log", command: "acpAgent.showLog" };
+
+export function noFolderProblem(): Problem {
+  return {
+    title: "Open a folder first.",
+    detail: "An agent works in a folder: what it may read and change is bounded by it.",
+    actions: [{ label: "Open folder", command: "acpAgent.openFolder" }],
+  };
+}
+
+export function notFoundProblem(found: NotFound): Problem {
+  if (found.wrongSetting !== undefined) {
+    return {
+      title: "The agent's program is not there.",
+      detail: `The setting \`acpAgent.command\` names \`${found.wrongSetting}\`, which is not a program that can be run${found.looked[0] === found.wrongSetting ? "" : ` (looked for \`${found.looked[0] ?? ""}\`)`}. Correct the setting, or empty it to let the extension look for acp-agent itself.`,
+      actions: [SETTINGS, RESTART],
+    };
+  }
+  return {
+    title: "acp-agent is not installed.",
+    detail: [
+      "Install it with one of these, then start again:",
+      "",
+      "- `uv tool install acp-agent`",
+      "- `pipx install acp-agent`",
+      "- `pip install acp-agent` in this folder's virtual environment",
+      "",
+      "If it is somewhere else, or you want another agent that speaks ACP, name it in the setting `acpAgent.command`.",
+      "",
+      `Looked for: ${found.looked.map((place) => `\`${place}\``).join(", ")}.`,
+    ].join("\n"),
+    actions: [{ label: "Install in a terminal", command: "acpAgent.install" }, SETTINGS, RESTART],
+  };
+}
+
+export function startProblem(message: string, stderr: string, found: Found): Problem {
+  return {
+    title: "The agent did not start.",
+    detail: [`\`${[found.command, ...found.args].join(" ")}\`: ${message}`, ...quoted(stderr)].join("\n\n"),
+    actions: [RESTART, SETTINGS, LOG],
+  };
+}
+
+export function endedProblem({ code, signal, stderr }: Ended): Problem {
+  const how = signal === null ? `with exit status ${String(code)}` : `by ${signal}`;
+  return {
+    title: "The agent ended.",
+    detail: [`It ended ${how}. Start it again: the session goes on where it was.`, ...quoted(stderr)].join("\n\n"),
+    actions: [RESTART, LOG],
+  };
+}
+
+export function loginProblem(message: string, methods: readonly acp.AuthMethod[]): Problem {
+  return {
+    title: "The agent needs a login.",
+    detail: methods.length > 0 ? message : `${message}\n\nThe agent offers no way to log in from here: see its own documentation.`,
+    actions: methods.map((method) => ({ label: method.name, command: "acpAgent.login", argument: method.id })),
+  };
+}
+
+export function stuckProblem(): Problem {
+  return {
+    title: "The agent does not stop.",
+    detail: "It was asked to stop and has not answered. Starting it again ends it; the session goes on where it was.",
+    actions: [RESTART, LOG],
+  };
+}
+
+function quoted(stderr: string): string[] {
+  const lines = stderr.split("\n").slice(-12).join("\n");
+  return lines === "" ? [] : ["```text\n" + lines.replaceAll("```", "'''") + "\n```"];
+}

@@ -1,0 +1,279 @@
+import type * as acp from "@agentclientprotocol/sdk";
+import type { ItemChange, Permission, QueuedPrompt } from "../chat/messages.js";
+import { Emitter } from "../core/emitter.js";
+import type { ToolCalls } from "../core/toolCalls.js";
+import { Transcript } from "../core/transcript.js";
+import type { Facts } from "../core/transcript.js";
+import { codeOf, messageOf, short } from "../core/words.js";
+import type { AgentLink } from "./link.js";
+import { AUTH_REQUIRED, REQUEST_CANCELLED } from "./link.js";
+
+export type SessionFact = Facts | "running" | "queue" | "permissions" | "loading";
+
+export interface SessionChange {
+  readonly items: readonly ItemChange[];
+  readonly facts: ReadonlySet<SessionFact>;
+  /** The conversation as a whole is another one: it was loaded. */
+  readonly reset: boolean;
+}
+
+/** A question that waits for the person. */
+export interface Question extends Permission {
+  readonly sessionId: string;
+  readonly request: acp.RequestPermissionRequest;
+}
+
+interface Open {
+  readonly question: Question;
+  readonly answer: (response: acp.RequestPermissionResponse) => void;
+}
+
+const CANCELLED: acp.RequestPermissionResponse = { outcome: { outcome: "cancelled" } };
+
+/** One conversation with the agent, from the client's side. */
+export class Session {
+  readonly transcript = new Transcript();
+  readonly changed: Emitter<SessionChange>;
+  /** Someone is to be told of a login that is needed. */
+  onLogin: (error: unknown) => void = () => undefined;
+  /** Prompts that were not sent since the person stopped: they go back to where they were written. */
+  onReturned: (prompts: readonly QueuedPrompt[]) => void = () => undefined;
+  running = false;
+  stopping = false;
+  loading = false;
+  turn = 0;
+  private readonly queue: (QueuedPrompt & { readonly blocks: acp.ContentBlock[] })[] = [];
+  private readonly open = new Map<string, Open>();
+  private nextId = 0;
+
+  constructor(
+    readonly id: string,
+    readonly cwd: string,
+    private readonly link: AgentLink,
+    private readonly calls: ToolCalls,
+    private readonly onError: (error: unknown) => void,
+  ) {
+    this.changed = new Emitter(onError);
+  }
+
+  get title(): string {
+    return this.transcript.title;
+  }
+
+  get queued(): readonly QueuedPrompt[] {
+    return this.queue.map(({ id, text }) => ({ id, text }));
+  }
+
+  get questions(): readonly Question[] {
+    return [...this.open.values()].map(({ question }) => question);
+  }
+
+  /** Takes in what the answer to `session/new`, `load` or `resume` says. */
+  adopt(answer: { modes?: acp.SessionModeState | null; configOptions?: acp.SessionConfigOption[] | null }): void {
+    this.transcript.modes = answer.modes ?? this.transcript.modes;
+    this.transcript.options = answer.configOptions ?? this.transcript.options;
+    this.tell(["modes", "options"]);
+  }
+
+  apply(update: acp.SessionUpdate): void {
+    if (update.sessionUpdate === "user_message_chunk" && this.loading && update.messageId !== this.lastUserMessage) {
+      this.lastUserMessage = update.messageId;
+      this.turn += 1;
+    }
+    if (update.sessionUpdate === "tool_call" || update.sessionUpdate === "tool_call_update") {
+      this.calls.apply(this.id, update, { turn: this.turn, replayed: this.loading });
+    }
+    const change = this.transcript.apply(update, (toolCallId) => this.isNested(toolCallId));
+    if (!this.loading) {
+      this.changed.fire({ items: change.items, facts: change.facts, reset: false });
+    }
+  }
+
+  private lastUserMessage: string | null | undefined = "";
+
+  /** Whether the call has a parent that is known: one whose parent never came stands by itself. */
+  private isNested(toolCallId: string): boolean {
+    const parent = this.calls.get(this.id, toolCallId)?.parentId;
+    return parent !== undefined && this.calls.get(this.id, parent) !== undefined;
+  }
+
+  loaded(): void {
+    this.loading = false;
+    this.changed.fire({ items: [], facts: new Set(["loading"]), reset: true });
+  }
+
+  // --- prompts ----------------------------------------------------------------------------------------------------
+
+  /** Sends the prompt, or puts it behind the running one. */
+  prompt(text: string, blocks: acp.ContentBlock[]): void {
+    if (this.running) {
+      this.nextId += 1;
+      this.queue.push({ id: `q${String(this.nextId)}`, text, blocks });
+      this.tell(["queue"]);
+      return;
+    }
+    this.run(blocks).catch(this.onError);
+  }
+
+  unqueue(id: string): void {
+    const index = this.queue.findIndex((entry) => entry.id === id);
+    if (index >= 0) {
+      this.queue.splice(index, 1);
+      this.tell(["queue"]);
+    }
+  }
+
+  private async run(blocks: acp.ContentBlock[]): Promise<void> {
+    this.running = true;
+    this.turn += 1;
+    this.changed.fire({ items: this.transcript.user(blocks), facts: new Set(["running", "title"]), reset: false });
+    try {
+      const { stopReason } = await this.link.request("session/prompt", { sessionId: this.id, prompt: blocks });
+      this.ended(stopReason);
+    } catch (error) {
+      this.failed(error);
+    } finally {
+      this.void();
+      this.running = false;
+      this.stopping = false;
+      this.tell(["running"]);
+    }
+    const next = this.queue.shift();
+    if (next !== undefined) {
+      this.tell(["queue"]);
+      await this.run(next.blocks);
+    }
+  }
+
+  private ended(reason: acp.StopReason): void {
+    if (reason === "cancelled") {
+      this.calls.endOpen(this.id, "cancelled");
+      this.note("info", "Stopped.");
+    } else if (reason === "refusal") {
+      this.note("warning", "The model refused to go on.");
+    } else if (reason === "max_tokens") {
+      this.note("warning", "The answer was cut: the model's token limit was reached.", 'Write "continue" to go on.');
+    } else if (reason === "max_turn_requests") {
+      this.note("warning", "The agent stopped at its limit of requests for one prompt.", 'Write "continue" to go on.');
+    }
+  }
+
+  private failed(error: unknown): void {
+    this.calls.endOpen(this.id, this.stopping ? "cancelled" : "failed");
+    const code = codeOf(error);
+    if (this.stopping && code === REQUEST_CANCELLED) {
+      this.note("info", "Stopped.");
+      return;
+    }
+    if (code === AUTH_REQUIRED) {
+      this.onLogin(error);
+    }
+    this.note("error", "The prompt failed.", messageOf(error));
+    this.giveBack();
+  }
+
+  /** `session/cancel`; open questions are answered `cancelled`, as ACP demands of a client. */
+  stop(): void {
+    if (!this.running || this.stopping) {
+      return;
+    }
+    this.stopping = true;
+    this.giveBack();
+    this.link.notify("session/cancel", { sessionId: this.id });
+    this.void();
+    this.tell(["running"]);
+  }
+
+  /** A stop stops: what waited is not sent, and not lost. */
+  private giveBack(): void {
+    if (this.queue.length > 0) {
+      const returned = this.queued;
+      this.queue.length = 0;
+      this.tell(["queue"]);
+      this.onReturned(returned);
+    }
+  }
+
+  /** The agent is gone. */
+  abandon(): void {
+    this.void();
+    this.calls.endOpen(this.id, "failed");
+  }
+
+  // --- questions --------------------------------------------------------------------------------------------------
+
+  ask(request: acp.RequestPermissionRequest, signal: AbortSignal): Promise<acp.RequestPermissionResponse> {
+    const record = this.calls.apply(this.id, request.toolCall, { turn: this.turn, replayed: false });
+    this.changed.fire({ items: this.transcript.apply({ sessionUpdate: "tool_call_update", ...request.toolCall }, (id) => this.isNested(id)).items, facts: new Set(), reset: false });
+    if (this.stopping || signal.aborted || request.options.length === 0) {
+      return Promise.resolve(CANCELLED);
+    }
+    this.nextId += 1;
+    const question: Question = {
+      id: `p${String(this.nextId)}`,
+      sessionId: this.id,
+      toolCallId: record.toolCallId,
+      title: short(record.title, 300),
+      options: request.options.map(({ optionId, name, kind }) => ({ optionId, name, kind })),
+      hasDiff: record.content.some((content) => content.type === "diff"),
+      request,
+    };
+    return new Promise((resolve) => {
+      const answer = (response: acp.RequestPermissionResponse): void => {
+        if (this.open.delete(question.id)) {
+          resolve(response);
+          this.tell(["permissions"]);
+        }
+      };
+      this.open.set(question.id, { question, answer });
+      signal.addEventListener("abort", () => {
+        answer(CANCELLED);
+      });
+      this.tell(["permissions"]);
+    });
+  }
+
+  /** False where the question is not open any more or has no such option. */
+  answer(questionId: string, optionId: string): boolean {
+    const open = this.open.get(questionId);
+    if (open?.question.options.some((option) => option.optionId === optionId) !== true) {
+      return false;
+    }
+    open.answer({ outcome: { outcome: "selected", optionId } });
+    return true;
+  }
+
+  private void(): void {
+    for (const { answer } of [...this.open.values()]) {
+      answer(CANCELLED);
+    }
+  }
+
+  // --- choices ----------------------------------------------------------------------------------------------------
+
+  async setMode(modeId: string): Promise<void> {
+    await this.link.request("session/set_mode", { sessionId: this.id, modeId });
+    if (this.transcript.modes !== null) {
+      this.transcript.modes = { ...this.transcript.modes, currentModeId: modeId };
+    }
+    this.tell(["modes"]);
+  }
+
+  async setOption(configId: string, value: string | boolean): Promise<void> {
+    const request = { sessionId: this.id, configId };
+    const answer = await this.link.request(
+      "session/set_config_option",
+      typeof value === "boolean" ? { ...request, type: "boolean", value } : { ...request, value },
+    );
+    this.transcript.options = answer.configOptions;
+    this.tell(["options"]);
+  }
+
+  note(severity: "info" | "warning" | "error", title: string, text = ""): void {
+    this.changed.fire({ items: [this.transcript.notice(severity, title, text)], facts: new Set(), reset: false });
+  }
+
+  tell(facts: readonly SessionFact[]): void {
+    this.changed.fire({ items: [], facts: new Set(facts), reset: false });
+  }
+}

@@ -1,0 +1,216 @@
+/**
+ * What the chat view and the extension say to each other. Both are typed by this file and nothing else.
+ *
+ * The extension holds all state; the view draws it. After `ready` it gets one `state`, then `patch`es in order, at most
+ * one per frame. A view that was hidden or reloaded says `ready` again and gets the `state` anew.
+ */
+
+// --- what the view draws ------------------------------------------------------------------------------------------
+
+export type AgentStatus = "stopped" | "starting" | "ready" | "failed";
+
+/** Something that keeps the person from working, in plain words, with what can be done about it. */
+export interface Problem {
+  readonly title: string;
+  /** Markdown. */
+  readonly detail: string;
+  readonly actions: readonly ProblemAction[];
+}
+
+export interface ProblemAction {
+  readonly label: string;
+  /** A command of this extension, run as it stands. */
+  readonly command: string;
+  readonly argument?: string;
+}
+
+export type Item =
+  | { readonly id: string; readonly type: "user"; readonly text: string; readonly attachments: readonly ShownAttachment[] }
+  | { readonly id: string; readonly type: "agent"; readonly text: string }
+  | { readonly id: string; readonly type: "thought"; readonly text: string }
+  | { readonly id: string; readonly type: "image"; readonly mimeType: string; readonly data: string }
+  | { readonly id: string; readonly type: "tool"; readonly toolCallId: string }
+  | {
+      readonly id: string;
+      readonly type: "notice";
+      readonly severity: "info" | "warning" | "error";
+      readonly title: string;
+      /** Markdown. */
+      readonly text: string;
+    };
+
+export interface ShownAttachment {
+  readonly kind: "file" | "selection" | "problems" | "image" | "resource";
+  readonly label: string;
+  /** A `data:` URL of an image. */
+  readonly preview?: string;
+  /** What a click opens. */
+  readonly uri?: string;
+}
+
+export type ToolStatus = "pending" | "in_progress" | "completed" | "failed" | "cancelled";
+export type ToolKind =
+  | "read"
+  | "edit"
+  | "delete"
+  | "move"
+  | "search"
+  | "execute"
+  | "think"
+  | "fetch"
+  | "switch_mode"
+  | "other";
+
+export interface ToolCard {
+  readonly toolCallId: string;
+  readonly title: string;
+  readonly kind: ToolKind;
+  readonly status: ToolStatus;
+  /** The call of a sub-agent stands below the call that made it. */
+  readonly parentId?: string;
+  /** Seconds; absent while it runs and for replayed calls. */
+  readonly seconds?: number;
+  readonly locations: readonly { readonly path: string; readonly label: string; readonly line?: number }[];
+  readonly content: readonly ToolContent[];
+  /** `rawInput` as text, bounded. */
+  readonly input?: string;
+}
+
+export type ToolContent =
+  | { readonly type: "text"; readonly text: string; readonly truncated: boolean }
+  | { readonly type: "image"; readonly mimeType: string; readonly data: string }
+  | { readonly type: "diff"; readonly index: number; readonly label: string; readonly added: number; readonly removed: number; readonly isNew: boolean }
+  | {
+      readonly type: "terminal";
+      readonly terminalId: string;
+      /** The command line. */
+      readonly title: string;
+      /** The end of the output, without control sequences. */
+      readonly tail: string;
+      readonly exit?: string;
+    };
+
+export interface PlanEntry {
+  readonly content: string;
+  readonly priority: "high" | "medium" | "low";
+  readonly status: "pending" | "in_progress" | "completed";
+}
+
+export interface Usage {
+  /** Tokens in the context. */
+  readonly used: number;
+  readonly size: number;
+  readonly cost?: { readonly amount: number; readonly currency: string };
+}
+
+export interface SlashCommand {
+  readonly name: string;
+  readonly description: string;
+  readonly hint?: string;
+}
+
+/** Mode, model, thought level and whatever else the agent lets one choose. */
+export interface Picker {
+  readonly id: string;
+  readonly name: string;
+  readonly category: string;
+  readonly description?: string;
+  readonly value: string | boolean;
+  /** Empty for a switch (`value` is a boolean). */
+  readonly choices: readonly { readonly value: string; readonly name: string; readonly description?: string; readonly group?: string }[];
+}
+
+export interface Permission {
+  readonly id: string;
+  readonly toolCallId: string;
+  readonly title: string;
+  /** In the agent's order, with the agent's words. */
+  readonly options: readonly {
+    readonly optionId: string;
+    readonly name: string;
+    readonly kind: "allow_once" | "allow_always" | "reject_once" | "reject_always";
+  }[];
+  readonly hasDiff: boolean;
+}
+
+export interface QueuedPrompt {
+  readonly id: string;
+  readonly text: string;
+}
+
+/** Everything but the conversation itself; a patch holds the fields that changed. */
+export interface ChatFacts {
+  readonly agent: { readonly status: AgentStatus; readonly name: string };
+  readonly problem: Problem | null;
+  readonly session: { readonly id: string; readonly title: string } | null;
+  readonly loading: boolean;
+  readonly running: boolean;
+  readonly stopping: boolean;
+  readonly plan: readonly PlanEntry[];
+  readonly usage: Usage | null;
+  readonly commands: readonly SlashCommand[];
+  readonly pickers: readonly Picker[];
+  readonly permissions: readonly Permission[];
+  readonly queue: readonly QueuedPrompt[];
+  /** Whether images may be pasted. */
+  readonly images: boolean;
+}
+
+export interface ChatState extends ChatFacts {
+  readonly items: readonly Item[];
+  readonly tools: readonly ToolCard[];
+}
+
+export type ItemChange =
+  | { readonly op: "add"; readonly item: Item }
+  /** Text that follows what the item (agent or thought) holds. */
+  | { readonly op: "append"; readonly id: string; readonly text: string };
+
+// --- messages -----------------------------------------------------------------------------------------------------
+
+export interface Completion {
+  /** What is put into the text, without the `@` or `/`. */
+  readonly insert: string;
+  readonly label: string;
+  readonly detail: string;
+  /** Given with the prompt when it is chosen. */
+  readonly attachment?: Attachment;
+}
+
+export type Attachment =
+  | { readonly kind: "file"; readonly uri: string; readonly label: string }
+  | { readonly kind: "selection"; readonly uri: string; readonly label: string; readonly startLine: number; readonly endLine: number }
+  | { readonly kind: "problems"; readonly label: string }
+  | { readonly kind: "image"; readonly label: string; readonly mimeType: string; readonly data: string };
+
+export type ToView =
+  | { readonly type: "state"; readonly state: ChatState }
+  | {
+      readonly type: "patch";
+      readonly facts: Partial<ChatFacts>;
+      readonly items: readonly ItemChange[];
+      /** Cards that are new or changed, whole. */
+      readonly tools: readonly ToolCard[];
+    }
+  | { readonly type: "completions"; readonly request: number; readonly entries: readonly Completion[] }
+  /** Puts text and attachments into the box where the person writes. */
+  | { readonly type: "compose"; readonly text: string; readonly attachments: readonly Attachment[] }
+  /** Scrolls to a tool's card and opens it. */
+  | { readonly type: "reveal"; readonly toolCallId: string }
+  | { readonly type: "focus" };
+
+export type FromView =
+  | { readonly type: "ready" }
+  | { readonly type: "send"; readonly text: string; readonly attachments: readonly Attachment[] }
+  | { readonly type: "stop" }
+  | { readonly type: "unqueue"; readonly id: string }
+  | { readonly type: "permission"; readonly id: string; readonly optionId: string }
+  | { readonly type: "pick"; readonly id: string; readonly value: string | boolean }
+  /** `@` entries for what was typed after it. `/` is completed by the view itself, from `commands`. */
+  | { readonly type: "complete"; readonly request: number; readonly query: string }
+  | { readonly type: "openLocation"; readonly path: string; readonly line?: number }
+  | { readonly type: "openDiff"; readonly toolCallId: string; readonly index: number }
+  | { readonly type: "openOutput"; readonly toolCallId: string }
+  | { readonly type: "openTerminal"; readonly terminalId: string }
+  | { readonly type: "openLink"; readonly href: string }
+  | { readonly type: "command"; readonly command: string; readonly argument?: string };

@@ -1,0 +1,83 @@
+import type { SessionInfo } from "@agentclientprotocol/sdk";
+import * as vscode from "vscode";
+import type { AgentHost } from "../agent/host.js";
+import { messageOf, short } from "../core/words.js";
+
+/** The sessions of this folder, of this and earlier times, as the agent lists them. */
+export class SessionsTree implements vscode.TreeDataProvider<SessionInfo>, vscode.Disposable {
+  private readonly emitter = new vscode.EventEmitter<undefined>();
+  readonly onDidChangeTreeData = this.emitter.event;
+  private readonly view: vscode.TreeView<SessionInfo>;
+  private readonly disposables: vscode.Disposable[];
+  private timer: NodeJS.Timeout | undefined;
+
+  constructor(private readonly host: AgentHost) {
+    this.view = vscode.window.createTreeView("acpAgent.sessions", { treeDataProvider: this });
+    this.disposables = [
+      this.emitter,
+      this.view,
+      new vscode.Disposable(
+        host.changed.on((change) => {
+          const ofSession = change.kind === "session" && (change.change.facts.has("title") || change.change.facts.has("running"));
+          if (change.kind !== "session" || ofSession) {
+            this.refresh();
+          }
+        }),
+      ),
+    ];
+  }
+
+  dispose(): void {
+    clearTimeout(this.timer);
+    vscode.Disposable.from(...this.disposables).dispose();
+  }
+
+  refresh(): void {
+    this.timer ??= setTimeout(() => {
+      this.timer = undefined;
+      this.emitter.fire(undefined);
+    }, 200);
+  }
+
+  async getChildren(element?: SessionInfo): Promise<SessionInfo[]> {
+    if (element !== undefined || this.host.running === undefined) {
+      return [];
+    }
+    try {
+      const listed = await this.host.listSessions();
+      this.view.message = listed.length === 0 ? "No sessions of this folder yet." : "";
+      return listed;
+    } catch (error) {
+      this.view.message = `The sessions could not be listed: ${messageOf(error)}`;
+      return [];
+    }
+  }
+
+  getTreeItem(info: SessionInfo): vscode.TreeItem {
+    const open = this.host.session(info.sessionId);
+    const active = this.host.active?.id === info.sessionId;
+    const title = open?.title ?? "";
+    const label = short(title === "" ? (info.title ?? "") : title, 120) || "Untitled";
+    const item = new vscode.TreeItem(label);
+    item.id = info.sessionId;
+    item.description = [active ? "open" : "", ago(info.updatedAt ?? undefined)].filter((text) => text !== "").join(" · ");
+    item.tooltip = [label, info.cwd, info.updatedAt ?? "", info.sessionId].filter((text) => text !== "").join("\n");
+    item.iconPath = new vscode.ThemeIcon(open?.running === true ? "loading~spin" : active ? "comment-discussion" : "comment");
+    item.contextValue = "session";
+    item.command = { title: "Open", command: "acpAgent.openSession", arguments: [info] };
+    return item;
+  }
+}
+
+function ago(time: string | undefined): string {
+  const then = time === undefined ? Number.NaN : Date.parse(time);
+  if (Number.isNaN(then)) {
+    return "";
+  }
+  const minutes = Math.max(0, Math.round((Date.now() - then) / 60_000));
+  if (minutes < 60) {
+    return minutes === 0 ? "now" : `${String(minutes)} min ago`;
+  }
+  const hours = Math.round(minutes / 60);
+  return hours < 48 ? `${String(hours)} h ago` : `${String(Math.round(hours / 24))} days ago`;
+}

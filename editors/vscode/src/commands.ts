@@ -1,0 +1,274 @@
+import type * as acp from "@agentclientprotocol/sdk";
+import * as vscode from "vscode";
+import type { AgentHost } from "./agent/host.js";
+import type { ChatView } from "./chat/view.js";
+import { selectionAttachment } from "./chat/mentions.js";
+import type { CallRecord, ToolCalls } from "./core/toolCalls.js";
+import { messageOf } from "./core/words.js";
+import type { Diffs } from "./editor/diffs.js";
+import type { Outputs } from "./editor/outputs.js";
+import type { Questions } from "./editor/questions.js";
+import type { Terminals } from "./editor/terminals.js";
+import type { InlineStatus } from "./status/inline.js";
+import type { CallLenses } from "./status/lenses.js";
+import { reveal } from "./status/follow.js";
+import { SECTION, set, settings } from "./settings.js";
+import type { Trace } from "./trace.js";
+
+export interface Parts {
+  readonly host: AgentHost;
+  readonly calls: ToolCalls;
+  readonly chat: ChatView;
+  readonly diffs: Diffs;
+  readonly outputs: Outputs;
+  readonly questions: Questions;
+  readonly terminals: Terminals;
+  readonly inline: InlineStatus;
+  readonly lenses: CallLenses;
+  readonly trace: Trace;
+  readonly log: vscode.LogOutputChannel;
+}
+
+/** What menus, lenses and the chat hand over to name a tool call. */
+interface CallRef {
+  readonly sessionId?: string;
+  readonly toolCallId: string;
+  readonly index?: number;
+}
+
+type Handler = (argument?: unknown, more?: unknown) => unknown;
+
+export function registerCommands(parts: Parts): vscode.Disposable {
+  const { host, chat, diffs, outputs, questions, terminals, trace, log } = parts;
+  const handlers: Record<string, Handler> = {
+    newSession: async () => {
+      await host.newSession();
+      await chat.show();
+    },
+    openSession: (info) => openSession(parts, info, "load"),
+    resumeSession: (info) => openSession(parts, info, "resume"),
+    deleteSession: (info) => deleteSession(host, info),
+    stop: (call) => {
+      stop(host, call);
+    },
+    answer: () => questions.pick(),
+    allowOnce: () => {
+      questions.answerWith("allow_once");
+    },
+    rejectOnce: () => {
+      questions.answerWith("reject_once");
+    },
+    restart: () => host.restart(),
+    login: (method) => login(parts, method),
+    install: () => {
+      const terminal = vscode.window.createTerminal({ name: "Install acp-agent" });
+      terminal.show();
+      terminal.sendText("uv tool install acp-agent || pipx install acp-agent", false);
+    },
+    openSettings: () => vscode.commands.executeCommand("workbench.action.openSettings", `@ext:${EXTENSION_ID}`),
+    openFolder: () => vscode.commands.executeCommand("workbench.action.files.openFolder"),
+    openWalkthrough: () => vscode.commands.executeCommand("workbench.action.openWalkthrough", `${EXTENSION_ID}#acpAgent.start`, false),
+    showLog: () => {
+      log.show(true);
+    },
+    showTrace: () => {
+      trace.show();
+    },
+    toggleTrace: () => set("trace.wire", !settings.traceWire()),
+    toggleFollow: () => set("followMode", !settings.followMode()),
+    clearInline: () => {
+      parts.inline.clear();
+      parts.lenses.refresh();
+    },
+    openCall: async (call) => {
+      const record = find(parts, call);
+      const place = record?.locations.at(-1);
+      if (record !== undefined && !(place !== undefined && (await reveal(place.path, place.line ?? undefined)))) {
+        await outputs.open(record);
+      }
+    },
+    openLocation: async (path, line) => {
+      if (typeof path === "string" && !(await reveal(path, typeof line === "number" ? line : undefined))) {
+        await vscode.window.showWarningMessage(`${path} is not there any more.`);
+      }
+    },
+    showOutput: async (call) => {
+      const record = find(parts, call);
+      if (record !== undefined) {
+        await outputs.open(record);
+      }
+    },
+    showDiff: async (call) => {
+      const record = find(parts, call);
+      const { index } = (call ?? {}) as Partial<CallRef>;
+      const shown = record !== undefined && (index === undefined ? await diffs.openAll(record) : await diffs.open(record, index));
+      if (!shown) {
+        await vscode.window.showInformationMessage("This tool call changes no file.");
+      }
+    },
+    showTerminal: async (target) => {
+      const id = typeof target === "string" ? target : find(parts, target)?.content.find((content) => content.type === "terminal")?.terminalId;
+      if (id === undefined || !terminals.show(id)) {
+        await vscode.window.showInformationMessage("This terminal is not there any more; its text is in the tool call's output.");
+      }
+    },
+    showInChat: async (call) => {
+      const record = find(parts, call);
+      if (record !== undefined) {
+        await chat.reveal(record.toolCallId);
+      }
+    },
+    openLink: (href) => openLink(href),
+    addSelection: async () => {
+      const selection = selectionAttachment();
+      await (selection === undefined
+        ? vscode.window.showInformationMessage("Select something in an editor first.")
+        : chat.compose("", [selection]));
+    },
+    addFile: async (target) => {
+      const uri = target instanceof vscode.Uri ? target : vscode.window.activeTextEditor?.document.uri;
+      await (uri === undefined
+        ? vscode.window.showInformationMessage("Open a file first.")
+        : chat.compose("", [{ kind: "file", uri: uri.toString(), label: vscode.workspace.asRelativePath(uri) }]));
+    },
+    fixProblems: () => chat.compose("Fix the problems of this folder. ", [{ kind: "problems", label: "problems" }]),
+    refreshSessions: () => host.start().then(() => {
+      host.changed.fire({ kind: "sessions" });
+    }),
+  };
+  return vscode.Disposable.from(
+    ...Object.entries(handlers).map(([name, handler]) =>
+      vscode.commands.registerCommand(`${SECTION}.${name}`, async (argument?: unknown, more?: unknown) => {
+        try {
+          return await handler(argument, more);
+        } catch (error) {
+          log.error(`${name}: ${messageOf(error)}`);
+          // A problem with the agent is shown in the chat, with what can be done; everything else here.
+          if (host.problem === null) {
+            await vscode.window.showErrorMessage(messageOf(error));
+          }
+          return undefined;
+        }
+      }),
+    ),
+  );
+}
+
+export const EXTENSION_ID = "acp-agent.acp-agent";
+
+function find({ host, calls }: Parts, call: unknown): CallRecord | undefined {
+  const { sessionId, toolCallId } = (call ?? {}) as Partial<CallRef>;
+  const session = sessionId ?? host.active?.id;
+  return session === undefined || toolCallId === undefined ? undefined : calls.get(session, toolCallId);
+}
+
+function stop(host: AgentHost, call: unknown): void {
+  const { sessionId } = (call ?? {}) as Partial<CallRef>;
+  const sessions = sessionId === undefined ? host.all : host.all.filter(({ id }) => id === sessionId);
+  for (const session of sessions) {
+    session.stop();
+  }
+}
+
+function idOf(info: unknown): { id: string; cwd: string | undefined; title: string } | undefined {
+  const { sessionId, cwd, title } = (info ?? {}) as { sessionId?: unknown; cwd?: unknown; title?: unknown };
+  return typeof sessionId === "string"
+    ? { id: sessionId, cwd: typeof cwd === "string" ? cwd : undefined, title: typeof title === "string" ? title : "" }
+    : undefined;
+}
+
+async function chosen(host: AgentHost, info: unknown, placeHolder: string): ReturnType<typeof choose> {
+  return idOf(info) ?? (await choose(host, placeHolder));
+}
+
+async function choose(host: AgentHost, placeHolder: string): Promise<{ id: string; cwd: string | undefined; title: string } | undefined> {
+  const sessions = await host.listSessions();
+  const items = sessions.map((info) => ({ label: info.title ?? "Untitled", description: info.updatedAt ?? "", info }));
+  const picked = await vscode.window.showQuickPick(items, { placeHolder: items.length === 0 ? "There are no sessions of this folder" : placeHolder });
+  return idOf(picked?.info);
+}
+
+async function openSession({ host, chat }: Parts, info: unknown, how: "load" | "resume"): Promise<void> {
+  const target = await chosen(host, info, "Which session?");
+  if (target !== undefined) {
+    await host.openSession(target.id, how, target.cwd);
+    await chat.show();
+  }
+}
+
+async function deleteSession(host: AgentHost, info: unknown): Promise<void> {
+  const target = await chosen(host, info, "Which session is to be deleted?");
+  if (target === undefined) {
+    return;
+  }
+  const answer = await vscode.window.showWarningMessage(`Delete the session "${target.title || "Untitled"}"?`, { modal: true, detail: "The agent deletes it for good." }, "Delete");
+  if (answer === "Delete") {
+    await host.deleteSession(target.id);
+  }
+}
+
+/** By the agent itself, or in a terminal with the program's own login. */
+async function login({ host }: Parts, methodId: unknown): Promise<void> {
+  const methods = host.authMethods;
+  const picked =
+    typeof methodId === "string"
+      ? methods.find(({ id }) => id === methodId)
+      : (await vscode.window.showQuickPick(methods.map((method) => ({ label: method.name, detail: method.description ?? "", method })), { placeHolder: "How do you want to log in?" }))?.method;
+  if (picked === undefined) {
+    return;
+  }
+  if (!isTerminal(picked)) {
+    await host.login(picked.id);
+    if (host.active === undefined) {
+      await host.newSession();
+    }
+    return;
+  }
+  const { found } = host;
+  if (found === undefined) {
+    return;
+  }
+  const terminal = vscode.window.createTerminal({
+    name: picked.name,
+    shellPath: found.command,
+    shellArgs: [...found.args, ...(picked.args ?? [])],
+    env: { ...settings.environment(), ...picked.env },
+  });
+  terminal.show();
+  const closed = new Promise<void>((resolve) => {
+    const listener = vscode.window.onDidCloseTerminal((other) => {
+      if (other === terminal) {
+        listener.dispose();
+        resolve();
+      }
+    });
+  });
+  await closed;
+  if (terminal.exitStatus?.code === 0) {
+    await host.restart();
+  }
+}
+
+function isTerminal(method: acp.AuthMethod): method is acp.AuthMethodTerminal & { type: "terminal" } {
+  return "type" in method;
+}
+
+/** Links of messages: web pages outside, files in the editor. Nothing else is opened. */
+async function openLink(href: unknown): Promise<void> {
+  if (typeof href !== "string") {
+    return;
+  }
+  if (/^(?:https?|mailto):/iu.test(href)) {
+    await vscode.env.openExternal(vscode.Uri.parse(href));
+    return;
+  }
+  const [place = "", fragment = ""] = (/^file:/iu.test(href) ? vscode.Uri.parse(href).with({ fragment: "" }).fsPath + (href.includes("#") ? `#${href.split("#")[1] ?? ""}` : "") : decodeURIComponent(href)).split("#");
+  const [, path = "", suffix] = /^(.*?)(?::(\d+))?(?::\d+)?$/u.exec(place) ?? [];
+  const line = Number(suffix ?? /^L(\d+)/u.exec(fragment)?.[1] ?? Number.NaN);
+  for (const folder of path.startsWith("/") ? [""] : (vscode.workspace.workspaceFolders ?? []).map(({ uri }) => `${uri.fsPath}/`)) {
+    if (await reveal(folder + path, Number.isNaN(line) ? undefined : line)) {
+      return;
+    }
+  }
+  await vscode.window.showWarningMessage(`There is no file ${path}.`);
+}

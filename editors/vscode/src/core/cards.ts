@@ -1,0 +1,120 @@
+import type { ToolCallContent } from "@agentclientprotocol/sdk";
+import type { ToolCard, ToolContent } from "../chat/messages.js";
+import { countChanges } from "./lines.js";
+import type { CallRecord } from "./toolCalls.js";
+import { isOver } from "./toolCalls.js";
+import { labelOfUri } from "./uris.js";
+import { plainText } from "./words.js";
+
+/** Characters of a text that a card shows; the rest is a click away. */
+const SHOWN_CHARS = 20_000;
+const SHOWN_INPUT_CHARS = 4_000;
+const SHOWN_IMAGE_CHARS = 8_000_000;
+
+export interface TerminalFacts {
+  readonly title: string;
+  readonly tail: string;
+  readonly exit?: string;
+}
+
+/** A call as the chat shows it. `terminal`: what is known of a terminal of this client. */
+export function cardOf(record: CallRecord, terminal: (terminalId: string) => TerminalFacts | undefined): ToolCard {
+  const input = inputText(record.rawInput);
+  return {
+    toolCallId: record.toolCallId,
+    title: record.title,
+    kind: record.kind,
+    status: record.status,
+    ...(record.parentId === undefined ? {} : { parentId: record.parentId }),
+    ...(isOver(record.status) && !record.replayed && record.endedAt !== undefined ? { seconds: (record.endedAt - record.startedAt) / 1000 } : {}),
+    locations: record.locations.map(({ path, line }) => {
+      const known = typeof line === "number" ? line : undefined;
+      return { path, label: labelOfUri(path) + (known === undefined ? "" : `:${String(known)}`), ...(known === undefined ? {} : { line: known }) };
+    }),
+    content: record.content.flatMap((content, index) => shown(content, index, terminal) ?? []),
+    ...(input === "" ? {} : { input }),
+  };
+}
+
+function shown(
+  content: ToolCallContent,
+  index: number,
+  terminal: (terminalId: string) => TerminalFacts | undefined,
+): ToolContent | undefined {
+  switch (content.type) {
+    case "diff": {
+      const { added, removed } = countChanges(content.oldText ?? "", content.newText);
+      return { type: "diff", index, label: labelOfUri(content.path), added, removed, isNew: (content.oldText ?? null) === null };
+    }
+    case "terminal": {
+      const known = terminal(content.terminalId) ?? { title: "Terminal", tail: "" };
+      return { type: "terminal", terminalId: content.terminalId, ...known };
+    }
+    case "content": {
+      const block = content.content;
+      if (block.type === "image" && block.data.length <= SHOWN_IMAGE_CHARS) {
+        return { type: "image", mimeType: block.mimeType, data: block.data };
+      }
+      return text(textOfContent(content));
+    }
+  }
+}
+
+function text(whole: string): ToolContent | undefined {
+  if (whole === "") {
+    return undefined;
+  }
+  return { type: "text", text: whole.slice(0, SHOWN_CHARS), truncated: whole.length > SHOWN_CHARS };
+}
+
+function textOfContent(content: ToolCallContent): string {
+  if (content.type !== "content") {
+    return "";
+  }
+  const block = content.content;
+  switch (block.type) {
+    case "text":
+      return block.text;
+    case "resource_link":
+      return `[${block.title ?? block.name}](${block.uri})`;
+    case "resource":
+      return "text" in block.resource ? block.resource.text : `[${labelOfUri(block.resource.uri)}](${block.resource.uri})`;
+    case "image":
+      return "_(an image too large to be shown)_";
+    case "audio":
+      return "_(audio)_";
+  }
+}
+
+function inputText(input: unknown): string {
+  if (input === undefined || input === null) {
+    return "";
+  }
+  const whole = typeof input === "string" ? input : JSON.stringify(input, undefined, 2);
+  return whole === "{}" ? "" : whole.length > SHOWN_INPUT_CHARS ? `${whole.slice(0, SHOWN_INPUT_CHARS)}\n…` : whole;
+}
+
+/** All of a call as text: what "show output" opens. */
+export function outputOf(record: CallRecord, terminal: (terminalId: string) => string | undefined): string {
+  const parts = [`# ${record.title}`, ""];
+  const input = record.rawInput === undefined || record.rawInput === null ? "" : typeof record.rawInput === "string" ? record.rawInput : JSON.stringify(record.rawInput, undefined, 2);
+  if (input !== "" && input !== "{}") {
+    parts.push("## Input", "", input, "");
+  }
+  parts.push(`## Output (${record.status})`, "");
+  let said = false;
+  for (const content of record.content) {
+    const words =
+      content.type === "diff"
+        ? `Changes ${content.path}`
+        : content.type === "terminal"
+          ? plainText(terminal(content.terminalId) ?? "(the terminal is not there any more)")
+          : textOfContent(content);
+    said ||= words !== "";
+    parts.push(words, "");
+  }
+  if (!said && record.rawOutput !== undefined && record.rawOutput !== null) {
+    parts.push(typeof record.rawOutput === "string" ? record.rawOutput : JSON.stringify(record.rawOutput, undefined, 2), "");
+  }
+  return parts.join("\n");
+}

@@ -1,0 +1,86 @@
+import type { LineEdit } from "./lines.js";
+import { lineAfter } from "./lines.js";
+import type { CallRecord } from "./toolCalls.js";
+import { isOver } from "./toolCalls.js";
+
+/** Where a tool call is shown in an editor. */
+export interface Mark {
+  readonly path: string;
+  /** 0-based; moves with the text. */
+  readonly line: number;
+  readonly record: CallRecord;
+}
+
+interface Place {
+  readonly path: string;
+  /** As the agent said it, 1-based: a line that is said again does not undo what edits have moved. */
+  readonly said: number;
+  line: number;
+}
+
+/** Calls without a location of their own, or of a time before this window, are shown nowhere. */
+export class Marks {
+  private readonly places = new Map<string, Place[]>();
+  private readonly records = new Map<string, CallRecord>();
+
+  /** Gives the paths whose marks changed. */
+  update(record: CallRecord): Set<string> {
+    const key = keyOf(record);
+    const before = this.places.get(key) ?? [];
+    if (record.replayed || (before.length === 0 && !this.records.has(key) && isOver(record.status) && record.locations.length === 0)) {
+      return new Set();
+    }
+    const after = record.locations.map(({ path, line }) => {
+      const said = Math.max(1, line ?? 1);
+      return before.find((place) => place.path === path && place.said === said) ?? { path, said, line: said - 1 };
+    });
+    this.places.set(key, after);
+    this.records.set(key, record);
+    return new Set([...before, ...after].map(({ path }) => path));
+  }
+
+  edited(path: string, edits: readonly LineEdit[]): void {
+    for (const places of this.places.values()) {
+      for (const place of places) {
+        if (place.path === path) {
+          place.line = edits.reduce(lineAfter, place.line);
+        }
+      }
+    }
+  }
+
+  /** The marks of a file, in the order of the calls; where two calls stand on one line both are given. */
+  of(path: string): Mark[] {
+    const marks: Mark[] = [];
+    for (const [key, places] of this.places) {
+      const record = this.records.get(key);
+      const lines = new Set<number>();
+      for (const place of places) {
+        if (place.path === path && record !== undefined && !lines.has(place.line)) {
+          lines.add(place.line);
+          marks.push({ path, line: place.line, record });
+        }
+      }
+    }
+    return marks;
+  }
+
+  /** Takes away what is over; what still runs stays. Gives the paths whose marks changed. */
+  clear(which: (record: CallRecord) => boolean = () => true): Set<string> {
+    const paths = new Set<string>();
+    for (const [key, record] of [...this.records]) {
+      if (isOver(record.status) && which(record)) {
+        for (const { path } of this.places.get(key) ?? []) {
+          paths.add(path);
+        }
+        this.places.delete(key);
+        this.records.delete(key);
+      }
+    }
+    return paths;
+  }
+}
+
+function keyOf({ sessionId, toolCallId }: CallRecord): string {
+  return `${sessionId}\u0000${toolCallId}`;
+}

@@ -1,0 +1,54 @@
+import { StringDecoder } from "node:string_decoder";
+
+/**
+ * The output of a terminal: the last `limit` bytes, cut at the beginning and at a character boundary, as ACP's
+ * `outputByteLimit` demands (`terminal/create`).
+ */
+export class OutputBuffer {
+  private chunks: Buffer[] = [];
+  private bytes = 0;
+  private dropped = false;
+
+  constructor(private readonly limit: number) {}
+
+  get truncated(): boolean {
+    return this.dropped;
+  }
+
+  write(chunk: Buffer): void {
+    this.chunks.push(chunk);
+    this.bytes += chunk.length;
+    // Joined and cut only when twice too much is there: each byte is copied a bounded number of times.
+    if (this.bytes > 2 * this.limit + 65_536) {
+      this.cut();
+    }
+  }
+
+  /** What is kept, as text. Bytes that are not UTF-8 become U+FFFD; an unfinished character at the end waits. */
+  text(): string {
+    this.cut();
+    return new StringDecoder("utf8").write(this.joined());
+  }
+
+  private joined(): Buffer {
+    const first = this.chunks.length === 1 ? this.chunks[0] : undefined;
+    const whole = first ?? Buffer.concat(this.chunks);
+    this.chunks = [whole];
+    return whole;
+  }
+
+  private cut(): void {
+    if (this.bytes <= this.limit) {
+      return;
+    }
+    const whole = this.joined();
+    let start = whole.length - this.limit;
+    // A continuation byte (10xxxxxx) belongs to a character that began before.
+    while (start < whole.length && ((whole[start] ?? 0) & 0xc0) === 0x80) {
+      start += 1;
+    }
+    this.dropped = true;
+    this.chunks = [Buffer.from(whole.subarray(start))];
+    this.bytes = whole.length - start;
+  }
+}

@@ -1,0 +1,176 @@
+import type { ToolCall, ToolCallContent, ToolCallLocation, ToolCallUpdate } from "@agentclientprotocol/sdk";
+import { Emitter } from "./emitter.js";
+
+/** ACP's states, and the one that a client must give to calls that a cancelled turn left open. */
+export type CallStatus = "pending" | "in_progress" | "completed" | "failed" | "cancelled";
+export type CallKind = NonNullable<ToolCall["kind"]>;
+
+const KINDS: ReadonlySet<string> = new Set([
+  "read",
+  "edit",
+  "delete",
+  "move",
+  "search",
+  "execute",
+  "think",
+  "fetch",
+  "switch_mode",
+  "other",
+]);
+const STATUSES: ReadonlySet<string> = new Set(["pending", "in_progress", "completed", "failed"]);
+
+/** One tool call as it is now. The object is replaced, never changed: a listener may keep what it got. */
+export interface CallRecord {
+  readonly sessionId: string;
+  readonly toolCallId: string;
+  readonly title: string;
+  readonly name: string | undefined;
+  readonly kind: CallKind;
+  readonly status: CallStatus;
+  readonly content: readonly ToolCallContent[];
+  readonly locations: readonly ToolCallLocation[];
+  readonly rawInput: unknown;
+  readonly rawOutput: unknown;
+  /** The call of the sub-agent's parent, in the same session. */
+  readonly parentId: string | undefined;
+  /** Which prompt of the session it belongs to, counted from 1; 0 before the first. */
+  readonly turn: number;
+  /** Of an earlier time: replayed by `session/load`. */
+  readonly replayed: boolean;
+  /** Milliseconds of the clock that was passed in. */
+  readonly startedAt: number;
+  readonly endedAt: number | undefined;
+  /** Its place among the session's calls. */
+  readonly order: number;
+}
+
+export interface CallChange {
+  readonly record: CallRecord;
+  readonly before: CallRecord | undefined;
+}
+
+export function isOver(status: CallStatus): boolean {
+  return status === "completed" || status === "failed" || status === "cancelled";
+}
+
+/**
+ * All tool calls of all sessions of this window, by session and `toolCallId`.
+ *
+ * Updates may come in any order and number: an update for a call that was never announced makes it known; one that comes
+ * after the end changes what is shown, but a call that ended does not run again.
+ */
+export class ToolCalls {
+  readonly changed: Emitter<CallChange>;
+  private readonly sessions = new Map<string, Map<string, CallRecord>>();
+
+  constructor(
+    private readonly now: () => number = Date.now,
+    onError?: (error: unknown) => void,
+  ) {
+    this.changed = new Emitter(onError);
+  }
+
+  get(sessionId: string, toolCallId: string): CallRecord | undefined {
+    return this.sessions.get(sessionId)?.get(toolCallId);
+  }
+
+  /** The calls of a session in the order in which they were announced. */
+  list(sessionId: string): CallRecord[] {
+    return [...(this.sessions.get(sessionId)?.values() ?? [])];
+  }
+
+  all(): CallRecord[] {
+    return [...this.sessions.values()].flatMap((calls) => [...calls.values()]);
+  }
+
+  running(): CallRecord[] {
+    return this.all().filter((record) => !isOver(record.status));
+  }
+
+  /** Takes in a `tool_call`, a `tool_call_update` or the call of a permission request. */
+  apply(
+    sessionId: string,
+    update: ToolCall | ToolCallUpdate,
+    context: { readonly turn: number; readonly replayed: boolean },
+  ): CallRecord {
+    const calls = this.sessions.get(sessionId) ?? new Map<string, CallRecord>();
+    this.sessions.set(sessionId, calls);
+    const before = calls.get(update.toolCallId);
+    const status = statusAfter(before?.status, update.status);
+    const over = isOver(status);
+    const now = this.now();
+    const record: CallRecord = {
+      sessionId,
+      toolCallId: update.toolCallId,
+      title: update.title ?? before?.title ?? "Tool call",
+      name: nameOf(update) ?? before?.name,
+      kind: kindOf(update.kind) ?? before?.kind ?? "other",
+      status,
+      content: update.content ?? before?.content ?? [],
+      locations: update.locations ?? before?.locations ?? [],
+      rawInput: update.rawInput ?? before?.rawInput,
+      rawOutput: update.rawOutput ?? before?.rawOutput,
+      parentId: parentOf(update) ?? before?.parentId,
+      turn: before?.turn ?? context.turn,
+      replayed: before?.replayed ?? context.replayed,
+      startedAt: before === undefined || (before.status === "pending" && status === "in_progress") ? now : before.startedAt,
+      endedAt: over ? (before?.endedAt ?? now) : undefined,
+      order: before?.order ?? calls.size,
+    };
+    calls.set(record.toolCallId, record);
+    this.changed.fire({ record, before });
+    return record;
+  }
+
+  /** ACP: a client marks the calls that a cancelled turn left open. Also used where a turn ended with a failure. */
+  endOpen(sessionId: string, status: "cancelled" | "failed"): void {
+    const calls = this.sessions.get(sessionId);
+    for (const before of calls?.values() ?? []) {
+      if (!isOver(before.status)) {
+        const record: CallRecord = { ...before, status, endedAt: this.now() };
+        calls?.set(record.toolCallId, record);
+        this.changed.fire({ record, before });
+      }
+    }
+  }
+
+  forget(sessionId: string): void {
+    this.sessions.delete(sessionId);
+  }
+}
+
+function statusAfter(before: CallStatus | undefined, said: unknown): CallStatus {
+  const status = typeof said === "string" && STATUSES.has(said) ? (said as CallStatus) : undefined;
+  if (before === undefined) {
+    return status ?? "pending";
+  }
+  if (status === undefined || (isOver(before) && !isOver(status))) {
+    return before;
+  }
+  // What the agent says in the end outweighs what was assumed when the turn was cancelled.
+  return before === "in_progress" && status === "pending" ? before : status;
+}
+
+function kindOf(kind: unknown): CallKind | undefined {
+  if (kind === undefined || kind === null) {
+    return undefined;
+  }
+  return typeof kind === "string" && KINDS.has(kind) ? (kind as CallKind) : "other";
+}
+
+function nameOf(update: ToolCall | ToolCallUpdate): string | undefined {
+  const named = "name" in update && typeof update.name === "string" ? update.name : undefined;
+  return named ?? textIn(update._meta, "tool_name");
+}
+
+/** `_meta.claudeCode.parentToolUseId` is what agents with sub-agents send. */
+function parentOf(update: ToolCall | ToolCallUpdate): string | undefined {
+  const claude = update._meta?.["claudeCode"];
+  const parent = textIn(claude, "parentToolUseId") ?? textIn(update._meta, "parentToolCallId");
+  return parent === update.toolCallId ? undefined : parent;
+}
+
+function textIn(value: unknown, key: string): string | undefined {
+  const found = typeof value === "object" && value !== null ? (value as Record<string, unknown>)[key] : undefined;
+  return typeof found === "string" && found !== "" ? found : undefined;
+}

@@ -1,0 +1,58 @@
+/** Texts for a person. */
+
+/** "0.4 s", "12 s", "2 min 5 s". */
+export function duration(milliseconds: number): string {
+  const seconds = Math.max(0, milliseconds) / 1000;
+  if (seconds < 10) {
+    return `${seconds.toFixed(1)} s`;
+  }
+  if (seconds < 60) {
+    return `${String(Math.floor(seconds))} s`;
+  }
+  const whole = Math.floor(seconds);
+  return `${String(Math.floor(whole / 60))} min ${String(whole % 60)} s`;
+}
+
+/** The text on one line, cut to `most` characters with an ellipsis. */
+export function short(text: string, most: number): string {
+  const line = text.replace(/\s+/gu, " ").trim();
+  const points = Array.from(line);
+  return points.length <= most ? line : `${points.slice(0, most - 1).join("").trimEnd()}…`;
+}
+
+/** The message of whatever was thrown, with what JSON-RPC errors carry in `data`. */
+export function messageOf(error: unknown): string {
+  if (typeof error !== "object" || error === null) {
+    return String(error);
+  }
+  const { message, data } = error as { message?: unknown; data?: unknown };
+  const said = typeof message === "string" && message !== "" ? message : "unknown error";
+  const more =
+    typeof data === "string"
+      ? data
+      : typeof data === "object" && data !== null
+        ? ["details", "detail", "message"].map((key) => (data as Record<string, unknown>)[key]).find((text): text is string => typeof text === "string")
+        : undefined;
+  return more === undefined || said.includes(more) ? said : `${said}: ${more}`;
+}
+
+export function codeOf(error: unknown): number | undefined {
+  const code = typeof error === "object" && error !== null ? (error as { code?: unknown }).code : undefined;
+  return typeof code === "number" ? code : undefined;
+}
+
+export function plural(count: number, one: string, many = `${one}s`): string {
+  return `${String(count)} ${count === 1 ? one : many}`;
+}
+
+/** Terminal output as plain text: no escape sequences, carriage returns as a terminal would show them. */
+export function plainText(text: string): string {
+  const sequences = /\u001b(?:\[[0-?]*[ -/]*[@-~]|\][^\u0007\u001b]*(?:\u0007|\u001b\\)?|[PX^_][^\u001b]*(?:\u001b\\)?|[ -/]*[0-~])/gu;
+  return text
+    .replace(sequences, "")
+    .replace(/\r+\n/gu, "\n")
+    .split("\n")
+    .map((line) => line.slice(line.lastIndexOf("\r") + 1))
+    .join("\n")
+    .replace(/[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f]/gu, "");
+}

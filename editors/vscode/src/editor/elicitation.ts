@@ -1,0 +1,191 @@
+import type * as acp from "@agentclientprotocol/sdk";
+import * as vscode from "vscode";
+import { INVALID_PARAMS, RequestFailure } from "../agent/link.js";
+import type { Field, FieldChoice } from "../core/forms.js";
+import { fieldsOf } from "../core/forms.js";
+
+type Value = acp.ElicitationContentValue;
+type Answer = { readonly kind: "value"; readonly value: Value | undefined } | { readonly kind: "back" | "decline" | "cancel" };
+
+const DECLINE: vscode.QuickInputButton = { iconPath: new vscode.ThemeIcon("circle-slash"), tooltip: "Decline to answer" };
+const BACK = vscode.QuickInputButtons.Back;
+
+/** Forms as one quick input after the other; one question at a time, whatever the number of agents' questions. */
+export class Elicitation {
+  private turn: Promise<unknown> = Promise.resolve();
+  private readonly waiting = new Map<string, () => void>();
+
+  elicit(request: acp.CreateElicitationRequest, signal: AbortSignal): Promise<acp.CreateElicitationResponse> {
+    const answer = this.turn.then(() => this.ask(request, signal));
+    this.turn = answer.catch(() => undefined);
+    return answer;
+  }
+
+  /** The agent has noticed that what a URL asked for was done. */
+  complete(elicitationId: string): void {
+    this.waiting.get(elicitationId)?.();
+  }
+
+  private async ask(request: acp.CreateElicitationRequest, signal: AbortSignal): Promise<acp.CreateElicitationResponse> {
+    if (signal.aborted) {
+      return { action: "cancel" };
+    }
+    if (request.mode === "url") {
+      return await openUrl(request as acp.ElicitationUrlMode & { message: string }, signal);
+    }
+    if (request.mode !== "form") {
+      throw new RequestFailure(INVALID_PARAMS, `elicitation of the mode ${request.mode} is not known here`);
+    }
+    return await fill(request.message, fieldsOf((request as acp.ElicitationFormMode).requestedSchema), signal);
+  }
+}
+
+async function openUrl(request: acp.ElicitationUrlMode & { message: string }, signal: AbortSignal): Promise<acp.CreateElicitationResponse> {
+  const uri = vscode.Uri.parse(request.url, true);
+  if (uri.scheme !== "https" && uri.scheme !== "http") {
+    throw new RequestFailure(INVALID_PARAMS, `only web addresses are opened, not ${request.url}`);
+  }
+  const chosen = await Promise.race([
+    vscode.window.showInformationMessage(`The agent asks you to open ${request.url}`, { modal: true, detail: request.message }, "Open", "Decline"),
+    aborted(signal),
+  ]);
+  if (chosen === "Open") {
+    return { action: (await vscode.env.openExternal(uri)) ? "accept" : "cancel" };
+  }
+  return { action: chosen === "Decline" ? "decline" : "cancel" };
+}
+
+async function fill(message: string, fields: readonly Field[], signal: AbortSignal): Promise<acp.CreateElicitationResponse> {
+  const content: Record<string, Value> = {};
+  if (fields.length === 0) {
+    const chosen = await Promise.race([vscode.window.showInformationMessage(message, { modal: true }, "Accept", "Decline"), aborted(signal)]);
+    return chosen === "Accept" ? { action: "accept", content } : { action: chosen === "Decline" ? "decline" : "cancel" };
+  }
+  let index = 0;
+  while (index < fields.length) {
+    const field = fields[index];
+    if (field === undefined) {
+      break;
+    }
+    const answer = await question(message, field, index, fields.length, content[field.key], signal);
+    if (answer.kind === "value") {
+      if (answer.value === undefined) {
+        // eslint-disable-next-line @typescript-eslint/no-dynamic-delete -- the form's own keys
+        delete content[field.key];
+      } else {
+        content[field.key] = answer.value;
+      }
+      index += 1;
+    } else if (answer.kind === "back") {
+      index -= 1;
+    } else {
+      return { action: answer.kind };
+    }
+  }
+  return { action: "accept", content };
+}
+
+async function question(
+  message: string,
+  field: Field,
+  index: number,
+  count: number,
+  earlier: Value | undefined,
+  signal: AbortSignal,
+): Promise<Answer> {
+  const input = field.input.type === "text" ? textInput(field, earlier) : picker(field, earlier);
+  input.title = message;
+  input.step = index + 1;
+  input.totalSteps = count;
+  input.ignoreFocusOut = true;
+  input.buttons = index > 0 ? [BACK, DECLINE] : [DECLINE];
+  const cancel = (): void => {
+    input.hide();
+  };
+  signal.addEventListener("abort", cancel);
+  try {
+    return await new Promise<Answer>((resolve) => {
+      input.onDidTriggerButton((button) => {
+        resolve({ kind: button === BACK ? "back" : "decline" });
+      });
+      input.onDidHide(() => {
+        resolve({ kind: "cancel" });
+      });
+      input.onDidAccept(() => {
+        const answer = valueOf(field, input);
+        if (answer !== undefined) {
+          resolve(answer);
+        }
+      });
+      input.show();
+    });
+  } finally {
+    signal.removeEventListener("abort", cancel);
+    input.dispose();
+  }
+}
+
+type ChoiceItem = vscode.QuickPickItem & { readonly choice: FieldChoice };
+
+function textInput(field: Field, earlier: Value | undefined): vscode.InputBox {
+  const box = vscode.window.createInputBox();
+  box.prompt = [field.title, field.description].filter((text) => text !== "").join(": ") + (field.required ? "" : " (may be left empty)");
+  if (field.input.type === "text") {
+    const { check } = field.input;
+    box.value = earlier === undefined ? field.input.initial : String(earlier);
+    box.onDidChangeValue((text) => {
+      box.validationMessage = check(text);
+    });
+  }
+  return box;
+}
+
+function picker(field: Field, earlier: Value | undefined): vscode.QuickPick<ChoiceItem> {
+  const pick = vscode.window.createQuickPick<ChoiceItem>();
+  pick.placeholder = [field.title, field.description].filter((text) => text !== "").join(": ");
+  if (field.input.type !== "text") {
+    const items = field.input.choices.map((choice) => ({ label: choice.label, choice }));
+    pick.items = items;
+    pick.canSelectMany = field.input.type === "many";
+    const chosen: unknown = earlier ?? field.input.initial;
+    const selected = items.filter(({ choice }) => (Array.isArray(chosen) ? chosen.includes(choice.value) : choice.value === chosen));
+    if (pick.canSelectMany) {
+      pick.selectedItems = selected;
+    } else {
+      pick.activeItems = selected;
+    }
+  }
+  return pick;
+}
+
+/** Nothing while what was given is not valid: the input then says why. */
+function valueOf(field: Field, input: vscode.InputBox | vscode.QuickPick<ChoiceItem>): Answer | undefined {
+  if (field.input.type === "text" && "value" in input && "validationMessage" in input) {
+    const wrong = field.input.check(input.value);
+    input.validationMessage = wrong;
+    if (wrong !== undefined) {
+      return undefined;
+    }
+    const empty = input.value === "" && !field.required;
+    return { kind: "value", value: empty ? undefined : field.input.value(input.value) };
+  }
+  const chosen = "selectedItems" in input ? input.selectedItems.map(({ choice }) => choice.value) : [];
+  if (field.input.type === "many" && "placeholder" in input) {
+    const { least, most } = field.input;
+    if (chosen.length < least || chosen.length > most) {
+      input.placeholder = least === most ? `Choose ${String(least)}` : `Choose ${String(least)} to ${String(most)}`;
+      return undefined;
+    }
+    return { kind: "value", value: chosen.map(String) };
+  }
+  const [value] = chosen;
+  return value === undefined && field.required ? undefined : { kind: "value", value };
+}
+
+function aborted(signal: AbortSignal): Promise<undefined> {
+  return new Promise((resolve) => {
+    signal.addEventListener("abort", () => {
+      resolve(undefined);
+    });
+  });
+}

@@ -1,0 +1,163 @@
+import type * as acp from "@agentclientprotocol/sdk";
+import * as vscode from "vscode";
+import { realpath } from "node:fs/promises";
+import { INVALID_PARAMS, RequestFailure, RESOURCE_NOT_FOUND } from "../agent/link.js";
+import { smallestChange } from "../core/lines.js";
+import { messageOf } from "../core/words.js";
+
+/**
+ * `fs/*` through VS Code's text documents: what is read is what the person sees, saved or not; what is written is an
+ * edit that they can undo. A document that was clean is saved; one with changes of theirs stays unsaved.
+ */
+export class Files {
+  /** Writes to one file come one after the other. */
+  private readonly writes = new Map<string, Promise<unknown>>();
+
+  async read({ path, line, limit }: acp.ReadTextFileRequest): Promise<acp.ReadTextFileResponse> {
+    const uri = uriOf(path);
+    const document = await openDocument(uri);
+    const text = document === undefined ? await fromDisk(uri) : document.getText();
+    return { content: part(text, line ?? undefined, limit ?? undefined) };
+  }
+
+  async write({ path, content }: acp.WriteTextFileRequest): Promise<acp.WriteTextFileResponse> {
+    const uri = uriOf(path);
+    const key = uri.toString();
+    const before = this.writes.get(key) ?? Promise.resolve();
+    const mine = before.catch(() => undefined).then(() => put(uri, content));
+    this.writes.set(key, mine);
+    try {
+      await mine;
+    } finally {
+      if (this.writes.get(key) === mine) {
+        this.writes.delete(key);
+      }
+    }
+    return {};
+  }
+}
+
+/** Lines `line` (1-based) to `line + limit - 1`, with their line breaks. */
+export function part(text: string, line: number | undefined, limit: number | undefined): string {
+  if (line === undefined && limit === undefined) {
+    return text;
+  }
+  const lines = text.match(/[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+$/gu) ?? [];
+  const start = Math.max(0, (line ?? 1) - 1);
+  return lines.slice(start, limit === undefined ? undefined : start + Math.max(0, limit)).join("");
+}
+
+function uriOf(path: string): vscode.Uri {
+  if (!/^(?:[/\\]|[A-Za-z]:[/\\])/u.test(path)) {
+    throw new RequestFailure(INVALID_PARAMS, `the path must be absolute: ${path}`);
+  }
+  return vscode.Uri.file(path);
+}
+
+/** The document that is open for the file, also by another name of it (a symbolic link). */
+async function openDocument(uri: vscode.Uri): Promise<vscode.TextDocument | undefined> {
+  const open = vscode.workspace.textDocuments.filter((document) => document.uri.scheme === "file" && !document.isClosed);
+  const same = open.find((document) => document.uri.fsPath === uri.fsPath);
+  if (same !== undefined) {
+    return same;
+  }
+  const wanted = await real(uri.fsPath);
+  for (const document of open) {
+    if (document.isDirty && (await real(document.uri.fsPath)) === wanted) {
+      return document;
+    }
+  }
+  return undefined;
+}
+
+async function real(path: string): Promise<string> {
+  try {
+    return await realpath(path);
+  } catch {
+    return path;
+  }
+}
+
+async function fromDisk(uri: vscode.Uri): Promise<string> {
+  let bytes: Uint8Array;
+  try {
+    bytes = await vscode.workspace.fs.readFile(uri);
+  } catch (error) {
+    throw isMissing(error) ? new RequestFailure(RESOURCE_NOT_FOUND, `the file does not exist: ${uri.fsPath}`) : error;
+  }
+  try {
+    return new TextDecoder("utf-8", { fatal: true }).decode(bytes);
+  } catch {
+    // VS Code knows the encoding that the person set for the file; it refuses what is no text.
+    return (await vscode.workspace.openTextDocument(uri)).getText();
+  }
+}
+
+async function put(uri: vscode.Uri, content: string): Promise<void> {
+  const open = await openDocument(uri);
+  if (open === undefined && !(await exists(uri))) {
+    await create(uri, content);
+    return;
+  }
+  const document: vscode.TextDocument = open ?? (await vscode.workspace.openTextDocument(uri));
+  const wasDirty = document.isDirty;
+  const before = document.getText();
+  const wanted = withBreaks(content, document.eol);
+  const change = smallestChange(before, wanted);
+  if (change !== undefined) {
+    const edit = new vscode.WorkspaceEdit();
+    edit.replace(document.uri, new vscode.Range(document.positionAt(change.start), document.positionAt(change.end)), change.text);
+    if (!(await vscode.workspace.applyEdit(edit))) {
+      throw new Error(`VS Code refused the edit of ${uri.fsPath}. Is the file read-only?`);
+    }
+    if (document.getText() !== wanted) {
+      throw new Error(`${uri.fsPath} changed while it was written: read it again and repeat the edit`);
+    }
+  }
+  if (!wasDirty && isDirty(document) && !(await document.save())) {
+    throw new Error(`${uri.fsPath} was changed in the editor but could not be saved. Is the file writable?`);
+  }
+}
+
+/** Asked anew: the edit has changed it. */
+function isDirty(document: vscode.TextDocument): boolean {
+  return document.isDirty;
+}
+
+/** A document has one kind of line break: text that goes into it gets that kind. */
+function withBreaks(content: string, eol: vscode.EndOfLine): string {
+  return content.replace(/\r\n|\r|\n/gu, eol === vscode.EndOfLine.CRLF ? "\r\n" : "\n");
+}
+
+async function create(uri: vscode.Uri, content: string): Promise<void> {
+  const edit = new vscode.WorkspaceEdit();
+  edit.createFile(uri, { overwrite: false, contents: new TextEncoder().encode(content) });
+  let made: boolean;
+  try {
+    made = await vscode.workspace.applyEdit(edit);
+  } catch (error) {
+    throw new Error(`${uri.fsPath} could not be created: ${messageOf(error)}`, { cause: error });
+  }
+  if (!made) {
+    throw new Error(`${uri.fsPath} could not be created. Is its folder writable?`);
+  }
+}
+
+async function exists(uri: vscode.Uri): Promise<boolean> {
+  try {
+    const { type } = await vscode.workspace.fs.stat(uri);
+    if ((type & vscode.FileType.Directory) !== 0) {
+      throw new RequestFailure(INVALID_PARAMS, `this is a folder: ${uri.fsPath}`);
+    }
+    return true;
+  } catch (error) {
+    if (isMissing(error)) {
+      return false;
+    }
+    throw error;
+  }
+}
+
+function isMissing(error: unknown): boolean {
+  return error instanceof vscode.FileSystemError && error.code === "FileNotFound";
+}

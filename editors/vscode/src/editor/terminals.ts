@@ -1,0 +1,308 @@
+import type * as acp from "@agentclientprotocol/sdk";
+import type { ChildProcess } from "node:child_process";
+import { spawn } from "node:child_process";
+import { randomUUID } from "node:crypto";
+import { StringDecoder } from "node:string_decoder";
+import * as vscode from "vscode";
+import { REQUEST_CANCELLED, RequestFailure, RESOURCE_NOT_FOUND } from "../agent/link.js";
+import type { TerminalFacts } from "../core/cards.js";
+import { Emitter } from "../core/emitter.js";
+import { OutputBuffer } from "../core/outputBuffer.js";
+import { messageOf, plainText, short } from "../core/words.js";
+
+const DEFAULT_OUTPUT_BYTES = 1024 * 1024;
+const MAX_OUTPUT_BYTES = 64 * 1024 * 1024;
+const TAIL_CHARS = 4_000;
+/** Milliseconds from SIGTERM to SIGKILL. */
+const KILL_GRACE = 500;
+/** Milliseconds for the last output of a command that ended while a child of it still holds the pipe. */
+const DRAIN = 200;
+/** Text kept for a terminal that VS Code has not opened yet. */
+const UNOPENED_CHARS = 1024 * 1024;
+
+/**
+ * `terminal/*` in VS Code's own terminals. Each is a pseudoterminal over a child process that runs `command` with `args`
+ * as they are, without a shell, in a process group of its own. What was written stays readable after `terminal/release`,
+ * until the person closes the terminal or newer ones take its place.
+ */
+export class Terminals implements vscode.Disposable {
+  /** Fires with the id when output came or the command ended. */
+  readonly changed = new Emitter<string>();
+  private readonly live = new Map<string, AgentTerminal>();
+  /** Also the released ones, oldest first: a tool card still shows them. */
+  private readonly known = new Map<string, AgentTerminal>();
+
+  constructor(
+    private readonly environment: () => Readonly<Record<string, string>>,
+    private readonly settings: () => { readonly keep: number; readonly reveal: boolean },
+  ) {}
+
+  async create(request: acp.CreateTerminalRequest): Promise<acp.CreateTerminalResponse> {
+    const id = randomUUID();
+    const limit = Math.min(request.outputByteLimit ?? DEFAULT_OUTPUT_BYTES, MAX_OUTPUT_BYTES);
+    const env = { ...this.environment(), ...Object.fromEntries((request.env ?? []).map(({ name, value }) => [name, value])) };
+    const cwd = request.cwd ?? vscode.workspace.workspaceFolders?.[0]?.uri.fsPath;
+    const child = await started(request.command, request.args ?? [], cwd, env);
+    const terminal = new AgentTerminal(child, new OutputBuffer(limit), [request.command, ...(request.args ?? [])], () => {
+      this.changed.fire(id);
+    });
+    this.live.set(id, terminal);
+    this.known.set(id, terminal);
+    if (this.settings().reveal) {
+      terminal.show();
+    }
+    this.forgetOld();
+    return { terminalId: id };
+  }
+
+  output({ terminalId }: acp.TerminalOutputRequest): acp.TerminalOutputResponse {
+    const terminal = this.find(terminalId);
+    const output = terminal.buffer.text();
+    return { output, truncated: terminal.buffer.truncated, ...(terminal.exit === undefined ? {} : { exitStatus: terminal.exit }) };
+  }
+
+  async waitForExit({ terminalId }: acp.WaitForTerminalExitRequest, signal: AbortSignal): Promise<acp.WaitForTerminalExitResponse> {
+    const terminal = this.find(terminalId);
+    const aborted = new Promise<never>((_, reject) => {
+      signal.addEventListener("abort", () => {
+        reject(new RequestFailure(REQUEST_CANCELLED, "cancelled"));
+      });
+    });
+    return await Promise.race([terminal.ended, aborted]);
+  }
+
+  kill({ terminalId }: acp.KillTerminalRequest): acp.KillTerminalResponse {
+    this.find(terminalId).kill();
+    return {};
+  }
+
+  release({ terminalId }: acp.ReleaseTerminalRequest): acp.ReleaseTerminalResponse {
+    this.find(terminalId).kill();
+    this.live.delete(terminalId);
+    this.forgetOld();
+    return {};
+  }
+
+  /** Names the terminal after the tool call that runs in it. */
+  name(terminalId: string, title: string): void {
+    this.known.get(terminalId)?.name(title);
+  }
+
+  show(terminalId: string): boolean {
+    const terminal = this.known.get(terminalId);
+    terminal?.show();
+    return terminal !== undefined;
+  }
+
+  facts(terminalId: string): TerminalFacts | undefined {
+    return this.known.get(terminalId)?.facts();
+  }
+
+  text(terminalId: string): string | undefined {
+    return this.known.get(terminalId)?.buffer.text();
+  }
+
+  /** The agent is gone: what it started ends. */
+  endAll(): void {
+    for (const terminal of this.live.values()) {
+      terminal.kill();
+    }
+    this.live.clear();
+    this.forgetOld();
+  }
+
+  dispose(): void {
+    for (const terminal of this.known.values()) {
+      terminal.kill(true);
+    }
+    this.live.clear();
+  }
+
+  private find(terminalId: string): AgentTerminal {
+    const terminal = this.live.get(terminalId);
+    if (terminal === undefined) {
+      throw new RequestFailure(RESOURCE_NOT_FOUND, `there is no terminal ${terminalId}`);
+    }
+    return terminal;
+  }
+
+  private forgetOld(): void {
+    const released = [...this.known.keys()].filter((id) => !this.live.has(id));
+    for (const id of released.slice(0, Math.max(0, released.length - this.settings().keep))) {
+      this.known.get(id)?.close();
+      this.known.delete(id);
+    }
+  }
+}
+
+function started(
+  command: string,
+  args: readonly string[],
+  cwd: string | undefined,
+  env: Readonly<Record<string, string>>,
+): Promise<ChildProcess> {
+  return new Promise((resolve, reject) => {
+    const child = spawn(command, [...args], {
+      cwd,
+      env,
+      // Nothing can be answered where there is no tty: a command that reads gets the end of its input and goes on.
+      stdio: ["ignore", "pipe", "pipe"],
+      detached: process.platform !== "win32",
+      windowsHide: true,
+    });
+    child.once("error", (error) => {
+      reject(new Error(`${command} could not be started: ${messageOf(error)}`));
+    });
+    child.once("spawn", () => {
+      resolve(child);
+    });
+  });
+}
+
+class AgentTerminal implements vscode.Pseudoterminal {
+  exit: acp.TerminalExitStatus | undefined;
+  readonly ended: Promise<acp.TerminalExitStatus>;
+  private readonly writeEmitter = new vscode.EventEmitter<string>();
+  private readonly nameEmitter = new vscode.EventEmitter<string>();
+  readonly onDidWrite = this.writeEmitter.event;
+  readonly onDidChangeName = this.nameEmitter.event;
+  private readonly terminal: vscode.Terminal;
+  private readonly decoders = [new StringDecoder("utf8"), new StringDecoder("utf8")] as const;
+  private title: string;
+  private pending = "";
+  private opened = false;
+
+  constructor(
+    private readonly child: ChildProcess,
+    readonly buffer: OutputBuffer,
+    argv: readonly string[],
+    private readonly onChange: () => void,
+  ) {
+    this.title = short(argv.join(" "), 80);
+    this.ended = new Promise((resolve) => {
+      child.once("exit", (code, signal) => {
+        const done = (): void => {
+          clearTimeout(timer);
+          child.off("close", done);
+          this.exit = { exitCode: code, signal };
+          this.over(code, signal);
+          resolve(this.exit);
+        };
+        const timer = setTimeout(done, DRAIN);
+        child.once("close", done);
+      });
+    });
+    child.stdout?.on("data", (chunk: Buffer) => {
+      this.take(chunk, 0);
+    });
+    child.stderr?.on("data", (chunk: Buffer) => {
+      this.take(chunk, 1);
+    });
+    this.terminal = vscode.window.createTerminal({
+      name: this.title,
+      pty: this,
+      iconPath: new vscode.ThemeIcon("hubot"),
+      isTransient: true,
+    });
+    this.write(`\u001b[2m$ ${argv.map(quoted).join(" ")}\u001b[0m\r\n`);
+  }
+
+  // --- what VS Code calls -----------------------------------------------------------------------------------------
+
+  open(): void {
+    this.opened = true;
+    if (this.pending !== "") {
+      this.writeEmitter.fire(this.pending);
+      this.pending = "";
+    }
+    this.nameEmitter.fire(this.title);
+  }
+
+  close(): void {
+    this.kill(true);
+    this.terminal.dispose();
+  }
+
+  handleInput(data: string): void {
+    if (data === "\u0003") {
+      this.signal("SIGINT");
+    }
+  }
+
+  // --- what the client calls --------------------------------------------------------------------------------------
+
+  show(): void {
+    this.terminal.show(true);
+  }
+
+  name(title: string): void {
+    const named = short(title, 80);
+    if (named !== this.title) {
+      this.title = named;
+      this.nameEmitter.fire(named);
+    }
+  }
+
+  facts(): TerminalFacts {
+    const tail = plainText(this.buffer.text()).slice(-TAIL_CHARS);
+    return { title: this.title, tail, ...(this.exit === undefined ? {} : { exit: exitWords(this.exit) }) };
+  }
+
+  kill(atOnce = false): void {
+    if (this.exit !== undefined) {
+      return;
+    }
+    this.signal(atOnce ? "SIGKILL" : "SIGTERM");
+    if (!atOnce) {
+      const timer = setTimeout(() => {
+        this.signal("SIGKILL");
+      }, KILL_GRACE);
+      timer.unref();
+    }
+  }
+
+  /** To the whole process group: a shell's children too. */
+  private signal(signal: NodeJS.Signals): void {
+    const { pid } = this.child;
+    if (pid === undefined) {
+      return;
+    }
+    try {
+      if (process.platform === "win32") {
+        this.child.kill(signal);
+      } else {
+        process.kill(-pid, signal);
+      }
+    } catch {
+      // The group is gone already.
+    }
+  }
+
+  private take(chunk: Buffer, stream: 0 | 1): void {
+    this.buffer.write(chunk);
+    this.write(this.decoders[stream].write(chunk).replace(/\r?\n/gu, "\r\n"));
+    this.onChange();
+  }
+
+  private over(code: number | null, signal: NodeJS.Signals | null): void {
+    const colour = code === 0 ? 32 : 31;
+    this.write(`\r\n\u001b[${String(colour)};2m[${exitWords({ exitCode: code, signal })}]\u001b[0m\r\n`);
+    this.onChange();
+  }
+
+  private write(text: string): void {
+    if (this.opened) {
+      this.writeEmitter.fire(text);
+    } else {
+      this.pending = (this.pending + text).slice(-UNOPENED_CHARS);
+    }
+  }
+}
+
+function exitWords({ exitCode, signal }: acp.TerminalExitStatus): string {
+  return typeof signal === "string" ? `ended by ${signal}` : `exit status ${String(exitCode ?? "unknown")}`;
+}
+
+function quoted(argument: string): string {
+  return /^[\w@%+=:,./-]+$/u.test(argument) ? argument : `'${argument.replaceAll("'", "'\\''")}'`;
+}

@@ -1,0 +1,212 @@
+import { constants } from "node:fs";
+import { access } from "node:fs/promises";
+import { homedir } from "node:os";
+import * as vscode from "vscode";
+import { AgentHost } from "./agent/host.js";
+import { SessionsTree } from "./chat/sessionsTree.js";
+import { ChatView } from "./chat/view.js";
+import { registerCommands } from "./commands.js";
+import { Marks } from "./core/marks.js";
+import { ToolCalls } from "./core/toolCalls.js";
+import { messageOf } from "./core/words.js";
+import { Diffs } from "./editor/diffs.js";
+import { Elicitation } from "./editor/elicitation.js";
+import { Files } from "./editor/files.js";
+import { LanguageServers, LSP_METHODS, LSP_NOTIFICATIONS } from "./editor/languageServers.js";
+import { Outputs } from "./editor/outputs.js";
+import { Questions } from "./editor/questions.js";
+import { Terminals } from "./editor/terminals.js";
+import { SECTION, settings } from "./settings.js";
+import { FollowMode } from "./status/follow.js";
+import { InlineStatus } from "./status/inline.js";
+import { CallLenses } from "./status/lenses.js";
+import { StatusBar } from "./status/statusBar.js";
+import { CallTree } from "./status/tree.js";
+import { Trace } from "./trace.js";
+
+const LAST_SESSION = "acpAgent.lastSession";
+
+let running: AgentHost | undefined;
+
+export function activate(context: vscode.ExtensionContext): void {
+  const begun = performance.now();
+  const log = vscode.window.createOutputChannel("ACP Agent", { log: true });
+  const trace = new Trace(settings.traceWire);
+  const calls = new ToolCalls(Date.now, (error) => {
+    log.error(messageOf(error));
+  });
+  const terminals = new Terminals(environment, () => ({ keep: settings.keepTerminals(), reveal: settings.revealTerminals() }));
+  const files = new Files();
+  const elicitation = new Elicitation();
+  const languageServers = new LanguageServers(() => host);
+  const host: AgentHost = new AgentHost({
+    calls,
+    connect: async () => (await import("./agent/connection.js")).connect,
+    places: () => ({ isExecutable, environment: process.env, platform: process.platform, folders: folders(), home: homedir() }),
+    settings: () => ({ command: settings.command(), args: settings.args(), env: settings.environment(), startTimeout: settings.startTimeout() }),
+    capabilities: {
+      fs: { readTextFile: true, writeTextFile: true },
+      terminal: true,
+      auth: { terminal: true },
+      elicitation: { form: {}, url: {} },
+      session: { notices: {}, compaction: {}, configOptions: { boolean: {} } },
+      _meta: { lsp: { methods: [...LSP_METHODS], notifications: [...LSP_NOTIFICATIONS] } },
+    },
+    lspMethods: LSP_METHODS,
+    version: (context.extension.packageJSON as { version: string }).version,
+    environment,
+    onWire: trace.message,
+    log: (text) => {
+      log.info(text.trimEnd());
+    },
+    client: {
+      readTextFile: (params) => files.read(params),
+      writeTextFile: (params) => files.write(params),
+      createTerminal: (params) => terminals.create(params),
+      terminalOutput: (params) => terminals.output(params),
+      waitForTerminalExit: (params, signal) => terminals.waitForExit(params, signal),
+      killTerminal: (params) => terminals.kill(params),
+      releaseTerminal: (params) => terminals.release(params),
+      elicit: (params, signal) => elicitation.elicit(params, signal),
+      elicitationComplete: (id) => {
+        elicitation.complete(id);
+      },
+      languageServer: (method, params) => languageServers.answer(method, params),
+    },
+  });
+  running = host;
+
+  const marks = new Marks();
+  const chat = new ChatView(context.extensionUri, host, calls, terminals);
+  const diffs = new Diffs(calls);
+  const outputs = new Outputs(calls, terminals);
+  const questions = new Questions(host, calls, diffs, chat, settings.openDiffs);
+  const inline = new InlineStatus(calls, marks, vscode.Uri.joinPath(context.extensionUri, "media"), () => ({
+    enabled: settings.inline(),
+    fadeAfter: settings.fadeAfter(),
+  }));
+  const lenses = new CallLenses(calls, marks, () => settings.inline() && settings.codeLens());
+  const follow = new FollowMode(calls, settings.followMode, (sessionId) => host.active?.id === sessionId);
+  const parts = { host, calls, chat, diffs, outputs, questions, terminals, inline, lenses, trace, log };
+  context.subscriptions.push(
+    log,
+    trace,
+    terminals,
+    languageServers,
+    chat,
+    diffs,
+    outputs,
+    questions,
+    inline,
+    lenses,
+    follow,
+    new CallTree(calls, host),
+    new SessionsTree(host),
+    new StatusBar(calls, host),
+    registerCommands(parts),
+    new vscode.Disposable(
+      calls.changed.on(({ record }) => {
+        for (const content of record.content) {
+          if (content.type === "terminal") {
+            terminals.name(content.terminalId, record.title);
+          }
+        }
+      }),
+    ),
+    new vscode.Disposable(
+      host.changed.on((change) => {
+        if (change.kind === "active") {
+          remember(context, host);
+        } else if (change.kind === "agent" && host.running === undefined) {
+          terminals.endAll();
+        } else if (change.kind === "session" && change.change.facts.has("running")) {
+          onRunning(change.session, inline, lenses);
+        }
+        setContexts(host).catch(() => undefined);
+      }),
+    ),
+    vscode.workspace.onDidChangeConfiguration((event) => {
+      if (event.affectsConfiguration(`${SECTION}.inlineStatus`)) {
+        inline.refresh();
+        lenses.refresh();
+      }
+    }),
+  );
+  chat.onOpened = () => {
+    begin(context, host).catch((error: unknown) => {
+      log.error(messageOf(error));
+    });
+  };
+  log.info(`Active after ${(performance.now() - begun).toFixed(1)} ms`);
+}
+
+export async function deactivate(): Promise<void> {
+  await running?.stop();
+}
+
+/** A new prompt takes away the results of the ones before it; its session's queue is somebody else's. */
+function onRunning(session: { readonly id: string; readonly running: boolean; readonly stopping: boolean; readonly turn: number }, inline: InlineStatus, lenses: CallLenses): void {
+  if (session.running && !session.stopping) {
+    inline.clear((record) => record.sessionId === session.id && record.turn < session.turn);
+    lenses.refresh();
+  }
+}
+
+/** The agent, with the session that was looked at before the window was closed or loaded anew. */
+async function begin(context: vscode.ExtensionContext, host: AgentHost): Promise<void> {
+  if (host.active !== undefined || host.status === "starting") {
+    return;
+  }
+  const last = context.workspaceState.get<string>(LAST_SESSION);
+  await host.start();
+  if (last !== undefined && settings.restoreSession() && host.capabilities.loadSession === true) {
+    try {
+      await host.openSession(last);
+      return;
+    } catch (error) {
+      // It was deleted, or never came to be: a new one is as good.
+      await context.workspaceState.update(LAST_SESSION, undefined);
+      if (host.problem !== null) {
+        throw error;
+      }
+    }
+  }
+  await host.newSession();
+}
+
+function remember(context: vscode.ExtensionContext, host: AgentHost): void {
+  if (host.active !== undefined) {
+    context.workspaceState.update(LAST_SESSION, host.active.id).then(undefined, () => undefined);
+  }
+}
+
+async function setContexts(host: AgentHost): Promise<void> {
+  const sessionCapabilities = host.capabilities.sessionCapabilities;
+  await Promise.all(
+    Object.entries({
+      running: host.all.some((session) => session.running),
+      canList: (sessionCapabilities?.list ?? null) !== null,
+      canDelete: (sessionCapabilities?.delete ?? null) !== null,
+      canResume: (sessionCapabilities?.resume ?? null) !== null,
+    }).map(([name, value]) => vscode.commands.executeCommand("setContext", `${SECTION}.${name}`, value)),
+  );
+}
+
+function folders(): string[] {
+  return (vscode.workspace.workspaceFolders ?? []).filter(({ uri }) => uri.scheme === "file").map(({ uri }) => uri.fsPath);
+}
+
+/** The person's environment, without what VS Code sets for its own processes. */
+function environment(): Record<string, string> {
+  const entries = Object.entries(process.env).filter((entry): entry is [string, string] => entry[1] !== undefined && !/^(?:ELECTRON_|VSCODE_)/u.test(entry[0]));
+  return Object.fromEntries(entries);
+}
+
+async function isExecutable(path: string): Promise<boolean> {
+  try {
+    await access(path, constants.X_OK);
+    return true;
+  } catch {
+    return false;
+  }
+}

@@ -1,0 +1,54 @@
+import * as vscode from "vscode";
+import type { AgentHost } from "../agent/host.js";
+import type { ToolCalls } from "../core/toolCalls.js";
+import { plural, short } from "../core/words.js";
+
+/** How the agent is: how many tool calls run, whether it waits for the person, whether it has a problem. */
+export class StatusBar implements vscode.Disposable {
+  private readonly item = vscode.window.createStatusBarItem("acpAgent.status", vscode.StatusBarAlignment.Left, 50);
+  private readonly disposables: vscode.Disposable[];
+  private timer: NodeJS.Timeout | undefined;
+
+  constructor(
+    private readonly calls: ToolCalls,
+    private readonly host: AgentHost,
+  ) {
+    const soon = (): void => {
+      this.timer ??= setTimeout(() => {
+        this.timer = undefined;
+        this.draw();
+      }, 50);
+    };
+    this.item.name = "ACP Agent";
+    this.disposables = [this.item, new vscode.Disposable(calls.changed.on(soon)), new vscode.Disposable(host.changed.on(soon))];
+    this.draw();
+    this.item.show();
+  }
+
+  dispose(): void {
+    clearTimeout(this.timer);
+    vscode.Disposable.from(...this.disposables).dispose();
+  }
+
+  private draw(): void {
+    const questions = this.host.all.flatMap((session) => session.questions);
+    const running = this.calls.running();
+    const [text, tooltip, command] =
+      questions.length > 0
+        ? [`$(shield) ${plural(questions.length, "question")}`, `${this.host.name} asks: ${questions[0]?.title ?? ""}`, "acpAgent.answer"]
+        : this.host.problem !== null
+          ? ["$(warning) Agent", this.host.problem.title, "acpAgent.chat.focus"]
+          : this.host.all.some((session) => session.running)
+            ? [
+                `$(loading~spin) ${running.length === 0 ? "Agent" : plural(running.length, "tool")}`,
+                running.map((record) => short(record.title, 80)).join("\n") || `${this.host.name} is at work`,
+                "acpAgent.toolCalls.focus",
+              ]
+            : [this.host.status === "starting" ? "$(loading~spin) Agent" : "$(hubot) Agent", `ACP Agent: ${this.host.status}`, "acpAgent.chat.focus"];
+    this.item.text = text;
+    this.item.tooltip = tooltip;
+    this.item.command = command;
+    this.item.backgroundColor = questions.length > 0 ? new vscode.ThemeColor("statusBarItem.warningBackground") : undefined;
+    this.item.accessibilityInformation = { label: `ACP Agent: ${tooltip}`, role: "button" };
+  }
+}

@@ -1,0 +1,99 @@
+/** The whole view, from top to bottom, and what it shows where there is no conversation. */
+import type { JSX } from "preact";
+import { Announcer } from "./announcer";
+import { Composer } from "./composer";
+import { useChunks, useFact, useView, type View, ViewContext } from "./context";
+import { Conversation } from "./conversation";
+import { UsageLine } from "./footer";
+import { Icon, Spinner } from "./icons";
+import { Plan, ProblemBanner, Queue } from "./panels";
+import { PermissionBar } from "./permission";
+
+export function App({ view }: { readonly view: View }): JSX.Element {
+  return (
+    <ViewContext.Provider value={view}>
+      <div class="chat">
+        <Title />
+        <ProblemBanner />
+        <Conversation>
+          <Empty />
+          <Working />
+        </Conversation>
+        <div class="bottom">
+          <Plan />
+          <Queue />
+          <PermissionBar />
+          <Composer />
+          <UsageLine />
+        </div>
+        <Announcer />
+      </div>
+    </ViewContext.Provider>
+  );
+}
+
+function Title(): JSX.Element | null {
+  const session = useFact("session");
+  if (!session || session.title === "") return null;
+  return (
+    <h1 class="session" title={session.title}>
+      {session.title}
+    </h1>
+  );
+}
+
+function Empty(): JSX.Element | null {
+  const agent = useFact("agent");
+  const loading = useFact("loading");
+  const images = useFact("images");
+  const problem = useFact("problem");
+  const commands = useFact("commands");
+  const chunks = useChunks();
+  if (chunks.length > 0 || (problem && !loading)) return null;
+  if (loading || agent.status === "starting") {
+    return (
+      <div class="empty" role="status">
+        <Spinner />
+        <p>{agent.status === "starting" ? `Starting ${agent.name}…` : "Loading the conversation…"}</p>
+      </div>
+    );
+  }
+  return (
+    <div class="empty">
+      <Icon name="spark" class="large" />
+      <p class="first">Say what {agent.name} shall do in this workspace.</p>
+      <ul>
+        <li>
+          <kbd>@</kbd> adds files, the selection or problems
+        </li>
+        {commands.length > 0 && (
+          <li>
+            <kbd>/</kbd> shows the agent’s commands
+          </li>
+        )}
+        {images && <li>Pictures can be pasted</li>}
+        <li>
+          <kbd>Enter</kbd> sends, <kbd>Shift</kbd>+<kbd>Enter</kbd> begins a new line
+        </li>
+      </ul>
+    </div>
+  );
+}
+
+/** Below the last item, while the agent works and has nothing to show for it yet. */
+function Working(): JSX.Element | null {
+  const { store } = useView();
+  const running = useFact("running");
+  const stopping = useFact("stopping");
+  const [permission] = useFact("permissions");
+  useChunks();
+  if (!running) return null;
+  const last = store.lastItem();
+  if (!stopping && (permission || last?.type === "agent" || last?.type === "thought")) return null;
+  return (
+    <div class="working">
+      <Spinner />
+      {stopping ? "Stopping…" : "Working…"}
+    </div>
+  );
+}

@@ -1,0 +1,266 @@
+/**
+ * The box where the person writes, with what is attached, what can be completed, and the buttons to send and to stop.
+ *
+ * Enter sends, and queues while the agent works; an input method's Enter does not. Escape closes the list of
+ * completions and does nothing else: stopping is a button.
+ */
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
+import type { JSX } from "preact";
+import type { Completion } from "../chat/messages";
+import { AttachmentChip, isSame, shownOf } from "./attachments";
+import { useCompletion } from "./completion";
+import { useFact, useView } from "./context";
+import { Recall, useDraft } from "./draft";
+import { Pickers } from "./footer";
+import { Icon, Spinner } from "./icons";
+import { readImages } from "./images";
+import { Suggestions, suggestionId } from "./suggestions";
+import { complete } from "./trigger";
+
+const LIST = "suggestions";
+
+export function Composer(): JSX.Element {
+  const { store, memory, post, bus } = useView();
+  const agent = useFact("agent");
+  const images = useFact("images");
+  const running = useFact("running");
+  const [draft, setDraft] = useDraft();
+  const [message, setMessage] = useState("");
+  const completing = useCompletion();
+  const box = useRef<HTMLTextAreaElement>(null);
+  /** Where the cursor goes once the text is drawn. */
+  const cursor = useRef<number | null>(null);
+  const [recall] = useState(() => new Recall(store));
+
+  useLayoutEffect(() => {
+    const element = box.current;
+    if (!element) return;
+    element.style.height = "auto";
+    element.style.height = `${element.scrollHeight}px`;
+    if (cursor.current !== null) element.setSelectionRange(cursor.current, cursor.current);
+    cursor.current = null;
+  }, [draft.text]);
+
+  useEffect(() => {
+    const ends = [
+      bus.on("focus", () => {
+        box.current?.focus();
+      }),
+      bus.on("compose", ({ text, attachments }) => {
+        const before = memory.get();
+        const gap = before.text === "" || text === "" || /\s$/.test(before.text) ? "" : "\n";
+        const fresh = attachments.filter((one) => !before.attachments.some((other) => isSame(one, other)));
+        const whole = before.text + gap + text;
+        cursor.current = whole.length;
+        setDraft({ text: whole, attachments: [...before.attachments, ...fresh] });
+        box.current?.focus();
+      }),
+    ];
+    return () => {
+      for (const end of ends) end();
+    };
+  }, [bus]);
+
+  const write = (text: string, at: number): void => {
+    cursor.current = at;
+    setDraft({ text });
+    if (text === draft.text) box.current?.setSelectionRange(at, at);
+  };
+
+  const canSend = draft.text.trim() !== "" || draft.attachments.length > 0;
+  const send = (): void => {
+    if (!canSend) return;
+    post({ type: "send", text: draft.text, attachments: draft.attachments });
+    setDraft({ text: "", attachments: [] });
+    setMessage("");
+    completing.close();
+    bus.emit("sent", undefined);
+    box.current?.focus();
+  };
+
+  const take = (entry: Completion): void => {
+    const { trigger } = completing;
+    const element = box.current;
+    if (!trigger || !element) return;
+    const taken = complete(draft.text, element.selectionStart, trigger, entry);
+    cursor.current = taken.cursor;
+    const { attachment } = entry;
+    const isNew = attachment && !draft.attachments.some((other) => isSame(attachment, other));
+    setDraft({ text: taken.text, ...(isNew && { attachments: [...draft.attachments, attachment] }) });
+    completing.close();
+    element.focus();
+  };
+
+  const completionKey = (event: KeyboardEvent): boolean => {
+    const { trigger, entries, active } = completing;
+    if (!trigger) return false;
+    if (event.key === "Escape") {
+      completing.close();
+      return true;
+    }
+    const entry = entries[active];
+    if (!entry) return false;
+    if (event.key === "ArrowDown") completing.move(1);
+    else if (event.key === "ArrowUp") completing.move(-1);
+    else if ((event.key === "Enter" && !event.shiftKey) || event.key === "Tab") take(entry);
+    else return false;
+    return true;
+  };
+
+  const recallKey = (event: KeyboardEvent): boolean => {
+    if (event.shiftKey || event.altKey || event.ctrlKey || event.metaKey) return false;
+    const text = event.key === "ArrowUp" ? recall.back(draft.text) : event.key === "ArrowDown" ? recall.forth(draft.text) : null;
+    if (text === null) return false;
+    write(text, text.length);
+    return true;
+  };
+
+  const keyDown = (event: KeyboardEvent): void => {
+    // While an input method composes, each key is its own; 229 is what browsers tell then.
+    // eslint-disable-next-line @typescript-eslint/no-deprecated -- Safari says it in no other way
+    if (event.isComposing || event.keyCode === 229) return;
+    let done = completionKey(event) || recallKey(event);
+    if (!done && event.key === "Enter" && !event.shiftKey && !event.altKey) {
+      send();
+      done = true;
+    }
+    if (done) event.preventDefault();
+  };
+
+  const look = (element: HTMLTextAreaElement): void => {
+    completing.look(element.value, element.selectionStart === element.selectionEnd ? element.selectionStart : -1);
+  };
+
+  const paste = (event: ClipboardEvent): void => {
+    const files = [...(event.clipboardData?.files ?? [])].filter(({ type }) => type.startsWith("image/"));
+    if (files.length === 0) return;
+    event.preventDefault();
+    const shown = draft.attachments.filter(({ kind }) => kind === "image").length;
+    readImages(files, images, shown + 1).then(
+      ({ attachments, refused }) => {
+        setDraft({ attachments: [...memory.get().attachments, ...attachments] });
+        setMessage(refused);
+      },
+      () => {
+        setMessage("The picture could not be read.");
+      },
+    );
+  };
+
+  const isOpen = completing.trigger !== null && completing.entries.length > 0;
+  return (
+    <form
+      class="composer"
+      aria-label="Message"
+      onSubmit={(event) => {
+        event.preventDefault();
+        send();
+      }}
+    >
+      {isOpen && <Suggestions id={LIST} entries={completing.entries} active={completing.active} take={take} />}
+      <div class="input">
+        {draft.attachments.length > 0 && (
+          <ul class="chips" aria-label="To be sent along">
+            {draft.attachments.map((attachment, index) => (
+              <AttachmentChip
+                key={index}
+                shown={shownOf(attachment)}
+                remove={() => {
+                  setDraft({ attachments: draft.attachments.filter((other) => other !== attachment) });
+                  box.current?.focus();
+                }}
+              />
+            ))}
+          </ul>
+        )}
+        <textarea
+          ref={box}
+          rows={1}
+          value={draft.text}
+          placeholder={running ? `Add to what ${agent.name} does next` : `Ask ${agent.name}`}
+          aria-label={`Message to ${agent.name}`}
+          role="combobox"
+          aria-autocomplete="list"
+          aria-haspopup="listbox"
+          aria-expanded={isOpen}
+          aria-controls={isOpen ? LIST : undefined}
+          aria-activedescendant={isOpen ? suggestionId(LIST, completing.active) : undefined}
+          onInput={(event) => {
+            setDraft({ text: event.currentTarget.value });
+            setMessage("");
+            look(event.currentTarget);
+          }}
+          onKeyDown={keyDown}
+          onClick={(event) => {
+            look(event.currentTarget);
+          }}
+          onKeyUp={(event) => {
+            if (/^(?:Arrow(?:Left|Right)|Home|End)$/.test(event.key)) look(event.currentTarget);
+          }}
+          onPaste={paste}
+          onBlur={completing.leave}
+        />
+        <div class="toolbar">
+          <button
+            type="button"
+            class="plain"
+            title="Attach files, the selection or problems (@)"
+            aria-label="Attach files, the selection or problems"
+            onClick={() => {
+              const element = box.current;
+              if (!element) return;
+              element.focus();
+              const at = element.selectionStart;
+              const sign = at > 0 && !/\s$/.test(draft.text.slice(0, at)) ? " @" : "@";
+              const text = draft.text.slice(0, at) + sign + draft.text.slice(at);
+              write(text, at + sign.length);
+              completing.look(text, at + sign.length);
+            }}
+          >
+            <Icon name="attach" />
+          </button>
+          <Pickers />
+          <Buttons canSend={canSend} />
+        </div>
+      </div>
+      <div class="message" role="status">
+        {message}
+      </div>
+    </form>
+  );
+}
+
+function Buttons({ canSend }: { readonly canSend: boolean }): JSX.Element {
+  const { post } = useView();
+  const running = useFact("running");
+  const stopping = useFact("stopping");
+  return (
+    <div class="buttons">
+      {running && (
+        <button
+          type="button"
+          class="stop"
+          disabled={stopping}
+          title={stopping ? "Stopping…" : "Stop"}
+          onClick={() => {
+            post({ type: "stop" });
+          }}
+        >
+          {stopping ? <Spinner /> : <Icon name="stop" />}
+          <span>{stopping ? "Stopping…" : "Stop"}</span>
+        </button>
+      )}
+      {(!running || canSend) && (
+        <button
+          type="submit"
+          class="send"
+          disabled={!canSend}
+          title={running ? "Send next (Enter)" : "Send (Enter)"}
+          aria-label={running ? "Send next" : "Send"}
+        >
+          <Icon name={running ? "queue" : "send"} />
+        </button>
+      )}
+    </div>
+  );
+}

@@ -1,0 +1,75 @@
+/** What every part of the view can reach, and the hooks that redraw a part when its topic changes. */
+import { createContext } from "preact";
+import { useCallback, useContext, useEffect, useLayoutEffect, useState } from "preact/hooks";
+import type { ChatFacts, FromView, Item, ToolCard } from "../chat/messages";
+import type { Memory } from "./memory";
+import type { Bus } from "./signals";
+import type { Store, Topic } from "./store";
+
+export interface View {
+  readonly store: Store;
+  readonly memory: Memory;
+  readonly post: (message: FromView) => void;
+  readonly bus: Bus;
+}
+
+export const ViewContext = createContext<View | null>(null);
+
+export function useView(): View {
+  const view = useContext(ViewContext);
+  if (!view) throw new Error("A part of the chat stands outside of its view");
+  return view;
+}
+
+function useTopic(topic: Topic): void {
+  const { store } = useView();
+  const [, redraw] = useState(0);
+  useLayoutEffect(
+    () =>
+      store.subscribe(topic, () => {
+        redraw((count) => count + 1);
+      }),
+    [store, topic],
+  );
+}
+
+export function useFact<Name extends keyof ChatFacts>(name: Name): ChatFacts[Name] {
+  useTopic(`fact:${name}`);
+  return useView().store.facts[name];
+}
+
+export function useChunks(): readonly (readonly string[])[] {
+  useTopic("items");
+  return useView().store.chunks;
+}
+
+export function useItem(id: string): Item | undefined {
+  useTopic(`item:${id}`);
+  return useView().store.item(id);
+}
+
+export function useTool(id: string): ToolCard | undefined {
+  useTopic(`tool:${id}`);
+  return useView().store.tool(id);
+}
+
+/** Whether what `key` names is open: by hand, or else `byDefault`. Remembered with the view. */
+export function useOpen(key: string, byDefault: boolean): readonly [boolean, (open: boolean) => void] {
+  const { memory, bus } = useView();
+  const [, redraw] = useState(0);
+  useEffect(
+    () =>
+      bus.on("unfolded", (keys) => {
+        if (keys.includes(key)) redraw((count) => count + 1);
+      }),
+    [bus, key],
+  );
+  const set = useCallback(
+    (open: boolean) => {
+      memory.setOpen(key, open);
+      redraw((count) => count + 1);
+    },
+    [memory, key],
+  );
+  return [memory.get().open[key] ?? byDefault, set];
+}

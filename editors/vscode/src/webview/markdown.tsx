@@ -1,0 +1,167 @@
+/**
+ * Markdown of the agent as elements. The only file that sets HTML: made by marked, with raw HTML shown as the text it
+ * is, and cleaned by DOMPurify down to the few elements and attributes that marked makes.
+ *
+ * Links have no `href`: VS Code would follow it by itself. Their address stands in `data-href` and is told to the
+ * extension. Pictures are never loaded: their description is a link.
+ */
+import DOMPurify from "dompurify";
+import { Marked, type Token, type Tokens } from "marked";
+import { memo } from "preact/compat";
+import { useEffect, useRef, useState } from "preact/hooks";
+import type { JSX } from "preact";
+import { type Block, BlockSplitter } from "./blocks";
+import { useView } from "./context";
+import { Icon } from "./icons";
+import { safeHref } from "./links";
+
+const ALLOWED = {
+  ALLOWED_TAGS: [
+    ..."p br hr h1 h2 h3 h4 h5 h6 strong em del code pre blockquote ul ol li table thead tbody tr th td a span div button".split(" "),
+  ],
+  ALLOWED_ATTR: ["data-href", "data-copy", "title", "align", "start", "class", "role", "tabindex", "type", "aria-label"],
+  ALLOW_DATA_ATTR: false,
+  ALLOW_ARIA_ATTR: false,
+};
+
+function escape(text: string): string {
+  return text.replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;").replace(/"/g, "&quot;");
+}
+
+function linkTo(address: string, label: string): string {
+  const href = safeHref(address);
+  if (href === null) return label;
+  return `<a role="link" tabindex="0" data-href="${escape(href)}" title="${escape(href)}">${label}</a>`;
+}
+
+const marked = new Marked({
+  gfm: true,
+  renderer: {
+    html({ text, block }: Tokens.HTML | Tokens.Tag) {
+      return block ? `<p class="raw">${escape(text.trimEnd())}</p>` : escape(text);
+    },
+    link({ href, tokens }: Tokens.Link) {
+      return linkTo(href, this.parser.parseInline(tokens));
+    },
+    image({ href, text }: Tokens.Image) {
+      return linkTo(href, `<span class="picture">${escape(text === "" ? href : text)}</span>`);
+    },
+    checkbox({ checked }: Tokens.Checkbox) {
+      return `<span class="box" aria-label="${checked ? "done" : "to do"}">${checked ? "☑" : "☐"}</span> `;
+    },
+    // Code within a list or a quotation; code that stands by itself is a `Code`.
+    code({ text }: Tokens.Code) {
+      return `<div class="code"><button type="button" class="copy" data-copy="" title="Copy">Copy</button><pre><code>${escape(text)}</code></pre></div>`;
+    },
+    table(token: Tokens.Table) {
+      const row = (cells: Tokens.TableCell[]): string => `<tr>${cells.map((cell) => this.tablecell(cell)).join("")}</tr>`;
+      return `<div class="table"><table><thead>${row(token.header)}</thead><tbody>${token.rows.map(row).join("")}</tbody></table></div>`;
+    },
+  },
+});
+
+/** The clean HTML of one token of Markdown. */
+export function htmlOf(token: Token): string {
+  return DOMPurify.sanitize(marked.parser([token]), ALLOWED);
+}
+
+const Html = memo(
+  ({ block }: { readonly block: Block }) => <div class="block" dangerouslySetInnerHTML={{ __html: htmlOf(block.token) }} />,
+  (before, after) => before.block.raw === after.block.raw && before.block.links === after.block.links,
+);
+
+const Lines = memo(({ text }: { readonly text: string }) => <span class="lines">{text}</span>);
+
+/** So many lines are one element, which is not touched any more when it is full. */
+const RUN = 100;
+
+export function runsOfLines(text: string): readonly string[] {
+  const lines = text.split("\n");
+  const runs: string[] = [];
+  for (let start = 0; start < lines.length; start += RUN) runs.push(lines.slice(start, start + RUN).join("\n"));
+  return runs;
+}
+
+export function Code({ text, language }: { readonly text: string; readonly language: string }): JSX.Element {
+  const [copied, setCopied] = useState(false);
+  const timer = useRef<ReturnType<typeof setTimeout>>();
+  useEffect(
+    () => () => {
+      clearTimeout(timer.current);
+    },
+    [],
+  );
+  const copy = (): void => {
+    void copyText(text).then(() => {
+      setCopied(true);
+      clearTimeout(timer.current);
+      timer.current = setTimeout(setCopied, 1500, false);
+    });
+  };
+  return (
+    <div class="code">
+      {language !== "" && <span class="language">{language}</span>}
+      <button type="button" class="copy" onClick={copy} title="Copy" aria-label="Copy the code">
+        <Icon name={copied ? "check" : "copy"} />
+      </button>
+      <pre tabIndex={0} aria-label={language === "" ? "Code" : `Code: ${language}`}>
+        <code>
+          {runsOfLines(text).map((run, index) => (
+            <Lines key={index} text={run} />
+          ))}
+        </code>
+      </pre>
+    </div>
+  );
+}
+
+async function copyText(text: string): Promise<void> {
+  await navigator.clipboard.writeText(text);
+}
+
+interface MarkdownProps {
+  readonly text: string;
+  /** More of it is coming. */
+  readonly live?: boolean;
+}
+
+/** `text` as elements, drawn again only where it changed. */
+export const Markdown = memo(({ text, live = false }: MarkdownProps) => {
+  const { post } = useView();
+  const splitter = useRef<BlockSplitter>();
+  splitter.current ??= new BlockSplitter();
+  const follow = (target: EventTarget | null): boolean => {
+    const element = target instanceof Element ? target : null;
+    const href = element?.closest("[data-href]")?.getAttribute("data-href");
+    if (href === undefined || href === null) return false;
+    post({ type: "openLink", href });
+    return true;
+  };
+  const click = (event: MouseEvent): void => {
+    if (follow(event.target)) {
+      event.preventDefault();
+      return;
+    }
+    const button = event.target instanceof Element ? event.target.closest("[data-copy]") : null;
+    const code = button?.parentElement?.querySelector("code")?.textContent;
+    if (code !== undefined) void copyText(code);
+  };
+  const key = (event: KeyboardEvent): void => {
+    if (event.key === "Enter" && follow(event.target)) event.preventDefault();
+  };
+  return (
+    <div class="markdown" onClick={click} onKeyDown={key}>
+      {splitter.current.update(text, live).map((block, index) =>
+        block.token.type === "code" ? (
+          <Code key={index} text={(block.token as Tokens.Code).text} language={languageOf(block.token as Tokens.Code)} />
+        ) : (
+          <Html key={index} block={block} />
+        ),
+      )}
+    </div>
+  );
+});
+
+function languageOf(token: Tokens.Code): string {
+  return /^[\w+#.-]*/.exec(token.lang ?? "")?.[0] ?? "";
+}

@@ -1,0 +1,115 @@
+/** What stands between the conversation and the box where the person writes: the plan and the queue; and the problem above all. */
+import type { JSX } from "preact";
+import type { PlanEntry } from "../chat/messages";
+import { useFact, useOpen, useView } from "./context";
+import { Icon, Spinner } from "./icons";
+import { Markdown } from "./markdown";
+
+const PLAN_WORDS: Readonly<Record<PlanEntry["status"], string>> = {
+  pending: "to do",
+  in_progress: "being done",
+  completed: "done",
+};
+
+export function Plan(): JSX.Element | null {
+  const plan = useFact("plan");
+  const running = useFact("running");
+  const [open, setOpen] = useOpen("plan", true);
+  if (plan.length === 0) return null;
+  const done = plan.filter(({ status }) => status === "completed").length;
+  const current = plan.find(({ status }) => status === "in_progress") ?? plan.find(({ status }) => status === "pending");
+  return (
+    <details
+      class="panel plan"
+      open={open}
+      onToggle={(event) => {
+        if (event.currentTarget.open !== open) setOpen(event.currentTarget.open);
+      }}
+    >
+      <summary>
+        <Icon name="chevron" class="chevron" />
+        <span class="name">Plan</span>
+        <span class="count">
+          {done} of {plan.length} done
+        </span>
+        {!open && current && <span class="current">{current.content}</span>}
+        <progress max={plan.length} value={done} aria-label="Plan" />
+      </summary>
+      {open && (
+        <ul>
+          {plan.map(({ content, priority, status }, index) => (
+            <li key={index} class={`${status} ${priority}`}>
+              {status === "in_progress" && running ? <Spinner /> : <Icon name={status === "completed" ? "completed" : "pending"} />}
+              <span class="unseen">{PLAN_WORDS[status]}:</span>
+              <span>{content}</span>
+              {priority === "high" && status !== "completed" && <span class="urgent">high</span>}
+            </li>
+          ))}
+        </ul>
+      )}
+    </details>
+  );
+}
+
+export function Queue(): JSX.Element | null {
+  const { post } = useView();
+  const queue = useFact("queue");
+  if (queue.length === 0) return null;
+  return (
+    <section class="panel queue" aria-label="Sent next">
+      <div class="name">Sent next</div>
+      <ul>
+        {queue.map(({ id, text }) => (
+          <li key={id}>
+            <Icon name="queue" />
+            <span class="text" title={text}>
+              {text}
+            </span>
+            <button
+              type="button"
+              class="remove"
+              title="Remove from the queue"
+              aria-label={`Remove from the queue: ${text}`}
+              onClick={() => {
+                post({ type: "unqueue", id });
+              }}
+            >
+              <Icon name="close" />
+            </button>
+          </li>
+        ))}
+      </ul>
+    </section>
+  );
+}
+
+export function ProblemBanner(): JSX.Element | null {
+  const { post } = useView();
+  const problem = useFact("problem");
+  if (!problem) return null;
+  return (
+    <section class="problem" role="alert">
+      <Icon name="error" />
+      <div class="what">
+        <strong>{problem.title}</strong>
+        {problem.detail !== "" && <Markdown text={problem.detail} />}
+        {problem.actions.length > 0 && (
+          <div class="actions">
+            {problem.actions.map(({ label, command, argument }, index) => (
+              <button
+                key={index}
+                type="button"
+                class={index === 0 ? "primary" : "secondary"}
+                onClick={() => {
+                  post(argument === undefined ? { type: "command", command } : { type: "command", command, argument });
+                }}
+              >
+                {label}
+              </button>
+            ))}
+          </div>
+        )}
+      </div>
+    </section>
+  );
+}

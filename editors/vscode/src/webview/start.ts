@@ -1,0 +1,63 @@
+/** Puts the parts of the view together, without drawing anything. */
+import type { ToView } from "../chat/messages";
+import type { View } from "./context";
+import { Memory, type ViewApi } from "./memory";
+import { reveal } from "./reveal";
+import { Bus } from "./signals";
+import { Store } from "./store";
+
+export interface Started {
+  readonly view: View;
+  /** Takes a message of the extension. */
+  readonly receive: (message: ToView) => void;
+  /** The view may be gone next. */
+  readonly leave: () => void;
+}
+
+export function start(api: ViewApi, nextFrame: (run: () => void) => void): Started {
+  const store = new Store(nextFrame);
+  const memory = new Memory(api);
+  const bus = new Bus();
+  const view: View = {
+    store,
+    memory,
+    bus,
+    post: (message) => {
+      api.postMessage(message);
+    },
+  };
+  const receive = (message: ToView): void => {
+    switch (message.type) {
+      case "state":
+        store.replace(message.state);
+        memory.enter(message.state.session?.id);
+        return;
+      case "patch":
+        store.patch(message);
+        if (message.facts.session) memory.enter(message.facts.session.id);
+        return;
+      case "completions":
+        bus.emit("completions", message);
+        return;
+      case "compose":
+        bus.emit("compose", message);
+        return;
+      case "reveal":
+        // The card may be part of the same frame's patch.
+        nextFrame(() => {
+          reveal(message.toolCallId, view);
+        });
+        return;
+      case "focus":
+        bus.emit("focus", undefined);
+        return;
+    }
+  };
+  return {
+    view,
+    receive,
+    leave: () => {
+      memory.flush();
+    },
+  };
+}

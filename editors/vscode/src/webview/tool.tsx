@@ -1,0 +1,283 @@
+/**
+ * The card of a tool call, the same element from its first message to its last, keyed by `toolCallId`.
+ *
+ * What one wants to see at once stands open: locations, diffs, a running terminal, a permission that is asked for, the
+ * calls of a sub-agent that works. Input and output are folded.
+ */
+import { memo } from "preact/compat";
+import { useEffect, useRef } from "preact/hooks";
+import type { JSX } from "preact";
+import type { ToolCard, ToolContent, ToolStatus } from "../chat/messages";
+import { useFact, useOpen, useTool, useView } from "./context";
+import { Icon, Spinner } from "./icons";
+import { Picture } from "./items";
+import { Markdown } from "./markdown";
+import { PermissionButtons } from "./permission";
+import { isBelow } from "./reveal";
+import { duration } from "./words";
+
+const STATUS: Readonly<Record<ToolStatus, string>> = {
+  pending: "waiting",
+  in_progress: "running",
+  completed: "done",
+  failed: "failed",
+  cancelled: "cancelled",
+};
+
+export const Tool = memo(({ id }: { readonly id: string }): JSX.Element | null => {
+  const card = useTool(id);
+  const [open, setOpen] = useOpen(`tool:${id}`, card?.status === "failed");
+  if (!card) return null;
+  const foldable = card.input !== undefined || card.content.some(isOutput);
+  const bodyId = `body-${id}`;
+  return (
+    <div class={`card ${card.status} kind-${card.kind}`} data-tool={id} role="group" aria-label={card.title}>
+      <button
+        type="button"
+        class="head"
+        aria-expanded={foldable ? open : undefined}
+        aria-controls={foldable && open ? bodyId : undefined}
+        disabled={!foldable}
+        onClick={() => {
+          setOpen(!open);
+        }}
+      >
+        <Icon name={card.kind} class="kind" />
+        <span class="title" title={card.title}>
+          {card.title}
+        </span>
+        {card.seconds !== undefined && <span class="seconds">{duration(card.seconds)}</span>}
+        <StatusIcon status={card.status} />
+        {foldable && <Icon name="chevron" class="chevron" />}
+      </button>
+      <Locations card={card} open={open} />
+      {card.content.map((content, index) => (
+        <Shown key={index} card={card} content={content} />
+      ))}
+      {foldable && open && <Details card={card} id={bodyId} />}
+      <PermissionOf toolCallId={id} />
+      <Children card={card} />
+    </div>
+  );
+});
+
+function isOutput(content: ToolContent): boolean {
+  return content.type === "text" || content.type === "image";
+}
+
+function StatusIcon({ status }: { readonly status: ToolStatus }): JSX.Element {
+  return (
+    <span class={`status ${status}`} title={STATUS[status]}>
+      {status === "in_progress" ? <Spinner /> : <Icon name={status} />}
+      <span class="unseen">{STATUS[status]}</span>
+    </span>
+  );
+}
+
+/** So many locations are shown of a card that is closed. */
+const FEW = 3;
+
+function Locations({ card, open }: { readonly card: ToolCard; readonly open: boolean }): JSX.Element | null {
+  const { post } = useView();
+  if (card.locations.length === 0) return null;
+  const shown = open ? card.locations : card.locations.slice(0, FEW);
+  const more = card.locations.length - shown.length;
+  return (
+    <ul class="locations" aria-label="Locations">
+      {shown.map(({ path, label, line }, index) => (
+        <li key={index}>
+          <button
+            type="button"
+            class="link"
+            title={line === undefined ? path : `${path}:${line}`}
+            onClick={() => {
+              post(line === undefined ? { type: "openLocation", path } : { type: "openLocation", path, line });
+            }}
+          >
+            {line === undefined ? label : `${label}:${line}`}
+          </button>
+        </li>
+      ))}
+      {more > 0 && <li class="quiet">and {more} more</li>}
+    </ul>
+  );
+}
+
+/** What is not folded: diffs and terminals. */
+function Shown({ card, content }: { readonly card: ToolCard; readonly content: ToolContent }): JSX.Element | null {
+  const { post } = useView();
+  if (content.type === "terminal") return <Terminal card={card} content={content} />;
+  if (content.type !== "diff") return null;
+  const { label, added, removed, isNew, index } = content;
+  return (
+    <button
+      type="button"
+      class="diff"
+      title={`Open the diff of ${label}`}
+      onClick={() => {
+        post({ type: "openDiff", toolCallId: card.toolCallId, index });
+      }}
+    >
+      <Icon name="diff" />
+      <span class="label">{label}</span>
+      {isNew && <span class="new">new</span>}
+      <span class="added" aria-label={`${added} lines added`}>
+        +{added}
+      </span>
+      <span class="removed" aria-label={`${removed} lines removed`}>
+        −{removed}
+      </span>
+    </button>
+  );
+}
+
+interface TerminalProps {
+  readonly card: ToolCard;
+  readonly content: Extract<ToolContent, { type: "terminal" }>;
+}
+
+function Terminal({ card, content }: TerminalProps): JSX.Element {
+  const { post } = useView();
+  const { terminalId, title, tail, exit } = content;
+  const runs = card.status === "in_progress" || card.status === "pending";
+  const [open, setOpen] = useOpen(`terminal:${terminalId}`, runs || card.status === "failed");
+  const output = useRef<HTMLPreElement>(null);
+  useEffect(() => {
+    if (output.current) output.current.scrollTop = output.current.scrollHeight;
+  }, [tail, open]);
+  return (
+    <div class="terminal">
+      <div class="line">
+        <button
+          type="button"
+          class="fold"
+          aria-expanded={open}
+          title={title}
+          onClick={() => {
+            setOpen(!open);
+          }}
+        >
+          <Icon name="chevron" class="chevron" />
+          <code>{title}</code>
+        </button>
+        {exit !== undefined && <span class="exit">{exit}</span>}
+        <button
+          type="button"
+          class="link"
+          onClick={() => {
+            post({ type: "openTerminal", terminalId });
+          }}
+        >
+          Show terminal
+        </button>
+      </div>
+      {open && tail !== "" && (
+        <pre ref={output} tabIndex={0} aria-label={`Output of ${title}`}>
+          {tail}
+        </pre>
+      )}
+    </div>
+  );
+}
+
+function Details({ card, id }: { readonly card: ToolCard; readonly id: string }): JSX.Element {
+  const { post } = useView();
+  const texts = card.content.filter((content) => content.type === "text");
+  return (
+    <div class="details" id={id}>
+      {card.input !== undefined && (
+        <Fold name="Input" foldKey={`input:${card.toolCallId}`} byDefault={texts.length === 0}>
+          {() => (
+            <pre tabIndex={0} aria-label="Input">
+              {card.input}
+            </pre>
+          )}
+        </Fold>
+      )}
+      {card.content.some(isOutput) && (
+        <Fold name="Output" foldKey={`output:${card.toolCallId}`} byDefault>
+          {() => (
+            <div class="output">
+              {card.content.map((content, index) => {
+                if (content.type === "text") return <Markdown key={index} text={content.text} />;
+                if (content.type === "image") return <Picture key={index} mimeType={content.mimeType} data={content.data} />;
+                return null;
+              })}
+              {texts.length > 0 && (
+                <p class="whole">
+                  {texts.some((text) => text.truncated) && <span class="quiet">Shortened here. </span>}
+                  <button
+                    type="button"
+                    class="link"
+                    onClick={() => {
+                      post({ type: "openOutput", toolCallId: card.toolCallId });
+                    }}
+                  >
+                    Open the output in an editor
+                  </button>
+                </p>
+              )}
+            </div>
+          )}
+        </Fold>
+      )}
+    </div>
+  );
+}
+
+interface FoldProps {
+  readonly name: string;
+  readonly foldKey: string;
+  readonly byDefault: boolean;
+  /** Called only when it is open. */
+  readonly children: () => JSX.Element;
+}
+
+function Fold({ name, foldKey, byDefault, children }: FoldProps): JSX.Element {
+  const [open, setOpen] = useOpen(foldKey, byDefault);
+  return (
+    <details
+      class="fold"
+      open={open}
+      onToggle={(event) => {
+        if (event.currentTarget.open !== open) setOpen(event.currentTarget.open);
+      }}
+    >
+      <summary>
+        <Icon name="chevron" class="chevron" />
+        {name}
+      </summary>
+      {open && children()}
+    </details>
+  );
+}
+
+function PermissionOf({ toolCallId }: { readonly toolCallId: string }): JSX.Element | null {
+  const permission = useFact("permissions").find((asked) => asked.toolCallId === toolCallId);
+  return permission ? <PermissionButtons key={permission.id} permission={permission} /> : null;
+}
+
+/** The calls that a sub-agent made, below the call that started it. */
+function Children({ card }: { readonly card: ToolCard }): JSX.Element | null {
+  const { store } = useView();
+  const ids = store.children(card.toolCallId);
+  const asked = useFact("permissions").some(({ toolCallId }) => isBelow(toolCallId, card.toolCallId, store));
+  const [open, setOpen] = useOpen(`children:${card.toolCallId}`, card.status === "in_progress" || asked);
+  if (ids.length === 0) return null;
+  return (
+    <div class="children">
+      <button
+        type="button"
+        class="fold"
+        aria-expanded={open}
+        onClick={() => {
+          setOpen(!open);
+        }}
+      >
+        <Icon name="chevron" class="chevron" />
+        {ids.length === 1 ? "1 call" : `${ids.length} calls`} of the sub-agent
+      </button>
+      {open && ids.map((id) => <Tool key={id} id={id} />)}
+    </div>
+  );
+}
