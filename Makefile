@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test check bench generate venv tools clean
+.PHONY: demo test test-editors check bench generate venv tools clean
 
 venv: $(STAMP)
 
@@ -23,6 +23,12 @@ demo: $(STAMP)
 
 test: $(STAMP) tools
 	@$(BIN)/python -m pytest
+
+# The agent in real editors. Needs node and npm; the first time some minutes and 0.8 GB, in tests/.editors.
+test-editors: $(STAMP) tools
+	@bash scripts/install_editors.sh
+	@cd editors/vscode && { [ -d node_modules ] || npm ci --no-audit --no-fund --loglevel=error; }
+	@$(BIN)/python -m pytest -n 0 tests/editors
 
 check: $(STAMP)
 	@$(BIN)/ruff check .

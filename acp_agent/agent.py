@@ -79,6 +79,8 @@ __all__ = ["Agent", "open_store"]
 log = logging.getLogger(__name__)
 
 BUILDER = "acp_agent.build:Builder"
+LSP_NOTE = "acp_agent.schema.lsp:decode_notification"
+LSP_NOTIFICATIONS = ("_lsp/publishDiagnostics", "_lsp/didSave")
 STORE = "acp_agent.store.sqlite:SqliteStore"
 
 
@@ -157,6 +159,8 @@ class Agent:
             raise InternalError(str(error)) from error
 
     async def handle_notification(self, method: str, params: Any) -> None:
+        if method in LSP_NOTIFICATIONS:
+            self._note_diagnostics(method, params)
         if method != "session/cancel":
             return
         try:
@@ -166,6 +170,15 @@ class Agent:
             return
         if (session := self._sessions.get(cancel.session_id)) is not None:
             session.cancel()
+
+    def _note_diagnostics(self, method: str, params: Any) -> None:
+        try:
+            note = load(LSP_NOTE)(method, params)
+        except InvalidParams as error:
+            log.warning("%s: %s", method, error)
+            return
+        if (session := self._sessions.get(note.session_id)) is not None:
+            session.note_diagnostics(note)
 
     def cancel_request(self, method: str, params: Any) -> bool:
         if method != "session/prompt" or not isinstance(params, dict):
@@ -270,7 +283,14 @@ class Agent:
         )
 
     def _add(self, record: SessionRecord, config: Config, mcp_servers: Sequence[McpServer] | None) -> Session:
-        client = Client(self.connection, record.id, self._capabilities, timeout=config.settings.limits.client_timeout)
+        settings = config.settings
+        client = Client(
+            self.connection,
+            record.id,
+            self._capabilities,
+            timeout=settings.limits.client_timeout,
+            lsp_timeout=settings.lsp.request_timeout if settings.lsp.enabled else None,
+        )
         session = Session(
             record,
             client,

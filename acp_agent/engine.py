@@ -44,6 +44,7 @@ from acp_agent.loop.commands import Commands, commands_update, sets_goal, split_
 from acp_agent.loop.compression import GoalCompression
 from acp_agent.loop.context import SessionContext
 from acp_agent.loop.delegate import Own, SubAgents
+from acp_agent.loop.diagnostics import diagnostics_block, mentions_diagnostics
 from acp_agent.loop.extensions import Extensions
 from acp_agent.loop.failures import RepeatedFailures
 from acp_agent.loop.filtering import SessionFilters
@@ -547,6 +548,22 @@ class SessionEngine:
             self._session.emit(self.command_list(), keep=False)
 
     async def expand(self, blocks: Sequence[ContentBlock]) -> Sequence[ContentBlock] | str:
+        expanded = await self._expand(blocks)
+        if isinstance(expanded, str) or not mentions_diagnostics(blocks):
+            return expanded
+        lsp = self._session.config.settings.lsp
+        return [
+            *expanded,
+            await diagnostics_block(
+                client=self._session.client,
+                cache=self._session.diagnostics,
+                roots=self._session.roots,
+                files=lsp.max_diagnostic_files,
+                per_file=lsp.max_diagnostics_per_file,
+            ),
+        ]
+
+    async def _expand(self, blocks: Sequence[ContentBlock]) -> Sequence[ContentBlock] | str:
         name, rest = split_command(blocks)
         if sets_goal(name, rest):
             if (earlier := self.goals.current) is not None:

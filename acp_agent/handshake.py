@@ -60,10 +60,19 @@ def answer_initialize(params: object, config: Mapping[str, Any]) -> dict[str, An
                 "close": {},
             },
             "auth": {"logout": {}} if login else {},
+            **_lsp(config),
         },
         "authMethods": _auth_methods(params.get("clientCapabilities")) if login else [],
         "agentInfo": {"name": "acp-agent", "title": "ACP Agent", "version": __version__},
     }
+
+
+def _lsp(config: Mapping[str, Any]) -> dict[str, Any]:
+    """What of `_lsp/*` is read (docs/lsp-extension.md), and which mentions of a prompt the agent resolves itself."""
+    if _table(config.get("lsp")).get("enabled", True) is False:
+        return {}
+    notifications = ["_lsp/publishDiagnostics", "_lsp/didSave"]
+    return {"_meta": {"lsp": {"notifications": notifications, "mentions": ["@diagnostics", "@problems"]}}}
 
 
 def needs_login(config: Mapping[str, Any]) -> bool:

@@ -568,6 +568,24 @@ class LogConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     backups: Annotated[int, Meta(ge=0, le=20, description="Rotated log files kept.")] = 2
 
 
+class LspConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    enabled: Annotated[
+        bool, Meta(description="Ask the editor's language servers (`_lsp/*`), and read what they publish.")
+    ] = True
+    request_timeout: Annotated[
+        float, Meta(gt=0, description="Seconds an editor has to answer a question to its language servers.")
+    ] = 10.0
+    max_diagnostic_files: Annotated[
+        int,
+        Meta(
+            ge=1, description="Files whose published diagnostics are kept, and shown for `@diagnostics`.", extra=PROJECT
+        ),
+    ] = 50
+    max_diagnostics_per_file: Annotated[
+        int, Meta(ge=1, description="Diagnostics of one file shown for `@diagnostics`.", extra=PROJECT)
+    ] = 20
+
+
 class McpServerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     command: Annotated[str, Meta(description="Program to start, for a server on stdio.", extra=PROJECT)] = ""
     args: Annotated[list[str], Meta(description="Its arguments.", extra=PROJECT)] = []
@@ -617,6 +635,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     tools: ToolsConfig = ToolsConfig()
     mcp: McpConfig = McpConfig()
     hooks: HooksConfig = HooksConfig()
+    lsp: LspConfig = LspConfig()
     compaction: CompactionConfig = CompactionConfig()
     secrets: SecretsConfig = SecretsConfig()
     limits: LimitsConfig = LimitsConfig()

@@ -30,6 +30,7 @@ from acp_agent.errors import (
     RpcError,
     StoreError,
 )
+from acp_agent.lazy import load
 from acp_agent.loop.modes import MODES, Mode, ModeId, narrower
 from acp_agent.loop.options import THOUGHT_LEVELS, config_options, mode_state
 from acp_agent.protocol.client import Client
@@ -60,6 +61,7 @@ from acp_agent.store.base import EntryKind, LogEntry, SessionRecord, SessionStor
 
 if TYPE_CHECKING:
     from acp_agent.llm.base import Message, ModelSettings, Provider, ToolDefinition, UsageReport
+    from acp_agent.loop.diagnostics import DiagnosticsCache
     from acp_agent.loop.history import History
     from acp_agent.loop.offer import Offer
     from acp_agent.loop.redaction import Redaction
@@ -72,6 +74,8 @@ log = logging.getLogger(__name__)
 PAUSE_SECONDS = 0.003
 """After so long without an update the next one does not wait for company."""
 
+
+DIAGNOSTICS = "acp_agent.loop.diagnostics:DiagnosticsCache"
 
 PROMPT_REDACTED = (
     "Your prompt holds a credential. It was taken out before the prompt was kept and sent to the model "
@@ -230,6 +234,8 @@ class Session:
         """By the turn that runs, or ran last."""
         self.redaction: Redaction | None = None
         """Takes credentials out of what is told and kept; there before the first prompt is."""
+        self.diagnostics: DiagnosticsCache | None = None
+        """What the editor's language servers published; None until they do."""
         self._store = store
         self._soon = soon
         self._build = engine
@@ -341,6 +347,15 @@ class Session:
     def clean(self, text: str) -> str:
         """Without credentials."""
         return text if self.redaction is None else self.redaction.text(text)
+
+    def note_diagnostics(self, note: Any) -> None:
+        """Keeps what a language server of the editor published (`_lsp/publishDiagnostics`, `_lsp/didSave`)."""
+        lsp = self.config.settings.lsp
+        if not lsp.enabled:
+            return
+        if self.diagnostics is None:
+            self.diagnostics = load(DIAGNOSTICS)(files=lsp.max_diagnostic_files, per_file=lsp.max_diagnostics_per_file)
+        self.diagnostics.take(note)
 
     # --- choices ----------------------------------------------------------------------------------------------
 

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from acp_agent.errors import AgentError, CapabilityMissing
+from acp_agent.lazy import load
 from acp_agent.protocol.connection import Connection
 from acp_agent.schema.acp import (
     ClientCapabilities,
@@ -38,18 +40,40 @@ from acp_agent.schema.acp import (
 )
 from acp_agent.schema.decode import decode_result
 
+if TYPE_CHECKING:
+    from acp_agent.schema.lsp import (
+        CodeAction,
+        DiagnosticReport,
+        DocumentSymbol,
+        Hover,
+        Location,
+        Range,
+        WorkspaceSymbol,
+    )
+
 __all__ = ["Client"]
+
+LSP_RESULT = "acp_agent.schema.lsp:decode_result"
+LSP_METHODS = "acp_agent.schema.lsp:METHODS"
 
 
 class Client:
     """The editor, as one session sees it. `timeout` in seconds bounds every call that no person answers."""
 
     def __init__(
-        self, connection: Connection, session_id: str, capabilities: ClientCapabilities, *, timeout: float = 20.0
+        self,
+        connection: Connection,
+        session_id: str,
+        capabilities: ClientCapabilities,
+        *,
+        timeout: float = 20.0,
+        lsp_timeout: float | None = 10.0,
     ) -> None:
+        """`lsp_timeout` bounds what is asked of language servers, in seconds; None: they are not asked."""
         self._connection = connection
         self._session_id = session_id
         self._timeout = timeout
+        self._lsp_timeout = lsp_timeout
         self.capabilities = capabilities
         self.before_asking: Callable[[], None] | None = None
         """Called before every request: updates that were emitted earlier must be on the wire earlier."""
@@ -90,6 +114,20 @@ class Client:
         """Whether the client shows forms (elicitation)."""
         elicitation = self.capabilities.elicitation
         return elicitation is not None and elicitation.form is not None
+
+    def answers(self, method: str) -> bool:
+        """Whether the client serves this method of the `_lsp/*` extension."""
+        return method in self._lsp_methods
+
+    @cached_property
+    def _lsp_methods(self) -> frozenset[str]:
+        """Those that `_meta.lsp.methods` names; `_meta.lsp: true` means all."""
+        lsp = (self.capabilities.meta or {}).get("lsp")
+        if self._lsp_timeout is None or not lsp:
+            return frozenset()
+        known = frozenset(load(LSP_METHODS))
+        named = lsp.get("methods") if isinstance(lsp, dict) else None
+        return known.intersection(map(str, named)) if isinstance(named, list) else known if lsp is True else frozenset()
 
     # --- updates ----------------------------------------------------------------------------------------------
 
@@ -167,6 +205,52 @@ class Client:
         request = ReleaseTerminalRequest(session_id=self._session_id, terminal_id=terminal_id)
         await self._ask("terminal/release", request)
 
+    # --- language servers: the extension `_lsp/*` (docs/lsp-extension.md) ----------------------------------------
+    # Positions are LSP's: lines and characters from 0, characters in UTF-16 code units.
+
+    async def diagnostics(self, uri: str | None = None) -> DiagnosticReport:
+        """What the editor's problems view holds, of one file or of all."""
+        report: DiagnosticReport = await self._ask_lsp("_lsp/diagnostics", {} if uri is None else {"uri": uri})
+        return report
+
+    async def hover(self, uri: str, line: int, character: int) -> Hover | None:
+        hover: Hover | None = await self._ask_lsp("_lsp/hover", _at(uri, line, character))
+        return hover
+
+    async def definition(self, uri: str, line: int, character: int) -> list[Location]:
+        found: list[Location] = await self._ask_lsp("_lsp/definition", _at(uri, line, character))
+        return found
+
+    async def references(
+        self, uri: str, line: int, character: int, *, include_declaration: bool = True
+    ) -> list[Location]:
+        context = {"context": {"includeDeclaration": include_declaration}}
+        found: list[Location] = await self._ask_lsp("_lsp/references", {**_at(uri, line, character), **context})
+        return found
+
+    async def document_symbols(self, uri: str) -> list[DocumentSymbol]:
+        found: list[DocumentSymbol] = await self._ask_lsp("_lsp/documentSymbols", {"textDocument": {"uri": uri}})
+        return found
+
+    async def workspace_symbols(self, query: str) -> list[WorkspaceSymbol]:
+        found: list[WorkspaceSymbol] = await self._ask_lsp("_lsp/workspaceSymbols", {"query": query})
+        return found
+
+    async def code_actions(self, uri: str, place: Range, *, only: Sequence[str] = ()) -> list[CodeAction]:
+        context = {"context": {"only": list(only)}} if only else {}
+        request = {"textDocument": {"uri": uri}, "range": place, **context}
+        found: list[CodeAction] = await self._ask_lsp("_lsp/codeActions", request)
+        return found
+
+    async def _ask_lsp(self, method: str, params: dict[str, Any]) -> Any:
+        self._need(self.answers(method), method)
+        try:
+            async with asyncio.timeout(self._lsp_timeout):
+                result = await self._connection.request(method, {"sessionId": self._session_id, **params})
+        except TimeoutError as error:
+            raise TimeoutError(f"the client did not answer {method} within {self._lsp_timeout:g} s") from error
+        return load(LSP_RESULT)(method, result)
+
     # --- questions to the person ------------------------------------------------------------------------------
 
     async def request_permission(
@@ -207,3 +291,7 @@ class Client:
         except TimeoutError as error:
             raise TimeoutError(f"the client did not answer {method} within {self._timeout:g} s") from error
         return decode_result(method, result, "client")
+
+
+def _at(uri: str, line: int, character: int) -> dict[str, Any]:
+    return {"textDocument": {"uri": uri}, "position": {"line": line, "character": character}}

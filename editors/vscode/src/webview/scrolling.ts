@@ -19,11 +19,12 @@ export interface Scrolling {
 export function useScrolling(scroller: { readonly current: HTMLElement | null }): Scrolling {
   const { store, memory, bus } = useView();
   const session = useFact("session")?.id;
-  const chunks = useChunks();
+  const isEmpty = useChunks().length === 0;
   const [atEnd, setAtEnd] = useState(true);
   const sticks = useRef(true);
   const top = useRef(0);
   const restored = useRef(-1);
+  const restoring = useRef(false);
 
   const stick = (on: boolean): void => {
     sticks.current = on;
@@ -38,24 +39,27 @@ export function useScrolling(scroller: { readonly current: HTMLElement | null })
   // The place of before, once for each conversation.
   useLayoutEffect(() => {
     const element = scroller.current;
-    if (!element || chunks.length === 0 || restored.current === store.generation) return;
+    if (!element || isEmpty || restored.current === store.generation) return undefined;
     restored.current = store.generation;
     const { place } = memory.get();
     const item = place?.session === session && place ? itemElement(element, place.item) : null;
     if (!item || !place) {
       toEnd();
-      return;
+      return undefined;
     }
     stick(false);
-    item.scrollIntoView({ block: "start" });
-    element.scrollTop -= place.offset;
-    top.current = element.scrollTop;
-  }, [chunks]);
+    restoring.current = true;
+    return settle(element, item, place.offset, () => {
+      top.current = element.scrollTop;
+      restoring.current = false;
+    });
+  }, [isEmpty, store.generation]);
 
   useEffect(() => {
     const element = scroller.current;
     if (!element) return undefined;
     const scrolled = (): void => {
+      if (restoring.current) return;
       const distance = element.scrollHeight - element.scrollTop - element.clientHeight;
       const up = element.scrollTop < top.current - 1;
       top.current = element.scrollTop;
@@ -89,6 +93,37 @@ export function useScrolling(scroller: { readonly current: HTMLElement | null })
   }, []);
 
   return { atEnd, toEnd };
+}
+
+/** So many frames at most are waited for what is above to get its height. */
+const MOST_FRAMES = 30;
+
+/**
+ * Brings `item` to `offset` below the upper edge, again in each frame until it stays there: what was out of view gets its
+ * height only when it comes into view. Gives the function that ends it; the person's own scrolling ends it too.
+ */
+function settle(scroller: HTMLElement, item: Element, offset: number, done: () => void): () => void {
+  let frame = 0;
+  let calm = 0;
+  let request = 0;
+  const end = (): void => {
+    cancelAnimationFrame(request);
+    scroller.removeEventListener("wheel", end);
+    scroller.removeEventListener("pointerdown", end);
+    scroller.removeEventListener("keydown", end);
+    done();
+  };
+  const align = (): void => {
+    const off = item.getBoundingClientRect().top - scroller.getBoundingClientRect().top - offset;
+    calm = Math.abs(off) < 1 ? calm + 1 : 0;
+    scroller.scrollTop += off;
+    frame += 1;
+    if (calm > 2 || frame > MOST_FRAMES) end();
+    else request = requestAnimationFrame(align);
+  };
+  for (const type of ["wheel", "pointerdown", "keydown"]) scroller.addEventListener(type, end, { passive: true });
+  align();
+  return end;
 }
 
 function itemElement(scroller: Element, id: string): Element | null {

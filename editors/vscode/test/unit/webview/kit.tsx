@@ -60,7 +60,7 @@ export class TestView {
   /** `stored` is what VS Code kept of a view before. */
   constructor(
     state: Partial<ChatState> = {},
-    public stored: unknown = undefined,
+    public stored?: unknown,
   ) {
     document.body.replaceChildren(this.root);
     this.started = start(
@@ -119,7 +119,7 @@ export class TestView {
 
   one(selector: string): HTMLElement {
     const found = this.all(selector);
-    if (found.length !== 1 || !found[0]) throw new Error(`${found.length} elements for ${selector} in ${this.root.innerHTML}`);
+    if (found.length !== 1 || !found[0]) throw new Error(`${found.length} elements for ${selector} in ${new XMLSerializer().serializeToString(this.root)}`);
     return found[0];
   }
 
@@ -127,7 +127,7 @@ export class TestView {
     const found = this.all(`${within} button`).filter(
       (button) => (button.getAttribute("aria-label") ?? button.textContent.trim()) === name,
     );
-    if (!(found[0] instanceof HTMLButtonElement)) throw new Error(`No button ${name} in ${this.root.innerHTML}`);
+    if (!(found[0] instanceof HTMLButtonElement)) throw new Error(`No button ${name} in ${new XMLSerializer().serializeToString(this.root)}`);
     return found[0];
   }
 

@@ -1,0 +1,176 @@
+// @vitest-environment jsdom
+import { expect, test } from "vitest";
+import type { Permission } from "../../../src/chat/messages";
+import { card, scrolledTo, TestView, toolItem } from "./kit";
+
+const PERMISSION: Permission = {
+  id: "p1",
+  toolCallId: "t1",
+  title: "Edit a.py",
+  options: [
+    { optionId: "no", name: "No, thanks", kind: "reject_once" },
+    { optionId: "yes", name: "Yes, do", kind: "allow_once" },
+  ],
+  hasDiff: true,
+};
+
+test("a card is updated in place", () => {
+  const view = new TestView({ items: [toolItem("t1")], tools: [card("t1")] });
+  const before = view.one(".card");
+  expect(view.one(".card .status").textContent).toBe("running");
+  view.patch({ tools: [card("t1", { title: "Read it", status: "completed", seconds: 72 })] });
+  expect(view.one(".card")).toBe(before);
+  expect(view.one(".card .title").textContent).toBe("Read it");
+  expect(view.one(".card .seconds").textContent).toBe("1 min 12 s");
+  expect(view.one(".card .status").textContent).toBe("done");
+});
+
+test.each([
+  ["pending", "waiting"],
+  ["in_progress", "running"],
+  ["completed", "done"],
+  ["failed", "failed"],
+  ["cancelled", "cancelled"],
+] as const)("the status %s is said as %s", (status, word) => {
+  const view = new TestView({ items: [toolItem("t1")], tools: [card("t1", { status })] });
+  expect(view.one(".card .status").textContent).toBe(word);
+  expect(view.all(".card .spinner")).toHaveLength(status === "in_progress" ? 1 : 0);
+});
+
+test("a location is opened at its line", () => {
+  const locations = [
+    { path: "/w/a.py", label: "a.py", line: 7 },
+    { path: "/w/b.py", label: "b.py" },
+  ];
+  const view = new TestView({ items: [toolItem("t1")], tools: [card("t1", { locations })] });
+  for (const link of view.all(".locations .link")) view.click(link);
+  expect(view.sent("openLocation")).toEqual([
+    { type: "openLocation", path: "/w/a.py", line: 7 },
+    { type: "openLocation", path: "/w/b.py" },
+  ]);
+});
+
+test("a diff says what it changes and is opened by its number", () => {
+  const content = [{ type: "diff", index: 3, label: "a.py", added: 4, removed: 2, isNew: false }] as const;
+  const view = new TestView({ items: [toolItem("t1")], tools: [card("t1", { content })] });
+  expect(view.one(".diff").textContent).toBe("a.py+4−2");
+  view.click(view.one(".diff"));
+  expect(view.sent("openDiff")).toEqual([{ type: "openDiff", toolCallId: "t1", index: 3 }]);
+});
+
+test("a terminal shows its tail while it runs and is opened by its button", () => {
+  const terminal = (tail: string) => ({ type: "terminal", terminalId: "x1", title: "make", tail }) as const;
+  const view = new TestView({ items: [toolItem("t1")], tools: [card("t1", { content: [terminal("one")] })] });
+  expect(view.one(".terminal pre").textContent).toBe("one");
+  view.patch({ tools: [card("t1", { content: [terminal("one\ntwo")] })] });
+  expect(view.one(".terminal pre").textContent).toBe("one\ntwo");
+  view.click(view.button("Show terminal"));
+  expect(view.sent("openTerminal")).toEqual([{ type: "openTerminal", terminalId: "x1" }]);
+});
+
+test("input and output are folded, and open by the head of the card", () => {
+  const change = { input: '{"path": 1}', content: [{ type: "text", text: "**out**", truncated: true }] } as const;
+  const view = new TestView({ items: [toolItem("t1")], tools: [card("t1", change)] });
+  expect(view.all(".details")).toEqual([]);
+  view.click(view.one(".card > .head"));
+  expect(view.one(".card > .head").getAttribute("aria-expanded")).toBe("true");
+  expect(view.one(".output strong").textContent).toBe("out");
+  expect(view.one(".whole").textContent).toContain("Shortened here");
+  view.click(view.button("Open the output in an editor"));
+  expect(view.sent("openOutput")).toEqual([{ type: "openOutput", toolCallId: "t1" }]);
+});
+
+test("a call that failed shows its output by itself", () => {
+  const content = [{ type: "text", text: "No such file", truncated: false }] as const;
+  const view = new TestView({ items: [toolItem("t1")], tools: [card("t1", { status: "failed", content })] });
+  expect(view.one(".output").textContent).toContain("No such file");
+});
+
+test("the calls of a sub-agent stand below its card, at every depth, and nowhere else", () => {
+  const tools = [card("t1"), card("t2", { parentId: "t1" }), card("t3", { parentId: "t2" })];
+  const view = new TestView({ items: ["t1", "t2", "t3"].map(toolItem), tools });
+  expect(view.all(".card")).toHaveLength(3);
+  expect(view.all("[data-tool=t1] > .children > [data-tool=t2] > .children > [data-tool=t3]")).toHaveLength(1);
+});
+
+test("a call without an item of its own is shown below its parent", () => {
+  const view = new TestView({ items: [toolItem("t1")], tools: [card("t1")] });
+  view.patch({ tools: [card("t2", { parentId: "t1" })] });
+  expect(view.all("[data-tool=t1] [data-tool=t2]")).toHaveLength(1);
+});
+
+test("a call whose parent is not known stands by itself until it is", () => {
+  const view = new TestView({ items: [toolItem("t2")], tools: [card("t2", { parentId: "t1" })] });
+  expect(view.all("[data-tool=t2]")).toHaveLength(1);
+  view.patch({ items: [{ op: "add", item: toolItem("t1") }], tools: [card("t1")] });
+  expect(view.all("[data-tool=t2]")).toHaveLength(1);
+  expect(view.all("[data-tool=t1] [data-tool=t2]")).toHaveLength(1);
+});
+
+test("the calls of a sub-agent that has finished are folded", () => {
+  const view = new TestView({
+    items: [toolItem("t1")],
+    tools: [card("t1", { status: "completed" }), card("t2", { parentId: "t1" })],
+  });
+  expect(view.all("[data-tool=t2]")).toEqual([]);
+  view.click(view.one(".children > .fold"));
+  expect(view.all("[data-tool=t2]")).toHaveLength(1);
+});
+
+test("a permission offers the agent's options in its order and words", () => {
+  const view = new TestView({ items: [toolItem("t1")], tools: [card("t1")], permissions: [PERMISSION] });
+  const names = (where: string): (string | null)[] => view.all(`${where} .option`).map((option) => option.textContent);
+  expect(names(".card")).toEqual(["No, thanks", "Yes, do"]);
+  expect(names(".permission-bar")).toEqual(["No, thanks", "Yes, do"]);
+});
+
+test("a permission leaves the cursor where the person writes, before and after the answer", () => {
+  const view = new TestView({ items: [toolItem("t1")], tools: [card("t1")] });
+  view.type("I am wri");
+  view.patch({ facts: { permissions: [PERMISSION] } });
+  expect(document.activeElement).toBe(view.box);
+  view.button("Yes, do", ".card").focus();
+  view.click(view.button("Yes, do", ".card"));
+  expect(view.sent("permission")).toEqual([{ type: "permission", id: "p1", optionId: "yes" }]);
+  expect(document.activeElement).toBe(view.box);
+});
+
+test("a permission is answered once", () => {
+  const view = new TestView({ items: [toolItem("t1")], tools: [card("t1")], permissions: [PERMISSION] });
+  view.click(view.button("Yes, do", ".card"));
+  view.click(view.button("No, thanks", ".card"));
+  expect(view.sent("permission")).toHaveLength(1);
+  view.patch({ facts: { permissions: [] } });
+  expect(view.all(".permission")).toEqual([]);
+});
+
+test("a permission is told to who listens, and one of a folded call can be reached", () => {
+  const tools = [card("t0", { status: "completed" }), card("t1", { parentId: "t0" })];
+  const view = new TestView({ items: [toolItem("t0")], tools });
+  view.patch({ facts: { permissions: [PERMISSION] } });
+  expect(view.one("[aria-live=assertive]").textContent).toContain("Edit a.py");
+  expect(view.all("[data-tool=t0] [data-tool=t1] .option")).toHaveLength(2);
+});
+
+test("a permission of a call that is not shown is asked for above the box", () => {
+  const view = new TestView({ permissions: [{ ...PERMISSION, toolCallId: "unknown" }] });
+  view.click(view.button("Yes, do", ".permission-bar"));
+  expect(view.sent("permission")).toHaveLength(1);
+});
+
+test("its diff can be looked at before the answer", () => {
+  const view = new TestView({ items: [toolItem("t1")], tools: [card("t1")], permissions: [PERMISSION] });
+  view.click(view.button("Show the diff", ".card"));
+  expect(view.sent("openDiff")).toEqual([{ type: "openDiff", toolCallId: "t1", index: 0 }]);
+});
+
+test("a card that is to be revealed is unfolded with all that is above it, and scrolled to", async () => {
+  const tools = [
+    card("t1", { status: "completed" }),
+    card("t2", { parentId: "t1", status: "completed", input: "{}" }),
+  ];
+  const view = new TestView({ items: [toolItem("t1")], tools });
+  view.tell({ type: "reveal", toolCallId: "t2" });
+  await expect.poll(() => scrolledTo.at(-1)?.getAttribute("data-tool"), { timeout: 5_000 }).toBe("t2");
+  expect(view.all("[data-tool=t2] .details")).toHaveLength(1);
+});

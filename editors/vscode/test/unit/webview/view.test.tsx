@@ -1,0 +1,145 @@
+// @vitest-environment jsdom
+import { expect, test } from "vitest";
+import { duration, money, tokens } from "../../../src/webview/words";
+import { card, TestView, toolItem } from "./kit";
+
+const FILE = { kind: "file", uri: "file:///w/a.py", label: "a.py" } as const;
+
+test("the draft and its attachments are there again when the view comes back", () => {
+  const view = new TestView();
+  view.tell({ type: "compose", text: "", attachments: [FILE] });
+  view.type("Half a thought");
+  const again = new TestView({}, view.leave());
+  expect(again.box.value).toBe("Half a thought");
+  expect(again.all(".composer .chip")).toHaveLength(1);
+});
+
+test("what was sent is no draft any more", () => {
+  const view = new TestView();
+  view.type("Do it");
+  view.key("Enter");
+  expect(new TestView({}, view.leave()).box.value).toBe("");
+});
+
+test("what was opened is open again, but not in another session", () => {
+  const state = { items: [toolItem("t1")], tools: [card("t1", { input: "{}" })] };
+  const view = new TestView(state);
+  view.click(view.one(".card > .head"));
+  const stored = view.leave();
+  expect(new TestView(state, stored).all(".details")).toHaveLength(1);
+  expect(new TestView({ ...state, session: { id: "s2", title: "" } }, stored).all(".details")).toHaveLength(0);
+});
+
+test("a draft survives the change of the session", () => {
+  const view = new TestView();
+  view.type("Half a thought");
+  expect(new TestView({ session: { id: "s2", title: "" } }, view.leave()).box.value).toBe("Half a thought");
+});
+
+test.each([[null], ["text"], [{ text: 3 }], [{ text: "x", attachments: "y", open: null }]])("stored state %j, which is none, is ignored", (stored) => {
+  expect(new TestView({}, stored).box.value).toBe("");
+});
+
+test("the person's text is no Markdown", () => {
+  const view = new TestView({ items: [{ id: "1", type: "user", text: "**a** <b>\n# c", attachments: [FILE] }] });
+  expect(view.one(".said").textContent).toBe("**a** <b>\n# c");
+  view.click(view.one(".bubble .chip .face"));
+  expect(view.sent("openLink")).toEqual([{ type: "openLink", href: "file:///w/a.py" }]);
+});
+
+test("a thought is folded, says that it goes on while it does, and opens", () => {
+  const view = new TestView({ running: true, items: [{ id: "1", type: "thought", text: "Hmm" }] });
+  expect(view.one(".thought summary").textContent).toBe("Thinking…");
+  expect(view.all(".thought .markdown")).toEqual([]);
+  view.patch({ items: [{ op: "add", item: { id: "2", type: "agent", text: "So" } }] });
+  expect(view.one(".thought summary").textContent).toBe("Thought");
+  const details = view.one(".thought") as HTMLDetailsElement;
+  view.do(() => {
+    details.open = true;
+    details.dispatchEvent(new Event("toggle"));
+  });
+  expect(view.one(".thought .markdown").textContent.trim()).toBe("Hmm");
+});
+
+test("an answer is read out when it is whole and not before", () => {
+  const view = new TestView({ running: true, items: [{ id: "1", type: "agent", text: "Al" }] });
+  const log = view.one("[role=log]");
+  expect(log.getAttribute("aria-live")).toBe("off");
+  view.patch({ items: [{ op: "append", id: "1", text: "most" }] });
+  expect(view.one("[aria-live=polite]").textContent).toBe("");
+  view.patch({ facts: { running: false } });
+  expect(view.one("[aria-live=polite]").textContent).toBe("Almost");
+});
+
+test("the plan is a list that says what is done", () => {
+  const view = new TestView({
+    plan: [
+      { content: "One", priority: "high", status: "completed" },
+      { content: "Two", priority: "low", status: "in_progress" },
+      { content: "Three", priority: "low", status: "pending" },
+    ],
+  });
+  expect(view.one(".plan summary").textContent).toContain("1 of 3 done");
+  expect(view.all(".plan li").map((entry) => entry.textContent)).toEqual(["done:One", "being done:Two", "to do:Three"]);
+  expect((view.one(".plan progress") as HTMLProgressElement).value).toBe(1);
+});
+
+test("a problem says what can be done, and does it", () => {
+  const view = new TestView({
+    problem: { title: "No agent", detail: "Install `x`.", actions: [{ label: "Settings", command: "open", argument: "acp" }] },
+  });
+  expect(view.one("[role=alert]").textContent).toContain("Install x.");
+  view.click(view.button("Settings"));
+  expect(view.sent("command")).toEqual([{ type: "command", command: "open", argument: "acp" }]);
+});
+
+test("an empty conversation says how to begin, a loading one that it loads", () => {
+  const view = new TestView({ loading: true });
+  expect(view.one(".empty").textContent).toBe("Loading the conversation…");
+  view.patch({ facts: { loading: false } });
+  expect(view.one(".empty").textContent).toContain("acp-agent");
+  view.patch({ items: [{ op: "add", item: { id: "1", type: "agent", text: "Hello" } }] });
+  expect(view.all(".empty")).toEqual([]);
+});
+
+test("a notice shows its severity and its Markdown", () => {
+  const view = new TestView({ items: [{ id: "1", type: "notice", severity: "error", title: "It broke", text: "Ask `again`" }] });
+  expect(view.one(".notice.error").textContent.trim()).toBe("It brokeAsk again");
+});
+
+test("a picture is shown only in a format that is one", () => {
+  const view = new TestView({
+    items: [
+      { id: "1", type: "image", mimeType: "image/png", data: "AQID" },
+      { id: "2", type: "image", mimeType: "image/svg+xml", data: "AQID" },
+    ],
+  });
+  expect(view.all(".item img").map((image) => image.getAttribute("src"))).toEqual(["data:image/png;base64,AQID"]);
+});
+
+test("usage and cost stand in the footer", () => {
+  const view = new TestView({ usage: { used: 48_213, size: 200_000, cost: { amount: 0.0832, currency: "USD" } } });
+  expect(view.one(".usage").textContent).toBe("48.2k of 200k tokens (24 %)$0.0832");
+});
+
+test("two hundred calls in one turn each have their card", () => {
+  const ids = Array.from({ length: 200 }, (_, index) => `t${index}`);
+  const view = new TestView({ running: true });
+  for (const id of ids) view.patch({ items: [{ op: "add", item: toolItem(id) }], tools: [card(id)] });
+  for (const id of ids) view.patch({ tools: [card(id, { status: "completed", seconds: 1 })] });
+  expect(view.all(".card.completed")).toHaveLength(200);
+  expect(view.all(".card")).toHaveLength(200);
+});
+
+test("the extension can put the cursor into the box", () => {
+  const view = new TestView();
+  view.box.blur();
+  view.tell({ type: "focus" });
+  expect(document.activeElement).toBe(view.box);
+});
+
+test("figures are in words", () => {
+  expect([0.04, 0.42, 12.4, 65, 3725].map(duration)).toEqual(["< 0.1 s", "0.4 s", "12 s", "1 min 05 s", "1 h 02 min"]);
+  expect([950, 1000, 12_345, 200_000, 1_234_567].map(tokens)).toEqual(["950", "1k", "12.3k", "200k", "1.2M"]);
+  expect([money(1.5, "USD"), money(0.0832, "EUR"), money(2, "credits")]).toEqual(["$1.50", "€0.0832", "2.00 credits"]);
+});
