@@ -1,8 +1,8 @@
 """`AcpClient`: an ACP client. It asks an agent, answers what the agent asks, and hands on its updates.
 
 What the agent may use is what is passed in: without `files` no `fs/*`, without `terminals` no `terminal/*`, without
-`elicitation` no `elicitation/create`; the capabilities it announces follow from that unless they are given. What is
-not served is answered with -32601.
+`elicitation` no `elicitation/create`, without `language_servers` no `_lsp/*`; the capabilities it announces follow from
+that unless they are given. What is not served is answered with -32601.
 
 Updates arrive in `on_update` in the order they were sent, and before the answer that the agent sent after them. Each
 call is bounded by the caller's own cancel scope; a cancelled call sends `$/cancel_request`.
@@ -71,7 +71,7 @@ from acp_agent.schema.acp import (
 )
 from acp_agent.schema.decode import decode_params, decode_result
 
-__all__ = ["AcpClient", "ElicitationAnswer", "OnUpdate"]
+__all__ = ["AcpClient", "ElicitationAnswer", "LanguageServers", "OnUpdate"]
 
 log = logging.getLogger(__name__)
 
@@ -79,6 +79,9 @@ PROTOCOL_VERSION = 1
 
 OnUpdate = Callable[[str, SessionUpdate], None]
 """Called with the session id and the update."""
+
+LanguageServers = Callable[[str, dict[str, Any]], Awaitable[Any]]
+"""Answers a method of the `_lsp/*` extension (docs/lsp-extension.md) with plain JSON data. Raises RpcError."""
 
 ElicitationAnswer = Callable[[CreateElicitationRequest], Awaitable[CreateElicitationResponse]]
 
@@ -98,6 +101,7 @@ class AcpClient:
         terminals: Terminals | None = None,
         permissions: Permissions = reject_once,
         elicitation: ElicitationAnswer | None = None,
+        language_servers: LanguageServers | None = None,
         on_update: OnUpdate | None = None,
         capabilities: ClientCapabilities | None = None,
         info: Implementation | None = None,
@@ -106,6 +110,7 @@ class AcpClient:
         self._terminals = terminals
         self._permissions = permissions
         self._elicitation = elicitation
+        self._language_servers = language_servers
         self._on_update = on_update
         self.capabilities = self._offered() if capabilities is None else capabilities
         self.info = info
@@ -122,6 +127,7 @@ class AcpClient:
             fs=FileSystemCapabilities(read_text_file=has_files, write_text_file=has_files),
             terminal=self._terminals is not None,
             elicitation=elicitation,
+            meta={"lsp": True} if self._language_servers is not None else None,
         )
 
     def _serves(self) -> dict[str, Serve]:
@@ -274,6 +280,8 @@ class AcpClient:
     # --- what the agent asks (Handler) ------------------------------------------------------------------------
 
     async def handle_request(self, method: str, params: Any) -> Any:
+        if self._language_servers is not None and method.startswith("_lsp/"):
+            return await self._language_servers(method, params)
         result = await self._dispatcher.dispatch(method, params)
         return {} if result is None else result
 

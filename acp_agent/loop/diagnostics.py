@@ -29,7 +29,7 @@ MAX_MESSAGE_CHARS = 1_000
 
 
 class DiagnosticsCache:
-    """The newest diagnostics of at most `files` files, `per_file` of each; the file that is longest unchanged goes first."""
+    """The newest diagnostics of at most `files` files, `per_file` of each; the file longest unchanged goes first."""
 
     def __init__(self, *, files: int, per_file: int) -> None:
         self._files = files
@@ -77,7 +77,7 @@ async def diagnostics_block(
         said = "The editor tells nothing of its diagnostics; the tool `diagnostics` runs the project's checkers."
     else:
         said = _text(known, roots, files, per_file)
-    return TextContent(text=f"\n<diagnostics>\n{said}\n</diagnostics>")
+    return TextContent(text=f"<diagnostics>\n{said}\n</diagnostics>")
 
 
 def _text(known: Sequence[FileDiagnostics], roots: Roots, files: int, per_file: int) -> str:

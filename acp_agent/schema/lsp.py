@@ -1,7 +1,7 @@
 """The words of the Language Server Protocol (3.17) that the `_lsp/*` extension uses, and their decoder.
 
-Names and shapes are LSP's: positions count from 0, characters in UTF-16 code units, severities are 1 (error) to 4 (hint).
-docs/lsp-extension.md describes the methods. Unknown fields are ignored.
+Names and shapes are LSP's: positions count from 0, characters in UTF-16 code units, severities go from 1 (error) to 4
+(hint). docs/lsp-extension.md describes the methods. Unknown fields are ignored.
 """
 
 from __future__ import annotations
@@ -155,7 +155,7 @@ NOTIFICATIONS: dict[str, Any] = {"_lsp/publishDiagnostics": PublishDiagnostics, 
 def decode_result(method: str, result: object) -> Any:
     """Raises MalformedResult."""
     kind = METHODS[method]
-    empty = {} if kind is DiagnosticReport else []
+    empty: object = {} if kind is DiagnosticReport else []
     try:
         return convert(empty if result is None and kind != Hover | None else result, kind)
     except ValidationError as error:

@@ -153,6 +153,8 @@ class WireChecks:
         if definition is None:
             if direction == "from_agent" and not method.startswith("_"):
                 yield f"no such method of a client: {method}"
+            elif direction == "from_agent" and method.startswith("_lsp/"):
+                yield from self._offered_lsp(method)
             return
         wrong = list(self._schema.problems(definition, {} if params is None else params))
         yield from wrong
@@ -234,6 +236,11 @@ class WireChecks:
             value = value.get(key) if isinstance(value, dict) else None
         if value is None or value is False:
             yield f"{what} was not offered by the client"
+
+    def _offered_lsp(self, method: str) -> Iterator[str]:
+        lsp = (self._capabilities.get("_meta") or {}).get("lsp")
+        if lsp is not True and method not in (lsp or {}).get("methods", ()):
+            yield f"{method} was not offered by the client"
 
     def _update(self, session: Any, update: dict[str, Any]) -> Iterator[str]:
         kind = update["sessionUpdate"]

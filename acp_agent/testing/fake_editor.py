@@ -29,7 +29,7 @@ import anyio
 import msgspec
 from msgspec import UNSET
 
-from acp_agent.client.acp_client import AcpClient, ElicitationAnswer
+from acp_agent.client.acp_client import AcpClient, ElicitationAnswer, LanguageServers
 from acp_agent.client.background import Background
 from acp_agent.client.files import Files
 from acp_agent.client.permissions import Permissions, allow_once
@@ -350,8 +350,8 @@ live_editors: WeakSet[FakeEditor] = WeakSet()
 class FakeEditor:
     """See the module. All keyword arguments have the values of a complete, well-behaved editor.
 
-    `fs_read` to `elicitation` are its capabilities; `capabilities` replaces them as a whole. `permissions` answers one
-    request each, in order, and `otherwise` the rest. `misbehave` maps a client method to what is done instead of
+    `fs_read` to `language_servers` are its capabilities; `capabilities` replaces them as a whole. `permissions` answers
+    one request each, in order, and `otherwise` the rest. `misbehave` maps a client method to what is done instead of
     serving it. `buffers` is unsaved text; with `save` false writes stay there. The rest are quirks of real editors.
     """
 
@@ -371,6 +371,7 @@ class FakeEditor:
         notices: bool = False,
         compaction: bool = False,
         elicitation: ElicitationAnswer | None = None,
+        language_servers: LanguageServers | None = None,
         capabilities: ClientCapabilities | None = None,
         info: Implementation | None = FAKE_EDITOR,
         permissions: Sequence[Permissions] = (),
@@ -397,6 +398,7 @@ class FakeEditor:
                 notices=notices,
                 compaction=compaction,
                 elicitation=elicitation is not None,
+                language_servers=language_servers is not None,
             )
         self.transcript: list[Line] = []
         self.violations: list[str] = []
@@ -436,6 +438,7 @@ class FakeEditor:
             terminals=self.terminals,
             permissions=self._answer_permission,
             elicitation=None if elicitation is None else self._answer_elicitation,
+            language_servers=language_servers,
             on_update=self._on_update,
             capabilities=capabilities,
             info=info,
@@ -683,7 +686,11 @@ def _capabilities(
     notices: bool,
     compaction: bool,
     elicitation: bool,
+    language_servers: bool,
 ) -> ClientCapabilities:
+    meta: dict[str, Any] = {"terminal_output": True} if terminal_output_meta else {}
+    if language_servers:
+        meta["lsp"] = True
     session = None
     if boolean_options or notices or compaction:
         boolean = SessionConfigOptionsCapabilities(boolean=BooleanConfigOptionCapabilities())
@@ -699,5 +706,5 @@ def _capabilities(
         session=session,
         auth=AuthCapabilities(terminal=terminal_auth),
         elicitation=form_and_url if elicitation else None,
-        meta={"terminal_output": True} if terminal_output_meta else None,
+        meta=meta or None,
     )

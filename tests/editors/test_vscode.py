@@ -1,24 +1,242 @@
-"""The extension in the real VS Code."""
+"""The extension in the real VS Code: what the agent says and does is seen, in the chat and where it happens."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import re
 
 import pytest
 
-from .kit import VsCode, packaged, vscode, working
+from acp_agent.testing.fake_model import Answer, Call
+
+from .chat import Card, Chat
+from .held_tools import held
+from .kit import working
+from .window import Row, Window
 
 pytestmark = pytest.mark.anyio
 
+LINES = "".join(f"line {number}\n" for number in range(1, 41))
+SPINNER = re.compile("^[⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏] ")
 
-@pytest.fixture(scope="module")
-async def code(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[VsCode]:
-    """VS Code with the extension installed."""
-    async with vscode(tmp_path_factory.mktemp("vscode"), packaged()) as running:
-        yield running
+
+def is_spinning(title: str):
+    return lambda texts: any(SPINNER.match(text) and title in text for text in texts)
+
+
+def is_done(title: str):
+    return lambda texts: any(re.fullmatch(rf"✓ {re.escape(title)} \d+\.\d s", text) for text in texts)
+
+
+async def is_idle(window: Window) -> None:
+    await window.eventually(window.status_bar, lambda items: "Agent" in items)
+
+
+async def tool_rows(window: Window) -> list[Row]:
+    return await window.rows("Tool Calls")
 
 
 async def test_the_extension_is_installed_and_its_views_are_there(code, tmp_path):
     async with working(code, tmp_path) as (window, _):
         await window.open_container("ACP Agent")
         assert await window.eventually(window.views, len) == ["Chat", "Tool Calls", "Sessions"]
+
+
+async def test_an_answer_streams_into_the_chat_with_its_thought_plan_and_usage(code, tmp_path):
+    steps = [
+        {"content": "Look", "status": "completed"},
+        {"content": "Change", "status": "in_progress", "priority": "high"},
+        {"content": "Check"},
+    ]
+    script = [
+        Answer(thought="It is a greeting.", tool_calls=(Call("plan", {"entries": steps}),)),
+        Answer(text=("Hello, **you**", " and `all`.\n\n<img src=x onerror=alert(1)><script>alert(2)</script>"), hang_after=1),
+    ]
+    async with working(code, tmp_path, script) as (window, model):
+        chat = Chat(window)
+        await chat.open()
+        await chat.send("Say hello")
+        await window.eventually(chat.answers, lambda texts: texts == ["Hello, you"])
+        assert await chat.prompts() == ["Say hello"]
+        assert await chat.frame.get_by_role("button", name="Stop", exact=True).is_visible()
+        model.release()
+        await window.eventually(chat.answers, lambda texts: texts and texts[-1].startswith("Hello, you and all."))
+        answer = chat.frame.locator(".from-agent")
+        assert await answer.locator("strong").inner_text() == "you"
+        assert await answer.locator("code").inner_text() == "all"
+        assert await answer.locator("script, [onerror]").count() == 0
+        thought = chat.frame.locator("details.thought")
+        assert await thought.get_attribute("open") is None
+        await thought.locator("summary").click()
+        await thought.get_by_text("It is a greeting.").wait_for()
+        assert await chat.frame.locator(".plan li").all_inner_texts() == ["done:\nLook", "being done:\nChange\nhigh", "to do:\nCheck"]
+        assert "of 128k tokens" in await chat.frame.locator(".usage").inner_text()
+        await is_idle(window)
+        assert not await chat.frame.get_by_role("button", name="Stop", exact=True).count()
+
+
+async def test_a_running_call_spins_at_its_line_and_becomes_a_tick_that_fades(code, tmp_path):
+    script = [
+        Answer(tool_calls=(Call("held_read", {"path": "a.txt", "offset": 5, "limit": 2}),)),
+        Answer(tool_calls=(Call("held_edit", {"path": "a.txt", "old_string": "line 9\n", "new_string": "line nine\n"}),)),
+        "Changed.",
+        "Nothing to do.",
+    ]
+    settings = {"acpAgent.inlineStatus.fadeAfter": 1, "acpAgent.permissions.openDiffs": False}
+    environment = held(tmp_path / "package")
+    async with working(code, tmp_path, script, files={"a.txt": LINES}, settings=settings, **environment) as (window, _):
+        file, go = tmp_path / "project" / "a.txt", tmp_path / "project" / "go"
+        chat = Chat(window)
+        await window.open_file(file)
+        await chat.open()
+        await chat.send("Change line 9")
+
+        reading = "Read a.txt lines 5 to 6"
+        await window.eventually(window.decorations, is_spinning(reading))
+        assert await window.gutter_marks() == 1
+        await window.eventually(window.lenses, lambda texts: texts == [reading, "Stop"])
+        await window.eventually(
+            lambda: tool_rows(window),
+            lambda rows: rows == [Row("Prompt 1", "1 call", "", 1, True), Row(reading, "", "loading~spin", 2, None)],
+        )
+        await window.eventually(window.status_bar, lambda items: "1 tool" in items)
+        assert await chat.cards() == [Card(reading, "in_progress")]
+
+        go.touch()
+        await window.eventually(window.decorations, is_done(reading))
+        await window.eventually(chat.options, len)
+        go.unlink()
+        editing = "Edit a.txt"
+        await window.eventually(window.status_bar, lambda items: "1 question" in items)
+        await window.eventually(window.decorations, lambda texts: any(text == f"◌ {editing}" for text in texts))
+        await chat.permit("Allow once")
+        await window.eventually(window.decorations, is_spinning(editing))
+        await window.eventually(window.lenses, lambda texts: {editing, "Show diff", "Stop"} <= set(texts))
+
+        go.touch()
+        await window.eventually(window.decorations, is_done(editing))
+        await window.eventually(chat.answers, lambda texts: texts == ["Changed."])
+        await window.eventually(window.decorations, lambda texts: texts == [])
+        assert await window.gutter_marks() == 2
+        await window.eventually(window.lenses, lambda texts: texts == [reading, editing, "Show diff"])
+        rows = await window.eventually(lambda: tool_rows(window), lambda rows: all("~" not in row.icon for row in rows))
+        assert [(row.label, row.icon, row.description[0]) for row in rows[1:]] == [
+            (reading, "eye", "✓"),
+            (editing, "edit", "✓"),
+        ]
+        assert all(re.fullmatch(r"✓ \d+\.\d s", row.description) for row in rows[1:])
+        await is_idle(window)
+        assert await chat.cards() == [Card(reading, "completed"), Card(editing, "completed")]
+        await window.click_lens("Show diff")
+        await window.tab("a.txt (changed)").wait_for()
+        assert "line 9\n" in (await window.diff())[0]
+        assert "line nine\n" in (await window.diff())[1]
+
+        await window.tab("a.txt").click()
+        assert await window.gutter_marks() == 2
+        await chat.send("And now?")
+        await window.eventually(window.gutter_marks, lambda count: count == 0)
+        await window.eventually(window.lenses, lambda texts: texts == [])
+
+
+async def test_the_stop_above_a_line_stops_the_turn_that_works_there(code, tmp_path):
+    script = [Answer(tool_calls=(Call("held_read", {"path": "a.txt", "offset": 5, "limit": 2}),))]
+    environment = held(tmp_path / "package")
+    async with working(code, tmp_path, script, files={"a.txt": LINES}, **environment) as (window, _):
+        chat = Chat(window)
+        await window.open_file(tmp_path / "project" / "a.txt")
+        await chat.open()
+        await chat.send("Read")
+        await window.eventually(window.lenses, lambda texts: "Stop" in texts)
+        await window.click_lens("Stop")
+        await window.eventually(chat.notices, lambda texts: texts == ["Stopped."])
+        ((title, status),) = await chat.cards()
+        assert (title, status) in {("Read a.txt lines 5 to 6", "failed"), ("Read a.txt lines 5 to 6", "cancelled")}
+        await window.eventually(window.lenses, lambda texts: "Stop" not in texts)
+        await is_idle(window)
+
+
+async def test_calls_of_a_sub_agent_stand_below_their_parents_and_a_click_leads_to_the_place_or_the_output(code, tmp_path):
+    script = [
+        Answer(tool_calls=(Call("delegate", {"title": "look around", "prompt": "Look at b.txt"}),)),
+        Answer(tool_calls=(Call("read", {"path": "b.txt", "offset": 20}), Call("bash", {"command": "echo seen"}))),
+        "It has 40 lines.",
+        "Looked.",
+    ]
+    async with working(code, tmp_path, script, files={"b.txt": LINES}, ACP_AGENT_MODE="auto") as (window, _):
+        chat = Chat(window)
+        await chat.open()
+        await chat.send("Look around")
+        await window.eventually(chat.answers, lambda texts: texts == ["Looked."])
+        rows = await window.eventually(lambda: tool_rows(window), lambda rows: len(rows) == 4)
+        assert [(row.label, row.icon, row.level) for row in rows] == [
+            ("Prompt 1", "", 1),
+            ("Sub-agent: look around", "tools", 2),
+            ("Read b.txt from line 20", "eye", 3),
+            ("echo seen", "terminal", 3),
+        ]
+        assert [card.title for card in await chat.cards()] == ["Sub-agent: look around"]
+        await chat.frame.get_by_role("button", name="2 calls of the sub-agent").click()
+        assert [card.title for card in await chat.cards()][1:] == ["Read b.txt from line 20", "echo seen"]
+        await window.row("Tool Calls", "Read b.txt from line 20").click()
+        await window.tab("b.txt").wait_for()
+        await window.eventually(window.status_bar, lambda items: "Ln 20, Col 1" in items)
+        await window.row("Tool Calls", "echo seen").click()
+        await window.tab("echo seen.md").wait_for()
+        assert "seen" in (await window.editor_text()).partition("Output")[2]
+
+
+async def test_two_hundred_calls_in_one_turn_all_end_and_the_editor_still_answers(code, tmp_path):
+    calls = tuple(Call("read", {"path": "a.txt", "offset": number, "limit": 1}) for number in range(1, 201))
+    script = [Answer(tool_calls=calls), "All read."]
+    text = "".join(f"line {number}\n" for number in range(1, 301))
+    async with working(code, tmp_path, script, files={"a.txt": text}) as (window, model):
+        chat = Chat(window)
+        await window.open_file(tmp_path / "project" / "a.txt")
+        await chat.open()
+        await chat.send("Read all")
+        await window.eventually(chat.answers, lambda texts: texts == ["All read."])
+        await is_idle(window)
+        assert sum(message["role"] == "tool" for message in model.requests[1].body["messages"]) == 200
+        cards = await window.eventually(chat.cards, lambda cards: len(cards) == 200)
+        assert {card.status for card in cards} == {"completed"}
+        assert [card.title for card in cards] == [f"Read a.txt line {number}" for number in range(1, 201)]
+        rows = await window.eventually(lambda: tool_rows(window), len)
+        assert rows[0] == Row("Prompt 1", "200 calls", "", 1, True)
+        await window.row("Tool Calls", "Read a.txt line 1").click()
+        await window.page.keyboard.press("End")
+        rows = await window.eventually(lambda: tool_rows(window), lambda rows: rows[-1].label == "Read a.txt line 200")
+        assert {row.icon for row in rows if row.level == 2} == {"eye"}
+        # Of all that was read at once the editor shows the newest.
+        await window.go_to(150)
+        assert await window.eventually(window.gutter_marks, len_at_least(10))
+        await window.type("X")
+        await window.eventually(window.editor_text, lambda text: "Xline 150" in text)
+
+
+def len_at_least(least: int):
+    return lambda count: count >= least
+
+
+async def test_follow_mode_shows_the_file_that_is_worked_on_and_leaves_the_focus_where_it_is(code, tmp_path):
+    script = [
+        Answer(tool_calls=(Call("read", {"path": "a.txt", "offset": 90, "limit": 5}),)),
+        "Seen.",
+        Answer(tool_calls=(Call("read", {"path": "b.txt", "offset": 10}),)),
+        "Seen too.",
+    ]
+    text = "".join(f"line {number}\n" for number in range(1, 121))
+    async with working(code, tmp_path, script, files={"a.txt": text, "b.txt": text}) as (window, _):
+        chat = Chat(window)
+        await chat.open()
+        await window.command("ACP Agent: Toggle Follow Mode")
+        await chat.send("Read it")
+        await window.tab("a.txt").wait_for()
+        await window.eventually(window.editor_text, lambda shown: "line 90\n" in shown)
+        await window.eventually(chat.answers, lambda texts: texts == ["Seen."])
+        await window.type("still in the chat")
+        assert await chat.box.input_value() == "still in the chat"
+        await chat.box.fill("")
+        await window.command("ACP Agent: Toggle Follow Mode")
+        await chat.send("And the other")
+        await window.eventually(chat.answers, lambda texts: texts == ["Seen.", "Seen too."])
+        assert await window.tabs() == ["a.txt"]

@@ -8,7 +8,7 @@ import { codeOf, messageOf } from "../core/words.js";
 import type { AgentLink, ClientSide, Connect, Ended } from "./link.js";
 import { AUTH_REQUIRED, isStartFailure, RESOURCE_NOT_FOUND } from "./link.js";
 import { endedProblem, loginProblem, noFolderProblem, notFoundProblem, startProblem, stuckProblem } from "./problems.js";
-import type { SessionChange } from "./session.js";
+import type { SessionChange, Written } from "./session.js";
 import { Session } from "./session.js";
 
 export interface HostOptions {
@@ -30,6 +30,8 @@ export type HostChange =
   /** Another session is the one that is looked at. */
   | { readonly kind: "active" }
   | { readonly kind: "sessions" }
+  /** Prompts that waited are not sent: the person gets them back. */
+  | { readonly kind: "returned"; readonly session: Session; readonly prompts: readonly Written[] }
   | { readonly kind: "session"; readonly session: Session; readonly change: SessionChange };
 
 const EARLY_UPDATES = 10_000;
@@ -322,6 +324,9 @@ export class AgentHost {
     });
     session.onLogin = (error) => {
       this.refused(error);
+    };
+    session.onReturned = (prompts) => {
+      this.changed.fire({ kind: "returned", session, prompts });
     };
     let patience: NodeJS.Timeout | undefined;
     session.changed.on((change) => {

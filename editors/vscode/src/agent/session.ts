@@ -1,5 +1,5 @@
 import type * as acp from "@agentclientprotocol/sdk";
-import type { ItemChange, Permission, QueuedPrompt } from "../chat/messages.js";
+import type { Attachment, ItemChange, Permission, QueuedPrompt } from "../chat/messages.js";
 import { Emitter } from "../core/emitter.js";
 import type { ToolCalls } from "../core/toolCalls.js";
 import { Transcript } from "../core/transcript.js";
@@ -23,6 +23,12 @@ export interface Question extends Permission {
   readonly request: acp.RequestPermissionRequest;
 }
 
+/** A prompt as the person wrote it. */
+export interface Written {
+  readonly text: string;
+  readonly attachments: readonly Attachment[];
+}
+
 interface Open {
   readonly question: Question;
   readonly answer: (response: acp.RequestPermissionResponse) => void;
@@ -37,12 +43,12 @@ export class Session {
   /** Someone is to be told of a login that is needed. */
   onLogin: (error: unknown) => void = () => undefined;
   /** Prompts that were not sent since the person stopped: they go back to where they were written. */
-  onReturned: (prompts: readonly QueuedPrompt[]) => void = () => undefined;
+  onReturned: (prompts: readonly Written[]) => void = () => undefined;
   running = false;
   stopping = false;
   loading = false;
   turn = 0;
-  private readonly queue: (QueuedPrompt & { readonly blocks: acp.ContentBlock[] })[] = [];
+  private readonly queue: (QueuedPrompt & Written & { readonly blocks: acp.ContentBlock[] })[] = [];
   private readonly open = new Map<string, Open>();
   private nextId = 0;
 
@@ -105,10 +111,10 @@ export class Session {
   // --- prompts ----------------------------------------------------------------------------------------------------
 
   /** Sends the prompt, or puts it behind the running one. */
-  prompt(text: string, blocks: acp.ContentBlock[]): void {
+  prompt(text: string, blocks: acp.ContentBlock[], attachments: readonly Attachment[] = []): void {
     if (this.running) {
       this.nextId += 1;
-      this.queue.push({ id: `q${String(this.nextId)}`, text, blocks });
+      this.queue.push({ id: `q${String(this.nextId)}`, text, attachments, blocks });
       this.tell(["queue"]);
       return;
     }
@@ -187,8 +193,7 @@ export class Session {
   /** A stop stops: what waited is not sent, and not lost. */
   private giveBack(): void {
     if (this.queue.length > 0) {
-      const returned = this.queued;
-      this.queue.length = 0;
+      const returned = this.queue.splice(0);
       this.tell(["queue"]);
       this.onReturned(returned);
     }

@@ -132,6 +132,11 @@ export class ChatView implements vscode.WebviewViewProvider, vscode.Disposable {
       this.outbox.fact("agent", "problem", "images");
     } else if (change.kind === "active") {
       this.whole();
+    } else if (change.kind === "returned") {
+      // Also those of a session that is not looked at: what was written is not lost.
+      for (const { text, attachments } of change.prompts) {
+        this.send({ type: "compose", text, attachments });
+      }
     } else if (change.kind === "session" && change.session === this.host.active) {
       if (change.change.reset) {
         this.whole();
@@ -286,7 +291,7 @@ export class ChatView implements vscode.WebviewViewProvider, vscode.Disposable {
   private async prompt(text: string, attachments: readonly Attachment[]): Promise<void> {
     try {
       const session = this.host.active ?? (await this.host.newSession());
-      session.prompt(text, await blocksOf(text, attachments, this.host));
+      session.prompt(text, await blocksOf(text, attachments, this.host), attachments);
     } catch (error) {
       this.send({ type: "compose", text, attachments });
       if (this.host.problem === null) {

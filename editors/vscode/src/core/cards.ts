@@ -28,8 +28,7 @@ export function cardOf(record: CallRecord, terminal: (terminalId: string) => Ter
     ...(record.parentId === undefined ? {} : { parentId: record.parentId }),
     ...(isOver(record.status) && !record.replayed && record.endedAt !== undefined ? { seconds: (record.endedAt - record.startedAt) / 1000 } : {}),
     locations: record.locations.map(({ path, line }) => {
-      const known = typeof line === "number" ? line : undefined;
-      return { path, label: labelOfUri(path) + (known === undefined ? "" : `:${String(known)}`), ...(known === undefined ? {} : { line: known }) };
+      return { path, label: labelOfUri(path), ...(typeof line === "number" ? { line } : {}) };
     }),
     content: record.content.flatMap((content, index) => shown(content, index, terminal) ?? []),
     ...(input === "" ? {} : { input }),

@@ -14,8 +14,12 @@ export function Announcer(): JSX.Element {
   const [answer, setAnswer] = useState("");
   useEffect(() => {
     if (was.current && !running) {
-      const last = store.lastItem();
-      setAnswer(last?.type === "agent" ? last.text.slice(0, MOST) : `${store.facts.agent.name} has finished`);
+      let text = "";
+      for (const item of store.allItems()) {
+        if (item.type === "user") text = "";
+        else if (item.type === "agent") text = item.text;
+      }
+      setAnswer(text === "" ? `${store.facts.agent.name} has finished` : text.slice(0, MOST));
     }
     if (!was.current && running) setAnswer("");
     was.current = running;

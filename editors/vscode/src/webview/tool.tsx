@@ -142,8 +142,9 @@ function Terminal({ card, content }: TerminalProps): JSX.Element {
   const runs = card.status === "in_progress" || card.status === "pending";
   const [open, setOpen] = useOpen(`terminal:${terminalId}`, runs || card.status === "failed");
   const output = useRef<HTMLPreElement>(null);
+  const sticks = useRef(true);
   useEffect(() => {
-    if (output.current) output.current.scrollTop = output.current.scrollHeight;
+    if (output.current && sticks.current) output.current.scrollTop = output.current.scrollHeight;
   }, [tail, open]);
   return (
     <div class="terminal">
@@ -172,7 +173,14 @@ function Terminal({ card, content }: TerminalProps): JSX.Element {
         </button>
       </div>
       {open && tail !== "" && (
-        <pre ref={output} tabIndex={0} aria-label={`Output of ${title}`}>
+        <pre
+          ref={output}
+          tabIndex={0}
+          aria-label={`Output of ${title}`}
+          onScroll={({ currentTarget: { scrollHeight, scrollTop, clientHeight } }) => {
+            sticks.current = scrollHeight - scrollTop - clientHeight < 8;
+          }}
+        >
           {tail}
         </pre>
       )}

@@ -1,6 +1,6 @@
 // @vitest-environment jsdom
 import { expect, test } from "vitest";
-import { runsOfLines } from "../../../src/webview/markdown";
+import { htmlOf, runsOfLines } from "../../../src/webview/markdown";
 import { safeHref } from "../../../src/webview/links";
 import { TestView } from "./kit";
 
@@ -31,6 +31,11 @@ test.each(HOSTILE)("nothing of %s becomes an element or a handler", (text) => {
   const names = [...element.querySelectorAll("*")].flatMap((one) => one.getAttributeNames());
   expect(names.filter((name) => name.startsWith("on") || name === "href" || name === "src" || name === "style")).toEqual([]);
   expect([...element.querySelectorAll("[data-href^=javascript]")]).toEqual([]);
+});
+
+test("HTML that marked lets through is cleaned all the same", () => {
+  const text = '<img src=x onerror=alert(1)><script>alert(1)</script><b onclick=alert(1)>b</b><a href="javascript:alert(1)">a</a>';
+  expect(htmlOf({ type: "text", raw: text, text, escaped: true })).toBe("b<a>a</a>");
 });
 
 test("raw HTML is shown as the text it is", () => {

@@ -111,6 +111,13 @@ test("a card that is told again is not a second child of its parent", () => {
   expect(store.children("parent")).toEqual(["child"]);
 });
 
+test("a card that changes keeps its place among its parent's calls", () => {
+  const { store } = inHand();
+  store.patch(patch({ tools: [card("one", "parent"), card("two", "parent")] }));
+  store.patch(patch({ tools: [{ ...card("one", "parent"), status: "completed" }] }));
+  expect(store.children("parent")).toEqual(["one", "two"]);
+});
+
 test("a card whose parent is told late moves below it", () => {
   const { store, frame } = inHand();
   store.patch(patch({ tools: [card("child")] }));

@@ -71,6 +71,25 @@ test("an answer is read out when it is whole and not before", () => {
   expect(view.one("[aria-live=polite]").textContent).toBe("Almost");
 });
 
+test("a turn without an answer is said to be finished", () => {
+  const view = new TestView({
+    running: true,
+    items: [{ id: "1", type: "agent", text: "Before" }, { id: "2", type: "user", text: "Go", attachments: [] }, toolItem("t1")],
+    tools: [card("t1")],
+  });
+  view.patch({ facts: { running: false } });
+  expect(view.one("[aria-live=polite]").textContent).toBe("acp-agent has finished");
+});
+
+test("a long conversation is there with its end, and the rest follows in its place", async () => {
+  const items = Array.from({ length: 400 }, (_, index) => ({ id: `i${index}`, type: "agent", text: `Answer ${index}` }) as const);
+  const view = new TestView({ items });
+  expect(view.all(".item").at(-1)?.dataset["item"]).toBe("i399");
+  expect(view.all(".item").length).toBeLessThan(400);
+  await expect.poll(() => view.all(".item").length, { timeout: 5_000 }).toBe(400);
+  expect(view.all(".item").map((item) => item.dataset["item"])).toEqual(items.map(({ id }) => id));
+});
+
 test("the plan is a list that says what is done", () => {
   const view = new TestView({
     plan: [

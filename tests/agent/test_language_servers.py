@@ -1,0 +1,255 @@
+"""`_lsp/*`: what the editor's language servers tell the agent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from acp_agent.errors import CapabilityMissing, InvalidParams
+from acp_agent.protocol.client import Client
+from acp_agent.schema.decode import MalformedResult
+from acp_agent.schema.lsp import METHODS, Position, Range
+from acp_agent.testing.fake_editor import AnswersError, AnswersGarbage, NeverAnswers
+from tests.agent.kit import Answer, Rig, rig
+
+pytestmark = pytest.mark.anyio
+
+PLACE = {"start": {"line": 2, "character": 4}, "end": {"line": 2, "character": 9}}
+
+
+def diagnostic(message: str, severity: int = 1, **more: Any) -> dict[str, Any]:
+    return {"range": PLACE, "message": message, "severity": severity, **more}
+
+
+def publish(rig: Rig, file: Path, *diagnostics: dict[str, Any]) -> None:
+    params = {"sessionId": rig.editor.session_id, "uri": file.as_uri(), "diagnostics": list(diagnostics)}
+    rig.editor.notify("_lsp/publishDiagnostics", params)
+
+
+def answering(items: list[dict[str, Any]]) -> Callable[[str, dict[str, Any]], Any]:
+    async def answer(method: str, params: dict[str, Any]) -> Any:
+        assert method == "_lsp/diagnostics" and params["sessionId"]
+        return {"items": items}
+
+    return answer
+
+
+async def prompted(rig: Rig, text: str) -> str:
+    """What the model read for the prompt."""
+    await rig.editor.prompt(text)
+    content = rig.messages(len(rig.model.requests))[-1]["content"]
+    return content if isinstance(content, str) else "".join(part["text"] for part in content)
+
+
+async def test_problems_in_a_prompt_become_those_of_the_editor_errors_first(tmp_path):
+    project = tmp_path / "project"
+    items = [
+        {
+            "uri": (project / "b.py").as_uri(),
+            "diagnostics": [diagnostic("unused import", 2, source="ruff", code="F401")],
+        },
+        {"uri": (project / "a b.py").as_uri(), "diagnostics": [diagnostic("a\nhint", 4), diagnostic("no such name")]},
+        {"uri": "file:///etc/passwd", "diagnostics": [diagnostic("of another folder")]},
+        {"uri": "untitled:Untitled-1", "diagnostics": [diagnostic("of no file")]},
+    ]
+    async with rig(tmp_path, [Answer(text="ok")], language_servers=answering(items)) as it:
+        assert await prompted(it, "fix @problems please") == (
+            "fix @problems please\n<diagnostics>\n"
+            "a b.py:3:5: error: no such name\n"
+            "a b.py:3:5: hint: a hint\n"
+            "b.py:3:5: warning: unused import [ruff F401]\n"
+            "</diagnostics>"
+        )
+
+
+@pytest.mark.parametrize(
+    "text", ["mail me@diagnostics.org", "see @problems/readme", "x@problems", "@problems.md", "@diagnosticsfoo"]
+)
+async def test_what_only_looks_like_a_mention_asks_nobody(tmp_path, text):
+    async with rig(tmp_path, [Answer(text="ok")], language_servers=answering([])) as it:
+        assert await prompted(it, text) == text
+
+
+@pytest.mark.parametrize("text", ["@diagnostics", "What of (@problems)?", "@problems.", "@diagnostics, please"])
+async def test_a_mention_may_stand_anywhere_in_a_sentence(tmp_path, text):
+    async with rig(tmp_path, [Answer(text="ok")], language_servers=answering([])) as it:
+        read = await prompted(it, text)
+    assert "reports no diagnostics in the folders of this session" in read
+
+
+async def test_published_diagnostics_count_where_the_editor_answers_nothing(tmp_path):
+    async with rig(tmp_path, [Answer(text="ok")] * 3) as it:
+        assert "the tool `diagnostics`" in await prompted(it, "@diagnostics")
+        publish(it, it.project / "a.py", diagnostic("first"))
+        publish(it, it.project / "b.py", diagnostic("second"))
+        publish(it, it.project / "a.py")  # mended
+        read = await prompted(it, "@diagnostics")
+        assert "b.py:3:5: error: second" in read and "a.py" not in read
+
+
+async def test_the_cache_is_bounded_and_a_saved_file_is_kept_longest(tmp_path):
+    config = "[lsp]\nmax_diagnostic_files = 2\nmax_diagnostics_per_file = 1\n"
+    async with rig(tmp_path, [Answer(text="ok")], config=config) as it:
+        for name in ("a.py", "b.py"):
+            publish(it, it.project / name, diagnostic("one"), diagnostic("two"), diagnostic("three"))
+        saved = {"sessionId": it.editor.session_id, "textDocument": {"uri": (it.project / "a.py").as_uri()}}
+        it.editor.notify("_lsp/didSave", saved)
+        publish(it, it.project / "c.py", diagnostic("one"))
+        read = await prompted(it, "@diagnostics")
+        assert "b.py" not in read
+        assert "a.py:3:5: error: one" in read and "two" not in read
+        assert "a.py: more than 1 diagnostics; the others are left out" in read
+        assert "c.py:3:5: error: one" in read
+
+
+async def test_what_is_hidden_from_the_model_is_hidden_here(tmp_path):
+    config = '[tools.files]\ndeny_read = ["**/secret.py"]\n'
+    async with rig(tmp_path, [Answer(text="ok")], config=config) as it:
+        publish(it, it.project / "secret.py", diagnostic("password = 'x'"))
+        assert "reports no diagnostics" in await prompted(it, "@diagnostics")
+
+
+@pytest.mark.parametrize("behaviour", [AnswersError(), AnswersGarbage({"items": 3}), NeverAnswers()])
+async def test_an_editor_that_fails_leaves_what_it_published(tmp_path, behaviour):
+    config = "[lsp]\nrequest_timeout = 0.2\n"
+    async with rig(tmp_path, [Answer(text="ok")], config=config, language_servers=answering([])) as it:
+        it.editor.misbehave["_lsp/diagnostics"] = behaviour
+        publish(it, it.project / "a.py", diagnostic("published"))
+        assert "a.py:3:5: error: published" in await prompted(it, "@diagnostics")
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        None,
+        3,
+        {},
+        {"sessionId": "s", "uri": 1, "diagnostics": []},
+        {"sessionId": "s", "uri": "file:///x", "diagnostics": [{}]},
+    ],
+)
+async def test_malformed_and_foreign_notifications_change_nothing(tmp_path, params):
+    async with rig(tmp_path, [Answer(text="ok")]) as it:
+        it.editor.notify("_lsp/publishDiagnostics", params)
+        it.editor.notify("_lsp/didSave", params)
+        unknown = {"sessionId": "unknown", "uri": "file:///x", "diagnostics": []}
+        it.editor.notify("_lsp/publishDiagnostics", unknown)
+        assert "the tool `diagnostics`" in await prompted(it, "@diagnostics")
+
+
+async def test_switched_off_nothing_is_asked_nothing_kept_nothing_advertised(tmp_path):
+    async with rig(
+        tmp_path, [Answer(text="ok")], config="[lsp]\nenabled = false\n", language_servers=answering([])
+    ) as it:
+        assert it.editor.initialized is not None
+        assert it.editor.initialized.agent_capabilities.meta is None
+        publish(it, it.project / "a.py", diagnostic("published"))
+        assert "the tool `diagnostics`" in await prompted(it, "@diagnostics")
+
+
+async def test_the_agent_says_what_it_reads_and_resolves(tmp_path):
+    async with rig(tmp_path) as it:
+        assert it.editor.initialized is not None
+        lsp = (it.editor.initialized.agent_capabilities.meta or {})["lsp"]
+        assert lsp["notifications"] == ["_lsp/publishDiagnostics", "_lsp/didSave"]
+        assert lsp["mentions"] == ["@diagnostics", "@problems"]
+
+
+# --- the client's methods -----------------------------------------------------------------------------------------
+
+LOCATION = {"uri": "file:///p/a.py", "range": PLACE}
+ANSWERS: dict[str, Any] = {
+    "_lsp/diagnostics": {"items": [{"uri": "file:///p/a.py", "diagnostics": [diagnostic("x", unknown=1)]}]},
+    "_lsp/hover": {"contents": {"kind": "markdown", "value": "`int`"}, "range": PLACE},
+    "_lsp/definition": [LOCATION],
+    "_lsp/references": [LOCATION, LOCATION],
+    "_lsp/documentSymbols": [
+        {"name": "A", "kind": 5, "range": PLACE, "selectionRange": PLACE, "children": [{"name": "b", "kind": 6}]}
+    ],
+    "_lsp/workspaceSymbols": [{"name": "A", "kind": 5, "location": LOCATION, "containerName": "p"}],
+    "_lsp/codeActions": [
+        {
+            "title": "Fix",
+            "kind": "quickfix",
+            "edit": {"changes": {"file:///p/a.py": [{"range": PLACE, "newText": "y"}]}},
+        }
+    ],
+}
+
+
+async def call_all(client: Client) -> dict[str, Any]:
+    uri, spot = "file:///p/a.py", Range(Position(0, 0), Position(1, 0))
+    return {
+        "_lsp/diagnostics": await client.diagnostics(uri),
+        "_lsp/hover": await client.hover(uri, 2, 5),
+        "_lsp/definition": await client.definition(uri, 2, 5),
+        "_lsp/references": await client.references(uri, 2, 5, include_declaration=False),
+        "_lsp/documentSymbols": await client.document_symbols(uri),
+        "_lsp/workspaceSymbols": await client.workspace_symbols("A"),
+        "_lsp/codeActions": await client.code_actions(uri, spot, only=["quickfix"]),
+    }
+
+
+def client_of(it: Rig) -> Client:
+    return it.agent._sessions[it.editor.session_id].client
+
+
+async def test_each_method_reaches_the_editor_with_lsps_own_params_and_its_answer_is_read(tmp_path):
+    asked: dict[str, dict[str, Any]] = {}
+
+    async def answer(method: str, params: dict[str, Any]) -> Any:
+        asked[method] = params
+        return ANSWERS[method]
+
+    async with rig(tmp_path, language_servers=answer) as it:
+        found = await call_all(client_of(it))
+        session = it.editor.session_id
+    assert asked.keys() == METHODS.keys()
+    assert asked["_lsp/diagnostics"] == {"sessionId": session, "uri": "file:///p/a.py"}
+    at = {"sessionId": session, "textDocument": {"uri": "file:///p/a.py"}, "position": {"line": 2, "character": 5}}
+    assert asked["_lsp/hover"] == asked["_lsp/definition"] == at
+    assert asked["_lsp/references"] == {**at, "context": {"includeDeclaration": False}}
+    assert asked["_lsp/workspaceSymbols"] == {"sessionId": session, "query": "A"}
+    assert asked["_lsp/codeActions"]["range"]["end"] == {"line": 1, "character": 0}
+    assert asked["_lsp/codeActions"]["context"] == {"only": ["quickfix"]}
+    assert found["_lsp/diagnostics"].items[0].diagnostics[0].message == "x"
+    assert found["_lsp/hover"].contents.value == "`int`"
+    assert found["_lsp/definition"][0].range.start == Position(2, 4)
+    assert len(found["_lsp/references"]) == 2
+    assert found["_lsp/documentSymbols"][0].children[0].name == "b"
+    assert found["_lsp/workspaceSymbols"][0].container_name == "p"
+    assert found["_lsp/codeActions"][0].edit.changes["file:///p/a.py"][0].new_text == "y"
+
+
+async def test_null_means_nothing_was_found(tmp_path):
+    async def answer(method: str, params: dict[str, Any]) -> Any:
+        return None
+
+    async with rig(tmp_path, language_servers=answer) as it:
+        found = await call_all(client_of(it))
+    assert found.pop("_lsp/diagnostics").items == []
+    assert found.pop("_lsp/hover") is None
+    assert all(value == [] for value in found.values())
+
+
+async def test_what_the_client_did_not_offer_is_not_asked(tmp_path):
+    async with rig(tmp_path) as it:
+        with pytest.raises(CapabilityMissing, match="_lsp/hover"):
+            await client_of(it).hover("file:///x", 0, 0)
+
+
+async def test_a_refusal_and_a_malformed_answer_are_errors_with_words(tmp_path):
+    async def answer(method: str, params: dict[str, Any]) -> Any:
+        if method == "_lsp/hover":
+            raise InvalidParams("position: expected line and character, counted from 0")
+        return [{"uri": "file:///x"}]
+
+    async with rig(tmp_path, language_servers=answer) as it:
+        client = client_of(it)
+        with pytest.raises(Exception, match="counted from 0"):
+            await client.hover("file:///x", -1, 0)
+        with pytest.raises(MalformedResult, match=r"_lsp/definition: .*range"):
+            await client.definition("file:///x", 0, 0)

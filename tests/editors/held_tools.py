@@ -1,0 +1,54 @@
+"""`read` and `edit` that wait for a file named `go` in the working directory: what a running call looks like can be seen.
+
+The agent loads them as it loads any package's tools, by an entry point; `held` makes the package.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import ClassVar
+
+import anyio
+
+from acp_agent.tools.context import Preview, ToolContext, ToolResult
+from acp_agent.tools.edit import Edit, EditParams
+from acp_agent.tools.read import Read, ReadParams
+
+__all__ = ["TOOLS", "held"]
+
+
+class HeldRead(Read):
+    name: ClassVar[str] = "held_read"
+    aliases: ClassVar[tuple[str, ...]] = ()
+
+    async def run(self, params: ReadParams, ctx: ToolContext, preview: Preview) -> ToolResult:
+        await _go(ctx)
+        return await super().run(params, ctx, preview)
+
+
+class HeldEdit(Edit):
+    name: ClassVar[str] = "held_edit"
+    aliases: ClassVar[tuple[str, ...]] = ()
+
+    async def run(self, params: EditParams, ctx: ToolContext, preview: Preview) -> ToolResult:
+        await _go(ctx)
+        return await super().run(params, ctx, preview)
+
+
+TOOLS = [HeldRead(), HeldEdit()]
+
+
+async def _go(ctx: ToolContext) -> None:
+    while not (ctx.roots.cwd / "go").exists():
+        await anyio.sleep(0.02)
+
+
+def held(folder: Path) -> dict[str, str]:
+    """Makes a package with these tools in the folder, and gives the variables by which an agent finds it."""
+    info = folder / "held_tools-1.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: held-tools\nVersion: 1\n", encoding="utf-8")
+    entry = "[acp_agent.tools]\nheld = tests.editors.held_tools:TOOLS\n"
+    (info / "entry_points.txt").write_text(entry, encoding="utf-8")
+    return {"PYTHONPATH": os.pathsep.join((str(folder), str(Path(__file__).parents[2])))}
