@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+NPM := bash scripts/with_node.sh npm --prefix editors/vscode
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .PHONY: demo test test-editors check bench generate venv tools clean
@@ -16,24 +17,28 @@ $(STAMP): pyproject.toml scripts/make_venv.sh
 # Programs that the tests use for real: of Debian, and of npm (in tests/.node).
 tools:
 	@bash scripts/install_tools.sh
+	@bash scripts/install_node.sh
 	@bash scripts/install_node_tools.sh
+	@bash scripts/install_extension_tools.sh
 
 demo: $(STAMP)
 	@$(BIN)/python -m acp_agent demo
 
 test: $(STAMP) tools
+	@$(NPM) test --silent
 	@$(BIN)/python -m pytest
 
 # The agent in real editors. Needs node and npm; the first time some minutes and 0.8 GB, in tests/.editors.
 test-editors: $(STAMP) tools
 	@bash scripts/install_editors.sh
-	@cd editors/vscode && { [ -d node_modules ] || npm ci --no-audit --no-fund --loglevel=error; }
-	@$(BIN)/python -m pytest -n 0 tests/editors
+	@bash scripts/with_node.sh $(BIN)/python -m pytest -n 0 tests/editors
 
 check: $(STAMP)
+	@bash scripts/install_extension_tools.sh
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
+	@$(NPM) run check --silent
 	@$(BIN)/python -m pytest tests/house
 
 bench: $(STAMP)

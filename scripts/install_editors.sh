@@ -11,7 +11,7 @@ fail() {
   echo "$1" >&2
   exit 1
 }
-{ command -v node && command -v npm; } >/dev/null 2>&1 || fail "the editor tests need node and npm: install them"
+bash scripts/install_node.sh
 
 # code-server's own modules are built on the spot.
 missing=()

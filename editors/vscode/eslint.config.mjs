@@ -18,7 +18,7 @@ const strict = {
 };
 
 export default tseslint.config(
-  { ignores: ["dist/**", "node_modules/**", "*.mjs", "*.config.ts"] },
+  { ignores: ["dist/**", "node_modules/**", "*.mjs", "*.config.mts", "test/fixtures/**"] },
   ...tseslint.configs.strictTypeChecked,
   {
     languageOptions: {

@@ -132,7 +132,7 @@ async def test_a_running_call_spins_at_its_line_and_becomes_a_tick_that_fades(co
         assert "line nine\n" in (await window.diff())[1]
 
         await window.tab("a.txt").click()
-        assert await window.gutter_marks() == 2
+        await window.eventually(window.gutter_marks, lambda count: count == 2)
         await chat.send("And now?")
         await window.eventually(window.gutter_marks, lambda count: count == 0)
         await window.eventually(window.lenses, lambda texts: texts == [])
@@ -186,7 +186,7 @@ async def test_calls_of_a_sub_agent_stand_below_their_parents_and_a_click_leads_
 
 
 async def test_two_hundred_calls_in_one_turn_all_end_and_the_editor_still_answers(code, tmp_path):
-    calls = tuple(Call("read", {"path": "a.txt", "offset": number, "limit": 1}) for number in range(1, 201))
+    calls = tuple(Call("read", {"path": "a.txt", "offset": number, "limit": 2}) for number in range(1, 201))
     script = [Answer(tool_calls=calls), "All read."]
     text = "".join(f"line {number}\n" for number in range(1, 301))
     async with working(code, tmp_path, script, files={"a.txt": text}) as (window, model):
@@ -199,12 +199,12 @@ async def test_two_hundred_calls_in_one_turn_all_end_and_the_editor_still_answer
         assert sum(message["role"] == "tool" for message in model.requests[1].body["messages"]) == 200
         cards = await window.eventually(chat.cards, lambda cards: len(cards) == 200)
         assert {card.status for card in cards} == {"completed"}
-        assert [card.title for card in cards] == [f"Read a.txt line {number}" for number in range(1, 201)]
+        assert [card.title for card in cards] == [f"Read a.txt lines {number} to {number + 1}" for number in range(1, 201)]
         rows = await window.eventually(lambda: tool_rows(window), len)
         assert rows[0] == Row("Prompt 1", "200 calls", "", 1, True)
-        await window.row("Tool Calls", "Read a.txt line 1").click()
+        await window.row("Tool Calls", "Read a.txt lines 1 to 2").click()
         await window.page.keyboard.press("End")
-        rows = await window.eventually(lambda: tool_rows(window), lambda rows: rows[-1].label == "Read a.txt line 200")
+        rows = await window.eventually(lambda: tool_rows(window), lambda rows: rows[-1].label == "Read a.txt lines 200 to 201")
         assert {row.icon for row in rows if row.level == 2} == {"eye"}
         # Of all that was read at once the editor shows the newest.
         await window.go_to(150)
@@ -229,6 +229,7 @@ async def test_follow_mode_shows_the_file_that_is_worked_on_and_leaves_the_focus
         chat = Chat(window)
         await chat.open()
         await window.command("ACP Agent: Toggle Follow Mode")
+        await window.eventually(window.status_bar, lambda items: "Follow mode is on" in items)
         await chat.send("Read it")
         await window.tab("a.txt").wait_for()
         await window.eventually(window.editor_text, lambda shown: "line 90\n" in shown)
@@ -237,6 +238,7 @@ async def test_follow_mode_shows_the_file_that_is_worked_on_and_leaves_the_focus
         assert await chat.box.input_value() == "still in the chat"
         await chat.box.fill("")
         await window.command("ACP Agent: Toggle Follow Mode")
+        await window.eventually(window.status_bar, lambda items: "Follow mode is off" in items)
         await chat.send("And the other")
         await window.eventually(chat.answers, lambda texts: texts == ["Seen.", "Seen too."])
         assert await window.tabs() == ["a.txt"]

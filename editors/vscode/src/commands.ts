@@ -74,8 +74,8 @@ export function registerCommands(parts: Parts): vscode.Disposable {
     showTrace: () => {
       trace.show();
     },
-    toggleTrace: () => set("trace.wire", !settings.traceWire()),
-    toggleFollow: () => set("followMode", !settings.followMode()),
+    toggleTrace: () => toggle("trace.wire", !settings.traceWire(), "Tracing of the wire traffic"),
+    toggleFollow: () => toggle("followMode", !settings.followMode(), "Follow mode"),
     clearInline: () => {
       parts.inline.clear();
       parts.lenses.refresh();
@@ -155,6 +155,13 @@ export function registerCommands(parts: Parts): vscode.Disposable {
 }
 
 export const EXTENSION_ID = "acp-agent.acp-agent";
+/** Milliseconds that the answer to a toggle is shown. */
+const TOLD = 3_000;
+
+async function toggle(setting: string, on: boolean, name: string): Promise<void> {
+  await set(setting, on);
+  vscode.window.setStatusBarMessage(`${name} is ${on ? "on" : "off"}`, TOLD);
+}
 
 function find({ host, calls }: Parts, call: unknown): CallRecord | undefined {
   const { sessionId, toolCallId } = (call ?? {}) as Partial<CallRef>;

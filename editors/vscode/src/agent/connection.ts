@@ -7,6 +7,8 @@ import type { AgentLink, ClientSide, ConnectOptions } from "./link.js";
 import { INTERNAL_ERROR, StartFailure } from "./link.js";
 import { AgentProcess } from "./process.js";
 
+/** Milliseconds in which a program whose output ended is expected to end too. */
+const LAST_WORDS = 1_000;
 const MAX_MESSAGE_BYTES = 256 * 1024 * 1024;
 
 /** Starts the agent and says `initialize`. Raises StartFailure, with what the agent wrote to stderr. */
@@ -55,6 +57,12 @@ async function answered(connection: ClientConnection, child: AgentProcess, optio
   gone.catch(() => undefined);
   try {
     return await Promise.race([answer, late, gone]);
+  } catch (error) {
+    if (codeOf(error) === undefined) {
+      // The end of its output is seen before the end of the program, which says more.
+      await Promise.race([gone, new Promise((resolve) => setTimeout(resolve, LAST_WORDS))]);
+    }
+    throw error;
   } finally {
     clearTimeout(timer);
   }

@@ -1,0 +1,151 @@
+import { describe, expect, it } from "vitest";
+import { countChanges, lineAfter, smallestChange } from "../../../src/core/lines.js";
+import { OutputBuffer } from "../../../src/core/outputBuffer.js";
+import { labelOfUri } from "../../../src/core/uris.js";
+import { wholeFile } from "../../../src/core/wholeFile.js";
+import { duration, messageOf, plainText, short } from "../../../src/core/words.js";
+
+describe("smallestChange", () => {
+  const apply = (before: string, after: string): string => {
+    const change = smallestChange(before, after);
+    return change === undefined ? before : before.slice(0, change.start) + change.text + before.slice(change.end);
+  };
+
+  it("gives the text that was wanted, whatever the two texts are", () => {
+    let seed = 7;
+    const next = (most: number): number => {
+      seed = (seed * 1103515245 + 12345) % 2147483648;
+      return seed % most;
+    };
+    const alphabet = ["a", "b", "\n", "\r\n", "😀", "é", "aa"];
+    const text = (): string => Array.from({ length: next(12) }, () => alphabet[next(alphabet.length)] ?? "").join("");
+    for (let round = 0; round < 3000; round += 1) {
+      const [before, after] = [text(), text()];
+      expect(apply(before, after)).toBe(after);
+    }
+  });
+
+  it("never cuts a character or a line break in two", () => {
+    const astral = smallestChange("x😀y", "x😁y");
+    expect(astral).toEqual({ start: 1, end: 3, text: "😁" });
+    const breaks = smallestChange("a\r\nb", "a\r\n\r\nb");
+    expect(apply("a\r\nb", "a\r\n\r\nb")).toBe("a\r\n\r\nb");
+    expect(breaks?.text).not.toMatch(/^\n|\r$/u);
+  });
+
+  it("changes nothing where nothing changes", () => {
+    expect(smallestChange("same", "same")).toBeUndefined();
+  });
+});
+
+describe("lineAfter", () => {
+  const edit = (startLine: number, endLine: number, newBreaks: number, atLineStart = false) => ({ startLine, endLine, newBreaks, atLineStart });
+
+  it("moves lines below an insertion and leaves those above", () => {
+    expect(lineAfter(4, edit(2, 2, 3))).toBe(7);
+    expect(lineAfter(1, edit(2, 2, 3))).toBe(1);
+  });
+
+  it("moves a line that text with a break is put before, not one that it is put into", () => {
+    expect(lineAfter(2, edit(2, 2, 1, true))).toBe(3);
+    expect(lineAfter(2, edit(2, 2, 1))).toBe(2);
+  });
+
+  it("takes a line that was deleted to the place where it was", () => {
+    expect(lineAfter(5, edit(3, 8, 0))).toBe(3);
+    expect(lineAfter(9, edit(3, 8, 0))).toBe(4);
+  });
+});
+
+describe("countChanges", () => {
+  it.each([
+    ["", "a\nb\n", 2, 0],
+    ["a\nb\n", "", 0, 2],
+    ["a\nb\nc\n", "a\nx\nc\n", 1, 1],
+    ["a\nb\nc\nd\n", "b\nc\nd\ne\n", 1, 1],
+    ["a\r\nb", "a\nb", 0, 0],
+    ["a", "a\n", 0, 0],
+  ])("of %j and %j", (before, after, added, removed) => {
+    expect(countChanges(before, after)).toEqual({ added, removed });
+  });
+
+  it("counts a rewritten file of many lines without comparing each with each", () => {
+    const lines = (word: string): string => Array.from({ length: 5000 }, (_, index) => `${word} ${String(index)}`).join("\n");
+    expect(countChanges(lines("a"), lines("b"))).toEqual({ added: 5000, removed: 5000 });
+  });
+});
+
+describe("OutputBuffer", () => {
+  it("keeps the end, and never more bytes than the limit", () => {
+    const buffer = new OutputBuffer(10);
+    for (let index = 0; index < 100_000; index += 1) {
+      buffer.write(Buffer.from(String(index % 10)));
+    }
+    expect(buffer.text()).toBe("0123456789");
+    expect(buffer.truncated).toBe(true);
+  });
+
+  it("cuts at a character", () => {
+    const buffer = new OutputBuffer(6);
+    buffer.write(Buffer.from("ä😀ö"));
+    expect(buffer.text()).toBe("😀ö");
+    expect(buffer.truncated).toBe(true);
+  });
+
+  it("puts a character together that came in two pieces, and waits for its end", () => {
+    const buffer = new OutputBuffer(100);
+    const bytes = Buffer.from("😀");
+    buffer.write(bytes.subarray(0, 2));
+    expect(buffer.text()).toBe("");
+    buffer.write(bytes.subarray(2));
+    expect(buffer.text()).toBe("😀");
+    expect(buffer.truncated).toBe(false);
+  });
+
+  it("keeps nothing where the limit is 0", () => {
+    const buffer = new OutputBuffer(0);
+    buffer.write(Buffer.from("x"));
+    expect([buffer.text(), buffer.truncated]).toEqual(["", true]);
+  });
+});
+
+describe("wholeFile", () => {
+  it("puts the rest of the file around a fragment, before the change and after it", () => {
+    expect(wholeFile("b", "B", "a\nb\nc", false)).toEqual({ before: "a\nb\nc", after: "a\nB\nc" });
+    expect(wholeFile("b", "B", "a\nB\nc", true)).toEqual({ before: "a\nb\nc", after: "a\nB\nc" });
+  });
+
+  it("leaves what the agent sent where the fragment is not unique, the file is new or the text is whole", () => {
+    expect(wholeFile("b", "B", "b\nb", false)).toEqual({ before: "b", after: "B" });
+    expect(wholeFile("", "new", undefined, false)).toEqual({ before: "", after: "new" });
+    expect(wholeFile("all", "ALL", "all", false)).toEqual({ before: "all", after: "ALL" });
+  });
+});
+
+describe("words", () => {
+  it("takes control sequences out and keeps what a terminal would show", () => {
+    expect(plainText("\u001b[31mred\u001b[0m\r\n10%\r100%\n\u001b]0;title\u0007ok\u0000")).toBe("red\n100%\nok");
+  });
+
+  it("says durations as a person would", () => {
+    expect([0, 1234, 59_999, 125_000].map(duration)).toEqual(["0.0 s", "1.2 s", "59 s", "2 min 5 s"]);
+  });
+
+  it("cuts between characters", () => {
+    expect(short("😀😀😀😀", 3)).toBe("😀😀…");
+    expect(short(" a\n b ", 10)).toBe("a b");
+  });
+
+  it("finds the words of an error, with the details that JSON-RPC hides in data", () => {
+    expect(messageOf({ code: -32603, message: "Internal error", data: { details: "the disk is full" } })).toBe("Internal error: the disk is full");
+    expect(messageOf(new Error("plain"))).toBe("plain");
+    expect(messageOf("text")).toBe("text");
+    expect(messageOf(undefined)).toBe("undefined");
+  });
+
+  it("names a place by its last part and its lines", () => {
+    expect(labelOfUri("file:///p/a%20b.py#L3-9")).toBe("a b.py:3-9");
+    expect(labelOfUri("/p/c.py")).toBe("c.py");
+    expect(labelOfUri("file:///p/%zz")).toBe("%zz");
+  });
+});
