@@ -101,7 +101,8 @@ export function registerCommands(parts: Parts): vscode.Disposable {
     showDiff: async (call) => {
       const record = find(parts, call);
       const { index } = (call ?? {}) as Partial<CallRef>;
-      const shown = record !== undefined && (index === undefined ? await diffs.openAll(record) : await diffs.open(record, index));
+      const one = record !== undefined && index !== undefined && (await diffs.open(record, index));
+      const shown = one || (record !== undefined && (await diffs.openAll(record)));
       if (!shown) {
         await vscode.window.showInformationMessage("This tool call changes no file.");
       }

@@ -154,11 +154,24 @@ export class AgentHost {
   async restart(): Promise<void> {
     const id = this.active?.id;
     await this.stop();
-    if (id === undefined) {
-      await this.newSession();
-    } else {
-      await this.openSession(id);
+    const link = await this.start();
+    if (id !== undefined && this.canOpen(link)) {
+      try {
+        await this.openSession(id);
+        return;
+      } catch (error) {
+        // An agent that keeps no empty sessions does not know it: a new one is as good.
+        this.options.log(`The session could not be opened again: ${messageOf(error)}`);
+        if (this.running === undefined || codeOf(error) === AUTH_REQUIRED) {
+          throw error;
+        }
+      }
     }
+    await this.newSession();
+  }
+
+  private canOpen({ initialized: { agentCapabilities } }: AgentLink): boolean {
+    return agentCapabilities?.loadSession === true || (agentCapabilities?.sessionCapabilities?.resume ?? null) !== null;
   }
 
   async stop(): Promise<void> {

@@ -106,13 +106,18 @@ export class Session {
   loaded(): void {
     this.loading = false;
     this.changed.fire({ items: [], facts: new Set(["loading"]), reset: true });
+    const next = this.queue.shift();
+    if (next !== undefined) {
+      this.tell(["queue"]);
+      this.run(next.blocks).catch(this.onError);
+    }
   }
 
   // --- prompts ----------------------------------------------------------------------------------------------------
 
   /** Sends the prompt, or puts it behind the running one. */
   prompt(text: string, blocks: acp.ContentBlock[], attachments: readonly Attachment[] = []): void {
-    if (this.running) {
+    if (this.running || this.loading) {
       this.nextId += 1;
       this.queue.push({ id: `q${String(this.nextId)}`, text, attachments, blocks });
       this.tell(["queue"]);

@@ -110,7 +110,7 @@ export class ToolCalls {
       locations: update.locations ?? before?.locations ?? [],
       rawInput: update.rawInput ?? before?.rawInput,
       rawOutput: update.rawOutput ?? before?.rawOutput,
-      parentId: parentOf(update) ?? before?.parentId,
+      parentId: this.above(sessionId, update.toolCallId, parentOf(update) ?? before?.parentId),
       turn: before?.turn ?? context.turn,
       replayed: before?.replayed ?? context.replayed,
       startedAt: before === undefined || (before.status === "pending" && status === "in_progress") ? now : before.startedAt,
@@ -120,6 +120,16 @@ export class ToolCalls {
     calls.set(record.toolCallId, record);
     this.changed.fire({ record, before });
     return record;
+  }
+
+  /** The parent, unless the call is among its own ancestors then: such calls would be shown nowhere. */
+  private above(sessionId: string, toolCallId: string, parentId: string | undefined): string | undefined {
+    for (let id = parentId; id !== undefined; id = this.get(sessionId, id)?.parentId) {
+      if (id === toolCallId) {
+        return undefined;
+      }
+    }
+    return parentId;
   }
 
   /** ACP: a client marks the calls that a cancelled turn left open. Also used where a turn ended with a failure. */

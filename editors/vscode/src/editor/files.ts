@@ -5,6 +5,9 @@ import { INVALID_PARAMS, RequestFailure, RESOURCE_NOT_FOUND } from "../agent/lin
 import { smallestChange } from "../core/lines.js";
 import { messageOf } from "../core/words.js";
 
+/** Milliseconds in which a document is expected to notice that its file was written. */
+const CATCH_UP = 1_000;
+
 /**
  * `fs/*` through VS Code's text documents: what is read is what the person sees, saved or not; what is written is an
  * edit that they can undo. A document that was clean is saved; one with changes of theirs stays unsaved.
@@ -16,7 +19,8 @@ export class Files {
   async read({ path, line, limit }: acp.ReadTextFileRequest): Promise<acp.ReadTextFileResponse> {
     const uri = uriOf(path);
     const document = await openDocument(uri);
-    const text = document === undefined ? await fromDisk(uri) : document.getText();
+    // A document without changes may lag behind the disk: a command of the agent may just have written the file.
+    const text = document?.isDirty === true ? document.getText() : await fromDisk(uri);
     return { content: part(text, line ?? undefined, limit ?? undefined) };
   }
 
@@ -101,12 +105,18 @@ async function put(uri: vscode.Uri, content: string): Promise<void> {
   }
   const document: vscode.TextDocument = open ?? (await vscode.workspace.openTextDocument(uri));
   const wasDirty = document.isDirty;
-  const before = document.getText();
-  const wanted = withBreaks(content, document.eol);
-  const change = smallestChange(before, wanted);
-  if (change !== undefined) {
+  const eol = breakOf(content) ?? document.eol;
+  if (!wasDirty && (eol === "mixed" || !(await isCurrent(document)))) {
+    // No document can hold this text, or it does not know yet what is on the disk: saving it would undo that.
+    await vscode.workspace.fs.writeFile(uri, new TextEncoder().encode(content));
+    return;
+  }
+  const kept = eol === "mixed" ? document.eol : eol;
+  const wanted = withBreaks(content, kept);
+  const edits = editsFor(document, wanted, kept);
+  if (edits.length > 0) {
     const edit = new vscode.WorkspaceEdit();
-    edit.replace(document.uri, new vscode.Range(document.positionAt(change.start), document.positionAt(change.end)), change.text);
+    edit.set(document.uri, edits);
     if (!(await vscode.workspace.applyEdit(edit))) {
       throw new Error(`VS Code refused the edit of ${uri.fsPath}. Is the file read-only?`);
     }
@@ -119,9 +129,53 @@ async function put(uri: vscode.Uri, content: string): Promise<void> {
   }
 }
 
+/** What turns the document's text into `wanted`: only what differs, so that the cursor and other marks stay. */
+function editsFor(document: vscode.TextDocument, wanted: string, eol: vscode.EndOfLine): vscode.TextEdit[] {
+  if (eol !== document.eol) {
+    const whole = new vscode.Range(0, 0, document.lineCount, 0);
+    return [vscode.TextEdit.setEndOfLine(eol), vscode.TextEdit.replace(whole, wanted)];
+  }
+  const change = smallestChange(document.getText(), wanted);
+  if (change === undefined) {
+    return [];
+  }
+  const range = new vscode.Range(document.positionAt(change.start), document.positionAt(change.end));
+  return [vscode.TextEdit.replace(range, change.text)];
+}
+
 /** Asked anew: the edit has changed it. */
 function isDirty(document: vscode.TextDocument): boolean {
   return document.isDirty;
+}
+
+/** Whether a document without changes has the text of its file; one that lags behind gets a moment to catch up. */
+async function isCurrent(document: vscode.TextDocument): Promise<boolean> {
+  const lf = (text: string): string => text.replace(/\r\n?/gu, "\n");
+  const deadline = Date.now() + CATCH_UP;
+  for (;;) {
+    let disk: string;
+    try {
+      disk = await fromDisk(document.uri);
+    } catch {
+      return true; // There is nothing that could be lost.
+    }
+    if (document.isDirty || lf(disk) === lf(document.getText())) {
+      return true;
+    }
+    if (Date.now() > deadline) {
+      return false;
+    }
+    await new Promise((resolve) => setTimeout(resolve, 50));
+  }
+}
+
+/** The kind of line break that a text has; nothing where it has none. */
+function breakOf(content: string): vscode.EndOfLine | "mixed" | undefined {
+  const kinds = new Set(content.match(/\r\n|\r|\n/gu));
+  if (kinds.size > 1 || kinds.has("\r")) {
+    return "mixed";
+  }
+  return kinds.has("\r\n") ? vscode.EndOfLine.CRLF : kinds.has("\n") ? vscode.EndOfLine.LF : undefined;
 }
 
 /** A document has one kind of line break: text that goes into it gets that kind. */

@@ -84,6 +84,15 @@ describe("tool calls", () => {
     expect(made.apply("s", { toolCallId: "2", status: "completed" }, LIVE).parentId).toBe("1");
   });
 
+  it("does not let two calls be each other's parents", () => {
+    const { calls: made } = calls();
+    const below = (parent: string) => ({ claudeCode: { parentToolUseId: parent } });
+    made.apply("s", { toolCallId: "1", title: "t", _meta: below("3") }, LIVE);
+    made.apply("s", { toolCallId: "2", title: "t", _meta: below("1") }, LIVE);
+    expect(made.apply("s", { toolCallId: "3", title: "t", _meta: below("2") }, LIVE).parentId).toBeUndefined();
+    expect(made.get("s", "1")?.parentId).toBe("3");
+  });
+
   it("tells a listener what was before, and goes on when one throws", () => {
     const { calls: made, changes } = calls();
     made.changed.on(() => {
