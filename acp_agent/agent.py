@@ -33,7 +33,7 @@ from acp_agent.errors import (
     RpcError,
     StoreError,
 )
-from acp_agent.handshake import answer_initialize
+from acp_agent.handshake import LSP_NOTIFICATIONS, answer_initialize
 from acp_agent.lazy import load
 from acp_agent.loop.options import AUTO_MODEL
 from acp_agent.loop.rules import project_rules
@@ -80,7 +80,6 @@ log = logging.getLogger(__name__)
 
 BUILDER = "acp_agent.build:Builder"
 LSP_NOTE = "acp_agent.schema.lsp:decode_notification"
-LSP_NOTIFICATIONS = ("_lsp/publishDiagnostics", "_lsp/didSave")
 STORE = "acp_agent.store.sqlite:SqliteStore"
 
 

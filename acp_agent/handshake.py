@@ -17,13 +17,23 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-__all__ = ["AGENT_METHOD", "PROTOCOL_VERSION", "TERMINAL_METHOD", "answer_initialize", "needs_login"]
+__all__ = [
+    "AGENT_METHOD",
+    "LSP_NOTIFICATIONS",
+    "PROTOCOL_VERSION",
+    "TERMINAL_METHOD",
+    "answer_initialize",
+    "needs_login",
+]
 
 PROTOCOL_VERSION = 1
 MAX_VERSION = 65_535
 
 AGENT_METHOD = "api-key"
 TERMINAL_METHOD = "login"
+
+LSP_NOTIFICATIONS = ("_lsp/publishDiagnostics", "_lsp/didSave")
+"""What the agent reads of the extension `_lsp/*`."""
 
 NEEDS_KEY = "acp_agent.llm.choose:needs_key"
 
@@ -71,8 +81,7 @@ def _lsp(config: Mapping[str, Any]) -> dict[str, Any]:
     """What of `_lsp/*` is read (docs/lsp-extension.md), and which mentions of a prompt the agent resolves itself."""
     if _table(config.get("lsp")).get("enabled", True) is False:
         return {}
-    notifications = ["_lsp/publishDiagnostics", "_lsp/didSave"]
-    return {"_meta": {"lsp": {"notifications": notifications, "mentions": ["@diagnostics", "@problems"]}}}
+    return {"_meta": {"lsp": {"notifications": list(LSP_NOTIFICATIONS), "mentions": ["@diagnostics", "@problems"]}}}
 
 
 def needs_login(config: Mapping[str, Any]) -> bool:

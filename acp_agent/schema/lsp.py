@@ -15,6 +15,7 @@ from acp_agent.schema.decode import MalformedResult
 
 __all__ = [
     "METHODS",
+    "NOTIFICATIONS",
     "CodeAction",
     "Diagnostic",
     "DiagnosticReport",

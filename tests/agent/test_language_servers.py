@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from acp_agent.errors import CapabilityMissing, InvalidParams
+from acp_agent.handshake import LSP_NOTIFICATIONS
 from acp_agent.protocol.client import Client
 from acp_agent.schema.decode import MalformedResult
-from acp_agent.schema.lsp import METHODS, Position, Range
+from acp_agent.schema.lsp import METHODS, NOTIFICATIONS, Position, Range
 from acp_agent.testing.fake_editor import AnswersError, AnswersGarbage, NeverAnswers
 from tests.agent.kit import Answer, Rig, rig
 
@@ -154,7 +155,7 @@ async def test_the_agent_says_what_it_reads_and_resolves(tmp_path):
     async with rig(tmp_path) as it:
         assert it.editor.initialized is not None
         lsp = (it.editor.initialized.agent_capabilities.meta or {})["lsp"]
-        assert lsp["notifications"] == ["_lsp/publishDiagnostics", "_lsp/didSave"]
+        assert lsp["notifications"] == list(LSP_NOTIFICATIONS) == list(NOTIFICATIONS)
         assert lsp["mentions"] == ["@diagnostics", "@problems"]
 
 

@@ -1,4 +1,4 @@
-/** Where the agent is: the setting, the workspace's virtual environment, PATH, or `uvx acp-agent`. */
+/** Where the agent is: the setting, PATH, the workspace's virtual environment, or `uvx acp-agent`. */
 
 export interface Places {
   readonly isExecutable: (path: string) => Promise<boolean>;
@@ -34,8 +34,8 @@ const VENVS = [".venv", "venv", "env"];
  * The command that starts the agent.
  *
  * An explicit setting is never passed over: where it names nothing that can be run, nothing else is tried, so that the
- * person does not talk to another agent than they chose. The workspace's own environment goes before PATH: a project
- * that pins its agent means it.
+ * person does not talk to another agent than they chose. The person's own program goes before one that lies in the
+ * folder.
  */
 export async function findAgent(settings: AgentSettings, places: Places): Promise<Found | NotFound> {
   const wanted = expand(settings.command.trim(), places);
@@ -45,7 +45,11 @@ export async function findAgent(settings: AgentSettings, places: Places): Promis
       ? { looked: [wanted], wrongSetting: settings.command }
       : { command: found, args: settings.args, origin: "the setting acpAgent.command" };
   }
-  const looked: string[] = [];
+  const looked = [`${NAME} on PATH`];
+  const command = (await onPath(NAME, places)) ?? (await executable(join(places, places.home, ".local", "bin", NAME), places));
+  if (command !== undefined) {
+    return { command, args: settings.args, origin: "PATH" };
+  }
   const active = places.environment["VIRTUAL_ENV"];
   const environments = [
     ...places.folders.flatMap((folder) => VENVS.map((name) => join(places, folder, name))),
@@ -58,11 +62,6 @@ export async function findAgent(settings: AgentSettings, places: Places): Promis
     if (found !== undefined) {
       return { command: found, args: settings.args, origin: `the virtual environment ${environment}` };
     }
-  }
-  looked.push(`${NAME} on PATH`);
-  const command = (await onPath(NAME, places)) ?? (await executable(join(places, places.home, ".local", "bin", NAME), places));
-  if (command !== undefined) {
-    return { command, args: settings.args, origin: "PATH" };
   }
   looked.push("uvx on PATH");
   const uvx = (await onPath("uvx", places)) ?? (await executable(join(places, places.home, ".local", "bin", "uvx"), places));

@@ -6,6 +6,7 @@ import { AttachmentChip } from "./attachments";
 import { useItem, useOpen, useTool } from "./context";
 import { Icon, Spinner } from "./icons";
 import { Markdown } from "./markdown";
+import { Picture } from "./picture";
 import { Tool } from "./tool";
 
 interface ItemProps {
@@ -96,10 +97,4 @@ function Thought({ id, text, live }: { readonly id: string; readonly text: strin
       {open && <Markdown text={text} live={live} />}
     </details>
   );
-}
-
-/** A picture of the agent; what is not one of the four formats is named instead. */
-export function Picture({ mimeType, data }: { readonly mimeType: string; readonly data: string }): JSX.Element {
-  if (!/^image\/(png|jpeg|gif|webp)$/.test(mimeType)) return <p class="quiet">A picture ({mimeType}) that cannot be shown</p>;
-  return <img class="picture" src={`data:${mimeType};base64,${data}`} alt="Picture from the agent" />;
 }

@@ -10,7 +10,7 @@ import type { JSX } from "preact";
 import type { ToolCard, ToolContent, ToolStatus } from "../chat/messages";
 import { useFact, useOpen, useTool, useView } from "./context";
 import { Icon, Spinner } from "./icons";
-import { Picture } from "./items";
+import { Picture } from "./picture";
 import { Markdown } from "./markdown";
 import { PermissionButtons } from "./permission";
 import { isBelow } from "./reveal";

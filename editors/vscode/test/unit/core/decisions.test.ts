@@ -23,10 +23,10 @@ function places(executables: readonly string[], more: Partial<Places> = {}): Pla
 const UNSET = { command: "", args: ["--x"] };
 
 describe("where the agent is", () => {
-  it("is the workspace's environment before PATH, and PATH before uvx", async () => {
-    const all = ["/work/.venv/bin/acp-agent", "/opt/bin/acp-agent", "/usr/bin/uvx"];
-    expect(await findAgent(UNSET, places(all))).toMatchObject({ command: "/work/.venv/bin/acp-agent", args: ["--x"] });
-    expect(await findAgent(UNSET, places(all.slice(1)))).toMatchObject({ command: "/opt/bin/acp-agent", origin: "PATH" });
+  it("is on PATH before the workspace's environment, and there before uvx", async () => {
+    const all = ["/opt/bin/acp-agent", "/work/.venv/bin/acp-agent", "/usr/bin/uvx"];
+    expect(await findAgent(UNSET, places(all))).toMatchObject({ command: "/opt/bin/acp-agent", origin: "PATH" });
+    expect(await findAgent(UNSET, places(all.slice(1)))).toMatchObject({ command: "/work/.venv/bin/acp-agent", args: ["--x"] });
     expect(await findAgent(UNSET, places(all.slice(2)))).toMatchObject({ command: "/usr/bin/uvx", args: ["acp-agent", "--x"] });
   });
 
