@@ -131,12 +131,6 @@ export class ChatView implements vscode.WebviewViewProvider, vscode.Disposable {
     if (change.kind === "agent") {
       this.outbox.fact("agent", "problem", "images");
     } else if (change.kind === "active") {
-      const { active } = this.host;
-      if (active !== undefined) {
-        active.onReturned = (prompts) => {
-          this.send({ type: "compose", text: prompts.map(({ text }) => text).join("\n\n"), attachments: [] });
-        };
-      }
       this.whole();
     } else if (change.kind === "returned") {
       // Also those of a session that is not looked at: what was written is not lost.

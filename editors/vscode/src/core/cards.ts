@@ -1,5 +1,6 @@
 import type { ToolCallContent } from "@agentclientprotocol/sdk";
 import type { ToolCard, ToolContent } from "../chat/messages.js";
+import { markdownOf } from "./contentBlocks.js";
 import { countChanges } from "./lines.js";
 import type { CallRecord } from "./toolCalls.js";
 import { isOver } from "./toolCalls.js";
@@ -54,7 +55,7 @@ function shown(
       if (block.type === "image" && block.data.length <= SHOWN_IMAGE_CHARS) {
         return { type: "image", mimeType: block.mimeType, data: block.data };
       }
-      return text(textOfContent(content));
+      return text(markdownOf(block));
     }
   }
 }
@@ -64,25 +65,6 @@ function text(whole: string): ToolContent | undefined {
     return undefined;
   }
   return { type: "text", text: whole.slice(0, SHOWN_CHARS), truncated: whole.length > SHOWN_CHARS };
-}
-
-function textOfContent(content: ToolCallContent): string {
-  if (content.type !== "content") {
-    return "";
-  }
-  const block = content.content;
-  switch (block.type) {
-    case "text":
-      return block.text;
-    case "resource_link":
-      return `[${block.title ?? block.name}](${block.uri})`;
-    case "resource":
-      return "text" in block.resource ? block.resource.text : `[${labelOfUri(block.resource.uri)}](${block.resource.uri})`;
-    case "image":
-      return "_(an image too large to be shown)_";
-    case "audio":
-      return "_(audio)_";
-  }
 }
 
 function inputText(input: unknown): string {
@@ -108,7 +90,7 @@ export function outputOf(record: CallRecord, terminal: (terminalId: string) => s
         ? `Changes ${content.path}`
         : content.type === "terminal"
           ? plainText(terminal(content.terminalId) ?? "(the terminal is not there any more)")
-          : textOfContent(content);
+          : markdownOf(content.content);
     said ||= words !== "";
     parts.push(words, "");
   }

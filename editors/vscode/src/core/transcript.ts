@@ -6,6 +6,7 @@ import type {
   SessionUpdate,
 } from "@agentclientprotocol/sdk";
 import type { Item, ItemChange, PlanEntry, ShownAttachment, Usage } from "../chat/messages.js";
+import { markdownOf } from "./contentBlocks.js";
 import { labelOfUri } from "./uris.js";
 import { short } from "./words.js";
 
@@ -102,7 +103,7 @@ export class Transcript {
     if (content.type === "image") {
       return [this.add({ id: this.nextId(), type: "image", mimeType: content.mimeType, data: content.data })];
     }
-    const text = textOf(content);
+    const text = markdownOf(content);
     if (text === "") {
       return [];
     }
@@ -148,21 +149,6 @@ export class Transcript {
 
   private fact(fact: Facts): TranscriptChange {
     return { items: [], facts: new Set([fact]) };
-  }
-}
-
-function textOf(content: ContentBlock): string {
-  switch (content.type) {
-    case "text":
-      return content.text;
-    case "resource_link":
-      return `[${content.title ?? content.name}](${content.uri})`;
-    case "resource":
-      return "text" in content.resource ? content.resource.text : `[${labelOfUri(content.resource.uri)}](${content.resource.uri})`;
-    case "audio":
-      return "_(audio, which this view does not play)_";
-    case "image":
-      return "";
   }
 }
 
