@@ -28,7 +28,7 @@ export default tseslint.config(
   },
   {
     // What is decided without the editor stays testable without it.
-    files: ["src/core/**", "src/chat/messages.ts", "src/webview/**"],
+    files: ["src/core/**", "src/webview/**"],
     rules: { "no-restricted-imports": ["error", { paths: ["vscode"] }] },
   },
 );

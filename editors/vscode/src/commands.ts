@@ -65,7 +65,11 @@ export function registerCommands(parts: Parts): vscode.Disposable {
       terminal.show();
       terminal.sendText("uv tool install acp-agent || pipx install acp-agent", false);
     },
-    openSettings: () => vscode.commands.executeCommand("workbench.action.openSettings", `@ext:${EXTENSION_ID}`),
+    // Of a window on another machine, the agent's program is a setting of that machine.
+    openSettings: () =>
+      vscode.env.remoteName === undefined
+        ? vscode.commands.executeCommand("workbench.action.openSettings", `@ext:${EXTENSION_ID}`)
+        : vscode.commands.executeCommand("workbench.action.openRemoteSettings", { query: `@ext:${EXTENSION_ID}` }),
     openFolder: () => vscode.commands.executeCommand("workbench.action.files.openFolder"),
     openWalkthrough: () => vscode.commands.executeCommand("workbench.action.openWalkthrough", `${EXTENSION_ID}#acpAgent.start`, false),
     showLog: () => {

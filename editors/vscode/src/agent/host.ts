@@ -1,5 +1,5 @@
 import type * as acp from "@agentclientprotocol/sdk";
-import type { AgentStatus, Problem } from "../chat/messages.js";
+import type { AgentStatus, Problem } from "../core/messages.js";
 import { Emitter } from "../core/emitter.js";
 import type { AgentSettings, Found, Places } from "../core/find.js";
 import { findAgent, isFound } from "../core/find.js";

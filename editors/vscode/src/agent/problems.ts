@@ -1,6 +1,6 @@
 /** What went wrong with the agent, in words, with what can be done about it. */
 import type * as acp from "@agentclientprotocol/sdk";
-import type { Problem } from "../chat/messages.js";
+import type { Problem } from "../core/messages.js";
 import type { Found, NotFound } from "../core/find.js";
 import type { Ended } from "./link.js";
 

@@ -1,5 +1,5 @@
 import type * as acp from "@agentclientprotocol/sdk";
-import type { Attachment, ItemChange, Permission, QueuedPrompt } from "../chat/messages.js";
+import type { Attachment, ItemChange, Permission, QueuedPrompt } from "../core/messages.js";
 import { Emitter } from "../core/emitter.js";
 import type { ToolCalls } from "../core/toolCalls.js";
 import { Transcript } from "../core/transcript.js";

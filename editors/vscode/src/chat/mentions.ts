@@ -3,7 +3,7 @@ import * as vscode from "vscode";
 import type { AgentHost } from "../agent/host.js";
 import { problemsAsText } from "../editor/languageServers.js";
 import { labelOfUri } from "../core/uris.js";
-import type { Attachment, Completion } from "./messages.js";
+import type { Attachment, Completion } from "../core/messages.js";
 
 const MOST_FILES = 40;
 const EXCLUDED = "{**/node_modules/**,**/.git/**,**/.venv/**,**/__pycache__/**,**/dist/**,**/target/**}";

@@ -1,4 +1,4 @@
-import type { ChatFacts, ItemChange, ToolCard, ToView } from "./messages.js";
+import type { ChatFacts, ItemChange, ToolCard, ToView } from "../core/messages.js";
 
 /** Milliseconds between two patches: one frame. */
 const FRAME = 16;

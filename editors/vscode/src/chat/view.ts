@@ -8,7 +8,7 @@ import type { CallRecord, ToolCalls } from "../core/toolCalls.js";
 import { messageOf } from "../core/words.js";
 import type { Terminals } from "../editor/terminals.js";
 import { blocksOf, complete } from "./mentions.js";
-import type { Attachment, ChatFacts, ChatState, FromView, ToolCard, ToView } from "./messages.js";
+import type { Attachment, ChatFacts, ChatState, FromView, ToolCard, ToView } from "../core/messages.js";
 import { Outbox } from "./outbox.js";
 
 export const CHAT_VIEW = "acpAgent.chat";

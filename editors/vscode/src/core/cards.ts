@@ -1,5 +1,5 @@
 import type { ToolCallContent } from "@agentclientprotocol/sdk";
-import type { ToolCard, ToolContent } from "../chat/messages.js";
+import type { ToolCard, ToolContent } from "./messages.js";
 import { markdownOf } from "./contentBlocks.js";
 import { countChanges } from "./lines.js";
 import type { CallRecord } from "./toolCalls.js";

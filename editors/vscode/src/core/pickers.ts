@@ -1,5 +1,5 @@
 import type { SessionConfigOption, SessionModeState } from "@agentclientprotocol/sdk";
-import type { Picker } from "../chat/messages.js";
+import type { Picker } from "./messages.js";
 
 /** The id of the picker that is made of `modes`, where an agent has no config option for them. */
 export const MODES = "acp:modes";

@@ -5,7 +5,7 @@ import type {
   SessionModeState,
   SessionUpdate,
 } from "@agentclientprotocol/sdk";
-import type { Item, ItemChange, PlanEntry, ShownAttachment, Usage } from "../chat/messages.js";
+import type { Item, ItemChange, PlanEntry, ShownAttachment, Usage } from "./messages.js";
 import { markdownOf } from "./contentBlocks.js";
 import { labelOfUri } from "./uris.js";
 import { short } from "./words.js";

@@ -17,6 +17,8 @@ const TAIL_CHARS = 4_000;
 const KILL_GRACE = 500;
 /** Milliseconds for the last output of a command that ended while a child of it still holds the pipe. */
 const DRAIN = 200;
+/** Milliseconds for the tool call that a terminal belongs to: VS Code takes a terminal's name only when it is made. */
+const NAMING = 300;
 /** Text kept for a terminal that VS Code has not opened yet. */
 const UNOPENED_CHARS = 1024 * 1024;
 
@@ -163,10 +165,9 @@ class AgentTerminal implements vscode.Pseudoterminal {
   exit: acp.TerminalExitStatus | undefined;
   readonly ended: Promise<acp.TerminalExitStatus>;
   private readonly writeEmitter = new vscode.EventEmitter<string>();
-  private readonly nameEmitter = new vscode.EventEmitter<string>();
   readonly onDidWrite = this.writeEmitter.event;
-  readonly onDidChangeName = this.nameEmitter.event;
-  private readonly terminal: vscode.Terminal;
+  private terminal: vscode.Terminal | undefined;
+  private readonly naming: NodeJS.Timeout;
   private readonly decoders = [new StringDecoder("utf8"), new StringDecoder("utf8")] as const;
   private title: string;
   private pending = "";
@@ -198,12 +199,9 @@ class AgentTerminal implements vscode.Pseudoterminal {
     child.stderr?.on("data", (chunk: Buffer) => {
       this.take(chunk, 1);
     });
-    this.terminal = vscode.window.createTerminal({
-      name: this.title,
-      pty: this,
-      iconPath: new vscode.ThemeIcon("hubot"),
-      isTransient: true,
-    });
+    this.naming = setTimeout(() => {
+      this.made();
+    }, NAMING);
     this.write(`\u001b[2m$ ${argv.map(quoted).join(" ")}\u001b[0m\r\n`);
   }
 
@@ -215,12 +213,12 @@ class AgentTerminal implements vscode.Pseudoterminal {
       this.writeEmitter.fire(this.pending);
       this.pending = "";
     }
-    this.nameEmitter.fire(this.title);
   }
 
   close(): void {
     this.kill(true);
-    this.terminal.dispose();
+    clearTimeout(this.naming);
+    this.terminal?.dispose();
   }
 
   handleInput(data: string): void {
@@ -232,15 +230,23 @@ class AgentTerminal implements vscode.Pseudoterminal {
   // --- what the client calls --------------------------------------------------------------------------------------
 
   show(): void {
-    this.terminal.show(true);
+    this.made().show(true);
   }
 
   name(title: string): void {
-    const named = short(title, 80);
-    if (named !== this.title) {
-      this.title = named;
-      this.nameEmitter.fire(named);
-    }
+    this.title = short(title, 80);
+    this.made();
+  }
+
+  private made(): vscode.Terminal {
+    clearTimeout(this.naming);
+    this.terminal ??= vscode.window.createTerminal({
+      name: this.title,
+      pty: this,
+      iconPath: new vscode.ThemeIcon("hubot"),
+      isTransient: true,
+    });
+    return this.terminal;
   }
 
   facts(): TerminalFacts {

@@ -1,6 +1,6 @@
 /** What is given along with a prompt, as chips: those to be sent can be removed, those sent can be opened. */
 import type { JSX } from "preact";
-import type { Attachment, ShownAttachment } from "../chat/messages";
+import type { Attachment, ShownAttachment } from "../core/messages";
 import { useView } from "./context";
 import { Icon } from "./icons";
 

@@ -1,6 +1,6 @@
 /** The list of what can be taken at the cursor: `/` from the agent's commands, `@` asked of the extension. */
 import { useEffect, useRef, useState } from "preact/hooks";
-import type { Completion } from "../chat/messages";
+import type { Completion } from "../core/messages";
 import { useFact, useView } from "./context";
 import { commandsFor, type Trigger, triggerAt } from "./trigger";
 

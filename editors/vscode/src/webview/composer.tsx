@@ -6,7 +6,7 @@
  */
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import type { JSX } from "preact";
-import type { Completion } from "../chat/messages";
+import type { Completion } from "../core/messages";
 import { AttachmentChip, isSame, shownOf } from "./attachments";
 import { useCompletion } from "./completion";
 import { useFact, useView } from "./context";

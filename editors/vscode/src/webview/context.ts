@@ -1,7 +1,7 @@
 /** What every part of the view can reach, and the hooks that redraw a part when its topic changes. */
 import { createContext } from "preact";
 import { useCallback, useContext, useEffect, useLayoutEffect, useState } from "preact/hooks";
-import type { ChatFacts, FromView, Item, ToolCard } from "../chat/messages";
+import type { ChatFacts, FromView, Item, ToolCard } from "../core/messages";
 import type { Memory } from "./memory";
 import type { Bus } from "./signals";
 import type { Store, Topic } from "./store";

@@ -1,6 +1,6 @@
 /** What is about to be sent: it outlives the view. And what was sent before, which Up brings back. */
 import { useState } from "preact/hooks";
-import type { Attachment } from "../chat/messages";
+import type { Attachment } from "../core/messages";
 import { useView } from "./context";
 import type { Store } from "./store";
 

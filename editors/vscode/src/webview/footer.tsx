@@ -1,7 +1,7 @@
 /** Below the box where the person writes: what may be chosen, and what was used. */
 import { memo } from "preact/compat";
 import type { JSX } from "preact";
-import type { Picker } from "../chat/messages";
+import type { Picker } from "../core/messages";
 import { useFact, useView } from "./context";
 import { money, tokens } from "./words";
 

@@ -1,5 +1,5 @@
 /** Pictures that are pasted, as attachments, or the reason in words why one cannot be. */
-import type { Attachment } from "../chat/messages";
+import type { Attachment } from "../core/messages";
 
 const MOST_BYTES = 5 * 1024 * 1024;
 const TYPES = ["image/png", "image/jpeg", "image/gif", "image/webp"];

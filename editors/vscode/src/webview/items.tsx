@@ -1,7 +1,7 @@
 /** One item of the conversation, drawn anew when it changes and at no other time. */
 import { memo } from "preact/compat";
 import type { JSX } from "preact";
-import type { Item } from "../chat/messages";
+import type { Item } from "../core/messages";
 import { AttachmentChip } from "./attachments";
 import { useItem, useOpen, useTool } from "./context";
 import { Icon, Spinner } from "./icons";

@@ -1,6 +1,6 @@
 /** Starts the chat view: what the extension says goes into the store, what the person does goes back. */
 import { render } from "preact";
-import type { ToView } from "../chat/messages";
+import type { ToView } from "../core/messages";
 import { App } from "./app";
 import { start } from "./start";
 import type { ViewApi } from "./memory";

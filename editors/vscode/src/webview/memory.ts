@@ -4,7 +4,7 @@
  * VS Code sends the whole value to another process each time, so it is written a moment after the last change and
  * when the view goes away.
  */
-import type { Attachment } from "../chat/messages";
+import type { Attachment } from "../core/messages";
 
 export interface Place {
   readonly session: string;

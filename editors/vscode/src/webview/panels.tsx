@@ -1,6 +1,6 @@
 /** What stands between the conversation and the box where the person writes: the plan and the queue; and the problem above all. */
 import type { JSX } from "preact";
-import type { PlanEntry } from "../chat/messages";
+import type { PlanEntry } from "../core/messages";
 import { useFact, useOpen, useView } from "./context";
 import { Icon, Spinner } from "./icons";
 import { Markdown } from "./markdown";

@@ -4,7 +4,7 @@
  */
 import { useLayoutEffect, useState } from "preact/hooks";
 import type { JSX } from "preact";
-import type { Permission } from "../chat/messages";
+import type { Permission } from "../core/messages";
 import { useFact, useView } from "./context";
 import { Icon } from "./icons";
 import { reveal } from "./reveal";

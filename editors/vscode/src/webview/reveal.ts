@@ -1,5 +1,5 @@
 /** Shows a tool's card wherever it stands: what is folded above it is opened first. */
-import type { ToolCard } from "../chat/messages";
+import type { ToolCard } from "../core/messages";
 import type { View } from "./context";
 
 interface Cards {

@@ -1,5 +1,5 @@
 /** Short messages between parts of the view that do not know each other. */
-import type { Attachment, Completion } from "../chat/messages";
+import type { Attachment, Completion } from "../core/messages";
 
 export interface Signals {
   /** The person sent something. */

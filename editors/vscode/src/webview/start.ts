@@ -1,5 +1,5 @@
 /** Puts the parts of the view together, without drawing anything. */
-import type { ToView } from "../chat/messages";
+import type { ToView } from "../core/messages";
 import type { View } from "./context";
 import { Memory, type ViewApi } from "./memory";
 import { reveal } from "./reveal";

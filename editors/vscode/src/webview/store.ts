@@ -4,7 +4,7 @@
  * Messages are applied at once; who listens is told once per frame. Each item and each card has a topic of its own, so
  * a delta redraws one message and a finished call one card, however long the conversation is. No drawing is done here.
  */
-import type { ChatFacts, ChatState, Item, ToolCard, ToView } from "../chat/messages";
+import type { ChatFacts, ChatState, Item, ToolCard, ToView } from "../core/messages";
 
 export type Topic = `fact:${keyof ChatFacts}` | "items" | `item:${string}` | `tool:${string}`;
 

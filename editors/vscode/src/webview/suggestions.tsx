@@ -1,7 +1,7 @@
 /** The list above the box where the person writes. The cursor stays in the box: entries are chosen from there. */
 import { useEffect, useRef } from "preact/hooks";
 import type { JSX } from "preact";
-import type { Completion } from "../chat/messages";
+import type { Completion } from "../core/messages";
 
 /** The id of the entry at `index`, for `aria-activedescendant`. */
 export function suggestionId(list: string, index: number): string {

@@ -7,7 +7,7 @@
 import { memo } from "preact/compat";
 import { useEffect, useRef } from "preact/hooks";
 import type { JSX } from "preact";
-import type { ToolCard, ToolContent, ToolStatus } from "../chat/messages";
+import type { ToolCard, ToolContent, ToolStatus } from "../core/messages";
 import { useFact, useOpen, useTool, useView } from "./context";
 import { Icon, Spinner } from "./icons";
 import { Picture } from "./picture";

@@ -1,5 +1,5 @@
 /** What is being completed at the cursor, and how the text reads when an entry is taken. Plain functions. */
-import type { Completion, SlashCommand } from "../chat/messages";
+import type { Completion, SlashCommand } from "../core/messages";
 
 export interface Trigger {
   readonly sign: "/" | "@";

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, expect, it, vi } from "vitest";
-import type { ToView } from "../../../src/chat/messages.js";
+import type { ToView } from "../../../src/core/messages.js";
 import { Outbox } from "../../../src/chat/outbox.js";
 
 beforeEach(() => {

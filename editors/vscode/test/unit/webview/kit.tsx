@@ -1,7 +1,7 @@
 /** A chat view in jsdom, whose frames, messages and stored state are in the test's hand. */
 import { render } from "preact";
 import { act } from "preact/test-utils";
-import type { ChatState, Completion, FromView, Item, ToolCard, ToView } from "../../../src/chat/messages";
+import type { ChatState, Completion, FromView, Item, ToolCard, ToView } from "../../../src/core/messages";
 import { App } from "../../../src/webview/app";
 import { type Started, start } from "../../../src/webview/start";
 

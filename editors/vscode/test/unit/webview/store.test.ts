@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
-import type { ToView } from "../../../src/chat/messages";
+import type { ToView } from "../../../src/core/messages";
 import { Store, type Topic } from "../../../src/webview/store";
-import type { ChatState, ToolCard } from "../../../src/chat/messages";
+import type { ChatState, ToolCard } from "../../../src/core/messages";
 
 const STATE: ChatState = {
   agent: { status: "ready", name: "acp-agent" },

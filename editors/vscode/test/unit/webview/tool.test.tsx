@@ -1,6 +1,6 @@
 // @vitest-environment jsdom
 import { expect, test } from "vitest";
-import type { Permission } from "../../../src/chat/messages";
+import type { Permission } from "../../../src/core/messages";
 import { card, scrolledTo, TestView, toolItem } from "./kit";
 
 const PERMISSION: Permission = {
