@@ -1,5 +1,6 @@
 // Bundles the extension: `extension.js` is what VS Code loads at start; the rest is loaded when it is first needed.
-import { rm } from "node:fs/promises";
+import { readdir, readFile, rm, writeFile } from "node:fs/promises";
+import { join } from "node:path";
 import * as esbuild from "esbuild";
 
 const production = process.argv.includes("--production");
@@ -8,7 +9,8 @@ const shared = {
   minify: production,
   sourcemap: production ? false : "linked",
   logLevel: "info",
-  legalComments: "linked",
+  legalComments: "none",
+  metafile: true,
   define: { "process.env.NODE_ENV": JSON.stringify(production ? "production" : "development") },
 };
 
@@ -44,11 +46,28 @@ const builds = [
   },
 ];
 
+/** The licences of all packages that are in the bundles. */
+async function writeNotices(inputs) {
+  const folders = new Set(inputs.flatMap((input) => /^(?:.*\/)?node_modules\/(?:@[^/]+\/)?[^/]+(?=\/)/u.exec(input)?.[0] ?? []));
+  const notices = [];
+  for (const folder of [...folders].sort()) {
+    const { name, version, license } = JSON.parse(await readFile(join(folder, "package.json"), "utf8"));
+    const files = (await readdir(folder)).filter((file) => /^licen[cs]e/iu.test(file)).sort();
+    if (files.length === 0) {
+      throw new Error(`${name} has no licence file`);
+    }
+    const texts = await Promise.all(files.map((file) => readFile(join(folder, file), "utf8")));
+    notices.push(`${name} ${version} (${license})\n\n${texts.join("\n\n").trim()}\n`);
+  }
+  await writeFile("dist/THIRD_PARTY_NOTICES.txt", notices.join(`\n${"-".repeat(80)}\n\n`));
+}
+
 await rm("dist", { recursive: true, force: true });
 if (process.argv.includes("--watch")) {
   for (const build of builds) {
     await (await esbuild.context(build)).watch();
   }
 } else {
-  await Promise.all(builds.map((build) => esbuild.build(build)));
+  const results = await Promise.all(builds.map((build) => esbuild.build(build)));
+  await writeNotices(results.flatMap(({ metafile }) => Object.keys(metafile.inputs)));
 }

@@ -4,7 +4,7 @@ import type { AgentHost } from "./agent/host.js";
 import type { ChatView } from "./chat/view.js";
 import { selectionAttachment } from "./chat/mentions.js";
 import type { CallRecord, ToolCalls } from "./core/toolCalls.js";
-import { messageOf } from "./core/words.js";
+import { messageOf, plain } from "./core/words.js";
 import type { Diffs } from "./editor/diffs.js";
 import type { Outputs } from "./editor/outputs.js";
 import type { Questions } from "./editor/questions.js";
@@ -52,12 +52,8 @@ export function registerCommands(parts: Parts): vscode.Disposable {
       stop(host, call);
     },
     answer: () => questions.pick(),
-    allowOnce: () => {
-      questions.answerWith("allow_once");
-    },
-    rejectOnce: () => {
-      questions.answerWith("reject_once");
-    },
+    allowOnce: () => questions.answerWith("allow_once"),
+    rejectOnce: () => questions.answerWith("reject_once"),
     restart: () => host.restart(),
     login: (method) => login(parts, method),
     install: () => {
@@ -93,7 +89,7 @@ export function registerCommands(parts: Parts): vscode.Disposable {
     },
     openLocation: async (path, line) => {
       if (typeof path === "string" && !(await reveal(path, typeof line === "number" ? line : undefined))) {
-        await vscode.window.showWarningMessage(`${path} is not there any more.`);
+        await vscode.window.showWarningMessage(plain(`${path} is not there any more.`));
       }
     },
     showOutput: async (call) => {
@@ -150,7 +146,7 @@ export function registerCommands(parts: Parts): vscode.Disposable {
           log.error(`${name}: ${messageOf(error)}`);
           // A problem with the agent is shown in the chat, with what can be done; everything else here.
           if (host.problem === null) {
-            await vscode.window.showErrorMessage(messageOf(error));
+            await vscode.window.showErrorMessage(plain(messageOf(error)));
           }
           return undefined;
         }
@@ -213,7 +209,7 @@ async function deleteSession(host: AgentHost, info: unknown): Promise<void> {
   if (target === undefined) {
     return;
   }
-  const answer = await vscode.window.showWarningMessage(`Delete the session "${target.title || "Untitled"}"?`, { modal: true, detail: "The agent deletes it for good." }, "Delete");
+  const answer = await vscode.window.showWarningMessage(plain(`Delete the session "${target.title || "Untitled"}"?`), { modal: true, detail: "The agent deletes it for good." }, "Delete");
   if (answer === "Delete") {
     await host.deleteSession(target.id);
   }
@@ -221,6 +217,7 @@ async function deleteSession(host: AgentHost, info: unknown): Promise<void> {
 
 /** By the agent itself, or in a terminal with the program's own login. */
 async function login({ host }: Parts, methodId: unknown): Promise<void> {
+  await host.start();
   const methods = host.authMethods;
   const picked =
     typeof methodId === "string"
@@ -231,9 +228,7 @@ async function login({ host }: Parts, methodId: unknown): Promise<void> {
   }
   if (!isTerminal(picked)) {
     await host.login(picked.id);
-    if (host.active === undefined) {
-      await host.newSession();
-    }
+    await host.ready();
     return;
   }
   const { found } = host;
@@ -262,7 +257,15 @@ async function login({ host }: Parts, methodId: unknown): Promise<void> {
 }
 
 function isTerminal(method: acp.AuthMethod): method is acp.AuthMethodTerminal & { type: "terminal" } {
-  return "type" in method;
+  return (method as { type?: unknown }).type === "terminal";
+}
+
+function decoded(path: string): string {
+  try {
+    return decodeURIComponent(path);
+  } catch {
+    return path; // A file's name may have a percent sign.
+  }
 }
 
 /** Links of messages: web pages outside, files in the editor. Nothing else is opened. */
@@ -274,7 +277,8 @@ async function openLink(href: unknown): Promise<void> {
     await vscode.env.openExternal(vscode.Uri.parse(href));
     return;
   }
-  const [place = "", fragment = ""] = (/^file:/iu.test(href) ? vscode.Uri.parse(href).with({ fragment: "" }).fsPath + (href.includes("#") ? `#${href.split("#")[1] ?? ""}` : "") : decodeURIComponent(href)).split("#");
+  const [address = "", fragment = ""] = href.split("#", 2);
+  const place = /^file:/iu.test(address) ? vscode.Uri.parse(address).fsPath : decoded(address);
   const [, path = "", suffix] = /^(.*?)(?::(\d+))?(?::\d+)?$/u.exec(place) ?? [];
   const line = Number(suffix ?? /^L(\d+)/u.exec(fragment)?.[1] ?? Number.NaN);
   for (const folder of path.startsWith("/") ? [""] : (vscode.workspace.workspaceFolders ?? []).map(({ uri }) => `${uri.fsPath}/`)) {
@@ -282,5 +286,5 @@ async function openLink(href: unknown): Promise<void> {
       return;
     }
   }
-  await vscode.window.showWarningMessage(`There is no file ${path}.`);
+  await vscode.window.showWarningMessage(plain(`There is no file ${path}.`));
 }

@@ -22,6 +22,7 @@ import { InlineStatus } from "./status/inline.js";
 import { CallLenses } from "./status/lenses.js";
 import { StatusBar } from "./status/statusBar.js";
 import { CallTree } from "./status/tree.js";
+import { Typing } from "./status/typing.js";
 import { Trace } from "./trace.js";
 
 const LAST_SESSION = "acpAgent.lastSession";
@@ -80,13 +81,15 @@ export function activate(context: vscode.ExtensionContext): void {
   const chat = new ChatView(context.extensionUri, host, calls, terminals);
   const diffs = new Diffs(calls);
   const outputs = new Outputs(calls, terminals);
-  const questions = new Questions(host, calls, diffs, chat, settings.openDiffs);
+  const contexts = new Contexts();
+  const typing = new Typing();
+  const questions = new Questions(host, calls, diffs, chat, settings.openDiffs, typing);
   const inline = new InlineStatus(calls, marks, vscode.Uri.joinPath(context.extensionUri, "media"), () => ({
     enabled: settings.inline(),
     fadeAfter: settings.fadeAfter(),
   }));
   const lenses = new CallLenses(calls, marks, () => settings.inline() && settings.codeLens());
-  const follow = new FollowMode(calls, settings.followMode, (sessionId) => host.active?.id === sessionId);
+  const follow = new FollowMode(calls, settings.followMode, (sessionId) => host.active?.id === sessionId, typing);
   const parts = { host, calls, chat, diffs, outputs, questions, terminals, inline, lenses, trace, log };
   context.subscriptions.push(
     log,
@@ -100,6 +103,7 @@ export function activate(context: vscode.ExtensionContext): void {
     inline,
     lenses,
     follow,
+    typing,
     new CallTree(calls, host),
     new SessionsTree(host),
     new StatusBar(calls, host),
@@ -122,7 +126,7 @@ export function activate(context: vscode.ExtensionContext): void {
         } else if (change.kind === "session" && change.change.facts.has("running")) {
           onRunning(change.session, inline, lenses);
         }
-        setContexts(host).catch(() => undefined);
+        contexts.update(host);
       }),
     ),
     vscode.workspace.onDidChangeConfiguration((event) => {
@@ -154,24 +158,7 @@ function onRunning(session: { readonly id: string; readonly running: boolean; re
 
 /** The agent, with the session that was looked at before the window was closed or loaded anew. */
 async function begin(context: vscode.ExtensionContext, host: AgentHost): Promise<void> {
-  if (host.active !== undefined || host.status === "starting") {
-    return;
-  }
-  const last = context.workspaceState.get<string>(LAST_SESSION);
-  await host.start();
-  if (last !== undefined && settings.restoreSession() && host.capabilities.loadSession === true) {
-    try {
-      await host.openSession(last);
-      return;
-    } catch (error) {
-      // It was deleted, or never came to be: a new one is as good.
-      await context.workspaceState.update(LAST_SESSION, undefined);
-      if (host.problem !== null) {
-        throw error;
-      }
-    }
-  }
-  await host.newSession();
+  await host.ready(settings.restoreSession() ? context.workspaceState.get<string>(LAST_SESSION) : undefined);
 }
 
 function remember(context: vscode.ExtensionContext, host: AgentHost): void {
@@ -180,16 +167,25 @@ function remember(context: vscode.ExtensionContext, host: AgentHost): void {
   }
 }
 
-async function setContexts(host: AgentHost): Promise<void> {
-  const sessionCapabilities = host.capabilities.sessionCapabilities;
-  await Promise.all(
-    Object.entries({
+/** What menus depend on; told to VS Code when it changes, not with each word of an answer. */
+class Contexts {
+  private readonly told = new Map<string, boolean>();
+
+  update(host: AgentHost): void {
+    const { list, delete: remove, resume } = host.capabilities.sessionCapabilities ?? {};
+    const values = {
       running: host.all.some((session) => session.running),
-      canList: (sessionCapabilities?.list ?? null) !== null,
-      canDelete: (sessionCapabilities?.delete ?? null) !== null,
-      canResume: (sessionCapabilities?.resume ?? null) !== null,
-    }).map(([name, value]) => vscode.commands.executeCommand("setContext", `${SECTION}.${name}`, value)),
-  );
+      canList: (list ?? null) !== null,
+      canDelete: (remove ?? null) !== null,
+      canResume: (resume ?? null) !== null,
+    };
+    for (const [name, value] of Object.entries(values)) {
+      if (this.told.get(name) !== value) {
+        this.told.set(name, value);
+        vscode.commands.executeCommand("setContext", `${SECTION}.${name}`, value).then(undefined, () => undefined);
+      }
+    }
+  }
 }
 
 function folders(): string[] {

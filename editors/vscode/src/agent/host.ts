@@ -49,6 +49,7 @@ export class AgentHost {
   found: Found | undefined;
   private link: AgentLink | undefined;
   private starting: Promise<AgentLink> | undefined;
+  private readying: Promise<Session> | undefined;
   private readonly sessions = new Map<string, Session>();
   /** Some agents tell of a session before they have answered with its id. */
   private readonly early = new Map<string, acp.SessionUpdate[]>();
@@ -152,22 +153,39 @@ export class AgentHost {
 
   /** Ends the agent and starts it anew; the session that was looked at is opened again. */
   async restart(): Promise<void> {
-    const id = this.active?.id;
     await this.stop();
+    await this.ready();
+  }
+
+  /**
+   * The session that the person looks at, there to be prompted: that of before where the agent had ended, `last` (an id)
+   * where there was none in this window yet, else a new one. Asked for several times at once, it is made once.
+   */
+  ready(last?: string): Promise<Session> {
+    const { active } = this;
+    if (active !== undefined && this.sessions.get(active.id) === active) {
+      return Promise.resolve(active);
+    }
+    this.readying ??= this.reopen(active?.id ?? last).finally(() => {
+      this.readying = undefined;
+    });
+    return this.readying;
+  }
+
+  private async reopen(id: string | undefined): Promise<Session> {
     const link = await this.start();
     if (id !== undefined && this.canOpen(link)) {
       try {
-        await this.openSession(id);
-        return;
+        return await this.openSession(id);
       } catch (error) {
-        // An agent that keeps no empty sessions does not know it: a new one is as good.
+        // It was deleted, or the agent keeps no empty sessions: a new one is as good.
         this.options.log(`The session could not be opened again: ${messageOf(error)}`);
-        if (this.running === undefined || codeOf(error) === AUTH_REQUIRED) {
+        if (this.link !== link || codeOf(error) === AUTH_REQUIRED) {
           throw error;
         }
       }
     }
-    await this.newSession();
+    return await this.newSession();
   }
 
   private canOpen({ initialized: { agentCapabilities } }: AgentLink): boolean {
@@ -249,6 +267,7 @@ export class AgentHost {
     }
     const place = { ...this.roots(), ...(cwd === undefined ? {} : { cwd }) };
     this.options.calls.forget(id);
+    const before = this.active;
     const session = this.known(id, place.cwd, link);
     const params = { sessionId: id, ...place, mcpServers: [] };
     session.loading = true;
@@ -262,7 +281,7 @@ export class AgentHost {
     } catch (error) {
       this.sessions.delete(id);
       if (this.active === session) {
-        this.active = undefined;
+        this.active = before !== undefined && this.sessions.get(before.id) === before ? before : undefined;
         this.changed.fire({ kind: "active" });
       }
       this.refused(error);
@@ -306,6 +325,14 @@ export class AgentHost {
     this.changed.fire({ kind: "sessions" });
   }
 
+  /** Looks at a session that is known here. */
+  look(id: string): void {
+    const session = this.sessions.get(id);
+    if (session !== undefined && session !== this.active) {
+      this.lookAt(session);
+    }
+  }
+
   lookAt(session: Session): void {
     this.active = session;
     this.changed.fire({ kind: "active" });
@@ -342,13 +369,17 @@ export class AgentHost {
       this.changed.fire({ kind: "returned", session, prompts });
     };
     let patience: NodeJS.Timeout | undefined;
+    let stuck: Problem | null = null;
     session.changed.on((change) => {
       if (change.facts.has("running")) {
         clearTimeout(patience);
         if (session.stopping) {
           patience = setTimeout(() => {
-            this.become(this.status, stuckProblem());
+            stuck = stuckProblem();
+            this.become(this.status, stuck);
           }, STOP_PATIENCE);
+        } else if (stuck !== null && this.problem === stuck) {
+          this.solve();
         }
       }
       this.changed.fire({ kind: "session", session, change });

@@ -34,6 +34,10 @@ export class AgentProcess {
 
   /** Raises StartFailure where the program cannot be run. */
   static start(command: Command, onStderr: (text: string) => void): Promise<AgentProcess> {
+    if (process.platform === "win32" && /\.(?:cmd|bat)$/iu.test(command.command)) {
+      const words = `${command.command} is a batch file, which Windows starts only by its shell. Name node in acpAgent.command and the script in acpAgent.arguments.`;
+      return Promise.reject(new StartFailure(words, ""));
+    }
     return new Promise((resolve, reject) => {
       const child = spawn(command.command, [...command.args], {
         cwd: command.cwd,

@@ -2,9 +2,10 @@ import type * as acp from "@agentclientprotocol/sdk";
 import type { Attachment, ItemChange, Permission, QueuedPrompt } from "../core/messages.js";
 import { Emitter } from "../core/emitter.js";
 import type { ToolCalls } from "../core/toolCalls.js";
+import { isOver } from "../core/toolCalls.js";
 import { Transcript } from "../core/transcript.js";
 import type { Facts } from "../core/transcript.js";
-import { codeOf, messageOf, short } from "../core/words.js";
+import { codeOf, messageOf } from "../core/words.js";
 import type { AgentLink } from "./link.js";
 import { AUTH_REQUIRED, REQUEST_CANCELLED } from "./link.js";
 
@@ -51,6 +52,8 @@ export class Session {
   private readonly queue: (QueuedPrompt & Written & { readonly blocks: acp.ContentBlock[] })[] = [];
   private readonly open = new Map<string, Open>();
   private nextId = 0;
+  private last: { readonly kind: string; readonly messageId: string | null | undefined } | undefined;
+  private readonly names = new Map<string, string>();
 
   constructor(
     readonly id: string,
@@ -81,11 +84,12 @@ export class Session {
     this.tell(["modes", "options"]);
   }
 
-  apply(update: acp.SessionUpdate): void {
-    if (update.sessionUpdate === "user_message_chunk" && this.loading && update.messageId !== this.lastUserMessage) {
-      this.lastUserMessage = update.messageId;
+  apply(said: acp.SessionUpdate): void {
+    const update = this.renamed(said);
+    if (update.sessionUpdate === "user_message_chunk" && this.loading && !this.isSameMessage(update.messageId)) {
       this.turn += 1;
     }
+    this.last = { kind: update.sessionUpdate, messageId: update.sessionUpdate === "user_message_chunk" ? update.messageId : undefined };
     if (update.sessionUpdate === "tool_call" || update.sessionUpdate === "tool_call_update") {
       this.calls.apply(this.id, update, { turn: this.turn, replayed: this.loading });
     }
@@ -95,7 +99,30 @@ export class Session {
     }
   }
 
-  private lastUserMessage: string | null | undefined = "";
+  /** Whether a piece of a person's message goes on with the one before it; agents need not give them ids. */
+  private isSameMessage(messageId: string | null | undefined): boolean {
+    return this.last?.kind === "user_message_chunk" && (this.last.messageId ?? undefined) === (messageId ?? undefined);
+  }
+
+  /**
+   * Ids of tool calls are unique in a session, but some agents count them anew each turn: a call that is announced under
+   * the id of one that is over in an earlier turn gets a name of its own here.
+   */
+  private renamed(update: acp.SessionUpdate): acp.SessionUpdate {
+    if (update.sessionUpdate !== "tool_call" && update.sessionUpdate !== "tool_call_update") {
+      return update;
+    }
+    const { toolCallId } = update;
+    const known = this.calls.get(this.id, this.nameOf(toolCallId));
+    if (update.sessionUpdate === "tool_call" && known !== undefined && isOver(known.status) && known.turn < this.turn) {
+      this.names.set(toolCallId, `${toolCallId}#${String(this.turn)}`);
+    }
+    return { ...update, toolCallId: this.nameOf(toolCallId) };
+  }
+
+  private nameOf(toolCallId: string): string {
+    return this.names.get(toolCallId) ?? toolCallId;
+  }
 
   /** Whether the call has a parent that is known: one whose parent never came stands by itself. */
   private isNested(toolCallId: string): boolean {
@@ -105,6 +132,8 @@ export class Session {
 
   loaded(): void {
     this.loading = false;
+    // What an earlier agent left open will not go on.
+    this.calls.endOpen(this.id, "cancelled");
     this.changed.fire({ items: [], facts: new Set(["loading"]), reset: true });
     const next = this.queue.shift();
     if (next !== undefined) {
@@ -157,8 +186,9 @@ export class Session {
   }
 
   private ended(reason: acp.StopReason): void {
+    // ACP: with the answer to the prompt all calls of the turn have ended; of one that has not, nothing more is known.
+    this.calls.endOpen(this.id, "cancelled");
     if (reason === "cancelled") {
-      this.calls.endOpen(this.id, "cancelled");
       this.note("info", "Stopped.");
     } else if (reason === "refusal") {
       this.note("warning", "The model refused to go on.");
@@ -213,8 +243,9 @@ export class Session {
   // --- questions --------------------------------------------------------------------------------------------------
 
   ask(request: acp.RequestPermissionRequest, signal: AbortSignal): Promise<acp.RequestPermissionResponse> {
-    const record = this.calls.apply(this.id, request.toolCall, { turn: this.turn, replayed: false });
-    this.changed.fire({ items: this.transcript.apply({ sessionUpdate: "tool_call_update", ...request.toolCall }, (id) => this.isNested(id)).items, facts: new Set(), reset: false });
+    const toolCall = { ...request.toolCall, toolCallId: this.nameOf(request.toolCall.toolCallId) };
+    const record = this.calls.apply(this.id, toolCall, { turn: this.turn, replayed: false });
+    this.changed.fire({ items: this.transcript.apply({ sessionUpdate: "tool_call_update", ...toolCall }, (id) => this.isNested(id)).items, facts: new Set(), reset: false });
     if (this.stopping || signal.aborted || request.options.length === 0) {
       return Promise.resolve(CANCELLED);
     }
@@ -223,7 +254,7 @@ export class Session {
       id: `p${String(this.nextId)}`,
       sessionId: this.id,
       toolCallId: record.toolCallId,
-      title: short(record.title, 300),
+      title: record.title,
       options: request.options.map(({ optionId, name, kind }) => ({ optionId, name, kind })),
       hasDiff: record.content.some((content) => content.type === "diff"),
       request,

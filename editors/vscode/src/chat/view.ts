@@ -43,6 +43,7 @@ const FACTS: Readonly<Record<SessionFact, readonly (keyof ChatFacts)[]>> = {
 export class ChatView implements vscode.WebviewViewProvider, vscode.Disposable {
   private view: vscode.WebviewView | undefined;
   private isReady = false;
+  private sending: Promise<void> = Promise.resolve();
   private readonly outbox: Outbox;
   private readonly waiting: ToView[] = [];
   private readonly disposables: vscode.Disposable[];
@@ -100,6 +101,10 @@ export class ChatView implements vscode.WebviewViewProvider, vscode.Disposable {
       this.receive(message).catch((error: unknown) => {
         this.host.active?.note("error", "That did not work.", messageOf(error));
       });
+    });
+    view.onDidChangeVisibility(() => {
+      // VS Code throws the page of a hidden view away; the next one says that it is ready.
+      this.isReady = this.isReady && view.visible;
     });
     view.onDidDispose(() => {
       this.view = undefined;
@@ -288,9 +293,16 @@ export class ChatView implements vscode.WebviewViewProvider, vscode.Disposable {
   }
 
   /** What could not be sent goes back into the box. */
-  private async prompt(text: string, attachments: readonly Attachment[]): Promise<void> {
+  private prompt(text: string, attachments: readonly Attachment[]): Promise<void> {
+    // One after the other: what was sent first comes first, though its attachments take longer to read.
+    const sent = this.sending.then(() => this.promptNow(text, attachments));
+    this.sending = sent.catch(() => undefined);
+    return sent;
+  }
+
+  private async promptNow(text: string, attachments: readonly Attachment[]): Promise<void> {
     try {
-      const session = this.host.active ?? (await this.host.newSession());
+      const session = await this.host.ready();
       session.prompt(text, await blocksOf(text, attachments, this.host), attachments);
     } catch (error) {
       this.send({ type: "compose", text, attachments });

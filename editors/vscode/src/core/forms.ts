@@ -13,7 +13,8 @@ export interface Field {
 }
 
 export interface FieldChoice {
-  readonly value: string | boolean;
+  /** Absent: the question is left without an answer. */
+  readonly value?: string | boolean;
   readonly label: string;
 }
 
@@ -31,7 +32,7 @@ function fieldOf(key: string, property: ElicitationPropertySchema, required: boo
       const choices = choicesOf(given);
       if (choices.length > 0) {
         const initial = given["default"];
-        return { ...shared, input: { type: "one", choices, initial: typeof initial === "string" ? initial : undefined } };
+        return { ...shared, input: { type: "one", choices: answerable(choices, required), initial: typeof initial === "string" ? initial : undefined } };
       }
       return { ...shared, input: { type: "text", initial: textOf(given["default"]), check: textCheck(given, required), value: (text) => text } };
     }
@@ -46,7 +47,7 @@ function fieldOf(key: string, property: ElicitationPropertySchema, required: boo
         { value: true, label: "Yes" },
         { value: false, label: "No" },
       ];
-      return { ...shared, input: { type: "one", choices, initial } };
+      return { ...shared, input: { type: "one", choices: answerable(choices, required), initial } };
     }
     case "array": {
       const items = typeof given["items"] === "object" && given["items"] !== null ? (given["items"] as Record<string, unknown>) : {};
@@ -70,6 +71,11 @@ function choicesOf(given: Record<string, unknown>): FieldChoice[] {
   }
   const plain: unknown[] = Array.isArray(given["enum"]) ? given["enum"] : [];
   return plain.flatMap((value) => (typeof value === "string" ? [{ value, label: value }] : []));
+}
+
+/** What need not be answered can be left out. */
+function answerable(choices: readonly FieldChoice[], required: boolean): FieldChoice[] {
+  return required ? [...choices] : [...choices, { label: "(no answer)" }];
 }
 
 const FORMATS: Readonly<Record<string, readonly [RegExp, string]>> = {

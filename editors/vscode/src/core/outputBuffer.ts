@@ -30,6 +30,19 @@ export class OutputBuffer {
     return new StringDecoder("utf8").write(this.joined());
   }
 
+  /** The last `bytes` of it at most, without joining the rest. */
+  tail(bytes: number): string {
+    const last: Buffer[] = [];
+    let length = 0;
+    for (let index = this.chunks.length - 1; index >= 0 && length < bytes; index -= 1) {
+      const chunk = this.chunks[index] ?? Buffer.alloc(0);
+      last.unshift(chunk);
+      length += chunk.length;
+    }
+    const joined = Buffer.concat(last);
+    return new StringDecoder("utf8").write(joined.subarray(startOfCharacter(joined, Math.max(0, joined.length - Math.min(bytes, this.limit)))));
+  }
+
   private joined(): Buffer {
     const first = this.chunks.length === 1 ? this.chunks[0] : undefined;
     const whole = first ?? Buffer.concat(this.chunks);
@@ -42,13 +55,18 @@ export class OutputBuffer {
       return;
     }
     const whole = this.joined();
-    let start = whole.length - this.limit;
-    // A continuation byte (10xxxxxx) belongs to a character that began before.
-    while (start < whole.length && ((whole[start] ?? 0) & 0xc0) === 0x80) {
-      start += 1;
-    }
+    const start = startOfCharacter(whole, whole.length - this.limit);
     this.dropped = true;
     this.chunks = [Buffer.from(whole.subarray(start))];
     this.bytes = whole.length - start;
   }
+}
+
+/** The first place from `start` on where a character of UTF-8 begins: a continuation byte is 10xxxxxx. */
+function startOfCharacter(bytes: Buffer, start: number): number {
+  let place = start;
+  while (place < bytes.length && ((bytes[place] ?? 0) & 0xc0) === 0x80) {
+    place += 1;
+  }
+  return place;
 }

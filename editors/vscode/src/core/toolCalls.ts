@@ -1,5 +1,6 @@
 import type { ToolCall, ToolCallContent, ToolCallLocation, ToolCallUpdate } from "@agentclientprotocol/sdk";
 import { Emitter } from "./emitter.js";
+import { visible } from "./words.js";
 
 /** ACP's states, and the one that a client must give to calls that a cancelled turn left open. */
 export type CallStatus = "pending" | "in_progress" | "completed" | "failed" | "cancelled";
@@ -62,6 +63,8 @@ export function isOver(status: CallStatus): boolean {
 export class ToolCalls {
   readonly changed: Emitter<CallChange>;
   private readonly sessions = new Map<string, Map<string, CallRecord>>();
+  private readonly open = new Map<string, CallRecord>();
+  private readonly below = new Map<string, Set<string>>();
 
   constructor(
     private readonly now: () => number = Date.now,
@@ -83,8 +86,34 @@ export class ToolCalls {
     return [...this.sessions.values()].flatMap((calls) => [...calls.values()]);
   }
 
+  /** The calls that are not over, of all sessions. */
   running(): CallRecord[] {
-    return this.all().filter((record) => !isOver(record.status));
+    return [...this.open.values()];
+  }
+
+  /** The calls whose parent is this one, in the order in which that became known. */
+  children(sessionId: string, toolCallId: string): CallRecord[] {
+    return [...(this.below.get(keyOf(sessionId, toolCallId)) ?? [])].flatMap((id) => this.get(sessionId, id) ?? []);
+  }
+
+  private put(record: CallRecord, calls: Map<string, CallRecord>, before: CallRecord | undefined): void {
+    const { sessionId, toolCallId, parentId } = record;
+    calls.set(toolCallId, record);
+    if (isOver(record.status)) {
+      this.open.delete(keyOf(sessionId, toolCallId));
+    } else {
+      this.open.set(keyOf(sessionId, toolCallId), record);
+    }
+    if (parentId !== before?.parentId) {
+      if (before?.parentId !== undefined) {
+        this.below.get(keyOf(sessionId, before.parentId))?.delete(toolCallId);
+      }
+      if (parentId !== undefined) {
+        const key = keyOf(sessionId, parentId);
+        this.below.set(key, (this.below.get(key) ?? new Set()).add(toolCallId));
+      }
+    }
+    this.changed.fire({ record, before });
   }
 
   /** Takes in a `tool_call`, a `tool_call_update` or the call of a permission request. */
@@ -102,7 +131,7 @@ export class ToolCalls {
     const record: CallRecord = {
       sessionId,
       toolCallId: update.toolCallId,
-      title: update.title ?? before?.title ?? "Tool call",
+      title: typeof update.title === "string" ? visible(update.title) : (before?.title ?? "Tool call"),
       name: nameOf(update) ?? before?.name,
       kind: kindOf(update.kind) ?? before?.kind ?? "other",
       status,
@@ -117,8 +146,7 @@ export class ToolCalls {
       endedAt: over ? (before?.endedAt ?? now) : undefined,
       order: before?.order ?? calls.size,
     };
-    calls.set(record.toolCallId, record);
-    this.changed.fire({ record, before });
+    this.put(record, calls, before);
     return record;
   }
 
@@ -135,18 +163,24 @@ export class ToolCalls {
   /** ACP: a client marks the calls that a cancelled turn left open. Also used where a turn ended with a failure. */
   endOpen(sessionId: string, status: "cancelled" | "failed"): void {
     const calls = this.sessions.get(sessionId);
-    for (const before of calls?.values() ?? []) {
-      if (!isOver(before.status)) {
-        const record: CallRecord = { ...before, status, endedAt: this.now() };
-        calls?.set(record.toolCallId, record);
-        this.changed.fire({ record, before });
+    for (const before of this.running()) {
+      if (before.sessionId === sessionId && calls !== undefined) {
+        this.put({ ...before, status, endedAt: this.now() }, calls, before);
       }
     }
   }
 
   forget(sessionId: string): void {
+    for (const toolCallId of this.sessions.get(sessionId)?.keys() ?? []) {
+      this.open.delete(keyOf(sessionId, toolCallId));
+      this.below.delete(keyOf(sessionId, toolCallId));
+    }
     this.sessions.delete(sessionId);
   }
+}
+
+function keyOf(sessionId: string, toolCallId: string): string {
+  return `${sessionId}\u0000${toolCallId}`;
 }
 
 function statusAfter(before: CallStatus | undefined, said: unknown): CallStatus {

@@ -56,3 +56,21 @@ export function plainText(text: string): string {
     .join("\n")
     .replace(/[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f]/gu, "");
 }
+
+/** For notifications of VS Code, which make links of `[text](command:…)`: the same to read, and no link. */
+export function plain(text: string): string {
+  return text.replace(/\](?=\()/gu, "]\u200b");
+}
+
+/** For labels in which VS Code draws `$(name)` as an icon: the same to read, and no icon. */
+export function withoutIcons(text: string): string {
+  return text.replace(/\$(?=\()/gu, "$\u200b");
+}
+
+/**
+ * Characters that turn the direction of what follows, or take no room, as their code: nobody is to read what is not
+ * there. Those that join letters stay.
+ */
+export function visible(text: string): string {
+  return text.replace(/[\u061c\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff]/gu, (char) => `\\u${char.charCodeAt(0).toString(16).padStart(4, "0")}`);
+}

@@ -1,4 +1,5 @@
 import type { Diff } from "@agentclientprotocol/sdk";
+import { createHash } from "node:crypto";
 import * as vscode from "vscode";
 import { wholeFile } from "../core/wholeFile.js";
 import type { CallRecord, ToolCalls } from "../core/toolCalls.js";
@@ -6,6 +7,9 @@ import { isOver } from "../core/toolCalls.js";
 import { labelOfUri } from "../core/uris.js";
 
 export const DIFF_SCHEME = "acp-diff";
+
+/** Diffs whose surroundings are remembered; an older one is shown as the agent sent it. */
+const KEPT = 500;
 
 interface Sides {
   readonly before: string;
@@ -90,6 +94,12 @@ export class Diffs implements vscode.TextDocumentContentProvider, vscode.Disposa
     return { left: uri("before"), right: uri("after") };
   }
 
+  private forgetOld(): void {
+    for (const key of [...this.sides.keys()].slice(0, Math.max(0, this.sides.size - KEPT))) {
+      this.sides.delete(key);
+    }
+  }
+
   private async capture(record: CallRecord): Promise<void> {
     for (const [index, content] of record.content.entries()) {
       if (content.type === "diff") {
@@ -100,6 +110,7 @@ export class Diffs implements vscode.TextDocumentContentProvider, vscode.Disposa
           this.sides.set(key, { before, after: content.newText });
           const current = before === "" ? undefined : await currentText(content.path);
           this.sides.set(key, wholeFile(before, content.newText, current, isOver(record.status)));
+          this.forgetOld();
         }
       }
     }
@@ -120,7 +131,13 @@ function titleOf(record: CallRecord, path: string): string {
 }
 
 function keyOf(record: CallRecord, index: number, diff: Diff): string {
-  return [record.sessionId, record.toolCallId, String(index), diff.path, String(diff.oldText?.length ?? -1), String(diff.newText.length)].join("\u0000");
+  return [record.sessionId, record.toolCallId, String(index), diff.path, hashOf(diff)].join(" ");
+}
+
+function hashOf({ oldText, newText }: Diff): string {
+  const hash = createHash("sha256");
+  hash.update(oldText === undefined || oldText === null ? "new" : `${String(oldText.length)} ${oldText}`);
+  return hash.update(newText).digest("base64url");
 }
 
 async function currentText(path: string): Promise<string | undefined> {

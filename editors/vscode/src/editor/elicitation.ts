@@ -3,6 +3,7 @@ import * as vscode from "vscode";
 import { INVALID_PARAMS, RequestFailure } from "../agent/link.js";
 import type { Field, FieldChoice } from "../core/forms.js";
 import { fieldsOf } from "../core/forms.js";
+import { plain } from "../core/words.js";
 
 type Value = acp.ElicitationContentValue;
 type Answer = { readonly kind: "value"; readonly value: Value | undefined } | { readonly kind: "back" | "decline" | "cancel" };
@@ -46,7 +47,7 @@ async function openUrl(request: acp.ElicitationUrlMode & { message: string }, si
     throw new RequestFailure(INVALID_PARAMS, `only web addresses are opened, not ${request.url}`);
   }
   const chosen = await Promise.race([
-    vscode.window.showInformationMessage(`The agent asks you to open ${request.url}`, { modal: true, detail: request.message }, "Open", "Decline"),
+    vscode.window.showInformationMessage(plain(`The agent asks you to open ${request.url}`), { modal: true, detail: request.message }, "Open", "Decline"),
     aborted(signal),
   ]);
   if (chosen === "Open") {
@@ -58,7 +59,7 @@ async function openUrl(request: acp.ElicitationUrlMode & { message: string }, si
 async function fill(message: string, fields: readonly Field[], signal: AbortSignal): Promise<acp.CreateElicitationResponse> {
   const content: Record<string, Value> = {};
   if (fields.length === 0) {
-    const chosen = await Promise.race([vscode.window.showInformationMessage(message, { modal: true }, "Accept", "Decline"), aborted(signal)]);
+    const chosen = await Promise.race([vscode.window.showInformationMessage(plain(message), { modal: true }, "Accept", "Decline"), aborted(signal)]);
     return chosen === "Accept" ? { action: "accept", content } : { action: chosen === "Decline" ? "decline" : "cancel" };
   }
   let index = 0;

@@ -83,32 +83,60 @@ async function real(path: string): Promise<string> {
 }
 
 async function fromDisk(uri: vscode.Uri): Promise<string> {
-  let bytes: Uint8Array;
-  try {
-    bytes = await vscode.workspace.fs.readFile(uri);
-  } catch (error) {
-    throw isMissing(error) ? new RequestFailure(RESOURCE_NOT_FOUND, `the file does not exist: ${uri.fsPath}`) : error;
+  const bytes = await bytesOf(uri);
+  if (bytes === undefined) {
+    throw new RequestFailure(RESOURCE_NOT_FOUND, `the file does not exist: ${uri.fsPath}`);
   }
   try {
     return new TextDecoder("utf-8", { fatal: true }).decode(bytes);
   } catch {
-    // VS Code knows the encoding that the person set for the file; it refuses what is no text.
-    return (await vscode.workspace.openTextDocument(uri)).getText();
+    // VS Code knows the encoding that the person set for the file.
+    return (await documentOf(uri)).getText();
   }
+}
+
+async function bytesOf(uri: vscode.Uri): Promise<Uint8Array | undefined> {
+  try {
+    return await vscode.workspace.fs.readFile(uri);
+  } catch (error) {
+    if (isMissing(error)) {
+      return undefined;
+    }
+    throw new Error(`${uri.fsPath} could not be read: ${messageOf(error)}`, { cause: error });
+  }
+}
+
+/** Raises an Error for what is no text, and for text whose characters would be lost when it is written back. */
+async function documentOf(uri: vscode.Uri): Promise<vscode.TextDocument> {
+  let document: vscode.TextDocument;
+  try {
+    document = await vscode.workspace.openTextDocument(uri);
+  } catch (error) {
+    throw new Error(`VS Code cannot open ${uri.fsPath} as text. Is it a binary file, or too large?`, { cause: error });
+  }
+  if (document.getText().includes("\ufffd") && !(await holdsReplacement(uri))) {
+    throw new Error(`${uri.fsPath} is not in the encoding that VS Code reads it with: set files.encoding for it`);
+  }
+  return document;
+}
+
+/** Whether the file itself has U+FFFD, as UTF-8. */
+async function holdsReplacement(uri: vscode.Uri): Promise<boolean> {
+  return Buffer.from((await bytesOf(uri)) ?? []).includes("\ufffd");
 }
 
 async function put(uri: vscode.Uri, content: string): Promise<void> {
   const open = await openDocument(uri);
-  if (open === undefined && !(await exists(uri))) {
-    await create(uri, content);
+  if (open?.isDirty !== true && !(await exists(uri))) {
+    await create(uri, content, open);
     return;
   }
-  const document: vscode.TextDocument = open ?? (await vscode.workspace.openTextDocument(uri));
+  const document: vscode.TextDocument = open?.isDirty === true ? open : await documentOf(uri);
   const wasDirty = document.isDirty;
   const eol = breakOf(content) ?? document.eol;
   if (!wasDirty && (eol === "mixed" || !(await isCurrent(document)))) {
     // No document can hold this text, or it does not know yet what is on the disk: saving it would undo that.
-    await vscode.workspace.fs.writeFile(uri, new TextEncoder().encode(content));
+    await writeBytes(uri, content);
     return;
   }
   const kept = eol === "mixed" ? document.eol : eol;
@@ -121,12 +149,29 @@ async function put(uri: vscode.Uri, content: string): Promise<void> {
       throw new Error(`VS Code refused the edit of ${uri.fsPath}. Is the file read-only?`);
     }
     if (document.getText() !== wanted) {
-      throw new Error(`${uri.fsPath} changed while it was written: read it again and repeat the edit`);
+      throw new Error(`${uri.fsPath} changed while it was written, or is read-only in VS Code: read it again`);
     }
   }
-  if (!wasDirty && isDirty(document) && !(await document.save())) {
+  if (wasDirty) {
+    return;
+  }
+  if (isDirty(document) && !(await document.save())) {
     throw new Error(`${uri.fsPath} was changed in the editor but could not be saved. Is the file writable?`);
   }
+  if (edits.length > 0 && !(await isCurrent(document))) {
+    throw new Error(`${uri.fsPath} was not written. Is it read-only in VS Code (files.readonlyInclude)?`);
+  }
+}
+
+/** A text that a document cannot hold, with the mark of the encoding (BOM) that the file has. */
+async function writeBytes(uri: vscode.Uri, content: string): Promise<void> {
+  const before = (await bytesOf(uri)) ?? new Uint8Array();
+  const [first, second, third] = before;
+  if ((first === 0xff && second === 0xfe) || (first === 0xfe && second === 0xff)) {
+    throw new Error(`${uri.fsPath} is UTF-16 with mixed line breaks, which cannot be written back as it is`);
+  }
+  const mark = first === 0xef && second === 0xbb && third === 0xbf ? "\ufeff" : "";
+  await vscode.workspace.fs.writeFile(uri, new TextEncoder().encode(mark + content));
 }
 
 /** What turns the document's text into `wanted`: only what differs, so that the cursor and other marks stay. */
@@ -183,7 +228,12 @@ function withBreaks(content: string, eol: vscode.EndOfLine): string {
   return content.replace(/\r\n|\r|\n/gu, eol === vscode.EndOfLine.CRLF ? "\r\n" : "\n");
 }
 
-async function create(uri: vscode.Uri, content: string): Promise<void> {
+/** `open`: a document of a file that was deleted under it; it takes up what is written. */
+async function create(uri: vscode.Uri, content: string, open: vscode.TextDocument | undefined): Promise<void> {
+  if (open !== undefined) {
+    await vscode.workspace.fs.writeFile(uri, new TextEncoder().encode(content));
+    return;
+  }
   const edit = new vscode.WorkspaceEdit();
   edit.createFile(uri, { overwrite: false, contents: new TextEncoder().encode(content) });
   let made: boolean;

@@ -2,11 +2,18 @@ import * as vscode from "vscode";
 import type { AgentHost } from "../agent/host.js";
 import type { Question } from "../agent/session.js";
 import type { ToolCalls } from "../core/toolCalls.js";
-import { short } from "../core/words.js";
+import { plain, short, withoutIcons } from "../core/words.js";
 import { callOfDiff } from "./diffs.js";
 import type { Diffs } from "./diffs.js";
 
+interface Pause {
+  readonly pause: (needed: () => boolean) => Promise<boolean>;
+}
+
 type Kind = Question["options"][number]["kind"];
+
+const SHOW = "Show the question";
+const NOTIFIED_CHARS = 200;
 
 /**
  * Permission requests outside the chat: their diffs open in the diff editor, whose title bar has the answers; where the
@@ -22,6 +29,7 @@ export class Questions implements vscode.Disposable {
     private readonly diffs: Diffs,
     private readonly chat: { readonly visible: boolean; show: () => Promise<void> },
     private readonly openDiffs: () => boolean,
+    private readonly typing: Pause,
   ) {
     this.disposables = [
       new vscode.Disposable(
@@ -55,19 +63,28 @@ export class Questions implements vscode.Disposable {
       await vscode.window.showInformationMessage("The agent asks nothing at the moment.");
       return;
     }
-    const items = question.options.map((option) => ({ label: `$(${ICONS[option.kind]}) ${option.name}`, option }));
+    const items = question.options.map((option) => ({ label: `$(${ICONS[option.kind]}) ${withoutIcons(option.name)}`, option }));
     const chosen = await vscode.window.showQuickPick(items, { title: question.title, placeHolder: "Answer the agent's question", ignoreFocusOut: true });
     if (chosen !== undefined) {
       this.answer(question, chosen.option.optionId);
     }
   }
 
-  /** Answers with the first option of a kind; nothing where there is none. */
-  answerWith(kind: Kind): void {
-    const question = this.current();
+  /**
+   * Answers with the first option of a kind the question that the person sees: that of the diff in front of them, else the
+   * only one of the session that they look at. In doubt all options are shown, with what they are about.
+   */
+  async answerWith(kind: Kind): Promise<void> {
+    const isDiff = this.shownTab() !== undefined;
+    const ofSession = this.host.active?.questions ?? [];
+    const question = isDiff ? this.ofShownDiff() : ofSession.length === 1 && this.chat.visible ? ofSession[0] : undefined;
     const option = question?.options.find((candidate) => candidate.kind === kind);
     if (question !== undefined && option !== undefined) {
       this.answer(question, option.optionId);
+    } else if (isDiff && question === undefined) {
+      await vscode.window.showInformationMessage("This question was answered already.");
+    } else {
+      await this.pick();
     }
   }
 
@@ -78,11 +95,15 @@ export class Questions implements vscode.Disposable {
   }
 
   private current(): Question | undefined {
-    const shown = this.shownCall();
-    return this.open.find((question) => question.toolCallId === shown?.toolCallId && question.sessionId === shown.sessionId) ?? this.open[0];
+    return this.ofShownDiff() ?? this.host.active?.questions[0] ?? this.open[0];
   }
 
-  private shownCall(): { sessionId: string; toolCallId: string } | undefined {
+  private ofShownDiff(): Question | undefined {
+    const shown = this.shownTab();
+    return this.open.find((question) => question.toolCallId === shown?.toolCallId && question.sessionId === shown.sessionId);
+  }
+
+  private shownTab(): { sessionId: string; toolCallId: string } | undefined {
     const input: unknown = vscode.window.tabGroups.activeTabGroup.activeTab?.input;
     return input instanceof vscode.TabInputTextDiff ? callOfDiff(input.modified) : undefined;
   }
@@ -90,30 +111,42 @@ export class Questions implements vscode.Disposable {
   private async refresh(): Promise<void> {
     const { open } = this;
     await this.context();
-    for (const question of open) {
-      const key = `${question.sessionId} ${question.id}`;
-      if (!this.seen.has(key)) {
-        this.seen.add(key);
-        await this.present(question);
-      }
+    const fresh = open.filter(({ sessionId, id }) => !this.seen.has(`${sessionId} ${id}`));
+    for (const { sessionId, id } of fresh) {
+      this.seen.add(`${sessionId} ${id}`);
+    }
+    for (const question of fresh) {
+      await this.present(question);
     }
   }
 
   private async present(question: Question): Promise<void> {
-    const record = this.calls.get(question.sessionId, question.toolCallId);
-    if (question.hasDiff && record !== undefined && this.openDiffs()) {
-      await this.diffs.openAll(record, true);
-      await this.context();
-    }
     if (!this.chat.visible || this.host.active?.id !== question.sessionId) {
       this.notify(question);
+    }
+    const isOpen = (): boolean => this.open.some(({ id, sessionId }) => id === question.id && sessionId === question.sessionId);
+    const first = this.calls.get(question.sessionId, question.toolCallId)?.content.findIndex(({ type }) => type === "diff") ?? -1;
+    // A diff that opens takes the keys of whoever types in the editor that it covers.
+    if (first >= 0 && this.openDiffs() && (await this.typing.pause(isOpen))) {
+      const record = this.calls.get(question.sessionId, question.toolCallId);
+      if (record !== undefined) {
+        await this.diffs.open(record, first, true);
+        await this.context();
+      }
     }
   }
 
   private notify(question: Question): void {
-    const names = question.options.map(({ name }) => name);
-    vscode.window.showWarningMessage(`${this.host.name} asks: ${short(question.title, 200)}`, ...names).then(
+    // Nobody is to allow what they cannot read to its end.
+    const whole = question.title.length <= NOTIFIED_CHARS;
+    const names = whole ? question.options.map(({ name }) => name) : [SHOW];
+    vscode.window.showWarningMessage(plain(`${this.host.name} asks: ${short(question.title, NOTIFIED_CHARS)}`), ...names).then(
       (chosen) => {
+        if (chosen === SHOW && !whole) {
+          this.host.look(question.sessionId);
+          this.chat.show().catch(() => undefined);
+          return;
+        }
         const option = question.options.find(({ name }) => name === chosen);
         if (option !== undefined) {
           this.answer(question, option.optionId);
@@ -125,8 +158,7 @@ export class Questions implements vscode.Disposable {
 
   /** What the menus depend on: whether there is a question, and whether the diff that is seen belongs to one. */
   private async context(): Promise<void> {
-    const shown = this.shownCall();
-    const question = this.open.find(({ toolCallId, sessionId }) => toolCallId === shown?.toolCallId && sessionId === shown.sessionId);
+    const question = this.ofShownDiff();
     const kinds = new Set(question?.options.map(({ kind }) => kind));
     await Promise.all([
       vscode.commands.executeCommand("setContext", "acpAgent.question", this.open.length > 0),

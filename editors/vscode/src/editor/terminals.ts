@@ -13,6 +13,7 @@ import { messageOf, plainText, short } from "../core/words.js";
 const DEFAULT_OUTPUT_BYTES = 1024 * 1024;
 const MAX_OUTPUT_BYTES = 64 * 1024 * 1024;
 const TAIL_CHARS = 4_000;
+const TAIL_BYTES = 16_384;
 /** Milliseconds from SIGTERM to SIGKILL. */
 const KILL_GRACE = 500;
 /** Milliseconds for the last output of a command that ended while a child of it still holds the pipe. */
@@ -90,10 +91,9 @@ export class Terminals implements vscode.Disposable {
     this.known.get(terminalId)?.name(title);
   }
 
+  /** False where it is not there any more. */
   show(terminalId: string): boolean {
-    const terminal = this.known.get(terminalId);
-    terminal?.show();
-    return terminal !== undefined;
+    return this.known.get(terminalId)?.show() ?? false;
   }
 
   facts(terminalId: string): TerminalFacts | undefined {
@@ -172,6 +172,7 @@ class AgentTerminal implements vscode.Pseudoterminal {
   private title: string;
   private pending = "";
   private opened = false;
+  private closed = false;
 
   constructor(
     private readonly child: ChildProcess,
@@ -216,6 +217,7 @@ class AgentTerminal implements vscode.Pseudoterminal {
   }
 
   close(): void {
+    this.closed = true;
     this.kill(true);
     clearTimeout(this.naming);
     this.terminal?.dispose();
@@ -229,8 +231,13 @@ class AgentTerminal implements vscode.Pseudoterminal {
 
   // --- what the client calls --------------------------------------------------------------------------------------
 
-  show(): void {
-    this.made().show(true);
+  show(): boolean {
+    const terminal = this.made();
+    if (this.closed) {
+      return false;
+    }
+    terminal.show(true);
+    return true;
   }
 
   name(title: string): void {
@@ -250,7 +257,7 @@ class AgentTerminal implements vscode.Pseudoterminal {
   }
 
   facts(): TerminalFacts {
-    const tail = plainText(this.buffer.text()).slice(-TAIL_CHARS);
+    const tail = plainText(this.buffer.tail(TAIL_BYTES)).slice(-TAIL_CHARS);
     return { title: this.title, tail, ...(this.exit === undefined ? {} : { exit: exitWords(this.exit) }) };
   }
 
@@ -299,8 +306,12 @@ class AgentTerminal implements vscode.Pseudoterminal {
   private write(text: string): void {
     if (this.opened) {
       this.writeEmitter.fire(text);
-    } else {
-      this.pending = (this.pending + text).slice(-UNOPENED_CHARS);
+      return;
+    }
+    this.pending += text;
+    // Cut only when twice too much is there: each character is copied a bounded number of times.
+    if (this.pending.length > 2 * UNOPENED_CHARS) {
+      this.pending = this.pending.slice(-UNOPENED_CHARS);
     }
   }
 }

@@ -1,23 +1,22 @@
 import * as vscode from "vscode";
 import type { CallRecord, ToolCalls } from "../core/toolCalls.js";
 import { isOver } from "../core/toolCalls.js";
+import type { Typing } from "./typing.js";
 
 /** Milliseconds in which only the last of several places is gone to. */
 const SETTLE = 120;
-/** Milliseconds after the person typed in which their editor is left alone. */
-const TYPING = 2_000;
 
 /** Shows the file and line that the agent works on, without taking the focus. */
 export class FollowMode implements vscode.Disposable {
   private readonly disposables: vscode.Disposable[];
   private timer: NodeJS.Timeout | undefined;
   private next: { path: string; line: number | undefined } | undefined;
-  private typed = 0;
 
   constructor(
     calls: ToolCalls,
     private readonly enabled: () => boolean,
     private readonly isActive: (sessionId: string) => boolean,
+    private readonly typing: Typing,
   ) {
     this.disposables = [
       new vscode.Disposable(
@@ -25,11 +24,6 @@ export class FollowMode implements vscode.Disposable {
           this.note(record, before);
         }),
       ),
-      vscode.window.onDidChangeTextEditorSelection(({ kind }) => {
-        if (kind === vscode.TextEditorSelectionChangeKind.Keyboard || kind === vscode.TextEditorSelectionChangeKind.Mouse) {
-          this.typed = Date.now();
-        }
-      }),
     ];
   }
 
@@ -51,7 +45,7 @@ export class FollowMode implements vscode.Disposable {
       this.timer = undefined;
       const { next } = this;
       this.next = undefined;
-      if (next !== undefined && Date.now() - this.typed > TYPING) {
+      if (next !== undefined && !this.typing.now) {
         reveal(next.path, next.line, true).catch(() => undefined);
       }
     }, SETTLE);

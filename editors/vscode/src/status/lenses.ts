@@ -2,7 +2,7 @@ import * as vscode from "vscode";
 import type { Mark, Marks } from "../core/marks.js";
 import type { ToolCalls } from "../core/toolCalls.js";
 import { isOver } from "../core/toolCalls.js";
-import { short } from "../core/words.js";
+import { short, withoutIcons } from "../core/words.js";
 
 const REFRESH = 150;
 
@@ -66,7 +66,7 @@ function lensesOf(line: number, { record }: Mark): vscode.CodeLens[] {
   const call = { sessionId: record.sessionId, toolCallId: record.toolCallId };
   const lens = (title: string, command: string, tooltip: string): vscode.CodeLens =>
     new vscode.CodeLens(range, { title, command, tooltip, arguments: [call] });
-  const lenses = [lens(`$(${ICONS[record.status]})\u00a0${short(record.title, 70)}`, "acpAgent.showOutput", "Show the output of this tool call")];
+  const lenses = [lens(`$(${ICONS[record.status]})\u00a0${withoutIcons(short(record.title, 70))}`, "acpAgent.showOutput", "Show the output of this tool call")];
   if (record.content.some((content) => content.type === "diff")) {
     lenses.push(lens("Show diff", "acpAgent.showDiff", "Show what this tool call changes"));
   }

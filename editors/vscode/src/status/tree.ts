@@ -76,7 +76,7 @@ export class CallTree implements vscode.TreeDataProvider<Node>, vscode.Disposabl
     const children =
       node.type === "turn"
         ? calls.filter((record) => record.turn === node.turn && this.parentOf(record) === undefined)
-        : calls.filter((record) => this.parentOf(record)?.toolCallId === node.toolCallId);
+        : this.calls.children(session.id, node.toolCallId);
     return children.map((record) => this.callNode(record));
   }
 
@@ -115,10 +115,10 @@ export class CallTree implements vscode.TreeDataProvider<Node>, vscode.Disposabl
   }
 
   private refresh(): void {
-    const running = this.calls.running().length;
-    this.view.badge = running === 0 ? undefined : { value: running, tooltip: `${plural(running, "tool call")} running` };
     this.timer ??= setTimeout(() => {
       this.timer = undefined;
+      const running = this.calls.running().length;
+      this.view.badge = running === 0 ? undefined : { value: running, tooltip: `${plural(running, "tool call")} running` };
       const changed = this.changed;
       this.changed = new Set();
       if (changed === "all" || changed.size > 20) {
@@ -163,7 +163,7 @@ export class CallTree implements vscode.TreeDataProvider<Node>, vscode.Disposabl
     if (record === undefined) {
       return new vscode.TreeItem("");
     }
-    const hasChildren = this.calls.list(record.sessionId).some((other) => other.parentId === record.toolCallId);
+    const hasChildren = this.calls.children(record.sessionId, record.toolCallId).length > 0;
     const item = new vscode.TreeItem(
       short(record.title, 200),
       hasChildren ? vscode.TreeItemCollapsibleState.Expanded : vscode.TreeItemCollapsibleState.None,

@@ -6,6 +6,7 @@
  * a line. No HTML is made here.
  */
 import { Lexer, type Token } from "marked";
+import { isHard } from "./hard";
 
 /** Definitions (`[name]: address`) by name, as the lexer keeps them. */
 type Links = Lexer["tokens"]["links"];
@@ -100,9 +101,16 @@ export class BlockSplitter {
   }
 
   private tokens(source: string): readonly Token[] {
+    if (isHard(source)) return [asText(source)];
     const lexer = new Lexer();
     Object.assign(lexer.tokens.links, this.links);
-    const tokens = lexer.lex(source);
+    let tokens: readonly Token[];
+    try {
+      tokens = lexer.lex(source);
+    } catch {
+      // Better the plain words than no conversation at all.
+      return [asText(source)];
+    }
     if (Object.keys(lexer.tokens.links).length > Object.keys(this.links).length) {
       this.links = { ...lexer.tokens.links };
       this.settled = this.settled.flatMap((block) => (usesLinks(block.raw) ? this.lex(block.raw) : [block]));
@@ -117,7 +125,12 @@ function shows(block: Block): boolean {
 
 /** Whether there is something in brackets that is not a link with its address. */
 function usesLinks(raw: string): boolean {
-  return /\[[^\]]+\](?!\()/.test(raw);
+  return /\[[^[\]]+\](?!\()/.test(raw);
+}
+
+/** The source as a paragraph in which nothing has a meaning. */
+function asText(source: string): Token {
+  return { type: "paragraph", raw: source, text: source, tokens: [{ type: "text", raw: source, text: source, escaped: false }] };
 }
 
 function lastEnd(raw: string, pattern: RegExp): number | undefined {

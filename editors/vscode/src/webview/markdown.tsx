@@ -62,7 +62,13 @@ const marked = new Marked({
 
 /** The clean HTML of one token of Markdown. */
 export function htmlOf(token: Token): string {
-  return DOMPurify.sanitize(marked.parser([token]), ALLOWED);
+  let html: string;
+  try {
+    html = marked.parser([token]);
+  } catch {
+    html = `<p class="raw">${escape(token.raw)}</p>`;
+  }
+  return DOMPurify.sanitize(html, ALLOWED);
 }
 
 const Html = memo(

@@ -97,10 +97,43 @@ describe("sessions", () => {
   it("are loaded whole, their calls marked as replayed", async () => {
     const { host, calls } = rig();
     const session = await host.openSession("old");
-    expect(texts(session)).toEqual(["Earlier", "Then."]);
+    expect(texts(session)).toEqual(["Earlier", "Then.", "Later"]);
     expect(calls.get("old", "c")).toMatchObject({ status: "completed", replayed: true, turn: 1 });
+    expect(calls.get("old", "left")).toMatchObject({ status: "cancelled", turn: 2 });
     expect(session.loading).toBe(false);
     expect(await host.openSession("old")).toBe(session);
+  });
+
+  it("are made once, however many want the session of the window at the same time", async () => {
+    const { host, wire } = rig();
+    const sessions = await Promise.all([host.ready(), host.ready("unknown"), host.ready()]);
+    expect(new Set(sessions).size).toBe(1);
+    expect(wire.filter(({ message }) => message.method === "session/new")).toHaveLength(1);
+    expect(await host.ready()).toBe(sessions[0]);
+  });
+
+  it("of earlier are opened again, or a new one where they are not known any more", async () => {
+    const { host } = rig();
+    expect((await host.ready("old")).id).toBe("old");
+    const other = rig();
+    expect((await other.host.ready("unknown")).id).toBe("s1");
+  });
+
+  it("that fail to open leave the one that was looked at", async () => {
+    const { host } = rig();
+    const session = await host.newSession();
+    await expect(host.openSession("unknown")).rejects.toThrow("no such session");
+    expect(host.active).toBe(session);
+  });
+
+  it("of an agent that has ended are opened again by the next prompt", async () => {
+    const { host } = rig();
+    const session = await host.newSession();
+    session.prompt("die", [{ type: "text", text: "die" }]);
+    await until(() => host.status === "failed");
+    const again = await host.ready();
+    expect(again.id).toBe(session.id);
+    expect(await said(again, "hello")).toBe("You said: hello");
   });
 
   it("that are not there leave nothing behind", async () => {
@@ -164,6 +197,25 @@ describe("prompts", () => {
     expect(returned).toEqual(["later"]);
     expect(session.stopping).toBe(false);
     expect(await said(session, "again")).toBe("You said: again");
+  });
+
+  it("may count their tool calls anew each time: each is shown for itself", async () => {
+    const { host, calls } = rig();
+    const session = await host.newSession();
+    await said(session, "count");
+    await said(session, "count");
+    expect(calls.list(session.id).map(({ turn, status, title }) => [turn, status, title])).toEqual([
+      [1, "completed", "Count"],
+      [2, "completed", "Count"],
+    ]);
+    expect(session.transcript.items.filter(({ type }) => type === "tool")).toHaveLength(2);
+  });
+
+  it("that end with a call that has not leave nothing running", async () => {
+    const { host, calls } = rig();
+    const session = await host.newSession();
+    await said(session, "leave");
+    expect(calls.running()).toEqual([]);
   });
 
   it("that fail say why, with the details, and leave no call running", async () => {

@@ -105,7 +105,7 @@ describe("forms", () => {
       ["sure", "sure", "one"],
       ["tags", "tags", "many"],
     ]);
-    expect(fields[3]?.input).toMatchObject({ choices: [{ value: "s", label: "Small" }] });
+    expect(fields[3]?.input).toMatchObject({ choices: [{ value: "s", label: "Small" }, { label: "(no answer)" }] });
     expect(fields[4]?.input).toMatchObject({ initial: true });
     expect(fields[5]?.input).toMatchObject({ least: 1, most: 2 });
   });

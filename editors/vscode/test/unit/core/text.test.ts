@@ -3,7 +3,7 @@ import { countChanges, lineAfter, smallestChange } from "../../../src/core/lines
 import { OutputBuffer } from "../../../src/core/outputBuffer.js";
 import { labelOfUri } from "../../../src/core/uris.js";
 import { wholeFile } from "../../../src/core/wholeFile.js";
-import { duration, messageOf, plainText, short } from "../../../src/core/words.js";
+import { duration, messageOf, plain, plainText, short, visible, withoutIcons } from "../../../src/core/words.js";
 
 describe("smallestChange", () => {
   const apply = (before: string, after: string): string => {
@@ -102,6 +102,14 @@ describe("OutputBuffer", () => {
     expect(buffer.truncated).toBe(false);
   });
 
+  it("gives its last bytes, from a character on, without the rest", () => {
+    const buffer = new OutputBuffer(1000);
+    for (const piece of ["a".repeat(500), "😀", "bc"]) {
+      buffer.write(Buffer.from(piece));
+    }
+    expect([buffer.tail(6), buffer.tail(5), buffer.tail(2), buffer.tail(10_000).length]).toEqual(["😀bc", "bc", "bc", 504]);
+  });
+
   it("keeps nothing where the limit is 0", () => {
     const buffer = new OutputBuffer(0);
     buffer.write(Buffer.from("x"));
@@ -141,6 +149,13 @@ describe("words", () => {
     expect(messageOf(new Error("plain"))).toBe("plain");
     expect(messageOf("text")).toBe("text");
     expect(messageOf(undefined)).toBe("undefined");
+  });
+
+  it("makes no links and no icons of a stranger's words, and shows what hides", () => {
+    expect(plain("[x](command:y)")).not.toMatch(/\[[^\]]+\]\(command:/u);
+    expect(withoutIcons("$(check) done")).not.toContain("$(");
+    expect(visible("a\u202eb\u200bc")).toBe("a\\u202eb\\u200bc");
+    expect(visible("ümläut 😀 日本語")).toBe("ümläut 😀 日本語");
   });
 
   it("names a place by its last part and its lines", () => {
