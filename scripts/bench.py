@@ -43,6 +43,7 @@ from acp_agent.loop.offer import Offer
 from acp_agent.loop.relevance import Relevance
 from acp_agent.tools.registry import builtin_registry
 
+ROOT = Path(__file__).resolve().parents[1]
 COMMAND = str(Path(sys.executable).with_name("acp-agent"))
 TERMINALS = {"terminal": True}
 PROMPT = "Say hello."
@@ -632,6 +633,17 @@ class Bench:
         samples = [bench_compaction.compaction() for _ in range(20)]
         self.add("make room among 500 messages, net", "50 ms", samples)
 
+    def vscode(self) -> None:
+        """Three windows of VS Code with the extension, one after the other."""
+        if not (ROOT / "tests" / ".editors" / "node_modules").exists():
+            sys.stderr.write("vscode: it is not installed, see scripts/install_editors.sh\n")
+            return
+        command = [sys.executable, "-m", "scripts.bench_vscode"]
+        printed = subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE).stdout
+        figures = json.loads(printed.splitlines()[-1])
+        self.add("VS Code: activation of the extension", "300 ms", figures["activation"])
+        self.add("VS Code: longest gap between frames, 2,000 deltas", "200 ms", figures["longest_gap"])
+
     def flood(self) -> None:
         """A command that prints 1 GiB: the most memory of the agent above what it has after a small command."""
         call = {"name": "bash", "arguments": json.dumps({"command": FLOOD, "timeout": 600})}
@@ -678,6 +690,7 @@ BENCHES: dict[str, Callable[[Bench], None]] = {
     "sandbox": Bench.sandbox,
     "compaction": Bench.compaction,
     "flood": Bench.flood,
+    "vscode": Bench.vscode,
 }
 
 

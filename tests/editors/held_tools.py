@@ -1,4 +1,4 @@
-"""`read` and `edit` that wait for a file named `go` in the working directory: what a running call looks like can be seen.
+"""`read` and `edit` that wait for a file `go` in the working directory, so that one can look at a running call.
 
 The agent loads them as it loads any package's tools, by an entry point; `held` makes the package.
 """

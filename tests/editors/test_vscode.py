@@ -35,13 +35,7 @@ async def tool_rows(window: Window) -> list[Row]:
     return await window.rows("Tool Calls")
 
 
-async def test_the_extension_is_installed_and_its_views_are_there(code, tmp_path):
-    async with working(code, tmp_path) as (window, _):
-        await window.open_container("ACP Agent")
-        assert await window.eventually(window.views, len) == ["Chat", "Tool Calls", "Sessions"]
-
-
-async def test_an_answer_streams_into_the_chat_with_its_thought_plan_and_usage(code, tmp_path):
+async def test_the_views_are_there_and_an_answer_streams_into_the_chat_with_its_thought_plan_and_usage(code, tmp_path):
     steps = [
         {"content": "Look", "status": "completed"},
         {"content": "Change", "status": "in_progress", "priority": "high"},
@@ -49,11 +43,15 @@ async def test_an_answer_streams_into_the_chat_with_its_thought_plan_and_usage(c
     ]
     script = [
         Answer(thought="It is a greeting.", tool_calls=(Call("plan", {"entries": steps}),)),
-        Answer(text=("Hello, **you**", " and `all`.\n\n<img src=x onerror=alert(1)><script>alert(2)</script>"), hang_after=1),
+        Answer(
+            text=("Hello, **you**", " and `all`.\n\n<img src=x onerror=alert(1)><script>alert(2)</script>"),
+            hang_after=1,
+        ),
     ]
     async with working(code, tmp_path, script) as (window, model):
         chat = Chat(window)
         await chat.open()
+        assert await window.eventually(window.views, len) == ["Chat", "Tool Calls", "Sessions"]
         await chat.send("Say hello")
         await window.eventually(chat.answers, lambda texts: texts == ["Hello, you"])
         assert await chat.prompts() == ["Say hello"]
@@ -68,7 +66,11 @@ async def test_an_answer_streams_into_the_chat_with_its_thought_plan_and_usage(c
         assert await thought.get_attribute("open") is None
         await thought.locator("summary").click()
         await thought.get_by_text("It is a greeting.").wait_for()
-        assert await chat.frame.locator(".plan li").all_inner_texts() == ["done:\nLook", "being done:\nChange\nhigh", "to do:\nCheck"]
+        assert await chat.frame.locator(".plan li").all_inner_texts() == [
+            "done:\nLook",
+            "being done:\nChange\nhigh",
+            "to do:\nCheck",
+        ]
         assert "of 128k tokens" in await chat.frame.locator(".usage").inner_text()
         await is_idle(window)
         assert not await chat.frame.get_by_role("button", name="Stop", exact=True).count()
@@ -77,7 +79,9 @@ async def test_an_answer_streams_into_the_chat_with_its_thought_plan_and_usage(c
 async def test_a_running_call_spins_at_its_line_and_becomes_a_tick_that_fades(code, tmp_path):
     script = [
         Answer(tool_calls=(Call("held_read", {"path": "a.txt", "offset": 5, "limit": 2}),)),
-        Answer(tool_calls=(Call("held_edit", {"path": "a.txt", "old_string": "line 9\n", "new_string": "line nine\n"}),)),
+        Answer(
+            tool_calls=(Call("held_edit", {"path": "a.txt", "old_string": "line 9\n", "new_string": "line nine\n"}),)
+        ),
         "Changed.",
         "Nothing to do.",
     ]
@@ -155,7 +159,9 @@ async def test_the_stop_above_a_line_stops_the_turn_that_works_there(code, tmp_p
         await is_idle(window)
 
 
-async def test_calls_of_a_sub_agent_stand_below_their_parents_and_a_click_leads_to_the_place_or_the_output(code, tmp_path):
+async def test_calls_of_a_sub_agent_stand_below_their_parents_and_a_click_leads_to_the_place_or_the_output(
+    code, tmp_path
+):
     script = [
         Answer(tool_calls=(Call("delegate", {"title": "look around", "prompt": "Look at b.txt"}),)),
         Answer(tool_calls=(Call("read", {"path": "b.txt", "offset": 20}), Call("bash", {"command": "echo seen"}))),
@@ -199,13 +205,18 @@ async def test_two_hundred_calls_in_one_turn_all_end_and_the_editor_still_answer
         assert sum(message["role"] == "tool" for message in model.requests[1].body["messages"]) == 200
         cards = await window.eventually(chat.cards, lambda cards: len(cards) == 200)
         assert {card.status for card in cards} == {"completed"}
-        assert [card.title for card in cards] == [f"Read a.txt lines {number} to {number + 1}" for number in range(1, 201)]
+        assert [card.title for card in cards] == [
+            f"Read a.txt lines {number} to {number + 1}" for number in range(1, 201)
+        ]
         rows = await window.eventually(lambda: tool_rows(window), len)
         assert rows[0] == Row("Prompt 1", "200 calls", "", 1, True)
         await window.row("Tool Calls", "Read a.txt lines 1 to 2").click()
         await window.page.keyboard.press("End")
-        rows = await window.eventually(lambda: tool_rows(window), lambda rows: rows[-1].label == "Read a.txt lines 200 to 201")
-        assert {row.icon for row in rows if row.level == 2} == {"eye"}
+        # The branch stays in view above them.
+        rows = await window.eventually(
+            lambda: tool_rows(window), lambda rows: {row.icon for row in rows if row.level == 2} == {"eye"}
+        )
+        assert rows[-1].label == "Read a.txt lines 200 to 201"
         # Of all that was read at once the editor shows the newest.
         await window.go_to(150)
         assert await window.eventually(window.gutter_marks, len_at_least(10))
