@@ -173,7 +173,7 @@ export class Session {
     } catch (error) {
       this.failed(error);
     } finally {
-      this.void();
+      this.cancelQuestions();
       this.running = false;
       this.stopping = false;
       this.tell(["running"]);
@@ -221,7 +221,7 @@ export class Session {
     this.stopping = true;
     this.giveBack();
     this.link.notify("session/cancel", { sessionId: this.id });
-    this.void();
+    this.cancelQuestions();
     this.tell(["running"]);
   }
 
@@ -236,7 +236,7 @@ export class Session {
 
   /** The agent is gone. */
   abandon(): void {
-    this.void();
+    this.cancelQuestions();
     this.calls.endOpen(this.id, "failed");
   }
 
@@ -284,7 +284,7 @@ export class Session {
     return true;
   }
 
-  private void(): void {
+  private cancelQuestions(): void {
     for (const { answer } of [...this.open.values()]) {
       answer(CANCELLED);
     }
