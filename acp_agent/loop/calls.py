@@ -41,7 +41,7 @@ from acp_agent.loop.hooks import Hooks
 from acp_agent.loop.modes import Mode
 from acp_agent.loop.offer import THOUGHTS
 from acp_agent.loop.outputs import Outputs
-from acp_agent.loop.reports import CANCELLED, Call, Parent, Ran, Ready, Reports
+from acp_agent.loop.reports import CANCELLED, Call, Parent, Ran, Ready, Reports, locations_of
 from acp_agent.loop.safety import SessionSafety
 from acp_agent.output.envelope import NO_OUTPUT, ShellOutput
 from acp_agent.safety.access import Access, Ask, Deny, ExecuteAccess, PathAccess
@@ -374,7 +374,12 @@ class ToolRunner:
             call.began = time.monotonic()
             around.safety.began(call.facts)
             await around.hooks.before(call.name, call.id, ready.arguments)
-            self._reports.update(call, status="in_progress", content=list(preview.content) or UNSET)
+            self._reports.update(
+                call,
+                status="in_progress",
+                content=list(preview.content) or UNSET,
+                locations=locations_of(preview.locations) or UNSET,
+            )
             folder = ctx.shell_cwd()
             result = await self._run(call, ready, ctx, preview, accesses)
         except (AgentError, OSError) as error:

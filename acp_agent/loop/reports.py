@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from acp_agent.safety.deciders import CallFacts
     from acp_agent.tools.base import Tool
 
-__all__ = ["CANCELLED", "Call", "Display", "Parent", "Ready", "Reports", "Run"]
+__all__ = ["CANCELLED", "Call", "Display", "Parent", "Ready", "Reports", "Run", "locations_of"]
 
 LARGEST_RAW = 1_000_000
 """Bytes of JSON in `rawOutput`; the envelope of a command's output is bounded by itself."""
@@ -260,7 +260,7 @@ class Reports:
             kind=ready.entry.kind,
             status="pending",
             content=content,
-            locations=locations_of(description.locations),
+            locations=locations_of(preview.locations or description.locations),
             raw_input=ready.arguments,
             meta=meta,
         )

@@ -64,6 +64,8 @@ class Preview:
     """Shown with the permission request (a diff)."""
     state: Any = None
     """Whatever `run` needs of it; opaque to everybody else."""
+    locations: tuple[Location, ...] = ()
+    """Where it will happen, if that is known more closely than before."""
 
 
 @dataclass(frozen=True)

@@ -79,7 +79,9 @@ class Edit(Tool[EditParams]):
             )
         new = _replaced(params, old)
         keep_credentials(ctx, params.path, old, new)
-        return Preview((diff_of(path, old, new),), Planned(path, old, new, disk))
+        return Preview(
+            (diff_of(path, old, new),), Planned(path, old, new, disk), locations=first_changed_line(path, old, new)
+        )
 
     async def run(self, params: EditParams, ctx: ToolContext, preview: Preview) -> ToolResult:
         planned: Planned = preview.state

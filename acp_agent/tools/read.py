@@ -92,9 +92,14 @@ async def _missing(shown: str, path: Path, ctx: ToolContext) -> str:
         return f"{shown} does not exist, and neither does its folder. Use `find_path` to find it."
     names = [name for name, _ in await ctx.executor.list(folder)]
     stem = path.stem.lower()
-    near = [name for name in names if stem and (stem in name.lower() or name.lower().split(".")[0] in stem)][:5]
-    hint = f" Its folder holds {', '.join(near)}." if near else " Use `find_path` to find it."
+    near = [name for name in names if stem and (stem in name.lower() or _part_of(name, stem))][:5]
+    hint = f" There are similar names: {', '.join(near)}." if near else " Use `find_path` to find it."
     return f"{shown} does not exist.{hint}"
+
+
+def _part_of(name: str, stem: str) -> bool:
+    first = name.lower().split(".")[0]
+    return first != "" and first in stem
 
 
 def _numbered(params: ReadParams, text: str, ctx: ToolContext) -> ToolResult:

@@ -13,7 +13,15 @@ from acp_agent.schema.acp import ToolKind
 from acp_agent.tools.base import Params, Tool
 from acp_agent.tools.context import Description, Location, Preview, ToolContext, ToolResult
 from acp_agent.tools.edit import Planned, apply
-from acp_agent.tools.text import diff_of, disk_digest, keep_credentials, moved_on_disk, read_file, to_endings
+from acp_agent.tools.text import (
+    diff_of,
+    disk_digest,
+    first_changed_line,
+    keep_credentials,
+    moved_on_disk,
+    read_file,
+    to_endings,
+)
 
 __all__ = ["Write", "WriteParams"]
 
@@ -50,7 +58,9 @@ class Write(Tool[WriteParams]):
             if old == new:
                 raise ToolError(f"{params.path} already holds exactly this text.")
             keep_credentials(ctx, params.path, old, new)
-        return Preview((diff_of(path, old, new),), Planned(path, old, new, disk))
+        return Preview(
+            (diff_of(path, old, new),), Planned(path, old, new, disk), locations=first_changed_line(path, old, new)
+        )
 
     async def run(self, params: WriteParams, ctx: ToolContext, preview: Preview) -> ToolResult:
         planned: Planned = preview.state

@@ -117,9 +117,9 @@ async def test_read_refuses_binary_files(data: bytes, tmp_path: Path) -> None:
 
 async def test_read_of_a_missing_file_names_what_is_near(tmp_path: Path) -> None:
     async with bench(tmp_path) as on:
-        for name in ("app.py", "App.tsx", "other.md"):
+        for name in ("app.py", "App.tsx", "other.md", ".git"):
             (on.folder / name).touch()
-        with pytest.raises(ToolError, match=r"app\.js does not exist. Its folder holds App\.tsx, app\.py\."):
+        with pytest.raises(ToolError, match=r"app\.js does not exist. There are similar names: App\.tsx, app\.py\."):
             await on.call("read", path="app.js")
         with pytest.raises(ToolError, match="neither does its folder"):
             await on.call("read", path="nowhere/app.js")

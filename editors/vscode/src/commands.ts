@@ -3,6 +3,7 @@ import * as vscode from "vscode";
 import type { AgentHost } from "./agent/host.js";
 import type { ChatView } from "./chat/view.js";
 import { selectionAttachment } from "./chat/mentions.js";
+import { ago } from "./core/words.js";
 import type { CallRecord, ToolCalls } from "./core/toolCalls.js";
 import { messageOf, plain } from "./core/words.js";
 import type { Diffs } from "./editor/diffs.js";
@@ -56,10 +57,9 @@ export function registerCommands(parts: Parts): vscode.Disposable {
     rejectOnce: () => questions.answerWith("reject_once"),
     restart: () => host.restart(),
     login: (method) => login(parts, method),
-    install: () => {
-      const terminal = vscode.window.createTerminal({ name: "Install acp-agent" });
-      terminal.show();
-      terminal.sendText("uv tool install acp-agent || pipx install acp-agent", false);
+    useUvx: async () => {
+      await set("useUvx", true);
+      await host.restart();
     },
     // Of a window on another machine, the agent's program is a setting of that machine.
     openSettings: () =>
@@ -145,7 +145,9 @@ export function registerCommands(parts: Parts): vscode.Disposable {
         } catch (error) {
           log.error(`${name}: ${messageOf(error)}`);
           // A problem with the agent is shown in the chat, with what can be done; everything else here.
-          if (host.problem === null) {
+          if (host.problem !== null) {
+            await chat.show();
+          } else {
             await vscode.window.showErrorMessage(plain(messageOf(error)));
           }
           return undefined;
@@ -191,7 +193,7 @@ async function chosen(host: AgentHost, info: unknown, placeHolder: string): Retu
 
 async function choose(host: AgentHost, placeHolder: string): Promise<{ id: string; cwd: string | undefined; title: string } | undefined> {
   const sessions = await host.listSessions();
-  const items = sessions.map((info) => ({ label: info.title ?? "Untitled", description: info.updatedAt ?? "", info }));
+  const items = sessions.map((info) => ({ label: info.title ?? "Untitled", description: ago(info.updatedAt ?? undefined), info }));
   const picked = await vscode.window.showQuickPick(items, { placeHolder: items.length === 0 ? "There are no sessions of this folder" : placeHolder });
   return idOf(picked?.info);
 }

@@ -44,7 +44,7 @@ export function activate(context: vscode.ExtensionContext): void {
     calls,
     connect: async () => (await import("./agent/connection.js")).connect,
     places: () => ({ isExecutable, environment: process.env, platform: process.platform, folders: folders(), home: homedir() }),
-    settings: () => ({ command: settings.command(), args: settings.args(), env: settings.environment(), startTimeout: settings.startTimeout() }),
+    settings: () => ({ uvx: settings.useUvx(), command: settings.command(), args: settings.args(), env: settings.environment(), startTimeout: settings.startTimeout() }),
     capabilities: {
       fs: { readTextFile: true, writeTextFile: true },
       terminal: true,
@@ -120,10 +120,13 @@ export function activate(context: vscode.ExtensionContext): void {
     new vscode.Disposable(
       host.changed.on((change) => {
         if (change.kind === "active") {
-          remember(context, host);
+          remember(context, host.active);
         } else if (change.kind === "agent" && host.running === undefined) {
           terminals.endAll();
+        } else if (change.kind === "session" && change.change.reset) {
+          remember(context, host.active);
         } else if (change.kind === "session" && change.change.facts.has("running")) {
+          remember(context, host.active);
           onRunning(change.session, inline, lenses);
         }
         contexts.update(host);
@@ -133,6 +136,11 @@ export function activate(context: vscode.ExtensionContext): void {
       if (event.affectsConfiguration(`${SECTION}.inlineStatus`)) {
         inline.refresh();
         lenses.refresh();
+      }
+      if (AGENT_SETTINGS.some((name) => event.affectsConfiguration(`${SECTION}.${name}`))) {
+        onAgentSettings(host).catch((error: unknown) => {
+          log.error(messageOf(error));
+        });
       }
     }),
   );
@@ -161,9 +169,26 @@ async function begin(context: vscode.ExtensionContext, host: AgentHost): Promise
   await host.ready(settings.restoreSession() ? context.workspaceState.get<string>(LAST_SESSION) : undefined);
 }
 
-function remember(context: vscode.ExtensionContext, host: AgentHost): void {
-  if (host.active !== undefined) {
-    context.workspaceState.update(LAST_SESSION, host.active.id).then(undefined, () => undefined);
+/** What decides which program runs and how. */
+const AGENT_SETTINGS = ["command", "arguments", "environment", "useUvx"];
+
+/** An agent that could not be started is tried again; one that runs goes on until the person lets it be replaced. */
+async function onAgentSettings(host: AgentHost): Promise<void> {
+  if (host.status === "failed") {
+    await host.restart();
+  } else if (host.running !== undefined) {
+    const restart = "Restart agent";
+    const chosen = await vscode.window.showInformationMessage("The agent's settings take effect when it starts again.", restart);
+    if (chosen === restart) {
+      await host.restart();
+    }
+  }
+}
+
+/** A session without a prompt is not worth coming back to: a new one begins with the settings as they are then. */
+function remember(context: vscode.ExtensionContext, session: { readonly id: string; readonly turn: number } | undefined): void {
+  if (session !== undefined && session.turn > 0) {
+    context.workspaceState.update(LAST_SESSION, session.id).then(undefined, () => undefined);
   }
 }
 

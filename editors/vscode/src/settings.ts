@@ -8,6 +8,7 @@ const MILLISECONDS = 1000;
 export const settings = {
   command: (): string => read("command", ""),
   args: (): readonly string[] => texts(read<unknown>("arguments", [])),
+  useUvx: (): boolean => read("useUvx", false),
   environment: (): Readonly<Record<string, string>> => textsByName(read<unknown>("environment", {})),
   startTimeout: (): number => number("startTimeout", 30) * MILLISECONDS,
   restoreSession: (): boolean => read("restoreSession", true),

@@ -27,17 +27,14 @@ export function notFoundProblem(found: NotFound): Problem {
   return {
     title: "acp-agent is not installed.",
     detail: [
-      "Install it with one of these, then start again:",
-      "",
-      "- `uv tool install acp-agent`",
-      "- `pipx install acp-agent`",
-      "- `pip install acp-agent` in this folder's virtual environment",
+      "Install it from its own folder (`uv tool install /path/to/acp-agent`, or `pip install /path/to/acp-agent` in this folder's virtual environment), then start again.",
       "",
       "If it is somewhere else, or you want another agent that speaks ACP, name it in the setting `acpAgent.command`.",
+      ...(found.uvx === true ? ["", "uvx is there and could fetch the package `acp-agent` from your package index and run it. Look first whose package that is: on PyPI the name may belong to somebody else."] : []),
       "",
       `Looked for: ${found.looked.map((place) => `\`${place}\``).join(", ")}.`,
     ].join("\n"),
-    actions: [{ label: "Install in a terminal", command: "acpAgent.install" }, SETTINGS, RESTART],
+    actions: [RESTART, SETTINGS, ...(found.uvx === true ? [{ label: "Fetch and run by uvx", command: "acpAgent.useUvx" }] : [])],
   };
 }
 
@@ -61,8 +58,13 @@ export function endedProblem({ code, signal, stderr }: Ended): Problem {
 export function loginProblem(message: string, methods: readonly acp.AuthMethod[]): Problem {
   return {
     title: "The agent needs a login.",
-    detail: methods.length > 0 ? message : `${message}\n\nThe agent offers no way to log in from here: see its own documentation.`,
-    actions: methods.map((method) => ({ label: method.name, command: "acpAgent.login", argument: method.id })),
+    detail: methods.length > 0 ? `${message}\n\nVariables of the agent stand in the setting \`acpAgent.environment\`.` : `${message}\n\nThe agent offers no way to log in from here: see its own documentation.`,
+    actions: [
+      // Those of a terminal ask for the key; the others take one that is there already.
+      ...[...methods].sort((left, right) => Number("type" in right) - Number("type" in left)).map((method) => ({ label: method.name, command: "acpAgent.login", argument: method.id })),
+      SETTINGS,
+      RESTART,
+    ],
   };
 }
 

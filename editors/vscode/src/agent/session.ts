@@ -54,6 +54,8 @@ export class Session {
   private nextId = 0;
   private last: { readonly kind: string; readonly messageId: string | null | undefined } | undefined;
   private readonly names = new Map<string, string>();
+  /** Calls that the person has refused. */
+  private readonly declined = new Set<string>();
 
   constructor(
     readonly id: string,
@@ -91,7 +93,8 @@ export class Session {
     }
     this.last = { kind: update.sessionUpdate, messageId: update.sessionUpdate === "user_message_chunk" ? update.messageId : undefined };
     if (update.sessionUpdate === "tool_call" || update.sessionUpdate === "tool_call_update") {
-      this.calls.apply(this.id, update, { turn: this.turn, replayed: this.loading });
+      const declined = this.stopping || this.declined.has(update.toolCallId);
+      this.calls.apply(this.id, update, { turn: this.turn, replayed: this.loading, declined });
     }
     const change = this.transcript.apply(update, (toolCallId) => this.isNested(toolCallId));
     if (!this.loading) {
@@ -279,6 +282,9 @@ export class Session {
     const open = this.open.get(questionId);
     if (open?.question.options.some((option) => option.optionId === optionId) !== true) {
       return false;
+    }
+    if (open.question.options.find((option) => option.optionId === optionId)?.kind.startsWith("reject") === true) {
+      this.declined.add(open.question.toolCallId);
     }
     open.answer({ outcome: { outcome: "selected", optionId } });
     return true;

@@ -1,7 +1,7 @@
 import type { SessionInfo } from "@agentclientprotocol/sdk";
 import * as vscode from "vscode";
 import type { AgentHost } from "../agent/host.js";
-import { messageOf, short } from "../core/words.js";
+import { ago, messageOf, short } from "../core/words.js";
 
 /** The sessions of this folder, of this and earlier times, as the agent lists them. */
 export class SessionsTree implements vscode.TreeDataProvider<SessionInfo>, vscode.Disposable {
@@ -67,17 +67,4 @@ export class SessionsTree implements vscode.TreeDataProvider<SessionInfo>, vscod
     item.command = { title: "Open", command: "acpAgent.openSession", arguments: [info] };
     return item;
   }
-}
-
-function ago(time: string | undefined): string {
-  const then = time === undefined ? Number.NaN : Date.parse(time);
-  if (Number.isNaN(then)) {
-    return "";
-  }
-  const minutes = Math.max(0, Math.round((Date.now() - then) / 60_000));
-  if (minutes < 60) {
-    return minutes === 0 ? "now" : `${String(minutes)} min ago`;
-  }
-  const hours = Math.round(minutes / 60);
-  return hours < 48 ? `${String(hours)} h ago` : `${String(Math.round(hours / 24))} days ago`;
 }

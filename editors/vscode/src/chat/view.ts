@@ -18,7 +18,7 @@ const COMMANDS: ReadonlySet<string> = new Set([
   "acpAgent.openSettings",
   "acpAgent.restart",
   "acpAgent.showLog",
-  "acpAgent.install",
+  "acpAgent.useUvx",
   "acpAgent.login",
   "acpAgent.newSession",
   "acpAgent.openFolder",

@@ -10,6 +10,8 @@ export interface Places {
 }
 
 export interface AgentSettings {
+  /** Whether the person wants `uvx acp-agent`, which fetches the program and runs it. */
+  readonly uvx: boolean;
   readonly command: string;
   readonly args: readonly string[];
 }
@@ -25,6 +27,8 @@ export interface NotFound {
   readonly looked: readonly string[];
   /** The setting that names something that is not there. */
   readonly wrongSetting?: string;
+  /** uvx is there, but nobody has said that it may fetch the agent. */
+  readonly uvx?: boolean;
 }
 
 const NAME = "acp-agent";
@@ -34,7 +38,8 @@ const VENVS = [".venv", "venv", "env"];
  * The command that starts the agent.
  *
  * An explicit setting is never passed over: where it names nothing that can be run, nothing else is tried, so that the
- * person does not talk to another agent than they chose. The person's own program goes before one that lies in the
+ * person does not talk to another agent than they chose. What is not on this machine yet is fetched only where the
+ * person wants it (`settings.uvx`). The person's own program goes before one that lies in the
  * folder.
  */
 export async function findAgent(settings: AgentSettings, places: Places): Promise<Found | NotFound> {
@@ -65,10 +70,10 @@ export async function findAgent(settings: AgentSettings, places: Places): Promis
   }
   looked.push("uvx on PATH");
   const uvx = (await onPath("uvx", places)) ?? (await executable(join(places, places.home, ".local", "bin", "uvx"), places));
-  if (uvx !== undefined) {
+  if (uvx !== undefined && settings.uvx) {
     return { command: uvx, args: [NAME, ...settings.args], origin: "uvx" };
   }
-  return { looked };
+  return { looked, uvx: uvx !== undefined };
 }
 
 export function isFound(found: Found | NotFound): found is Found {

@@ -120,12 +120,14 @@ export class ToolCalls {
   apply(
     sessionId: string,
     update: ToolCall | ToolCallUpdate,
-    context: { readonly turn: number; readonly replayed: boolean },
+    context: { readonly turn: number; readonly replayed: boolean; readonly declined?: boolean },
   ): CallRecord {
     const calls = this.sessions.get(sessionId) ?? new Map<string, CallRecord>();
     this.sessions.set(sessionId, calls);
     const before = calls.get(update.toolCallId);
-    const status = statusAfter(before?.status, update.status);
+    const said = statusAfter(before?.status, update.status);
+    // What the person has refused or stopped has not failed.
+    const status = said === "failed" && context.declined === true ? "cancelled" : said;
     const over = isOver(status);
     const now = this.now();
     const record: CallRecord = {

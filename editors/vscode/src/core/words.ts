@@ -74,3 +74,17 @@ export function withoutIcons(text: string): string {
 export function visible(text: string): string {
   return text.replace(/[\u061c\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff]/gu, (char) => `\\u${char.charCodeAt(0).toString(16).padStart(4, "0")}`);
 }
+
+/** How long ago an ISO 8601 time was, as one says it. */
+export function ago(time: string | undefined): string {
+  const then = time === undefined ? Number.NaN : Date.parse(time);
+  if (Number.isNaN(then)) {
+    return "";
+  }
+  const minutes = Math.max(0, Math.round((Date.now() - then) / 60_000));
+  if (minutes < 60) {
+    return minutes === 0 ? "now" : `${String(minutes)} min ago`;
+  }
+  const hours = Math.round(minutes / 60);
+  return hours < 48 ? `${String(hours)} h ago` : `${String(Math.round(hours / 24))} days ago`;
+}

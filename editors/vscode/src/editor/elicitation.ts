@@ -149,7 +149,7 @@ function picker(field: Field, earlier: Value | undefined): vscode.QuickPick<Choi
     pick.items = items;
     pick.canSelectMany = field.input.type === "many";
     const chosen: unknown = earlier ?? field.input.initial;
-    const selected = items.filter(({ choice }) => (Array.isArray(chosen) ? chosen.includes(choice.value) : choice.value === chosen));
+    const selected = chosen === undefined ? [] : items.filter(({ choice }) => (Array.isArray(chosen) ? chosen.includes(choice.value) : choice.value === chosen));
     if (pick.canSelectMany) {
       pick.selectedItems = selected;
     } else {

@@ -21,6 +21,8 @@ const NOTIFIED_CHARS = 200;
  */
 export class Questions implements vscode.Disposable {
   private readonly seen = new Set<string>();
+  /** Calls whose diff was opened here, and not by the person. */
+  private readonly opened = new Set<string>();
   private readonly disposables: vscode.Disposable[];
 
   constructor(
@@ -64,7 +66,7 @@ export class Questions implements vscode.Disposable {
       return;
     }
     const items = question.options.map((option) => ({ label: `$(${ICONS[option.kind]}) ${withoutIcons(option.name)}`, option }));
-    const chosen = await vscode.window.showQuickPick(items, { title: question.title, placeHolder: "Answer the agent's question", ignoreFocusOut: true });
+    const chosen = await vscode.window.showQuickPick(items, { title: question.title, placeHolder: reasonOf(question) || "Answer the agent's question", ignoreFocusOut: true });
     if (chosen !== undefined) {
       this.answer(question, chosen.option.optionId);
     }
@@ -111,12 +113,29 @@ export class Questions implements vscode.Disposable {
   private async refresh(): Promise<void> {
     const { open } = this;
     await this.context();
+    await this.closeAnswered();
     const fresh = open.filter(({ sessionId, id }) => !this.seen.has(`${sessionId} ${id}`));
     for (const { sessionId, id } of fresh) {
       this.seen.add(`${sessionId} ${id}`);
     }
     for (const question of fresh) {
       await this.present(question);
+    }
+  }
+
+  /** What opened by itself goes by itself when the question is answered; the card opens it again. */
+  private async closeAnswered(): Promise<void> {
+    const waiting = new Set(this.open.map(({ sessionId, toolCallId }) => `${sessionId} ${toolCallId}`));
+    const tabs = vscode.window.tabGroups.all.flatMap((group) => group.tabs).filter(({ input }) => {
+      const call = input instanceof vscode.TabInputTextDiff ? callOfDiff(input.modified) : undefined;
+      const key = call === undefined ? "" : `${call.sessionId} ${call.toolCallId}`;
+      return this.opened.has(key) && !waiting.has(key);
+    });
+    for (const key of [...this.opened].filter((opened) => !waiting.has(opened))) {
+      this.opened.delete(key);
+    }
+    if (tabs.length > 0) {
+      await vscode.window.tabGroups.close(tabs, true);
     }
   }
 
@@ -130,6 +149,7 @@ export class Questions implements vscode.Disposable {
     if (first >= 0 && this.openDiffs() && (await this.typing.pause(isOpen))) {
       const record = this.calls.get(question.sessionId, question.toolCallId);
       if (record !== undefined) {
+        this.opened.add(`${record.sessionId} ${record.toolCallId}`);
         await this.diffs.open(record, first, true);
         await this.context();
       }
@@ -139,10 +159,12 @@ export class Questions implements vscode.Disposable {
   private notify(question: Question): void {
     // Nobody is to allow what they cannot read to its end.
     const whole = question.title.length <= NOTIFIED_CHARS;
-    const names = whole ? question.options.map(({ name }) => name) : [SHOW];
+    // Of four long buttons none could be read to its end; the others are with the question.
+    const once = question.options.filter(({ kind }) => kind === "allow_once" || kind === "reject_once").map(({ name }) => name);
+    const names = whole ? [...once, SHOW] : [SHOW];
     vscode.window.showWarningMessage(plain(`${this.host.name} asks: ${short(question.title, NOTIFIED_CHARS)}`), ...names).then(
       (chosen) => {
-        if (chosen === SHOW && !whole) {
+        if (chosen === SHOW) {
           this.host.look(question.sessionId);
           this.chat.show().catch(() => undefined);
           return;
@@ -167,6 +189,13 @@ export class Questions implements vscode.Disposable {
       vscode.commands.executeCommand("setContext", "acpAgent.diffRejectOnce", kinds.has("reject_once")),
     ]);
   }
+}
+
+/** What the agent says of its question, beside its title and the diff. */
+function reasonOf({ request, title }: Question): string {
+  const texts = (request.toolCall.content ?? []).flatMap((content) => (content.type === "content" && content.content.type === "text" ? [content.content.text] : []));
+  const said = texts.filter((text) => text.replace(/^```\w*\n|\n```$/gu, "").trim() !== title.trim());
+  return short(said.join(" "), 300);
 }
 
 const ICONS: Readonly<Record<Kind, string>> = { allow_once: "check", allow_always: "check-all", reject_once: "x", reject_always: "circle-slash" };

@@ -5,6 +5,8 @@ import { isOver } from "../core/toolCalls.js";
 import { short, withoutIcons } from "../core/words.js";
 
 const REFRESH = 150;
+/** Marks of a file that get lenses at most: the newest, as in the text itself. */
+const SHOWN = 100;
 
 /** Above each location of a call: what it is, and what one can do with it. */
 export class CallLenses implements vscode.CodeLensProvider, vscode.Disposable {
@@ -47,7 +49,7 @@ export class CallLenses implements vscode.CodeLensProvider, vscode.Disposable {
       return [];
     }
     const newest = new Map<number, Mark>();
-    for (const mark of this.marks.of(document.uri.fsPath)) {
+    for (const mark of this.marks.of(document.uri.fsPath).slice(-SHOWN)) {
       const line = Math.min(mark.line, document.lineCount - 1);
       const before = newest.get(line);
       // What runs goes before what is over; of two of a kind the later one counts.

@@ -9,6 +9,7 @@ import type { JSX } from "preact";
 import type { Completion } from "../core/messages";
 import { AttachmentChip, isSame, shownOf } from "./attachments";
 import { useCompletion } from "./completion";
+import { Chord } from "./chord";
 import { useFact, useView } from "./context";
 import { Recall, useDraft } from "./draft";
 import { Pickers } from "./footer";
@@ -115,10 +116,15 @@ export function Composer(): JSX.Element {
     return true;
   };
 
+  const chord = useRef(new Chord());
   const keyDown = (event: KeyboardEvent): void => {
     // While an input method composes, each key is its own; 229 is what browsers tell then.
     // eslint-disable-next-line @typescript-eslint/no-deprecated -- Safari says it in no other way
     if (event.isComposing || event.keyCode === 229) return;
+    if (chord.current.takes(event)) {
+      event.preventDefault();
+      return;
+    }
     let done = completionKey(event) || recallKey(event);
     if (!done && event.key === "Enter" && !event.shiftKey && !event.altKey) {
       send();

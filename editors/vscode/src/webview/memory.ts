@@ -1,8 +1,9 @@
 /**
  * What outlives the view when it is hidden, moved or reloaded: the draft, what is open, the place in the conversation.
  *
- * VS Code sends the whole value to another process each time, so it is written a moment after the last change and
- * when the view goes away.
+ * What the person writes is kept at once: a window that is loaded anew gives no time for it. VS Code sends the whole value
+ * to another process each time, so all else, and a draft with pictures, is written a moment after the last change and when
+ * the view goes away.
  */
 import type { Attachment } from "../core/messages";
 
@@ -56,6 +57,8 @@ export class Memory {
     this.timer = setTimeout(() => {
       this.flush();
     }, WAIT_MS);
+    const isDraft = change.text !== undefined || change.attachments !== undefined;
+    if (isDraft && !this.kept.attachments.some(({ kind }) => kind === "image")) this.flush();
   }
 
   /** Forgets what belonged to another session. One that only now got its id stays what it was. */

@@ -26,12 +26,13 @@ const STATUS: Readonly<Record<ToolStatus, string>> = {
 
 export const Tool = memo(({ id }: { readonly id: string }): JSX.Element | null => {
   const card = useTool(id);
-  const [open, setOpen] = useOpen(`tool:${id}`, card?.status === "failed");
+  const asked = useFact("permissions").some(({ toolCallId }) => toolCallId === id);
+  const [open, setOpen] = useOpen(`tool:${id}`, card?.status === "failed" || asked);
   if (!card) return null;
   const foldable = card.input !== undefined || card.content.some(isOutput);
   const bodyId = `body-${id}`;
   return (
-    <div class={`card ${card.status} kind-${card.kind}`} data-tool={id} role="group" aria-label={card.title}>
+    <div class={`card ${card.status} kind-${card.kind}${asked ? " asked" : ""}`} data-tool={id} role="group" aria-label={card.title}>
       <button
         type="button"
         class="head"
@@ -159,7 +160,7 @@ function Terminal({ card, content }: TerminalProps): JSX.Element {
           }}
         >
           <Icon name="chevron" class="chevron" />
-          <code>{title}</code>
+          {title !== card.title && <code>{title}</code>}
         </button>
         {exit !== undefined && <span class="exit">{exit}</span>}
         <button
@@ -203,7 +204,7 @@ function Details({ card, id }: { readonly card: ToolCard; readonly id: string })
         </Fold>
       )}
       {card.content.some(isOutput) && (
-        <Fold name="Output" foldKey={`output:${card.toolCallId}`} byDefault>
+        <Fold name={card.status === "pending" ? "About this" : "Output"} foldKey={`output:${card.toolCallId}`} byDefault>
           {() => (
             <div class="output">
               {card.content.map((content, index) => {

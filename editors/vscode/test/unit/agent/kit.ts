@@ -42,6 +42,7 @@ export function rig(odd = "", more: { command?: string; args?: readonly string[]
       home: folder,
     }),
     settings: () => ({
+      uvx: false,
       command: more.command ?? process.execPath,
       args: more.args ?? [FIXTURE, odd],
       env: {},

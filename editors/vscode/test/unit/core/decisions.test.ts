@@ -20,7 +20,7 @@ function places(executables: readonly string[], more: Partial<Places> = {}): Pla
   };
 }
 
-const UNSET = { command: "", args: ["--x"] };
+const UNSET = { uvx: true, command: "", args: ["--x"] };
 
 describe("where the agent is", () => {
   it("is on PATH before the workspace's environment, and there before uvx", async () => {
@@ -36,13 +36,19 @@ describe("where the agent is", () => {
     expect(found).not.toHaveProperty("wrongSetting");
   });
 
+  it("is fetched by uvx only where the person wants that", async () => {
+    const found = await findAgent({ ...UNSET, uvx: false }, places(["/usr/bin/uvx"]));
+    expect(found).toMatchObject({ uvx: true });
+    expect(found).not.toHaveProperty("command");
+  });
+
   it("is what the setting names, and nothing else where that is wrong", async () => {
     const other = places(["/opt/bin/other", "/usr/bin/acp-agent", "/work/tools/agent", "/home/me/agent"]);
-    expect(await findAgent({ command: "other", args: [] }, other)).toMatchObject({ command: "/opt/bin/other" });
-    expect(await findAgent({ command: "tools/agent", args: [] }, other)).toMatchObject({ command: "/work/tools/agent" });
-    expect(await findAgent({ command: "~/agent", args: [] }, other)).toMatchObject({ command: "/home/me/agent" });
-    expect(await findAgent({ command: "${workspaceFolder}/tools/agent", args: [] }, other)).toMatchObject({ command: "/work/tools/agent" });
-    expect(await findAgent({ command: "missing", args: [] }, other)).toEqual({ looked: ["missing"], wrongSetting: "missing" });
+    expect(await findAgent({ uvx: false, command: "other", args: [] }, other)).toMatchObject({ command: "/opt/bin/other" });
+    expect(await findAgent({ uvx: false, command: "tools/agent", args: [] }, other)).toMatchObject({ command: "/work/tools/agent" });
+    expect(await findAgent({ uvx: false, command: "~/agent", args: [] }, other)).toMatchObject({ command: "/home/me/agent" });
+    expect(await findAgent({ uvx: false, command: "${workspaceFolder}/tools/agent", args: [] }, other)).toMatchObject({ command: "/work/tools/agent" });
+    expect(await findAgent({ uvx: false, command: "missing", args: [] }, other)).toEqual({ looked: ["missing"], wrongSetting: "missing" });
   });
 
   it("has an ending on Windows", async () => {

@@ -67,6 +67,13 @@ describe("tool calls", () => {
     expect(made.apply("s", { toolCallId: "1", status: "failed" }, LIVE).status).toBe("failed");
   });
 
+  it("does not say that a call failed which the person has refused", () => {
+    const { calls: made } = calls();
+    made.apply("s", { toolCallId: "1", title: "t" }, LIVE);
+    expect(made.apply("s", { toolCallId: "1", status: "failed" }, { ...LIVE, declined: true }).status).toBe("cancelled");
+    expect(made.apply("s", { toolCallId: "2", title: "t", status: "completed" }, { ...LIVE, declined: true }).status).toBe("completed");
+  });
+
   it("keeps equal ids of different sessions apart", () => {
     const { calls: made } = calls();
     made.apply("a", { toolCallId: "1", title: "of a" }, LIVE);

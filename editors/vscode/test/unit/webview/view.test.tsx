@@ -21,6 +21,16 @@ test("what was sent is no draft any more", () => {
   expect(new TestView({}, view.leave()).box.value).toBe("");
 });
 
+test("what is written and what is sent is known at once, for a window that is loaded anew gives no time", () => {
+  const view = new TestView();
+  view.type("Half a thought");
+  const written = view.stored;
+  view.key("Enter");
+  const sent = view.stored;
+  expect(new TestView({}, written).box.value).toBe("Half a thought");
+  expect(new TestView({}, sent).box.value).toBe("");
+});
+
 test("what was opened is open again, but not in another session", () => {
   const state = { items: [toolItem("t1")], tools: [card("t1", { input: "{}" })] };
   const view = new TestView(state);
