@@ -16,7 +16,7 @@ from playwright.async_api import FrameLocator, Locator, Page, expect
 
 __all__ = ["SECONDS", "Row", "Window"]
 
-SECONDS = 20.0
+SECONDS = 45.0
 """Bound of each wait in a window; the first start of the workbench may take three times as long."""
 T = TypeVar("T")
 QUICK_INPUT = ".quick-input-widget:visible"

@@ -160,7 +160,7 @@ function Terminal({ card, content }: TerminalProps): JSX.Element {
           }}
         >
           <Icon name="chevron" class="chevron" />
-          {title !== card.title && <code>{title}</code>}
+          {title === card.title ? "Output" : <code>{title}</code>}
         </button>
         {exit !== undefined && <span class="exit">{exit}</span>}
         <button
