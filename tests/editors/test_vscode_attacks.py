@@ -95,7 +95,10 @@ async def test_allow_once_answers_only_what_the_person_sees(code, tmp_path):
         first = await begun(chat, agent)
         hidden = await first.ask({"toolCallId": "a", "title": "Of the first session"})
         await window.eventually(chat.options, lambda names: names == ["Allow", "Refuse"])
+        await hide_chat(window)
         await window.command("ACP Agent: New Session")
+        # It shows the chat when it is done; that would close the palette.
+        await chat.frame.locator("textarea:focus").wait_for()
         await window.eventually(chat.options, lambda names: names == [])
         await window.command("ACP Agent: Allow Once")
         title, labels = await window.quick_input()
