@@ -144,6 +144,9 @@ export function activate(context: vscode.ExtensionContext): void {
       }
     }),
   );
+  chat.onVisibility = () => {
+    questions.notifyUnseen();
+  };
   chat.onOpened = () => {
     begin(context, host).catch((error: unknown) => {
       log.error(messageOf(error));

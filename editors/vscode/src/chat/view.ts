@@ -49,6 +49,8 @@ export class ChatView implements vscode.WebviewViewProvider, vscode.Disposable {
   private readonly disposables: vscode.Disposable[];
   /** Called when the view is there for the first time. */
   onOpened: () => void = () => undefined;
+  /** Called when it comes into view or goes out of it. */
+  onVisibility: () => void = () => undefined;
 
   constructor(
     private readonly extension: vscode.Uri,
@@ -105,6 +107,7 @@ export class ChatView implements vscode.WebviewViewProvider, vscode.Disposable {
     view.onDidChangeVisibility(() => {
       // VS Code throws the page of a hidden view away; the next one says that it is ready.
       this.isReady = this.isReady && view.visible;
+      this.onVisibility();
     });
     view.onDidDispose(() => {
       this.view = undefined;

@@ -21,6 +21,7 @@ const NOTIFIED_CHARS = 200;
  */
 export class Questions implements vscode.Disposable {
   private readonly seen = new Set<string>();
+  private readonly notified = new Set<string>();
   /** Calls whose diff was opened here, and not by the person. */
   private readonly opened = new Set<string>();
   private readonly disposables: vscode.Disposable[];
@@ -140,9 +141,7 @@ export class Questions implements vscode.Disposable {
   }
 
   private async present(question: Question): Promise<void> {
-    if (!this.chat.visible || this.host.active?.id !== question.sessionId) {
-      this.notify(question);
-    }
+    this.notifyUnseen();
     const isOpen = (): boolean => this.open.some(({ id, sessionId }) => id === question.id && sessionId === question.sessionId);
     const first = this.calls.get(question.sessionId, question.toolCallId)?.content.findIndex(({ type }) => type === "diff") ?? -1;
     // A diff that opens takes the keys of whoever types in the editor that it covers.
@@ -152,6 +151,17 @@ export class Questions implements vscode.Disposable {
         this.opened.add(`${record.sessionId} ${record.toolCallId}`);
         await this.diffs.open(record, first, true);
         await this.context();
+      }
+    }
+  }
+
+  /** Once for each question that waits where the person does not look. */
+  notifyUnseen(): void {
+    for (const question of this.open) {
+      const key = `${question.sessionId} ${question.id}`;
+      if (!this.notified.has(key) && (!this.chat.visible || this.host.active?.id !== question.sessionId)) {
+        this.notified.add(key);
+        this.notify(question);
       }
     }
   }
