@@ -38,6 +38,10 @@ by_npm() {
   npm install --prefix "$folder" --no-audit --no-fund --no-update-notifier --save-exact "$@" >>"$log" 2>&1 ||
     fail "npm install $* failed: the end of $log says: $(tail -n 30 "$log")"
 }
+# Its modules use Node-API: the headers of the system's Node serve as well as those that would be fetched for this one.
+if [ -z "${npm_config_nodedir:-}" ] && [ -e /usr/include/node/node_api.h ]; then
+  export npm_config_nodedir=/usr
+fi
 # Node first: code-server refuses to be installed under another version than its own.
 by_npm "${packages[0]}"
 PATH=$PWD/$folder/node_modules/node/bin:$PATH
