@@ -212,7 +212,7 @@ function Details({ card, id }: { readonly card: ToolCard; readonly id: string })
                 if (content.type === "image") return <Picture key={index} mimeType={content.mimeType} data={content.data} />;
                 return null;
               })}
-              {texts.length > 0 && (
+              {texts.length > 0 && card.status !== "pending" && (
                 <p class="whole">
                   {texts.some((text) => text.truncated) && <span class="quiet">Shortened here. </span>}
                   <button
