@@ -28,10 +28,11 @@ test: $(STAMP) tools
 	@$(NPM) test --silent
 	@$(BIN)/python -m pytest
 
-# The agent in real editors. Needs node and npm; the first time some minutes and 0.8 GB, in tests/.editors.
+# The agent in real editors. The first time it takes some minutes and 0.8 GB, in tests/.editors. An editor that stumbles
+# under a test is opened once more for it; the summary counts these.
 test-editors: $(STAMP) tools
 	@bash scripts/install_editors.sh
-	@bash scripts/with_node.sh $(BIN)/python -m pytest -n 0 tests/editors
+	@bash scripts/with_node.sh $(BIN)/python -m pytest -n 0 --reruns 1 tests/editors
 
 check: $(STAMP)
 	@bash scripts/install_extension_tools.sh
