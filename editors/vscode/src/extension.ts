@@ -144,6 +144,16 @@ export function activate(context: vscode.ExtensionContext): void {
       }
     }),
   );
+  context.subscriptions.push(
+    // The folders of a workspace file may be known only a moment after the window is there.
+    vscode.workspace.onDidChangeWorkspaceFolders(({ added }) => {
+      if (added.length > 0 && host.status === "failed") {
+        begin(context, host).catch((error: unknown) => {
+          log.error(messageOf(error));
+        });
+      }
+    }),
+  );
   chat.onVisibility = () => {
     questions.notifyUnseen();
   };
