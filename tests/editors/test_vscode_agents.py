@@ -185,6 +185,15 @@ async def test_the_other_folders_of_a_workspace_are_the_agents_too(code, tmp_pat
     ):
         chat = Chat(window)
         await chat.open()
+
+        async def has_folders() -> bool:
+            # The browser's VS Code may open a workspace before it can read its file, and then has no folders at all.
+            if await chat.frame.locator(".problem", has_text="Open a folder first.").count():
+                await window.reload()
+                await chat.open()
+            return await chat.frame.get_by_role("combobox", name="Model", exact=True).count() == 1
+
+        await window.eventually(has_folders, bool)
         await chat.send("Read the other")
         await answered(window, chat, "Read.")
         assert await chat.cards() == [Card(f"Read {folders[1]}/b.txt", "completed")]
