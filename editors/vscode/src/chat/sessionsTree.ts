@@ -1,7 +1,11 @@
 import type { SessionInfo } from "@agentclientprotocol/sdk";
 import * as vscode from "vscode";
 import type { AgentHost } from "../agent/host.js";
+import { Later } from "../core/later.js";
 import { ago, messageOf, short } from "../core/words.js";
+
+/** Milliseconds after a change until the agent is asked for its list anew. */
+const REFRESH = 200;
 
 /** The sessions of this folder, of this and earlier times, as the agent lists them. */
 export class SessionsTree implements vscode.TreeDataProvider<SessionInfo>, vscode.Disposable {
@@ -9,7 +13,9 @@ export class SessionsTree implements vscode.TreeDataProvider<SessionInfo>, vscod
   readonly onDidChangeTreeData = this.emitter.event;
   private readonly view: vscode.TreeView<SessionInfo>;
   private readonly disposables: vscode.Disposable[];
-  private timer: NodeJS.Timeout | undefined;
+  private readonly drawing = new Later(REFRESH, () => {
+    this.emitter.fire(undefined);
+  });
 
   constructor(private readonly host: AgentHost) {
     this.view = vscode.window.createTreeView("acpAgent.sessions", { treeDataProvider: this });
@@ -28,15 +34,12 @@ export class SessionsTree implements vscode.TreeDataProvider<SessionInfo>, vscod
   }
 
   dispose(): void {
-    clearTimeout(this.timer);
+    this.drawing.dispose();
     vscode.Disposable.from(...this.disposables).dispose();
   }
 
   refresh(): void {
-    this.timer ??= setTimeout(() => {
-      this.timer = undefined;
-      this.emitter.fire(undefined);
-    }, 200);
+    this.drawing.soon();
   }
 
   async getChildren(element?: SessionInfo): Promise<SessionInfo[]> {

@@ -64,17 +64,6 @@ export function countChanges(before: string, after: string): LineCount {
   return { added: right.length - common, removed: left.length - common };
 }
 
-/** The first line (0-based, of the new text) that differs. */
-export function firstChangedLine(before: string, after: string): number {
-  const old = linesOf(before);
-  const fresh = linesOf(after);
-  let line = 0;
-  while (line < old.length && line < fresh.length && old[line] === fresh[line]) {
-    line += 1;
-  }
-  return Math.max(0, Math.min(line, fresh.length - 1));
-}
-
 function linesOf(text: string): string[] {
   if (text === "") {
     return [];

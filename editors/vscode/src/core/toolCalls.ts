@@ -82,10 +82,6 @@ export class ToolCalls {
     return [...(this.sessions.get(sessionId)?.values() ?? [])];
   }
 
-  all(): CallRecord[] {
-    return [...this.sessions.values()].flatMap((calls) => [...calls.values()]);
-  }
-
   /** The calls that are not over, of all sessions. */
   running(): CallRecord[] {
     return [...this.open.values()];

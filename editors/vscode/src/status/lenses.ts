@@ -1,4 +1,5 @@
 import * as vscode from "vscode";
+import { Later } from "../core/later.js";
 import type { Mark, Marks } from "../core/marks.js";
 import type { ToolCalls } from "../core/toolCalls.js";
 import { isOver } from "../core/toolCalls.js";
@@ -13,7 +14,9 @@ export class CallLenses implements vscode.CodeLensProvider, vscode.Disposable {
   private readonly emitter = new vscode.EventEmitter<void>();
   readonly onDidChangeCodeLenses = this.emitter.event;
   private readonly disposables: vscode.Disposable[] = [this.emitter];
-  private timer: NodeJS.Timeout | undefined;
+  private readonly drawing = new Later(REFRESH, () => {
+    this.emitter.fire();
+  });
 
   constructor(
     calls: ToolCalls,
@@ -33,15 +36,12 @@ export class CallLenses implements vscode.CodeLensProvider, vscode.Disposable {
   }
 
   dispose(): void {
-    clearTimeout(this.timer);
+    this.drawing.dispose();
     vscode.Disposable.from(...this.disposables).dispose();
   }
 
   refresh(): void {
-    this.timer ??= setTimeout(() => {
-      this.timer = undefined;
-      this.emitter.fire();
-    }, REFRESH);
+    this.drawing.soon();
   }
 
   provideCodeLenses(document: vscode.TextDocument): vscode.CodeLens[] {

@@ -1,5 +1,6 @@
 import * as vscode from "vscode";
 import type { AgentHost } from "../agent/host.js";
+import { Later } from "../core/later.js";
 import type { ToolCalls } from "../core/toolCalls.js";
 import { plural, short } from "../core/words.js";
 
@@ -7,18 +8,15 @@ import { plural, short } from "../core/words.js";
 export class StatusBar implements vscode.Disposable {
   private readonly item = vscode.window.createStatusBarItem("acpAgent.status", vscode.StatusBarAlignment.Left, 50);
   private readonly disposables: vscode.Disposable[];
-  private timer: NodeJS.Timeout | undefined;
+  private readonly drawing = new Later(50, () => {
+    this.draw();
+  });
 
   constructor(
     private readonly calls: ToolCalls,
     private readonly host: AgentHost,
   ) {
-    const soon = (): void => {
-      this.timer ??= setTimeout(() => {
-        this.timer = undefined;
-        this.draw();
-      }, 50);
-    };
+    const { soon } = this.drawing;
     this.item.name = "ACP Agent";
     this.disposables = [this.item, new vscode.Disposable(calls.changed.on(soon)), new vscode.Disposable(host.changed.on(soon))];
     this.draw();
@@ -26,7 +24,7 @@ export class StatusBar implements vscode.Disposable {
   }
 
   dispose(): void {
-    clearTimeout(this.timer);
+    this.drawing.dispose();
     vscode.Disposable.from(...this.disposables).dispose();
   }
 

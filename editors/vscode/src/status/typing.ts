@@ -1,7 +1,7 @@
 import * as vscode from "vscode";
 
 /** Milliseconds after the person typed or clicked in an editor in which it is left alone. */
-export const STILL_AT_IT = 2_000;
+const STILL_AT_IT = 2_000;
 const LOOK_AGAIN = 200;
 
 /** Whether the person works in a text editor just now: what opens by itself then would take their keys. */
