@@ -41,6 +41,7 @@ from acp_agent.loop.session import Engine, Session
 from acp_agent.loop.trust import project_layer
 from acp_agent.protocol.client import Client
 from acp_agent.protocol.connection import Connection, Reply
+from acp_agent.protocol.profiles import rendering_plan
 from acp_agent.safety.paths import real_path
 from acp_agent.schema.acp import (
     AuthenticateRequest,
@@ -51,6 +52,7 @@ from acp_agent.schema.acp import (
     CloseSessionResponse,
     DeleteSessionRequest,
     DeleteSessionResponse,
+    Implementation,
     InitializeRequest,
     ListSessionsRequest,
     ListSessionsResponse,
@@ -109,6 +111,7 @@ class Agent:
         self._flags = flags
         self._connection: Connection | None = None
         self._capabilities = ClientCapabilities()
+        self._client_info: Implementation | None = None
         self._store: SessionStore | None = None
         self._sessions: dict[str, Session] = {}
         self._reopening = asyncio.Lock()
@@ -196,6 +199,7 @@ class Agent:
     def _take_client(self, params: object) -> None:
         request: InitializeRequest = decode_params("initialize", params, "agent")
         self._capabilities = request.client_capabilities
+        self._client_info = request.client_info
 
     # --- authentication ---------------------------------------------------------------------------------------
 
@@ -289,6 +293,7 @@ class Agent:
             self._capabilities,
             timeout=settings.limits.client_timeout,
             lsp_timeout=settings.lsp.request_timeout if settings.lsp.enabled else None,
+            plan=rendering_plan(self._capabilities, self._client_info, settings.clients),
         )
         session = Session(
             record,

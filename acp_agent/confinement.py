@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,6 +22,7 @@ from acp_agent.executors.base import Command
 from acp_agent.executors.sandbox.base import Confined, Invocation, SandboxPolicy
 from acp_agent.executors.sandbox.common_dirs import hold, release
 from acp_agent.lazy import load
+from acp_agent.lsp.base import Launch, LspError
 from acp_agent.safety.git_folder import runs_programs
 from acp_agent.safety.paths import Roots, real_path
 from acp_agent.safety.protect import git_places
@@ -45,6 +46,11 @@ LOOK_AGAIN, LOOK_AFTER = 30.0, 1.0
 TOO_LARGE = (
     "the session's folders are too large to be looked through: not every repository in them is protected, nor every "
     "file hidden that `deny_read` matches"
+)
+
+NOT_CONFINED = (
+    "No language server was started: several of them run what a project's files tell them to, and no sandbox confines "
+    "them here. `lsp.unconfined = true` starts them all the same."
 )
 
 PRIVATE_PARTS = ("scratch", "scripts", "sandbox")
@@ -221,6 +227,44 @@ class Confinement:
                 self._ended()
 
         return replace(confined, cleanup=close)
+
+    async def launch(self, argv: Sequence[str], cwd: Path, *, unconfined: bool) -> Launch:
+        """A language server as it is to be started: it may read what commands may, and write nothing of it; there is
+        no network. Raises LspError where nothing confines it, unless `unconfined`."""
+        found = await self.ready()
+        if self._config.scope.run_as_user:
+            raise LspError("Language servers are not started for another user (`tools.scope.run_as_user`).")
+        if found.sandbox.kind == "none":
+            if not unconfined:
+                raise LspError(NOT_CONFINED)
+            return Launch(argv, cwd, self._environ)
+        if self._roots.rules.hides_any and not self._survey.complete:
+            raise LspError(f"No language server was started: {TOO_LARGE}.")
+        policy = self.policy()
+        policy = replace(
+            policy,
+            writable=(),
+            protected=(),
+            readable=(*policy.readable, *policy.writable),
+            network=False,
+        )
+        invocation = Invocation(tuple(argv), cwd, self._environ)
+        try:
+            confined = found.sandbox.confine(invocation, policy, self._folder / "sandbox")
+        except ExecutorError as error:
+            raise LspError(f"{argv[0]} was not started: {error}") from error
+        try:
+            numbers = confined.open_files()
+        except OSError as error:
+            confined.close()
+            raise LspError(f"{argv[0]} was not started: the sandbox could not be set up: {error}") from error
+
+        def started() -> None:
+            while numbers:
+                os.close(numbers.popitem()[1])
+
+        argv = confined.argv_with(numbers)
+        return Launch(argv, confined.cwd, confined.env, tuple(numbers.values()), started, confined.close)
 
     @property
     def _protects_git(self) -> bool:

@@ -54,6 +54,7 @@ from acp_agent.loop.history import History
 from acp_agent.loop.hooks import Hooks, TurnContext
 from acp_agent.loop.host import SessionHost
 from acp_agent.loop.instructions import Instructions, read_skills
+from acp_agent.loop.language import SessionLanguage
 from acp_agent.loop.limits import CallQuota
 from acp_agent.loop.links import with_linked_pages
 from acp_agent.loop.offer import Offer
@@ -69,6 +70,7 @@ from acp_agent.loop.scheduler import Scheduler
 from acp_agent.loop.servers import SessionServers
 from acp_agent.loop.session import Model, Session
 from acp_agent.loop.turn import run_turn
+from acp_agent.lsp.base import Report
 from acp_agent.models import ReadyModel
 from acp_agent.safety.deciders import EXAMINE
 from acp_agent.safety.environment import SECRET_NAMES, safe_environment
@@ -84,6 +86,7 @@ from acp_agent.schema.acp import (
 from acp_agent.store.base import Schedule, SessionStore
 from acp_agent.tools.browser_session import BrowserSession, missing_browser
 from acp_agent.tools.context import Answer, Ledger, Question, Services, ToolContext
+from acp_agent.tools.language import load_documents, source_files
 from acp_agent.tools.registry import Registry, SessionRegistry
 from acp_agent.tools.web_client import GuardedClient
 
@@ -217,7 +220,20 @@ class SessionEngine:
             ended=self._run_ended,
             outputs=outputs,
         )
+        self.language = SessionLanguage(
+            client,
+            settings.lsp,
+            session.roots,
+            launch=partial(self.confinement.launch, unconfined=settings.lsp.unconfined),
+            environ=inherited,
+            published=session.published,
+            spawn=builder.spawn,
+            tell=session.tell,
+        )
         self._services = Services(
+            language=self.language,
+            lsp=settings.lsp,
+            plans_are_drawn=client.plan.plans,
             web=web,
             browser=self._browser,
             secret=builder.environ.get,
@@ -386,6 +402,7 @@ class SessionEngine:
         browser = cache(lambda: missing_browser(self._settings.tools.browser))
         return {
             "browser": browser,
+            **dict.fromkeys(("definition", "references", "symbols", "hover", "rename"), self.language.missing),
             **dict.fromkeys(("bash_output", "bash_kill", "bash_list"), self._without_runs),
             "delegate": lambda: None if depth else "Sub-agents are switched off (`tools.delegate.max_depth`).",
             "skill": lambda: None if self._skills else "This project has no skills (`.agents/skills/NAME/SKILL.md`).",
@@ -450,7 +467,7 @@ class SessionEngine:
         for server in self.servers.states():
             counts = f"{server.tools} tools, {server.prompts} prompts" if server.state == "ready" else server.words
             lines.append(f"MCP server `{server.name}`: {server.state}{f' ({counts})' if counts else ''}")
-        return lines
+        return [*lines, *self.language.states()]
 
     async def warm(self) -> None:
         await anyio.to_thread.run_sync(load, EXAMINE)
@@ -524,6 +541,7 @@ class SessionEngine:
                 if self._settings.tools.schedule.enabled:
                     tasks.start_soon(self.scheduler.live)
                 tasks.start_soon(self._browser.live)
+                tasks.start_soon(self.language.live)
 
     async def _run_schedule(self, schedule: Schedule) -> None:
         words = f"Scheduled (`{schedule.timing}`): {schedule.prompt}\n\n"
@@ -560,8 +578,22 @@ class SessionEngine:
                 roots=self._session.roots,
                 files=lsp.max_diagnostic_files,
                 per_file=lsp.max_diagnostics_per_file,
+                own=self._own_diagnostics if self.language.missing() is None else None,
             ),
         ]
+
+    async def _own_diagnostics(self) -> Report:
+        """Of the agent's own language servers: of the files that the model has seen, else of all of the project."""
+        root, most = self._session.roots.real[0], self._settings.lsp.max_diagnostic_files
+        paths = [path for path in self._ledger.seen_below(root) if self.language.knows(path)]
+        if not paths:
+            paths = await source_files(self.language, root, self._executor, self._settings.tools.files)
+        if not paths:
+            return Report(trouble=["There is no file here that a language server is known for."])
+        documents = await load_documents(paths[:most], self._executor, self._settings.lsp.max_file_bytes)
+        report = await self.language.diagnostics(documents)
+        left_out = [f"{len(paths) - most} more files were not looked at."] if len(paths) > most else []
+        return replace(report, trouble=[*report.trouble, *left_out])
 
     async def _expand(self, blocks: Sequence[ContentBlock]) -> Sequence[ContentBlock] | str:
         name, rest = split_command(blocks)

@@ -246,7 +246,7 @@ def _row(key: Key, variables: Iterable[str]) -> str:
     return f"| `{key.name}` | {_words(key.type)} | `{default}` | {names} | {project} | {_cell(key.description)} |"
 
 
-PLAIN = {str: "text", int: "whole number", float: "number", bool: "true or false"}
+PLAIN: dict[Any, str] = {Any: "anything", str: "text", int: "whole number", float: "number", bool: "true or false"}
 
 
 def _words(kind: Any) -> str:

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# Checkers of JavaScript that the tests run for real, pinned, in tests/.node. Does nothing where they are there already.
+# Checkers and a language server for JavaScript that the tests run for real, pinned, in tests/.node. Does nothing where
+# they are there already.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-packages=(typescript@5.9.3 eslint@9.39.5)
+packages=(typescript@5.9.3 typescript-language-server@5.3.0 eslint@9.39.5)
 folder=tests/.node
 [ "$(cat "$folder/.installed" 2>/dev/null)" = "${packages[*]}" ] && exit 0
 by_npm() {

@@ -22,6 +22,8 @@ COMMANDS: dict[str, str] = {
     "doctor": "acp_agent.commands.doctor:run",
     "config": "acp_agent.commands.config:run",
     "policy": "acp_agent.commands.policy:run",
+    "setup": "acp_agent.commands.setup:run",
+    "lsp": "acp_agent.commands.lsp:run",
     "demo": "acp_agent.commands.demo:run",
 }
 
@@ -110,6 +112,18 @@ def build_parser() -> argparse.ArgumentParser:
     for one in (explain, test):
         one.add_argument("--mode", choices=mode_ids(), default=None, help="the session's mode (default: as configured)")
         one.add_argument("--cwd", default=None, help="the folder of the session (default: the current one)")
+
+    setup = commands.add_parser("setup", help="name the agent in an editor's configuration, or take that back")
+    setup.add_argument("editor", nargs="?", default=None, help="the editor; without it, those there are are listed")
+    setup.add_argument("--undo", action="store_true", help="take back what was written")
+    setup.add_argument("--config", default=None, help="the configuration file (default: where the editor looks)")
+    setup.add_argument("--program", default=None, help="the agent's program (default: this one)")
+    answer = setup.add_mutually_exclusive_group()
+    answer.add_argument("--yes", action="store_true", help="write it without asking")
+    answer.add_argument("--dry-run", action="store_true", help="only show the difference")
+
+    lsp = commands.add_parser("lsp", help="the agent as a language server on stdio")
+    lsp.add_argument("agent", nargs=argparse.REMAINDER, metavar="-- CMD ...", help="another ACP agent's command")
 
     commands.add_parser("demo", help="mend a small sample project with recorded answers of a model")
     return parser

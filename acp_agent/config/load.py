@@ -173,9 +173,12 @@ def _generic(name: str) -> str:
 
 
 def _table_of(name: str) -> Key | None:
-    """The key that is a table of any names and holds `name`: `headers.X-Y` belongs to `headers`."""
-    key = _known().get(name.rpartition(".")[0])
-    return key if key is not None and get_origin(key.type) is dict else None
+    """The key that is a table of any names and holds `name`: `headers.X-Y` belongs to `headers`, at any depth."""
+    while name := name.rpartition(".")[0]:
+        key = _known().get(name)
+        if key is not None:
+            return key if get_origin(key.type) is dict else None
+    return None
 
 
 @cache

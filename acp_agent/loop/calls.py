@@ -357,6 +357,7 @@ class ToolRunner:
                 raise ToolError(reason, "policy_blocked")
             accesses = tool.access(params, ctx)
             preview = await tool.preview(params, ctx)
+            accesses = [*accesses, *preview.accesses]
             if any(isinstance(access, ExecuteAccess) for access in accesses):
                 await around.sandbox_ready()
             call.facts = CallFacts(call.name, ready.arguments, accesses, call.id)

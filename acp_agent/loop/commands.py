@@ -183,8 +183,11 @@ async def _status(commands: Commands, session: Session, engine: Engine, rest: st
     more = engine.status()
     session.say(
         f"acp-agent {__version__}\n\n- Session: `{session.id}`\n- Model: `{session.model}`\n"
-        f"- Mode: `{session.mode_id}`\n- The editor offers: {', '.join(offers) or 'nothing; all is done locally'}\n"
-        f"\nFolders:\n{roots}" + ("\n\nMore:\n" + "\n".join(f"- {line}" for line in more) if more else "")
+        f"- Mode: `{session.mode_id}`\n- The editor ({client.plan.name}) offers: "
+        f"{', '.join(offers) or 'nothing; all is done locally'}\n"
+        + "".join(f"- Not as it says: {words}\n" for words in client.plan.corrected)
+        + f"\nFolders:\n{roots}"
+        + ("\n\nMore:\n" + "\n".join(f"- {line}" for line in more) if more else "")
     )
 
 

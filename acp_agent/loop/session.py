@@ -353,9 +353,14 @@ class Session:
         lsp = self.config.settings.lsp
         if not lsp.enabled:
             return
+        self.published().take(note)
+
+    def published(self) -> DiagnosticsCache:
+        """What they published; kept from now on."""
+        lsp = self.config.settings.lsp
         if self.diagnostics is None:
             self.diagnostics = load(DIAGNOSTICS)(files=lsp.max_diagnostic_files, per_file=lsp.max_diagnostics_per_file)
-        self.diagnostics.take(note)
+        return self.diagnostics
 
     # --- choices ----------------------------------------------------------------------------------------------
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from acp_agent.errors import AgentError, CapabilityMissing
 from acp_agent.lazy import load
 from acp_agent.protocol.connection import Connection
+from acp_agent.protocol.profiles import RenderingPlan, rendering_plan
 from acp_agent.schema.acp import (
     ClientCapabilities,
     CreateElicitationResponse,
@@ -68,8 +69,12 @@ class Client:
         *,
         timeout: float = 20.0,
         lsp_timeout: float | None = 10.0,
+        plan: RenderingPlan | None = None,
     ) -> None:
-        """`lsp_timeout` bounds what is asked of language servers, in seconds; None: they are not asked."""
+        """`lsp_timeout` bounds what is asked of language servers, in seconds; None: they are not asked.
+
+        `plan`: what the client can really do; None: what it says."""
+        self.plan = rendering_plan(capabilities) if plan is None else plan
         self._connection = connection
         self._session_id = session_id
         self._timeout = timeout
@@ -84,36 +89,33 @@ class Client:
 
     @property
     def reads_files(self) -> bool:
-        return self.capabilities.fs.read_text_file
+        return self.plan.reads_files
 
     @property
     def writes_files(self) -> bool:
-        return self.capabilities.fs.write_text_file
+        return self.plan.writes_files
 
     @property
     def has_terminals(self) -> bool:
-        return self.capabilities.terminal
+        return self.plan.terminals
 
     @property
     def shows_terminal_output(self) -> bool:
         """Whether the client draws terminals from `_meta.terminal_output` (DF-1)."""
-        return (self.capabilities.meta or {}).get("terminal_output") is True
+        return self.plan.terminal_output
 
     @property
     def shows_compaction(self) -> bool:
-        session = self.capabilities.session
-        return session is not None and session.compaction is not None
+        return self.plan.compaction
 
     @property
     def shows_notices(self) -> bool:
-        session = self.capabilities.session
-        return session is not None and session.notices is not None
+        return self.plan.notices
 
     @property
     def has_forms(self) -> bool:
         """Whether the client shows forms (elicitation)."""
-        elicitation = self.capabilities.elicitation
-        return elicitation is not None and elicitation.form is not None
+        return self.plan.forms
 
     def answers(self, method: str) -> bool:
         """Whether the client serves this method of the `_lsp/*` extension."""

@@ -7,10 +7,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from acp_agent.config.model import ToolsConfig
+from acp_agent.config.model import LspConfig, ToolsConfig
 from acp_agent.executors.base import Command, Executor, OutputChunk, Process
 from acp_agent.llm.base import Part
+from acp_agent.lsp.base import LanguageServices
 from acp_agent.output.envelope import ShellOutput
+from acp_agent.safety.access import Access
 from acp_agent.safety.paths import Roots
 from acp_agent.schema.acp import ToolCallContent
 from acp_agent.store.base import GoalTask, MemoryStore, OverflowPart, ScheduleStore
@@ -66,6 +68,8 @@ class Preview:
     """Whatever `run` needs of it; opaque to everybody else."""
     locations: tuple[Location, ...] = ()
     """Where it will happen, if that is known more closely than before."""
+    accesses: tuple[Access, ...] = ()
+    """What the call touches beside what was known before."""
 
 
 @dataclass(frozen=True)
@@ -279,6 +283,11 @@ class Services:
     runs: BackgroundRuns
     redact: Callable[[str], str]
     """Takes credentials out of a text."""
+    language: LanguageServices
+    lsp: LspConfig
+    """The limits of what is told of language servers."""
+    plans_are_drawn: bool
+    """Whether the client shows the plan by itself."""
     sandbox: Callable[[], str]
     """What keeps commands from something, in a sentence for the model; empty where nothing does."""
     overflow: Callable[[str, int, int], OverflowPart | None]

@@ -7,20 +7,22 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import anyio
 from pydantic import Field, PrivateAttr
 
 from acp_agent.errors import ToolError
 from acp_agent.executors.base import Command, ExitStatus
+from acp_agent.lsp.uris import path_of
 from acp_agent.safety.access import Access, ExecuteAccess, PathAccess
 from acp_agent.safety.paths import Roots, real_path
 from acp_agent.schema.acp import Content, TextContent, ToolKind
 from acp_agent.tools.base import Params, Tool
 from acp_agent.tools.context import Description, Location, Preview, ToolContext, ToolResult
 from acp_agent.tools.diagnostics_checkers import Check, Kind, choose, looked_for
-from acp_agent.tools.diagnostics_parsers import Diagnostic, plain
+from acp_agent.tools.diagnostics_parsers import Diagnostic, Severity, plain
+from acp_agent.tools.language import columns, documents_of
 
 __all__ = ["Diagnostics", "DiagnosticsParams"]
 
@@ -39,6 +41,10 @@ QUIET = {"NO_COLOR": "1", "FORCE_COLOR": "0", "CARGO_TERM_COLOR": "never"}
 
 
 class DiagnosticsParams(Params):
+    source: Literal["checkers", "lsp"] = Field(
+        default="checkers",
+        description="`checkers`: run the project's programs; `lsp`: ask the language servers, which run already.",
+    )
     kind: Kind = Field(
         default="auto", description="The checker; `auto` takes those that the project is configured for."
     )
@@ -67,6 +73,11 @@ class Diagnostics(Tool[DiagnosticsParams]):
     Params: ClassVar[type[Params]] = DiagnosticsParams
 
     def describe(self, params: DiagnosticsParams, roots: Roots) -> Description:
+        if params.source == "lsp":
+            where = () if params.path is None else (Location(roots.named(params.path)),)
+            return Description(
+                f"Diagnostics of the language servers{f' for {params.path}' if params.path else ''}", where
+            )
         try:
             path = None if params.path is None else roots.resolve(params.path)
             lines = [check.line for check in choose(params.kind, path, roots)]
@@ -78,6 +89,8 @@ class Diagnostics(Tool[DiagnosticsParams]):
     def access(self, params: DiagnosticsParams, ctx: ToolContext) -> list[Access]:
         """Every line that may run; and the folders that are read, so that a remembered result knows what it is of."""
         accesses: list[Access] = []
+        if params.source == "lsp":
+            return [PathAccess("read", ctx.roots.cwd if params.path is None else ctx.roots.resolve(params.path))]
         params._declared = tuple(_checks(params, ctx))
         for check in params._declared:
             accesses += [ExecuteAccess(line, check.cwd) for line in check.lines]
@@ -85,12 +98,22 @@ class Diagnostics(Tool[DiagnosticsParams]):
         return accesses
 
     async def preview(self, params: DiagnosticsParams, ctx: ToolContext) -> Preview:
+        if params.source == "lsp":
+            if params.kind != "auto":
+                raise ToolError(
+                    "`kind` names a checker, so it cannot be given with the source `lsp`.", "invalid_parameters"
+                )
+            return Preview()
         checks = tuple(_checks(params, ctx)) if params._declared is None else params._declared
         lines = "\n".join(check.line for check in checks)
         return Preview((Content(content=TextContent(text=f"```\n{lines}\n```")),), checks)
 
     async def run(self, params: DiagnosticsParams, ctx: ToolContext, preview: Preview) -> ToolResult:
         report = _Report()
+        most = ctx.config.diagnostics.max_diagnostics
+        if params.source == "lsp":
+            await _ask_servers(params.path, ctx, report)
+            return _result(report, min(params.max_diagnostics or most, most), ctx.roots)
         only = None if params.path is None else ctx.roots.resolve(params.path)
         checks: tuple[Check, ...] = preview.state
         asked = {(line, check.cwd) for check in checks for line in check.lines}
@@ -103,7 +126,6 @@ class Diagnostics(Tool[DiagnosticsParams]):
             )
         for check in checks:
             await _run(check, only, ctx, report)
-        most = ctx.config.diagnostics.max_diagnostics
         return _result(report, min(params.max_diagnostics or most, most), ctx.roots)
 
 
@@ -202,6 +224,38 @@ def _hidden(file: str, roots: Roots) -> bool:
 def _below(file: str, only: Path, roots: Roots) -> bool:
     path = roots.cwd / file
     return not file or path == only or only in path.parents
+
+
+SEVERITIES: dict[int, Severity] = {1: "error", 2: "warning"}
+
+
+async def _ask_servers(shown: str | None, ctx: ToolContext, report: _Report) -> None:
+    """What the language servers say of a file, of the files of a folder, or of those the model has seen."""
+    documents, left_out = await documents_of(shown, ctx)
+    if not documents:
+        raise ToolError(
+            f"There is no file of a known language below {shown}."
+            if shown is not None
+            else "You have read no file of a known language yet: give `path`, a file or a folder.",
+            "invalid_parameters",
+        )
+    found = await ctx.services.language.diagnostics(documents)
+    texts = {document.path: document.text.split("\n") for document in documents}
+    for file in found.items:
+        if (path := path_of(file.uri)) is None or _hidden(name := ctx.roots.display(path), ctx.roots):
+            continue
+        lines = texts.get(path, [])
+        for item in file.diagnostics:
+            start = item.range.start
+            column = columns(lines[start.line], start) if start.line < len(lines) else start.character + 1
+            severity = SEVERITIES.get(item.severity, "info")
+            code = "" if item.code is None else str(item.code)
+            report.found.append(Diagnostic(severity, item.message, name, start.line + 1, column, code, item.source))
+    report.finished += found.sources
+    report.warnings += found.trouble
+    if left_out:
+        report.warnings.append(f"{left_out} more files were not looked at; give a narrower `path`.")
+    report.failed = not found.sources and bool(found.trouble)
 
 
 # --- words ----------------------------------------------------------------------------------------------------

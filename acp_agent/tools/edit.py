@@ -10,11 +10,13 @@ from typing import ClassVar
 from pydantic import Field
 
 from acp_agent.errors import ToolError
+from acp_agent.lsp.base import Document
 from acp_agent.safety.access import Access, PathAccess
 from acp_agent.safety.paths import Roots
 from acp_agent.schema.acp import ToolKind
 from acp_agent.tools.base import Params, Tool
 from acp_agent.tools.context import Description, Location, Preview, ToolContext, ToolResult
+from acp_agent.tools.language import errors_of_change
 from acp_agent.tools.text import (
     MARK,
     diff_of,
@@ -26,7 +28,7 @@ from acp_agent.tools.text import (
     to_endings,
 )
 
-__all__ = ["Edit", "EditParams", "Planned", "apply"]
+__all__ = ["Edit", "EditParams", "Planned", "apply", "need_unchanged", "watch"]
 
 
 class EditParams(Params):
@@ -78,6 +80,7 @@ class Edit(Tool[EditParams]):
                 suggestion="Give an `old_string` without that line.",
             )
         new = _replaced(params, old)
+        watch(ctx, path, old)
         keep_credentials(ctx, params.path, old, new)
         return Preview(
             (diff_of(path, old, new),), Planned(path, old, new, disk), locations=first_changed_line(path, old, new)
@@ -88,14 +91,25 @@ class Edit(Tool[EditParams]):
         return await apply(planned, params.path, ctx, preview)
 
 
-async def apply(planned: Planned, shown: str, ctx: ToolContext, preview: Preview) -> ToolResult:
-    """Writes what was previewed, once, if the file still is what the preview was made from."""
+def watch(ctx: ToolContext, path: Path, old: str | None) -> None:
+    """Language servers look at the file while the person is asked, so that they know its errors before the change."""
+    if ctx.services.lsp.edit_wait and old is not None:
+        ctx.services.language.watch(Document(path, old))
+
+
+async def need_unchanged(planned: Planned, shown: str, ctx: ToolContext) -> None:
+    """Raises ToolError where the file is not what the preview was made from."""
     if ctx.roots.resolve(shown) != planned.path:
         raise ToolError(f"{shown} leads somewhere else than before, so nothing was written.")
     now_on_disk = await disk_digest(ctx, planned.path)
     changed = await read_file(ctx, planned.path, shown) != planned.old
     if changed or moved_on_disk(planned.disk, now_on_disk, planned.old):
         raise ToolError(f"{shown} was changed by somebody else meanwhile, so nothing was written. Read it again.")
+
+
+async def apply(planned: Planned, shown: str, ctx: ToolContext, preview: Preview) -> ToolResult:
+    """Writes what was previewed, once, if the file still is what the preview was made from; tells what it broke."""
+    await need_unchanged(planned, shown, ctx)
     now = await ctx.executor.write_text(planned.path, planned.new)
     ctx.ledger.saw(planned.path, now, await disk_digest(ctx, planned.path))
     text = f"{shown} was {'made' if planned.old is None else 'changed'}."
@@ -104,7 +118,13 @@ async def apply(planned: Planned, shown: str, ctx: ToolContext, preview: Preview
         text += " The editor reformatted it on saving: read it again before the next edit."
         content = (diff_of(planned.path, planned.old, now),)
         ctx.ledger.forget(planned.path)
-    return ToolResult(text, content=content, locations=first_changed_line(planned.path, planned.old, now))
+    before = None if planned.old is None else Document(planned.path, planned.old)
+    errors, shown_errors = await errors_of_change([(before, Document(planned.path, now))], ctx)
+    return ToolResult(
+        f"{text}\n\n{errors}" if errors else text,
+        content=(*content, *shown_errors),
+        locations=first_changed_line(planned.path, planned.old, now),
+    )
 
 
 def _replaced(params: EditParams, old: str) -> str:

@@ -25,7 +25,7 @@ __all__ = ["MovePath"]
 
 class MovePath(Tool[TransferParams]):
     name: ClassVar[str] = "move_path"
-    aliases: ClassVar[tuple[str, ...]] = ("rename_path", "move_file", "rename")
+    aliases: ClassVar[tuple[str, ...]] = ("rename_path", "move_file")
     kind: ClassVar[ToolKind] = "move"
     Params: ClassVar[type[Params]] = TransferParams
 

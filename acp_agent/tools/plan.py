@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from acp_agent.errors import ToolError
 from acp_agent.safety.access import Access, NoAccess
 from acp_agent.safety.paths import Roots
-from acp_agent.schema.acp import ToolKind
+from acp_agent.schema.acp import Content, TextContent, ToolKind
 from acp_agent.store.base import GoalTask
 from acp_agent.tools.base import Params, Tool
 from acp_agent.tools.context import Description, Preview, ToolContext, ToolResult
@@ -60,7 +60,17 @@ class Plan(Tool[PlanParams]):
         of_the_goal = ctx.set_plan(tasks)
         open_ = sum(task.status != "completed" for task in tasks)
         told = f"The plan is shown. Open: {open_}." if open_ else "The plan is shown; every step is done."
-        return ToolResult(f"{told} {of_the_goal}".strip())
+        steps = None if ctx.services.plans_are_drawn else (_steps(tasks),)
+        return ToolResult(f"{told} {of_the_goal}".strip(), content=steps)
+
+
+MARKS = {"pending": "[ ]", "in_progress": "[~]", "completed": "[x]"}
+
+
+def _steps(tasks: Sequence[GoalTask]) -> Content:
+    """The steps as text, for a client that draws no plans."""
+    lines = [f"- {MARKS.get(task.status, '[ ]')} {task.content}" for task in tasks]
+    return Content(content=TextContent(text="\n".join(lines)))
 
 
 def _trouble(tasks: Sequence[GoalTask]) -> str:

@@ -12,7 +12,7 @@ from acp_agent.safety.paths import Roots
 from acp_agent.schema.acp import ToolKind
 from acp_agent.tools.base import Params, Tool
 from acp_agent.tools.context import Description, Location, Preview, ToolContext, ToolResult
-from acp_agent.tools.edit import Planned, apply
+from acp_agent.tools.edit import Planned, apply, watch
 from acp_agent.tools.text import (
     diff_of,
     disk_digest,
@@ -58,6 +58,7 @@ class Write(Tool[WriteParams]):
             if old == new:
                 raise ToolError(f"{params.path} already holds exactly this text.")
             keep_credentials(ctx, params.path, old, new)
+        watch(ctx, path, old)
         return Preview(
             (diff_of(path, old, new),), Planned(path, old, new, disk), locations=first_changed_line(path, old, new)
         )

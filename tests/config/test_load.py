@@ -226,6 +226,8 @@ def test_a_project_sets_nothing_else(key: Any, sources: Sources) -> None:
 
 
 def toml(value: object) -> str:
+    if value is None:  # TOML has no word for it.
+        return "true"
     return "{ x = 'y' }" if value == {} else msgspec.json.encode(value).decode()
 
 

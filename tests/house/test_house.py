@@ -13,6 +13,7 @@ FLOORS: dict[str, int] = {
     "commands": 8,
     "agent": 7,
     "fronts": 7,
+    "setup": 7,
     "auth": 6,
     "handshake": 6,
     "build": 6,
@@ -28,6 +29,7 @@ FLOORS: dict[str, int] = {
     "store": 3,
     "client": 3,
     "mcp": 3,
+    "lsp": 3,
     "testing": 3,
     "protocol": 2,
     "config": 2,
@@ -39,7 +41,7 @@ FLOORS: dict[str, int] = {
 }
 """A module's floor is that of the first part of its name below the package."""
 
-WINGS = {"executors", "output", "safety", "llm", "store", "client", "mcp", "testing"}
+WINGS = {"executors", "output", "safety", "llm", "store", "client", "mcp", "lsp", "testing"}
 SIDEWAYS = {("testing", "client")}
 """The test kit's editor is the client, with faults."""
 
@@ -48,13 +50,17 @@ DOORS: dict[str, tuple[str, ...]] = {
     "openai": ("acp_agent.llm.responses",),
     "mcp": ("acp_agent.mcp",),
     "mcp_types": ("acp_agent.mcp",),
+    "pygls": ("acp_agent.lsp", "acp_agent.fronts.lsp_server"),
+    "lsprotocol": ("acp_agent.lsp", "acp_agent.fronts.lsp_server"),
     "httpx2": ("acp_agent.llm", "acp_agent.mcp", "acp_agent.tools.web_client"),
     "httpcore2": ("acp_agent.tools.web_client",),
     "selectolax": ("acp_agent.tools.web_page", "acp_agent.tools.web_results"),
     "jsonrpcserver": ("acp_agent.client",),
     "oslash": ("acp_agent.client",),
     "sqlite3": ("acp_agent.store",),
-    "tree_sitter": ("acp_agent.safety.shell",),
+    "tree_sitter": ("acp_agent.safety.shell", "acp_agent.setup.json_text"),
+    "tree_sitter_json": ("acp_agent.setup.json_text",),
+    "tomlkit": ("acp_agent.setup.helix",),
     "tree_sitter_bash": ("acp_agent.safety.shell",),
     "jsonschema_rs": ("acp_agent.testing",),
     "pytest": ("acp_agent.testing",),

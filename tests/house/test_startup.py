@@ -56,6 +56,7 @@ AT_NEW_OURS = STAGE_ZERO | {
         "protocol.client",
         "protocol.codec",
         "protocol.connection",
+        "protocol.profiles",
         "protocol.transports",
         "safety",
         "safety.globs",

@@ -26,7 +26,7 @@ STRUCTS = {
     for name in acp.__all__
     if isinstance(value := getattr(acp, name), type) and issubclass(value, AcpObject) and value is not AcpObject
 }
-CAPTURED = sorted((ROOT / "tests" / "captured").glob("*.json"))
+CAPTURED = sorted((ROOT / "tests" / "captured").glob("acp-*.json"))
 
 UNIONS = {
     "ContentBlock": acp.ContentBlock,

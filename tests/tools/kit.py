@@ -11,13 +11,14 @@ from typing import Any
 
 import anyio
 
-from acp_agent.config.model import BashConfig, FilesConfig, ToolsConfig
+from acp_agent.config.model import BashConfig, FilesConfig, LspConfig, ToolsConfig
 from acp_agent.executors.base import Command, Executor, OutputChunk, Process
 from acp_agent.executors.local import LocalExecutor
 from acp_agent.executors.shell_state import last_cwd
 from acp_agent.loop.background import SessionRuns
 from acp_agent.loop.outputs import Outputs
 from acp_agent.loop.redaction import Redaction
+from acp_agent.lsp.base import Document, LspError, NewErrors
 from acp_agent.output.filters import load_filters
 from acp_agent.safety.access import Access
 from acp_agent.safety.paths import Roots
@@ -40,6 +41,24 @@ SKILLS = {"release": "How we release."}
 
 def _spawn_nothing(work: object) -> None:
     raise AssertionError("on the bench nothing runs in the background")
+
+
+class NoServers:
+    """A session whose editor has no language servers, on a machine without any."""
+
+    def knows(self, path: Path) -> bool:
+        return False
+
+    def watch(self, document: Document) -> None:
+        return
+
+    async def new_errors(self, before: Document | None, after: Document) -> NewErrors:
+        return NewErrors()
+
+    async def _none(self, *asked: object) -> Any:
+        raise LspError("There is no language server here.")
+
+    diagnostics = definition = references = hover = document_symbols = workspace_symbols = rename = _none
 
 
 def services(store: SqliteStore, bash: BashConfig) -> Services:
@@ -65,6 +84,9 @@ def services(store: SqliteStore, bash: BashConfig) -> Services:
         redact=Redactor().redact,
         overflow=partial(store.overflow.read, "session-1"),
         sandbox=lambda: "",
+        language=NoServers(),
+        lsp=LspConfig(),
+        plans_are_drawn=True,
     )
 
 

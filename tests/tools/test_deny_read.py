@@ -65,6 +65,12 @@ CALLS: list[tuple[str, dict[str, Any]]] = [
     ("find_path", {"pattern": "*", "path": "keys"}),
     ("list_directory", {"path": "keys"}),
     ("list_directory", {"path": "keys-alias"}),
+    ("definition", {"path": ".env", "symbol": "words"}),
+    ("references", {"path": "alias", "symbol": "words"}),
+    ("hover", {"path": "keys/a", "symbol": "words"}),
+    ("symbols", {"path": ".env"}),
+    ("rename", {"path": ".env", "symbol": "words", "new_name": "x"}),
+    ("diagnostics", {"source": "lsp", "path": "keys/deep/b"}),
     ("copy_path", {"source": ".env", "destination": "shown"}),
     ("copy_path", {"source": "keys/a", "destination": "shown"}),
     ("copy_path", {"source": "conf", "destination": "shown"}),
@@ -98,13 +104,12 @@ async def test_the_gate_denies_it_too(tool: str, arguments: dict[str, Any], on: 
 
 async def test_every_tool_that_takes_a_path_stands_in_this_table_or_reads_nothing() -> None:
     reads_nothing = {"create_directory", "delete_path"}
-    by_another_test = {"diagnostics"}
     takes = {
         entry.name
         for entry in REGISTRY.entries()
         if {"path", "source", "file", "folder"} & REGISTRY.tool(entry.name).Params.model_fields.keys()
     }
-    assert takes == {tool for tool, _ in CALLS} | reads_nothing | by_another_test
+    assert takes == {tool for tool, _ in CALLS} | reads_nothing
 
 
 @pytest.mark.parametrize("ripgrep", [True, False])

@@ -1,0 +1,74 @@
+"""`acp-agent setup`: the agent in an editor's configuration, shown before it is written, and taken back."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from argparse import Namespace
+from collections.abc import Mapping
+from pathlib import Path
+
+from acp_agent.errors import UsageError
+from acp_agent.setup.change import Change, is_set_up, planned, undone, write
+from acp_agent.setup.table import Editor, config_path, editor, editors
+
+__all__ = ["own_command", "run"]
+
+
+def run(options: Namespace, environ: Mapping[str, str]) -> int:
+    if options.editor is None:
+        return _list(environ)
+    row = editor(options.editor)
+    path = Path(options.config).absolute() if options.config else config_path(row, environ)
+    if options.undo:
+        change = undone(row, path, environ)
+    else:
+        change = planned(row, path, options.program or own_command(), environ)
+    if not change.any:
+        sys.stdout.write(f"{row.name} is set up already in {path}; there is nothing to write.\n")
+        return 0
+    sys.stdout.write(change.diff())
+    if options.dry_run or not (options.yes or _agreed(change)):
+        sys.stdout.write("Nothing was written.\n" + ("" if options.dry_run else "`--yes` writes it without asking.\n"))
+        return 0
+    write(row, change, environ, undo=options.undo)
+    if options.undo:
+        sys.stdout.write(f"{change.path} is {'removed' if change.after is None else 'written'}.\n")
+    else:
+        sys.stdout.write(f"{change.path} is written. {row.then}\n`acp-agent setup {row.id} --undo` takes it back.\n")
+    return 0
+
+
+def own_command() -> str:
+    """The agent's program by its absolute path: editors are often started with another PATH than a shell."""
+    beside = Path(sys.executable).with_name("acp-agent.exe" if sys.platform == "win32" else "acp-agent")
+    if beside.exists():
+        return str(beside)
+    found = shutil.which("acp-agent")
+    if found is None:
+        raise UsageError("the program acp-agent is not found; give its path with --program")
+    return str(Path(found).absolute())
+
+
+def _list(environ: Mapping[str, str]) -> int:
+    for row in editors().values():
+        path = config_path(row, environ)
+        sys.stdout.write(f"{row.id:14} {_state(row, path):10} {row.name} ({row.protocol.upper()}): {path}\n")
+    sys.stdout.write("`acp-agent setup EDITOR` shows what it would write, and asks.\n")
+    return 0
+
+
+def _state(row: Editor, path: Path) -> str:
+    try:
+        return "set up" if is_set_up(row, path) else "-"
+    except UsageError:
+        return "unreadable"
+
+
+def _agreed(change: Change) -> bool:
+    if not sys.stdin.isatty():
+        return False
+    what = "Remove" if change.after is None else "Write"
+    sys.stdout.write(f"{what} {change.path}? [y/N] ")
+    sys.stdout.flush()
+    return sys.stdin.readline().strip().lower() in ("y", "yes")

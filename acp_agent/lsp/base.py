@@ -1,0 +1,129 @@
+"""What is asked of language servers, and what starts one. Light: without pygls.
+
+Positions are LSP's: lines and characters from 0, characters in UTF-16 code units.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from acp_agent.errors import AgentError
+
+if TYPE_CHECKING:
+    from acp_agent.schema.lsp import (
+        Diagnostic,
+        DocumentSymbol,
+        FileDiagnostics,
+        Hover,
+        Location,
+        Position,
+        WorkspaceEdit,
+        WorkspaceSymbol,
+    )
+
+__all__ = [
+    "Document",
+    "LanguageServices",
+    "Launch",
+    "Launcher",
+    "LspError",
+    "NewErrors",
+    "Report",
+]
+
+
+class LspError(AgentError):
+    """A language server could not be had, or did not do what was asked; the text is for the model and the person."""
+
+
+@dataclass(frozen=True)
+class Document:
+    """A file with the text that it has now, whether or not that is saved."""
+
+    path: Path
+    """Absolute."""
+    text: str
+
+
+@dataclass(frozen=True)
+class Launch:
+    """A server as it is to be started."""
+
+    argv: Sequence[str]
+    cwd: Path
+    env: Mapping[str, str]
+    """The whole environment."""
+    pass_fds: tuple[int, ...] = ()
+    started: Callable[[], None] = lambda: None
+    """To be called once the process was started, or could not be."""
+    close: Callable[[], None] = lambda: None
+    """To be called once it has ended, or could not be started."""
+
+
+Launcher = Callable[[Sequence[str], Path], Awaitable[Launch]]
+"""Gives a command line and the workspace's folder what it needs to run there. Raises LspError where it must not run."""
+
+
+@dataclass(frozen=True)
+class NewErrors:
+    """What an edit has brought about."""
+
+    errors: Sequence[tuple[Path, Diagnostic]] = ()
+    """Errors that were not there before, also of other files that the servers watch; the edited file first."""
+    waiting: Sequence[str] = ()
+    """Servers that did not answer in time."""
+
+
+@dataclass(frozen=True)
+class Report:
+    """What the servers say of some files."""
+
+    items: Sequence[FileDiagnostics] = ()
+    sources: Sequence[str] = ()
+    """The servers that answered."""
+    trouble: Sequence[str] = field(default=())
+    """What could not be had, a sentence each."""
+
+
+class LanguageServices(Protocol):
+    """The language servers of a session, the editor's or the agent's own. Every wait is bounded.
+
+    All but `watch` and `new_errors` raise LspError (also where no server is known for the file's language).
+    """
+
+    def watch(self, document: Document) -> None:
+        """The file is of interest: its servers start, beside everything else, and look at it. Never fails or waits."""
+        ...
+
+    async def new_errors(self, before: Document | None, after: Document) -> NewErrors:
+        """The errors that a change of a file brought about, as far as they are known in time. Never fails.
+
+        `before`: as it was; None for a file that is new."""
+        ...
+
+    async def diagnostics(self, documents: Sequence[Document]) -> Report: ...
+
+    async def definition(self, document: Document, at: Position) -> list[Location]: ...
+
+    async def references(self, document: Document, at: Position) -> list[Location]:
+        """The declaration among them."""
+        ...
+
+    async def hover(self, document: Document, at: Position) -> Hover | None: ...
+
+    async def document_symbols(self, document: Document) -> list[DocumentSymbol]: ...
+
+    async def workspace_symbols(self, query: str, near: Document | None = None) -> list[WorkspaceSymbol]:
+        """Of all servers that run; `near` starts those of its language."""
+        ...
+
+    async def rename(self, document: Document, at: Position, new_name: str) -> WorkspaceEdit:
+        """What renaming would change, in all files; nothing is changed."""
+        ...
+
+    def knows(self, path: Path) -> bool:
+        """Whether there may be a server for the file, by its name."""
+        ...

@@ -1,0 +1,27 @@
+"""Waiting for something to become true."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import anyio
+
+__all__ = ["Signal"]
+
+
+class Signal:
+    """Whoever changes something calls `notify`; whoever waits looks again then."""
+
+    def __init__(self) -> None:
+        self._event = anyio.Event()
+
+    def notify(self) -> None:
+        event, self._event = self._event, anyio.Event()
+        event.set()
+
+    async def wait(self) -> None:
+        await self._event.wait()
+
+    async def until(self, true: Callable[[], bool]) -> None:
+        while not true():
+            await self._event.wait()

@@ -1,0 +1,237 @@
+"""The change of an editor's configuration: what would be written, writing it, and taking it back.
+
+Nothing else in the file changes, and what was there is kept in the state folder until it is taken back: a file that
+nobody has touched since is then what it was, byte by byte; from another one only what was written is taken out.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import os
+import shutil
+import tempfile
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from acp_agent.config.places import state_dir
+from acp_agent.errors import UsageError
+from acp_agent.setup.helix import add, ask_helix, remove
+from acp_agent.setup.json_text import get_member, remove_member, set_member
+from acp_agent.setup.table import Editor, folder
+
+__all__ = ["Change", "is_set_up", "planned", "undone", "write"]
+
+BEGIN = "acp-agent setup: begin (these lines are written by it)"
+END = "acp-agent setup: end"
+
+
+@dataclass(frozen=True)
+class Change:
+    """What is to become of a file."""
+
+    path: Path
+    before: str | None
+    """None: it does not exist."""
+    after: str | None
+    """None: it is to be removed."""
+
+    @property
+    def any(self) -> bool:
+        return self.before != self.after
+
+    def diff(self) -> str:
+        """As `diff -u` shows it."""
+        lines = difflib.unified_diff(
+            (self.before or "").splitlines(keepends=True),
+            (self.after or "").splitlines(keepends=True),
+            str(self.path) if self.before is not None else "/dev/null",
+            str(self.path) if self.after is not None else "/dev/null",
+        )
+        return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
+
+
+def planned(row: Editor, path: Path, command: str, environ: Mapping[str, str]) -> Change:
+    """What setting the editor up would write. Raises UsageError for a file that cannot be read or is malformed."""
+    before = _read(path)
+    text = before or ""
+    filled = (folder() / row.template).read_text(encoding="utf-8").replace("{{command}}", _quoted(command))
+    match row.way:
+        case "json":
+            after = set_member(text, row.at, json.loads(filled), str(path))
+        case "helix":
+            program = shutil.which("hx", path=environ.get("PATH")) or shutil.which("helix", path=environ.get("PATH"))
+            servers = ask_helix(program or "hx")
+            after = add(text, tomllib.loads(filled), servers, str(path))
+        case "block":
+            after = _with_block(text, filled, row.comment, str(path))
+        case "file":
+            if before is not None and BEGIN not in before:
+                raise UsageError(f"{path} exists and was not written by `acp-agent setup`; move it away first")
+            after = filled
+    return Change(path, before, after)
+
+
+def undone(row: Editor, path: Path, environ: Mapping[str, str]) -> Change:
+    """What taking it back would write. Raises UsageError where nothing was set up."""
+    now = _read(path)
+    if now is None or not _stands_in(row, now, path):
+        raise UsageError(f"{row.name} is not set up in {path}: there is nothing to take back")
+    kept = _kept(row, environ).get(str(path))
+    if kept is not None and kept["after"] == now:
+        return Change(path, now, kept["before"])
+    match row.way:
+        case "json":
+            after = remove_member(now, row.at, str(path))
+        case "helix":
+            after = remove(now, str(path))
+        case "block":
+            after = _without_block(now, row.comment, str(path))
+        case "file":
+            return Change(path, now, None)
+    return Change(path, now, after)
+
+
+def is_set_up(row: Editor, path: Path) -> bool:
+    """Whether the editor's configuration names the agent. Raises UsageError for a malformed file."""
+    now = _read(path)
+    return now is not None and _stands_in(row, now, path)
+
+
+def write(row: Editor, change: Change, environ: Mapping[str, str], *, undo: bool = False) -> None:
+    """Makes the change, at once or not at all, if the file still is as it was. A link stays one.
+
+    Raises UsageError where it changed meanwhile or cannot be written.
+    """
+    path = Path(os.path.realpath(change.path))
+    if _read(path) != change.before:
+        raise UsageError(f"{change.path} was changed meanwhile, so nothing was written; try again")
+    try:
+        if not undo:
+            _keep(row, change, environ)
+        if change.after is None:
+            path.unlink()
+        else:
+            _replace(path, change.after)
+        if undo:
+            _forget(row, change, environ)
+    except OSError as error:
+        raise UsageError(f"{error.filename or path} could not be written: {error.strerror}") from error
+
+
+# --- marked lines ---------------------------------------------------------------------------------------------
+
+
+def _with_block(text: str, block: str, comment: str, file: str) -> str:
+    lines = f"{comment} {BEGIN}\n{block.rstrip()}\n{comment} {END}\n"
+    if (found := _block(text, comment, file)) is not None:
+        return text[: found[0]] + lines + text[found[1] :]
+    if text and not text.endswith("\n"):
+        text += "\n"
+    return f"{text}\n{lines}" if text else lines
+
+
+def _without_block(text: str, comment: str, file: str) -> str:
+    found = _block(text, comment, file)
+    if found is None:
+        return text
+    before = text[: found[0]]
+    return (before[:-1] if before.endswith("\n\n") else before) + text[found[1] :]
+
+
+def _block(text: str, comment: str, file: str) -> tuple[int, int] | None:
+    start = text.find(f"{comment} {BEGIN}\n")
+    if start < 0:
+        return None
+    mark = f"{comment} {END}\n"
+    end = text.find(mark, start)
+    if end < 0:
+        raise UsageError(f"{file}: the line `{comment} {END}` is missing behind `{comment} {BEGIN}`; mend it first")
+    return start, end + len(mark)
+
+
+def _stands_in(row: Editor, text: str, path: Path) -> bool:
+    match row.way:
+        case "json":
+            return get_member(text, row.at, str(path)) is not None
+        case "helix":
+            return remove(text, str(path)) != text
+        case "block":
+            return f"{row.comment} {BEGIN}" in text
+        case "file":
+            return BEGIN in text
+
+
+# --- files ----------------------------------------------------------------------------------------------------
+
+
+def _quoted(command: str) -> str:
+    """Fit for a string of JSON, TOML, Lua and Lisp alike."""
+    return command.replace("\\", "\\\\").replace('"', '\\"')
+
+
+def _read(path: Path) -> str | None:
+    try:
+        return path.read_bytes().decode("utf-8")
+    except FileNotFoundError:
+        return None
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path} is no UTF-8 text, so it is left alone") from error
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}") from error
+
+
+def _replace(path: Path, text: str, mode: int = 0o644) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.exists():
+        mode = path.stat().st_mode & 0o777
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(text.encode())
+        os.chmod(name, mode)
+        os.replace(name, path)
+    except BaseException:
+        os.unlink(name)
+        raise
+
+
+# --- what is kept for the way back ----------------------------------------------------------------------------
+
+
+def _record(row: Editor, environ: Mapping[str, str]) -> Path:
+    return Path(state_dir(environ)) / "setup" / f"{row.id}.json"
+
+
+def _kept(row: Editor, environ: Mapping[str, str]) -> dict[str, dict[str, Any]]:
+    try:
+        data = json.loads(_record(row, environ).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return data if isinstance(data, dict) else {}
+
+
+def _keep(row: Editor, change: Change, environ: Mapping[str, str]) -> None:
+    """Setting up once more keeps what was there before the first time."""
+    kept = _kept(row, environ)
+    earlier = kept.get(str(change.path))
+    before = earlier["before"] if earlier is not None and earlier["after"] == change.before else change.before
+    kept[str(change.path)] = {"before": before, "after": change.after}
+    _save(row, kept, environ)
+
+
+def _forget(row: Editor, change: Change, environ: Mapping[str, str]) -> None:
+    kept = _kept(row, environ)
+    kept.pop(str(change.path), None)
+    _save(row, kept, environ)
+
+
+def _save(row: Editor, kept: Mapping[str, Any], environ: Mapping[str, str]) -> None:
+    record = _record(row, environ)
+    if kept:
+        _replace(record, json.dumps(kept, indent=1), 0o600)
+    else:
+        record.unlink(missing_ok=True)

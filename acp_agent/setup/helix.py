@@ -1,0 +1,164 @@
+"""Helix's `languages.toml`: the server, and its name behind those of each language. Comments and order stay (tomlkit).
+
+A language's `language-servers` replaces Helix's own list, so the list that Helix has for it is asked of Helix itself
+(`hx --health LANGUAGE`); where Helix cannot be asked, the list of version 25.07 stands in.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+import tomlkit
+from tomlkit.exceptions import ParseError
+
+from acp_agent.errors import UsageError
+
+__all__ = ["KNOWN", "add", "ask_helix", "remove"]
+
+SERVER = "acp-agent"
+
+KNOWN: dict[str, tuple[str, ...]] = {
+    "bash": ("bash-language-server",),
+    "c": ("clangd",),
+    "c-sharp": ("omnisharp",),
+    "cpp": ("clangd",),
+    "css": ("vscode-css-language-server",),
+    "elixir": ("elixir-ls",),
+    "go": ("gopls", "golangci-lint-lsp"),
+    "haskell": ("haskell-language-server",),
+    "html": ("vscode-html-language-server", "superhtml"),
+    "java": ("jdtls",),
+    "javascript": ("typescript-language-server",),
+    "json": ("vscode-json-language-server",),
+    "jsx": ("typescript-language-server",),
+    "kotlin": ("kotlin-language-server",),
+    "lua": ("lua-language-server",),
+    "markdown": ("marksman", "markdown-oxide"),
+    "nix": ("nil", "nixd"),
+    "php": ("intelephense",),
+    "python": ("ty", "ruff", "jedi", "pylsp"),
+    "ruby": ("ruby-lsp", "solargraph"),
+    "rust": ("rust-analyzer",),
+    "scala": ("metals",),
+    "swift": ("sourcekit-lsp",),
+    "toml": ("taplo", "tombi"),
+    "tsx": ("typescript-language-server",),
+    "typescript": ("typescript-language-server",),
+    "yaml": ("yaml-language-server", "ansible-language-server"),
+    "zig": ("zls",),
+}
+"""Languages that the agent is offered in, with the servers that Helix 25.07 has for them."""
+
+OURS = "added by acp-agent setup"
+"""Stands behind a list of a language that was not there before."""
+
+COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+ANSWER_SECONDS = 5.0
+
+Servers = Callable[[str], Sequence[str]]
+
+
+def ask_helix(program: str) -> Servers:
+    """Asks Helix for the servers of a language; what is known of it where Helix does not say."""
+
+    def servers(language: str) -> Sequence[str]:
+        try:
+            done = subprocess.run(
+                [program, "--health", language],
+                capture_output=True,
+                text=True,
+                encoding="utf-8",
+                errors="replace",
+                timeout=ANSWER_SECONDS,
+                stdin=subprocess.DEVNULL,
+                check=False,
+            )
+        except (OSError, subprocess.TimeoutExpired):
+            return KNOWN.get(language, ())
+        lines = COLOURS.sub("", done.stdout).splitlines()
+        if not lines or not lines[0].startswith("Configured language servers"):
+            return KNOWN.get(language, ())
+        names = []
+        for line in lines[1:]:
+            if not line.startswith("  "):
+                break
+            found = re.match(r"\s+\S+ ([\w.+-]+):", line)
+            if found and found[1] != SERVER:
+                names.append(found[1])
+        return names
+
+    return servers
+
+
+def add(text: str, server: dict[str, Any], servers: Servers, file: str) -> str:
+    """`text` with the server, behind the servers of each known language. Raises UsageError for what is no TOML."""
+    document = _parsed(text, file)
+    table = document.setdefault("language-server", tomlkit.table(is_super_table=True))
+    table[SERVER] = _table(server)
+    languages = document.get("language")
+    if languages is None:
+        languages = tomlkit.aot()
+        document.append("language", languages)
+    by_name = {str(item.get("name")): item for item in cast("list[Any]", languages)}
+    for name in KNOWN:
+        item = by_name.get(name)
+        if item is None:
+            item = tomlkit.table()
+            item["name"] = name
+            ours = tomlkit.array()
+            ours.extend([*servers(name), SERVER])
+            item["language-servers"] = ours.comment(OURS)
+            languages.append(item)
+        elif SERVER not in _names(names := item.get("language-servers")):
+            if names is None:
+                item["language-servers"] = [*servers(name), SERVER]
+            else:
+                names.append(SERVER)
+    return tomlkit.dumps(document)
+
+
+def remove(text: str, file: str) -> str:
+    """`text` without the server, and without the languages that were added for it."""
+    document = _parsed(text, file)
+    if (table := document.get("language-server")) is not None:
+        table.pop(SERVER, None)
+        if not table:
+            document.pop("language-server")
+    languages = document.get("language")
+    for item in list(languages or ()):
+        names = item.get("language-servers")
+        if SERVER not in _names(names):
+            continue
+        if OURS in names.trivia.comment and set(item) == {"name", "language-servers"}:
+            cast("list[Any]", languages).remove(item)
+        else:
+            names.remove(next(name for name in names if _name(name) == SERVER))
+    if languages is not None and not languages:
+        document.pop("language")
+    return tomlkit.dumps(document)
+
+
+def _parsed(text: str, file: str) -> tomlkit.TOMLDocument:
+    try:
+        return tomlkit.parse(text)
+    except ParseError as error:
+        raise UsageError(f"{file}: it is no TOML ({error}); mend it first, nothing was changed") from error
+
+
+def _table(values: dict[str, Any]) -> Any:
+    table = tomlkit.table()
+    for name, value in values.items():
+        table[name] = value
+    return table
+
+
+def _name(entry: Any) -> str:
+    """A server is named by text, or by a table that also says for which features."""
+    return str(entry.get("name")) if isinstance(entry, dict) else str(entry)
+
+
+def _names(entries: Any) -> list[str]:
+    return [_name(entry) for entry in entries or ()]

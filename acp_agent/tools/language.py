@@ -1,0 +1,208 @@
+"""What the tools share that ask language servers: documents, where a symbol stands, places and errors in words."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import Field
+
+from acp_agent.config.model import FilesConfig
+from acp_agent.errors import ExecutorError, ToolError
+from acp_agent.executors.base import Executor, FindQuery
+from acp_agent.lsp.base import Document, LanguageServices
+from acp_agent.lsp.uris import path_of, uri_of
+from acp_agent.safety.access import Access, PathAccess
+from acp_agent.safety.paths import Roots, real_path
+from acp_agent.schema.acp import Content, TextContent, ToolCallContent
+from acp_agent.schema.lsp import Diagnostic, Position, Range
+from acp_agent.tools.base import Params
+from acp_agent.tools.context import Location, ToolContext
+from acp_agent.tools.text import read_file
+
+__all__ = [
+    "Place",
+    "SymbolParams",
+    "columns",
+    "document_at",
+    "documents_of",
+    "errors_of_change",
+    "load_documents",
+    "place_of",
+    "places_in_words",
+    "position_of",
+    "source_files",
+    "symbol_access",
+]
+
+log = logging.getLogger(__name__)
+
+MOST_LINES_NAMED = 10
+LONGEST_LINE = 200
+LONGEST_MESSAGE = 1_000
+
+
+class SymbolParams(Params):
+    path: str = Field(
+        description="The file in which the symbol is used, absolute or relative to the working directory."
+    )
+    symbol: str = Field(description="The symbol's name as it stands there.", min_length=1)
+    line: int | None = Field(
+        default=None, ge=1, description="The line it stands at, counted from 1; its first place when left out."
+    )
+
+
+@dataclass(frozen=True)
+class Place:
+    """A place in a file, for people: from 1, columns in characters."""
+
+    path: Path
+    line: int
+    column: int
+    text: str
+    """The line, bounded; empty where it must not be read."""
+
+
+def symbol_access(params: SymbolParams, ctx: ToolContext) -> list[Access]:
+    return [PathAccess("read", ctx.roots.resolve(params.path))]
+
+
+async def document_at(ctx: ToolContext, shown: str) -> Document:
+    """The file as the editor has it. Raises ToolError."""
+    path = ctx.roots.resolve(shown)
+    text = await read_file(ctx, path, shown)
+    if text is None:
+        raise ToolError(f"{shown} does not exist. Use `find_path` to find it.")
+    return Document(path, text)
+
+
+async def documents_of(shown: str | None, ctx: ToolContext) -> tuple[list[Document], int]:
+    """The files of known languages that a path means, those the model has seen where none is given; and how many more
+    there are than are looked at. What is no text is left out. Raises ToolError for a path that does not exist."""
+    language, config = ctx.services.language, ctx.services.lsp
+    root = ctx.roots.cwd if shown is None else ctx.roots.resolve(shown)
+    found = await ctx.executor.stat(root)
+    if found is None:
+        raise ToolError(f"{shown} does not exist. Use `find_path` to find it.", "invalid_parameters")
+    if found.kind == "file":
+        return [await document_at(ctx, shown or "")], 0
+    if shown is None:
+        paths = [path for path in ctx.ledger.seen_below(real_path(root)) if language.knows(path)]
+    else:
+        paths = await source_files(language, root, ctx.executor, ctx.config.files)
+    documents = await load_documents(paths[: config.max_diagnostic_files], ctx.executor, config.max_file_bytes)
+    return documents, max(0, len(paths) - config.max_diagnostic_files)
+
+
+async def load_documents(paths: Iterable[Path], executor: Executor, max_bytes: int) -> list[Document]:
+    """Their text as the editor has it; what is gone, too large or no text is left out."""
+    documents = []
+    for path in paths:
+        try:
+            found = await executor.stat(path)
+            if found is not None and found.kind == "file" and found.size <= max_bytes:
+                documents.append(Document(path, await executor.read_text(path)))
+        except (OSError, UnicodeDecodeError, ExecutorError) as error:
+            log.info("%s is not shown to a language server: %s", path, error)
+    return documents
+
+
+async def source_files(language: LanguageServices, root: Path, executor: Executor, files: FilesConfig) -> list[Path]:
+    """The files of known languages below a folder."""
+    listed = await executor.find(FindQuery("*", root, files.max_results, files.search_timeout))
+    return [match.path for match in listed.matches if match.text == "file" and language.knows(match.path)]
+
+
+def position_of(params: SymbolParams, document: Document) -> Position:
+    """Where the symbol stands. Raises ToolError that says where else it does."""
+    lines = document.text.split("\n")
+    whole = params.symbol.replace(".", "").isidentifier()
+    word = re.compile(rf"(?<!\w){re.escape(params.symbol)}(?!\w)" if whole else re.escape(params.symbol))
+    found = {number: match for number, line in enumerate(lines, 1) if (match := word.search(line))}
+    if not found:
+        raise ToolError(f"`{params.symbol}` does not stand in {params.path}. Use `grep` to find it.")
+    line = params.line or next(iter(found))
+    if line not in found:
+        near = sorted(found, key=lambda number: (abs(number - line), number))[:MOST_LINES_NAMED]
+        raise ToolError(
+            f"`{params.symbol}` does not stand at line {line} of {params.path}, but at line "
+            f"{', '.join(map(str, sorted(near)))}{' and others' if len(found) > len(near) else ''}."
+        )
+    # Of `a.b.c` the last name is meant.
+    start = found[line].start() + (params.symbol.rfind(".") + 1 if whole else 0)
+    return Position(line - 1, len(lines[line - 1][:start].encode("utf-16-le")) // 2)
+
+
+def columns(line: str, at: Position) -> int:
+    """The column, from 1 in characters, of a position in UTF-16 code units."""
+    return len(line.encode("utf-16-le", "surrogatepass")[: 2 * at.character].decode("utf-16-le", "replace")) + 1
+
+
+def _readable(path: Path, roots: Roots) -> bool:
+    try:
+        real = real_path(path)
+    except (OSError, RuntimeError, ValueError):
+        return False
+    return roots.contains(real) and not roots.rules.hides(real)
+
+
+async def place_of(uri: str, where: Range, ctx: ToolContext, texts: dict[Path, list[str]]) -> Place | None:
+    """`texts`: lines of the files that were read. Files outside of the session's folders are named, not read."""
+    if (path := path_of(uri)) is None:
+        return None
+    if path not in texts:
+        texts[path] = []
+        if _readable(path, ctx.roots):
+            try:
+                texts[path] = (await read_file(ctx, real_path(path), str(path)) or "").split("\n")
+            except (ToolError, OSError):
+                pass
+    lines = texts[path]
+    line = lines[where.start.line] if where.start.line < len(lines) else ""
+    return Place(path, where.start.line + 1, columns(line, where.start), line.strip()[:LONGEST_LINE])
+
+
+async def places_in_words(
+    found: Sequence[tuple[str, Range]], ctx: ToolContext, most: int
+) -> tuple[list[str], tuple[Location, ...]]:
+    """A line for each place, in the order of files; and the places for the editor."""
+    texts: dict[Path, list[str]] = {}
+    places = [place for uri, where in found[:most] if (place := await place_of(uri, where, ctx, texts)) is not None]
+    lines = [
+        f"{ctx.roots.display(place.path)}:{place.line}:{place.column}" + (f": {place.text}" if place.text else "")
+        for place in places
+    ]
+    if len(found) > most:
+        lines.append(f"[{len(found) - most} more are not shown]")
+    return lines, tuple(dict.fromkeys(Location(place.path, place.line) for place in places))
+
+
+async def errors_of_change(
+    changes: Iterable[tuple[Document | None, Document]], ctx: ToolContext
+) -> tuple[str, tuple[ToolCallContent, ...]]:
+    """The errors that changes brought about, for the model and for the person; empty where none are known."""
+    found: dict[tuple[Path, Diagnostic], None] = {}
+    for before, after in changes:
+        new = await ctx.services.language.new_errors(before, after)
+        found |= dict.fromkeys(new.errors)
+    if not found:
+        return "", ()
+    most = ctx.services.lsp.max_new_errors
+    texts: dict[Path, list[str]] = {}
+    lines = [await _in_words(path, item, ctx, texts) for path, item in list(found)[:most]]
+    if len(found) > most:
+        lines.append(f"[{len(found) - most} more are not shown]")
+    count = "1 new error" if len(found) == 1 else f"{len(found)} new errors"
+    words = "\n".join([f"{count} after this change:", *lines])
+    return words, (Content(content=TextContent(text=words)),)
+
+
+async def _in_words(path: Path, item: Diagnostic, ctx: ToolContext, texts: dict[Path, list[str]]) -> str:
+    place = await place_of(uri_of(path), item.range, ctx, texts)
+    assert place is not None, "the URI of a file names a file"
+    message = " ".join(item.message.split())[:LONGEST_MESSAGE]
+    origin = " ".join(str(part) for part in (item.source, item.code) if part not in ("", None))
+    return f"{ctx.roots.display(path)}:{place.line}:{place.column}: {message}" + (f" [{origin}]" if origin else "")

@@ -1,0 +1,146 @@
+"""`rename`: gives a symbol another name everywhere, as one change of several files that is reviewed as one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from pydantic import Field
+
+from acp_agent.errors import AgentError, ToolError
+from acp_agent.lsp.base import Document
+from acp_agent.lsp.uris import path_of
+from acp_agent.safety.access import Access, PathAccess
+from acp_agent.safety.paths import Roots, real_path
+from acp_agent.schema.acp import ToolCallContent, ToolKind
+from acp_agent.schema.lsp import Position, TextEdit, WorkspaceEdit
+from acp_agent.tools.base import Params, Tool
+from acp_agent.tools.context import Description, Location, Preview, ToolContext, ToolResult
+from acp_agent.tools.edit import Planned, need_unchanged
+from acp_agent.tools.language import SymbolParams, document_at, errors_of_change, position_of, symbol_access
+from acp_agent.tools.text import diff_of, disk_digest, first_changed_line, keep_credentials, read_file
+
+__all__ = ["Rename", "RenameParams", "edited"]
+
+
+class RenameParams(SymbolParams):
+    new_name: str = Field(description="Its new name.", min_length=1)
+
+
+@dataclass(frozen=True)
+class _Change:
+    planned: Planned
+    shown: str
+
+
+class Rename(Tool[RenameParams]):
+    name: ClassVar[str] = "rename"
+    aliases: ClassVar[tuple[str, ...]] = ("rename_symbol",)
+    kind: ClassVar[ToolKind] = "edit"
+    Params: ClassVar[type[Params]] = RenameParams
+
+    def describe(self, params: RenameParams, roots: Roots) -> Description:
+        return Description(
+            f"Rename {params.symbol} to {params.new_name}", (Location(roots.named(params.path), params.line),)
+        )
+
+    def access(self, params: RenameParams, ctx: ToolContext) -> list[Access]:
+        return [*symbol_access(params, ctx), PathAccess("write", ctx.roots.resolve(params.path))]
+
+    async def preview(self, params: RenameParams, ctx: ToolContext) -> Preview:
+        document = await document_at(ctx, params.path)
+        edit = await ctx.services.language.rename(document, position_of(params, document), params.new_name)
+        changes = await _planned(edit, ctx)
+        if not changes:
+            raise ToolError(f"The language server would change nothing to rename `{params.symbol}`.")
+        plans = [change.planned for change in changes]
+        return Preview(
+            tuple(diff_of(plan.path, plan.old, plan.new) for plan in plans),
+            changes,
+            locations=tuple(place for plan in plans for place in first_changed_line(plan.path, plan.old, plan.new)),
+            accesses=tuple(PathAccess("write", plan.path) for plan in plans),
+        )
+
+    async def run(self, params: RenameParams, ctx: ToolContext, preview: Preview) -> ToolResult:
+        changes: tuple[_Change, ...] = preview.state
+        for change in changes:
+            await need_unchanged(change.planned, change.shown, ctx)
+        content: list[ToolCallContent] = []
+        written: list[tuple[Document, Document]] = []
+        for change in changes:
+            planned = change.planned
+            try:
+                now = await ctx.executor.write_text(planned.path, planned.new)
+            except (AgentError, OSError) as error:
+                done = ", ".join(ctx.roots.display(after.path) for _, after in written)
+                raise ToolError(
+                    f"{change.shown} could not be written: {error}. "
+                    + (f"These files were changed already: {done}." if done else "Nothing was changed.")
+                ) from error
+            seen = ctx.ledger.last_seen(planned.path)
+            if seen is not None and seen.text == planned.old and now == planned.new:
+                ctx.ledger.saw(planned.path, now, await disk_digest(ctx, planned.path))
+            else:  # It must be read before the next edit.
+                ctx.ledger.forget(planned.path)
+            written.append((Document(planned.path, planned.old or ""), Document(planned.path, now)))
+            content.append(diff_of(planned.path, planned.old, now))
+        lines = [
+            f"`{params.symbol}` is now `{params.new_name}` in {len(written)} file{'s' if len(written) > 1 else ''}:"
+        ]
+        lines += [ctx.roots.display(after.path) for _, after in written]
+        errors, shown_errors = await errors_of_change(written, ctx)
+        return ToolResult(
+            "\n".join([*lines, *(["", errors] if errors else [])]),
+            content=(*content, *shown_errors),
+            locations=preview.locations or None,
+        )
+
+
+async def _planned(edit: WorkspaceEdit, ctx: ToolContext) -> tuple[_Change, ...]:
+    """What the server would change. Raises ToolError where that is not for tools to change."""
+    changes = []
+    for uri, edits in edit.changes.items():
+        if not edits:
+            continue
+        if (path := path_of(uri)) is None:
+            raise ToolError(f"The language server would change {uri}, which is no file. Nothing was changed.")
+        shown = ctx.roots.display(path)
+        real = ctx.roots.resolve(str(real_path(path)))
+        old = await read_file(ctx, real, shown)
+        if old is None:
+            raise ToolError(f"The language server would change {shown}, which does not exist. Nothing was changed.")
+        new = edited(old, edits)
+        keep_credentials(ctx, shown, old, new)
+        if new != old:
+            changes.append(_Change(Planned(real, old, new, await disk_digest(ctx, real)), shown))
+    return tuple(changes)
+
+
+def edited(text: str, edits: list[TextEdit]) -> str:
+    """`text` after edits that all mean its present state (LSP 3.17). Raises ToolError where they overlap."""
+    lines = text.split("\n")
+    starts = [0]
+    for line in lines:
+        starts.append(starts[-1] + len(line) + 1)
+
+    def offset(at: Position) -> int:
+        if at.line >= len(lines):
+            return len(text)
+        line = lines[at.line]
+        return starts[at.line] + min(len(line), _characters(line, at.character))
+
+    spans = sorted(
+        ((offset(edit.range.start), offset(edit.range.end), edit.new_text) for edit in edits), key=lambda span: span[:2]
+    )
+    parts, last = [], 0
+    for start, end, new in spans:
+        if start < last or end < start:
+            raise ToolError("The language server's changes overlap, so nothing was changed.")
+        parts += [text[last:start], new]
+        last = end
+    return "".join([*parts, text[last:]])
+
+
+def _characters(line: str, units: int) -> int:
+    """How many characters `units` UTF-16 code units of the line are."""
+    return len(line.encode("utf-16-le", "surrogatepass")[: 2 * units].decode("utf-16-le", "replace"))

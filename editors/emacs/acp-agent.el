@@ -1,0 +1,69 @@
+;; `M-x acp-agent' makes the agent the language server of this buffer's files (eglot): code actions, live progress,
+;; edits and questions.  Eglot has one server for a mode of a project, so this takes the place of another one until
+;; `M-x eglot-shutdown'.  For a chat beside other servers, use agent-shell: the agent is offered there as well.
+(defvar acp-agent-program "{{command}}"
+  "The program of the agent.")
+
+(defvar acp-agent--initialization-options '(:save "client")
+  "What the agent is told at its start.")
+
+(defun acp-agent ()
+  "Make the agent the language server of this buffer's files."
+  (interactive)
+  (require 'eglot)
+  (when-let* ((server (eglot-current-server)))
+    (eglot-shutdown server))
+  (eglot (list major-mode)
+         (or (project-current) (cons 'transient default-directory))
+         'eglot-lsp-server
+         (list acp-agent-program "lsp" :initializationOptions acp-agent--initialization-options)
+         (list (acp-agent--language-id major-mode))))
+
+(defun acp-agent--language-id (mode)
+  "The LSP language id for MODE."
+  (replace-regexp-in-string "\\(-ts\\)?-mode\\'" "" (symbol-name mode)))
+
+(defun acp-agent--execute (command &rest arguments)
+  "Ask the agent for COMMAND with ARGUMENTS, without waiting."
+  (let ((server (or (and (fboundp 'eglot-current-server) (eglot-current-server))
+                    (user-error "Say `M-x acp-agent' first"))))
+    (jsonrpc-async-request server :workspace/executeCommand
+                           (list :command command :arguments (vconcat arguments))
+                           :error-fn (lambda (err) (message "acp-agent: %s" (plist-get err :message))))))
+
+(defun acp-agent-ask (words)
+  "Ask the agent WORDS, about the region where it is active."
+  (interactive "sAsk the agent: ")
+  (acp-agent--execute
+   "acpAgent.prompt"
+   (append (list :text words)
+           (when buffer-file-name (list :uri (eglot-path-to-uri buffer-file-name)))
+           (when (use-region-p)
+             (list :range (list :start (eglot--pos-to-lsp-position (region-beginning))
+                                :end (eglot--pos-to-lsp-position (region-end))))))))
+
+(defun acp-agent-stop () "Stop the agent's turn." (interactive) (acp-agent--execute "acpAgent.stop"))
+(defun acp-agent-continue () "Let the agent go on." (interactive) (acp-agent--execute "acpAgent.continue"))
+(defun acp-agent-transcript () "Show the conversation." (interactive) (acp-agent--execute "acpAgent.transcript"))
+(defun acp-agent-mode () "Choose the agent's mode." (interactive) (acp-agent--execute "acpAgent.mode"))
+(defun acp-agent-model () "Choose the agent's model." (interactive) (acp-agent--execute "acpAgent.model"))
+
+(with-eval-after-load 'eglot
+  (cl-defmethod eglot-handle-notification (_server (_method (eql acpAgent/save)) &key uri &allow-other-keys)
+    "Save the buffer that the agent has changed: commands see the file on disk."
+    (when-let* ((buffer (find-buffer-visiting (eglot-uri-to-path uri))))
+      (with-current-buffer buffer
+        (when (buffer-modified-p) (let ((inhibit-message t)) (save-buffer)))))))
+
+(with-eval-after-load 'agent-shell
+  (add-to-list 'agent-shell-agent-configs
+               (agent-shell-make-agent-config
+                :identifier 'acp-agent
+                :mode-line-name "acp-agent"
+                :buffer-name "acp-agent"
+                :shell-prompt "acp-agent> "
+                :shell-prompt-regexp "acp-agent> "
+                :client-maker (lambda (buffer)
+                                (acp-make-client :command acp-agent-program
+                                                 :command-params nil
+                                                 :context-buffer buffer)))))

@@ -1,0 +1,97 @@
+-- acp-agent setup: begin (these lines are written by it)
+-- The agent as a language server of every file (Neovim 0.11 or newer).
+--   :AcpAgent [words]      ask; with a range, about these lines; without words they are asked for
+--   :AcpAgentStop          stop the turn
+--   :AcpAgentMode [mode]   :AcpAgentModel [model]   :AcpAgentSessions   :AcpAgentNew
+--   :AcpAgentTranscript    the conversation
+-- Code actions (`gra`) offer the same. Progress: `vim.ui.progress_status()` in the status line, or any progress plugin.
+if vim.fn.has("nvim-0.11") == 0 then
+  return
+end
+
+local function client()
+  return vim.lsp.get_clients({ name = "acp_agent", bufnr = 0 })[1] or vim.lsp.get_clients({ name = "acp_agent" })[1]
+end
+
+local function run(command, argument)
+  local agent = client()
+  if agent == nil then
+    vim.notify("acp-agent: no file that it knows is open", vim.log.levels.WARN)
+    return
+  end
+  local params = { command = command, arguments = argument ~= nil and { argument } or {} }
+  agent:request("workspace/executeCommand", params, function(err)
+    if err ~= nil then
+      vim.notify("acp-agent: " .. err.message, vim.log.levels.ERROR)
+    end
+  end)
+end
+
+local function save(_, params)
+  local buffer = vim.fn.bufnr(vim.uri_to_fname(params.uri))
+  if buffer > 0 and vim.bo[buffer].modified then
+    vim.api.nvim_buf_call(buffer, function()
+      vim.cmd("silent noautocmd keepalt lockmarks write")
+    end)
+    vim.lsp.buf_notify(buffer, "textDocument/didSave", { textDocument = { uri = params.uri } })
+  end
+end
+
+vim.lsp.config("acp_agent", {
+  cmd = { "{{command}}", "lsp" },
+  root_markers = { ".git", "pyproject.toml", "package.json", "Cargo.toml", "go.mod" },
+  init_options = { save = "client" },
+  handlers = {
+    ["acpAgent/save"] = save,
+  },
+  on_attach = function(agent, buffer)
+    vim.lsp.inlay_hint.enable(true, { bufnr = buffer })
+    if agent:supports_method("textDocument/codeLens", buffer) then
+      if vim.lsp.codelens.enable ~= nil then
+        vim.lsp.codelens.enable(true, { bufnr = buffer })
+      else
+        vim.lsp.codelens.refresh({ bufnr = buffer })
+      end
+    end
+  end,
+})
+vim.lsp.enable("acp_agent")
+
+vim.api.nvim_create_user_command("AcpAgent", function(call)
+  local function ask(words)
+    if words == nil or words == "" then
+      return
+    end
+    local argument = { text = words }
+    if vim.bo.buftype == "" and vim.api.nvim_buf_get_name(0) ~= "" then
+      argument.uri = vim.uri_from_bufnr(0)
+      if call.range > 0 then
+        argument.range = {
+          start = { line = call.line1 - 1, character = 0 },
+          ["end"] = { line = call.line2, character = 0 },
+        }
+      end
+    end
+    run("acpAgent.prompt", argument)
+  end
+  if call.args ~= "" then
+    ask(call.args)
+  else
+    vim.ui.input({ prompt = "Ask the agent: " }, ask)
+  end
+end, { nargs = "*", range = true, desc = "Ask the agent" })
+
+for name, command in pairs({
+  AcpAgentStop = "acpAgent.stop",
+  AcpAgentContinue = "acpAgent.continue",
+  AcpAgentTranscript = "acpAgent.transcript",
+  AcpAgentMode = "acpAgent.mode",
+  AcpAgentModel = "acpAgent.model",
+  AcpAgentSessions = "acpAgent.sessions",
+  AcpAgentNew = "acpAgent.newSession",
+}) do
+  vim.api.nvim_create_user_command(name, function(call)
+    run(command, call.args ~= "" and call.args or nil)
+  end, { nargs = "?", desc = "The agent: " .. command })
+end
+-- acp-agent setup: end

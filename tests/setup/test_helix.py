@@ -1,0 +1,88 @@
+"""Helix's `languages.toml`."""
+
+from __future__ import annotations
+
+import tomllib
+
+import pytest
+
+from acp_agent.errors import UsageError
+from acp_agent.setup.helix import KNOWN, add, ask_helix, remove
+
+SERVER = {"command": "/opt/acp-agent", "args": ["lsp"]}
+
+MINE = """\
+# mine
+[language-server.ruff]
+command = "ruff"   # from pipx
+
+[[language]]
+name = "python"
+auto-format = true
+language-servers = [
+  "ruff",   # lint
+  { name = "basedpyright", except-features = ["hover"] },
+]
+
+[[language]]
+name = "rust"
+auto-format = false
+"""
+
+
+def known(language: str) -> tuple[str, ...]:
+    return KNOWN[language]
+
+
+def languages(text: str) -> dict[str, list[object]]:
+    return {item["name"]: item.get("language-servers", []) for item in tomllib.loads(text)["language"]}
+
+
+def test_an_empty_file_gets_the_server_behind_those_that_helix_has():
+    text = add("", SERVER, known, "languages.toml")
+    assert tomllib.loads(text)["language-server"]["acp-agent"] == SERVER
+    assert languages(text)["rust"] == ["rust-analyzer", "acp-agent"]
+    assert languages(text).keys() == KNOWN.keys()
+    assert remove(text, "languages.toml").strip() == ""
+
+
+def test_a_persons_own_lists_and_comments_stay():
+    text = add(MINE, SERVER, known, "languages.toml")
+    assert languages(text)["python"] == ["ruff", {"name": "basedpyright", "except-features": ["hover"]}, "acp-agent"]
+    assert languages(text)["rust"] == ["rust-analyzer", "acp-agent"]
+    for words in ("# mine", "# from pipx", "# lint", "auto-format = false"):
+        assert words in text
+    back = tomllib.loads(remove(text, "languages.toml"))
+    assert back["language"][0] == tomllib.loads(MINE)["language"][0]
+    assert [item["name"] for item in back["language"]] == ["python", "rust"]
+    assert back["language-server"] == tomllib.loads(MINE)["language-server"]
+
+
+def test_adding_twice_changes_nothing():
+    once = add(MINE, SERVER, known, "languages.toml")
+    assert add(once, SERVER, known, "languages.toml") == once
+
+
+def test_what_is_no_toml_is_refused_in_words():
+    with pytest.raises(UsageError, match="languages.toml: it is no TOML"):
+        add("[[language", SERVER, known, "languages.toml")
+
+
+def test_helix_itself_is_asked_for_its_servers(tmp_path):
+    program = tmp_path / "hx"
+    program.write_text(
+        "#!/bin/sh\n"
+        "printf 'Configured language servers:\\n  \\033[31mx\\033[m one: not found\\n  \\033[32mo\\033[m acp-agent: y\\n"
+        "  \\033[32mo\\033[m two-ls: /bin/two\\nConfigured debug adapter: None\\n'\n"
+    )
+    program.chmod(0o755)
+    assert ask_helix(str(program))("python") == ["one", "two-ls"]
+
+
+@pytest.mark.parametrize("script", ["exit 1", "echo nonsense", "cat"])
+def test_where_helix_does_not_say_what_is_known_of_it_counts(tmp_path, script):
+    program = tmp_path / "hx"
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+    assert ask_helix(str(program))("rust") == KNOWN["rust"]
+    assert ask_helix(str(tmp_path / "missing"))("rust") == KNOWN["rust"]

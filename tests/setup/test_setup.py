@@ -1,0 +1,169 @@
+"""`acp-agent setup`, as a person calls it."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from acp_agent.setup.table import config_path, editors, folder
+
+ROOT = Path(__file__).parents[2]
+PROGRAM = str(Path(sys.executable).with_name("acp-agent"))
+
+
+def run(home: Path, *arguments: str, answer: str = "") -> subprocess.CompletedProcess[str]:
+    environ = {"HOME": str(home), "PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"}
+    return subprocess.run(
+        [PROGRAM, "setup", *arguments],
+        env=environ,
+        input=answer,
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+
+
+def where(home: Path, name: str) -> Path:
+    return config_path(editors()[name], {"HOME": str(home)})
+
+
+@pytest.mark.parametrize("name", list(editors()))
+def test_an_editor_is_set_up_and_taken_back_from_nothing(tmp_path, name):
+    done = run(tmp_path, name, "--yes")
+    path = where(tmp_path, name)
+    assert done.returncode == 0, done.stderr
+    text = path.read_text()
+    assert PROGRAM in text and "{{" not in text
+    assert f"+++ {path}" in done.stdout and editors()[name].then in done.stdout
+    assert "there is nothing to write" in run(tmp_path, name, "--yes").stdout
+    back = run(tmp_path, name, "--undo", "--yes")
+    assert back.returncode == 0, back.stderr
+    assert not path.exists()
+    again = run(tmp_path, name, "--undo", "--yes")
+    assert again.returncode == 2 and "nothing to take back" in again.stderr
+
+
+BEFORE = {
+    "zed": '{\n  // my theme\n  "theme": "Gruvbox",\n}\n',
+    "vscode": '{ "editor.fontSize": 13 }',
+    "jetbrains": '{"agent_servers": {"other": {"command": "/bin/other"}}}',
+    "emacs": "(setq inhibit-startup-screen t)",
+    "helix": '[[language]]\nname = "python"\nlanguage-servers = ["pylsp"] # mine\n',
+}
+
+
+@pytest.mark.parametrize("name", list(BEFORE))
+def test_a_persons_file_is_what_it_was_byte_by_byte_after_the_way_back(tmp_path, name):
+    path = where(tmp_path, name)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(BEFORE[name])
+    path.chmod(0o600)
+    assert run(tmp_path, name, "--yes").returncode == 0
+    assert path.read_text() != BEFORE[name]
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert run(tmp_path, name, "--program", "/opt/other", "--yes").returncode == 0  # Once more, for another program.
+    assert "/opt/other" in path.read_text() and PROGRAM not in path.read_text()
+    assert run(tmp_path, name, "--undo", "--yes").returncode == 0
+    assert path.read_text() == BEFORE[name]
+
+
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [
+        ("zed", '{ "added": true,'),
+        ("emacs", ";; added\n"),
+        ("helix", '[[language]]\nname = "brainfuck"\n\n'),
+    ],
+)
+def test_what_was_written_since_stays_when_it_is_taken_back(tmp_path, name, line):
+    path = where(tmp_path, name)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(BEFORE[name])
+    run(tmp_path, name, "--yes")
+    text = path.read_text()
+    path.write_text(line + text.removeprefix("{") if name == "zed" else line + text)
+    assert run(tmp_path, name, "--undo", "--yes").returncode == 0
+    after = path.read_text()
+    assert PROGRAM not in after
+    assert line.split('"')[1] in after if name != "emacs" else line in after
+    kept = {"zed": "// my theme", "emacs": "inhibit-startup-screen", "helix": '["pylsp"] # mine'}
+    assert kept[name] in after
+
+
+def test_without_a_terminal_and_without_yes_nothing_is_written(tmp_path):
+    done = run(tmp_path, "zed", answer="y\n")
+    assert done.returncode == 0 and "Nothing was written" in done.stdout and "+++" in done.stdout
+    assert not where(tmp_path, "zed").exists()
+    assert "Nothing was written" in run(tmp_path, "zed", "--dry-run").stdout
+
+
+def test_a_malformed_configuration_is_left_alone(tmp_path):
+    path = where(tmp_path, "zed")
+    path.parent.mkdir(parents=True)
+    path.write_text("{ broken")
+    done = run(tmp_path, "zed", "--yes")
+    assert done.returncode == 2 and "mend it first" in done.stderr
+    assert path.read_text() == "{ broken"
+    assert "unreadable" in run(tmp_path).stdout
+
+
+def test_a_file_of_the_persons_own_is_not_overwritten(tmp_path):
+    path = where(tmp_path, "neovim")
+    path.parent.mkdir(parents=True)
+    path.write_text("-- mine\n")
+    done = run(tmp_path, "neovim", "--yes")
+    assert done.returncode == 2 and "not written by `acp-agent setup`" in done.stderr
+    assert path.read_text() == "-- mine\n"
+
+
+def test_a_configuration_that_is_a_link_stays_one(tmp_path):
+    path = where(tmp_path, "zed")
+    path.parent.mkdir(parents=True)
+    (tmp_path / "dotfiles.json").write_text("{}")
+    path.symlink_to(tmp_path / "dotfiles.json")
+    assert run(tmp_path, "zed", "--yes").returncode == 0
+    assert path.is_symlink() and "acp-agent" in (tmp_path / "dotfiles.json").read_text()
+
+
+def test_the_list_says_which_are_set_up(tmp_path):
+    run(tmp_path, "helix", "--yes")
+    rows = {line.split()[0]: line for line in run(tmp_path).stdout.splitlines()}
+    assert "set up" in rows["helix"] and "set up" not in rows["zed"]
+    assert set(editors()) <= set(rows)
+    wrong = run(tmp_path, "vim")
+    assert wrong.returncode == 2 and "known are zed" in wrong.stderr
+
+
+def test_a_wheel_ships_what_the_setup_reads():
+    shipped = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
+    expected = {"editors.toml", *(row.template for row in editors().values())}
+    assert shipped["force-include"] == {f"editors/{name}": f"acp_agent/_editors/{name}" for name in expected}
+    assert folder() == ROOT / "editors"
+
+
+@pytest.mark.parametrize("row", editors().values(), ids=editors())
+def test_each_row_is_whole(row):
+    assert row.config.keys() == {"linux", "macos", "windows"}
+    assert row.starts.endswith(".") or row.starts.endswith(").")
+    assert row.then and row.capabilities
+    assert (ROOT / row.docs).is_file()
+    assert (folder() / row.template).is_file()
+    for platform in ("linux", "darwin", "win32"):
+        assert config_path(row, {"HOME": "/home/me", "APPDATA": "C:/Users/me/AppData"}, platform).is_absolute() or (
+            platform == "win32" and os.name != "nt"
+        )
+
+
+def test_zed_and_jetbrains_get_an_absolute_path(tmp_path):
+    for name in ("zed", "jetbrains"):
+        run(tmp_path, name, "--yes")
+        value = json.loads(where(tmp_path, name).read_text())["agent_servers"]["acp-agent"]
+        assert Path(value["command"]).is_absolute() and value["args"] == []
