@@ -18,6 +18,7 @@ from typing import Any
 
 import anyio
 import msgspec
+from anyio.abc import TaskStatus
 from cattrs import Converter
 from lsprotocol import types
 from pygls.client import JsonRPCClient
@@ -48,7 +49,7 @@ LONGEST_HEADER = 16 * 1024
 """Bytes of a header, and of what a server prints between messages."""
 UNREAD = 64 * 1024 * 1024
 """Bytes that wait for a server that does not read."""
-FLOOD = 50_000
+FLOOD = 20_000
 """Notifications and requests of a server in FLOOD_SECONDS."""
 FLOOD_SECONDS = 10.0
 
@@ -152,6 +153,8 @@ class Client(JsonRPCClient):
         self._outgoing: deque[bytes] = deque()
         self._unread = 0
         self._more = Signal()
+        self._sending = anyio.CancelScope()
+        self._hushed = anyio.Event()
         self._numbers = itertools.count(1)
         self._buffer = bytearray()
         self._junk = 0
@@ -212,18 +215,27 @@ class Client(JsonRPCClient):
             self._end(f"it does not read what it is sent ({UNREAD} bytes wait)")
         self._more.notify()
 
-    async def send(self) -> None:
-        """Sends what is to be sent, until the server is gone."""
-        while not self.words:
-            while self._outgoing:
-                data = self._outgoing.popleft()
-                try:
-                    await self._process.send(data)
-                except OSError:
-                    return  # Its output ends, too, and that end has the words.
-                self._unread -= len(data)
-            self._more.notify()
-            await self._more.wait()
+    async def send(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
+        """Sends what is to be sent, until the server is gone or `hush` is called."""
+        task_status.started()
+        try:
+            with self._sending:
+                while not self.words:
+                    while self._outgoing:
+                        data = self._outgoing.popleft()
+                        await self._process.send(data)
+                        self._unread -= len(data)
+                    self._more.notify()
+                    await self._more.until(lambda: bool(self._outgoing or self.words))
+        except OSError as error:
+            log.debug("%s: %s", self._name, error)  # Its output ends, too, and that end has the words.
+        finally:
+            self._hushed.set()
+
+    async def hush(self) -> None:
+        """Nothing is sent any more, and nobody waits at its stdin, once this is done."""
+        self._sending.cancel()
+        await self._hushed.wait()
 
     async def sent(self) -> None:
         """Waits until all is written."""

@@ -5,6 +5,7 @@ What cannot be understood is left out, one item at a time: servers differ, and o
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -24,6 +25,9 @@ from acp_agent.schema.lsp import (
 )
 
 __all__ = ["diagnostics", "document_symbols", "hover", "locations", "workspace_edit", "workspace_symbols"]
+
+PICTURE = re.compile(r"!\[[^\]\n]*\]\(data:[^)\s]*\)")
+"""One that is in the text itself: thousands of characters that nobody reads."""
 
 DEEPEST = 50
 """Levels of symbols below symbols."""
@@ -72,6 +76,7 @@ def hover(data: Any) -> Hover | None:
     contents = _get(data, "contents")
     pieces = [_marked(each) for each in (contents if isinstance(contents, list) else [contents])]
     text = "\n\n".join(piece.strip("\n") for piece in pieces if piece.strip())
+    text = PICTURE.sub("", text).strip("\n")
     kind = "plaintext" if _get(contents, "kind") == "plaintext" else "markdown"
     return Hover(MarkupContent(text, kind), _range(_get(data, "range"))) if text else None
 

@@ -5,7 +5,8 @@ A document is remembered when it was not sent yet (the server is starting, or be
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -42,6 +43,8 @@ class OpenDocument:
     """Whether its diagnostics are known, for this version or one before."""
     lock: anyio.Lock = field(default_factory=anyio.Lock)
     """Held by who changes the text to ask about it."""
+    users: int = 0
+    """Who hold the lock, or wait for it."""
 
     @property
     def uri(self) -> str:
@@ -59,6 +62,10 @@ class Documents:
         """The one used last at the end."""
         self._pushed: dict[Path, Sequence[Diagnostic]] = {}
         self._pulled: dict[Path, Sequence[Diagnostic]] = {}
+        self.silences = 0
+        """Edits in a row after which nothing was published."""
+        self.only_pulled = False
+        """Whether what is published says nothing that is not known better."""
 
     def __iter__(self) -> Iterator[OpenDocument]:
         """The one used last first."""
@@ -72,6 +79,17 @@ class Documents:
         document = self._open.pop(path, None) or OpenDocument(path, language, "")
         self._open[path] = document
         return document
+
+    @asynccontextmanager
+    async def using(self, path: Path, language: str) -> AsyncIterator[OpenDocument]:
+        """The same for one user at a time, who may change its text; it is not closed meanwhile."""
+        document = self.take(path, language)
+        document.users += 1
+        try:
+            async with document.lock:
+                yield document
+        finally:
+            document.users -= 1
 
     def show(self, document: OpenDocument, text: str, tell: Tell | None) -> None:
         """Makes the text known to the server; None: once it is there."""
@@ -91,7 +109,7 @@ class Documents:
         if not document.sent and tell is not None:
             self._send(document, tell)
         for other in list(self._open.values())[: max(0, len(self._open) - MOST_OPEN)]:
-            if not other.lock.locked() and other is not document:
+            if not other.users and other is not document:
                 self._close(other, tell)
 
     def send_all(self, tell: Tell) -> None:
@@ -119,15 +137,15 @@ class Documents:
 
     # --- diagnostics ------------------------------------------------------------------------------------------
 
-    def pushed(self, path: Path, version: int | None, items: Sequence[Diagnostic]) -> bool:
-        """What the server published, all of the file. Whether it may speak of an open document as it is."""
+    def pushed(self, path: Path, version: int | None, items: Sequence[Diagnostic]) -> None:
+        """What the server published, all of the file."""
         self._keep(self._pushed, path, items)
         document = self._open.get(path)
         current = document is not None and document.sent and (version is None or version >= document.version)
         if document is not None and current:
             document.pushes += 1
             document.seen = True
-        return current
+            self.silences = 0
 
     def pulled(self, path: Path, items: Sequence[Diagnostic]) -> None:
         """What the server answered, all of the file."""
@@ -137,11 +155,13 @@ class Documents:
 
     def of(self, path: Path) -> list[Diagnostic]:
         """What is known of the file, each thing once."""
-        return list(dict.fromkeys([*self._pulled.get(path, ()), *self._pushed.get(path, ())]))
+        pushed = () if self.only_pulled else self._pushed.get(path, ())
+        return list(dict.fromkeys([*self._pulled.get(path, ()), *pushed]))
 
     def known(self) -> dict[Path, list[Diagnostic]]:
         """What is known of all files: those published, and those that were looked at while open."""
-        return {path: self.of(path) for path in (*self._pushed, *self._pulled)}
+        paths = self._pulled if self.only_pulled else {**self._pushed, **self._pulled}
+        return {path: self.of(path) for path in paths}
 
     def _keep(self, into: dict[Path, Sequence[Diagnostic]], path: Path, items: Sequence[Diagnostic]) -> None:
         into.pop(path, None)

@@ -21,7 +21,8 @@ from acp_agent.config.model import LspConfig
 from acp_agent.lsp import decode
 from acp_agent.lsp.base import Document, Launcher, LspError, NewErrors, Report
 from acp_agent.lsp.documents import OpenDocument
-from acp_agent.lsp.server import Server, ServerState, Silent
+from acp_agent.lsp.looking import Looking, Silent
+from acp_agent.lsp.server import Server, ServerState
 from acp_agent.lsp.table import PYTHON_TYPES, ServerRow, interpreter, language_of, rows, where, which
 from acp_agent.lsp.uris import path_of, uri_of
 from acp_agent.schema.lsp import (
@@ -89,6 +90,7 @@ class OwnServers:
             try:
                 await anyio.sleep_forever()
             finally:
+                self._ended = True
                 stop.set()
 
     async def _host(self, stop: anyio.Event) -> None:
@@ -100,12 +102,10 @@ class OwnServers:
                         tasks.start_soon(work)
                     self._early.clear()
                     await stop.wait()
-                    self._ended = True
                     tasks.cancel_scope.deadline = anyio.current_time() + STOP
                     for server in self._servers.values():
                         server.stop()
         finally:
-            self._ended = True
             self._tasks = None
 
     def _soon(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -200,7 +200,7 @@ class OwnServers:
         for server, language in pairs:
             opened = server.documents.get(document.path)
             current = opened is not None and opened.seen and opened.text == document.text
-            if server.alive and not current and (opened is None or not opened.lock.locked()):
+            if server.alive and not current and (opened is None or not opened.users):
                 self._soon(_Look(server, language, document, self._config))
 
     async def new_errors(self, before: Document | None, after: Document) -> NewErrors:
@@ -215,12 +215,11 @@ class OwnServers:
             log.debug("%s", error)
             return NewErrors()
         found: dict[str, list[tuple[Path, Diagnostic]]] = {}
-        saved = await anyio.to_thread.run_sync(_is_saved, after)
         waiting = {server.name for server, _ in pairs if server.alive}
 
         async def ask(server: Server, language: str) -> None:
             try:
-                found[server.name] = await server.edited(language, before, after, saved)
+                found[server.name] = await Looking(server, self._config).edited(language, before, after, saved)
             except Silent:
                 return
             except LspError as error:
@@ -228,6 +227,7 @@ class OwnServers:
             waiting.discard(server.name)
 
         with anyio.move_on_after(self._config.edit_wait):
+            saved = await anyio.to_thread.run_sync(_is_saved, after, abandon_on_cancel=True)
             async with anyio.create_task_group() as tasks:
                 for server, language in pairs:
                     tasks.start_soon(ask, server, language)
@@ -241,20 +241,20 @@ class OwnServers:
         sources: dict[str, None] = {}
         trouble: dict[str, None] = {}
         limit = anyio.CapacityLimiter(AT_ONCE)
-        unanswered: set[str] = set()
+        unanswered: set[tuple[str, Path]] = set()
 
         async def look(server: Server, language: str, document: Document) -> None:
             async with limit:
-                unanswered.add(server.name)
+                unanswered.add((server.name, document.path))
                 try:
                     await server.started()
-                    items = await server.look(language, document)
+                    items = await Looking(server, self._config).look(language, document)
                 except LspError as error:
                     trouble[str(error)] = None
                 else:
                     sources[server.name] = None
                     known.setdefault(document.path, []).extend(items)
-                unanswered.discard(server.name)
+                unanswered.discard((server.name, document.path))
 
         seconds = self._config.start_timeout + self._config.request_timeout
         with anyio.move_on_after(seconds) as scope:
@@ -268,7 +268,7 @@ class OwnServers:
                     for server, language in pairs:
                         tasks.start_soon(look, server, language, document)
         if scope.cancelled_caught:
-            names = ", ".join(sorted(unanswered))
+            names = ", ".join(sorted({name for name, _ in unanswered}))
             trouble[f"not all diagnostics came within {seconds:g} s: {names} did not answer"] = None
         if trouble and not sources:
             raise LspError("; ".join(trouble))
@@ -417,12 +417,13 @@ class _Look:
         self._server = server
         self._language = language
         self._document = document
+        self._config = config
         self._seconds = config.start_timeout + config.request_timeout
 
     async def __call__(self) -> None:
         with anyio.move_on_after(self._seconds):
             try:
-                await self._server.look(self._language, self._document)
+                await Looking(self._server, self._config).look(self._language, self._document)
             except LspError as error:
                 log.debug("%s", error)
 

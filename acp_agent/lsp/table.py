@@ -13,6 +13,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from acp_agent.config.model import LspConfig
 
 __all__ = ["PYTHON_TYPES", "ServerRow", "interpreter", "language_of", "rows", "where", "which"]
@@ -159,8 +161,9 @@ def rows(config: LspConfig) -> tuple[ServerRow, ...]:
             languages=given.languages or row.languages,
             root_markers=tuple(given.root_markers) or row.root_markers,
             group=given.group or row.group,
-            settings=given.settings or row.settings,
-            options=given.options or row.options,
+            # A date of TOML is text in JSON.
+            settings=msgspec.to_builtins(given.settings) or row.settings,
+            options=msgspec.to_builtins(given.options) or row.options,
             enabled=given.enabled,
         )
     own = [row for name, row in changed.items() if name not in known]

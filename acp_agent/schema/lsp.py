@@ -16,6 +16,7 @@ from acp_agent.schema.decode import MalformedResult
 __all__ = [
     "METHODS",
     "NOTIFICATIONS",
+    "SYMBOL_KINDS",
     "CodeAction",
     "Diagnostic",
     "DiagnosticReport",
@@ -33,9 +34,21 @@ __all__ = [
     "WorkspaceSymbol",
     "decode_notification",
     "decode_result",
+    "symbol_kind",
 ]
 
 MESSAGE_LIMIT = 300
+
+SYMBOL_KINDS = (
+    "file module namespace package class method property field constructor enum interface function variable constant "
+    "string number boolean array object key null enum-member struct event operator type-parameter"
+).split()
+"""Names of LSP's `SymbolKind`, which counts from 1."""
+
+
+def symbol_kind(number: int) -> str:
+    """A word for a `SymbolKind`; `symbol` for one that is not known."""
+    return SYMBOL_KINDS[number - 1] if 1 <= number <= len(SYMBOL_KINDS) else "symbol"
 
 
 class Position(Struct, frozen=True):

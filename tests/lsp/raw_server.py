@@ -82,7 +82,9 @@ def publish(uri: str, version: int) -> None:
         time.sleep(0.05)
         told("textDocument/publishDiagnostics", {"uri": uri, "version": version - 1, "diagnostics": []})
     items = found(texts[uri])
-    if "unmoved" in FAULTS and published.get(uri) == items:
+    if ("unmoved" in FAULTS and published.get(uri) == items) or (
+        "mute" in FAULTS and not (items or published.get(uri))
+    ):
         return
     published[uri] = items
     if "parts" in FAULTS:
@@ -101,6 +103,8 @@ def capabilities() -> dict[str, Any]:
     given["renameProvider"] = {"prepareProvider": True} if "prepares" in FAULTS else True
     if PULLS:
         given["diagnosticProvider"] = {"interFileDependencies": False, "workspaceDiagnostics": False}
+    if "commands" in FAULTS:
+        given["executeCommandProvider"] = {"commands": ["typescript.tsserverRequest"]}
     if "utf8" in FAULTS:
         given["positionEncoding"] = "utf-8"
     return given
@@ -151,12 +155,24 @@ def answer(message: dict[str, Any]) -> None:
         result = None if "nothing-there" in FAULTS else place_of(0)["range"]
     elif method == "textDocument/rename":
         result = rename(params["textDocument"]["uri"], params["newName"])
+    elif method == "workspace/executeCommand" and "refusing" not in FAULTS:
+        result = by_command(*params["arguments"])
     elif method == "shutdown" and "stubborn" in FAULTS:
         return
     elif method != "shutdown":
         send({"id": id_, "error": {"code": -32601, "message": f"no {method}"}})
         return
     send({"id": id_, "result": result})
+
+
+def by_command(request: str, what: dict[str, str]) -> dict[str, Any]:
+    """As TypeScript's server tells it: lines and characters from 1."""
+    body = []
+    for item in found(texts[what["file"]]) if request == "semanticDiagnosticsSync" else []:
+        ends = {key: {"line": at["line"] + 1, "offset": at["character"] + 1} for key, at in item["range"].items()}
+        category = "error" if item["severity"] == 1 else "warning"
+        body.append({**ends, "text": item["message"], "code": 1, "category": category})
+    return {"body": body}
 
 
 held: list[Any] = []
@@ -166,6 +182,8 @@ held: list[Any] = []
 def note(message: dict[str, Any]) -> None:
     method, params = message["method"], message.get("params", {})
     if method == "initialized":
+        if "deaf" in FAULTS:
+            time.sleep(1000)
         begin()
     elif method == "$/cancelRequest" and params["id"] in held:
         send({"id": params["id"], "result": {"contents": "too late"}})

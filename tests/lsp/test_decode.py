@@ -37,6 +37,7 @@ def test_places_come_as_one_as_many_and_as_links(data):
         ({"kind": "markdown", "value": "**a**"}, "**a**"),
         ("a", "a"),
         ({"language": "go", "value": "x := 1"}, "```go\nx := 1\n```"),
+        ("An icon: ![it](data:image/svg+xml;base64,PHN2Zy8+) and ![a](http://b/c)", "An icon:  and ![a](http://b/c)"),
         ([{"language": "go", "value": "x"}, "", "words\n"], "```go\nx\n```\n\nwords"),
     ],
 )
@@ -46,7 +47,10 @@ def test_hovers_come_as_markup_and_as_marked_text(contents, text):
     assert (found.contents.value, found.contents.kind) == (text, "markdown")
 
 
-@pytest.mark.parametrize("data", [None, {}, {"contents": ""}, {"contents": []}, {"contents": {"value": " \n"}}, []])
+@pytest.mark.parametrize(
+    "data",
+    [None, {}, {"contents": ""}, {"contents": []}, {"contents": {"value": " \n"}}, {"contents": "![](data:,)"}, []],
+)
 def test_a_hover_without_words_is_none(data):
     assert decode.hover(data) is None
 
