@@ -8,7 +8,7 @@ suite=forky
 packages=(hx neovim emacs-nox emacs-el)
 root=$PWD/tests/.editors/debian
 bin=$PWD/tests/.editors/bin
-stamp="$suite ${packages[*]} 4"
+stamp="$suite ${packages[*]} 5"
 [ "$(cat "$root/.installed" 2>/dev/null)" = "$stamp" ] && command -v tmux >/dev/null && exit 0
 
 fail() {
@@ -62,12 +62,9 @@ program() { # name, variables, program and its first arguments
   chmod +x "$bin/$1"
 }
 program hx "HELIX_RUNTIME='$root/usr/lib/hx/runtime'" "'$root/usr/lib/hx/hx'"
-# Neovim starts itself once more, so it has to be a program of its own.
-cp "$root/usr/bin/nvim" "$bin/nvim-itself"
-patchelf --set-interpreter "$loader" --force-rpath --set-rpath "$libraries" "$bin/nvim-itself"
-# Its parsers stand where its own system would have them.
-printf '#!/bin/sh\nVIMRUNTIME="%s" exec "%s" --cmd "set rtp+=%s" "$@"\n' "$root/usr/share/nvim/runtime" "$bin/nvim-itself" \
-  "$libraries/nvim" >"$bin/nvim"
+# Neovim starts itself once more, so it has to be a program of its own; it finds its parsers from where it stands.
+"${as_root[@]}" patchelf --set-interpreter "$loader" --force-rpath --set-rpath "$libraries" "$root/usr/bin/nvim"
+printf '#!/bin/sh\nVIMRUNTIME="%s" exec "%s" "$@"\n' "$root/usr/share/nvim/runtime" "$root/usr/bin/nvim" >"$bin/nvim"
 chmod +x "$bin/nvim"
 program emacs "EMACSLOADPATH='$lisp' EMACSDATA='$data' EMACSPATH='$(dirname "$dump")' TERMINFO_DIRS='$root/usr/share/terminfo:/usr/share/terminfo:/lib/terminfo'" \
   "'$root/usr/bin/emacs-nox' '--dump-file=$dump'"

@@ -27,6 +27,10 @@
   "Ask the agent for COMMAND with ARGUMENTS, without waiting."
   (let ((server (or (and (fboundp 'eglot-current-server) (eglot-current-server))
                     (user-error "Say `M-x acp-agent' first"))))
+    (when (fboundp 'eglot--signal-textDocument/didChange)  ; What was typed a moment ago counts.
+      (dolist (buffer (eglot--managed-buffers server))
+        (when (buffer-live-p buffer)
+          (with-current-buffer buffer (eglot--signal-textDocument/didChange)))))
     (jsonrpc-async-request server :workspace/executeCommand
                            (list :command command :arguments (vconcat arguments))
                            :error-fn (lambda (err) (message "acp-agent: %s" (plist-get err :message))))))
@@ -47,6 +51,12 @@
 (defun acp-agent-transcript () "Show the conversation." (interactive) (acp-agent--execute "acpAgent.transcript"))
 (defun acp-agent-mode () "Choose the agent's mode." (interactive) (acp-agent--execute "acpAgent.mode"))
 (defun acp-agent-model () "Choose the agent's model." (interactive) (acp-agent--execute "acpAgent.model"))
+
+(defun acp-agent--follow-transcript ()
+  "Show what the agent writes into its transcript."
+  (when (and buffer-file-name (string-suffix-p "acp-agent.md" buffer-file-name))
+    (auto-revert-mode 1)))
+(add-hook 'find-file-hook #'acp-agent--follow-transcript)
 
 (with-eval-after-load 'eglot
   (cl-defmethod eglot-handle-notification (_server (_method (eql acpAgent/save)) &key uri &allow-other-keys)

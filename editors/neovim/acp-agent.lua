@@ -39,7 +39,17 @@ end
 
 vim.lsp.config("acp_agent", {
   cmd = { "{{command}}", "lsp" },
-  root_markers = { ".git", "pyproject.toml", "package.json", "Cargo.toml", "go.mod" },
+  root_dir = function(buffer, found)
+    if vim.api.nvim_buf_get_name(buffer):match("acp%-agent%.md$") then
+      local agent = vim.lsp.get_clients({ name = "acp_agent" })[1]
+      if agent ~= nil then -- A transcript belongs to the agent that writes it.
+        found(agent.root_dir)
+      end
+    elseif vim.bo[buffer].buftype == "" then
+      local markers = { ".git", "pyproject.toml", "package.json", "Cargo.toml", "go.mod" }
+      found(vim.fs.root(buffer, markers) or vim.fn.getcwd())
+    end
+  end,
   init_options = { save = "client" },
   handlers = {
     ["acpAgent/save"] = save,

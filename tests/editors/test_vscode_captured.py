@@ -1,0 +1,35 @@
+"""What the extension really says of itself is what the other tests take it to say (tests/captured)."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import anyio
+import pytest
+
+from .chat import Chat
+from .kit import VsCode
+from .raw_agent import raw_agent
+
+pytestmark = pytest.mark.anyio
+
+CAPTURED = Path(__file__).parents[1] / "captured" / "acp-vscode-acp-agent.json"
+SECONDS = 30
+
+
+async def test_the_captured_initialize_is_what_the_extension_sends(code: VsCode, tmp_path: Path) -> None:
+    """`UPDATE_GOLDEN=1` writes it anew."""
+    project = tmp_path / "project"
+    project.mkdir()
+    async with raw_agent() as agent, code.window(project, agent.settings) as window:
+        await Chat(window).open()
+        with anyio.fail_after(SECONDS):
+            while not agent.received:
+                await anyio.sleep(0.02)
+        sent = agent.received[0]
+    assert sent["method"] == "initialize"
+    if os.environ.get("UPDATE_GOLDEN"):
+        CAPTURED.write_text(json.dumps(sent["params"], indent=1) + "\n", encoding="utf-8")
+    assert sent["params"] == json.loads(CAPTURED.read_text(encoding="utf-8"))
