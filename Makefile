@@ -28,10 +28,12 @@ test: $(STAMP) tools
 	@$(NPM) test --silent
 	@$(BIN)/python -m pytest
 
-# The agent in real editors. The first time it takes some minutes and 0.8 GB, in tests/.editors. An editor that stumbles
+# The agent in real editors. The first time it takes some minutes and 2 GB, in tests/.editors. An editor that stumbles
 # under a test is opened once more for it; the summary counts these.
 test-editors: $(STAMP) tools
 	@bash scripts/install_editors.sh
+	@bash scripts/install_terminal_editors.sh
+	@bash scripts/install_python_clients.sh
 	@bash scripts/with_node.sh $(BIN)/python -m pytest -n 0 --reruns 1 tests/editors
 
 check: $(STAMP)

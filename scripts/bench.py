@@ -28,6 +28,8 @@ from typing import Any
 
 import anyio
 import bench_compaction
+import bench_lsp_diagnostics
+import bench_lsp_front
 import bench_output
 import bench_sandbox
 import bench_secrets
@@ -88,6 +90,19 @@ def table(rows: Sequence[Row]) -> str:
     return "\n".join([lines[0], "  ".join("-" * width for width in widths), *lines[1:]]) + "\n"
 
 
+def environment(home: Path, base_url: str, **more: str) -> dict[str, str]:
+    """What the agent is started with; nothing of the person who measures is in it."""
+    return {
+        "HOME": str(home),
+        "PATH": os.environ["PATH"],
+        "LANG": "C.UTF-8",
+        "OPENAI_BASE_URL": base_url,
+        "OPENAI_MODEL": "fake-model",
+        "ACP_AGENT_KEYRING": "0",
+        **more,
+    }
+
+
 # --- the agent ---------------------------------------------------------------------------------------------------
 
 
@@ -107,15 +122,7 @@ class Client:
         self._partial = b""
         self._read_at = 0.0
         self._next_id = 0
-        environ = {
-            "HOME": str(home),
-            "PATH": os.environ["PATH"],
-            "LANG": "C.UTF-8",
-            "OPENAI_BASE_URL": base_url,
-            "OPENAI_MODEL": "fake-model",
-            "ACP_AGENT_KEYRING": "0",
-            **({} if sandbox else {"ACP_AGENT_SANDBOX_DISABLED": "true"}),
-        }
+        environ = environment(home, base_url, **({} if sandbox else {"ACP_AGENT_SANDBOX_DISABLED": "true"}))
         self.spawned = time.monotonic()
         self.process = subprocess.Popen(
             [COMMAND], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environ, bufsize=0
@@ -644,6 +651,29 @@ class Bench:
         self.add("VS Code: activation of the extension", "300 ms", figures["activation"])
         self.add("VS Code: longest gap between frames, 2,000 deltas", "200 ms", figures["longest_gap"])
 
+    def lsp_front(self) -> None:
+        """The same with the language-server front between the agent and the editor, in turns with without it."""
+        added, all_late = [], []
+        for _ in range(3):
+            deltas = {"deltas": 300, "delta_text": "{now} ", "interval_ms": 10}
+            with scripted(self.home, ANSWER, deltas) as model, agent(self.home, model) as client:
+                session, _ = client.new_session()
+                settle(client, session, 1)
+                pieces = text_of(client.until(client.ask(session)))
+            direct = [(at - int(stamp) / 1e9) * 1000 for at, text in pieces for stamp in text.split()]
+            with scripted(self.home, ANSWER, deltas) as model:
+                project = self.home / "project"
+                late = bench_lsp_front.delays([COMMAND], project, environment(self.home, model.base_url))
+            added.append(statistics.median(late) - statistics.median(direct))
+            all_late += late
+        self.add("LSP front: added to a delta, median", "5 ms", added, note=f"{len(all_late)} of 900 deltas")
+
+    def lsp_diagnostics(self) -> None:
+        """An edit of a Python file of 2,000 lines: what it takes longer than the slower of basedpyright and ruff."""
+        samples = bench_lsp_diagnostics.measure()
+        self.add("errors after an edit, net of the servers", "500 ms", [took - own for took, own in samples])
+        self.add("the servers' own time", "", [own for _, own in samples])
+
     def flood(self) -> None:
         """A command that prints 1 GiB: the most memory of the agent above what it has after a small command."""
         call = {"name": "bash", "arguments": json.dumps({"command": FLOOD, "timeout": 600})}
@@ -689,6 +719,8 @@ BENCHES: dict[str, Callable[[Bench], None]] = {
     "redaction": Bench.redaction,
     "sandbox": Bench.sandbox,
     "compaction": Bench.compaction,
+    "lsp_front": Bench.lsp_front,
+    "lsp_diagnostics": Bench.lsp_diagnostics,
     "flood": Bench.flood,
     "vscode": Bench.vscode,
 }

@@ -36,6 +36,9 @@ ANYTHING = {"ExtRequest", "ExtResponse", "ExtNotification"}
 PATCHES = {"ToolCallUpdate", "SessionInfoUpdate", "CompactionUpdate"}
 """Where leaving a field out ("unchanged") and `null` ("cleared") differ: every optional field is UNSET by default."""
 
+NULLS = {("Diff", "oldText")}
+"""Where `null` is written, although absence means the same: Toad 0.6 asks without showing what, where it is left out."""
+
 UNTAGGED = {
     "McpServer",
     "AuthMethod",
@@ -94,7 +97,8 @@ Names are the schema's own. Fields are snake_case here and the schema's camelCas
 Optional fields:
 - where `null` and absence mean the same, `None` stands for both and is not written;
 - where absence differs from `null` ({", ".join(sorted(PATCHES))}), or where
-  `null` is not allowed, or where any JSON value may stand, the default is `UNSET`, and is not written;
+  `null` is not allowed, or where any JSON value may stand, the default is `UNSET`, and is not written; so too where
+  clients need to see the `null` ({", ".join(sorted(".".join(field) for field in NULLS))});
 - where the schema names a default, or an empty list means the same as none, that is the default.
 
 Unions:
@@ -334,7 +338,7 @@ class Generator:
             return annotation, f"default_factory={annotation.partition('[')[0]}"
         if annotation == "Any":
             return "Any", "default=UNSET"
-        if nullable and owner not in PATCHES:
+        if nullable and owner not in PATCHES and (owner, entry.wire) not in NULLS:
             return annotation, "default=None"
         if nullable:
             return f"{annotation.removesuffix('None')}UnsetType | None", "default=UNSET"

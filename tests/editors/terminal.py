@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -21,7 +22,7 @@ BIN = Path(sys.executable).parent
 SECONDS = 25
 COLUMNS, LINES = 110, 32
 FAILURES = Path(__file__).parent / ".failures"
-PANES = ROOT / "docs" / "editors" / "panes"
+DOCUMENTS = ROOT / "docs" / "editors"
 """Where `ACP_AGENT_SCREENSHOTS=1` writes what the tests saw."""
 
 
@@ -81,13 +82,28 @@ class Pane:
                 await anyio.sleep(0.03)
 
     def picture(self, name: str, seen: str) -> None:
-        """Keeps what stands there for the documents."""
-        if os.environ.get("ACP_AGENT_SCREENSHOTS"):
-            PANES.mkdir(exist_ok=True)
-            text = seen.replace(str(self.home), "~")
-            (PANES / f"{name}.txt").write_text(
-                "\n".join(line.rstrip() for line in text.splitlines()).strip("\n") + "\n"
+        """Keeps what stands there for the documents, where they have a place for it."""
+        if not os.environ.get("ACP_AGENT_SCREENSHOTS"):
+            return
+        for folder, short in ((self.project, "~/project"), (self.home, "~")):  # As wide as before: there are frames.
+            seen = re.sub(
+                rf"{re.escape(str(folder))}([^\s`]*)",
+                lambda found, short=short: f"{short}{found[1]}".ljust(len(found[0])),
+                seen,
             )
+        text = re.sub(
+            r"\n(~?\n){3,}", "\n\n", "\n".join(line.rstrip() for line in seen.splitlines()).strip("\n") + "\n"
+        )
+        for file in DOCUMENTS.glob("*.md"):
+            before = file.read_text(encoding="utf-8")
+            after = re.sub(
+                rf"(<!-- pane: {name} -->\n```text\n).*?(```\n)",
+                lambda found: found[1] + text + found[2],
+                before,
+                flags=re.DOTALL,
+            )
+            if after != before:
+                file.write_text(after, encoding="utf-8")
 
 
 def agents_below(folder: Path) -> set[int]:

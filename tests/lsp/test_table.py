@@ -104,3 +104,8 @@ def test_the_projects_own_program_comes_before_that_on_the_path(tmp_path: Path):
     assert which("sub/node_modules/.bin/tool", near, session, environ) == str(places[-1])
     (near / "node_modules" / ".bin" / "tool").chmod(0o644)
     assert which("tool", near, session, environ) == str(places[-2])
+
+
+def test_the_documents_name_every_server_that_is_known():
+    text = (Path(__file__).parents[2] / "docs" / "language-servers.md").read_text(encoding="utf-8")
+    assert [row.name for row in KNOWN if f"`{row.command[0]}`" not in text] == []
