@@ -87,6 +87,7 @@ class Builder:
         """What a turn of `session` needs."""
         engine = SessionEngine(session, store, self._registry, self)
         self.spawn(engine.live())
+        self.spawn(engine.language.live())  # Apart: what befalls a language server is no matter of the others.
         return engine
 
     def redaction(self, session: Session) -> Redaction:

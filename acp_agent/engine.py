@@ -541,7 +541,6 @@ class SessionEngine:
                 if self._settings.tools.schedule.enabled:
                     tasks.start_soon(self.scheduler.live)
                 tasks.start_soon(self._browser.live)
-                tasks.start_soon(self.language.live)
 
     async def _run_schedule(self, schedule: Schedule) -> None:
         words = f"Scheduled (`{schedule.timing}`): {schedule.prompt}\n\n"
@@ -706,6 +705,7 @@ class SessionEngine:
         await self._runs.close()
         await self.servers.close()
         self._scope.cancel()
+        await self.language.close()
         await self._local.close()
         await self._hooks_executor.close()
         shutil.rmtree(self._folder, ignore_errors=True)

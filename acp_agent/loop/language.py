@@ -85,12 +85,28 @@ class SessionLanguage:
         self._own: OwnServers | None = None
         self._needed = anyio.Event()
         self._ready = anyio.Event()
+        self._over = anyio.Event()
+        self._scope = anyio.CancelScope()
         self._before: dict[Path, _Baseline] = {}
 
     # --- life -------------------------------------------------------------------------------------------------
 
     async def live(self) -> None:
-        """Starts the agent's own servers once they are needed, and stops them when it is cancelled."""
+        """Starts the agent's own servers once they are needed; stops them when it is cancelled, or by `close`."""
+        try:
+            with self._scope:
+                await self._run()
+        finally:
+            self._over.set()
+            self._ready.set()
+
+    async def close(self) -> None:
+        """Stops the servers. Bounded: they are killed where they do not end by themselves."""
+        self._scope.cancel()
+        if self._needed.is_set():
+            await self._over.wait()
+
+    async def _run(self) -> None:
         await self._needed.wait()
         make = await anyio.to_thread.run_sync(load, OWN_SERVERS)
         self._own = own = make(
@@ -110,7 +126,8 @@ class SessionLanguage:
             raise LspError(NOT_HERE)
         self._needed.set()
         await self._ready.wait()
-        assert self._own is not None, "it is ready"
+        if self._own is None or self._over.is_set():
+            raise LspError("The language servers have ended; those of a new session will work.")
         return self._own
 
     def missing(self) -> str | None:

@@ -440,3 +440,33 @@ def test_a_prompt_that_the_end_of_stdin_interrupts_is_answered_cancelled(tmp_pat
         found = [json.loads(line) for line in process.stdout]
         assert [a["result"] for a in found if a.get("id") == 2] == [{"stopReason": "cancelled"}]
         assert process.wait(SECONDS) == 0
+
+
+async def test_language_servers_end_with_the_agent_however_it_ends(tmp_path):
+    def running() -> list[int]:
+        """The servers that stand in the project's folder."""
+        found = []
+        for folder in Path("/proc").glob("[0-9]*"):
+            try:
+                line = (folder / "cmdline").read_bytes()
+                if b"langserver" in line and os.readlink(folder / "cwd") == str(tmp_path / "project"):
+                    found.append(int(folder.name))
+            except OSError:
+                continue
+        return found
+
+    hover = Answer(tool_calls=(Call("hover", {"path": "a.py", "symbol": "value"}),))
+    (tmp_path / "project").mkdir()
+    (tmp_path / "project" / "a.py").write_text("value = 1\n")
+    (tmp_path / "config.toml").write_text("[lsp]\nunconfined = true\nrequest_timeout = 30\n")
+    more = {"ACP_AGENT_CONFIG": str(tmp_path / "config.toml"), "PATH": f"{Path(COMMAND).parent}:{os.environ['PATH']}"}
+    for end in ("stdin", "kill"):
+        async with spawned(tmp_path, [hover, "done"], environ=more) as (editor, _):
+            await editor.prompt("go")
+            assert "value" in str(editor.tool_call().content)
+            assert running()
+            if end == "kill":
+                os.kill(editor.process.pid, signal.SIGKILL)
+        with anyio.fail_after(SECONDS):
+            while running():
+                await anyio.sleep(0.02)

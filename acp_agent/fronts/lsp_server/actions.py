@@ -1,0 +1,111 @@
+"""Code actions: what a person may ask of the agent at a place, as plain data over the commands.
+
+Fixing a diagnostic is a `quickfix`. All else is `source.acpAgent`: every editor lists that kind when it is asked for
+all, and none runs it by itself when it saves, as some do with `source.fixAll` and `source.organizeImports`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from lsprotocol import types
+
+from acp_agent.fronts.lsp_server.documents import Document
+from acp_agent.fronts.lsp_server.drawing import SOURCE
+from acp_agent.fronts.lsp_server.prompts import question_in
+from acp_agent.fronts.lsp_server.status import one_line
+from acp_agent.fronts.lsp_server.transcript import is_transcript
+
+__all__ = ["KIND", "actions_for"]
+
+KIND = "source.acpAgent"
+QUICKFIX = types.CodeActionKind.QuickFix.value
+WORDS = 60
+"""Characters of a question or a problem in a title."""
+
+
+@dataclass(frozen=True)
+class _Action:
+    title: str
+    command: str
+    arguments: tuple[Any, ...] = ()
+    kind: str = KIND
+    diagnostics: tuple[types.Diagnostic, ...] = ()
+
+
+def actions_for(
+    params: types.CodeActionParams, document: Document | None, *, busy: bool, literals: bool
+) -> list[types.CodeAction | types.Command]:
+    """`busy`: whether a turn runs. `literals`: whether the editor takes more than commands."""
+    only = params.context.only
+    found: list[types.CodeAction | types.Command] = []
+    for action in _all(params, document, busy):
+        if only is not None and not any(_is_below(action.kind, str(getattr(kind, "value", kind))) for kind in only):
+            continue
+        command = types.Command(title=action.title, command=action.command, arguments=list(action.arguments))
+        if literals:
+            found.append(
+                types.CodeAction(
+                    title=action.title,
+                    kind=action.kind,
+                    command=command,
+                    diagnostics=list(action.diagnostics) or None,
+                )
+            )
+        else:
+            found.append(command)
+    return found
+
+
+def _is_below(kind: str, wanted: str) -> bool:
+    return not wanted or kind == wanted or kind.startswith(wanted + ".")
+
+
+def _all(params: types.CodeActionParams, document: Document | None, busy: bool) -> Iterator[_Action]:
+    uri = params.text_document.uri
+    if is_transcript(uri):
+        yield _Action("Send to the agent", "acpAgent.send", ({"uri": uri},))
+    else:
+        yield from _about(uri, params.range, params.context.diagnostics, document)
+    if busy:
+        yield _Action("Agent: stop", "acpAgent.stop")
+    else:
+        yield _Action("Agent: continue", "acpAgent.continue")
+    yield _Action("Agent: show the transcript", "acpAgent.transcript")
+    yield _Action("Agent: pick the mode", "acpAgent.mode")
+    yield _Action("Agent: pick the model", "acpAgent.model")
+    yield _Action("Agent: new session", "acpAgent.newSession")
+    yield _Action("Agent: earlier sessions", "acpAgent.sessions")
+
+
+def _about(
+    uri: str, where: types.Range, diagnostics: Sequence[types.Diagnostic], document: Document | None
+) -> Iterator[_Action]:
+    place = {"uri": uri, "range": _plain_range(where)}
+    for diagnostic in diagnostics:
+        if diagnostic.source == SOURCE:
+            continue
+        problem = {"message": diagnostic.message, "source": diagnostic.source or ""}
+        yield _Action(
+            f"Agent: fix: {one_line(diagnostic.message, WORDS)}",
+            "acpAgent.fix",
+            ({"uri": uri, "range": _plain_range(diagnostic.range), "diagnostic": problem},),
+            QUICKFIX,
+            (diagnostic,),
+        )
+    question = question_in(document.now, where) if document is not None else ""
+    if question:
+        yield _Action(f"Ask the agent: {one_line(question, WORDS)}", "acpAgent.ask", ({**place, "text": question},))
+    selected = where.start != where.end
+    yield _Action(f"Agent: ask about {'the selection' if selected else 'this line'}", "acpAgent.ask", (place,))
+    yield _Action(f"Agent: explain {'the selection' if selected else 'this line'}", "acpAgent.explain", (place,))
+    yield _Action(f"Agent: write a test for {'the selection' if selected else 'this line'}", "acpAgent.test", (place,))
+
+
+def _plain_range(where: types.Range) -> dict[str, Any]:
+    return {
+        "start": {"line": where.start.line, "character": where.start.character},
+        "end": {"line": where.end.line, "character": where.end.character},
+    }

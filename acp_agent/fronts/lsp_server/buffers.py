@@ -1,0 +1,220 @@
+"""The agent's `fs`: the editor's open documents with what is not saved in them, and the disk for all other files.
+
+A write to an open document is an edit of that document (`workspace/applyEdit`), never a file changed behind it. The
+file on disk is then still the old one, and commands would read it; what is done about that is the option `save`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Literal
+
+import anyio
+
+from acp_agent.client.files import Files
+from acp_agent.client.terminals import Terminals
+from acp_agent.errors import InternalError
+from acp_agent.fronts.lsp_server.documents import Document, Documents
+from acp_agent.fronts.lsp_server.editor import Editor, Kind
+from acp_agent.fronts.lsp_server.edits import Hunk, rebased, text_edits
+from acp_agent.fronts.lsp_server.positions import Text, split_lines
+from acp_agent.schema.acp import (
+    CreateTerminalRequest,
+    CreateTerminalResponse,
+    ReadTextFileRequest,
+    ReadTextFileResponse,
+    ReleaseTerminalRequest,
+    ReleaseTerminalResponse,
+    WriteTextFileRequest,
+    WriteTextFileResponse,
+)
+
+__all__ = ["Buffers", "Save", "WarnedTerminals"]
+
+log = logging.getLogger(__name__)
+
+Save = Literal["never", "client", "disk"]
+
+SAVE_NOTIFICATION = "acpAgent/save"
+SAVE_SECONDS = 2.0
+"""How long the editor may take to save."""
+
+KEPT_TERMINALS = 50
+KEPT_CHARACTERS = 50_000
+
+ECHO_SECONDS = 2.0
+"""How long the editor may take to tell of a change that it has made for us, before the next one is asked of it."""
+
+
+class Buffers(Files):
+    """`title_for`: what a write to a file is called where the editor shows it (its undo list)."""
+
+    def __init__(self, documents: Documents, editor: Editor, title_for: Callable[[Path], str]) -> None:
+        super().__init__()
+        self.when_to_save: Save = "never"
+        self._documents = documents
+        self._editor = editor
+        self._title_for = title_for
+        self._one_at_a_time = anyio.Lock()
+        self._read: dict[Path, list[str]] = {}
+        """What the agent read last, by file: what its next write is a change of."""
+        self._unsaved: dict[str, Path] = {}
+        """By the URI of the document."""
+        self._warned = False
+
+    # --- the files --------------------------------------------------------------------------------------------
+
+    async def read(self, request: ReadTextFileRequest) -> ReadTextFileResponse:
+        path = Path(request.path)
+        document = self._documents.of(path) if path.is_absolute() else None
+        if document is None:
+            self._read.pop(path, None)
+            return await super().read(request)
+        self._read[path] = document.now.lines
+        return await Files(buffers={path: document.now.text}).read(request)
+
+    async def write(self, request: WriteTextFileRequest) -> WriteTextFileResponse | None:
+        path = Path(request.path)
+        document = self._documents.of(path) if path.is_absolute() else None
+        if document is None:
+            return await super().write(request)
+        async with self._one_at_a_time:
+            await self._edit(document, path, request.content)
+        return WriteTextFileResponse()
+
+    async def _edit(self, document: Document, path: Path, content: str) -> None:
+        wanted = split_lines(content)
+        base = self._read.get(path)
+        await self._echo(document)
+        was_saved = await _on_disk_is(path, document.now.text) or not await anyio.Path(path).exists()
+        for attempt in (1, 2):
+            before = document.now
+            hunks = rebased(before.lines if base is None else base, before.lines, wanted)
+            if hunks is None:
+                raise InternalError(
+                    f"{path} is open in the editor and was changed there, in the same place, since it was read; "
+                    "nothing was written: read it again"
+                )
+            if not hunks:
+                break
+            told = document.told
+            document.expected = _with(before, hunks)
+            failure = await self._editor.apply(document, text_edits(before, hunks), self._title_for(path))
+            if failure is None:
+                if document.told is told:
+                    document.applied = document.expected
+                break
+            if attempt == 2 or document.now is before:
+                raise InternalError(f"the editor did not change {path}: {failure}")
+        self._read[path] = document.now.lines
+        if await _on_disk_is(path, document.now.text):
+            return
+        self._unsaved[document.uri] = path
+        if was_saved:
+            await self._save(document, path)
+
+    async def _echo(self, document: Document) -> None:
+        with anyio.move_on_after(ECHO_SECONDS):
+            while document.applied is not None:
+                await document.news.wait()
+
+    # --- saving -----------------------------------------------------------------------------------------------
+
+    async def _save(self, document: Document, path: Path) -> None:
+        """Only what was saved before: what a person had not saved stays theirs to save."""
+        if self.when_to_save == "client":
+            saves = document.saves
+            self._editor.notify(SAVE_NOTIFICATION, {"uri": document.uri})
+            with anyio.move_on_after(SAVE_SECONDS):
+                while document.saves == saves:
+                    await document.news.wait()
+        elif self.when_to_save == "disk":
+            try:
+                await anyio.Path(path).write_bytes(await _as_on_disk(path, document.now.text))
+                self._unsaved.pop(document.uri, None)
+            except OSError as error:
+                log.warning("%s could not be saved: %s", path, error.strerror)
+
+    def saved(self, uri: str) -> None:
+        """The editor has saved a document, or closed it."""
+        self._unsaved.pop(uri, None)
+
+    def new_turn(self) -> None:
+        self._warned = False
+
+    def forget(self) -> None:
+        """Another session has read nothing yet."""
+        self._read.clear()
+
+    async def warn_of_unsaved(self) -> None:
+        """Once a turn, where a command is about to read files that are not what the agent believes."""
+        names = []
+        for uri, path in list(self._unsaved.items()):
+            document = self._documents.get(uri)
+            if document is None or await _on_disk_is(path, document.now.text):
+                del self._unsaved[uri]
+            else:
+                names.append(path.name)
+        if names and not self._warned:
+            self._warned = True
+            self._editor.say(f"Save {', '.join(names)}: commands see the file on disk.", Kind.Warning)
+
+
+class WarnedTerminals(Terminals):
+    """Local processes, with a word before they read files whose documents are not saved.
+
+    The end of what a released one said is kept: a call may be reported to have ended after that.
+    """
+
+    def __init__(self, buffers: Buffers) -> None:
+        super().__init__()
+        self._buffers = buffers
+        self._said: dict[tuple[str, str], str] = {}
+
+    async def create(self, request: CreateTerminalRequest) -> CreateTerminalResponse:
+        await self._buffers.warn_of_unsaved()
+        return await super().create(request)
+
+    async def release(self, request: ReleaseTerminalRequest) -> ReleaseTerminalResponse:
+        self._said[request.session_id, request.terminal_id] = self.said(request.session_id, request.terminal_id)
+        while len(self._said) > KEPT_TERMINALS:
+            del self._said[next(iter(self._said))]
+        return await super().release(request)
+
+    def said(self, session_id: str, terminal_id: str) -> str:
+        """What a terminal has said so far; nothing for one that nobody knows."""
+        terminal = self._open.get((session_id, terminal_id))
+        if terminal is None:
+            return self._said.get((session_id, terminal_id), "")
+        terminal.drain()
+        return terminal.text()[-KEPT_CHARACTERS:]
+
+
+def _with(before: Text, hunks: list[Hunk]) -> Text:
+    lines = list(before.lines)
+    for hunk in reversed(hunks):
+        lines[hunk.start : hunk.end] = hunk.lines
+    return Text("".join(lines), before.encoding)
+
+
+async def _on_disk_is(path: Path, text: str) -> bool:
+    """Whether the file says the same, whatever its line ends: some editors tell of them as `\\n` always."""
+    try:
+        data = await anyio.Path(path).read_bytes()
+    except OSError:
+        return False
+    return data.decode("utf-8", "replace").removeprefix("\ufeff").replace("\r\n", "\n") == text.replace("\r\n", "\n")
+
+
+async def _as_on_disk(path: Path, text: str) -> bytes:
+    """`text` with the file's own line ends and byte order mark."""
+    try:
+        old = await anyio.Path(path).read_bytes()
+    except FileNotFoundError:
+        return text.encode("utf-8", "replace")
+    if b"\r\n" in old and "\r\n" not in text:
+        text = text.replace("\n", "\r\n")
+    mark = b"\xef\xbb\xbf" if old.startswith(b"\xef\xbb\xbf") and not text.startswith("\ufeff") else b""
+    return mark + text.encode("utf-8", "replace")

@@ -1,0 +1,361 @@
+"""One ACP session: prompts in their order, one at a time, and what a session can be asked besides.
+
+The session belongs to the folders that the editor had open when it began. An agent that has died is started anew by the
+next prompt; it goes on with the session where it can, and begins a new one where it cannot.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+import anyio
+import anyio.abc
+
+from acp_agent.errors import AgentError, PeerError
+from acp_agent.fronts.lsp_server.agent_host import AgentHost, RunningAgent
+from acp_agent.fronts.lsp_server.prompts import Prompt
+from acp_agent.schema.acp import (
+    ConfigOptionUpdate,
+    CurrentModeUpdate,
+    SessionConfigOption,
+    SessionConfigSelect,
+    SessionConfigSelectGroup,
+    SessionConfigSelectOption,
+    SessionInfo,
+    SessionModeState,
+    SessionUpdate,
+)
+
+__all__ = ["Choice", "Conversation", "Folders", "Session", "Turn", "Watcher"]
+
+log = logging.getLogger(__name__)
+
+STOP_SECONDS = 10.0
+"""How long an agent may take to end its turn when it is told to; then it is ended itself."""
+
+
+@dataclass(frozen=True)
+class Folders:
+    cwd: Path
+    more: Sequence[Path] = ()
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Something that can be picked."""
+
+    id: str
+    name: str
+    current: bool = False
+
+
+@dataclass
+class Session:
+    id: str
+    folders: Folders
+    agent: RunningAgent
+    modes: SessionModeState | None = None
+    mode_id: str = ""
+    options: Sequence[SessionConfigOption] = ()
+
+
+@dataclass
+class Turn:
+    prompt: Prompt
+    done: anyio.Event = field(default_factory=anyio.Event)
+    stop_reason: str = ""
+    """Empty where it failed."""
+    failure: str = ""
+    """What went wrong, in words."""
+    stopped: bool = False
+
+
+class Watcher(Protocol):
+    """Who is told, in the order of things."""
+
+    def session_began(self, session: Session, *, loaded: bool) -> None: ...
+
+    def turn_began(self, turn: Turn) -> None: ...
+
+    def prompted(self, turn: Turn) -> None:
+        """There is a session, and the prompt goes to the agent now."""
+        ...
+
+    def updated(self, session_id: str, update: SessionUpdate, *, replayed: bool) -> None: ...
+
+    def turn_ended(self, turn: Turn) -> None: ...
+
+
+class Conversation:
+    def __init__(
+        self, host: AgentHost, folders: Callable[[], Folders], watcher: Watcher, tasks: anyio.abc.TaskGroup
+    ) -> None:
+        self._host = host
+        self._folders = folders
+        self._watcher = watcher
+        self._tasks = tasks
+        self._session: Session | None = None
+        self._replaying = False
+        self._opening = anyio.Lock()
+        self._queue: deque[Turn] = deque()
+        self._queued = anyio.Event()
+        self._running: Turn | None = None
+        self._scope: anyio.CancelScope | None = None
+
+    # --- turns ------------------------------------------------------------------------------------------------
+
+    @property
+    def running(self) -> Turn | None:
+        return self._running
+
+    @property
+    def busy(self) -> bool:
+        return self._running is not None or bool(self._queue)
+
+    @property
+    def session(self) -> Session | None:
+        return self._session
+
+    def submit(self, prompt: Prompt) -> Turn:
+        """Runs it when those before it have ended."""
+        turn = Turn(prompt)
+        self._queue.append(turn)
+        self._queued.set()
+        return turn
+
+    async def run(self) -> None:
+        """Runs the turns; until it is cancelled."""
+        while True:
+            while not self._queue:
+                self._queued = anyio.Event()
+                await self._queued.wait()
+            self._running = self._queue.popleft()
+            try:
+                await self._turn(self._running)
+            finally:
+                turn, self._running = self._running, None
+                turn.done.set()
+
+    def stop(self) -> bool:
+        """Ends the turn that runs and forgets those that wait; whether there was anything to stop."""
+        found = self.busy
+        while self._queue:
+            self.drop(self._queue[0])
+        if self._running is not None:
+            self._stop_running(self._running)
+        return found
+
+    def drop(self, turn: Turn) -> None:
+        """Ends one turn, running or waiting."""
+        if turn is self._running:
+            self._stop_running(turn)
+        elif turn in self._queue:
+            self._queue.remove(turn)
+            turn.stop_reason = "cancelled"
+            turn.done.set()
+
+    def _stop_running(self, turn: Turn) -> None:
+        if turn.stopped:
+            return
+        turn.stopped = True
+        if self._scope is not None:  # It has not reached the agent yet.
+            self._scope.cancel()
+        elif self._session is not None:
+            self._session.agent.client.cancel(self._session.id)
+            self._tasks.start_soon(self._insist, turn)
+
+    async def _insist(self, turn: Turn) -> None:
+        with anyio.move_on_after(STOP_SECONDS):
+            await turn.done.wait()
+            return
+        turn.failure = (
+            f"the agent did not stop within {STOP_SECONDS:g} s and was ended; the next command starts it anew"
+        )
+        self._host.end()
+
+    async def _turn(self, turn: Turn) -> None:
+        self._watcher.turn_began(turn)
+        try:
+            session: Session | None = None
+            with anyio.CancelScope() as self._scope:
+                session = await self.open()
+            self._scope = None
+            if session is None or turn.stopped:
+                turn.stop_reason = "cancelled"
+                return
+            embedded = session.agent.capabilities.prompt_capabilities.embedded_context
+            self._watcher.prompted(turn)
+            answer = await session.agent.client.prompt(session.id, turn.prompt.blocks(embedded=embedded))
+            turn.stop_reason = answer.stop_reason
+        except AgentError as error:
+            turn.failure = turn.failure or await self._host.words(error)
+        finally:
+            self._scope = None
+            self._watcher.turn_ended(turn)
+
+    # --- sessions ---------------------------------------------------------------------------------------------
+
+    async def open(self) -> Session:
+        """The session, begun if there is none. Raises AgentError."""
+        async with self._opening:
+            before = self._session
+            if before is not None and before.agent is self._host.running:
+                return before
+            self._session = None
+            folders = self._folders()
+            agent = await self._host.start(folders.cwd)
+            if before is not None:
+                resumed = await self._resume(before, agent)
+                if resumed is not None:
+                    return resumed
+            answer = await agent.client.new_session(folders.cwd, additional_directories=_more(agent, folders))
+            session = Session(answer.session_id, folders, agent)
+            return self._begin(session, answer.modes, answer.config_options, loaded=False)
+
+    def forget(self) -> None:
+        """The next prompt begins a new session. Stops what runs."""
+        self.stop()
+        self._session = None
+
+    async def sessions(self) -> list[SessionInfo]:
+        """Those of this folder, as the agent tells. Raises AgentError."""
+        folders = self._folders()
+        agent = await self._host.start(folders.cwd)
+        listed = agent.capabilities.session_capabilities
+        if listed.list is None or not agent.capabilities.load_session:
+            raise AgentError(f"{agent.name} cannot list or load sessions")
+        return list((await agent.client.list_sessions(cwd=folders.cwd)).sessions)
+
+    async def load(self, info: SessionInfo) -> Session:
+        """Goes on with a session; its conversation is told again. Raises AgentError."""
+        self.stop()
+        if self._running is not None:
+            await self._running.done.wait()
+        async with self._opening:
+            folders = self._folders()
+            agent = await self._host.start(folders.cwd)
+            session = Session(info.session_id, folders, agent)
+            self._session = session
+            self._watcher.session_began(session, loaded=True)
+            self._replaying = True
+            try:
+                answer = await agent.client.load_session(
+                    session.id, folders.cwd, additional_directories=_more(agent, folders)
+                )
+            except AgentError:
+                self._session = None
+                raise
+            finally:
+                self._replaying = False
+            _take(session, answer.modes, answer.config_options)
+            return session
+
+    def take_update(self, session_id: str, update: SessionUpdate) -> None:
+        session = self._session
+        if session is not None and session_id == session.id:
+            if isinstance(update, CurrentModeUpdate):
+                session.mode_id = update.current_mode_id
+            elif isinstance(update, ConfigOptionUpdate):
+                session.options = update.config_options
+        if session is None or session_id == session.id:
+            self._watcher.updated(session_id, update, replayed=self._replaying)
+
+    async def _resume(self, before: Session, agent: RunningAgent) -> Session | None:
+        capabilities = agent.capabilities.session_capabilities
+        if capabilities.resume is None:
+            return None
+        try:
+            answer = await agent.client.resume_session(
+                before.id, before.folders.cwd, additional_directories=_more(agent, before.folders)
+            )
+        except PeerError as error:
+            log.info("session %s is gone: %s", before.id, error)
+            return None
+        session = Session(before.id, before.folders, agent)
+        _take(session, answer.modes, answer.config_options)
+        self._session = session
+        return session
+
+    def _begin(
+        self,
+        session: Session,
+        modes: SessionModeState | None,
+        options: Sequence[SessionConfigOption] | None,
+        *,
+        loaded: bool,
+    ) -> Session:
+        _take(session, modes, options)
+        self._session = session
+        self._watcher.session_began(session, loaded=loaded)
+        return session
+
+    # --- what can be picked -----------------------------------------------------------------------------------
+
+    async def modes(self) -> list[Choice]:
+        session = await self.open()
+        if session.modes is not None:
+            return [Choice(mode.id, mode.name, mode.id == session.mode_id) for mode in session.modes.available_modes]
+        return _choices(_option(session, "mode"))
+
+    async def set_mode(self, mode_id: str) -> None:
+        """Raises AgentError, for an unknown mode too."""
+        session = await self.open()
+        if session.modes is None:
+            await self._set(session, "mode", mode_id)
+            return
+        _need(mode_id, await self.modes(), "mode")
+        await session.agent.client.set_session_mode(session.id, mode_id)
+        session.mode_id = mode_id
+
+    async def models(self) -> list[Choice]:
+        return _choices(_option(await self.open(), "model"))
+
+    async def set_model(self, model_id: str) -> None:
+        """Raises AgentError, for an unknown model too."""
+        await self._set(await self.open(), "model", model_id)
+
+    async def _set(self, session: Session, name: str, value: str) -> None:
+        option = _option(session, name)
+        _need(value, _choices(option), name)
+        if option is not None:
+            answer = await session.agent.client.set_config_option(session.id, option.id, value)
+            session.options = answer.config_options
+
+
+def _take(session: Session, modes: SessionModeState | None, options: Sequence[SessionConfigOption] | None) -> None:
+    session.modes = modes
+    session.mode_id = modes.current_mode_id if modes is not None else ""
+    session.options = options or ()
+
+
+def _more(agent: RunningAgent, folders: Folders) -> Sequence[Path]:
+    takes = agent.capabilities.session_capabilities.additional_directories is not None
+    return folders.more if takes else ()
+
+
+def _option(session: Session, name: str) -> SessionConfigSelect | None:
+    for option in session.options:
+        if isinstance(option, SessionConfigSelect) and name in (option.id, option.category):
+            return option
+    return None
+
+
+def _choices(option: SessionConfigSelect | None) -> list[Choice]:
+    if option is None:
+        return []
+    flat: list[SessionConfigSelectOption] = []
+    for item in option.options:
+        flat.extend(item.options if isinstance(item, SessionConfigSelectGroup) else [item])
+    return [Choice(item.value, item.name, item.value == option.current_value) for item in flat]
+
+
+def _need(value: str, choices: Sequence[Choice], name: str) -> None:
+    if not choices:
+        raise AgentError(f"this agent lets nobody choose its {name}")
+    if all(choice.id != value for choice in choices):
+        raise AgentError(f"there is no {name} {value!r}; there are: {', '.join(choice.id for choice in choices)}")

@@ -1,0 +1,169 @@
+"""Draws the board into the editor: progress, diagnostics, and a word that hints and lenses have changed.
+
+At most ten drawings a second; the first change is drawn at once and the last state always. What has not changed since
+the last drawing is not sent again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import anyio
+import anyio.abc
+from lsprotocol import types
+
+from acp_agent.fronts.lsp_server.documents import Documents
+from acp_agent.fronts.lsp_server.editor import Editor
+from acp_agent.fronts.lsp_server.options import Options
+from acp_agent.fronts.lsp_server.progress import Progress
+from acp_agent.fronts.lsp_server.status import Board, Mark
+
+__all__ = ["SOURCE", "Drawing"]
+
+SOURCE = "acp-agent"
+"""The source of our diagnostics, by which they are known again."""
+
+PAUSE_SECONDS = 0.1
+
+
+class Drawing:
+    """`options` are read with each drawing: they are known once `initialize` was received."""
+
+    def __init__(
+        self,
+        editor: Editor,
+        documents: Documents,
+        board: Board,
+        progress: Progress,
+        tasks: anyio.abc.TaskGroup,
+        options: Callable[[], Options],
+    ) -> None:
+        self._editor = editor
+        self._documents = documents
+        self._board = board
+        self._progress = progress
+        self._tasks = tasks
+        self._options = options
+        self._changed = anyio.Event()
+        self._published: dict[str, list[types.Diagnostic]] = {}
+        self._marked: dict[Path, list[Mark]] = {}
+        self._refreshing: set[str] = set()
+        self._stale: set[str] = set()
+
+    def change(self) -> None:
+        """Something on the board or in a document is not as it was."""
+        self._changed.set()
+
+    async def run(self) -> None:
+        while True:
+            await self._changed.wait()
+            self._changed = anyio.Event()
+            self.draw()
+            await anyio.sleep(PAUSE_SECONDS)
+
+    def draw(self) -> None:
+        self._progress.draw(self._board)
+        marks = self._board.marks()
+        if self._options().diagnostics:
+            self._publish(marks)
+        if marks != self._marked:
+            self._marked = marks
+            if self._editor.refreshes_hints and self._options().hints:
+                self._refresh(types.WORKSPACE_INLAY_HINT_REFRESH)
+            if self._editor.refreshes_lenses and self._options().lenses:
+                self._refresh(types.WORKSPACE_CODE_LENS_REFRESH)
+
+    def clear(self) -> None:
+        """Takes our diagnostics out of the editor."""
+        self._publish({})
+
+    # --- diagnostics ------------------------------------------------------------------------------------------
+
+    def _publish(self, marks: dict[Path, list[Mark]]) -> None:
+        wanted = {self._documents.uri(path): self._diagnostics(path, found) for path, found in marks.items()}
+        for uri in [*self._published, *(uri for uri in wanted if uri not in self._published)]:
+            diagnostics = wanted.get(uri, [])
+            if diagnostics == self._published.get(uri, []):
+                continue
+            document = self._documents.get(uri)
+            version = document.version if document is not None and document.applied is None else None
+            self._editor.notify(
+                types.TEXT_DOCUMENT_PUBLISH_DIAGNOSTICS,
+                types.PublishDiagnosticsParams(uri=uri, diagnostics=diagnostics, version=version),
+            )
+        self._published = {uri: diagnostics for uri, diagnostics in wanted.items() if diagnostics}
+
+    def _diagnostics(self, path: Path, marks: list[Mark]) -> list[types.Diagnostic]:
+        return [
+            types.Diagnostic(
+                range=self._line(path, mark.line),
+                message=mark.label,
+                severity=types.DiagnosticSeverity.Information,
+                source=SOURCE,
+            )
+            for mark in marks
+        ]
+
+    def _line(self, path: Path, line: int) -> types.Range:
+        """A whole line; of a file that is not open, its beginning. Never behind the end of the text."""
+        document = self._documents.of(path)
+        if document is None:
+            start = types.Position(line=max(line, 0), character=0)
+            return types.Range(start=start, end=start)
+        text = document.now
+        line = max(0, min(line, len(text.lines) - 1))
+        return types.Range(start=types.Position(line=line, character=0), end=text.line_end(line))
+
+    # --- hints and lenses -------------------------------------------------------------------------------------
+
+    def hints(self, uri: str, where: types.Range) -> list[types.InlayHint]:
+        """At the ends of the lines that have a mark."""
+        found = []
+        for mark, text_range in self._marks_of(uri):
+            if self._options().hints and where.start.line <= text_range.start.line <= where.end.line:
+                found.append(
+                    types.InlayHint(position=text_range.end, label=mark.label, padding_left=True, tooltip="acp-agent")
+                )
+        return found
+
+    def lenses(self, uri: str) -> list[types.CodeLens]:
+        """Above the lines that have a mark: what runs can be stopped, what has ended has an output."""
+        found = []
+        for mark, text_range in self._marks_of(uri):
+            if not self._options().lenses:
+                break
+            start = types.Range(start=text_range.start, end=text_range.start)
+            if mark.shown in ("waiting", "running"):
+                command = types.Command(title=f"{mark.label}: stop", command="acpAgent.stop")
+            else:
+                command = types.Command(
+                    title=f"{mark.label}: show", command="acpAgent.output", arguments=[mark.call_id]
+                )
+            found.append(types.CodeLens(range=start, command=command))
+        return found
+
+    def _marks_of(self, uri: str) -> list[tuple[Mark, types.Range]]:
+        document = self._documents.get(uri)
+        if document is None or document.path is None:
+            return []
+        marks = self._board.marks()
+        of_file = next((found for path, found in marks.items() if self._documents.of(path) is document), [])
+        return [(mark, self._line(document.path, mark.line)) for mark in of_file]
+
+    def _refresh(self, method: str) -> None:
+        """One question at a time; what changed meanwhile is asked for when it is answered."""
+        if method in self._refreshing:
+            self._stale.add(method)
+            return
+        self._refreshing.add(method)
+        self._tasks.start_soon(self._ask_to_refresh, method)
+
+    async def _ask_to_refresh(self, method: str) -> None:
+        while True:
+            self._stale.discard(method)
+            await self._editor.try_to_ask(method)
+            if method not in self._stale:
+                break
+            await anyio.sleep(PAUSE_SECONDS)
+        self._refreshing.discard(method)

@@ -1,0 +1,78 @@
+"""What has to change in a document so that it says something else: whole lines, as few as possible.
+
+The agent gives a file's new text as a whole. What it means is the difference to the text that it had read, so that
+difference is what is carried over to the document, where a person may have typed meanwhile.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from lsprotocol.types import Range, TextEdit
+
+from acp_agent.fronts.lsp_server.positions import Text
+
+__all__ = ["Hunk", "hunks_between", "rebased", "text_edits"]
+
+MATCHED_LINES = 4_000
+"""Above that, what lies between the common beginning and end is replaced as one piece: matching takes too long."""
+
+
+@dataclass(frozen=True)
+class Hunk:
+    """The lines from `start` up to `end` are replaced by `lines`."""
+
+    start: int
+    end: int
+    lines: tuple[str, ...]
+
+
+def hunks_between(old: Sequence[str], new: Sequence[str]) -> list[Hunk]:
+    """From the first to the last. Nothing where the texts are equal."""
+    first, last = 0, 0
+    shorter = min(len(old), len(new))
+    while first < shorter and old[first] == new[first]:
+        first += 1
+    while last < shorter - first and old[-1 - last] == new[-1 - last]:
+        last += 1
+    before, after = old[first : len(old) - last], new[first : len(new) - last]
+    if not before and not after:
+        return []
+    if max(len(before), len(after)) > MATCHED_LINES:
+        return [Hunk(first, first + len(before), tuple(after))]
+    codes = difflib.SequenceMatcher(None, before, after, autojunk=False).get_opcodes()
+    return [Hunk(first + a, first + b, tuple(after[c:d])) for tag, a, b, c, d in codes if tag != "equal"]
+
+
+def rebased(base: Sequence[str], current: Sequence[str], wanted: Sequence[str]) -> list[Hunk] | None:
+    """The way from `base` to `wanted`, as hunks of `current`, which may have changed elsewhere.
+
+    `None` where both changed the same place in different ways.
+    """
+    theirs = hunks_between(base, current)
+    found: list[Hunk] = []
+    for ours in hunks_between(base, wanted):
+        shift = 0
+        for other in theirs:
+            if other == ours:
+                break  # Both did the same.
+            if (other.start, other.end) == (ours.start, ours.end) and ours.start == ours.end:
+                return None  # Two insertions at one place: nobody knows which comes first.
+            if other.end <= ours.start:
+                shift += len(other.lines) - (other.end - other.start)
+            elif other.start < ours.end:
+                return None
+        else:
+            found.append(Hunk(ours.start + shift, ours.end + shift, ours.lines))
+    return found
+
+
+def text_edits(text: Text, hunks: Sequence[Hunk]) -> list[TextEdit]:
+    return [
+        TextEdit(
+            range=Range(start=text.line_start(hunk.start), end=text.line_start(hunk.end)), new_text="".join(hunk.lines)
+        )
+        for hunk in hunks
+    ]

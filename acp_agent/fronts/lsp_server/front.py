@@ -1,0 +1,331 @@
+"""The agent as the editor sees it: the parts put together, and what happens between them.
+
+Nothing is started before it is needed: `initialize` is answered without an agent; the first command starts it.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import anyio
+import anyio.abc
+import msgspec
+from lsprotocol import types
+
+from acp_agent import __version__
+from acp_agent.client.acp_client import AcpClient
+from acp_agent.config.places import state_dir
+from acp_agent.fronts.headless import AGENT_COMMAND
+from acp_agent.fronts.lsp_server.agent_host import AgentHost
+from acp_agent.fronts.lsp_server.buffers import Buffers, WarnedTerminals
+from acp_agent.fronts.lsp_server.conversation import Conversation, Folders, Session, Turn
+from acp_agent.fronts.lsp_server.documents import Documents, path_of, uri_of
+from acp_agent.fronts.lsp_server.drawing import Drawing
+from acp_agent.fronts.lsp_server.editor import Editor, Kind
+from acp_agent.fronts.lsp_server.edits import hunks_between, text_edits
+from acp_agent.fronts.lsp_server.options import Options, read_options
+from acp_agent.fronts.lsp_server.positions import Text, choose_encoding
+from acp_agent.fronts.lsp_server.progress import Progress
+from acp_agent.fronts.lsp_server.prompts import Prompt
+from acp_agent.fronts.lsp_server.questions import Questions
+from acp_agent.fronts.lsp_server.status import Board, Call, one_line
+from acp_agent.fronts.lsp_server.transcript import Transcript, with_draft
+from acp_agent.protocol.transports import Transport
+from acp_agent.schema.acp import (
+    ClientCapabilities,
+    ElicitationCapabilities,
+    ElicitationFormCapabilities,
+    FileSystemCapabilities,
+    Implementation,
+    SessionUpdate,
+    Terminal,
+    ToolCall,
+    ToolCallProgress,
+)
+
+__all__ = ["Front"]
+
+log = logging.getLogger(__name__)
+
+UPDATE_NOTIFICATION = "acpAgent/update"
+WRITE_SECONDS = 0.2
+"""Pause between two writes of the transcript."""
+
+LIVE_SECONDS = 1.0
+"""Pause between two looks at an open transcript that is to be live."""
+
+END_SECONDS = 1.0
+"""How long the answer to `shutdown` waits for the agent to end; eglot waits 1.5 s for it."""
+
+WATCH_SECONDS = 2.0
+"""Pause between two looks at whether the editor's process lives."""
+
+ENDINGS = {
+    "cancelled": "Stopped.",
+    "max_tokens": "The answer is not whole: the model had no tokens left.",
+    "max_turn_requests": "Not finished: the turn had as many requests as it may have. `Agent: continue` goes on.",
+    "refusal": "The model refused to go on.",
+}
+
+
+class Front:
+    def __init__(
+        self, editor: Editor, argv: Sequence[str], environ: Mapping[str, str], tasks: anyio.abc.TaskGroup
+    ) -> None:
+        self.options = Options()
+        self.folders = Folders(Path.cwd())
+        self.editor = editor
+        self.documents = Documents()
+        self.documents.on_edit = self._edited
+        self.board = Board()
+        self._replayed = Board()
+        """Of a session that is told again: nothing of it is drawn."""
+        self.transcript = Transcript(Path(state_dir(environ)) / "transcripts")
+        self.buffers = Buffers(self.documents, editor, self.board.title_for)
+        self.progress = Progress(editor, tasks)
+        self.drawing = Drawing(editor, self.documents, self.board, self.progress, tasks, lambda: self.options)
+        self.questions = Questions(editor, self.board, self.transcript, self.show_transcript, self.drawing.change)
+        # Our own agent asks better without forms: a question that wants a text ends the turn, and the next prompt is
+        # its answer. Of another agent nobody knows that.
+        self._forms = tuple(argv) != AGENT_COMMAND
+        self.host = AgentHost(argv, environ, self._connect, tasks)
+        self.conversation = Conversation(self.host, lambda: self.folders, self, tasks)
+        self._tasks = tasks
+        self._prompted: Turn | None = None
+        self._terminals: WarnedTerminals | None = None
+        self._to_write = anyio.Event()
+        self._syncing = anyio.Lock()
+
+    def _connect(self, transport: Transport) -> AcpClient:
+        self._terminals = WarnedTerminals(self.buffers)
+        forms = ElicitationCapabilities(form=ElicitationFormCapabilities())
+        return AcpClient(
+            transport,
+            files=self.buffers,
+            terminals=self._terminals,
+            permissions=self.questions.permission,
+            elicitation=self.questions.elicit if self._forms else None,
+            on_update=self.conversation.take_update,
+            capabilities=ClientCapabilities(
+                fs=FileSystemCapabilities(read_text_file=True, write_text_file=True),
+                terminal=True,
+                elicitation=forms if self._forms else None,
+            ),
+            info=Implementation(name="acp-agent-lsp", version=__version__),
+        )
+
+    # --- the editor's life ------------------------------------------------------------------------------------
+
+    def initialize(self, params: types.InitializeParams) -> None:
+        self.editor.capabilities = params.capabilities
+        general = params.capabilities.general
+        offered = general.position_encodings if general is not None else None
+        self.documents.encoding = choose_encoding([str(getattr(name, "value", name)) for name in offered or ()])
+        self.options, problems = read_options(params.initialization_options)
+        self.buffers.when_to_save = self.options.save
+        for problem in problems:
+            self.editor.say(f"acp-agent: {problem}", Kind.Warning)
+        self.folders = _folders(params)
+        for work in (self.conversation.run, self.drawing.run, self._write_transcript):
+            self._tasks.start_soon(work)
+        if self.options.transcript == "live":
+            self._tasks.start_soon(self._keep_live)
+        # One that cannot be seen from here (an editor in a container) says nothing when it is not there.
+        if params.process_id is not None and _lives(params.process_id):
+            self._tasks.start_soon(self._watch, params.process_id)
+
+    def change_folders(self, event: types.WorkspaceFoldersChangeEvent) -> None:
+        """From the next session on."""
+        gone = {folder.uri for folder in event.removed}
+        before = [self.folders.cwd, *self.folders.more]
+        kept = [path for path in before if path not in {path_of(uri) for uri in gone}]
+        added = [path for folder in event.added if (path := _folder(folder.uri)) is not None]
+        found = list(dict.fromkeys([*kept, *added]))
+        if found:
+            self.folders = Folders(found[0], tuple(found[1:]))
+
+    def leave(self) -> None:
+        """The editor is about to go: nothing of ours stays in it, and the agent is told to end."""
+        self.conversation.stop()
+        self.questions.abandon()
+        self.progress.end_turn("")
+        self.board.clear()
+        self.drawing.clear()
+        self.transcript.flush()
+        self.host.end()
+
+    async def close(self) -> None:
+        """As `leave`, and waits, bounded, until the agent and its commands have ended."""
+        self.leave()
+        with anyio.move_on_after(END_SECONDS):
+            await self.host.gone()
+
+    async def _watch(self, pid: int) -> None:
+        """An editor that was killed may leave its pipes open in a child of its own."""
+        while True:
+            await anyio.sleep(WATCH_SECONDS)
+            if not _lives(pid):
+                break
+        log.warning("the editor (process %d) is gone", pid)
+        self._tasks.cancel_scope.cancel()
+
+    # --- documents --------------------------------------------------------------------------------------------
+
+    def _edited(self, path: Path, where: types.Range, new: str, ours: bool) -> None:
+        changes = self.board.changes
+        self.board.edited(path, where, new, ours)
+        if self.board.changes != changes:
+            self.drawing.change()
+
+    # --- the conversation (Watcher) ---------------------------------------------------------------------------
+
+    def session_began(self, session: Session, *, loaded: bool) -> None:
+        self.buffers.forget()
+        self._replayed.clear()
+        self.transcript.begin(f"{session.agent.name} in {session.folders.cwd}", loaded=loaded)
+
+    def turn_began(self, turn: Turn) -> None:
+        self.board.clear()
+        self.buffers.new_turn()
+        self.progress.begin_turn(turn.prompt.text)
+        self.drawing.change()
+
+    def prompted(self, turn: Turn) -> None:
+        self._prompted = turn
+        self.transcript.prompt(turn.prompt.text)
+
+    def updated(self, session_id: str, update: SessionUpdate, *, replayed: bool) -> None:
+        if self.options.updates:
+            self.editor.notify(UPDATE_NOTIFICATION, {"sessionId": session_id, "update": msgspec.to_builtins(update)})
+        self.transcript.update(update)
+        self._to_write.set()
+        if not isinstance(update, ToolCall | ToolCallProgress):
+            return
+        board = self._replayed if replayed else self.board
+        before = board.calls.get(update.tool_call_id)
+        had_ended = before is not None and before.ended
+        call = board.take(update)
+        if call.ended and not had_ended:
+            self._take_output(session_id, call)
+            self.transcript.call(call)
+            board.forget_details(call.id)
+        self.drawing.change()
+
+    def _take_output(self, session_id: str, call: Call) -> None:
+        ids = [item.terminal_id for item in call.content if isinstance(item, Terminal)]
+        if self._terminals is not None:
+            call.terminal_output = "".join(self._terminals.said(session_id, name) for name in ids)
+
+    def turn_ended(self, turn: Turn) -> None:
+        self.questions.abandon()
+        for call in self.board.end():
+            self.transcript.call(call)
+        words = turn.failure or ENDINGS.get(turn.stop_reason, "")
+        if self._prompted is not turn:  # It did not come that far: the person's words are not lost.
+            self._begin_transcript()
+            self.prompted(turn)
+        if turn.failure:
+            self.editor.say(f"Agent: {turn.failure}", Kind.Error)
+        elif turn.stop_reason in ("max_tokens", "max_turn_requests", "refusal"):
+            self.editor.say(f"Agent: {words}", Kind.Warning)
+        self.transcript.end(words)
+        self.progress.end_turn(one_line(words) or "done")
+        self.drawing.change()
+        self._tasks.start_soon(self.sync_transcript)
+
+    # --- the transcript ---------------------------------------------------------------------------------------
+
+    async def show_transcript(self, draft: str = "") -> None:
+        """In front of the person. `draft`: what they may go on with."""
+        self._begin_transcript()
+        uri = uri_of(self.transcript.file)
+        if self.documents.get(uri) is not None:
+            await self.sync_transcript(draft)
+        elif draft:
+            self.transcript.draft(draft)
+        else:
+            self.transcript.flush()
+        if self.transcript.failed and not self.transcript.file.exists():
+            self.editor.say(f"The transcript cannot be written to {self.transcript.file}.", Kind.Error)
+        elif not await self.editor.show(uri):
+            self.editor.say(f"The transcript is {self.transcript.file}")
+
+    def _begin_transcript(self) -> None:
+        """Where there is no session yet that has one."""
+        if not self.transcript.begun:
+            self.transcript.begin(f"The agent in {self.folders.cwd}")
+
+    async def sync_transcript(self, draft: str = "") -> None:
+        """Brings an open transcript up to date, and keeps what a person has begun to write in it."""
+        async with self._syncing:
+            document = self.documents.get(uri_of(self.transcript.file))
+            if document is None:
+                return
+            text = document.now
+            wanted = with_draft(self.transcript.text(), text.text)
+            if draft:
+                wanted = f"{wanted.rstrip()}\n\n{draft}"
+            hunks = hunks_between(text.lines, Text(wanted).lines)
+            if not hunks:
+                return
+            told = document.told
+            failure = await self.editor.apply(document, text_edits(text, hunks), "Transcript")
+            if failure is not None:
+                log.info("the transcript could not be brought up to date: %s", failure)
+            elif document.told is told:
+                document.applied = Text(wanted, text.encoding)
+
+    async def _write_transcript(self) -> None:
+        while True:
+            await self._to_write.wait()
+            self._to_write = anyio.Event()
+            self.transcript.flush()
+            await anyio.sleep(WRITE_SECONDS)
+
+    async def _keep_live(self) -> None:
+        while True:
+            await self._to_write.wait()
+            await anyio.sleep(LIVE_SECONDS)
+            await self.sync_transcript()
+
+    # --- prompts ----------------------------------------------------------------------------------------------
+
+    def submit(self, prompt: Prompt) -> Turn:
+        if self.conversation.busy:
+            self.editor.say(f"Queued until the turn that runs has ended: {one_line(prompt.text, 60)}")
+        return self.conversation.submit(prompt)
+
+    def stop(self) -> bool:
+        found = self.conversation.stop()
+        self.questions.abandon()
+        return found
+
+
+def _lives(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        pass  # It is another person's.
+    return True
+
+
+def _folders(params: types.InitializeParams) -> Folders:
+    """The first folder is where the agent works. Some editors name folders, some a root, some a path."""
+    named = [path for folder in params.workspace_folders or () if (path := _folder(folder.uri)) is not None]
+    if not named and params.root_uri and (root := _folder(params.root_uri)) is not None:
+        named = [root]
+    if not named and params.root_path and Path(params.root_path).is_dir():
+        named = [Path(os.path.normpath(params.root_path))]
+    if not named:
+        return Folders(Path.cwd())
+    return Folders(named[0], tuple(dict.fromkeys(named[1:])))
+
+
+def _folder(uri: str) -> Path | None:
+    path = path_of(uri)
+    return path if path is not None and path.is_dir() else None

@@ -1,0 +1,227 @@
+"""What the agent asks the person: permissions, and choices, as message requests. One at a time, in their order.
+
+The safe answer stands first, since some editors choose the first when a person hits Return without reading. A question
+that is put away unanswered is a rejection. When the turn is stopped, what is open is answered `cancelled`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+import anyio
+
+from acp_agent.client.permissions import reject_once
+from acp_agent.errors import PeerError
+from acp_agent.fronts.lsp_server.editor import Editor, Kind
+from acp_agent.fronts.lsp_server.status import Board, Call, one_line
+from acp_agent.fronts.lsp_server.transcript import Transcript, details_of, diff_text
+from acp_agent.fronts.view import plain
+from acp_agent.schema.acp import (
+    BooleanPropertySchema,
+    CancelledPermissionOutcome,
+    Content,
+    CreateElicitationRequest,
+    CreateElicitationResponse,
+    Diff,
+    ElicitationContentValue,
+    ElicitationFormMode,
+    EnumOption,
+    MultiSelectPropertySchema,
+    PermissionOption,
+    RequestPermissionOutcome,
+    RequestPermissionRequest,
+    SelectedPermissionOutcome,
+    StringMultiSelectItems,
+    StringPropertySchema,
+    TextContent,
+    TitledMultiSelectItems,
+)
+
+__all__ = ["Questions", "question_text", "safe_first"]
+
+log = logging.getLogger(__name__)
+
+SHOW = "Show"
+NO_ANSWER = "Do not answer"
+ORDER = ("reject_once", "allow_once", "allow_always", "reject_always")
+SHOWN_LINES = 12
+LINE_LENGTH = 160
+
+
+class Questions:
+    """`show` opens the transcript. `changed` is told when a call begins or ends to wait for an answer."""
+
+    def __init__(
+        self,
+        editor: Editor,
+        board: Board,
+        transcript: Transcript,
+        show: Callable[[], Awaitable[None]],
+        changed: Callable[[], None],
+    ) -> None:
+        self._editor = editor
+        self._board = board
+        self._transcript = transcript
+        self._show = show
+        self._changed = changed
+        self._turn = anyio.Lock()
+        self._open: set[anyio.CancelScope] = set()
+
+    def abandon(self) -> None:
+        """The turn is being stopped: nobody waits for the answers any more."""
+        for scope in self._open:
+            scope.cancel()
+
+    # --- permissions ------------------------------------------------------------------------------------------
+
+    async def permission(self, request: RequestPermissionRequest) -> RequestPermissionOutcome:
+        call = self._board.take(request.tool_call)
+        self._board.set_waiting(call.id, True)
+        self._changed()
+        outcome: RequestPermissionOutcome = CancelledPermissionOutcome()
+        scope = anyio.CancelScope()
+        self._open.add(scope)
+        try:
+            with scope:
+                async with self._turn:
+                    outcome = await self._ask(request, call)
+        finally:
+            self._open.discard(scope)
+            self._board.set_waiting(call.id, False)
+            self._changed()
+        return outcome
+
+    async def _ask(self, request: RequestPermissionRequest, call: Call) -> RequestPermissionOutcome:
+        options = safe_first(request.options)
+        names = _unique([one_line(option.name) for option in options], SHOW)
+        self._transcript.question(one_line(call.title), details_of(call))
+        try:
+            chosen = await self._choose(question_text(call), names, Kind.Warning)
+        except PeerError as error:
+            self._editor.say(
+                f"Rejected, since this editor cannot ask ({error.message}): {one_line(call.title)}", Kind.Warning
+            )
+            self._transcript.answer("rejected: the editor cannot ask")
+            return await reject_once(request)
+        if chosen is None:
+            self._transcript.answer("put away: rejected")
+            return await reject_once(request)
+        option = options[names.index(chosen)]
+        self._transcript.answer(option.name)
+        return SelectedPermissionOutcome(option_id=option.option_id)
+
+    async def _choose(self, text: str, names: Sequence[str], kind: Kind) -> str | None:
+        """Asks again after the transcript was shown."""
+        while True:
+            chosen = await self._editor.choose(text, [*names, SHOW], kind)
+            if chosen != SHOW:
+                return chosen
+            await self._show()
+
+    # --- forms ------------------------------------------------------------------------------------------------
+
+    async def elicit(self, request: CreateElicitationRequest) -> CreateElicitationResponse:
+        """Fields with choices are asked one after the other. A form that needs a text is declined, and that is told."""
+        if not isinstance(request, ElicitationFormMode):
+            self._editor.say(f"Not answered: {one_line(request.message)} ({plain(request.url)})", Kind.Warning)
+            return CreateElicitationResponse(action="decline")
+        required = set(request.requested_schema.required or ())
+        asked = {name: _choices(field) for name, field in request.requested_schema.properties.items()}
+        if any(not asked.get(name) for name in required) or not any(asked.values()):
+            self._editor.say(
+                f"The agent asks for a text, which cannot be typed here: {one_line(request.message)}. "
+                "Answer in the next prompt.",
+                Kind.Warning,
+            )
+            return CreateElicitationResponse(action="decline")
+        content: dict[str, ElicitationContentValue] = {}
+        scope = anyio.CancelScope()
+        self._open.add(scope)
+        try:
+            with scope:
+                async with self._turn:
+                    return await self._fill(request, asked, content)
+        finally:
+            self._open.discard(scope)
+        return CreateElicitationResponse(action="cancel")
+
+    async def _fill(
+        self,
+        request: ElicitationFormMode,
+        asked: dict[str, list[tuple[str, Any]]],
+        content: dict[str, ElicitationContentValue],
+    ) -> CreateElicitationResponse:
+        self._transcript.question(one_line(request.message, 2_000), "")
+        for name, choices in asked.items():
+            if not choices:
+                continue  # An optional text.
+            field = request.requested_schema.properties[name]
+            title = getattr(field, "title", None) or name
+            text = one_line(request.message, 1_000)
+            if len([1 for found in asked.values() if found]) > 1:
+                text = f"{text}\n{one_line(title)}"
+            names = _unique([one_line(label) for label, _ in choices], NO_ANSWER, SHOW)
+            try:
+                chosen = await self._choose(text, [NO_ANSWER, *names], Kind.Info)
+            except PeerError as error:
+                log.warning("the question could not be asked: %s", error)
+                return CreateElicitationResponse(action="decline")
+            if chosen is None or chosen == NO_ANSWER:
+                self._transcript.answer("not answered")
+                return CreateElicitationResponse(action="decline")
+            self._transcript.answer(chosen)
+            content[name] = choices[names.index(chosen)][1]
+        return CreateElicitationResponse(action="accept", content=content)
+
+
+def safe_first(options: Sequence[PermissionOption]) -> list[PermissionOption]:
+    """Refusing once, then allowing, then what lasts; equals in the agent's order."""
+    return sorted(options, key=lambda option: ORDER.index(option.kind))
+
+
+def question_text(call: Call) -> str:
+    """The title and what it is about, short; the whole stands in the transcript."""
+    lines = [one_line(call.title, 400)]
+    for item in call.content:
+        match item:
+            case Diff():
+                lines += [one_line(item.path), *diff_text(item).split("\n")]
+            case Content(content=TextContent(text=text)):
+                lines += [line for line in plain(text).strip().split("\n") if one_line(line, 400) != lines[0]]
+    command = call.raw_input.get("command") if isinstance(call.raw_input, dict) else None
+    if isinstance(command, str) and command.strip() not in call.title:
+        lines += [f"$ {line}" for line in plain(command).strip().split("\n")]
+    found = [line.rstrip()[:LINE_LENGTH] for line in lines if line.strip()]
+    if len(found) > SHOWN_LINES:
+        found = [*found[: SHOWN_LINES - 1], f"... {len(found) - SHOWN_LINES + 1} more lines: {SHOW}"]
+    return "\n".join(found)
+
+
+def _choices(field: object) -> list[tuple[str, Any]]:
+    """What can be picked for a field: label and value. Nothing for a text or a number."""
+    match field:
+        case StringPropertySchema(enum=list() as words):
+            return [(word, word) for word in words]
+        case StringPropertySchema(one_of=list() as options):
+            return [(option.title, option.const) for option in options]
+        case BooleanPropertySchema():
+            return [("No", False), ("Yes", True)]
+        case MultiSelectPropertySchema(items=StringMultiSelectItems(enum=words)):
+            return [(word, [word]) for word in words]
+        case MultiSelectPropertySchema(items=TitledMultiSelectItems(any_of=options)):
+            return [(option.title, [option.const]) for option in options if isinstance(option, EnumOption)]
+    return []
+
+
+def _unique(names: Sequence[str], *taken: str) -> list[str]:
+    """The names, told apart where an agent gave two the same, or one of ours."""
+    found: list[str] = []
+    for name in names:
+        number, unique = 2, name or "?"
+        while unique in found or unique in taken:
+            unique = f"{name} ({number})"
+            number += 1
+        found.append(unique)
+    return found

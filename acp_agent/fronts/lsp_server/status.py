@@ -1,0 +1,216 @@
+"""What the agent's tool calls are doing, and where: plain data, from which everything that is drawn is made anew."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from lsprotocol.types import Range
+from msgspec import UNSET
+
+from acp_agent.fronts.lsp_server.positions import split_lines
+from acp_agent.fronts.view import plain
+from acp_agent.schema.acp import (
+    SessionUpdate,
+    ToolCall,
+    ToolCallLocation,
+    ToolCallProgress,
+    ToolCallStatus,
+    ToolCallUpdate,
+)
+
+__all__ = ["Board", "Call", "Mark", "one_line"]
+
+MARKS = 200
+"""So many of the newest are shown; a turn may have thousands of calls."""
+
+TITLE_LENGTH = 120
+
+LAST_LINE = 2**31 - 1
+"""The greatest number that LSP has for a line."""
+
+Shown = Literal["waiting", "running", "done", "failed"]
+SIGNS: dict[Shown, str] = {"waiting": "?", "running": "⏳", "done": "✓", "failed": "✗"}
+
+
+def one_line(text: str, length: int = TITLE_LENGTH) -> str:
+    """`text` of the model's, as one line that cannot pretend to be something else."""
+    line = " ".join(plain(text).split())
+    return line if len(line) <= length else line[: length - 1] + "…"
+
+
+@dataclass
+class Place:
+    path: Path
+    said: int
+    """The line as the agent said it: one that is said again does not undo what edits have moved."""
+    line: int
+    """Where it stands now, counted from 0."""
+
+
+@dataclass
+class Call:
+    """A tool call as it was last reported."""
+
+    id: str
+    title: str = "A tool"
+    status: ToolCallStatus = "pending"
+    waiting: bool = False
+    """For the answer to a question about it."""
+    places: list[Place] = field(default_factory=list)
+    content: Sequence[Any] = ()
+    raw_input: Any = None
+    raw_output: Any = None
+    terminal_output: str = ""
+    """Of the terminals in its content, where the agent does not report it itself."""
+
+    @property
+    def ended(self) -> bool:
+        return self.status in ("completed", "failed")
+
+    @property
+    def shown(self) -> Shown:
+        if self.status == "completed":
+            return "done"
+        if self.status == "failed":
+            return "failed"
+        return "waiting" if self.waiting else "running"
+
+    @property
+    def label(self) -> str:
+        more = " (waits for your answer)" if self.shown == "waiting" else ""
+        return f"{SIGNS[self.shown]} {one_line(self.title)}{more}"
+
+    def take(self, update: ToolCall | ToolCallUpdate) -> None:
+        if isinstance(update.title, str):
+            self.title = update.title
+        if isinstance(update.status, str):
+            self.status = update.status
+        if isinstance(update.content, list):
+            self.content = update.content
+        if isinstance(update.locations, list):
+            self._take_places(update.locations)
+        if update.raw_input is not UNSET:
+            self.raw_input = update.raw_input
+        if update.raw_output is not UNSET:
+            self.raw_output = update.raw_output
+
+    def _take_places(self, locations: Sequence[ToolCallLocation]) -> None:
+        before = {(place.path, place.said): place for place in self.places}
+        self.places = []
+        for location in locations:
+            path = Path(location.path)
+            if path.is_absolute():
+                said = min(max(1, location.line or 1), LAST_LINE)
+                self.places.append(before.get((path, said)) or Place(path, said, said - 1))
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A call at a place in a file. `line` counts from 0."""
+
+    line: int
+    call_id: str
+    label: str
+    shown: Shown
+
+
+class Board:
+    """The calls of the turn that runs, or that ran last."""
+
+    def __init__(self) -> None:
+        self.calls: dict[str, Call] = {}
+        self.changes = 0
+        """Grows with each change: what is drawn compares it."""
+
+    def clear(self) -> None:
+        self.calls.clear()
+        self.changes += 1
+
+    def update(self, update: SessionUpdate) -> Call | None:
+        """The call that an update is about, as it is now."""
+        if not isinstance(update, ToolCall | ToolCallProgress):
+            return None
+        return self.take(update)
+
+    def take(self, update: ToolCall | ToolCallUpdate) -> Call:
+        """A call that nobody began is as good as one that was: some agents name it first when they ask about it."""
+        call = self.calls.setdefault(update.tool_call_id, Call(update.tool_call_id))
+        call.take(update)
+        self.changes += 1
+        return call
+
+    def forget_details(self, call_id: str) -> None:
+        """What an ended call was about stands elsewhere; a turn may have thousands."""
+        call = self.calls[call_id]
+        call.content, call.raw_input, call.raw_output, call.terminal_output = (), None, None, ""
+
+    def set_waiting(self, call_id: str, waiting: bool) -> None:
+        if call_id in self.calls:
+            self.calls[call_id].waiting = waiting
+            self.changes += 1
+
+    def end(self) -> list[Call]:
+        """The turn is over: what was not reported to have ended is not running either. Those calls are returned."""
+        left = [call for call in self.calls.values() if not call.ended]
+        for call in left:
+            call.status = "failed"
+            call.waiting = False
+        self.changes += 1
+        return left
+
+    def running(self) -> Iterator[Call]:
+        return (call for call in self.calls.values() if not call.ended)
+
+    def title_for(self, path: Path) -> str:
+        """What is being done to a file, in the words of the newest call that names it."""
+        for call in reversed(self.calls.values()):
+            if not call.ended and any(place.path == path for place in call.places):
+                return one_line(call.title)
+        return f"Agent: edit {path.name}"
+
+    def marks(self) -> dict[Path, list[Mark]]:
+        """By file, in the order of the lines; at most one for each call and line, the newest `MARKS` of all."""
+        found: dict[Path, list[Mark]] = {}
+        count = 0
+        for call in reversed(self.calls.values()):
+            for place in call.places:
+                marks = found.setdefault(place.path, [])
+                if count < MARKS and not any(mark.line == place.line and mark.call_id == call.id for mark in marks):
+                    marks.append(Mark(place.line, call.id, call.label, call.shown))
+                    count += 1
+            if count >= MARKS:
+                break
+        return {path: sorted(marks, key=lambda mark: mark.line) for path, marks in found.items() if marks}
+
+    def edited(self, path: Path, where: Range, new: str, ours: bool) -> None:
+        """The text of a file changed. Marks move with their lines; where a person changed a line, what has ended is
+        not shown there any more."""
+        first, last = where.start.line, where.end.line
+        grown = _line_ends(new) - (last - first)
+        for call in self.calls.values():
+            kept = []
+            for place in call.places:
+                if place.path == path and place.line >= first:
+                    if place.line > last or (place.line == last and where.end.character == 0 and _leaves(where)):
+                        place.line = min(place.line + grown, LAST_LINE)
+                    elif call.ended and not ours:
+                        self.changes += 1
+                        continue
+                    else:
+                        place.line = min(place.line, last + grown)
+                    self.changes += 1
+                kept.append(place)
+            call.places = kept
+
+
+def _leaves(where: Range) -> bool:
+    """Whether the line on which a change ends, at its beginning, is itself as it was."""
+    return where.start.line < where.end.line or where.start.character == 0
+
+
+def _line_ends(text: str) -> int:
+    lines = split_lines(text)
+    return len(lines) - (1 if lines and lines[-1][-1] not in "\r\n" else 0)

@@ -1,0 +1,338 @@
+"""The conversation as a Markdown file: private, one for each session, written as the turn goes on.
+
+A person's words stand below `## You`, the agent's below `## Agent`. The file ends with an empty `## You` between turns:
+what is written below it in the editor is the next prompt (`pending_prompt`). No text of the agent's can look like that
+heading.
+"""
+
+from __future__ import annotations
+
+import difflib
+import logging
+import os
+import re
+from collections.abc import Iterator
+from datetime import datetime
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from acp_agent.fronts.lsp_server.status import Call, one_line
+from acp_agent.fronts.view import plain
+from acp_agent.output.sanitize import sanitize_output
+from acp_agent.schema.acp import (
+    AgentMessageChunk,
+    AgentThoughtChunk,
+    Content,
+    Diff,
+    Notice,
+    Plan,
+    SessionUpdate,
+    Terminal,
+    TextContent,
+    UserMessageChunk,
+)
+
+__all__ = ["NAME", "Transcript", "is_transcript", "pending_prompt", "with_draft"]
+
+log = logging.getLogger(__name__)
+
+NAME = "acp-agent.md"
+"""How the names of all transcripts end."""
+
+YOU = "## You"
+AGENT = "## Agent"
+BLANK = "\n\n"
+HEADING = re.compile(r"^([ \t]{0,3}#{1,2}[ \t]{1,8}You[ \t]{0,8})$", re.MULTILINE)
+
+DETAIL_LINES = 200
+"""Lines of one output or diff that are kept."""
+
+HELD_BACK = 64
+"""Characters at the end of the agent's text that wait for the rest of their line: half a heading is one too."""
+
+_numbers = count(1)
+
+
+def is_transcript(uri: str) -> bool:
+    return uri.endswith(NAME)
+
+
+def pending_prompt(text: str) -> str:
+    """What stands below the last `## You`."""
+    found = list(HEADING.finditer(text))
+    return text[found[-1].end() :].strip() if found else ""
+
+
+def with_draft(file_text: str, buffer_text: str) -> str:
+    """What an open transcript should say: the file, and what a person has begun to write below it."""
+    draft = pending_prompt(buffer_text)
+    if not draft or f"{YOU}\n\n{draft}" in file_text:
+        return file_text
+    ending = "" if pending_prompt(file_text) == "" and HEADING.search(file_text) else f"\n\n{YOU}\n\n"
+    return f"{file_text}{ending}{draft}\n"
+
+
+class Transcript:
+    """`folder` is made private when the first word is written. A failing disk costs the transcript, not the turn."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._file: Path | None = None
+        self._held: list[str] = []
+        self._kind = ""
+        self._partial = ""
+        self._failed = False
+        self._used = False
+        self._in_turn = False
+        self._stray = False
+        self._draft_at: int | None = None
+
+    @property
+    def file(self) -> Path:
+        """Where it is, whether or not anything could be written."""
+        if self._file is None:
+            stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
+            self._file = self._folder / f"{stamp}-{os.getpid()}-{next(_numbers):03}-{NAME}"
+        return self._file
+
+    @property
+    def begun(self) -> bool:
+        return self._file is not None
+
+    @property
+    def failed(self) -> bool:
+        """Whether something could not be written."""
+        return self._failed
+
+    def text(self) -> str:
+        """The whole, as the file has it."""
+        self.flush()
+        try:
+            return self.file.read_bytes().decode("utf-8", "replace")
+        except OSError:
+            return ""
+
+    def begin(self, title: str, *, loaded: bool = False) -> None:
+        """A new session: a file of its own, if the last one was used. One that is loaded is told again, to `end()`."""
+        if self._file is not None and not self._used and not loaded:
+            return
+        self.flush()
+        self._file = None
+        self._kind = self._partial = ""
+        self._used = False
+        self._draft_at = None
+        self._in_turn = loaded
+        self._stray = False
+        self._write(f"# {one_line(title)}\n\n{'' if loaded else f'{YOU}{BLANK}'}")
+        self.flush()
+
+    def draft(self, text: str) -> None:
+        """Something for a person to go on with, below the last heading; it goes with the next word that is written."""
+        self.flush()
+        self._drop_draft()
+        self._trail(f"{BLANK}{YOU}{BLANK}{text}" if self._in_turn or self._stray else text)
+
+    def _drop_draft(self) -> None:
+        if self._draft_at is not None:
+            try:
+                os.truncate(self.file, self._draft_at)
+            except OSError as error:
+                log.warning("the transcript cannot be written: %s", error)
+            self._draft_at = None
+
+    # --- a turn -----------------------------------------------------------------------------------------------
+
+    def prompt(self, text: str) -> None:
+        """A person's words, below the heading that stands there already."""
+        if self._stray:
+            self._section("")
+            self._write(f"{YOU}{BLANK}")
+        self._used = self._in_turn = True
+        self._stray = False
+        self._write(f"{_quiet(text.strip())}{BLANK}{AGENT}{BLANK}")
+        self.flush()
+
+    def update(self, update: SessionUpdate) -> None:
+        self._used = True
+        match update:
+            case AgentMessageChunk(content=TextContent(text=text)):
+                self._say("message", text)
+            case AgentThoughtChunk(content=TextContent(text=text)):
+                self._say("thought", text)
+            case UserMessageChunk(content=TextContent(text=text)):  # of a session that is loaded again
+                if self._kind != "user":
+                    self._section("user")
+                    self._put(f"{YOU}{BLANK}")
+                self._put(_quiet(text))
+            case Plan(entries=entries):
+                marks = {"pending": " ", "in_progress": "~", "completed": "x"}
+                self._block("".join(f"- [{marks[entry.status]}] {one_line(entry.content)}\n" for entry in entries))
+            case Notice(title=title, description=description):
+                self._block("".join(f"> {one_line(words, 500)}\n" for words in (title, description) if words))
+            case _:
+                pass
+
+    def question(self, words: str, details: str) -> None:
+        """What a person is asked, in full."""
+        self._block(f"**Asked:** {_quiet(words)}\n\n{details}")
+        self.flush()
+
+    def answer(self, words: str) -> None:
+        self._block(f"**Answered:** {one_line(words)}\n")
+
+    def call(self, call: Call) -> None:
+        """A call that has ended."""
+        self._block(f"### {one_line(call.label)}\n\n{details_of(call)}")
+
+    def end(self, words: str) -> None:
+        """The turn is over; `words` say how, where it was not the ordinary way."""
+        if words:
+            self._block(f"*{_quiet(plain(words))}*\n")
+        self._section("")
+        self._write(f"{YOU}{BLANK}")
+        self._in_turn = self._stray = False
+        self.flush()
+
+    # --- writing ----------------------------------------------------------------------------------------------
+
+    def _say(self, kind: str, text: str) -> None:
+        if kind != self._kind:
+            self._section(kind)
+            if kind == "thought":
+                self._put("<details><summary>Thought</summary>\n\n")
+        self._partial += text
+        self._pass_on(last=False)
+
+    def _pass_on(self, *, last: bool) -> None:
+        """The agent's text as far as it is certain that no heading begins in it."""
+        cut = len(self._partial)
+        if not last:
+            start = self._partial.rfind("\n") + 1
+            if cut - start < HELD_BACK and self._partial[start:].lstrip()[:1] in ("", "#"):
+                cut = start
+        ready, self._partial = self._partial[:cut], self._partial[cut:]
+        if ready:
+            self._put(_quiet(plain(ready)))
+
+    def _section(self, kind: str) -> None:
+        """Closes what was being said."""
+        self._pass_on(last=True)
+        if self._kind == "thought":
+            self._put(f"{BLANK}</details>{BLANK}")
+        elif self._kind in ("message", "user"):
+            self._put(BLANK)
+        if self._kind == "user" and kind != "user":
+            self._put(f"{AGENT}{BLANK}")
+        self._kind = kind
+
+    def _block(self, text: str) -> None:
+        self._section("block")
+        self._put(text.rstrip("\n") + "\n\n")
+
+    def _put(self, text: str) -> None:
+        """A word of the agent's. One that comes between turns (a schedule's) must not stand where a person writes."""
+        if not self._in_turn and not self._stray:
+            self._stray = True
+            self._write(f"{AGENT}{BLANK}")
+        self._write(text)
+
+    def _write(self, text: str) -> None:
+        self._held.append(text)
+
+    def flush(self) -> None:
+        """Appends what there is, in one write."""
+        if self._held:
+            self._drop_draft()
+            self._append()
+            if self._stray:
+                self._trail(f"{BLANK}{YOU}{BLANK}")
+
+    def _trail(self, text: str) -> None:
+        """Writes something that goes with the next word."""
+        try:
+            self._draft_at = self.file.stat().st_size
+        except OSError:
+            return
+        self._write(text)
+        self._append()
+
+    def _append(self) -> None:
+        data = "".join(self._held).encode("utf-8", "replace")
+        self._held.clear()
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            fd = os.open(self.file, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
+            try:
+                while data:
+                    data = data[os.write(fd, data) :]
+            finally:
+                os.close(fd)
+        except OSError as error:
+            if not self._failed:
+                log.warning("the transcript cannot be written: %s", error)
+            self._failed = True
+
+
+def details_of(call: Call) -> str:
+    """What a call is about and what came of it, as Markdown."""
+    return "\n".join(_details(call))
+
+
+def _details(call: Call) -> Iterator[str]:
+    command = _command(call.raw_input)
+    if command and one_line(command) != one_line(call.title):
+        yield _fenced(command, "sh")
+    output = _output(call.raw_output) or call.terminal_output
+    for item in call.content:
+        match item:
+            case Diff():
+                yield f"`{plain(item.path)}`\n\n{_fenced(diff_text(item), 'diff')}"
+            case Content(content=TextContent(text=text)):
+                yield _fenced(_bounded(sanitize_output(text)))
+            case Terminal() if output:
+                yield _fenced(_bounded(sanitize_output(output)))
+    if output and not call.content:
+        yield _fenced(_bounded(sanitize_output(output)))
+
+
+def diff_text(diff: Diff) -> str:
+    """A unified diff without its two headers."""
+    old = plain(diff.old_text or "").splitlines()
+    lines = list(difflib.unified_diff(old, plain(diff.new_text).splitlines(), lineterm="", n=2))[2:]
+    return _bounded("\n".join(lines))
+
+
+def _command(raw_input: Any) -> str:
+    command = raw_input.get("command") if isinstance(raw_input, dict) else None
+    if isinstance(command, list):
+        return " ".join(str(part) for part in command)
+    return command if isinstance(command, str) else ""
+
+
+def _output(raw: Any) -> str:
+    if isinstance(raw, str):
+        return raw
+    if isinstance(raw, dict):
+        return "".join(value for name in ("output", "stdout", "stderr") if isinstance(value := raw.get(name), str))
+    return ""
+
+
+def _bounded(text: str) -> str:
+    lines = plain(text).rstrip("\n").split("\n")
+    if len(lines) <= DETAIL_LINES:
+        return "\n".join(lines)
+    half = DETAIL_LINES // 2
+    return "\n".join([*lines[:half], f"[... {len(lines) - 2 * half} lines left out ...]", *lines[-half:]])
+
+
+def _fenced(text: str, language: str = "") -> str:
+    """A block that no text can end early."""
+    longest = max((len(run) for run in re.findall(r"`{3,}", text)), default=2)
+    fence = "`" * (longest + 1)
+    return f"{fence}{language}\n{_quiet(text)}\n{fence}\n"
+
+
+def _quiet(text: str) -> str:
+    """`text`, in which no line is the heading of a person's words."""
+    return HEADING.sub(lambda found: found.group(1).replace("#", "\\#", 1), text)

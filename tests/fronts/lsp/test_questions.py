@@ -1,0 +1,147 @@
+"""Permissions and choices by message requests: the safe answer first, one at a time, nothing granted by accident."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from lsprotocol import types
+from pygls.exceptions import JsonRpcMethodNotFound
+
+from tests.editors.raw_agent import RawAgent, Turn
+from tests.fronts.lsp.kit import CAPTURED, LspEditor, raw_lsp
+
+OPTIONS = [
+    {"optionId": "always", "name": "Allow always", "kind": "allow_always"},
+    {"optionId": "once", "name": "Allow once", "kind": "allow_once"},
+    {"optionId": "never", "name": "Never", "kind": "reject_always"},
+    {"optionId": "no", "name": "Reject", "kind": "reject_once"},
+]
+
+
+async def begun(editor: LspEditor, agent: RawAgent) -> Turn:
+    await editor.execute("acpAgent.prompt", "go")
+    return await agent.prompted()
+
+
+async def ask(turn: Turn, title: str = "Run make", number: int = 1, **call: Any) -> Any:
+    return await turn.request(
+        "session/request_permission", toolCall={"toolCallId": f"t{number}", "title": title, **call}, options=OPTIONS
+    )
+
+
+@pytest.mark.parametrize("name", CAPTURED)
+async def test_the_safe_answer_stands_first_and_only_what_is_chosen_counts(tmp_path: Path, name: str):
+    async with raw_lsp(tmp_path, name=name) as (editor, agent):
+        turn = await begun(editor, agent)
+        for number, action in enumerate(["Reject", "Allow once", "Allow always", "Never"], 1):
+            request = await ask(turn, number=number)
+            question = await editor.question(number)
+            assert question.actions == ["Reject", "Allow once", "Allow always", "Never", "Show"]
+            question.answer(action)
+            assert await request.chosen() == {"Reject": "no", "Allow once": "once", "Allow always": "always"}.get(
+                action, "never"
+            )
+        request = await ask(turn, number=5)
+        (await editor.question(5)).answer(None)
+        assert await request.chosen() == "no"
+
+
+async def test_a_question_says_what_it_is_about_and_show_opens_the_whole(tmp_path: Path):
+    async with raw_lsp(tmp_path) as (editor, agent):
+        turn = await begun(editor, agent)
+        new = "".join(f"line {number}\n" for number in range(40))
+        diff = {"type": "diff", "path": "/p/a.py", "oldText": "old\n", "newText": new}
+        request = await ask(turn, "Edit \u202ea.py\x1b[2J\nnow", content=[diff], rawInput={"command": "make all"})
+        question = await editor.question()
+        lines = question.message.split("\n")
+        assert lines[0] == "Edit \\u202ea.py\\x1b[2J now"
+        assert "-old" in lines and "+line 3" in lines
+        assert len(lines) == 12 and lines[-1].endswith("more lines: Show")
+        question.answer("Show")
+        again = await editor.question(2)
+        assert again.message == question.message
+        (shown,) = editor.shown_documents
+        assert shown.take_focus and shown.uri.endswith("-acp-agent.md")
+        text = Path(shown.uri.removeprefix("file://")).read_text()
+        assert "+line 39" in text and "make all" in text and "\x1b" not in text and "\u202e" not in text
+        again.answer("Allow once")
+        assert await request.chosen() == "once"
+
+
+async def test_questions_come_one_at_a_time(tmp_path: Path):
+    async with raw_lsp(tmp_path) as (editor, agent):
+        turn = await begun(editor, agent)
+        first, second = await ask(turn, "First", 1), await ask(turn, "Second", 2)
+        question = await editor.question()
+        assert question.message == "First"
+        terminal = await turn.request("terminal/create", command="true")
+        await terminal.result()  # What was asked before that has been taken up.
+        assert len(editor.questions) == 1
+        question.answer("Allow once")
+        assert await first.chosen() == "once"
+        (await editor.question(2)).answer("Never")
+        assert await second.chosen() == "never"
+
+
+async def test_options_of_one_name_are_told_apart(tmp_path: Path):
+    async with raw_lsp(tmp_path) as (editor, agent):
+        turn = await begun(editor, agent)
+        options = [
+            {"optionId": "a", "name": "Yes", "kind": "allow_once"},
+            {"optionId": "b", "name": "Yes", "kind": "allow_once"},
+            {"optionId": "c", "name": "Show", "kind": "allow_once"},
+        ]
+        for number, (action, chosen) in enumerate([("Yes (2)", "b"), ("Show (2)", "c"), (None, "cancelled")], 1):
+            call = {"toolCallId": "t1", "title": "Which?"}
+            request = await turn.request("session/request_permission", toolCall=call, options=options)
+            question = await editor.question(number)
+            assert question.actions == ["Yes", "Yes (2)", "Show (2)", "Show"]
+            question.answer(action)
+            assert await request.chosen() == chosen
+
+
+async def test_an_editor_that_cannot_ask_rejects_and_tells(tmp_path: Path):
+    async with raw_lsp(tmp_path) as (editor, agent):
+        del editor.protocol.fm.features[types.WINDOW_SHOW_MESSAGE_REQUEST]
+        editor.report_server_error = lambda error, source: None  # type: ignore[method-assign]
+        turn = await begun(editor, agent)
+        assert await (await ask(turn)).chosen() == "no"
+        await editor.until(editor.said)
+        assert editor.said()[0].startswith("Rejected, since this editor cannot ask")
+        assert JsonRpcMethodNotFound.MESSAGE in editor.said()[0]
+
+
+async def test_forms_of_choices_are_asked_and_others_declined(tmp_path: Path):
+    async with raw_lsp(tmp_path) as (editor, agent):
+        turn = await begun(editor, agent)
+        (told,) = [m["params"]["clientCapabilities"] for m in agent.received if m["method"] == "initialize"]
+        assert told["elicitation"] == {"form": {}}
+
+        async def form(properties: dict[str, Any], *required: str) -> Any:
+            schema = {"type": "object", "properties": properties, "required": list(required)}
+            return await turn.request("elicitation/create", mode="form", message="Which?", requestedSchema=schema)
+
+        fields = {
+            "colour": {"type": "string", "enum": ["red", "green"]},
+            "more": {"type": "string"},
+            "sure": {"type": "boolean", "title": "Sure?"},
+            "sizes": {"type": "array", "items": {"anyOf": [{"const": "s", "title": "Small"}]}},
+        }
+        request = await form(fields, "colour")
+        for number, (actions, action) in enumerate(
+            [(["red", "green"], "green"), (["No", "Yes"], "Yes"), (["Small"], "Small")], 1
+        ):
+            question = await editor.question(number)
+            assert question.actions == ["Do not answer", *actions, "Show"]
+            question.answer(action)
+        assert await request.result() == {
+            "action": "accept",
+            "content": {"colour": "green", "sure": True, "sizes": ["s"]},
+        }
+        request = await form({"colour": fields["colour"]})
+        (await editor.question(4)).answer("Do not answer")
+        assert await request.result() == {"action": "decline"}
+        assert await (await form({"name": {"type": "string"}}, "name")).result() == {"action": "decline"}
+        assert "cannot be typed here: Which?" in editor.said()[-1]
