@@ -111,8 +111,6 @@ class Helix(Editor):
 
     async def transcript(self) -> None:
         self.command("lsp-workspace-command acpAgent.transcript")
-        await self.pane.until("acp-agent.md")
-        self.pane.type("ge")
 
     async def quit(self) -> None:
         self.command("qa!")
@@ -166,8 +164,6 @@ class Neovim(Editor):
 
     async def transcript(self) -> None:
         self.command("AcpAgentTranscript")
-        await self.pane.until("# acp-agent in")
-        self.pane.type("G")
 
     async def quit(self) -> None:
         self.command("qa!")
@@ -228,8 +224,6 @@ class Emacs(Editor):
 
     async def transcript(self) -> None:
         await self.command("acp-agent-transcript")
-        await self.pane.until("# acp-agent in")
-        self.pane.keys("M->")
 
     async def quit(self) -> None:
         await self.command("kill-emacs")

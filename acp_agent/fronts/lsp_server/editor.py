@@ -135,14 +135,14 @@ class Editor:
         title = getattr(answer, "title", None)
         return title if title in choices else None
 
-    async def show(self, uri: str) -> bool:
-        """Opens a document in front of the person; whether the editor did."""
+    async def show(self, uri: str, line: int) -> bool:
+        """Opens a document in front of the person, at the beginning of a line (from 0); whether the editor did."""
         if not self.shows_documents:
             return False
         try:
-            answer = await self.ask(
-                types.WINDOW_SHOW_DOCUMENT, types.ShowDocumentParams(uri=uri, external=False, take_focus=True)
-            )
+            place = types.Position(line, 0)
+            params = types.ShowDocumentParams(uri, external=False, take_focus=True, selection=types.Range(place, place))
+            answer = await self.ask(types.WINDOW_SHOW_DOCUMENT, params)
         except (PeerError, TimeoutError) as error:
             log.info("showDocument: %s", error)
             return False

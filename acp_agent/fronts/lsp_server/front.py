@@ -250,7 +250,8 @@ class Front:
             self.transcript.flush()
         if self.transcript.failed and not self.transcript.file.exists():
             self.editor.say(f"The transcript cannot be written to {self.transcript.file}.", Kind.Error)
-        elif not await self.editor.show(uri):
+        # What is newest stands at the end. Some editors fail for a line that there is not.
+        elif not await self.editor.show(uri, max(0, len(self.transcript.text().splitlines()) - 1)):
             self.editor.say(f"The transcript is {self.transcript.file}")
 
     def _begin_transcript(self) -> None:

@@ -202,6 +202,9 @@ async def test_the_output_of_a_call_is_in_the_transcript_that_is_shown(tmp_path:
         await (await turn.request("terminal/wait_for_exit", **terminal)).result()
         await editor.execute("acpAgent.output", {"id": "t", "wait": True})
         assert len(editor.shown_documents) == 1
+        shown = editor.shown_documents[0]
+        text = Path(shown.uri.removeprefix("file://")).read_text(encoding="utf-8")
+        assert 0 < shown.selection.start.line <= len(text.splitlines()) - 1  # At the end, or where that was just now.
         assert editor.transcript().endswith("### ⏳ Run it\n\n```sh\nx\n```\n\n")
         await (await turn.request("terminal/release", **terminal)).result()
         await turn.update(sessionUpdate="tool_call_update", toolCallId="t", status="completed")
