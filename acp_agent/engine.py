@@ -86,7 +86,7 @@ from acp_agent.schema.acp import (
 from acp_agent.store.base import Schedule, SessionStore
 from acp_agent.tools.browser_session import BrowserSession, missing_browser
 from acp_agent.tools.context import Answer, Ledger, Question, Services, ToolContext
-from acp_agent.tools.language import load_documents, source_files
+from acp_agent.tools.documents import load_documents, source_files
 from acp_agent.tools.registry import Registry, SessionRegistry
 from acp_agent.tools.web_client import GuardedClient
 

@@ -700,7 +700,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     clients: Annotated[
         dict[str, ClientProfileConfig],
         Meta(
-            description="What a client can really do, by its name in `clientInfo` (small letters, `-` for what is none); "
+            description="What a client can really do, by its name in `clientInfo` (small letters, `-` for all else); "
             "`unnamed`: one that gives none."
         ),
     ] = {}

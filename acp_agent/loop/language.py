@@ -7,6 +7,7 @@ that takes long to load.
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -20,7 +21,7 @@ from acp_agent.lazy import load
 from acp_agent.loop.diagnostics import DiagnosticsCache
 from acp_agent.lsp.base import Document, Launcher, LspError, NewErrors, Report
 from acp_agent.lsp.compare import new_errors
-from acp_agent.lsp.table import ServerRow, language_of, rows, which
+from acp_agent.lsp.table import ServerRow, any_installed, language_of, rows, which
 from acp_agent.lsp.uris import uri_of
 from acp_agent.protocol.client import Client
 from acp_agent.safety.paths import Roots
@@ -45,6 +46,9 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 OWN_SERVERS = "acp_agent.lsp.servers:OwnServers"
+
+LOOK_AGAIN = 30.0
+"""Seconds after which servers are looked for again: the tools are offered with each request to the model."""
 
 EDITOR_WAIT = 1.0
 """Seconds, at most, for the editor's servers to publish anew after a change: they need not."""
@@ -82,6 +86,7 @@ class SessionLanguage:
         self._tell = tell
         self._rows = rows(config)
         self._installed: dict[str, bool] = {}
+        self._programs, self._programs_until = False, 0.0
         self._own: OwnServers | None = None
         self._needed = anyio.Event()
         self._ready = anyio.Event()
@@ -136,7 +141,10 @@ class SessionLanguage:
             return None
         if not self._config.own_servers:
             return NOT_HERE
-        if any(self._is_installed(row, root) for row in self._rows for root in self._roots.real):
+        if self._programs_until < (now := time.monotonic()):
+            self._programs = any_installed(self._rows, self._roots.real, self._environ)
+            self._programs_until = now + LOOK_AGAIN
+        if self._programs:
             return None
         return "No language server that the agent knows is installed here (docs/language-servers.md lists them)."
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ import msgspec
 
 from acp_agent.config.model import LspConfig
 
-__all__ = ["PYTHON_TYPES", "ServerRow", "interpreter", "language_of", "rows", "where", "which"]
+__all__ = ["PYTHON_TYPES", "ServerRow", "any_installed", "interpreter", "language_of", "rows", "where", "which"]
 
 OWN_PROGRAMS = (".venv/bin", "venv/bin", "node_modules/.bin")
 """Where a project keeps programs of its own."""
@@ -200,6 +201,18 @@ def _stands(folder: Path, marker: str) -> bool:
         return any(folder.glob(marker)) if "*" in marker else (folder / marker).exists()
     except (OSError, ValueError, NotImplementedError):
         return False
+
+
+def any_installed(known: Sequence[ServerRow], folders: Sequence[Path], environ: Mapping[str, str]) -> bool:
+    """Whether one of the servers seems to be there: by the names in the folders of programs, which is quicker than to
+    look for each of them."""
+    places = [str(folder / place) for folder in folders for place in OWN_PROGRAMS]
+    names: set[str] = set()
+    for place in (*places, *environ.get("PATH", os.defpath).split(os.pathsep)):
+        with suppress(OSError):
+            names.update(os.listdir(place) if os.path.isabs(place) else ())
+    wanted = {row.command[0] for row in known}
+    return not wanted.isdisjoint(names) or any(os.sep in program and os.path.exists(program) for program in wanted)
 
 
 def which(program: str, near: Path, top: Path, environ: Mapping[str, str]) -> str | None:

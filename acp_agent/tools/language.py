@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -10,10 +9,8 @@ from pathlib import Path
 
 from pydantic import Field
 
-from acp_agent.config.model import FilesConfig
-from acp_agent.errors import ExecutorError, ToolError
-from acp_agent.executors.base import Executor, FindQuery
-from acp_agent.lsp.base import Document, LanguageServices
+from acp_agent.errors import ToolError
+from acp_agent.lsp.base import Document
 from acp_agent.lsp.uris import path_of, uri_of
 from acp_agent.safety.access import Access, PathAccess
 from acp_agent.safety.paths import Roots, real_path
@@ -21,6 +18,7 @@ from acp_agent.schema.acp import Content, TextContent, ToolCallContent
 from acp_agent.schema.lsp import Diagnostic, Position, Range
 from acp_agent.tools.base import Params
 from acp_agent.tools.context import Location, ToolContext
+from acp_agent.tools.documents import load_documents, source_files
 from acp_agent.tools.text import read_file
 
 __all__ = [
@@ -30,15 +28,11 @@ __all__ = [
     "document_at",
     "documents_of",
     "errors_of_change",
-    "load_documents",
     "place_of",
     "places_in_words",
     "position_of",
-    "source_files",
     "symbol_access",
 ]
-
-log = logging.getLogger(__name__)
 
 MOST_LINES_NAMED = 10
 LONGEST_LINE = 200
@@ -95,25 +89,6 @@ async def documents_of(shown: str | None, ctx: ToolContext) -> tuple[list[Docume
         paths = await source_files(language, root, ctx.executor, ctx.config.files)
     documents = await load_documents(paths[: config.max_diagnostic_files], ctx.executor, config.max_file_bytes)
     return documents, max(0, len(paths) - config.max_diagnostic_files)
-
-
-async def load_documents(paths: Iterable[Path], executor: Executor, max_bytes: int) -> list[Document]:
-    """Their text as the editor has it; what is gone, too large or no text is left out."""
-    documents = []
-    for path in paths:
-        try:
-            found = await executor.stat(path)
-            if found is not None and found.kind == "file" and found.size <= max_bytes:
-                documents.append(Document(path, await executor.read_text(path)))
-        except (OSError, UnicodeDecodeError, ExecutorError) as error:
-            log.info("%s is not shown to a language server: %s", path, error)
-    return documents
-
-
-async def source_files(language: LanguageServices, root: Path, executor: Executor, files: FilesConfig) -> list[Path]:
-    """The files of known languages below a folder."""
-    listed = await executor.find(FindQuery("*", root, files.max_results, files.search_timeout))
-    return [match.path for match in listed.matches if match.text == "file" and language.knows(match.path)]
 
 
 def position_of(params: SymbolParams, document: Document) -> Position:

@@ -10,6 +10,7 @@ import sys
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -88,7 +89,7 @@ class Pane:
         for folder, short in ((self.project, "~/project"), (self.home, "~")):  # As wide as before: there are frames.
             seen = re.sub(
                 rf"{re.escape(str(folder))}([^\s`]*)",
-                lambda found, short=short: f"{short}{found[1]}".ljust(len(found[0])),
+                partial(_shortened, short),
                 seen,
             )
         text = re.sub(
@@ -104,6 +105,10 @@ class Pane:
             )
             if after != before:
                 file.write_text(after, encoding="utf-8")
+
+
+def _shortened(short: str, found: re.Match[str]) -> str:
+    return f"{short}{found[1]}".ljust(len(found[0]))
 
 
 def agents_below(folder: Path) -> set[int]:

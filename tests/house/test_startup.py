@@ -141,3 +141,9 @@ def test_what_is_loaded_when_a_session_is_answered(tmp_path):
     modules = loaded(tmp_path, AT_NEW, [INITIALIZE, new])
     assert {name for name in modules if name.startswith("acp_agent")} == AT_NEW_OURS
     assert packages(modules) - set(sys.stdlib_module_names) <= THIRD_PARTY_AT_NEW
+
+
+def test_what_the_first_model_call_waits_for_has_neither_pydantic_nor_pygls():
+    code = "import sys, acp_agent.build; print(*({'pydantic', 'pygls', 'lsprotocol'} & sys.modules.keys()))"
+    done = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.split() == []

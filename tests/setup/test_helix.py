@@ -72,8 +72,8 @@ def test_helix_itself_is_asked_for_its_servers(tmp_path):
     program = tmp_path / "hx"
     program.write_text(
         "#!/bin/sh\n"
-        "printf 'Configured language servers:\\n  \\033[31mx\\033[m one: not found\\n  \\033[32mo\\033[m acp-agent: y\\n"
-        "  \\033[32mo\\033[m two-ls: /bin/two\\nConfigured debug adapter: None\\n'\n"
+        "printf 'Configured language servers:\\n  \\033[31mx\\033[m one: not found\\n"
+        "  \\033[32mo\\033[m acp-agent: y\\n  \\033[32mo\\033[m two-ls: /bin/two\\nConfigured debug adapter: None\\n'\n"
     )
     program.chmod(0o755)
     assert ask_helix(str(program))("python") == ["one", "two-ls"]

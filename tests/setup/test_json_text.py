@@ -52,7 +52,8 @@ def test_a_member_is_set_and_taken_away_and_all_else_stays(before, after):
 
 
 def test_a_hand_written_file_changes_by_the_member_alone():
-    before = '{\n  // my settings\n  "theme": "One Dark", // dark\n  "agent_servers": {\n    "x": {"command": "x"},\n  },\n}\n'
+    before = '{\n  // my settings\n  "theme": "One Dark", // dark\n  "agent_servers": {\n'
+    before += '    "x": {"command": "x"},\n  },\n}\n'
     after = set_member(before, PATH, "v", "settings.json")
     assert after == before.replace('"x"},\n', '"x"},\n    "acp-agent": "v",\n')
     assert remove_member(after, PATH, "settings.json") == before

@@ -204,6 +204,7 @@ async def test_the_output_of_a_call_is_in_the_transcript_that_is_shown(tmp_path:
         assert len(editor.shown_documents) == 1
         shown = editor.shown_documents[0]
         text = Path(shown.uri.removeprefix("file://")).read_text(encoding="utf-8")
+        assert shown.selection is not None
         assert 0 < shown.selection.start.line <= len(text.splitlines()) - 1  # At the end, or where that was just now.
         assert editor.transcript().endswith("### ⏳ Run it\n\n```sh\nx\n```\n\n")
         await (await turn.request("terminal/release", **terminal)).result()
