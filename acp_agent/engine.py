@@ -86,7 +86,6 @@ from acp_agent.schema.acp import (
 from acp_agent.store.base import Schedule, SessionStore
 from acp_agent.tools.browser_session import BrowserSession, missing_browser
 from acp_agent.tools.context import Answer, Ledger, Question, Services, ToolContext
-from acp_agent.tools.documents import load_documents, source_files
 from acp_agent.tools.registry import Registry, SessionRegistry
 from acp_agent.tools.web_client import GuardedClient
 
@@ -582,17 +581,8 @@ class SessionEngine:
         ]
 
     async def _own_diagnostics(self) -> Report:
-        """Of the agent's own language servers: of the files that the model has seen, else of all of the project."""
-        root, most = self._session.roots.real[0], self._settings.lsp.max_diagnostic_files
-        paths = [path for path in self._ledger.seen_below(root) if self.language.knows(path)]
-        if not paths:
-            paths = await source_files(self.language, root, self._executor, self._settings.tools.files)
-        if not paths:
-            return Report(trouble=["There is no file here that a language server is known for."])
-        documents = await load_documents(paths[:most], self._executor, self._settings.lsp.max_file_bytes)
-        report = await self.language.diagnostics(documents)
-        left_out = [f"{len(paths) - most} more files were not looked at."] if len(paths) > most else []
-        return replace(report, trouble=[*report.trouble, *left_out])
+        seen = self._ledger.seen_below(self._session.roots.real[0])
+        return await self.language.of_project(seen, self._executor, self._settings.tools.files)
 
     async def _expand(self, blocks: Sequence[ContentBlock]) -> Sequence[ContentBlock] | str:
         name, rest = split_command(blocks)

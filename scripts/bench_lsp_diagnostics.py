@@ -17,7 +17,7 @@ from pathlib import Path
 
 import anyio
 
-from acp_agent.config.model import LspConfig
+from acp_agent.config.language import LspConfig
 from acp_agent.lsp.base import Document, Launch, NewErrors
 from acp_agent.lsp.servers import OwnServers
 

@@ -9,14 +9,17 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
 import anyio.to_thread
 
-from acp_agent.config.model import LspConfig
+from acp_agent.config.language import LspConfig
+from acp_agent.config.model import FilesConfig
 from acp_agent.errors import AgentError
+from acp_agent.executors.base import Executor
 from acp_agent.lazy import load
 from acp_agent.loop.diagnostics import DiagnosticsCache
 from acp_agent.lsp.base import Document, Launcher, LspError, NewErrors, Report
@@ -35,6 +38,7 @@ from acp_agent.schema.lsp import (
     WorkspaceEdit,
     WorkspaceSymbol,
 )
+from acp_agent.tools.documents import load_documents, source_files
 
 if TYPE_CHECKING:
     from acp_agent.lsp.servers import OwnServers
@@ -195,6 +199,19 @@ class SessionLanguage:
             items += (await self._editor(self._client.diagnostics(uri_of(document.path)))).items
         return Report(items, ["the editor"])
 
+    async def of_project(self, seen: Sequence[Path], executor: Executor, files: FilesConfig) -> Report:
+        """The diagnostics of the files that the model has seen, else of all of the project, as many as may be told."""
+        most = self._config.max_diagnostic_files
+        paths = [path for path in seen if self.knows(path)]
+        if not paths:
+            paths = await source_files(self, self._roots.real[0], executor, files)
+        if not paths:
+            return Report(trouble=["There is no file here that a language server is known for."])
+        documents = await load_documents(paths[:most], executor, self._config.max_file_bytes)
+        report = await self.diagnostics(documents)
+        left_out = [f"{len(paths) - most} more files were not looked at."] if len(paths) > most else []
+        return replace(report, trouble=[*report.trouble, *left_out])
+
     async def definition(self, document: Document, at: Position) -> list[Location]:
         if not self._asks("_lsp/definition"):
             return await (await self._servers()).definition(document, at)
@@ -220,9 +237,11 @@ class SessionLanguage:
             return await (await self._servers()).workspace_symbols(query, near)
         return await self._editor(self._client.workspace_symbols(query))
 
-    async def rename(self, document: Document, at: Position, new_name: str) -> WorkspaceEdit:
+    async def rename(
+        self, document: Document, at: Position, new_name: str, others: Sequence[Document] = ()
+    ) -> WorkspaceEdit:
         """By the agent's own servers: the extension has no such method."""
-        return await (await self._servers()).rename(document, at, new_name)
+        return await (await self._servers()).rename(document, at, new_name, others)
 
     def _served(self, path: Path) -> bool:
         """Whether one of the agent's own servers is for the file, and installed."""

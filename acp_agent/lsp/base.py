@@ -120,8 +120,11 @@ class LanguageServices(Protocol):
         """Of all servers that run; `near` starts those of its language."""
         ...
 
-    async def rename(self, document: Document, at: Position, new_name: str) -> WorkspaceEdit:
-        """What renaming would change, in all files; nothing is changed."""
+    async def rename(
+        self, document: Document, at: Position, new_name: str, others: Sequence[Document] = ()
+    ) -> WorkspaceEdit:
+        """What renaming would change, in all files; nothing is changed. It is said of `document` and `others` as they
+        are given, of other files as the server knows them, which may not be as they are."""
         ...
 
     def knows(self, path: Path) -> bool:

@@ -14,7 +14,7 @@ from pathlib import Path
 import anyio
 from lsprotocol import types
 
-from acp_agent.config.model import LspConfig
+from acp_agent.config.language import LspConfig
 from acp_agent.lsp import tsserver
 from acp_agent.lsp.base import Document, LspError
 from acp_agent.lsp.client import Refused

@@ -15,7 +15,7 @@ from typing import Any, Literal
 import anyio
 from lsprotocol import types
 
-from acp_agent.config.model import LspConfig
+from acp_agent.config.language import LspConfig
 from acp_agent.lsp import tsserver
 from acp_agent.lsp.base import Document, Launcher, LspError
 from acp_agent.lsp.client import Client, Handlers, Refused, ServerGone

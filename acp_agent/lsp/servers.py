@@ -17,10 +17,10 @@ import anyio.to_thread
 from anyio.abc import TaskGroup
 from lsprotocol import types
 
-from acp_agent.config.model import LspConfig
+from acp_agent.config.language import LspConfig
 from acp_agent.lsp import decode
 from acp_agent.lsp.base import Document, Launcher, LspError, NewErrors, Report
-from acp_agent.lsp.documents import OpenDocument
+from acp_agent.lsp.documents import MOST_OPEN, OpenDocument
 from acp_agent.lsp.looking import Looking, Silent
 from acp_agent.lsp.server import Server, ServerState
 from acp_agent.lsp.table import PYTHON_TYPES, ServerRow, interpreter, language_of, rows, where, which
@@ -328,8 +328,18 @@ class OwnServers:
         found = await self._together(servers, "workspaceSymbolProvider", "symbols of a workspace", ask)
         return [item for each in found for item in each if not self._hidden(item.location.uri)]
 
-    async def rename(self, document: Document, at: Position, new_name: str) -> WorkspaceEdit:
+    async def rename(
+        self, document: Document, at: Position, new_name: str, others: Sequence[Document] = ()
+    ) -> WorkspaceEdit:
+        if len(others) >= MOST_OPEN:
+            raise LspError(f"the rename would change more than {MOST_OPEN} files; nothing is changed")
+
         async def ask(server: Server, opened: OpenDocument) -> WorkspaceEdit:
+            for other in others:
+                language = language_of(server.row, other.path)
+                if language is None or all(each is not server for each, _ in self._pairs(other)):
+                    raise LspError(f"{other.path} cannot be shown to {server.name}, which would change it")
+                await server.shown(language, other)
             nothing = LspError(
                 f"there is nothing to rename at line {at.line + 1}, character {at.character + 1} of {document.path}"
             )

@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from acp_agent.config.model import LspConfig
+from acp_agent.config.language import LspConfig
 
 __all__ = ["PYTHON_TYPES", "ServerRow", "any_installed", "interpreter", "language_of", "rows", "where", "which"]
 

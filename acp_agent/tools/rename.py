@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+from pathlib import Path
 from typing import ClassVar
 
 from pydantic import Field
@@ -21,6 +23,13 @@ from acp_agent.tools.language import SymbolParams, document_at, errors_of_change
 from acp_agent.tools.text import diff_of, disk_digest, first_changed_line, keep_credentials, read_file
 
 __all__ = ["Rename", "RenameParams", "edited"]
+
+
+TRIES = 3
+"""How often the server is asked, until it has been shown all files that it would change."""
+
+LINES = re.compile(r"[^\r\n]*(?:\r\n|\r|\n|\Z)")
+"""As LSP divides a text."""
 
 
 class RenameParams(SymbolParams):
@@ -49,8 +58,7 @@ class Rename(Tool[RenameParams]):
 
     async def preview(self, params: RenameParams, ctx: ToolContext) -> Preview:
         document = await document_at(ctx, params.path)
-        edit = await ctx.services.language.rename(document, position_of(params, document), params.new_name)
-        changes = await _planned(edit, ctx)
+        changes = await _consistent(params, document, ctx)
         if not changes:
             raise ToolError(f"The language server would change nothing to rename `{params.symbol}`.")
         plans = [change.planned for change in changes]
@@ -96,16 +104,35 @@ class Rename(Tool[RenameParams]):
         )
 
 
+async def _consistent(params: RenameParams, document: Document, ctx: ToolContext) -> tuple[_Change, ...]:
+    """What the server would change of files that it knows as they are: the editor may show other text than the disk,
+    and a command may have written what the server has open. Raises ToolError."""
+    at, known = position_of(params, document), {document.path: document.text}
+    for _ in range(TRIES):
+        others = [Document(path, text) for path, text in known.items() if path != document.path]
+        edit = await ctx.services.language.rename(document, at, params.new_name, others)
+        changes = await _planned(edit, ctx)
+        read = {change.planned.path: change.planned.old or "" for change in changes}
+        if all(known.get(path) == text for path, text in read.items()):
+            return changes
+        known |= {**read, document.path: document.text}
+    raise ToolError("The files that the rename would change are being changed; nothing was changed. Try again.")
+
+
 async def _planned(edit: WorkspaceEdit, ctx: ToolContext) -> tuple[_Change, ...]:
     """What the server would change. Raises ToolError where that is not for tools to change."""
     changes = []
+    merged: dict[Path, tuple[str, dict[TextEdit, None]]] = {}
     for uri, edits in edit.changes.items():
         if not edits:
             continue
         if (path := path_of(uri)) is None:
             raise ToolError(f"The language server would change {uri}, which is no file. Nothing was changed.")
-        shown = ctx.roots.display(path)
+        # A file may be named twice: by a link to it, by another spelling.
         real = ctx.roots.resolve(str(real_path(path)))
+        merged.setdefault(real, (ctx.roots.display(path), {}))[1].update(dict.fromkeys(edits))
+    for real, (shown, found) in merged.items():
+        edits = list(found)
         old = await read_file(ctx, real, shown)
         if old is None:
             raise ToolError(f"The language server would change {shown}, which does not exist. Nothing was changed.")
@@ -118,10 +145,8 @@ async def _planned(edit: WorkspaceEdit, ctx: ToolContext) -> tuple[_Change, ...]
 
 def edited(text: str, edits: list[TextEdit]) -> str:
     """`text` after edits that all mean its present state (LSP 3.17). Raises ToolError where they overlap."""
-    lines = text.split("\n")
-    starts = [0]
-    for line in lines:
-        starts.append(starts[-1] + len(line) + 1)
+    lines = [line.rstrip("\r\n") for line in LINES.findall(text)]
+    starts = [match.start() for match in LINES.finditer(text)]
 
     def offset(at: Position) -> int:
         if at.line >= len(lines):

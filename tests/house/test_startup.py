@@ -42,6 +42,7 @@ AT_NEW_OURS = STAGE_ZERO | {
         "commands.logs",
         "commands.serve",
         "config.credentials",
+        "config.language",
         "config.load",
         "config.model",
         "config.safety",

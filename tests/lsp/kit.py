@@ -13,7 +13,7 @@ from typing import Any
 
 import anyio
 
-from acp_agent.config.model import LanguageServerConfig, LspConfig
+from acp_agent.config.language import LanguageServerConfig, LspConfig
 from acp_agent.lsp.base import Document, Launch
 from acp_agent.lsp.servers import OwnServers
 from acp_agent.schema.lsp import Position

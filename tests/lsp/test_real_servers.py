@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from acp_agent.config.model import LspConfig
+from acp_agent.config.language import LspConfig
 from acp_agent.lsp.base import Document, LspError
 from acp_agent.schema.lsp import FileDiagnostics, Location, Position
 from tests.lsp.kit import BIN, NODE, Kit, messages, running

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from acp_agent.config.model import LanguageServerConfig, LspConfig
+from acp_agent.config.language import LanguageServerConfig, LspConfig
 from acp_agent.lsp.table import KNOWN, language_of, rows, where, which
 
 

@@ -11,7 +11,8 @@ from typing import Any
 
 import anyio
 
-from acp_agent.config.model import BashConfig, FilesConfig, LspConfig, ToolsConfig
+from acp_agent.config.language import LspConfig
+from acp_agent.config.model import BashConfig, FilesConfig, ToolsConfig
 from acp_agent.executors.base import Command, Executor, OutputChunk, Process
 from acp_agent.executors.local import LocalExecutor
 from acp_agent.executors.shell_state import last_cwd
