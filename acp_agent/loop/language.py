@@ -240,8 +240,9 @@ class SessionLanguage:
     async def rename(
         self, document: Document, at: Position, new_name: str, others: Sequence[Document] = ()
     ) -> WorkspaceEdit:
-        """By the agent's own servers: the extension has no such method."""
-        return await (await self._servers()).rename(document, at, new_name, others)
+        if not self._asks("_lsp/rename"):
+            return await (await self._servers()).rename(document, at, new_name, others)
+        return await self._editor(self._client.rename(uri_of(document.path), at.line, at.character, new_name))
 
     def _served(self, path: Path) -> bool:
         """Whether one of the agent's own servers is for the file, and installed."""

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
         Hover,
         Location,
         Range,
+        WorkspaceEdit,
         WorkspaceSymbol,
     )
 
@@ -243,6 +244,11 @@ class Client:
         request = {"textDocument": {"uri": uri}, "range": place, **context}
         found: list[CodeAction] = await self._ask_lsp("_lsp/codeActions", request)
         return found
+
+    async def rename(self, uri: str, line: int, character: int, new_name: str) -> WorkspaceEdit:
+        """What renaming the symbol there would change, in all files; nothing is changed."""
+        edit: WorkspaceEdit = await self._ask_lsp("_lsp/rename", {**_at(uri, line, character), "newName": new_name})
+        return edit
 
     async def _ask_lsp(self, method: str, params: dict[str, Any]) -> Any:
         self._need(self.answers(method), method)

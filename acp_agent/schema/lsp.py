@@ -160,8 +160,9 @@ METHODS: dict[str, Any] = {
     "_lsp/documentSymbols": list[DocumentSymbol],
     "_lsp/workspaceSymbols": list[WorkspaceSymbol],
     "_lsp/codeActions": list[CodeAction],
+    "_lsp/rename": WorkspaceEdit,
 }
-"""Each request's result. Where a list is expected, null means none."""
+"""Each request's result. Where a list or an edit is expected, null means none."""
 
 NOTIFICATIONS: dict[str, Any] = {"_lsp/publishDiagnostics": PublishDiagnostics, "_lsp/didSave": DidSave}
 
@@ -169,7 +170,7 @@ NOTIFICATIONS: dict[str, Any] = {"_lsp/publishDiagnostics": PublishDiagnostics, 
 def decode_result(method: str, result: object) -> Any:
     """Raises MalformedResult."""
     kind = METHODS[method]
-    empty: object = {} if kind is DiagnosticReport else []
+    empty: object = {} if kind in (DiagnosticReport, WorkspaceEdit) else []
     try:
         return convert(empty if result is None and kind != Hover | None else result, kind)
     except ValidationError as error:

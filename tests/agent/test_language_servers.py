@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
 from acp_agent.errors import CapabilityMissing, InvalidParams
@@ -14,7 +15,7 @@ from acp_agent.protocol.client import Client
 from acp_agent.schema.decode import MalformedResult
 from acp_agent.schema.lsp import METHODS, NOTIFICATIONS, Position, Range
 from acp_agent.testing.fake_editor import AnswersError, AnswersGarbage, NeverAnswers
-from tests.agent.kit import Answer, Rig, rig
+from tests.agent.kit import Answer, Call, Rig, rig
 
 pytestmark = pytest.mark.anyio
 
@@ -178,6 +179,7 @@ ANSWERS: dict[str, Any] = {
             "edit": {"changes": {"file:///p/a.py": [{"range": PLACE, "newText": "y"}]}},
         }
     ],
+    "_lsp/rename": {"changes": {"file:///p/a.py": [{"range": PLACE, "newText": "z"}]}},
 }
 
 
@@ -191,6 +193,7 @@ async def call_all(client: Client) -> dict[str, Any]:
         "_lsp/documentSymbols": await client.document_symbols(uri),
         "_lsp/workspaceSymbols": await client.workspace_symbols("A"),
         "_lsp/codeActions": await client.code_actions(uri, spot, only=["quickfix"]),
+        "_lsp/rename": await client.rename(uri, 2, 5, "z"),
     }
 
 
@@ -222,6 +225,8 @@ async def test_each_method_reaches_the_editor_with_lsps_own_params_and_its_answe
     assert len(found["_lsp/references"]) == 2
     assert found["_lsp/documentSymbols"][0].children[0].name == "b"
     assert found["_lsp/workspaceSymbols"][0].container_name == "p"
+    assert asked["_lsp/rename"] == {**at, "newName": "z"}
+    assert found["_lsp/rename"].changes["file:///p/a.py"][0].new_text == "z"
     assert found["_lsp/codeActions"][0].edit.changes["file:///p/a.py"][0].new_text == "y"
 
 
@@ -232,6 +237,7 @@ async def test_null_means_nothing_was_found(tmp_path):
     async with rig(tmp_path, language_servers=answer) as it:
         found = await call_all(client_of(it))
     assert found.pop("_lsp/diagnostics").items == []
+    assert found.pop("_lsp/rename").changes == {}
     assert found.pop("_lsp/hover") is None
     assert all(value == [] for value in found.values())
 
@@ -254,3 +260,59 @@ async def test_a_refusal_and_a_malformed_answer_are_errors_with_words(tmp_path):
             await client.hover("file:///x", -1, 0)
         with pytest.raises(MalformedResult, match=r"_lsp/definition: .*range"):
             await client.definition("file:///x", 0, 0)
+
+
+async def test_the_editors_servers_are_asked_by_the_tools_and_a_rename_is_one_change_of_several_files(tmp_path):
+    project = tmp_path / "project"
+    project.mkdir()
+    (project / "a.py").write_text("def old():\n    pass\n")
+    (project / "b.py").write_text("from a import old\n")
+
+    def change(line: int, start: int) -> dict[str, Any]:
+        place = {"start": {"line": line, "character": start}, "end": {"line": line, "character": start + 3}}
+        return {"range": place, "newText": "new"}
+
+    async def answer(method: str, params: dict[str, Any]) -> Any:
+        if method == "_lsp/rename":
+            assert params["position"] == {"line": 0, "character": 4}
+            return {
+                "changes": {(project / "a.py").as_uri(): [change(0, 4)], (project / "b.py").as_uri(): [change(0, 14)]}
+            }
+        return {"items": []} if method == "_lsp/diagnostics" else []
+
+    rename = Call("rename", {"path": "a.py", "symbol": "old", "new_name": "new"})
+    script = [Answer(tool_calls=(rename,)), Answer(text="done")]
+    config = "[lsp]\nown_servers = false\n"
+    async with rig(tmp_path, script, language_servers=answer, mode="auto", config=config) as it:
+        await it.editor.prompt("go")
+        assert it.editor.tool_call().status == "completed"
+    assert (project / "a.py").read_text() == "def new():\n    pass\n"
+    assert (project / "b.py").read_text() == "from a import new\n"
+
+
+async def test_the_errors_that_an_edit_brought_about_are_those_that_the_editor_did_not_have_before(tmp_path):
+    project = tmp_path / "project"
+    project.mkdir()
+    (project / "a.py").write_text("one = 1\n")
+    now: list[dict[str, Any]] = [diagnostic("was there before")]
+
+    async def answer(method: str, params: dict[str, Any]) -> Any:
+        return {"items": [{"uri": (project / "a.py").as_uri(), "diagnostics": now}]}
+
+    async def after_the_write(it: Rig) -> None:
+        while (project / "a.py").read_text() != "one = two\n":
+            await anyio.sleep(0.01)
+        now.append(diagnostic("two is not defined", source="ty"))
+        publish(it, project / "a.py", *now)
+
+    edit = Call("edit", {"path": "a.py", "old_string": "one = 1", "new_string": "one = two"})
+    script = [Answer(tool_calls=(edit,)), Answer(text="done")]
+    async with (
+        rig(tmp_path, script, language_servers=answer, mode="auto") as it,
+        anyio.create_task_group() as tasks,
+    ):
+        tasks.start_soon(after_the_write, it)
+        await it.editor.prompt("go")
+        (told,) = [item["content"] for item in it.messages(2) if item["role"] == "tool"]
+    assert "1 new error after this change:" in told
+    assert "two is not defined [ty]" in told and "was there before" not in told

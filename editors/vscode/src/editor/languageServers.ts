@@ -1,7 +1,7 @@
 import * as vscode from "vscode";
 import type { AgentHost } from "../agent/host.js";
 import { INVALID_PARAMS, RequestFailure } from "../agent/link.js";
-import { codeActionOf, diagnosticOf, documentSymbolOf, hoverOf, locationOf, workspaceSymbolOf } from "./lsp.js";
+import { codeActionOf, diagnosticOf, documentSymbolOf, hoverOf, locationOf, workspaceEditOf, workspaceSymbolOf } from "./lsp.js";
 
 /** The agent may ask these; `_meta.lsp` of the client's capabilities names them (docs/lsp-extension.md). */
 export const LSP_METHODS = [
@@ -12,6 +12,7 @@ export const LSP_METHODS = [
   "_lsp/documentSymbols",
   "_lsp/workspaceSymbols",
   "_lsp/codeActions",
+  "_lsp/rename",
 ] as const;
 export const LSP_NOTIFICATIONS = ["_lsp/publishDiagnostics", "_lsp/didSave"] as const;
 
@@ -56,13 +57,15 @@ export class LanguageServers implements vscode.Disposable {
       case "_lsp/documentSymbols":
         return (await run<(vscode.DocumentSymbol | vscode.SymbolInformation)[]>("vscode.executeDocumentSymbolProvider", uriOf(params))).map(documentSymbolOf);
       case "_lsp/workspaceSymbols":
-        return (await run<vscode.SymbolInformation[]>("vscode.executeWorkspaceSymbolProvider", queryOf(params)))
+        return (await run<vscode.SymbolInformation[]>("vscode.executeWorkspaceSymbolProvider", textOf(params, "query")))
           .slice(0, MAX_ENTRIES)
           .map(workspaceSymbolOf);
       case "_lsp/codeActions":
         return (await run<(vscode.CodeAction | vscode.Command)[]>("vscode.executeCodeActionProvider", uriOf(params), rangeOf(params), onlyOf(params))).map(
           codeActionOf,
         );
+      case "_lsp/rename":
+        return rename(uriOf(params), positionOf(params), textOf(params, "newName"));
       default:
         throw new RequestFailure(-32601, `unknown method ${method}`);
     }
@@ -140,6 +143,18 @@ async function references(params: unknown): Promise<unknown[]> {
   return found.filter((place) => !declared.has(JSON.stringify(place)));
 }
 
+/** What a rename would change; nothing is changed. Files that it would make, move or delete are refused. */
+async function rename(uri: vscode.Uri, at: vscode.Position, newName: string): Promise<unknown> {
+  const edit = await vscode.commands.executeCommand<vscode.WorkspaceEdit | undefined>("vscode.executeDocumentRenameProvider", uri, at, newName);
+  if (edit === undefined) {
+    return null;
+  }
+  if (edit.size !== edit.entries().length) {
+    throw new RequestFailure(INVALID_PARAMS, "this rename would also make, move or delete files");
+  }
+  return workspaceEditOf(edit);
+}
+
 function locations(found: readonly (vscode.Location | vscode.LocationLink)[]): unknown[] {
   return found.slice(0, MAX_ENTRIES).map(locationOf);
 }
@@ -192,12 +207,12 @@ function rangeOf(params: unknown): vscode.Range {
   return new vscode.Range(position(start, "range.start"), position(end, "range.end"));
 }
 
-function queryOf(params: unknown): string {
-  const query = record(params, "params")["query"];
-  if (typeof query !== "string") {
-    throw new RequestFailure(INVALID_PARAMS, "query: expected text");
+function textOf(params: unknown, name: string): string {
+  const text = record(params, "params")[name];
+  if (typeof text !== "string") {
+    throw new RequestFailure(INVALID_PARAMS, `${name}: expected text`);
   }
-  return query;
+  return text;
 }
 
 /** `context.only` of LSP; VS Code takes one kind. */

@@ -91,7 +91,7 @@ export function codeActionOf(action: vscode.CodeAction | vscode.Command): Record
   };
 }
 
-function workspaceEditOf(edit: vscode.WorkspaceEdit): { changes: Record<string, { range: Range; newText: string }[]> } {
+export function workspaceEditOf(edit: vscode.WorkspaceEdit): { changes: Record<string, { range: Range; newText: string }[]> } {
   const changes = edit.entries().map(([uri, edits]) => [uri.toString(), edits.map(({ range, newText }) => ({ range: rangeOf(range), newText }))] as const);
   return { changes: Object.fromEntries(changes) };
 }
