@@ -232,3 +232,26 @@ async def test_the_problems_of_the_editors_language_servers_reach_the_model(code
         await window.page.keyboard.press("Enter")
         await answered(window, chat, "I see.", "I still see.")
         assert "settings.json:3:" in str(model.requests[1].body["messages"][-1]["content"])
+
+
+async def test_the_editors_typescript_server_finds_and_renames_for_the_agent(code, tmp_path):
+    files = {
+        "a.ts": "export function old(): number {\n  return 1;\n}\n",
+        "b.ts": 'import { old } from "./a";\nold();\n',
+        "tsconfig.json": '{ "compilerOptions": { "strict": true } }\n',
+    }
+    calls = (
+        Call("references", {"path": "a.ts", "symbol": "old"}),
+        Call("rename", {"path": "a.ts", "symbol": "old", "new_name": "fresh"}),
+    )
+    script = [*(Answer(tool_calls=(call,)) for call in calls), "Renamed."]
+    async with working(code, tmp_path, script, files=files, ACP_AGENT_MODE="auto") as (window, model):
+        chat = Chat(window)
+        await window.open_file(tmp_path / "project" / "a.ts")
+        await chat.open()
+        await chat.send("Rename old")
+        await answered(window, chat, "Renamed.")
+    results = [item["content"] for item in model.requests[-1].body["messages"] if item["role"] == "tool"]
+    assert "in 2 files" in results[0], results
+    assert "`old` is now `fresh` in 2 files" in results[1], results
+    assert (tmp_path / "project" / "b.ts").read_text() == 'import { fresh } from "./a";\nfresh();\n'
