@@ -98,7 +98,7 @@ class Pane:
         for file in DOCUMENTS.glob("*.md"):
             before = file.read_text(encoding="utf-8")
             after = re.sub(
-                rf"(<!-- pane: {name} -->\n```text\n).*?(```\n)",
+                rf"(<!-- pane: {name} -->\n`````text\n).*?(`````\n)",
                 lambda found: found[1] + text + found[2],
                 before,
                 flags=re.DOTALL,
