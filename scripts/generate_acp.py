@@ -37,7 +37,8 @@ PATCHES = {"ToolCallUpdate", "SessionInfoUpdate", "CompactionUpdate"}
 """Where leaving a field out ("unchanged") and `null` ("cleared") differ: every optional field is UNSET by default."""
 
 NULLS = {("Diff", "oldText")}
-"""Where `null` is written, although absence means the same: Toad 0.6 asks without showing what, where it is left out."""
+"""Where `null` is written, although absence means the same: without it, Toad 0.6 does not show the text of a new file
+that it asks about."""
 
 UNTAGGED = {
     "McpServer",

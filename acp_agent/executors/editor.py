@@ -6,12 +6,15 @@ shell. `bash` with one script file as its only argument means the same in both, 
 A confined command (see `sandbox`) is a script that starts the sandbox and waits for it, with nothing of the editor's
 environment and none of its descriptors.
 
-Some clients never answer `wait_for_exit` after a kill: every wait on the way out is bounded.
+Some clients never answer `wait_for_exit` after a kill: every wait on the way out is bounded. Some refuse to kill, or
+kill the shell and leave what it started (Toad 0.6 does both): each command carries a mark of its own in its
+environment, and what still carries it after a kill is killed here.
 """
 
 from __future__ import annotations
 
 import itertools
+import uuid
 from collections.abc import AsyncIterator, Callable, Iterable
 from pathlib import Path
 
@@ -31,7 +34,7 @@ from acp_agent.executors.base import (
     TerminalView,
 )
 from acp_agent.executors.buffer import without_first_part
-from acp_agent.executors.local import QUIET, LocalExecutor
+from acp_agent.executors.local import MARK, QUIET, LocalExecutor, kill_marked
 from acp_agent.executors.sandbox.base import Confined, Invocation
 from acp_agent.executors.sandbox.script import confined_script
 from acp_agent.executors.shell_state import with_state
@@ -78,11 +81,12 @@ class EditorExecutor:
         """Raises NotStarted when the editor refused before anything ran."""
         script = self._scripts / f"command-{next(self._numbers)}.sh"
         line = with_state(command.script, self._local.state_file(command), keep=command.keeps_state)
-        env = {**{k: v for k, v in QUIET.items() if k != "TERM"}, **command.env}
+        mark = str(uuid.uuid4())
+        env = {**{k: v for k, v in QUIET.items() if k != "TERM"}, **command.env, MARK: mark}
         text = f"exec </dev/null; {line}\n"
         confined: Confined | None = None
         if self._confine is not None and command.confined:
-            environ = self._local.environment(command)
+            environ = {**self._local.environment(command), MARK: mark}
             argv = ("bash", "-c", text.rstrip("\n"))
             confined = self._confine(Invocation(argv, command.cwd, environ, by_script=True), command)
             text = confined_script(confined)
@@ -111,7 +115,7 @@ class EditorExecutor:
             if confined is not None:
                 _forget(script, confined)
             raise
-        return EditorProcess(self._client, terminal_id, script, self._kill_timeout, confined)
+        return EditorProcess(self._client, terminal_id, script, mark, self._kill_timeout, confined)
 
     async def read_text(self, path: Path) -> str:
         await self._local.need_plain(path)
@@ -122,7 +126,23 @@ class EditorExecutor:
             return await self._local.read_text(path)
         if not text and await self._local.stat(path) is None:
             raise FileNotFoundError(2, "No such file or directory", str(path))
-        return text
+        return await self._with_what_was_lost(path, text)
+
+    async def _with_what_was_lost(self, path: Path, text: str) -> str:
+        """The client's text, with the line ends of the disk where the client made line feeds of them all (Toad 0.6).
+
+        Raises UnicodeDecodeError where the client left out what it could not decode: written back, that would be gone.
+        """
+        try:
+            disk = await self._local.read_text(path)
+        except UnicodeDecodeError as error:
+            lossy = {_line_feeds(error.object.decode("utf-8", how)) for how in ("ignore", "replace")}
+            if _line_feeds(text) in lossy:
+                raise
+            return text
+        except (OSError, ExecutorError):
+            return text
+        return disk if text == _line_feeds(disk) else text
 
     async def read_bytes(self, path: Path, limit: int) -> bytes:
         return await self._local.read_bytes(path, limit)
@@ -201,6 +221,7 @@ class EditorProcess:
         client: Client,
         terminal_id: str,
         script: Path,
+        mark: str,
         kill_timeout: float,
         confined: Confined | None = None,
     ) -> None:
@@ -208,6 +229,7 @@ class EditorProcess:
         self._client = client
         self._id = terminal_id
         self._script = script
+        self._mark = mark
         self._confined = confined
         self._kill_timeout = kill_timeout
         self._status: ExitStatus | None = None
@@ -265,11 +287,16 @@ class EditorProcess:
         try:
             with anyio.move_on_after(self._kill_timeout):
                 await self._client.kill_terminal(self._id)
+        except (AgentError, TimeoutError):
+            pass  # It may have ended by itself meanwhile.
+        await kill_marked(self._mark)
+        try:
+            with anyio.move_on_after(self._kill_timeout):
                 status = await self._collect()
                 if self._status is None:
                     self._status = status or ExitStatus(None, "SIGKILL")
-        except (AgentError, TimeoutError):
-            pass  # It may have ended by itself meanwhile; release ends it in any case.
+        except ConnectionClosed:
+            pass
 
     async def close(self) -> None:
         if self._released:
@@ -302,6 +329,10 @@ class EditorProcess:
     @property
     def truncated(self) -> bool:
         return self._truncated
+
+
+def _line_feeds(text: str) -> str:
+    return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def _status(status: TerminalExitStatus | None) -> ExitStatus | None:

@@ -144,7 +144,7 @@ class LocalExecutor:
     async def close(self) -> None:
         """Kills whatever commands of this executor left running."""
         if self._started:
-            await _kill_marked(self._mark)
+            await kill_marked(self._mark)
 
     # --- files ------------------------------------------------------------------------------------------------
 
@@ -279,14 +279,14 @@ class LocalProcess:
     async def kill(self) -> None:
         if self._ended:
             # Its number may belong to another process by now: only what carries the mark is ended.
-            await _kill_marked(self._mark)
+            await kill_marked(self._mark)
             return
         if self._confined is None or not self._confined.killed_at_once:
             self._signal(signal.SIGTERM)
             with anyio.move_on_after(self._grace):
                 await self.wait()
         self._signal(signal.SIGKILL)
-        await _kill_marked(self._mark)
+        await kill_marked(self._mark)
         with anyio.move_on_after(self._grace):
             await self.wait()
 
@@ -396,7 +396,7 @@ def _signal_name(number: int) -> str:
         return f"signal {number}"
 
 
-async def _kill_marked(mark: str) -> None:
+async def kill_marked(mark: str) -> None:
     """SIGKILL to every process whose environment carries `mark` (or a mark below it). Linux only; elsewhere nothing."""
     for _ in range(KILL_ROUNDS):
         if not await anyio.to_thread.run_sync(_kill_round, mark):

@@ -8,7 +8,8 @@ Names are the schema's own. Fields are snake_case here and the schema's camelCas
 Optional fields:
 - where `null` and absence mean the same, `None` stands for both and is not written;
 - where absence differs from `null` (CompactionUpdate, SessionInfoUpdate, ToolCallUpdate), or where
-  `null` is not allowed, or where any JSON value may stand, the default is `UNSET`, and is not written;
+  `null` is not allowed, or where any JSON value may stand, the default is `UNSET`, and is not written; so too where
+  clients need to see the `null` (Diff.oldText);
 - where the schema names a default, or an empty list means the same as none, that is the default.
 
 Unions:
@@ -475,7 +476,7 @@ class Diff(AcpObject, kw_only=True, frozen=True, tag_field="type", tag="diff"):
     """A diff representing file modifications."""
 
     path: str
-    old_text: str | None = None
+    old_text: str | UnsetType | None = UNSET
     new_text: str
     meta: dict[str, Any] | None = field(default=None, name="_meta")
 

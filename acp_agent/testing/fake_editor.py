@@ -26,16 +26,13 @@ from typing import Any, ClassVar, Self, TypeVar
 from weakref import WeakSet
 
 import anyio
-import msgspec
 from msgspec import UNSET
 
 from acp_agent.client.acp_client import AcpClient, ElicitationAnswer, LanguageServers
 from acp_agent.client.background import Background
-from acp_agent.client.files import Files
 from acp_agent.client.permissions import Permissions, allow_once
 from acp_agent.client.process import AgentProcess, agent_process
-from acp_agent.client.terminals import Terminals
-from acp_agent.errors import AgentError, ResourceNotFound, RpcError
+from acp_agent.errors import AgentError, MethodNotFound, RpcError
 from acp_agent.protocol.transports import Transport
 from acp_agent.schema.acp import (
     AgentMessageChunk,
@@ -55,31 +52,22 @@ from acp_agent.schema.acp import (
     FileSystemCapabilities,
     Implementation,
     InitializeResponse,
-    KillTerminalRequest,
-    KillTerminalResponse,
     LoadSessionResponse,
     McpServer,
     NewSessionResponse,
     NoticeCapabilities,
     PromptResponse,
-    ReadTextFileRequest,
-    ReadTextFileResponse,
     RequestPermissionOutcome,
     RequestPermissionRequest,
     ResumeSessionResponse,
     SessionConfigOptionsCapabilities,
     SessionUpdate,
-    TerminalOutputRequest,
-    TerminalOutputResponse,
     TextContent,
     ToolCall,
     ToolCallUpdate,
-    WaitForTerminalExitRequest,
-    WaitForTerminalExitResponse,
-    WriteTextFileRequest,
-    WriteTextFileResponse,
 )
 from acp_agent.testing.checks import Direction, WireChecks
+from acp_agent.testing.quirks import QuirkyFiles, QuirkyTerminals
 
 __all__ = [
     "AnswersError",
@@ -244,54 +232,10 @@ class Turn:
             self._ended.set()
 
 
-# --- quirks ------------------------------------------------------------------------------------------------------
-
-
-class _QuirkyFiles(Files):
-    def __init__(self, buffers: dict[Path, str], *, missing_reads_empty: bool, write_does_nothing: bool, **rest: bool):
-        super().__init__(buffers=buffers, save=rest["save"])
-        self._missing_reads_empty = missing_reads_empty
-        self._write_does_nothing = write_does_nothing
-        self._write_answers_null = rest["write_answers_null"]
-
-    async def read(self, request: ReadTextFileRequest) -> ReadTextFileResponse:
-        try:
-            return await super().read(request)
-        except ResourceNotFound:
-            if self._missing_reads_empty:
-                return ReadTextFileResponse(content="")
-            raise
-
-    async def write(self, request: WriteTextFileRequest) -> WriteTextFileResponse | None:
-        answer = WriteTextFileResponse() if self._write_does_nothing else await super().write(request)
-        return None if self._write_answers_null else answer
-
-
-class _QuirkyTerminals(Terminals):
-    def __init__(self, *, join_for_shell: bool, crlf_output: bool, wait_never_answers_after_kill: bool) -> None:
-        super().__init__(join_for_shell=join_for_shell)
-        self._crlf = crlf_output
-        self._mute_after_kill = wait_never_answers_after_kill
-        self._killed: set[str] = set()
-
-    async def kill(self, request: KillTerminalRequest) -> KillTerminalResponse:
-        self._killed.add(request.terminal_id)
-        return await super().kill(request)
-
-    async def wait_for_exit(self, request: WaitForTerminalExitRequest) -> WaitForTerminalExitResponse:
-        answer = await super().wait_for_exit(request)
-        if self._mute_after_kill and request.terminal_id in self._killed:
-            await anyio.sleep_forever()
-        return answer
-
-    async def output(self, request: TerminalOutputRequest) -> TerminalOutputResponse:
-        answer = await super().output(request)
-        return msgspec.structs.replace(answer, output=answer.output.replace("\n", "\r\n")) if self._crlf else answer
-
-
 class _MisbehavingClient(AcpClient):
     misbehave: Mapping[str, Misbehaviour]
     nulls: frozenset[str] = frozenset()
+    unknown_never_answer: bool = False
 
     async def handle_request(self, method: str, params: Any) -> Any:
         match self.misbehave.get(method):
@@ -305,7 +249,12 @@ class _MisbehavingClient(AcpClient):
                 return result
             case AnswersLate(release):
                 await release.wait()
-        result = await super().handle_request(method, params)
+        try:
+            result = await super().handle_request(method, params)
+        except MethodNotFound:
+            if self.unknown_never_answer:
+                await anyio.sleep_forever()
+            raise
         return None if result == {} and method in self.nulls else result
 
 
@@ -379,12 +328,19 @@ class FakeEditor:
         misbehave: Mapping[str, Misbehaviour] | None = None,
         buffers: dict[Path, str] | None = None,
         save: bool = True,
+        reads_below: Path | None = None,
         missing_file_reads_empty: bool = False,
+        missing_file_is_internal_error: bool = False,
+        ignores_line_and_limit: bool = False,
+        reads_lossy: bool = False,
         write_does_nothing: bool = False,
+        write_needs_parent: bool = False,
         write_answers_null: bool = False,
+        unknown_never_answer: bool = False,
         join_for_shell: bool = False,
         crlf_output: bool = False,
         wait_never_answers_after_kill: bool = False,
+        nothing_is_killed: bool = False,
         check: bool = True,
     ) -> None:
         if capabilities is None:
@@ -412,17 +368,23 @@ class FakeEditor:
         self.initialized: InitializeResponse | None = None
         self.misbehave: dict[str, Misbehaviour] = dict(misbehave or {})
         """May be changed while the test runs."""
-        self.files = _QuirkyFiles(
+        self.files = QuirkyFiles(
             {} if buffers is None else buffers,
-            missing_reads_empty=missing_file_reads_empty,
-            write_does_nothing=write_does_nothing,
-            write_answers_null=write_answers_null,
             save=save,
+            reads_below=reads_below,
+            missing_reads_empty=missing_file_reads_empty,
+            missing_is_internal_error=missing_file_is_internal_error,
+            ignores_line_and_limit=ignores_line_and_limit,
+            reads_lossy=reads_lossy,
+            write_does_nothing=write_does_nothing,
+            write_needs_parent=write_needs_parent,
+            write_answers_null=write_answers_null,
         )
-        self.terminals = _QuirkyTerminals(
+        self.terminals = QuirkyTerminals(
             join_for_shell=join_for_shell,
             crlf_output=crlf_output,
             wait_never_answers_after_kill=wait_never_answers_after_kill,
+            nothing_is_killed=nothing_is_killed,
         )
         self._scripted = list(permissions)
         self._otherwise = otherwise
@@ -444,6 +406,7 @@ class FakeEditor:
             info=info,
         )
         self.client.misbehave = self.misbehave
+        self.client.unknown_never_answer = unknown_never_answer
         if write_answers_null:
             self.client.nulls = frozenset({"fs/write_text_file"})
         live_editors.add(self)

@@ -397,6 +397,47 @@ async def test_quirks_of_files(tmp_path: Path) -> None:
         assert file.read_text(encoding="utf-8") == "x"
 
 
+async def refused(agent: Any, method: str, **params: Any) -> int:
+    """The code of the error that the editor answers with."""
+    with pytest.raises(PeerError) as error:
+        await agent.ask(method, **params)
+    return error.value.code
+
+
+async def test_quirks_of_files_that_fail(tmp_path: Path) -> None:
+    (tmp_path / "f").write_text("a\nb\n", encoding="utf-8")
+    async with opened(reads_below=tmp_path / "below") as (_, agent):
+        assert await refused(agent, "fs/read_text_file", path=str(tmp_path / "f")) == -32602
+    async with opened(missing_file_is_internal_error=True, write_needs_parent=True) as (_, agent):
+        assert await refused(agent, "fs/read_text_file", path=str(tmp_path / "none")) == -32603
+        assert await refused(agent, "fs/write_text_file", path=str(tmp_path / "no" / "f"), content="x") == -32603
+        assert not (tmp_path / "no").exists()
+
+
+async def test_quirks_of_files_that_change_what_is_read(tmp_path: Path) -> None:
+    (tmp_path / "f").write_bytes(b"caf\xe9\r\nb\r\n")
+    async with opened(reads_lossy=True) as (_, agent):
+        assert await agent.ask("fs/read_text_file", path=str(tmp_path / "f")) == {"content": "caf\nb\n"}
+    (tmp_path / "f").write_bytes(b"a\nb\n")
+    async with opened(ignores_line_and_limit=True) as (_, agent):
+        assert await agent.ask("fs/read_text_file", path=str(tmp_path / "f"), line=2, limit=1) == {"content": "a\nb\n"}
+
+
+async def test_what_was_not_offered_may_never_be_answered() -> None:
+    async with opened(terminal=False, unknown_never_answer=True, check=False) as (_, agent):
+        with anyio.move_on_after(0.05) as scope:
+            await agent.ask("terminal/create", command="true")
+        assert scope.cancelled_caught
+
+
+async def test_an_editor_may_let_commands_run_on(tmp_path: Path) -> None:
+    async with opened(nothing_is_killed=True) as (editor, agent):
+        terminal = (await agent.ask("terminal/create", command="sleep", args=["1000"]))["terminalId"]
+        assert await refused(agent, "terminal/kill", terminalId=terminal) == -32602
+        await agent.ask("terminal/release", terminalId=terminal)
+        assert editor.terminals.open == 1
+
+
 async def test_buffers_of_the_editor(tmp_path: Path) -> None:
     file = tmp_path / "f"
     async with opened(buffers={file: "typed"}, save=False) as (editor, agent):

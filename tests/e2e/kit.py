@@ -9,10 +9,12 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import anyio
+
 from acp_agent.testing.fake_editor import FakeEditor
 from acp_agent.testing.fake_model import FakeModel, Script
 
-__all__ = ["COMMAND", "alive", "environ", "spawned"]
+__all__ = ["COMMAND", "alive", "environ", "spawned", "until_gone"]
 
 COMMAND = str(Path(sys.executable).with_name("acp-agent"))
 
@@ -33,15 +35,17 @@ def environ(home: Path, base_url: str = "http://127.0.0.1:9/v1", **more: str) ->
 
 @asynccontextmanager
 async def spawned(tmp_path: Path, script: Script = (), **editor: Any) -> AsyncIterator[tuple[FakeEditor, FakeModel]]:
-    """The agent as a child process with a session in `tmp_path/project`; its process is `editor.process`."""
-    more = editor.pop("environ", {})
+    """The agent as a child process with a session in `tmp_path/project`; its process is `editor.process`.
+
+    `start`: the params of `initialize`, word for word."""
+    more, start = editor.pop("environ", {}), editor.pop("start", None)
     project = tmp_path / "project"
     project.mkdir(exist_ok=True)
     async with (
         FakeModel(script) as model,
         FakeEditor.spawn([COMMAND], env=environ(tmp_path, model.base_url, **more), **editor) as fake,
     ):
-        await fake.start()
+        await fake.start(start)
         await fake.new_session(project)
         yield fake, model
 
@@ -53,3 +57,10 @@ def alive(pid: int) -> bool:
     except (FileNotFoundError, ProcessLookupError):
         return False
     return state != "Z"
+
+
+async def until_gone(pid: int) -> None:
+    """Waits, for a bounded time, until the process has ended: a signal is not its end."""
+    with anyio.fail_after(10):
+        while alive(pid):
+            await anyio.sleep(0.01)

@@ -12,6 +12,7 @@ from acp_agent.executors.base import Command, ExitStatus
 from acp_agent.executors.dyn import Backend, Offer, Operation, route
 from acp_agent.executors.editor import NotStarted
 from acp_agent.testing.fake_editor import AnswersError, NeverAnswers
+from tests.e2e.kit import alive, until_gone
 from tests.executors.kit import collect, run, stage, until_exists
 
 pytestmark = pytest.mark.anyio
@@ -122,6 +123,32 @@ async def test_a_client_that_fails_on_the_way_out_breaks_nothing(method: str, tm
         await until_exists(on.folder / "ready")
         await process.kill()
         await process.close()
+
+
+async def test_what_a_client_does_not_kill_is_killed_here(tmp_path: Path) -> None:
+    async with stage("editor", tmp_path, nothing_is_killed=True) as on:
+        process = await on.executor.run(Command("sleep 600 & echo $$ $! > made; mv made pids; wait", on.folder))
+        await until_exists(on.folder / "pids")
+        await process.kill()
+        await process.close()
+        for pid in (on.folder / "pids").read_text().split():
+            await until_gone(int(pid))
+
+
+async def test_only_the_command_that_is_killed_ends(tmp_path: Path) -> None:
+    async with stage("editor", tmp_path, nothing_is_killed=True) as on:
+        one, two = [
+            await on.executor.run(Command(f"echo $$ > made{name}; mv made{name} {name}; sleep 600", on.folder))
+            for name in ("one", "two")
+        ]
+        for name in ("one", "two"):
+            await until_exists(on.folder / name)
+        await one.kill()
+        await until_gone(int((on.folder / "one").read_text()))
+        assert alive(int((on.folder / "two").read_text()))
+        await two.kill()
+        await one.close()
+        await two.close()
 
 
 async def test_a_client_without_wait_for_exit_is_polled(tmp_path: Path) -> None:
@@ -254,3 +281,36 @@ async def test_a_write_that_is_not_answered_is_told_to_be_unknown(tmp_path: Path
     async with stage("dyn", tmp_path, timeout=0.2, misbehave={"fs/write_text_file": NeverAnswers()}) as on:
         with pytest.raises(ExecutorError, match="not known"):
             await on.executor.write_text(on.folder / "f", "text")
+
+
+# --- files that a client shows as they are not -----------------------------------------------------------------------
+
+
+async def test_line_ends_that_the_client_lost_are_those_of_the_disk(tmp_path: Path) -> None:
+    async with stage("editor", tmp_path, reads_lossy=True) as on:
+        file = on.folder / "f"
+        file.write_bytes(b"a\r\nb\nc\r\n")
+        assert await on.executor.read_text(file) == "a\r\nb\nc\r\n"
+
+
+async def test_unsaved_text_is_read_with_its_own_line_ends(tmp_path: Path) -> None:
+    file = tmp_path / "work" / "f"
+    async with stage("editor", tmp_path, buffers={file: "a\nb\nc\n"}) as on:
+        file.write_bytes(b"a\r\nb\r\n")
+        assert await on.executor.read_text(file) == "a\nb\nc\n"
+
+
+@pytest.mark.parametrize("how", ["ignore", "replace"])
+async def test_a_file_that_the_client_could_not_decode_is_no_text(how: str, tmp_path: Path) -> None:
+    file = tmp_path / "work" / "f"
+    async with stage("editor", tmp_path, buffers={file: b"caf\xe9\n".decode("utf-8", how)}) as on:
+        file.write_bytes(b"caf\xe9\r\n")
+        with pytest.raises(UnicodeDecodeError):
+            await on.executor.read_text(file)
+
+
+async def test_a_file_that_the_client_decoded_its_own_way_is_text(tmp_path: Path) -> None:
+    file = tmp_path / "work" / "f"
+    async with stage("editor", tmp_path, buffers={file: "café\n"}) as on:
+        file.write_bytes(b"caf\xe9\n")
+        assert await on.executor.read_text(file) == "café\n"

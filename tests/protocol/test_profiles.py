@@ -1,0 +1,220 @@
+"""The table of clients: what each can really do, and what the person says of it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from acp_agent.config.language import ClientProfileConfig
+from acp_agent.config.load import load_config
+from acp_agent.errors import ConfigError
+from acp_agent.protocol.profiles import PROFILES, UNNAMED, Quirks, RenderingPlan, config_name, rendering_plan
+from acp_agent.schema.acp import (
+    ClientCapabilities,
+    ClientSessionCapabilities,
+    CompactionCapabilities,
+    ElicitationCapabilities,
+    ElicitationFormCapabilities,
+    ElicitationUrlCapabilities,
+    FileSystemCapabilities,
+    Implementation,
+    InitializeRequest,
+    NoticeCapabilities,
+)
+from acp_agent.schema.decode import decode_params
+
+CAPTURED = Path(__file__).parents[1] / "captured"
+SWITCHES = ("reads_files", "writes_files", "terminals", "terminal_output", "forms", "plans")
+ALL = ClientCapabilities(
+    fs=FileSystemCapabilities(read_text_file=True, write_text_file=True),
+    terminal=True,
+    elicitation=ElicitationCapabilities(form=ElicitationFormCapabilities(), url=ElicitationUrlCapabilities()),
+    session=ClientSessionCapabilities(compaction=CompactionCapabilities(), notices=NoticeCapabilities()),
+    meta={"terminal_output": True},
+)
+NOTHING = ClientCapabilities()
+FILES = ClientCapabilities(fs=FileSystemCapabilities(read_text_file=True, write_text_file=True))
+
+
+def named(name: str) -> Implementation:
+    return Implementation(name=name, version="1")
+
+
+def switches(plan: RenderingPlan) -> dict[str, bool]:
+    return {name: getattr(plan, name) for name in SWITCHES}
+
+
+def captured(name: str) -> InitializeRequest:
+    (file,) = CAPTURED.glob(f"acp-{name}*.json")
+    return decode_params("initialize", json.loads(file.read_text(encoding="utf-8")), "agent")
+
+
+# --- the clients that were recorded --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("client", "name", "able"),
+    [
+        ("acpx", "acpx", "reads_files writes_files terminals plans"),
+        ("codecompanion", "CodeCompanion.nvim", "reads_files writes_files"),
+        ("marimo", UNNAMED, "reads_files plans"),
+        ("toad", "toad", "reads_files writes_files terminals plans"),
+        ("vscode-acp-client", "vscode-acp-client", "reads_files writes_files terminals plans"),
+        ("vscode-acp-agent", "vscode-acp-agent", "reads_files writes_files terminals forms plans compaction notices"),
+    ],
+)
+def test_a_recorded_client_gets_the_plan_it_needs(client, name, able):
+    said = captured(client)
+    plan = rendering_plan(said.client_capabilities, said.client_info)
+    assert plan.name == name
+    fields = (*SWITCHES, "compaction", "notices")
+    assert {field for field in fields if getattr(plan, field)} == set(able.split())
+
+
+def test_every_recorded_client_is_in_the_table_above():
+    assert len(list(CAPTURED.glob("acp-*.json"))) == 6
+
+
+@pytest.mark.parametrize("client", ["acpx", "toad", "vscode-acp-client", "vscode-acp-agent"])
+def test_a_client_without_quirks_is_taken_at_its_word(client):
+    said = captured(client)
+    assert rendering_plan(said.client_capabilities, said.client_info).corrected == ()
+
+
+def test_the_plan_of_marimo_says_why_it_writes_no_files():
+    (words,) = rendering_plan(captured("marimo").client_capabilities).corrected
+    assert words == f"writes files: no ({PROFILES[UNNAMED].why})"
+    assert "marimo" in words
+
+
+def test_the_plan_of_codecompanion_says_why_no_plans_are_sent():
+    said = captured("codecompanion")
+    assert rendering_plan(said.client_capabilities, said.client_info).corrected == ("plans: no (it draws no plans)",)
+
+
+# --- names ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["CodeCompanion.nvim", "codecompanion.nvim", "CODECOMPANION.NVIM"])
+def test_the_name_is_found_however_it_is_written(name):
+    assert not rendering_plan(ALL, named(name)).plans
+
+
+@pytest.mark.parametrize(
+    ("name", "key"),
+    [
+        ("CodeCompanion.nvim", "codecompanion-nvim"),
+        ("toad", "toad"),
+        ("My  Own (Editor) 2.0", "my-own-editor-2-0"),
+        ("snake_case", "snake_case"),
+        (".hidden.", "hidden"),
+        ("Äther", "ther"),
+        ("...", ""),
+    ],
+)
+def test_the_name_in_the_configuration_needs_no_quotes(name, key):
+    assert config_name(name) == key
+
+
+@pytest.mark.parametrize("info", [None, named("")])
+def test_a_client_without_a_name_has_a_row_of_its_own(info):
+    plan = rendering_plan(FILES, info)
+    assert (plan.name, plan.reads_files, plan.writes_files) == (UNNAMED, True, False)
+
+
+def test_an_unnamed_client_with_terminals_is_not_the_one_that_is_known():
+    assert rendering_plan(ALL).writes_files
+    assert rendering_plan(ALL).corrected == ()
+
+
+def test_a_client_that_nobody_knows_is_taken_at_its_word():
+    plan = rendering_plan(ALL, named("brand-new"))
+    assert all(switches(plan).values())
+    assert plan.compaction
+    assert plan.notices
+    assert plan.corrected == ()
+
+
+def test_a_form_needs_a_client_that_offers_forms():
+    url = ClientCapabilities(elicitation=ElicitationCapabilities(url=ElicitationUrlCapabilities()))
+    assert not rendering_plan(url, named("x")).forms
+
+
+@pytest.mark.parametrize("value", [False, None, 1, "yes", {}])
+def test_only_a_plain_yes_offers_terminal_output(value):
+    assert not rendering_plan(ClientCapabilities(meta={"terminal_output": value}), named("x")).terminal_output
+
+
+# --- nothing is asked of a client that it did not offer -----------------------------------------------------------
+
+
+@pytest.mark.parametrize("switch", ["reads_files", "writes_files", "terminals", "forms"])
+def test_the_person_cannot_turn_on_what_was_not_offered(switch):
+    own = {"x": ClientProfileConfig(**{switch: True})}
+    plan = rendering_plan(NOTHING, named("x"), own)
+    assert not getattr(plan, switch)
+    assert plan.corrected == ()
+
+
+def test_what_the_agent_only_sends_may_be_turned_on():
+    plan = rendering_plan(NOTHING, named("x"), {"x": ClientProfileConfig(terminal_output=True)})
+    assert plan.terminal_output
+    assert plan.corrected == ("terminal output: yes (`clients.x.terminal_output`)",)
+
+
+@pytest.mark.parametrize("switch", SWITCHES)
+def test_no_row_of_the_table_turns_on_what_was_not_offered(switch, monkeypatch):
+    monkeypatch.setitem(PROFILES, "x", Quirks(**{switch: True}, why="why"))
+    said = switches(rendering_plan(NOTHING, named("other")))
+    assert switches(rendering_plan(NOTHING, named("x"))) == {**said, "terminal_output": switch == "terminal_output"}
+
+
+# --- what the person says ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("switch", SWITCHES)
+def test_the_person_turns_off_one_thing_and_nothing_else(switch):
+    plan = rendering_plan(ALL, named("x"), {"x": ClientProfileConfig(**{switch: False})})
+    assert {name for name, value in switches(plan).items() if not value} == {switch}
+    assert plan.corrected == (f"{switch.replace('_', ' ')}: no (`clients.x.{switch}`)",)
+
+
+def test_the_person_counts_more_than_the_table():
+    plan = rendering_plan(FILES, None, {UNNAMED: ClientProfileConfig(writes_files=True)})
+    assert plan.writes_files
+    assert plan.corrected[-1] == "writes files: yes (`clients.unnamed.writes_files`)"
+
+
+def test_a_dot_in_the_name_is_a_dash_in_the_configuration():
+    own = {"codecompanion-nvim": ClientProfileConfig(plans=True, reads_files=False)}
+    plan = rendering_plan(FILES, named("CodeCompanion.nvim"), own)
+    assert plan.plans
+    assert not plan.reads_files
+
+
+def test_words_for_another_client_count_for_nothing():
+    assert rendering_plan(ALL, named("x"), {"y": ClientProfileConfig(plans=False)}).plans
+
+
+def test_to_say_what_holds_anyway_corrects_nothing():
+    assert rendering_plan(ALL, named("x"), {"x": ClientProfileConfig(plans=True, terminals=True)}).corrected == ()
+
+
+def test_the_configuration_file_names_clients(tmp_path):
+    settings = from_file(tmp_path, "[clients.codecompanion-nvim]\nreads_files = false\n[clients.toad]\nplans = false\n")
+    assert not rendering_plan(FILES, named("CodeCompanion.nvim"), settings).reads_files
+    assert not rendering_plan(ALL, named("Toad"), settings).plans
+    assert rendering_plan(ALL, named("acpx"), settings).plans
+
+
+def test_a_word_that_no_client_has_is_refused_with_its_place(tmp_path):
+    with pytest.raises(ConfigError, match="clients.toad"):
+        from_file(tmp_path, "[clients.toad]\nwrites = false\n")
+
+
+def from_file(tmp_path: Path, text: str) -> dict[str, ClientProfileConfig]:
+    (tmp_path / "config.toml").write_text(text, encoding="utf-8")
+    environ = {"HOME": str(tmp_path), "ACP_AGENT_CONFIG": str(tmp_path / "config.toml")}
+    return load_config(environ).settings.clients
