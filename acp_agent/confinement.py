@@ -228,15 +228,22 @@ class Confinement:
 
         return replace(confined, cleanup=close)
 
+    def no_servers(self, *, unconfined: bool) -> str | None:
+        """Why no language server is started, where that is known; None where they may be."""
+        if self._config.scope.run_as_user:
+            return "Language servers are not started for another user (`tools.scope.run_as_user`)."
+        if self.found is not None and self.found.sandbox.kind == "none" and not unconfined:
+            return NOT_CONFINED
+        return None
+
     async def launch(self, argv: Sequence[str], cwd: Path, *, unconfined: bool) -> Launch:
         """A language server as it is to be started: it may read what commands may, and write nothing of it; there is
-        no network. Raises LspError where nothing confines it, unless `unconfined`."""
+        no network, and no socket of another program's. Raises LspError where nothing confines it, unless
+        `unconfined`."""
         found = await self.ready()
-        if self._config.scope.run_as_user:
-            raise LspError("Language servers are not started for another user (`tools.scope.run_as_user`).")
+        if (reason := self.no_servers(unconfined=unconfined)) is not None:
+            raise LspError(reason)
         if found.sandbox.kind == "none":
-            if not unconfined:
-                raise LspError(NOT_CONFINED)
             return Launch(argv, cwd, self._environ)
         if self._roots.rules.hides_any and not self._survey.complete:
             raise LspError(f"No language server was started: {TOO_LARGE}.")
@@ -247,6 +254,7 @@ class Confinement:
             protected=(),
             readable=(*policy.readable, *policy.writable),
             network=False,
+            unix_sockets=False,
         )
         invocation = Invocation(tuple(argv), cwd, self._environ)
         try:

@@ -65,7 +65,7 @@ NOT_HERE = "No language server can be asked: the editor offers none, and the age
 class SessionLanguage:
     """Implements `LanguageServices`. `live` runs beside the turns until it is cancelled.
 
-    `launch`: how a server is started, confined. `published`: what the editor has published, if anything.
+    `launch`: how a server is started, confined. `forbidden`: why none is, as far as that is known. `published`: what the editor has published, if anything.
     """
 
     def __init__(
@@ -75,6 +75,7 @@ class SessionLanguage:
         roots: Roots,
         *,
         launch: Launcher,
+        forbidden: Callable[[], str | None],
         environ: Mapping[str, str],
         published: Callable[[], DiagnosticsCache],
         spawn: Callable[[Coroutine[Any, Any, None]], None],
@@ -84,6 +85,7 @@ class SessionLanguage:
         self._config = config
         self._roots = roots
         self._launch = launch
+        self._forbidden = forbidden
         self._environ = environ
         self._published = published
         self._spawn = spawn
@@ -133,6 +135,8 @@ class SessionLanguage:
         """Raises LspError where they are switched off."""
         if not self._config.own_servers:
             raise LspError(NOT_HERE)
+        if (reason := self._forbidden()) is not None:
+            raise LspError(reason)
         self._needed.set()
         await self._ready.wait()
         if self._own is None or self._over.is_set():
@@ -145,6 +149,8 @@ class SessionLanguage:
             return None
         if not self._config.own_servers:
             return NOT_HERE
+        if (reason := self._forbidden()) is not None:
+            return reason
         if self._programs_until < (now := time.monotonic()):
             self._programs = any_installed(self._rows, self._roots.real, self._environ)
             self._programs_until = now + LOOK_AGAIN
@@ -246,8 +252,10 @@ class SessionLanguage:
 
     def _served(self, path: Path) -> bool:
         """Whether one of the agent's own servers is for the file, and installed."""
-        return self._config.own_servers and any(
-            language_of(row, path) is not None and self._is_installed(row, path.parent) for row in self._rows
+        return (
+            self._config.own_servers
+            and self._forbidden() is None
+            and any(language_of(row, path) is not None and self._is_installed(row, path.parent) for row in self._rows)
         )
 
     def _is_installed(self, row: ServerRow, near: Path) -> bool:
@@ -294,7 +302,7 @@ class SessionLanguage:
                 if baseline.diagnostics is None:
                     return NewErrors()
                 known = baseline.diagnostics
-            with anyio.move_on_after(EDITOR_WAIT):
+            with anyio.move_on_after(EDITOR_WAIT if self._client.publishes_diagnostics else EDITOR_SETTLES):
                 await self._published().later_than(uri_of(after.path), 0 if baseline is None else baseline.revision)
                 await anyio.sleep(EDITOR_SETTLES)
             try:

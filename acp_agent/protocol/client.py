@@ -123,6 +123,13 @@ class Client:
         return method in self._lsp_methods
 
     @cached_property
+    def publishes_diagnostics(self) -> bool:
+        """Whether it tells of diagnostics that have changed."""
+        lsp = (self.capabilities.meta or {}).get("lsp")
+        named = lsp.get("notifications") if isinstance(lsp, dict) else None
+        return isinstance(named, list) and "_lsp/publishDiagnostics" in named
+
+    @cached_property
     def _lsp_methods(self) -> frozenset[str]:
         """Those that `_meta.lsp.methods` names; `_meta.lsp: true` means all."""
         lsp = (self.capabilities.meta or {}).get("lsp")

@@ -12,7 +12,9 @@ import pytest
 
 from acp_agent.client.permissions import allow_once, reject_once
 from acp_agent.schema.acp import Diff
+from acp_agent.schema.lsp import Position, Range, TextEdit
 from acp_agent.testing.fake_model import Answer, Call
+from acp_agent.tools.rename import edited
 from tests.agent.kit import Rig, rig
 
 pytestmark = pytest.mark.anyio
@@ -151,6 +153,7 @@ async def test_without_a_sandbox_no_server_is_started_unless_the_person_says_so(
     async with on(tmp_path, call, sandbox=False) as r:
         (told,) = await run(r)
         assert "no sandbox confines them here" in told and "lsp.unconfined" in told
+        assert r.editor.text() == "done"  # Nobody is told who has not asked for a server.
     async with on(tmp_path, call, sandbox=False, config=CONFIG + "unconfined = true\n") as r:
         (told,) = await run(r)
         assert "float" in told
@@ -169,17 +172,22 @@ async def test_a_server_in_the_sandbox_reads_the_project_and_writes_nothing_of_i
         "try:\n    socket.create_connection(('127.0.0.1', 9), 1); seen += ' network'\n"
         "except ConnectionRefusedError: seen += ' refused'\n"
         "except OSError: seen += ' no-network'\n"
+        "try:\n    socket.socket(socket.AF_UNIX); seen += ' sockets'\n"
+        "except OSError: seen += ' no-sockets'\n"
         "sys.stderr.write(seen + chr(10)); sys.exit(3)\n"
     )
     program.chmod(0o755)
     config = (
         CONFIG + f'max_restarts = 0\n[lsp.servers.spy]\ncommand = ["{program}"]\nlanguages = {{ ".spy" = "spy" }}\n'
     )
-    config += f'[tools.sandbox]\nallow_read = ["{program.parent}", "{Path(BIN).parents[1]}"]\n'
+    config += (
+        f'[tools.sandbox]\nallow_unix_sockets = true\nallow_read = ["{program.parent}", "{Path(BIN).parents[1]}"]\n'
+    )
     async with on(tmp_path, Call("hover", {"path": "a.spy", "symbol": "x"}), config=config) as r:
         (r.project / "a.spy").write_text("x\n")
         (told,) = await run(r)
         assert "class Shape read-only" in told and "wrote" not in told
+        assert "no-sockets" in told  # Also where commands, of which a person is asked, may use them.
         assert not (r.project / "made").exists()
 
 
@@ -212,3 +220,44 @@ async def test_the_tools_are_offered_where_a_server_is_installed_only(tmp_path):
     async with on(tmp_path, environ={"PATH": "/nowhere"}) as r:
         await run(r)
         assert not names & r.tool_names(1)
+
+
+RENAME = Call("rename", {"path": "shapes.py", "symbol": "total", "new_name": "sum_of_areas"})
+RENAMED = MAIN.replace("total", "sum_of_areas")
+
+
+async def test_a_rename_changes_what_the_editor_has_and_not_what_the_disk_had(tmp_path):
+    main = tmp_path / "project" / "main.py"
+    buffers = {main: "# not saved\n" + MAIN}
+    async with on(tmp_path, RENAME, buffers=buffers, save=False) as r:
+        (told,) = await run(r)
+        assert buffers[main] == "# not saved\n" + RENAMED
+        assert "error" not in told
+        assert main.read_text(encoding="utf-8") == MAIN
+
+
+async def test_a_rename_changes_what_a_command_has_written_meanwhile(tmp_path):
+    edit = Call("edit", {"path": "main.py", "old_string": "print(", "new_string": "print( "})
+    command = Call("bash", {"command": "printf '# new\\n' | cat - main.py > /tmp/x && cat /tmp/x > main.py"})
+    async with on(tmp_path, edit, command, RENAME) as r:
+        *_, told = await run(r)
+        assert (r.project / "main.py").read_text(encoding="utf-8") == "# new\n" + RENAMED.replace("print(", "print( ")
+        assert "error" not in told
+
+
+async def test_a_file_that_a_rename_reaches_by_two_names_is_changed_once(tmp_path):
+    (tmp_path / "project").mkdir()
+    (tmp_path / "project" / "alias.py").symlink_to("main.py")
+    async with on(tmp_path, RENAME) as r:
+        (told,) = await run(r)
+        assert "in 2 files" in told
+        assert (r.project / "main.py").read_text(encoding="utf-8") == RENAMED
+
+
+def test_lines_are_counted_as_the_language_servers_count_them():
+    def at(line: int) -> TextEdit:
+        return TextEdit(Range(Position(line, 0), Position(line, 1)), "X")
+
+    assert edited("a\rb\r\nc\nd", [at(line) for line in range(4)]) == "X\rX\r\nX\nX"
+    assert edited("a\n", [TextEdit(Range(Position(1, 0), Position(9, 0)), "b")]) == "a\nb"
+    assert edited("", [TextEdit(Range(Position(0, 0), Position(0, 0)), "b")]) == "b"
