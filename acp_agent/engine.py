@@ -224,6 +224,7 @@ class SessionEngine:
             settings.lsp,
             session.roots,
             launch=partial(self.confinement.launch, unconfined=settings.lsp.unconfined),
+            ready=self.confinement.ready,
             forbidden=partial(self.confinement.no_servers, unconfined=settings.lsp.unconfined),
             environ=inherited,
             published=session.published,

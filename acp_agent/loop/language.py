@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -65,7 +65,8 @@ NOT_HERE = "No language server can be asked: the editor offers none, and the age
 class SessionLanguage:
     """Implements `LanguageServices`. `live` runs beside the turns until it is cancelled.
 
-    `launch`: how a server is started, confined. `forbidden`: why none is, as far as that is known. `published`: what the editor has published, if anything.
+    `launch`: how a server is started, confined. `forbidden`: why none is, as far as that is known; `ready` waits
+    until it is. `published`: what the editor has published, if anything.
     """
 
     def __init__(
@@ -75,6 +76,7 @@ class SessionLanguage:
         roots: Roots,
         *,
         launch: Launcher,
+        ready: Callable[[], Awaitable[object]],
         forbidden: Callable[[], str | None],
         environ: Mapping[str, str],
         published: Callable[[], DiagnosticsCache],
@@ -85,6 +87,7 @@ class SessionLanguage:
         self._config = config
         self._roots = roots
         self._launch = launch
+        self._known = ready
         self._forbidden = forbidden
         self._environ = environ
         self._published = published
@@ -135,6 +138,7 @@ class SessionLanguage:
         """Raises LspError where they are switched off."""
         if not self._config.own_servers:
             raise LspError(NOT_HERE)
+        await self._known()
         if (reason := self._forbidden()) is not None:
             raise LspError(reason)
         self._needed.set()
@@ -184,7 +188,10 @@ class SessionLanguage:
             self._spawn(self._watch(document))
 
     async def _watch(self, document: Document) -> None:
-        (await self._servers()).watch(document)
+        try:
+            (await self._servers()).watch(document)
+        except LspError as error:
+            log.info("%s is not looked at: %s", document.path, error)
 
     async def new_errors(self, before: Document | None, after: Document) -> NewErrors:
         if not self._config.edit_wait or not self._roots.contains(after.path):
@@ -194,7 +201,11 @@ class SessionLanguage:
         if not self._served(after.path):
             return NewErrors()
         with anyio.move_on_after(self._config.edit_wait):
-            return await (await self._servers()).new_errors(before, after)
+            try:
+                return await (await self._servers()).new_errors(before, after)
+            except LspError as error:
+                log.info("%s: no errors are known: %s", after.path, error)
+                return NewErrors()
         return NewErrors(waiting=["the language servers"])
 
     async def diagnostics(self, documents: Sequence[Document]) -> Report:
