@@ -25,7 +25,7 @@ from acp_agent.lsp.server import Server
 from acp_agent.lsp.uris import path_of
 from acp_agent.schema.lsp import Diagnostic
 
-__all__ = ["Looking", "Silent"]
+__all__ = ["PATIENCE", "SILENCES", "Looking", "Silent"]
 
 log = logging.getLogger(__name__)
 

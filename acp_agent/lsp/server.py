@@ -78,6 +78,8 @@ class Server:
         self._state: State = "starting"
         self._trouble = ""
         self._restarts = 0
+        self.in_vain = 0
+        """Edits in a row that were waited for and nothing came."""
         self._stopping = False
         self._greeting = anyio.CancelScope()
         self._capabilities: dict[str, Any] = {}

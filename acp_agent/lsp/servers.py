@@ -21,7 +21,7 @@ from acp_agent.config.language import LspConfig
 from acp_agent.lsp import decode
 from acp_agent.lsp.base import Document, Launcher, LspError, NewErrors, Report
 from acp_agent.lsp.documents import MOST_OPEN, OpenDocument
-from acp_agent.lsp.looking import Looking, Silent
+from acp_agent.lsp.looking import PATIENCE, SILENCES, Looking, Silent
 from acp_agent.lsp.server import Server, ServerState
 from acp_agent.lsp.table import PYTHON_TYPES, ServerRow, interpreter, language_of, rows, where, which
 from acp_agent.lsp.uris import path_of, uri_of
@@ -46,6 +46,10 @@ STOP = 1.2
 """Seconds that all servers have to end."""
 AT_ONCE = 8
 """Files whose diagnostics are asked for at the same time."""
+ONCE_IN = 5
+"""Of so many edits after which a server says nothing, one is waited for as if it would."""
+
+HIDDEN = "the rename would also change a file that must not be read; nothing is changed"
 
 Pair = tuple[Server, str]
 """A server, and the language id by which it knows the file."""
@@ -218,19 +222,25 @@ class OwnServers:
         waiting = {server.name for server, _ in pairs if server.alive}
 
         async def ask(server: Server, language: str) -> None:
-            try:
-                found[server.name] = await Looking(server, self._config).edited(language, before, after, saved)
-            except Silent:
-                return
-            except LspError as error:
-                log.info("%s", error)
-            waiting.discard(server.name)
+            tired = server.in_vain >= SILENCES and server.in_vain % ONCE_IN
+            with anyio.move_on_after(PATIENCE if tired else None):
+                try:
+                    found[server.name] = await Looking(server, self._config).edited(language, before, after, saved)
+                except Silent:
+                    return
+                except LspError as error:
+                    log.info("%s", error)
+                waiting.discard(server.name)
 
-        with anyio.move_on_after(self._config.edit_wait):
-            saved = await anyio.to_thread.run_sync(_is_saved, after, abandon_on_cancel=True)
-            async with anyio.create_task_group() as tasks:
-                for server, language in pairs:
-                    tasks.start_soon(ask, server, language)
+        try:
+            with anyio.move_on_after(self._config.edit_wait):
+                saved = await anyio.to_thread.run_sync(_is_saved, after, abandon_on_cancel=True)
+                async with anyio.create_task_group() as tasks:
+                    for server, language in pairs:
+                        tasks.start_soon(ask, server, language)
+        finally:
+            for server, _ in pairs:
+                server.in_vain = server.in_vain + 1 if server.name in waiting else 0
         order = [server.name for server, _ in pairs]
         errors = [each for name in order for each in found.get(name, ())]
         errors.sort(key=lambda each: each[0] != after.path)
@@ -331,15 +341,8 @@ class OwnServers:
     async def rename(
         self, document: Document, at: Position, new_name: str, others: Sequence[Document] = ()
     ) -> WorkspaceEdit:
-        if len(others) >= MOST_OPEN:
-            raise LspError(f"the rename would change more than {MOST_OPEN} files; nothing is changed")
-
         async def ask(server: Server, opened: OpenDocument) -> WorkspaceEdit:
-            for other in others:
-                language = language_of(server.row, other.path)
-                if language is None or all(each is not server for each, _ in self._pairs(other)):
-                    raise LspError(f"{other.path} cannot be shown to {server.name}, which would change it")
-                await server.shown(language, other)
+            await self._show(server, others)
             nothing = LspError(
                 f"there is nothing to rename at line {at.line + 1}, character {at.character + 1} of {document.path}"
             )
@@ -356,8 +359,28 @@ class OwnServers:
         found = await self._all(document, "renameProvider", "renames", ask, most=1)
         for uri in found[0].changes:
             if self._hidden(uri):
-                raise LspError("the rename would also change a file that must not be read; nothing is changed")
+                raise LspError(HIDDEN)
         return found[0]
+
+    async def _show(self, server: Server, others: Sequence[Document]) -> None:
+        """Opens them; of more than can be open only those that are not as the disk has them, which it reads itself."""
+        shown, read = [], []
+        for other in others:
+            if self._hides(other.path):
+                raise LspError(HIDDEN)
+            saved = await anyio.to_thread.run_sync(_is_saved, other)
+            language = language_of(server.row, other.path)
+            known = server.documents.get(other.path) is not None
+            if language and (known or not saved or len(others) < MOST_OPEN):
+                shown.append((language, other))
+            elif saved:
+                read.append(types.FileEvent(uri_of(other.path), types.FileChangeType.Changed))
+            if (not language and not saved) or len(shown) >= MOST_OPEN:
+                raise LspError(f"the rename would change {other.path}, which must be saved first")
+        if server.client is not None and read:
+            server.client.tell(types.WORKSPACE_DID_CHANGE_WATCHED_FILES, types.DidChangeWatchedFilesParams(read))
+        for language, other in shown:
+            await server.shown(language, other)
 
     async def _all(
         self,

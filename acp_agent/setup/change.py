@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import json
 import os
+import re
 import shutil
 import tempfile
 import tomllib
@@ -71,7 +72,7 @@ def planned(row: Editor, path: Path, command: str, environ: Mapping[str, str]) -
         case "file":
             if before is not None and BEGIN not in before:
                 raise UsageError(f"{path} exists and was not written by `acp-agent setup`; move it away first")
-            after = filled
+            after = filled if before is None else _with_block(text, filled, row.comment, str(path))
     return Change(path, before, after)
 
 
@@ -83,16 +84,20 @@ def undone(row: Editor, path: Path, environ: Mapping[str, str]) -> Change:
     kept = _kept(row, environ).get(str(path))
     if kept is not None and kept["after"] == now:
         return Change(path, now, kept["before"])
+    return Change(path, now, _taken_out(row, now, path))
+
+
+def _taken_out(row: Editor, text: str, path: Path) -> str | None:
     match row.way:
         case "json":
-            after = remove_member(now, row.at, str(path))
+            return remove_member(text, row.at, str(path))
         case "helix":
-            after = remove(now, str(path))
+            return remove(text, str(path))
         case "block":
-            after = _without_block(now, row.comment, str(path))
+            return _without_block(text, str(path))
         case "file":
-            return Change(path, now, None)
-    return Change(path, now, after)
+            rest = _without_block(text, str(path))
+            return rest if rest.strip() else None
 
 
 def is_set_up(row: Editor, path: Path) -> bool:
@@ -126,31 +131,38 @@ def write(row: Editor, change: Change, environ: Mapping[str, str], *, undo: bool
 
 
 def _with_block(text: str, block: str, comment: str, file: str) -> str:
-    lines = f"{comment} {BEGIN}\n{block.rstrip()}\n{comment} {END}\n"
-    if (found := _block(text, comment, file)) is not None:
+    """`block`, between marks where it has none of its own, in place of the one that stands there."""
+    lines = block if BEGIN in block else f"{comment} {BEGIN}\n{block.rstrip()}\n{comment} {END}\n"
+    if "\r\n" in text:
+        lines = lines.replace("\n", "\r\n")
+    if (found := _block(text, file)) is not None:
         return text[: found[0]] + lines + text[found[1] :]
     if text and not text.endswith("\n"):
         text += "\n"
     return f"{text}\n{lines}" if text else lines
 
 
-def _without_block(text: str, comment: str, file: str) -> str:
-    found = _block(text, comment, file)
+def _without_block(text: str, file: str) -> str:
+    found = _block(text, file)
     if found is None:
         return text
     before = text[: found[0]]
     return (before[:-1] if before.endswith("\n\n") else before) + text[found[1] :]
 
 
-def _block(text: str, comment: str, file: str) -> tuple[int, int] | None:
-    start = text.find(f"{comment} {BEGIN}\n")
-    if start < 0:
+def _block(text: str, file: str) -> tuple[int, int] | None:
+    start = re.search(_line_of(BEGIN), text, re.MULTILINE)
+    if start is None:
         return None
-    mark = f"{comment} {END}\n"
-    end = text.find(mark, start)
-    if end < 0:
-        raise UsageError(f"{file}: the line `{comment} {END}` is missing behind `{comment} {BEGIN}`; mend it first")
-    return start, end + len(mark)
+    end = re.compile(_line_of(END), re.MULTILINE).search(text, start.end())
+    if end is None:
+        raise UsageError(f"{file}: the line `{END}` is missing behind `{BEGIN}`; mend it first")
+    return start.start(), end.end()
+
+
+def _line_of(mark: str) -> str:
+    """A comment of any language; editors that save with other line ends keep it."""
+    return rf"^\S+ {re.escape(mark)}[ \t]*(?:\r?\n|\Z)"
 
 
 def _stands_in(row: Editor, text: str, path: Path) -> bool:
@@ -215,10 +227,12 @@ def _kept(row: Editor, environ: Mapping[str, str]) -> dict[str, dict[str, Any]]:
 
 
 def _keep(row: Editor, change: Change, environ: Mapping[str, str]) -> None:
-    """Setting up once more keeps what was there before the first time."""
+    """Setting up once more keeps what was there before the first time, with what a person changed since."""
     kept = _kept(row, environ)
     earlier = kept.get(str(change.path))
-    before = earlier["before"] if earlier is not None and earlier["after"] == change.before else change.before
+    before = change.before
+    if earlier is not None and before is not None:
+        before = earlier["before"] if earlier["after"] == before else _taken_out(row, before, change.path)
     kept[str(change.path)] = {"before": before, "after": change.after}
     _save(row, kept, environ)
 

@@ -12,7 +12,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import tomlkit
+from tomlkit.container import OutOfOrderTableProxy
 from tomlkit.exceptions import ParseError
+from tomlkit.items import AoT, Array, Comment, Table
 
 from acp_agent.errors import UsageError
 
@@ -117,7 +119,9 @@ def add(text: str, server: dict[str, Any], servers: Servers, file: str) -> str:
                 item["language-servers"] = [*servers(name), SERVER]
             else:
                 names.append(SERVER)
-    return tomlkit.dumps(document)
+    after = tomlkit.dumps(document)
+    _parsed(after, file)
+    return after
 
 
 def remove(text: str, file: str) -> str:
@@ -132,7 +136,9 @@ def remove(text: str, file: str) -> str:
         names = item.get("language-servers")
         if SERVER not in _names(names):
             continue
-        if OURS in names.trivia.comment and set(item) == {"name", "language-servers"}:
+        ours = OURS in names.trivia.comment and set(item) == {"name", "language-servers"}
+        # What a person has written behind it counts as part of it.
+        if ours and not any(isinstance(part, Comment) for _, part in item.value.body):
             cast("list[Any]", languages).remove(item)
         else:
             names.remove(next(name for name in names if _name(name) == SERVER))
@@ -143,9 +149,25 @@ def remove(text: str, file: str) -> str:
 
 def _parsed(text: str, file: str) -> tomlkit.TOMLDocument:
     try:
-        return tomlkit.parse(text)
+        document = tomlkit.parse(text)
     except ParseError as error:
         raise UsageError(f"{file}: it is no TOML ({error}); mend it first, nothing was changed") from error
+    servers, languages = document.get("language-server"), document.get("language")
+    lists = (
+        []
+        if languages is None
+        else [item.get("language-servers") for item in languages]
+        if isinstance(languages, AoT)
+        else [0]
+    )
+    if not isinstance(servers, Table | OutOfOrderTableProxy | None) or not all(
+        isinstance(names, Array | None) for names in lists
+    ):
+        raise UsageError(
+            f"{file}: only `[language-server.NAME]` and `[[language]]` with `language-servers = [...]` can be added "
+            "to; nothing was changed"
+        )
+    return document
 
 
 def _table(values: dict[str, Any]) -> Any:

@@ -45,7 +45,7 @@ def set_member(text: str, path: Sequence[str], value: Any, file: str) -> str:
 
 
 def remove_member(text: str, path: Sequence[str], file: str) -> str:
-    """`text` without the member at `path`, and without objects on the way that are empty then."""
+    """`text` without the member at `path`, and without objects on the way that are empty then: no comment is lost."""
     data = text.encode()
     place = _root(data, file)
     chain: list[Node] = []
@@ -58,9 +58,13 @@ def remove_member(text: str, path: Sequence[str], file: str) -> str:
         if value is None:
             return text
         place = value
-    while len(chain) > 1 and len(_pairs(chain[-2].child_by_field_name("value"))) == 1:
+    comments: list[str] = []
+    while len(chain) > 1 and len(_pairs(around := chain[-2].child_by_field_name("value"))) == 1:
+        assert around is not None, "it has pairs"
+        found = [child for child in around.children if child.type == "comment"]
+        comments += [data[child.start_byte : child.end_byte].decode() for child in found]
         chain.pop()
-    return _cut(data, chain[-1])
+    return _cut(data, chain[-1], "".join(f"\n{INDENT}{comment}" for comment in comments))
 
 
 def get_member(text: str, path: Sequence[str], file: str) -> str | None:
@@ -104,9 +108,16 @@ def _pair(place: Node, name: str, data: bytes) -> Node | None:
     found = None
     for pair in _pairs(place):
         key = pair.child_by_field_name("key")
-        if key is not None and json.loads(data[key.start_byte : key.end_byte]) == name:
+        if key is not None and _means(data[key.start_byte : key.end_byte], name):
             found = pair
     return found
+
+
+def _means(key: bytes, name: str) -> bool:
+    try:
+        return bool(json.loads(key, strict=False) == name)
+    except ValueError:
+        return False
 
 
 def _insert(data: bytes, place: Node, name: str, value: Any, depth: int) -> str:
@@ -137,7 +148,7 @@ def _comma(place: Node, after: int, data: bytes) -> int:
     return 0
 
 
-def _cut(data: bytes, pair: Node) -> str:
+def _cut(data: bytes, pair: Node, instead: str) -> str:
     parent = pair.parent
     assert parent is not None, "a member stands in an object"
     pairs = _pairs(parent)
@@ -149,10 +160,15 @@ def _cut(data: bytes, pair: Node) -> str:
         before = pairs[[other.start_byte for other in pairs].index(pair.start_byte) - 1]
         comma = _comma(parent, before.end_byte, data)
         if comma and not data[comma:start].strip():
-            return _splice(data, comma - 1, end, "")
+            return _splice(data, comma - 1, end, _closed(instead, data[end:]))
     if not data[line_start:start].strip() and line_start > parent.start_byte:
         start = line_start - 1
-    return _splice(data, start, end, "")
+    return _splice(data, start, end, _closed(instead, data[end:]))
+
+
+def _closed(comments: str, rest: bytes) -> str:
+    """A comment must not swallow what follows."""
+    return f"{comments}\n" if comments and not rest.startswith((b"\n", b"\r\n")) else comments
 
 
 def _dump(value: Any, depth: int) -> str:

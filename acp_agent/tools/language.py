@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import anyio
 from pydantic import Field
 
 from acp_agent.errors import ToolError
-from acp_agent.lsp.base import Document
+from acp_agent.lsp.base import Document, LspError
 from acp_agent.lsp.uris import path_of, uri_of
 from acp_agent.safety.access import Access, PathAccess
 from acp_agent.safety.paths import Roots, real_path
@@ -34,9 +36,12 @@ __all__ = [
     "symbol_access",
 ]
 
+log = logging.getLogger(__name__)
+
 MOST_LINES_NAMED = 10
 LONGEST_LINE = 200
 LONGEST_MESSAGE = 1_000
+LONGEST_ORIGIN = 100
 
 
 class SymbolParams(Params):
@@ -158,11 +163,22 @@ async def places_in_words(
 async def errors_of_change(
     changes: Iterable[tuple[Document | None, Document]], ctx: ToolContext
 ) -> tuple[str, tuple[ToolCallContent, ...]]:
-    """The errors that changes brought about, for the model and for the person; empty where none are known."""
-    found: dict[tuple[Path, Diagnostic], None] = {}
-    for before, after in changes:
-        new = await ctx.services.language.new_errors(before, after)
-        found |= dict.fromkeys(new.errors)
+    """The errors that changes brought about, for the model and for the person; empty where none are known.
+
+    Several changes are one: they are looked at together, and what one of them broke for as long as another was not
+    made is no error."""
+    every = list(changes)
+    told: dict[Path, Sequence[tuple[Path, Diagnostic]]] = {}
+
+    async def ask(before: Document | None, after: Document) -> None:
+        told[after.path] = (await ctx.services.language.new_errors(before, after)).errors
+
+    async with anyio.create_task_group() as tasks:
+        for before, after in every:
+            tasks.start_soon(ask, before, after)
+    found = {error: None for _, after in every for error in told[after.path]}
+    if found and len(every) > 1:
+        found = dict.fromkeys(await _still(list(found), [after for _, after in every], ctx))
     if not found:
         return "", ()
     most = ctx.services.lsp.max_new_errors
@@ -175,9 +191,30 @@ async def errors_of_change(
     return words, (Content(content=TextContent(text=words)),)
 
 
+async def _still(
+    errors: list[tuple[Path, Diagnostic]], documents: list[Document], ctx: ToolContext
+) -> list[tuple[Path, Diagnostic]]:
+    """Those of the errors that are there now, as far as it is known in time; of other files all are kept."""
+    wanted = {path for path, _ in errors}
+    asked = [document for document in documents if document.path in wanted]
+    now: dict[Path | None, Sequence[Diagnostic]] | None = None
+    with anyio.move_on_after(ctx.services.lsp.edit_wait):
+        try:
+            now = {
+                path_of(file.uri): file.diagnostics for file in (await ctx.services.language.diagnostics(asked)).items
+            }
+        except LspError as error:
+            log.info("%s", error)
+    if now is None:
+        return []
+    changed = {document.path for document in asked}
+    return [(path, item) for path, item in errors if path not in changed or item in now.get(path, ())]
+
+
 async def _in_words(path: Path, item: Diagnostic, ctx: ToolContext, texts: dict[Path, list[str]]) -> str:
     place = await place_of(uri_of(path), item.range, ctx, texts)
     assert place is not None, "the URI of a file names a file"
     message = " ".join(item.message.split())[:LONGEST_MESSAGE]
     origin = " ".join(str(part) for part in (item.source, item.code) if part not in ("", None))
+    origin = " ".join(origin[:LONGEST_ORIGIN].split())
     return f"{ctx.roots.display(path)}:{place.line}:{place.column}: {message}" + (f" [{origin}]" if origin else "")

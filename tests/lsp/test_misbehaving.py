@@ -399,3 +399,43 @@ def alive(pid: int) -> bool:
         return False
     status = Path(f"/proc/{pid}/stat")
     return not (status.exists() and status.read_text(encoding="utf-8").rsplit(")", 1)[1].split()[0] == "Z")
+
+
+async def test_a_server_that_never_answers_is_soon_waited_for_less(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("acp_agent.lsp.servers.PATIENCE", 0.05)
+    async with running(tmp_path, raw("silent", start_timeout=60, edit_wait=60)) as kit:
+        kit.servers.watch(Document(tmp_path / "a.raw", "one\n"))
+        (server,) = kit.servers._servers.values()
+        server.in_vain = 2  # Two edits have waited for it as long as is configured.
+        with anyio.fail_after(20):
+            for number in (3, 4):
+                assert (await edit(kit, "one\n", "two\n")).waiting == ("raw",)
+                assert server.in_vain == number
+
+
+async def test_a_server_that_answers_again_is_waited_for_as_before(tmp_path: Path):
+    async with running(tmp_path, raw()) as kit:
+        kit.servers.watch(Document(tmp_path / "a.raw", "one\n"))
+        (server,) = kit.servers._servers.values()
+        server.in_vain = 5
+        assert messages((await edit(kit, "one\n", "ERROR x\n")).errors) == [("a.raw", "x")]
+        assert server.in_vain == 0
+
+
+async def test_an_edit_of_several_files_shows_them_all_before_a_rename_is_asked_for(tmp_path: Path):
+    async with running(tmp_path, raw()) as kit:
+        main, other = kit.write("a.raw", "x\n"), Document(tmp_path / "b.raw", "not saved x\n")
+        (tmp_path / "b.raw").write_text("x\n")
+        await kit.servers.rename(main, START, "y", [other])
+        opened = [each["params"]["textDocument"] for each in kit.heard("textDocument/didOpen")]
+        assert [item["text"] for item in opened if item["uri"].endswith("b.raw")] == ["not saved x\n"]
+        strange = Document(tmp_path / "c.strange", "not saved\n")
+        with pytest.raises(LspError, match="must be saved first"):
+            await kit.servers.rename(main, START, "y", [strange])
+        many = [kit.write(f"{number}.raw", "x\n") for number in range(MOST_OPEN)]
+        await kit.servers.rename(main, START, "y", [*many, other])
+        (read,) = await kit.hears("workspace/didChangeWatchedFiles")
+        assert [each["uri"] for each in read["params"]["changes"]] == [item.path.as_uri() for item in many]
+        unsaved = [Document(item.path, "not saved\n") for item in many]
+        with pytest.raises(LspError, match="must be saved first"):
+            await kit.servers.rename(main, START, "y", unsaved)

@@ -86,3 +86,28 @@ def test_where_helix_does_not_say_what_is_known_of_it_counts(tmp_path, script):
     program.chmod(0o755)
     assert ask_helix(str(program))("rust") == KNOWN["rust"]
     assert ask_helix(str(tmp_path / "missing"))("rust") == KNOWN["rust"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'language = [{ name = "python" }]\n',
+        'language-server = { a = { command = "x" } }\n',
+        "language = 3\n",
+        '[language]\nname = "x"\n',
+        "[[language-server]]\nx = 1\n",
+        '[[language]]\nname = "python"\nlanguage-servers = "x"\n',
+    ],
+)
+def test_a_form_that_cannot_be_added_to_is_told_and_left_alone(text):
+    with pytest.raises(UsageError, match="nothing was changed"):
+        add(text, {"command": "x"}, lambda _: [], "languages.toml")
+
+
+def test_what_a_person_wrote_behind_is_kept_when_it_is_taken_back():
+    added = add("", {"command": "x"}, lambda _: ["k"], "languages.toml")
+    back = remove(f'{added}\n# mine\n[[language]]\nname = "mine"\n# the last\n', "languages.toml")
+    assert "# mine\n" in back and 'name = "mine"\n# the last\n' in back
+    assert "acp-agent" not in [
+        name for item in tomllib.loads(back)["language"] for name in item.get("language-servers", [])
+    ]

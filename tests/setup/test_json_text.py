@@ -99,3 +99,22 @@ def test_for_any_object_what_is_set_can_be_read_and_the_rest_is_as_before(data, 
     written = set_member(text, path, value, "f")
     assert json.loads(written) == expected
     assert get_member(remove_member(written, path, "f"), path, "f") is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{\n  "agent_servers": {\n    // my note\n    "acp-agent": {}\n  }\n}\n',
+        '{"a": 1, "agent_servers": {/* my note */ "acp-agent": {}}}',
+        '{"agent_servers": {"acp-agent": {} // my note\n}, "b": 2}',
+    ],
+)
+def test_a_comment_beside_the_member_stays_when_that_is_taken_away(text):
+    gone = remove_member(text, ["agent_servers", "acp-agent"], "f")
+    assert "my note" in gone and "agent_servers" not in gone
+    assert set_member(gone, ["x"], 1, "f").count("my note") == 1
+
+
+def test_a_key_with_a_tab_in_it_is_a_key():
+    assert get_member(set_member('{"a\tb": 1}', ["x"], 2, "f"), ["x"], "f") == "2"
+    assert set_member('{"a\tb": 1}', ["a\tb"], 2, "f") == '{"a\tb": 2}'

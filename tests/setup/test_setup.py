@@ -167,3 +167,37 @@ def test_zed_and_jetbrains_get_an_absolute_path(tmp_path):
         run(tmp_path, name, "--yes")
         value = json.loads(where(tmp_path, name).read_text())["agent_servers"]["acp-agent"]
         assert Path(value["command"]).is_absolute() and value["args"] == []
+
+
+@pytest.mark.parametrize("name", ["neovim", "codecompanion"])
+def test_what_a_person_wrote_into_our_file_is_kept(tmp_path, name):
+    assert run(tmp_path, name, "--yes").returncode == 0
+    path = where(tmp_path, name)
+    mine = "-- mine\nvim.o.number = true\n"
+    path.write_text(mine + path.read_text().replace(PROGRAM, "/old/acp-agent") + mine)
+    assert run(tmp_path, name, "--yes").returncode == 0
+    text = path.read_text()
+    assert text.startswith(mine) and text.endswith(mine) and text.count("setup: begin") == 1 and PROGRAM in text
+    path.write_text(text + "-- last\n")
+    assert run(tmp_path, name, "--undo", "--yes").returncode == 0
+    assert path.read_text() == f"{mine}{mine}-- last\n"
+
+
+def test_marked_lines_are_found_when_the_editor_has_saved_other_line_ends(tmp_path):
+    assert run(tmp_path, "emacs", "--yes").returncode == 0
+    path = where(tmp_path, "emacs")
+    path.write_bytes(b"; mine\r\n" + path.read_bytes().replace(b"\n", b"\r\n"))
+    assert "there is nothing to write" in run(tmp_path, "emacs", "--yes").stdout
+    assert run(tmp_path, "emacs", "--undo", "--yes").returncode == 0
+    assert path.read_bytes() == b"; mine\r\n"
+
+
+@pytest.mark.parametrize("name", ["zed", "emacs", "helix", "neovim"])
+def test_taking_back_takes_all_back_when_it_was_set_up_twice_with_a_change_between(tmp_path, name):
+    path = where(tmp_path, name)
+    assert run(tmp_path, name, "--yes", "--program", "/old/acp-agent").returncode == 0
+    mine = {"zed": "// mine\n", "emacs": "; mine\n", "helix": "# mine\n", "neovim": "-- mine\n"}[name]
+    path.write_text(mine + path.read_text())
+    assert run(tmp_path, name, "--yes").returncode == 0
+    assert run(tmp_path, name, "--undo", "--yes").returncode == 0
+    assert "acp-agent" not in path.read_text() and mine in path.read_text()

@@ -41,6 +41,7 @@ SAVE_NOTIFICATION = "acpAgent/save"
 SAVE_SECONDS = 2.0
 """How long the editor may take to save."""
 
+KEPT_FILES = 200
 KEPT_TERMINALS = 50
 KEPT_CHARACTERS = 50_000
 
@@ -70,8 +71,10 @@ class Buffers(Files):
         path = Path(request.path)
         document = self._documents.of(path) if path.is_absolute() else None
         if document is None:
-            self._read.pop(path, None)
-            return await super().read(request)
+            answer = await super().read(request)
+            whole = request.line is None and request.limit is None
+            self._know(path, answer.content if whole else None)
+            return answer
         self._read[path] = document.now.lines
         return await Files(buffers={path: document.now.text}).read(request)
 
@@ -79,16 +82,30 @@ class Buffers(Files):
         path = Path(request.path)
         document = self._documents.of(path) if path.is_absolute() else None
         if document is None:
-            return await super().write(request)
+            written = await super().write(request)
+            self._know(path, request.content)
+            return written
         async with self._one_at_a_time:
             await self._edit(document, path, request.content)
         return WriteTextFileResponse()
+
+    def _know(self, path: Path, text: str | None) -> None:
+        """What the agent knows of a file that is not open: it may be opened, and typed in, before the next write."""
+        self._read.pop(path, None)
+        if text is not None:
+            self._read[path] = split_lines(text)
+        while len(self._read) > KEPT_FILES:
+            del self._read[next(iter(self._read))]
 
     async def _edit(self, document: Document, path: Path, content: str) -> None:
         wanted = split_lines(content)
         base = self._read.get(path)
         await self._echo(document)
-        was_saved = await _on_disk_is(path, document.now.text) or not await anyio.Path(path).exists()
+        if base is not None and _is_dos(base) and not _is_dos(document.now.lines):
+            # Read from the disk; this editor tells of all line ends as `\n`, and writes its own.
+            base, wanted = _unix(base), _unix(wanted)
+        new = not document.now.text and not await anyio.Path(path).exists()
+        was_saved = new or await _on_disk_is(path, document.now.text)
         for attempt in (1, 2):
             before = document.now
             hunks = rebased(before.lines if base is None else base, before.lines, wanted)
@@ -190,6 +207,14 @@ class WarnedTerminals(Terminals):
             return self._said.get((session_id, terminal_id), "")
         terminal.drain()
         return terminal.text()[-KEPT_CHARACTERS:]
+
+
+def _is_dos(lines: list[str]) -> bool:
+    return any(line.endswith("\r\n") for line in lines)
+
+
+def _unix(lines: list[str]) -> list[str]:
+    return [f"{line[:-2]}\n" if line.endswith("\r\n") else line for line in lines]
 
 
 def _with(before: Text, hunks: list[Hunk]) -> Text:

@@ -18,12 +18,12 @@ from pygls.exceptions import JsonRpcException, JsonRpcInvalidParams
 
 from acp_agent.errors import AgentError, PeerError
 from acp_agent.fronts.lsp_server import prompts
-from acp_agent.fronts.lsp_server.conversation import Choice
+from acp_agent.fronts.lsp_server.conversation import Choice, Turn
 from acp_agent.fronts.lsp_server.editor import Kind
 from acp_agent.fronts.lsp_server.front import Front
 from acp_agent.fronts.lsp_server.prompts import Passage, Prompt
 from acp_agent.fronts.lsp_server.status import one_line
-from acp_agent.fronts.lsp_server.transcript import pending_prompt
+from acp_agent.fronts.lsp_server.transcript import is_answered, pending_prompt
 
 __all__ = ["Commands"]
 
@@ -52,6 +52,8 @@ class Commands:
     def __init__(self, front: Front, tasks: anyio.abc.TaskGroup) -> None:
         self._front = front
         self._tasks = tasks
+        self._sent: list[Turn] = []
+        """Turns of what was sent from the transcript."""
         self.table: dict[str, Callable[[Sequence[Any] | None], Awaitable[Any]]] = {}
         for name, plain, work in (
             ("prompt", "text", self._prompt),
@@ -95,8 +97,10 @@ class Commands:
 
     # --- turns ------------------------------------------------------------------------------------------------
 
-    def _turn(self, prompt: Prompt) -> Work:
+    def _turn(self, prompt: Prompt, *, sent: bool = False) -> Work:
         turn = self._front.submit(prompt)  # Now, so that prompts keep the order of their commands.
+        if sent:
+            self._sent = [turn, *(other for other in self._sent if not other.done.is_set())]
 
         async def finish() -> dict[str, str]:
             try:
@@ -148,7 +152,11 @@ class Commands:
         text = pending_prompt(document.now.text)
         if not text:
             raise AgentError("write the prompt below the last `## You` first")
-        return self._turn(prompts.linked(self._front.documents, text))
+        if is_answered(text):
+            raise AgentError("the answer is still being written there: write below the `## You` that comes at its end")
+        if any(turn.prompt.text == text for turn in self._sent if not turn.done.is_set()):
+            raise AgentError("this was sent already")
+        return self._turn(prompts.linked(self._front.documents, text), sent=True)
 
     def _stop(self, given: _Given) -> Work:
         stopped = self._front.stop()
@@ -211,6 +219,7 @@ class Commands:
             chosen = [info for info in found if info.session_id == picked]
             if not chosen:
                 raise AgentError(f"there is no session {picked!r} of this folder")
+            self._front.stop()  # With its questions: an agent may wait for their answers before it stops.
             await conversation.load(chosen[0])
             self._front.transcript.end("")
             await self._front.show_transcript()

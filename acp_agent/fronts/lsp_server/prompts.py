@@ -132,7 +132,8 @@ def linked(documents: Documents, text: str) -> Prompt:
 def _on_disk(uri: str, documents: Documents) -> Text:
     path = path_of(uri)
     try:
-        text = "" if path is None else path.read_bytes().decode("utf-8", "replace")
+        # A pipe would keep everything waiting.
+        text = path.read_bytes().decode("utf-8", "replace") if path is not None and path.is_file() else ""
     except OSError:
         text = ""
     return Text(text, documents.encoding)

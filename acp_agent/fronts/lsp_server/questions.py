@@ -16,7 +16,7 @@ from acp_agent.client.permissions import reject_once
 from acp_agent.errors import PeerError
 from acp_agent.fronts.lsp_server.editor import Editor, Kind
 from acp_agent.fronts.lsp_server.status import Board, Call, one_line
-from acp_agent.fronts.lsp_server.transcript import Transcript, details_of, diff_text
+from acp_agent.fronts.lsp_server.transcript import ASKED_LINES, Transcript, command_of, details_of, diff_text
 from acp_agent.fronts.view import plain
 from acp_agent.schema.acp import (
     BooleanPropertySchema,
@@ -47,7 +47,8 @@ SHOW = "Show"
 NO_ANSWER = "Do not answer"
 ORDER = ("reject_once", "allow_once", "allow_always", "reject_always")
 SHOWN_LINES = 12
-LINE_LENGTH = 160
+LINE_LENGTH = 140
+TITLE_LENGTH = 400
 
 
 class Questions:
@@ -96,7 +97,7 @@ class Questions:
     async def _ask(self, request: RequestPermissionRequest, call: Call) -> RequestPermissionOutcome:
         options = safe_first(request.options)
         names = _unique([one_line(option.name) for option in options], SHOW)
-        self._transcript.question(one_line(call.title), details_of(call))
+        self._transcript.question(one_line(call.title), details_of(call, ASKED_LINES))
         try:
             chosen = await self._choose(question_text(call), names, Kind.Warning)
         except PeerError as error:
@@ -183,20 +184,27 @@ def safe_first(options: Sequence[PermissionOption]) -> list[PermissionOption]:
 
 def question_text(call: Call) -> str:
     """The title and what it is about, short; the whole stands in the transcript."""
-    lines = [one_line(call.title, 400)]
+    lines = [one_line(call.title, TITLE_LENGTH)]
     for item in call.content:
         match item:
             case Diff():
                 lines += [one_line(item.path), *diff_text(item).split("\n")]
             case Content(content=TextContent(text=text)):
-                lines += [line for line in plain(text).strip().split("\n") if one_line(line, 400) != lines[0]]
-    command = call.raw_input.get("command") if isinstance(call.raw_input, dict) else None
-    if isinstance(command, str) and command.strip() not in call.title:
-        lines += [f"$ {line}" for line in plain(command).strip().split("\n")]
-    found = [line.rstrip()[:LINE_LENGTH] for line in lines if line.strip()]
+                lines += [line for line in plain(text).strip().split("\n") if one_line(line, TITLE_LENGTH) != lines[0]]
+    command = plain(command_of(call.raw_input)).strip()
+    if command not in lines[0]:  # As it is: a title has one line, of a bounded length.
+        lines[1:1] = [f"$ {line}" for line in command.split("\n")]
+    found = [lines[0], *(line.rstrip() for line in lines[1:] if line.strip())]
+    shown = [found[0], *(_cut(line) for line in found[1:SHOWN_LINES])]
     if len(found) > SHOWN_LINES:
-        found = [*found[: SHOWN_LINES - 1], f"... {len(found) - SHOWN_LINES + 1} more lines: {SHOW}"]
-    return "\n".join(found)
+        shown[-1] = f"... {len(found) - SHOWN_LINES + 1} more lines: {SHOW}"
+    elif shown != found or lines[0].endswith("…"):
+        shown.append(f"(long lines are cut at `…`: {SHOW})")
+    return "\n".join(shown)
+
+
+def _cut(line: str) -> str:
+    return line if len(line) <= LINE_LENGTH else f"{line[: LINE_LENGTH - 1]}…"
 
 
 def _choices(field: object) -> list[tuple[str, Any]]:

@@ -11,6 +11,7 @@ import difflib
 import logging
 import os
 import re
+import shlex
 from collections.abc import Iterator
 from datetime import datetime
 from itertools import count
@@ -33,7 +34,16 @@ from acp_agent.schema.acp import (
     UserMessageChunk,
 )
 
-__all__ = ["NAME", "Transcript", "is_transcript", "pending_prompt", "with_draft"]
+__all__ = [
+    "ASKED_LINES",
+    "NAME",
+    "Transcript",
+    "command_of",
+    "is_answered",
+    "is_transcript",
+    "pending_prompt",
+    "with_draft",
+]
 
 log = logging.getLogger(__name__)
 
@@ -44,9 +54,13 @@ YOU = "## You"
 AGENT = "## Agent"
 BLANK = "\n\n"
 HEADING = re.compile(r"^([ \t]{0,3}#{1,2}[ \t]{1,8}You[ \t]{0,8})$", re.MULTILINE)
+ANSWER = re.compile(r"^## Agent$", re.MULTILINE)
 
 DETAIL_LINES = 200
 """Lines of one output or diff that are kept."""
+
+ASKED_LINES = 5_000
+"""The same where a person is asked: what nobody can see nobody can allow."""
 
 HELD_BACK = 64
 """Characters at the end of the agent's text that wait for the rest of their line: half a heading is one too."""
@@ -60,14 +74,34 @@ def is_transcript(uri: str) -> bool:
 
 def pending_prompt(text: str) -> str:
     """What stands below the last `## You`."""
+    text = text.replace("\r\n", "\n")
     found = list(HEADING.finditer(text))
     return text[found[-1].end() :].strip() if found else ""
 
 
+def is_answered(pending: str) -> bool:
+    """Whether an answer of the agent's has begun below the last `## You`: then not all of that is the person's."""
+    return ANSWER.search(pending) is not None
+
+
 def with_draft(file_text: str, buffer_text: str) -> str:
     """What an open transcript should say: the file, and what a person has begun to write below it."""
+    buffer_text = buffer_text.replace("\r\n", "\n")
     draft = pending_prompt(buffer_text)
-    if not draft or f"{YOU}\n\n{draft}" in file_text:
+    if is_answered(draft):  # It was shown while a turn ran: the person's is what the file does not say.
+        if file_text.startswith(buffer_text.rstrip()):
+            return file_text
+        pairs = enumerate(zip(file_text, buffer_text, strict=False))
+        common = next((at for at, (ours, theirs) in pairs if ours != theirs), min(len(file_text), len(buffer_text)))
+        rest = buffer_text[common:].strip()
+        draft = buffer_text[buffer_text.rfind("\n", 0, common) + 1 :].strip() if rest else ""
+    else:  # The same words may have been sent before; these were sent if they stand at their place or below it.
+        places = [found.start() for found in HEADING.finditer(file_text)]
+        nth = len(HEADING.findall(buffer_text))
+        later = file_text[places[nth - 1] :] if 0 < nth <= len(places) else ""
+        if f"{YOU}{BLANK}{_quiet(draft)}{BLANK}{AGENT}{BLANK}" in later or draft == pending_prompt(file_text):
+            return file_text
+    if not draft:
         return file_text
     ending = "" if pending_prompt(file_text) == "" and HEADING.search(file_text) else f"\n\n{YOU}\n\n"
     return f"{file_text}{ending}{draft}\n"
@@ -274,39 +308,40 @@ class Transcript:
             self._failed = True
 
 
-def details_of(call: Call) -> str:
-    """What a call is about and what came of it, as Markdown."""
-    return "\n".join(_details(call))
+def details_of(call: Call, most: int = DETAIL_LINES) -> str:
+    """What a call is about and what came of it, as Markdown; `most` lines of each piece."""
+    return "\n".join(_details(call, most))
 
 
-def _details(call: Call) -> Iterator[str]:
-    command = _command(call.raw_input)
-    if command and one_line(command) != one_line(call.title):
+def _details(call: Call, most: int) -> Iterator[str]:
+    command = command_of(call.raw_input)
+    if command and command.strip() != one_line(call.title):  # A title is one line, and bounded.
         yield _fenced(command, "sh")
     output = _output(call.raw_output) or call.terminal_output
     for item in call.content:
         match item:
             case Diff():
-                yield f"`{plain(item.path)}`\n\n{_fenced(diff_text(item), 'diff')}"
+                yield f"`{one_line(item.path, 1_000)}`\n\n{_fenced(diff_text(item, most), 'diff')}"
             case Content(content=TextContent(text=text)):
-                yield _fenced(_bounded(sanitize_output(text)))
+                yield _fenced(_bounded(sanitize_output(text), most))
             case Terminal() if output:
-                yield _fenced(_bounded(sanitize_output(output)))
+                yield _fenced(_bounded(sanitize_output(output), most))
     if output and not call.content:
-        yield _fenced(_bounded(sanitize_output(output)))
+        yield _fenced(_bounded(sanitize_output(output), most))
 
 
-def diff_text(diff: Diff) -> str:
+def diff_text(diff: Diff, most: int = DETAIL_LINES) -> str:
     """A unified diff without its two headers."""
     old = plain(diff.old_text or "").splitlines()
     lines = list(difflib.unified_diff(old, plain(diff.new_text).splitlines(), lineterm="", n=2))[2:]
-    return _bounded("\n".join(lines))
+    return _bounded("\n".join(lines), most)
 
 
-def _command(raw_input: Any) -> str:
+def command_of(raw_input: Any) -> str:
+    """The command line that a call runs, where its input has one."""
     command = raw_input.get("command") if isinstance(raw_input, dict) else None
     if isinstance(command, list):
-        return " ".join(str(part) for part in command)
+        return shlex.join(str(part) for part in command)
     return command if isinstance(command, str) else ""
 
 
@@ -318,11 +353,11 @@ def _output(raw: Any) -> str:
     return ""
 
 
-def _bounded(text: str) -> str:
+def _bounded(text: str, most: int) -> str:
     lines = plain(text).rstrip("\n").split("\n")
-    if len(lines) <= DETAIL_LINES:
+    if len(lines) <= most:
         return "\n".join(lines)
-    half = DETAIL_LINES // 2
+    half = most // 2
     return "\n".join([*lines[:half], f"[... {len(lines) - 2 * half} lines left out ...]", *lines[-half:]])
 
 

@@ -295,7 +295,7 @@ def _bodies(received: bytearray) -> Iterator[bytes]:
 def _content_length(header: bytes) -> int:
     for line in header.split(b"\n"):
         name, _, value = line.partition(b":")
-        if name.strip().lower() == b"content-length" and value.strip().isdigit():
+        if name.strip().lower() == b"content-length" and value.strip().isdigit() and len(value) < 20:
             length = int(value)
             if length <= LONGEST_MESSAGE:
                 return length

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
 from lsprotocol import types
 
+from acp_agent.fronts.lsp_server.documents import Documents
+from acp_agent.fronts.lsp_server.prompts import passage
 from tests.editors.raw_agent import Failed, RawAgent, Turn
 from tests.fronts.lsp.kit import CAPTURED, Buffer, LspEditor, raw_lsp
 
@@ -286,3 +290,53 @@ async def test_edits_of_one_file_at_once_are_made_one_after_the_other(tmp_path: 
             await writing.result()
         assert len(editor.edits) == 3
         assert buffer.text == texts[-1]
+
+
+async def test_what_is_typed_into_a_file_that_was_read_before_it_was_opened_is_kept(tmp_path: Path):
+    async with raw_lsp(tmp_path) as (editor, agent):
+        file = tmp_path / "project" / "a.py"
+        file.write_text("one\ntwo\nthree\n")
+        turn = await begun(editor, agent)
+        assert await read(turn, file) == "one\ntwo\nthree\n"
+        buffer = editor.open(file)
+        editor.type(buffer, 0, 0, "# mine\n")
+        await write(turn, file, "one\ntwo\n3\n")
+        assert buffer.text == "# mine\none\ntwo\n3\n"
+        other = tmp_path / "project" / "b.py"
+        await write(turn, other, "one\n")
+        buffer = editor.open(other)
+        editor.type(buffer, 0, 0, "# mine\n")
+        await write(turn, other, "one\ntwo\n")
+        assert buffer.text == "# mine\none\ntwo\n"
+
+
+async def test_line_ends_of_the_disk_do_not_get_into_an_editor_that_hides_them(tmp_path: Path):
+    async with raw_lsp(tmp_path) as (editor, agent):
+        file = tmp_path / "project" / "a.py"
+        file.write_bytes(b"one\r\ntwo\r\n")
+        turn = await begun(editor, agent)
+        assert await read(turn, file) == "one\r\ntwo\r\n"
+        buffer = editor.open(file, text="one\ntwo\n")
+        await write(turn, file, "one\r\n2\r\n")
+        assert buffer.text == "one\n2\n"
+
+
+async def test_a_new_file_that_a_person_has_begun_is_theirs_to_save(tmp_path: Path):
+    async with raw_lsp(tmp_path, options={"save": "disk"}) as (editor, agent):
+        file = tmp_path / "project" / "new.py"
+        buffer = editor.open(file, text="")
+        editor.type(buffer, 0, 0, "# a thought\n")
+        turn = await begun(editor, agent)
+        await write(turn, file, "# a thought\nx = 1\n")
+        assert buffer.text == "# a thought\nx = 1\n"
+        assert not file.exists()
+
+
+def test_a_pipe_is_not_read_for_a_prompt(tmp_path: Path):
+    os.mkfifo(tmp_path / "pipe")
+    found: list[str] = []
+    uri = (tmp_path / "pipe").as_uri()
+    reader = Thread(target=lambda: found.append(passage(Documents(), uri, None).text), daemon=True)
+    reader.start()
+    reader.join(10)
+    assert found == [""]

@@ -406,7 +406,13 @@ async def test_no_message_whatever_ends_the_server(tmp_path: Path):
 
 
 @pytest.mark.parametrize(
-    "data", [b"Content-Length: 99999999999999\r\n\r\n", b"no header\r\n\r\n", b"Content-Length: x\r\n\r\n"]
+    "data",
+    [
+        b"Content-Length: 99999999999999\r\n\r\n",
+        b"Content-Length: %s\r\n\r\n" % (b"9" * 5000),
+        b"no header\r\n\r\n",
+        b"Content-Length: x\r\n\r\n",
+    ],
 )
 async def test_a_stream_that_is_no_lsp_ends_the_server_in_order(tmp_path: Path, data: bytes):
     async with raw_editor(tmp_path) as editor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +10,11 @@ import pytest
 from lsprotocol import types
 from pygls.exceptions import JsonRpcMethodNotFound
 
+from acp_agent.fronts.lsp_server.questions import question_text
+from acp_agent.fronts.lsp_server.status import Call
+from acp_agent.schema.acp import Diff
 from tests.editors.raw_agent import RawAgent, Turn
-from tests.fronts.lsp.kit import CAPTURED, LspEditor, raw_lsp
+from tests.fronts.lsp.kit import CAPTURED, LspEditor, lsp, raw_lsp
 
 OPTIONS = [
     {"optionId": "always", "name": "Allow always", "kind": "allow_always"},
@@ -29,6 +33,38 @@ async def ask(turn: Turn, title: str = "Run make", number: int = 1, **call: Any)
     return await turn.request(
         "session/request_permission", toolCall={"toolCallId": f"t{number}", "title": title, **call}, options=OPTIONS
     )
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "echo " + "a" * 300 + "; rm -rf ~",
+        "echo " + "a" * 900 + "; rm -rf ~",
+        "echo hi # harmless\nrm -rf ~",
+        "rm -rf 'a  b'",
+        "echo hi" + " " * 300 + "; rm -rf ~",
+        "true\n" * 50 + "rm -rf ~",
+    ],
+)
+def test_a_question_shows_what_runs_or_says_that_there_is_more(command: str):
+    text = question_text(Call("1", command, raw_input={"command": command}))
+    whole = command in text.replace("\n$ ", "\n")
+    assert whole or text.splitlines()[-1].endswith(": Show") or ": Show)" in text.splitlines()[-1]
+    assert len(text) < 2_000
+    for line in command.split("\n")[:2]:
+        assert line[:130] in text.splitlines()[0] or any(
+            shown.startswith(f"$ {line[:130]}") for shown in text.splitlines()
+        )
+
+
+def test_a_question_about_a_long_line_says_that_it_is_cut():
+    diff = Diff(path="/p/a.py", old_text="x\n", new_text="a" * 200 + "; evil()\n")
+    assert question_text(Call("1", "Edit a.py", content=[diff])).endswith("…\n(long lines are cut at `…`: Show)")
+
+
+def test_a_command_of_several_words_is_shown_as_a_shell_would_take_it():
+    text = question_text(Call("1", "Run it", raw_input={"command": ["sh", "-c", "rm -rf ~"]}))
+    assert text == "Run it\n$ sh -c 'rm -rf ~'"
 
 
 @pytest.mark.parametrize("name", CAPTURED)
@@ -145,3 +181,51 @@ async def test_forms_of_choices_are_asked_and_others_declined(tmp_path: Path):
         assert await request.result() == {"action": "decline"}
         assert await (await form({"name": {"type": "string"}}, "name")).result() == {"action": "decline"}
         assert "cannot be typed here: Which?" in editor.said()[-1]
+
+
+async def test_all_that_is_asked_for_can_be_seen_before_it_is_answered(tmp_path: Path):
+    async with raw_lsp(tmp_path) as (editor, agent):
+        turn = await begun(editor, agent)
+        text = "".join(f"line {number}\n" for number in range(1_000))
+        await ask(turn, "Write a.py", content=[{"type": "diff", "path": "/p/a.py", "newText": text}])
+        assert "more lines: Show" in (await editor.question()).message
+        assert "+line 500\n" in editor.transcript()
+
+
+ASKER = """
+import json, sys
+
+def say(**message):
+    print(json.dumps({"jsonrpc": "2.0", **message}), flush=True)
+
+for line in sys.stdin:
+    message = json.loads(line)
+    method, result = message.get("method"), {}
+    if method == "initialize":
+        capabilities = {"loadSession": True, "sessionCapabilities": {"list": {}}}
+        result = {"protocolVersion": 1, "agentCapabilities": capabilities}
+    elif method == "session/list":
+        result = {"sessions": [{"sessionId": "old", "cwd": message["params"]["cwd"], "title": "An old one"}]}
+    elif method == "session/new":
+        result = {"sessionId": "new"}
+    elif method == "session/prompt":
+        prompt = message["id"]
+        options = [{"optionId": "no", "name": "Reject", "kind": "reject_once"}]
+        params = {"sessionId": "new", "toolCall": {"toolCallId": "t", "title": "x"}, "options": options}
+        say(id="ask", method="session/request_permission", params=params)
+        continue
+    elif message.get("id") == "ask":  # The turn ends when its question is answered.
+        say(id=prompt, result={"stopReason": message["result"]["outcome"]["outcome"]})
+        continue
+    if "id" in message:
+        say(id=message["id"], result=result)
+"""
+
+
+async def test_another_session_takes_the_place_of_one_that_asks(tmp_path: Path):
+    async with lsp(tmp_path, command=[sys.executable, "-c", ASKER]) as (editor, _):
+        await editor.execute("acpAgent.prompt", "go")
+        question = await editor.question()
+        await editor.execute("acpAgent.sessions", {"id": "old", "wait": True})
+        assert question.withdrawn
+        assert not [words for words in editor.said() if "did not stop" in words]
