@@ -7,6 +7,9 @@
 (defvar acp-agent--initialization-options '(:save "client")
   "What the agent is told at its start.")
 
+(defvar acp-agent--server nil
+  "The server that was asked last.")
+
 (defun acp-agent ()
   "Make the agent the language server of this buffer's files."
   (interactive)
@@ -17,7 +20,8 @@
          (or (project-current) (cons 'transient default-directory))
          'eglot-lsp-server
          (list acp-agent-program "lsp" :initializationOptions acp-agent--initialization-options)
-         (list (acp-agent--language-id major-mode))))
+         (list (acp-agent--language-id major-mode)))
+  (setq acp-agent--server (eglot-current-server)))
 
 (defun acp-agent--language-id (mode)
   "The LSP language id for MODE."
@@ -26,7 +30,10 @@
 (defun acp-agent--execute (command &rest arguments)
   "Ask the agent for COMMAND with ARGUMENTS, without waiting."
   (let ((server (or (and (fboundp 'eglot-current-server) (eglot-current-server))
-                    (user-error "Say `M-x acp-agent' first"))))
+                    acp-agent--server)))  ; From the transcript, which is no file of the project.
+    (unless (and server (jsonrpc-running-p server))
+      (user-error "Say `M-x acp-agent' first"))
+    (setq acp-agent--server server)
     (when (fboundp 'eglot--signal-textDocument/didChange)  ; What was typed a moment ago counts.
       (dolist (buffer (eglot--managed-buffers server))
         (when (buffer-live-p buffer)
@@ -47,6 +54,7 @@
                                 :end (eglot--pos-to-lsp-position (region-end))))))))
 
 (defun acp-agent-stop () "Stop the agent's turn." (interactive) (acp-agent--execute "acpAgent.stop"))
+(defun acp-agent-answer () "Answer what the agent waits for." (interactive) (acp-agent--execute "acpAgent.answer"))
 (defun acp-agent-continue () "Let the agent go on." (interactive) (acp-agent--execute "acpAgent.continue"))
 (defun acp-agent-transcript () "Show the conversation." (interactive) (acp-agent--execute "acpAgent.transcript"))
 (defun acp-agent-mode () "Choose the agent's mode." (interactive) (acp-agent--execute "acpAgent.mode"))
@@ -63,7 +71,14 @@
     "Save the buffer that the agent has changed: commands see the file on disk."
     (when-let* ((buffer (find-buffer-visiting (eglot-uri-to-path uri))))
       (with-current-buffer buffer
-        (when (buffer-modified-p) (let ((inhibit-message t)) (save-buffer)))))))
+        (when (buffer-modified-p)
+          (set-visited-file-modtime)  ; What a command changed is in the buffer, too.
+          (let ((inhibit-message t)) (save-buffer))))))
+  (cl-defmethod eglot-handle-notification (_server (_method (eql acpAgent/changed)) &key uri &allow-other-keys)
+    "Read the file again that a command of the agent has changed."
+    (when-let* ((buffer (find-buffer-visiting (eglot-uri-to-path uri))))
+      (with-current-buffer buffer
+        (unless (buffer-modified-p) (revert-buffer t t t))))))
 
 (with-eval-after-load 'agent-shell
   (add-to-list 'agent-shell-agent-configs

@@ -1,7 +1,7 @@
 -- acp-agent setup: begin (these lines are written by it)
 -- The agent as a language server of every file (Neovim 0.11 or newer).
 --   :AcpAgent [words]      ask; with a range, about these lines; without words they are asked for
---   :AcpAgentStop          stop the turn
+--   :AcpAgentStop          stop the turn; :AcpAgentAnswer asks again what waits for an answer
 --   :AcpAgentMode [mode]   :AcpAgentModel [model]   :AcpAgentSessions   :AcpAgentNew
 --   :AcpAgentTranscript    the conversation
 -- Code actions (`gra`) offer the same. Progress: `vim.ui.progress_status()` in the status line, or any progress plugin.
@@ -13,10 +13,16 @@ local function client()
   return vim.lsp.get_clients({ name = "acp_agent", bufnr = 0 })[1] or vim.lsp.get_clients({ name = "acp_agent" })[1]
 end
 
-local function run(command, argument)
+local function run(command, argument, waited)
   local agent = client()
-  if agent == nil then
-    vim.notify("acp-agent: no file that it knows is open", vim.log.levels.WARN)
+  if agent == nil or not agent.initialized then
+    if (waited or 0) < 100 then -- It starts with the first file.
+      vim.defer_fn(function()
+        run(command, argument, (waited or 0) + 1)
+      end, 50)
+    else
+      vim.notify("acp-agent: no file that it knows is open", vim.log.levels.WARN)
+    end
     return
   end
   local params = { command = command, arguments = argument ~= nil and { argument } or {} }
@@ -31,9 +37,17 @@ local function save(_, params)
   local buffer = vim.fn.bufnr(vim.uri_to_fname(params.uri))
   if buffer > 0 and vim.bo[buffer].modified then
     vim.api.nvim_buf_call(buffer, function()
-      vim.cmd("silent noautocmd keepalt lockmarks write")
+      vim.cmd("silent noautocmd keepalt lockmarks write!") -- What a command changed is in the buffer, too.
     end)
     vim.lsp.buf_notify(buffer, "textDocument/didSave", { textDocument = { uri = params.uri } })
+  end
+end
+
+local function changed(_, params)
+  local buffer = vim.fn.bufnr(vim.uri_to_fname(params.uri))
+  if buffer > 0 and not vim.bo[buffer].modified then
+    vim.bo[buffer].autoread = true
+    vim.cmd("silent! checktime " .. buffer)
   end
 end
 
@@ -53,6 +67,7 @@ vim.lsp.config("acp_agent", {
   init_options = { save = "client" },
   handlers = {
     ["acpAgent/save"] = save,
+    ["acpAgent/changed"] = changed,
   },
   on_attach = function(agent, buffer)
     vim.lsp.inlay_hint.enable(true, { bufnr = buffer })
@@ -93,6 +108,7 @@ end, { nargs = "*", range = true, desc = "Ask the agent" })
 
 for name, command in pairs({
   AcpAgentStop = "acpAgent.stop",
+  AcpAgentAnswer = "acpAgent.answer",
   AcpAgentContinue = "acpAgent.continue",
   AcpAgentTranscript = "acpAgent.transcript",
   AcpAgentMode = "acpAgent.mode",

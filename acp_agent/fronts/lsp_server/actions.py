@@ -36,12 +36,13 @@ class _Action:
 
 
 def actions_for(
-    params: types.CodeActionParams, document: Document | None, *, busy: bool, literals: bool
+    params: types.CodeActionParams, document: Document | None, *, busy: bool, literals: bool, question: str = ""
 ) -> list[types.CodeAction | types.Command]:
-    """`busy`: whether a turn runs. `literals`: whether the editor takes more than commands."""
+    """`busy`: whether a turn runs. `question`: one that waits for its answer. `literals`: whether the editor takes more
+    than commands."""
     only = params.context.only
     found: list[types.CodeAction | types.Command] = []
-    for action in _all(params, document, busy):
+    for action in _all(params, document, busy, question):
         if only is not None and not any(_is_below(action.kind, str(getattr(kind, "value", kind))) for kind in only):
             continue
         command = types.Command(title=action.title, command=action.command, arguments=list(action.arguments))
@@ -63,8 +64,10 @@ def _is_below(kind: str, wanted: str) -> bool:
     return not wanted or kind == wanted or kind.startswith(wanted + ".")
 
 
-def _all(params: types.CodeActionParams, document: Document | None, busy: bool) -> Iterator[_Action]:
+def _all(params: types.CodeActionParams, document: Document | None, busy: bool, question: str) -> Iterator[_Action]:
     uri = params.text_document.uri
+    if question:
+        yield _Action(f"Agent: answer: {one_line(question, WORDS)}", "acpAgent.answer")
     if is_transcript(uri):
         yield _Action("Send to the agent", "acpAgent.send", ({"uri": uri},))
     else:

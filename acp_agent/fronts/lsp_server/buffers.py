@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Literal
 
 import anyio
+import anyio.to_thread
 
 from acp_agent.client.files import Files
 from acp_agent.client.terminals import Terminals
 from acp_agent.errors import InternalError
-from acp_agent.fronts.lsp_server.documents import Document, Documents
+from acp_agent.fronts.lsp_server.documents import Document, Documents, same_text, text_of_file
 from acp_agent.fronts.lsp_server.editor import Editor, Kind
 from acp_agent.fronts.lsp_server.edits import Hunk, rebased, text_edits
 from acp_agent.fronts.lsp_server.positions import Text, split_lines
@@ -38,6 +39,7 @@ log = logging.getLogger(__name__)
 Save = Literal["never", "client", "disk"]
 
 SAVE_NOTIFICATION = "acpAgent/save"
+CHANGED_NOTIFICATION = "acpAgent/changed"
 SAVE_SECONDS = 2.0
 """How long the editor may take to save."""
 
@@ -75,6 +77,12 @@ class Buffers(Files):
             whole = request.line is None and request.limit is None
             self._know(path, answer.content if whole else None)
             return answer
+        if await _overtaken(document, path):
+            # A command has changed the file behind a document that nobody has touched: the file is what there is.
+            self.tell_changed(document)
+            answer = await super().read(request)
+            self._know(path, answer.content if request.line is None and request.limit is None else None)
+            return answer
         self._read[path] = document.now.lines
         return await Files(buffers={path: document.now.text}).read(request)
 
@@ -105,7 +113,10 @@ class Buffers(Files):
             # Read from the disk; this editor tells of all line ends as `\n`, and writes its own.
             base, wanted = _unix(base), _unix(wanted)
         new = not document.now.text and not await anyio.Path(path).exists()
-        was_saved = new or await _on_disk_is(path, document.now.text)
+        overtaken = await _overtaken(document, path)
+        if overtaken:
+            base = None  # The document is of before, and nobody has typed in it.
+        was_saved = new or overtaken or await _on_disk_is(path, document.now.text)
         for attempt in (1, 2):
             before = document.now
             hunks = rebased(before.lines if base is None else base, before.lines, wanted)
@@ -131,6 +142,17 @@ class Buffers(Files):
         self._unsaved[document.uri] = path
         if was_saved:
             await self._save(document, path)
+
+    def tell_changed(self, document: Document) -> None:
+        """Lets an editor that does so read again what was changed behind it."""
+        if self.when_to_save == "client":
+            self._editor.notify(CHANGED_NOTIFICATION, {"uri": document.uri})
+
+    async def look_for_changes(self) -> None:
+        """After a command: documents that it has changed the files of."""
+        for document in list(self._documents):
+            if document.path is not None and await _overtaken(document, document.path):
+                self.tell_changed(document)
 
     async def _echo(self, document: Document) -> None:
         with anyio.move_on_after(ECHO_SECONDS):
@@ -198,6 +220,7 @@ class WarnedTerminals(Terminals):
         self._said[request.session_id, request.terminal_id] = self.said(request.session_id, request.terminal_id)
         while len(self._said) > KEPT_TERMINALS:
             del self._said[next(iter(self._said))]
+        await self._buffers.look_for_changes()
         return await super().release(request)
 
     def said(self, session_id: str, terminal_id: str) -> str:
@@ -222,6 +245,15 @@ def _with(before: Text, hunks: list[Hunk]) -> Text:
     for hunk in reversed(hunks):
         lines[hunk.start : hunk.end] = hunk.lines
     return Text("".join(lines), before.encoding)
+
+
+async def _overtaken(document: Document, path: Path) -> bool:
+    """Whether the file has changed since the document was as the file is, and the document has not."""
+    now = document.now.text
+    on_disk = await anyio.to_thread.run_sync(text_of_file, path)
+    if same_text(on_disk, now):
+        document.clean = now
+    return on_disk is not None and not same_text(on_disk, now) and document.clean == now
 
 
 async def _on_disk_is(path: Path, text: str) -> bool:

@@ -64,6 +64,7 @@ class Commands:
             ("continue", "", self._continue),
             ("send", "uri", self._send),
             ("stop", "", self._stop),
+            ("answer", "", self._answer),
             ("mode", "id", self._mode),
             ("model", "id", self._model),
             ("transcript", "", self._transcript),
@@ -165,6 +166,15 @@ class Commands:
             return {"stopped": stopped}
 
         return tell
+
+    def _answer(self, given: _Given) -> Work:
+        if not self._front.questions.resume():
+            raise AgentError("no question waits for an answer")
+
+        async def nothing() -> None:
+            return
+
+        return nothing
 
     def _about(self, text: str, given: _Given) -> Prompt:
         if not given.uri:

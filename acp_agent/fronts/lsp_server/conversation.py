@@ -141,6 +141,11 @@ class Conversation:
                 turn, self._running = self._running, None
                 turn.done.set()
 
+    @property
+    def waiting(self) -> Sequence[Turn]:
+        """What is queued behind the turn that runs."""
+        return tuple(self._queue)
+
     def stop(self) -> bool:
         """Ends the turn that runs and forgets those that wait; whether there was anything to stop."""
         found = self.busy

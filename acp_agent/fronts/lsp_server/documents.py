@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,7 +19,10 @@ from lsprotocol.types import (
 
 from acp_agent.fronts.lsp_server.positions import Encoding, Text
 
-__all__ = ["Document", "Documents", "OnEdit", "path_of", "uri_of"]
+__all__ = ["Document", "Documents", "OnEdit", "path_of", "same_text", "text_of_file", "uri_of"]
+
+LARGEST = 16 * 1024 * 1024
+"""Bytes of a file that is compared with its document."""
 
 OnEdit = Callable[[Path, Range, str, bool], None]
 """Called with what a change replaced, in the text before it, with what, and whether it is one that we asked for."""
@@ -40,6 +44,26 @@ def uri_of(path: Path) -> str:
     return "file://" + quote(str(path).encode("utf-8", "surrogatepass"))
 
 
+def text_of_file(path: Path) -> str | None:
+    """A regular file's text, as far as it is one of a size to edit; `None` else."""
+    try:
+        found = path.stat()
+        if not stat.S_ISREG(found.st_mode) or found.st_size > LARGEST:
+            return None
+        return path.read_bytes().decode("utf-8", "replace")
+    except (OSError, ValueError):
+        return None
+
+
+def same_text(one: str | None, other: str) -> bool:
+    """Whatever the line ends: some editors tell of them as `\\n` always."""
+    return one is not None and plain_ends(one) == plain_ends(other)
+
+
+def plain_ends(text: str) -> str:
+    return text.removeprefix("\ufeff").replace("\r\n", "\n")
+
+
 @dataclass
 class Document:
     uri: str
@@ -52,6 +76,8 @@ class Document:
     """What the editor said it has made of it, until it tells of the change itself."""
     expected: Text | None = None
     """What it will be, or became, by the last edit that was asked of the editor."""
+    clean: str | None = None
+    """What it held when it was last known to be as the file is; `None`: it never was."""
     saves: int = 0
     news: anyio.Event = field(default_factory=anyio.Event)
     """Set, and replaced, when the editor tells anything about it."""
@@ -100,6 +126,8 @@ class Documents:
         self.close(item.uri)
         path = path_of(item.uri)
         document = Document(item.uri, path, item.version, str(item.language_id), Text(item.text, self.encoding))
+        if path is not None and same_text(text_of_file(path), item.text):
+            document.clean = item.text
         self._open[item.uri] = document
         if path is not None:
             self._by_path[os.path.realpath(path)] = document
@@ -132,6 +160,7 @@ class Documents:
         document = self.get(uri)
         if document is not None:
             document.saves += 1
+            document.clean = document.told.text
             document.heard()
         return document
 

@@ -35,6 +35,8 @@ class Editor:
         self._server = server
         self._wire = wire
         self.capabilities = types.ClientCapabilities()
+        self.name = ""
+        """As `clientInfo` has it."""
 
     # --- what it announced ------------------------------------------------------------------------------------
 

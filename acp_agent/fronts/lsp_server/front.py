@@ -35,6 +35,7 @@ from acp_agent.fronts.lsp_server.status import Board, Call, one_line
 from acp_agent.fronts.lsp_server.transcript import Transcript, with_draft
 from acp_agent.protocol.transports import Transport
 from acp_agent.schema.acp import (
+    AgentMessageChunk,
     ClientCapabilities,
     ElicitationCapabilities,
     ElicitationFormCapabilities,
@@ -42,6 +43,7 @@ from acp_agent.schema.acp import (
     Implementation,
     SessionUpdate,
     Terminal,
+    TextContent,
     ToolCall,
     ToolCallProgress,
 )
@@ -59,6 +61,9 @@ LIVE_SECONDS = 1.0
 
 END_SECONDS = 1.0
 """How long the answer to `shutdown` waits for the agent to end; eglot waits 1.5 s for it."""
+
+SAID_LENGTH = 60
+"""Characters of an answer that are shown at once: more would ask for a key in some editors."""
 
 WATCH_SECONDS = 2.0
 """Pause between two looks at whether the editor's process lives."""
@@ -95,6 +100,8 @@ class Front:
         self.conversation = Conversation(self.host, lambda: self.folders, self, tasks)
         self._tasks = tasks
         self._prompted: Turn | None = None
+        self._answer = ""
+        """How what the agent said last begins."""
         self._terminals: WarnedTerminals | None = None
         self._to_write = anyio.Event()
         self._syncing = anyio.Lock()
@@ -121,6 +128,7 @@ class Front:
 
     def initialize(self, params: types.InitializeParams) -> None:
         self.editor.capabilities = params.capabilities
+        self.editor.name = params.client_info.name if params.client_info is not None else ""
         general = params.capabilities.general
         offered = general.position_encodings if general is not None else None
         self.documents.encoding = choose_encoding([str(getattr(name, "value", name)) for name in offered or ()])
@@ -175,6 +183,8 @@ class Front:
     # --- documents --------------------------------------------------------------------------------------------
 
     def _edited(self, path: Path, where: types.Range, new: str, ours: bool) -> None:
+        if not ours:
+            self.questions.typed()
         changes = self.board.changes
         self.board.edited(path, where, new, ours)
         if self.board.changes != changes:
@@ -189,6 +199,7 @@ class Front:
 
     def turn_began(self, turn: Turn) -> None:
         self.board.clear()
+        self._answer = ""
         self.buffers.new_turn()
         self.progress.begin_turn(turn.prompt.text)
         self.drawing.change()
@@ -202,6 +213,10 @@ class Front:
             self.editor.notify(UPDATE_NOTIFICATION, {"sessionId": session_id, "update": msgspec.to_builtins(update)})
         self.transcript.update(update)
         self._to_write.set()
+        if isinstance(update, AgentMessageChunk) and isinstance(update.content, TextContent):
+            self._answer += update.content.text[: SAID_LENGTH * 2]
+        elif isinstance(update, ToolCall):
+            self._answer = ""
         if not isinstance(update, ToolCall | ToolCallProgress):
             return
         board = self._replayed if replayed else self.board
@@ -231,6 +246,8 @@ class Front:
             self.editor.say(f"Agent: {turn.failure}", Kind.Error)
         elif turn.stop_reason in ("max_tokens", "max_turn_requests", "refusal"):
             self.editor.say(f"Agent: {words}", Kind.Warning)
+        elif turn.stop_reason == "end_turn" and (said := one_line(self._answer, SAID_LENGTH)):
+            self.editor.say(f"Agent: {said}")  # The whole stands in the transcript.
         self.transcript.end(words)
         self.progress.end_turn(one_line(words) or "done")
         self.drawing.change()
@@ -264,6 +281,10 @@ class Front:
         async with self._syncing:
             document = self.documents.get(uri_of(self.transcript.file))
             if document is None:
+                return
+            if self.options.save == "client" and document.clean == document.now.text and not draft:
+                self.transcript.flush()
+                self.buffers.tell_changed(document)
                 return
             text = document.now
             wanted = with_draft(self.transcript.text(), text.text)
@@ -300,7 +321,10 @@ class Front:
         return self.conversation.submit(prompt)
 
     def stop(self) -> bool:
+        waiting = [one_line(turn.prompt.text, 200) for turn in self.conversation.waiting]
         found = self.conversation.stop()
+        if waiting:
+            self.editor.say(f"Stopped, and not sent: {'; '.join(waiting)}", Kind.Warning)
         self.questions.abandon()
         return found
 

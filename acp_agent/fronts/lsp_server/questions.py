@@ -7,6 +7,7 @@ that is put away unanswered is a rejection. When the turn is stopped, what is op
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
@@ -47,6 +48,10 @@ SHOW = "Show"
 NO_ANSWER = "Do not answer"
 ORDER = ("reject_once", "allow_once", "allow_always", "reject_always")
 SHOWN_LINES = 12
+FEW_LINES = 8
+"""What Emacs's echo area shows of a question, with the choice."""
+QUIET_SECONDS = 1.0
+"""How long the person must not have typed before a question comes up."""
 LINE_LENGTH = 140
 TITLE_LENGTH = 400
 
@@ -69,6 +74,21 @@ class Questions:
         self._changed = changed
         self._turn = anyio.Lock()
         self._open: set[anyio.CancelScope] = set()
+        self._typed_at = -math.inf
+        self._again: anyio.Event | None = None
+        self.waiting = ""
+        """The question that waits until the person wants to answer it, in a line; empty where none does."""
+
+    def typed(self) -> None:
+        """The person is typing: a question would take the keys that are meant for the text."""
+        self._typed_at = anyio.current_time()
+
+    def resume(self) -> bool:
+        """Asks the question that waits; whether there is one."""
+        if self._again is None:
+            return False
+        self._again.set()
+        return True
 
     def abandon(self) -> None:
         """The turn is being stopped: nobody waits for the answers any more."""
@@ -99,7 +119,9 @@ class Questions:
         names = _unique([one_line(option.name) for option in options], SHOW)
         self._transcript.question(one_line(call.title), details_of(call, ASKED_LINES))
         try:
-            chosen = await self._choose(question_text(call), names, Kind.Warning)
+            chosen = await self._choose(
+                question_text(call, FEW_LINES if self._editor.name == "Eglot" else SHOWN_LINES), names, Kind.Warning
+            )
         except PeerError as error:
             self._editor.say(
                 f"Rejected, since this editor cannot ask ({error.message}): {one_line(call.title)}", Kind.Warning
@@ -114,12 +136,24 @@ class Questions:
         return SelectedPermissionOutcome(option_id=option.option_id)
 
     async def _choose(self, text: str, names: Sequence[str], kind: Kind) -> str | None:
-        """Asks again after the transcript was shown."""
+        """Asks once the person has not typed for a moment. After the transcript was shown the question waits: it would
+        stand before what is to be read."""
         while True:
+            if (left := self._typed_at + QUIET_SECONDS - anyio.current_time()) > 0:
+                await anyio.sleep(left)
+                continue
             chosen = await self._editor.choose(text, [*names, SHOW], kind)
             if chosen != SHOW:
                 return chosen
             await self._show()
+            self._again, self.waiting = anyio.Event(), one_line(text.split("\n")[0], TITLE_LENGTH)
+            self._editor.say(
+                f"`Agent: answer` (acpAgent.answer) asks again: {one_line(self.waiting, 60)}", Kind.Warning
+            )
+            try:
+                await self._again.wait()
+            finally:
+                self._again, self.waiting = None, ""
 
     # --- forms ------------------------------------------------------------------------------------------------
 
@@ -182,22 +216,25 @@ def safe_first(options: Sequence[PermissionOption]) -> list[PermissionOption]:
     return sorted(options, key=lambda option: ORDER.index(option.kind))
 
 
-def question_text(call: Call) -> str:
+def question_text(call: Call, most: int = SHOWN_LINES) -> str:
     """The title and what it is about, short; the whole stands in the transcript."""
     lines = [one_line(call.title, TITLE_LENGTH)]
     for item in call.content:
         match item:
             case Diff():
-                lines += [one_line(item.path), *diff_text(item).split("\n")]
+                changed = diff_text(item).split("\n")
+                if most <= FEW_LINES:  # Where there is little room it is for what changes.
+                    changed = [line for line in changed if line[:1] in ("+", "-")]
+                lines += [one_line(item.path), *changed]
             case Content(content=TextContent(text=text)):
                 lines += [line for line in plain(text).strip().split("\n") if one_line(line, TITLE_LENGTH) != lines[0]]
     command = plain(command_of(call.raw_input)).strip()
     if command not in lines[0]:  # As it is: a title has one line, of a bounded length.
         lines[1:1] = [f"$ {line}" for line in command.split("\n")]
     found = [lines[0], *(line.rstrip() for line in lines[1:] if line.strip())]
-    shown = [found[0], *(_cut(line) for line in found[1:SHOWN_LINES])]
-    if len(found) > SHOWN_LINES:
-        shown[-1] = f"... {len(found) - SHOWN_LINES + 1} more lines: {SHOW}"
+    shown = [found[0], *(_cut(line) for line in found[1:most])]
+    if len(found) > most:
+        shown[-1] = f"... {len(found) - most + 1} more lines: {SHOW}"
     elif shown != found or lines[0].endswith("…"):
         shown.append(f"(long lines are cut at `…`: {SHOW})")
     return "\n".join(shown)

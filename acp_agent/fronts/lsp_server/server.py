@@ -131,7 +131,9 @@ def _register(server: Server, wire: Wire, front: Front, tasks: anyio.abc.TaskGro
     def code_actions(params: types.CodeActionParams) -> list[types.CodeAction | types.Command]:
         document = front.documents.get(params.text_document.uri)
         literals = front.editor.takes_action_literals
-        return actions_for(params, document, busy=front.conversation.busy, literals=literals)
+        return actions_for(
+            params, document, busy=front.conversation.busy, literals=literals, question=front.questions.waiting
+        )
 
     def hints(params: types.InlayHintParams) -> list[types.InlayHint]:
         return front.drawing.hints(params.text_document.uri, params.range)

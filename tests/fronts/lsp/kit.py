@@ -92,6 +92,7 @@ class LspEditor(LanguageClient):
         self.refreshes: list[str] = []
         self.updates: list[Any] = []
         self.saves: list[str] = []
+        self.changed: list[str] = []
         self.published: list[types.PublishDiagnosticsParams] = []
         self.echo = "before"
         self.refusals = 0
@@ -127,6 +128,7 @@ class LspEditor(LanguageClient):
             types.TEXT_DOCUMENT_PUBLISH_DIAGNOSTICS: self._publish,
             "acpAgent/update": self.updates.append,
             "acpAgent/save": self._save,
+            "acpAgent/changed": lambda params: self.changed.append(params.uri),
         }
         self.protocol.fm.features.update(features)
 

@@ -185,7 +185,7 @@ async def test_an_agent_that_takes_no_resources_gets_a_link_and_the_text(
 @pytest.mark.parametrize(
     ("command", "arguments", "words"),
     [
-        ("acpAgent.none", [], "there is no command 'acpAgent.none'; there are: acpAgent.ask"),
+        ("acpAgent.none", [], "there is no command 'acpAgent.none'; there are: acpAgent.answer"),
         ("acpAgent.prompt", [], "wants a text"),
         ("acpAgent.prompt", [" "], "wants a text"),
         ("acpAgent.prompt", [7], "takes a text or an object"),

@@ -7,11 +7,13 @@ from pathlib import Path
 from threading import Thread
 from typing import Any
 
+import anyio
 import pytest
 from lsprotocol import types
 
 from acp_agent.fronts.lsp_server.documents import Documents
 from acp_agent.fronts.lsp_server.prompts import passage
+from acp_agent.fronts.lsp_server.questions import QUIET_SECONDS
 from tests.editors.raw_agent import Failed, RawAgent, Turn
 from tests.fronts.lsp.kit import CAPTURED, Buffer, LspEditor, raw_lsp
 
@@ -340,3 +342,48 @@ def test_a_pipe_is_not_read_for_a_prompt(tmp_path: Path):
     reader.start()
     reader.join(10)
     assert found == [""]
+
+
+async def test_what_a_command_changed_behind_a_document_is_read_and_written_as_it_is(tmp_path: Path):
+    async with raw_lsp(tmp_path, options={"save": "client"}) as (editor, agent):
+        file, buffer = opened(editor, tmp_path)
+        await editor.execute("acpAgent.prompt", "go")
+        turn = await agent.prompted()
+        await run(turn, f"sed -i s/two/TWO/ '{file}'")
+        await editor.until(lambda: editor.changed == [buffer.uri])  # An editor that does so reads it again.
+        assert await read(turn, file) == "one\nTWO\nthree\n"
+        await write(turn, file, "one\nTWO\n3\n")
+        assert buffer.text == "one\nTWO\n3\n"  # And not a mixture with what it was before.
+
+
+async def test_what_was_typed_counts_more_than_what_a_command_changed(tmp_path: Path):
+    async with raw_lsp(tmp_path) as (editor, agent):
+        file, buffer = opened(editor, tmp_path)
+        editor.type(buffer, 0, 0, "typed\n")
+        file.write_text("other\n")
+        await editor.execute("acpAgent.prompt", "go")
+        turn = await agent.prompted()
+        assert await read(turn, file) == "typed\none\ntwo\nthree\n"
+
+
+async def test_a_document_that_was_opened_with_other_text_than_the_file_is_not_taken_for_the_file(tmp_path: Path):
+    async with raw_lsp(tmp_path) as (editor, agent):
+        file = tmp_path / "project" / "a.py"
+        file.write_text("old\n")
+        editor.open(file, "recovered\n")  # As after a crash of the editor.
+        await editor.execute("acpAgent.prompt", "go")
+        turn = await agent.prompted()
+        assert await read(turn, file) == "recovered\n"
+
+
+async def test_no_question_comes_up_while_the_person_types(tmp_path: Path):
+    async with raw_lsp(tmp_path) as (editor, agent):
+        _, buffer = opened(editor, tmp_path)
+        await editor.execute("acpAgent.prompt", "go")
+        turn = await agent.prompted()
+        editor.type(buffer, 0, 0, "typed\n")
+        began = anyio.current_time()
+        options = [{"optionId": "yes", "name": "Yes", "kind": "allow_once"}]
+        await turn.request("session/request_permission", toolCall={"toolCallId": "t", "title": "x"}, options=options)
+        await editor.question()
+        assert anyio.current_time() - began >= QUIET_SECONDS / 2  # Never sooner, however slow the machine is.

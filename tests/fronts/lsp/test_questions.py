@@ -96,6 +96,16 @@ async def test_a_question_says_what_it_is_about_and_show_opens_the_whole(tmp_pat
         assert "-old" in lines and "+line 3" in lines
         assert len(lines) == 12 and lines[-1].endswith("more lines: Show")
         question.answer("Show")
+        await editor.until(lambda: editor.shown_documents)
+        uri = editor.shown_documents[0].uri
+        await editor.until(lambda: any("acpAgent.answer" in words for words in editor.said()))
+        assert len(editor.questions) == 1  # It does not stand before what is to be read.
+        titles = [
+            action["title"]
+            for action in await editor.actions(uri, types.Range(types.Position(0, 0), types.Position(0, 0)))
+        ]
+        assert titles[0].startswith("Agent: answer: Edit \\u202ea.py")
+        await editor.execute("acpAgent.answer")
         again = await editor.question(2)
         assert again.message == question.message
         (shown,) = editor.shown_documents
