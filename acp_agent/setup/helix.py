@@ -127,6 +127,8 @@ def add(text: str, server: dict[str, Any], servers: Servers, file: str) -> str:
 def remove(text: str, file: str) -> str:
     """`text` without the server, and without the languages that were added for it."""
     document = _parsed(text, file)
+    if not _has_ours(document):
+        return text
     if (table := document.get("language-server")) is not None:
         table.pop(SERVER, None)
         if not table:
@@ -145,6 +147,12 @@ def remove(text: str, file: str) -> str:
     if languages is not None and not languages:
         document.pop("language")
     return tomlkit.dumps(document)
+
+
+def _has_ours(document: tomlkit.TOMLDocument) -> bool:
+    servers, languages = document.get("language-server"), document.get("language")
+    named = [item.get("language-servers") for item in languages or () if isinstance(item, dict)]
+    return SERVER in (servers or ()) or any(SERVER in _names(names) for names in named)
 
 
 def _parsed(text: str, file: str) -> tomlkit.TOMLDocument:

@@ -234,9 +234,7 @@ async def _ask_servers(shown: str | None, ctx: ToolContext, report: _Report) -> 
     documents, left_out = await documents_of(shown, ctx)
     if not documents:
         raise ToolError(
-            f"There is no file of a known language below {shown}."
-            if shown is not None
-            else "You have read no file of a known language yet: give `path`, a file or a folder.",
+            f"Below {shown or 'the working directory'} is no file of a language that a server is installed for.",
             "invalid_parameters",
         )
     found = await ctx.services.language.diagnostics(documents)

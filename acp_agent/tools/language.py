@@ -90,6 +90,7 @@ async def documents_of(shown: str | None, ctx: ToolContext) -> tuple[list[Docume
         return [await document_at(ctx, shown or "")], 0
     if shown is None:
         paths = [path for path in ctx.ledger.seen_below(real_path(root)) if language.knows(path)]
+        paths = paths or await source_files(language, root, ctx.executor, ctx.config.files)
     else:
         paths = await source_files(language, root, ctx.executor, ctx.config.files)
     documents = await load_documents(paths[: config.max_diagnostic_files], ctx.executor, config.max_file_bytes)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -181,10 +181,15 @@ def last_line(seen: str) -> str:
 
 class Emacs(Editor):
     async def command(self, name: str) -> None:
+        """Keys are lost where Emacs just then hears of something: the name is typed until it stands there."""
         self.pane.keys("M-x")
         await self.pane.until(lambda seen: last_line(seen).startswith("M-x"))
-        self.pane.type(name)
-        await self.pane.until(lambda seen: last_line(seen).endswith(name))
+        while True:
+            self.pane.type(name)
+            with suppress(AssertionError):
+                await self.pane.until(lambda seen: last_line(seen).endswith(name), seconds=3)
+                break
+            assert last_line(self.pane.text()) == "M-x", self.pane.text()
         self.pane.keys("Enter")
 
     async def ready(self) -> None:

@@ -111,3 +111,9 @@ def test_what_a_person_wrote_behind_is_kept_when_it_is_taken_back():
     assert "acp-agent" not in [
         name for item in tomllib.loads(back)["language"] for name in item.get("language-servers", [])
     ]
+
+
+def test_a_file_without_the_agent_stays_as_it_is():
+    text = '[[language]]\nname = "python"\n\n[language-server.x]\ncommand = "x"\n'
+    text += '\n[[language]]\nname = "rust"\n# the end\n'
+    assert remove(text, "languages.toml") == text
