@@ -30,6 +30,8 @@ TERMINATE = 0.2
 """Seconds between SIGTERM and SIGKILL."""
 REAP = 0.2
 """Seconds for the kernel to report the end."""
+LAST_WORDS = 1.0
+"""Seconds for a server whose output has ended to end itself, so that its exit code can be told."""
 POLL = 0.005
 
 TAIL = 5
@@ -146,7 +148,7 @@ class ServerProcess:
 
     async def left(self) -> None:
         """Waits a little for the exit code and the last words of a server whose output ended."""
-        await self._wait(lambda: self._ended() and self._said_all, REAP)
+        await self._wait(lambda: self._ended() and self._said_all, LAST_WORDS)
         if not self._stopping and self._exit is None:
             self._exit = self._popen.poll()
 
