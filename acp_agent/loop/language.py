@@ -51,6 +51,9 @@ T = TypeVar("T")
 
 OWN_SERVERS = "acp_agent.lsp.servers:OwnServers"
 
+CLOSE_SECONDS = 5.0
+"""For the servers to end; they are killed well before."""
+
 LOOK_AGAIN = 30.0
 """Seconds after which servers are looked for again: the tools are offered with each request to the model."""
 
@@ -117,8 +120,9 @@ class SessionLanguage:
     async def close(self) -> None:
         """Stops the servers. Bounded: they are killed where they do not end by themselves."""
         self._scope.cancel()
-        if self._needed.is_set():
-            await self._over.wait()
+        with anyio.move_on_after(CLOSE_SECONDS):
+            if self._needed.is_set():
+                await self._over.wait()
 
     async def _run(self) -> None:
         await self._needed.wait()
