@@ -112,6 +112,7 @@ class SessionLanguage:
         """Starts the agent's own servers once they are needed; stops them when it is cancelled, or by `close`."""
         try:
             with self._scope:
+                await anyio.to_thread.run_sync(self._look_for_programs)  # The first prompt does not wait for it.
                 await self._run()
         finally:
             self._over.set()
@@ -159,12 +160,15 @@ class SessionLanguage:
             return NOT_HERE
         if (reason := self._forbidden()) is not None:
             return reason
-        if self._programs_until < (now := time.monotonic()):
-            self._programs = any_installed(self._rows, self._roots.real, self._environ)
-            self._programs_until = now + LOOK_AGAIN
+        if self._programs_until < time.monotonic():
+            self._look_for_programs()
         if self._programs:
             return None
         return "No language server that the agent knows is installed here (docs/language-servers.md lists them)."
+
+    def _look_for_programs(self) -> None:
+        self._programs = any_installed(self._rows, self._roots.real, self._environ)
+        self._programs_until = time.monotonic() + LOOK_AGAIN
 
     def states(self) -> Sequence[str]:
         """A line for each of the agent's own servers, for the person."""
