@@ -26,6 +26,7 @@ from acp_agent.tools.text import read_file
 __all__ = [
     "Place",
     "SymbolParams",
+    "characters",
     "columns",
     "document_at",
     "documents_of",
@@ -119,7 +120,12 @@ def position_of(params: SymbolParams, document: Document) -> Position:
 
 def columns(line: str, at: Position) -> int:
     """The column, from 1 in characters, of a position in UTF-16 code units."""
-    return len(line.encode("utf-16-le", "surrogatepass")[: 2 * at.character].decode("utf-16-le", "replace")) + 1
+    return characters(line, at.character) + 1
+
+
+def characters(line: str, units: int) -> int:
+    """How many characters `units` UTF-16 code units of the line are."""
+    return len(line.encode("utf-16-le", "surrogatepass")[: 2 * units].decode("utf-16-le", "replace"))
 
 
 def _readable(path: Path, roots: Roots) -> bool:

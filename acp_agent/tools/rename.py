@@ -19,7 +19,7 @@ from acp_agent.schema.lsp import Position, TextEdit, WorkspaceEdit
 from acp_agent.tools.base import Params, Tool
 from acp_agent.tools.context import Description, Location, Preview, ToolContext, ToolResult
 from acp_agent.tools.edit import Planned, need_unchanged
-from acp_agent.tools.language import SymbolParams, document_at, errors_of_change, position_of, symbol_access
+from acp_agent.tools.language import SymbolParams, characters, document_at, errors_of_change, position_of, symbol_access
 from acp_agent.tools.text import diff_of, disk_digest, first_changed_line, keep_credentials, read_file
 
 __all__ = ["Rename", "RenameParams", "edited"]
@@ -152,7 +152,7 @@ def edited(text: str, edits: list[TextEdit]) -> str:
         if at.line >= len(lines):
             return len(text)
         line = lines[at.line]
-        return starts[at.line] + min(len(line), _characters(line, at.character))
+        return starts[at.line] + min(len(line), characters(line, at.character))
 
     spans = sorted(
         ((offset(edit.range.start), offset(edit.range.end), edit.new_text) for edit in edits), key=lambda span: span[:2]
@@ -164,8 +164,3 @@ def edited(text: str, edits: list[TextEdit]) -> str:
         parts += [text[last:start], new]
         last = end
     return "".join([*parts, text[last:]])
-
-
-def _characters(line: str, units: int) -> int:
-    """How many characters `units` UTF-16 code units of the line are."""
-    return len(line.encode("utf-16-le", "surrogatepass")[: 2 * units].decode("utf-16-le", "replace"))

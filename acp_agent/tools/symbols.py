@@ -11,7 +11,7 @@ from acp_agent.lsp.uris import path_of
 from acp_agent.safety.access import Access, PathAccess
 from acp_agent.safety.paths import Roots
 from acp_agent.schema.acp import ToolKind
-from acp_agent.schema.lsp import DocumentSymbol
+from acp_agent.schema.lsp import DocumentSymbol, symbol_kind
 from acp_agent.tools.base import Params, Tool
 from acp_agent.tools.context import Description, Location, Preview, ToolContext, ToolResult
 from acp_agent.tools.language import document_at
@@ -19,13 +19,6 @@ from acp_agent.tools.language import document_at
 __all__ = ["Symbols", "SymbolsParams"]
 
 MOST_LOCATIONS = 10
-
-_NAMES = (
-    "file module namespace package class method property field constructor enum interface function variable constant "
-    "string number boolean array object key null enum-member struct event operator type-parameter"
-)
-SYMBOL_KINDS = dict(enumerate(_NAMES.split(), 1))
-"""LSP's `SymbolKind`."""
 
 
 class SymbolsParams(Params):
@@ -67,7 +60,7 @@ async def _outline(params: SymbolsParams, ctx: ToolContext) -> ToolResult:
     found = list(_flat(await ctx.services.language.document_symbols(document)))
     most = ctx.services.lsp.max_results
     lines = [
-        f"{'  ' * depth}{_line(item)}: {SYMBOL_KINDS.get(item.kind, 'symbol')} {item.name}"
+        f"{'  ' * depth}{_line(item)}: {symbol_kind(item.kind)} {item.name}"
         + (f" {item.detail}" if item.detail else "")
         for depth, item in found[:most]
     ]
@@ -97,7 +90,7 @@ async def _named(params: SymbolsParams, ctx: ToolContext) -> ToolResult:
             continue
         line = item.location.range.start.line + 1
         inside = f" in {item.container_name}" if item.container_name else ""
-        lines.append(f"{ctx.roots.display(path)}:{line}: {SYMBOL_KINDS.get(item.kind, 'symbol')} {item.name}{inside}")
+        lines.append(f"{ctx.roots.display(path)}:{line}: {symbol_kind(item.kind)} {item.name}{inside}")
         locations.append(Location(path, line))
     if len(found) > most:
         lines.append(f"[{len(found) - most} more are not shown]")
