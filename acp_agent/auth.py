@@ -16,7 +16,7 @@ __all__ = ["Login"]
 
 HINT = (
     "No API key for the provider `{provider}` was found. Set {variable} in the environment the editor starts the agent "
-    "with, run `acp-agent login`, or set OPENAI_BASE_URL to a server on this machine that needs no key."
+    "with, run `acp-coder login`, or set OPENAI_BASE_URL to a server on this machine that needs no key."
 )
 
 

@@ -171,7 +171,7 @@ class Builder:
         key = find_key(name, settings, self.environ)
         if key is None and api != "scripted" and needs_key(settings.base_url):
             raise AuthRequired(
-                f"No API key for the provider `{name}`: set {settings.api_key_env} or run `acp-agent login`"
+                f"No API key for the provider `{name}`: set {settings.api_key_env} or run `acp-coder login`"
             )
         options = ProviderOptions(
             name=name,

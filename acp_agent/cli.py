@@ -1,4 +1,4 @@
-"""The command line. Bare `acp-agent` speaks ACP on stdin and stdout; the rest are sub-commands.
+"""The command line. Bare `acp-coder` speaks ACP on stdin and stdout; the rest are sub-commands.
 
 Nothing is imported here that the bare command does not need: it must answer `initialize` within milliseconds.
 """

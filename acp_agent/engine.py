@@ -719,4 +719,4 @@ def _private_folder(roots: Roots) -> Path:
     parent = parents[0] if parents else tempfile.gettempdir()
     if not parent.replace("/", "").replace("_", "").replace("-", "").replace(".", "").isalnum():
         parent = SAFE_FOLDER
-    return Path(tempfile.mkdtemp(prefix="acp-agent-", dir=parent))
+    return Path(tempfile.mkdtemp(prefix="acp-coder-", dir=parent))

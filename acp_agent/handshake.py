@@ -73,7 +73,7 @@ def answer_initialize(params: object, config: Mapping[str, Any]) -> dict[str, An
             **_lsp(config),
         },
         "authMethods": _auth_methods(params.get("clientCapabilities")) if login else [],
-        "agentInfo": {"name": "acp-agent", "title": "ACP Agent", "version": __version__},
+        "agentInfo": {"name": "acp-coder", "title": "ACP Coder", "version": __version__},
     }
 
 
@@ -111,7 +111,7 @@ def _auth_methods(capabilities: object) -> list[dict[str, Any]]:
     agent: dict[str, Any] = {
         "id": AGENT_METHOD,
         "name": "API key",
-        "description": "Uses the key from OPENAI_API_KEY, the configuration, or an earlier `acp-agent login`",
+        "description": "Uses the key from OPENAI_API_KEY, the configuration, or an earlier `acp-coder login`",
     }
     methods = [agent]
     if _table(offered.get("auth")).get("terminal") is True:
@@ -130,7 +130,7 @@ def _auth_methods(capabilities: object) -> list[dict[str, Any]]:
             "command": sys.executable,
             "args": ["-m", "acp_agent", "login"],
             "env": {},
-            "label": "acp-agent login",
+            "label": "acp-coder login",
         }
         agent["_meta"] = {"terminal-auth": command}
     return methods

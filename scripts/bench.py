@@ -46,7 +46,7 @@ from acp_agent.loop.relevance import Relevance
 from acp_agent.tools.registry import builtin_registry
 
 ROOT = Path(__file__).resolve().parents[1]
-COMMAND = str(Path(sys.executable).with_name("acp-agent"))
+COMMAND = str(Path(sys.executable).with_name("acp-coder"))
 TERMINALS = {"terminal": True}
 PROMPT = "Say hello."
 ANSWER: dict[str, Any] = {"text": "Hello."}
@@ -98,7 +98,7 @@ def environment(home: Path, base_url: str, **more: str) -> dict[str, str]:
         "LANG": "C.UTF-8",
         "OPENAI_BASE_URL": base_url,
         "OPENAI_MODEL": "fake-model",
-        "ACP_AGENT_KEYRING": "0",
+        "ACP_CODER_KEYRING": "0",
         **more,
     }
 
@@ -122,7 +122,7 @@ class Client:
         self._partial = b""
         self._read_at = 0.0
         self._next_id = 0
-        environ = environment(home, base_url, **({} if sandbox else {"ACP_AGENT_SANDBOX_DISABLED": "true"}))
+        environ = environment(home, base_url, **({} if sandbox else {"ACP_CODER_SANDBOX_DISABLED": "true"}))
         self.spawned = time.monotonic()
         self.process = subprocess.Popen(
             [COMMAND], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environ, bufsize=0

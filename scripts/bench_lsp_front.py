@@ -1,4 +1,4 @@
-"""The language-server front: how late a streamed delta is that passes through it (`acpAgent/update`)."""
+"""The language-server front: how late a streamed delta is that passes through it (`acpCoder/update`)."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def delays(command: Sequence[str], project: Path, environ: Mapping[str, str]) ->
 
 def _ask(stream: IO[bytes], number: int) -> None:
     argument = {"text": "Say hello.", "wait": True}
-    params = {"command": "acpAgent.prompt", "arguments": [argument]}
+    params = {"command": "acpCoder.prompt", "arguments": [argument]}
     _send(stream, {"id": number, "method": "workspace/executeCommand", "params": params})
 
 
@@ -81,7 +81,7 @@ def _until(stream: IO[bytes], answers: IO[bytes], number: int) -> list[float]:
         body = stream.read(length)
         now = time.monotonic_ns()
         message = json.loads(body)
-        if message.get("method") == "acpAgent/update":
+        if message.get("method") == "acpCoder/update":
             update = message["params"]["update"]
             if update["sessionUpdate"] == "agent_message_chunk":
                 stamps = [int(word) for word in update["content"]["text"].split() if word.isdigit()]

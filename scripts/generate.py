@@ -150,7 +150,7 @@ def _observation() -> dict[str, Any]:
 
 
 def _config_schema() -> dict[str, Any]:
-    return _published(Settings, "Configuration of acp-agent", "The content of `config.toml`.")
+    return _published(Settings, "Configuration of acp-coder", "The content of `config.toml`.")
 
 
 def _published(of: type, title: str, description: str) -> dict[str, Any]:
@@ -177,15 +177,15 @@ Everything has a default: without any configuration the agent asks OpenAI with t
 Each source overrides the ones before it:
 
 1. the defaults in the table below;
-2. your file, `config.toml` in the configuration folder (`~/.config/acp-agent` on Linux, or below `XDG_CONFIG_HOME`;
-   the platform's usual folder elsewhere). `ACP_AGENT_CONFIG` names another file;
+2. your file, `config.toml` in the configuration folder (`~/.config/acp-coder` on Linux, or below `XDG_CONFIG_HOME`;
+   the platform's usual folder elsewhere). `ACP_CODER_CONFIG` names another file;
 3. the project's file, `{PROJECT_FILE}` below the session's working directory. It may set only the keys marked
    "project": a repository you cloned must not decide where your key is sent or what runs without asking;
 4. environment variables;
 5. what a program that embeds the agent gives it (`Agent(flags={{"agent.mode": "ask"}})`).
 
 A wrong key or value is an error that names the file, the line and the nearest valid key. Sessions, logs and permission
-answers are kept in the state folder (`~/.local/state/acp-agent` on Linux, or below `XDG_STATE_HOME`).
+answers are kept in the state folder (`~/.local/state/acp-coder` on Linux, or below `XDG_STATE_HOME`).
 
 ## Example
 
@@ -209,10 +209,10 @@ The key of a provider is taken from the first of these places that has one:
 
 1. the environment variable that `providers.NAME.api_key_env` names (`OPENAI_API_KEY` unless set);
 2. `providers.NAME.api_key` in your file;
-3. the system's keyring, where the optional package `keyring` is installed (`ACP_AGENT_KEYRING=0` turns it off);
+3. the system's keyring, where the optional package `keyring` is installed (`ACP_CODER_KEYRING=0` turns it off);
 4. `credentials.json` in the configuration folder, readable by you only.
 
-`acp-agent login` puts a key into the keyring, or into the file where there is none. Commands that the agent runs do not
+`acp-coder login` puts a key into the keyring, or into the file where there is none. Commands that the agent runs do not
 get these environment variables.
 
 ## All keys

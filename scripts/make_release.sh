@@ -19,21 +19,21 @@ print(f"{system}-{machine}")')
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 "$python" -m pip install --quiet --disable-pip-version-check --target "$work/lib" . 2> >(grep -v 'Location' >&2 || true)
-cat >"$work/acp-agent" <<LAUNCHER
+cat >"$work/acp-coder" <<LAUNCHER
 #!/bin/sh
 here=\$(CDPATH= cd -- "\$(dirname -- "\$0")" && pwd)
-for python in "\${ACP_AGENT_PYTHON:-python$minor}" python3; do
+for python in "\${ACP_CODER_PYTHON:-python$minor}" python3; do
   if command -v "\$python" >/dev/null 2>&1 && "\$python" -c 'import sys; sys.exit(sys.version_info[:2] != (${minor/./, }))'; then
     PYTHONPATH="\$here/lib" exec "\$python" -m acp_agent "\$@"
   fi
 done
-echo "acp-agent: Python $minor is not installed; install it, or name it by ACP_AGENT_PYTHON" >&2
+echo "acp-coder: Python $minor is not installed; install it, or name it by ACP_CODER_PYTHON" >&2
 exit 1
 LAUNCHER
-chmod +x "$work/acp-agent"
-mkdir -p "$out/extension/icons" "$out/registry/acp-agent"
-archive=acp-agent-$version-$target.tar.gz
-tar -czf "$out/$archive" -C "$work" acp-agent lib
+chmod +x "$work/acp-coder"
+mkdir -p "$out/extension/icons" "$out/registry/acp-coder"
+archive=acp-coder-$version-$target.tar.gz
+tar -czf "$out/$archive" -C "$work" acp-coder lib
 "$python" - "$repository" "$archives/$archive" "$out" "$target" "$archive" <<'PYTHON'
 import hashlib, json, pathlib, sys
 
@@ -41,13 +41,13 @@ repository, address, out, target, archive = sys.argv[1], sys.argv[2], pathlib.Pa
 digest = hashlib.sha256((out / archive).read_bytes()).hexdigest()
 zed = pathlib.Path("editors/zed")
 manifest = (zed / "extension.toml").read_text().replace("{{repository}}", repository)
-manifest += f'\n[agent_servers.acp-agent.targets.{target}]\narchive = "{address}"\ncmd = "./acp-agent"\nsha256 = "{digest}"\n'
+manifest += f'\n[agent_servers.acp-coder.targets.{target}]\narchive = "{address}"\ncmd = "./acp-coder"\nsha256 = "{digest}"\n'
 (out / "extension" / "extension.toml").write_text(manifest)
-(out / "extension" / "icons" / "acp-agent.svg").write_bytes((zed / "icons" / "acp-agent.svg").read_bytes())
-entry = json.loads((zed / "registry" / "acp-agent" / "agent.json").read_text())
+(out / "extension" / "icons" / "acp-coder.svg").write_bytes((zed / "icons" / "acp-coder.svg").read_bytes())
+entry = json.loads((zed / "registry" / "acp-coder" / "agent.json").read_text())
 entry["repository"] = repository
-entry["distribution"] = {"binary": {target: {"archive": address, "cmd": "./acp-agent"}}}
-(out / "registry" / "acp-agent" / "agent.json").write_text(json.dumps(entry, indent=2) + "\n")
-(out / "registry" / "acp-agent" / "icon.svg").write_bytes((zed / "registry" / "acp-agent" / "icon.svg").read_bytes())
+entry["distribution"] = {"binary": {target: {"archive": address, "cmd": "./acp-coder"}}}
+(out / "registry" / "acp-coder" / "agent.json").write_text(json.dumps(entry, indent=2) + "\n")
+(out / "registry" / "acp-coder" / "icon.svg").write_bytes((zed / "registry" / "acp-coder" / "icon.svg").read_bytes())
 PYTHON
 echo "$out/$archive"

@@ -4,7 +4,7 @@ set -euo pipefail
 python=$1
 venv=$2
 "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || {
-  echo "acp-agent needs Python 3.11 or newer; '$python' is $("$python" --version 2>&1). Call make with PYTHON=/path/to/python3.11" >&2
+  echo "acp-coder needs Python 3.11 or newer; '$python' is $("$python" --version 2>&1). Call make with PYTHON=/path/to/python3.11" >&2
   exit 1
 }
 [ -x "$venv/bin/python" ] || "$python" -m venv "$venv"

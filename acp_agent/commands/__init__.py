@@ -1,1 +1,1 @@
-"""The sub-commands of `acp-agent`, one file each, loaded by name."""
+"""The sub-commands of `acp-coder`, one file each, loaded by name."""

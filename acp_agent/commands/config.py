@@ -1,4 +1,4 @@
-"""`acp-agent config show`: every key and its value, and where it comes from."""
+"""`acp-coder config show`: every key and its value, and where it comes from."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`acp-agent demo`: the main job for real, with a model whose answers are recorded.
+"""`acp-coder demo`: the main job for real, with a model whose answers are recorded.
 
 Everything but the model is what it always is: the wire between client and agent, files, edits, permissions, the shell.
 """
@@ -34,7 +34,7 @@ def run(options: Namespace, environ: Mapping[str, str]) -> int:
         if _green(project, environ):
             _say("The sample's tests pass already, so there is nothing to show.")
             return 1
-        _say(f"$ acp-agent prompt --yes {PROMPT!r}")
+        _say(f"$ acp-coder prompt --yes {PROMPT!r}")
         status = run_headless(_job(project, demo, Path(folder), environ), view_for(json=False))
         green = _green(project, environ)
         _say(f"\nThe sample's tests: red before, {'green' if green else 'still red'} after.")
@@ -44,16 +44,16 @@ def run(options: Namespace, environ: Mapping[str, str]) -> int:
 def _job(project: Path, demo: Path, folder: Path, environ: Mapping[str, str]) -> Headless:
     """Nothing of the person's own is read or written: configuration, sessions and log are in the temporary folder."""
     own = {
-        "ACP_AGENT_API": "scripted",
-        "ACP_AGENT_PROVIDER": "default",
-        "ACP_AGENT_SCRIPT": str(demo / "answers.json"),
-        "ACP_AGENT_MODE": "code",
-        "ACP_AGENT_CONFIG": str(folder / "config.toml"),
-        "ACP_AGENT_STORE": str(folder / "sessions.db"),
-        "ACP_AGENT_LOG_FILE": "-",
-        "ACP_AGENT_AUDIT_FILE": str(folder / "audit.jsonl"),
+        "ACP_CODER_API": "scripted",
+        "ACP_CODER_PROVIDER": "default",
+        "ACP_CODER_SCRIPT": str(demo / "answers.json"),
+        "ACP_CODER_MODE": "code",
+        "ACP_CODER_CONFIG": str(folder / "config.toml"),
+        "ACP_CODER_STORE": str(folder / "sessions.db"),
+        "ACP_CODER_LOG_FILE": "-",
+        "ACP_CODER_AUDIT_FILE": str(folder / "audit.jsonl"),
     }
-    kept = {name: value for name, value in environ.items() if not name.startswith(("OPENAI_", "ACP_AGENT_"))}
+    kept = {name: value for name, value in environ.items() if not name.startswith(("OPENAI_", "ACP_CODER_"))}
     return Headless(PROMPT, project, {**kept, **own}, answers="allow")
 
 

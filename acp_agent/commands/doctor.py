@@ -1,4 +1,4 @@
-"""`acp-agent doctor`: what is set up, what was found, and what does not work, each in a line."""
+"""`acp-coder doctor`: what is set up, what was found, and what does not work, each in a line."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def run(options: Namespace, environ: Mapping[str, str]) -> int:
 def _checks(options: Namespace, environ: Mapping[str, str]) -> Iterator[Line]:
     yield (
         OK,
-        "acp-agent",
+        "acp-coder",
         f"{__version__}, Python {platform.python_version()} ({sys.executable}), {platform.platform()}",
     )
     yield NOTE, "packages", ", ".join(_versions())
@@ -109,7 +109,7 @@ def _confinement(config: Config, environ: Mapping[str, str]) -> Iterator[Line]:
     """What confines commands here, found out by trying it; and what they may touch in this folder."""
     tools = config.settings.tools
     roots = roots_of(config, real_path(Path.cwd()), environ)
-    with tempfile.TemporaryDirectory(prefix="acp-agent-") as folder:
+    with tempfile.TemporaryDirectory(prefix="acp-coder-") as folder:
         made = load(CONFINEMENT)(tools, roots, environ, home_of(environ), Path(folder), lambda found: None)
         lines = anyio.run(made.lines)
         found = made.found
@@ -195,7 +195,7 @@ def _provider(config: Config, options: Namespace, environ: Mapping[str, str]) ->
     elif api == "scripted" or not needs_key(settings.base_url):
         yield OK, "key", "none is needed"
     else:
-        yield BAD, "key", f"not found: set {settings.api_key_env}, or run `acp-agent login`"
+        yield BAD, "key", f"not found: set {settings.api_key_env}, or run `acp-coder login`"
         return
     if options.offline:
         yield NOTE, "server", "not contacted (--offline)"

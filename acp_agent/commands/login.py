@@ -1,4 +1,4 @@
-"""`acp-agent login` and `logout`: keep or forget a provider's API key. Ends by itself; status 0 means done."""
+"""`acp-coder login` and `logout`: keep or forget a provider's API key. Ends by itself; status 0 means done."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`acp-agent lsp [-- CMD ...]`: the agent, or any ACP agent, as a language server on stdin and stdout."""
+"""`acp-coder lsp [-- CMD ...]`: the agent, or any ACP agent, as a language server on stdin and stdout."""
 
 from __future__ import annotations
 

@@ -42,14 +42,14 @@ def run(arguments: list[str]) -> int:
         options = build_parser().parse_args(arguments)
         if options.command is None:
             raise UsageError(
-                "which command? `acp-agent --help` lists them; without any arguments it speaks ACP on stdio"
+                "which command? `acp-coder --help` lists them; without any arguments it speaks ACP on stdio"
             )
         return int(load(COMMANDS[options.command])(options, os.environ))
     except (UsageError, ConfigError) as error:
-        sys.stderr.write(f"acp-agent: {error}\n")
+        sys.stderr.write(f"acp-coder: {error}\n")
         return USAGE_STATUS
     except (AgentError, StoreError) as error:
-        sys.stderr.write(f"acp-agent: {error}\n")
+        sys.stderr.write(f"acp-coder: {error}\n")
         return FAILURE_STATUS
     except KeyboardInterrupt:
         return 130
@@ -60,10 +60,10 @@ def run(arguments: list[str]) -> int:
 
 def build_parser() -> argparse.ArgumentParser:
     parser = _Parser(
-        prog="acp-agent",
+        prog="acp-coder",
         description="A coding agent for editors. Without arguments it speaks ACP on stdin and stdout.",
     )
-    parser.add_argument("--version", action="version", version=f"acp-agent {__version__}")
+    parser.add_argument("--version", action="version", version=f"acp-coder {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=_Parser)
 
     prompt = commands.add_parser("prompt", help="run one prompt here, with live tool status")

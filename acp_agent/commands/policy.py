@@ -1,4 +1,4 @@
-"""`acp-agent policy explain` and `policy test`: what the rules in force say of calls, without making them."""
+"""`acp-coder policy explain` and `policy test`: what the rules in force say of calls, without making them."""
 
 from __future__ import annotations
 

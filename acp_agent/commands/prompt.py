@@ -1,4 +1,4 @@
-"""`acp-agent prompt`: one prompt here, with live tool status."""
+"""`acp-coder prompt`: one prompt here, with live tool status."""
 
 from __future__ import annotations
 

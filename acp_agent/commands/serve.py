@@ -1,4 +1,4 @@
-"""Bare `acp-agent`, stage one: the event loop takes over the connection.
+"""Bare `acp-coder`, stage one: the event loop takes over the connection.
 
 Ends within a second, in any phase: at the end of stdin, at SIGTERM and SIGINT (exit status 0), and when nobody reads
 stdout any more (1). Prompts that a signal interrupts are answered `cancelled` first.

@@ -1,4 +1,4 @@
-"""`acp-agent setup`: the agent in an editor's configuration, shown before it is written, and taken back."""
+"""`acp-coder setup`: the agent in an editor's configuration, shown before it is written, and taken back."""
 
 from __future__ import annotations
 
@@ -35,18 +35,18 @@ def run(options: Namespace, environ: Mapping[str, str]) -> int:
     if options.undo:
         sys.stdout.write(f"{change.path} is {'removed' if change.after is None else 'written'}.\n")
     else:
-        sys.stdout.write(f"{change.path} is written. {row.then}\n`acp-agent setup {row.id} --undo` takes it back.\n")
+        sys.stdout.write(f"{change.path} is written. {row.then}\n`acp-coder setup {row.id} --undo` takes it back.\n")
     return 0
 
 
 def own_command() -> str:
     """The agent's program by its absolute path: editors are often started with another PATH than a shell."""
-    beside = Path(sys.executable).with_name("acp-agent.exe" if sys.platform == "win32" else "acp-agent")
+    beside = Path(sys.executable).with_name("acp-coder.exe" if sys.platform == "win32" else "acp-coder")
     if beside.exists():
         return str(beside)
-    found = shutil.which("acp-agent")
+    found = shutil.which("acp-coder")
     if found is None:
-        raise UsageError("the program acp-agent is not found; give its path with --program")
+        raise UsageError("the program acp-coder is not found; give its path with --program")
     return str(Path(found).absolute())
 
 
@@ -54,7 +54,7 @@ def _list(environ: Mapping[str, str]) -> int:
     for row in editors().values():
         path = config_path(row, environ)
         sys.stdout.write(f"{row.id:14} {_state(row, path):10} {row.name} ({row.protocol.upper()}): {path}\n")
-    sys.stdout.write("`acp-agent setup EDITOR` shows what it would write, and asks.\n")
+    sys.stdout.write("`acp-coder setup EDITOR` shows what it would write, and asks.\n")
     return 0
 
 

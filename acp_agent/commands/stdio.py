@@ -1,4 +1,4 @@
-"""Bare `acp-agent`, stage zero: answer `initialize` with a blocking read, before asyncio and msgspec are loaded.
+"""Bare `acp-coder`, stage zero: answer `initialize` with a blocking read, before asyncio and msgspec are loaded.
 
 The same sans-IO `Peer` then goes on under the event loop (`serve`), with whatever else had already been received.
 """

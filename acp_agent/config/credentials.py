@@ -19,7 +19,7 @@ from acp_agent.lazy import load
 
 __all__ = ["Key", "credentials_file", "find_key", "forget_key", "store_key", "stored_keys"]
 
-SERVICE = "acp-agent"
+SERVICE = "acp-coder"
 KEYRING = {
     "get": "keyring:get_password",
     "set": "keyring:set_password",
@@ -87,7 +87,7 @@ def forget_key(name: str, environ: Mapping[str, str]) -> list[str]:
 
 
 def _has_keyring(environ: Mapping[str, str]) -> bool:
-    return environ.get("ACP_AGENT_KEYRING", "1") != "0" and find_spec("keyring") is not None
+    return environ.get("ACP_CODER_KEYRING", "1") != "0" and find_spec("keyring") is not None
 
 
 def _from_keyring(name: str, environ: Mapping[str, str]) -> str | None:

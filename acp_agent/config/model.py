@@ -132,7 +132,7 @@ class ProviderConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ] = ""
     base_url: Annotated[str, Meta(description="Where the API is. Empty: OpenAI's own.")] = ""
     api_key_env: Annotated[str, Meta(description="Environment variable that holds the key.")] = "OPENAI_API_KEY"
-    api_key: Annotated[str, Meta(description="The key itself. `acp-agent login` keeps it in a safer place.")] = ""
+    api_key: Annotated[str, Meta(description="The key itself. `acp-coder login` keeps it in a safer place.")] = ""
     models: Annotated[list[str], Meta(description="Models offered. Empty: asked of the server.")] = []
     context_window: Annotated[
         int, Meta(ge=0, description="Tokens the model can hold; 0: what the server says, else 128000.")
@@ -216,7 +216,7 @@ class BashConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     turn_context: Annotated[
         bool,
         Meta(
-            description="Give commands and hooks ACP_AGENT_TURN_ID, ACP_AGENT_SESSION_ID, ACP_AGENT_GOAL_ID and "
+            description="Give commands and hooks ACP_CODER_TURN_ID, ACP_CODER_SESSION_ID, ACP_CODER_GOAL_ID and "
             "the like."
         ),
     ] = False
@@ -462,7 +462,7 @@ class ToolsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         Literal["plain", "envelope"],
         Meta(
             description="How the model reads results: `plain` text, or the JSON `envelope` "
-            "`acp_agent.tool_observation.v1`.",
+            "`acp_coder.tool_observation.v1`.",
             extra=PROJECT,
         ),
     ] = "plain"
@@ -476,7 +476,7 @@ class ToolsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ] = "standard"
     disabled: Annotated[list[str], Meta(description="Tools that are not offered.", extra=PROJECT)] = []
     entry_points: Annotated[
-        bool, Meta(description="Load tools that installed packages offer as `acp_agent.tools`.")
+        bool, Meta(description="Load tools that installed packages offer as `acp_coder.tools`.")
     ] = True
     max_tool_calls_per_session: Annotated[
         int, Meta(ge=0, description="Tool calls of a session until `/clear`; 0: no limit.", extra=PROJECT)

@@ -14,7 +14,7 @@ from acp_agent.lazy import load
 
 __all__ = ["config_dir", "config_file", "state_dir"]
 
-APP = "acp-agent"
+APP = "acp-coder"
 
 PLATFORM_DIRS = {
     "config": "platformdirs:user_config_dir",
@@ -33,8 +33,8 @@ def state_dir(environ: Mapping[str, str]) -> str:
 
 
 def config_file(environ: Mapping[str, str]) -> str:
-    """The person's configuration file, whether it exists or not; `ACP_AGENT_CONFIG` names another."""
-    return environ.get("ACP_AGENT_CONFIG") or f"{config_dir(environ)}/config.toml"
+    """The person's configuration file, whether it exists or not; `ACP_CODER_CONFIG` names another."""
+    return environ.get("ACP_CODER_CONFIG") or f"{config_dir(environ)}/config.toml"
 
 
 def _folder(which: str, variable: str, below_home: str, environ: Mapping[str, str]) -> str:

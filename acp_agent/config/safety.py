@@ -31,7 +31,7 @@ __all__ = [
 PROTECTED = [
     ".git/hooks",
     ".git/config",
-    ".acp-agent",
+    ".acp-coder",
     ".vscode",
     ".idea",
     ".mcp.json",
@@ -71,7 +71,7 @@ SAFE_VARIABLES = [
     *("CC", "CXX", "CFLAGS", "CXXFLAGS", "CPPFLAGS", "LDFLAGS", "LD_LIBRARY_PATH", "DYLD_*", "LIBRARY_PATH", "CPATH"),
     *("PKG_CONFIG_*", "CMAKE_*", "MAKEFLAGS", "NIX_*", "GUIX_*", "ASDF_*", "MISE_*", "HOMEBREW_*", "SSL_CERT_*"),
     *("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "http_proxy", "https_proxy", "no_proxy", "all_proxy", "HTTP_PROXY"),
-    *("HTTPS_PROXY", "NO_PROXY", "ALL_PROXY", "PLAYWRIGHT_*", "SOURCE_DATE_EPOCH", "DEBIAN_FRONTEND", "ACP_AGENT_RUN"),
+    *("HTTPS_PROXY", "NO_PROXY", "ALL_PROXY", "PLAYWRIGHT_*", "SOURCE_DATE_EPOCH", "DEBIAN_FRONTEND", "ACP_CODER_RUN"),
 ]
 """Names of variables a command inherits; `*` stands for anything."""
 

@@ -27,24 +27,24 @@ __all__ = [
 ]
 
 TOML = "tomllib:loads"
-PROJECT_FILE = ".acp-agent/config.toml"
+PROJECT_FILE = ".acp-coder/config.toml"
 """Below the session's working directory."""
 
 ENVIRONMENT: dict[str, str] = {
     "OPENAI_BASE_URL": "providers.default.base_url",
     "OPENAI_MODEL": "agent.model",
-    "ACP_AGENT_PROVIDER": "agent.provider",
-    "ACP_AGENT_API": "providers.default.api",
-    "ACP_AGENT_SCRIPT": "providers.default.script",
-    "ACP_AGENT_MODE": "agent.mode",
-    "ACP_AGENT_THOUGHT_LEVEL": "agent.thought_level",
-    "ACP_AGENT_MAX_TOOL_ITERATIONS": "agent.max_tool_iterations",
-    "ACP_AGENT_SCHEDULES": "tools.schedule.enabled",
-    "ACP_AGENT_STORE": "store.path",
-    "ACP_AGENT_AUDIT_FILE": "audit.file",
-    "ACP_AGENT_SANDBOX_DISABLED": "tools.sandbox.disabled",
-    "ACP_AGENT_LOG_LEVEL": "log.level",
-    "ACP_AGENT_LOG_FILE": "log.file",
+    "ACP_CODER_PROVIDER": "agent.provider",
+    "ACP_CODER_API": "providers.default.api",
+    "ACP_CODER_SCRIPT": "providers.default.script",
+    "ACP_CODER_MODE": "agent.mode",
+    "ACP_CODER_THOUGHT_LEVEL": "agent.thought_level",
+    "ACP_CODER_MAX_TOOL_ITERATIONS": "agent.max_tool_iterations",
+    "ACP_CODER_SCHEDULES": "tools.schedule.enabled",
+    "ACP_CODER_STORE": "store.path",
+    "ACP_CODER_AUDIT_FILE": "audit.file",
+    "ACP_CODER_SANDBOX_DISABLED": "tools.sandbox.disabled",
+    "ACP_CODER_LOG_LEVEL": "log.level",
+    "ACP_CODER_LOG_FILE": "log.file",
 }
 """Environment variable -> the key it sets. `OPENAI_API_KEY` is read where keys are looked up, never copied here."""
 

@@ -52,7 +52,7 @@ __all__ = ["LocalExecutor", "LocalProcess", "shell_environment"]
 
 T = TypeVar("T")
 
-MARK = "ACP_AGENT_RUN"
+MARK = "ACP_CODER_RUN"
 """Environment variable that marks what an executor started."""
 
 READ_SIZE = 64 * 1024

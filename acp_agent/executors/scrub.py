@@ -19,9 +19,9 @@ def scrubbing(allowed: Sequence[str], never: Sequence[str], kept: Iterable[str])
     names = "|".join(name for name in (*kept, "BASH*", "SHLVL", "_", "IFS", "PS?") if PLAIN.fullmatch(name.rstrip("?")))
     inherited = "|".join(name for name in allowed if PLAIN.fullmatch(name)) or "''"
     secret = "|".join(name for name in never if PLAIN.fullmatch(name)) or "''"
-    drop = 'unset "$ACP_AGENT_NAME"'
+    drop = 'unset "$ACP_CODER_NAME"'
     cases = f"{names}) ;; {secret}) {drop};; {inherited}) ;; *) {drop};;"
     return (
-        f"shopt -s nocasematch; for ACP_AGENT_NAME in $(compgen -e); do case $ACP_AGENT_NAME in {cases} esac; done "
-        "2>/dev/null; shopt -u nocasematch; unset ACP_AGENT_NAME;"
+        f"shopt -s nocasematch; for ACP_CODER_NAME in $(compgen -e); do case $ACP_CODER_NAME in {cases} esac; done "
+        "2>/dev/null; shopt -u nocasematch; unset ACP_CODER_NAME;"
     )

@@ -67,11 +67,11 @@ async def _run(job: Headless, view: View) -> int:
             terminals=Terminals(env=job.environ),
             permissions=partial(_answer, job.answers, view),
             on_update=view.update,
-            info=Implementation(name="acp-agent-prompt", version=__version__),
+            info=Implementation(name="acp-coder-prompt", version=__version__),
         )
 
     # It is gone after one answer: nobody would see the end of a schedule's run.
-    environ = {"ACP_AGENT_SCHEDULES": "false", **job.environ}
+    environ = {"ACP_CODER_SCHEDULES": "false", **job.environ}
     async with spawn_agent(AGENT_COMMAND, cwd=job.cwd, env=environ, connect=connect) as agent:
         try:
             async with anyio.create_task_group() as tasks:
@@ -100,7 +100,7 @@ async def _turn(job: Headless, client: AcpClient, tasks: anyio.abc.TaskGroup) ->
         except PeerError as error:
             if error.code != ResourceNotFound.code:
                 raise
-            raise UsageError(f"there is no session {session_id!r}; `acp-agent sessions list` shows them") from error
+            raise UsageError(f"there is no session {session_id!r}; `acp-coder sessions list` shows them") from error
     if job.mode is not None:
         await client.set_session_mode(session_id, job.mode)
     if job.model is not None:

@@ -1,4 +1,4 @@
-"""What would become of a call, without making it: for `/policy check`, `acp-agent policy explain` and `policy test`."""
+"""What would become of a call, without making it: for `/policy check`, `acp-coder policy explain` and `policy test`."""
 
 from __future__ import annotations
 

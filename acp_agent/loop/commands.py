@@ -182,7 +182,7 @@ async def _status(commands: Commands, session: Session, engine: Engine, rest: st
     roots = "\n".join(f"- {root}" for root in session.roots.all)
     more = engine.status()
     session.say(
-        f"acp-agent {__version__}\n\n- Session: `{session.id}`\n- Model: `{session.model}`\n"
+        f"acp-coder {__version__}\n\n- Session: `{session.id}`\n- Model: `{session.model}`\n"
         f"- Mode: `{session.mode_id}`\n- The editor ({client.plan.name}) offers: "
         f"{', '.join(offers) or 'nothing; all is done locally'}\n"
         + "".join(f"- Not as it says: {words}\n" for words in client.plan.corrected)
@@ -243,7 +243,7 @@ async def _trust(commands: Commands, session: Session, engine: Engine, rest: str
     files, trusted = await extensions.show()
     if not files:
         session.say(
-            "This folder has no files of its own (`.acp-agent/config.toml`, `.acp-agent/tools/*.py`); there is nothing "
+            "This folder has no files of its own (`.acp-coder/config.toml`, `.acp-coder/tools/*.py`); there is nothing "
             "to trust."
         )
         return

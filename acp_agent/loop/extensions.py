@@ -25,7 +25,7 @@ __all__ = ["Extensions"]
 
 log = logging.getLogger(__name__)
 
-GROUP = "acp_agent.tools"
+GROUP = "acp_coder.tools"
 PACKAGES = "package"
 PROJECT = "project"
 TOOL = "trust"

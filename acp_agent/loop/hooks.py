@@ -45,11 +45,11 @@ class TurnContext:
 
     def variables(self) -> dict[str, str]:
         named = {
-            "ACP_AGENT_TURN_ID": self.turn_id,
-            "ACP_AGENT_SESSION_ID": self.session_id,
-            "ACP_AGENT_TURN_TIMESTAMP_MS": str(self.timestamp_ms),
-            "ACP_AGENT_SKILL_NAME": self.skill,
-            "ACP_AGENT_GOAL_ID": self.goal_id,
+            "ACP_CODER_TURN_ID": self.turn_id,
+            "ACP_CODER_SESSION_ID": self.session_id,
+            "ACP_CODER_TURN_TIMESTAMP_MS": str(self.timestamp_ms),
+            "ACP_CODER_SKILL_NAME": self.skill,
+            "ACP_CODER_GOAL_ID": self.goal_id,
         }
         return {name: value for name, value in named.items() if value}
 
@@ -70,17 +70,17 @@ class Hooks:
 
     async def before(self, tool: str, call_id: str, arguments: Mapping[str, Any]) -> None:
         if self.config.tool_before:
-            facts = {"ACP_AGENT_TOOL_INPUT": json.dumps(arguments, default=str)}
+            facts = {"ACP_CODER_TOOL_INPUT": json.dumps(arguments, default=str)}
             await self._run("tool_before", self.config.tool_before, tool, call_id, facts)
 
     async def after(self, tool: str, call_id: str, status: str) -> None:
-        await self._run("tool_after", self.config.tool_after, tool, call_id, {"ACP_AGENT_TOOL_STATUS": status})
+        await self._run("tool_after", self.config.tool_after, tool, call_id, {"ACP_CODER_TOOL_STATUS": status})
 
     async def file_changed(self, tool: str, call_id: str, path: Path) -> None:
-        await self._run("file_changed", self.config.file_changed, tool, call_id, {"ACP_AGENT_FILE": str(path)})
+        await self._run("file_changed", self.config.file_changed, tool, call_id, {"ACP_CODER_FILE": str(path)})
 
     async def cwd_changed(self, tool: str, call_id: str, old: Path, new: Path) -> None:
-        facts = {"ACP_AGENT_OLD_CWD": str(old), "ACP_AGENT_CWD": str(new)}
+        facts = {"ACP_CODER_OLD_CWD": str(old), "ACP_CODER_CWD": str(new)}
         await self._run("cwd_changed", self.config.cwd_changed, tool, call_id, facts)
 
     async def _run(
@@ -89,7 +89,7 @@ class Hooks:
         for hook in hooks:
             if not hook.command.strip() or (hook.tools and tool not in hook.tools):
                 continue
-            named = {"ACP_AGENT_EVENT": event, "ACP_AGENT_TOOL": tool, "ACP_AGENT_TOOL_CALL_ID": call_id, **facts}
+            named = {"ACP_CODER_EVENT": event, "ACP_CODER_TOOL": tool, "ACP_CODER_TOOL_CALL_ID": call_id, **facts}
             env = {**self.context(), **named}
             trouble = await self._one(hook, {name: value[:MAX_VARIABLE] for name, value in env.items()})
             if trouble:

@@ -280,7 +280,7 @@ class Outputs:
         script = arguments.get("command") if isinstance(arguments, dict) and call.name == "bash" else None
         ran = call.ran
         observation = Observation(
-            schema="acp_agent.tool_observation.v1",
+            schema="acp_coder.tool_observation.v1",
             timestamp=now(),
             session=ObservedSession(self.started_at, self.steps, self.executed_commands, self.observations),
             tool=ObservedTool(

@@ -179,7 +179,7 @@ class Client(JsonRPCClient):
         if self.words:
             raise ServerGone(f"the language server {self._name} ended: {self.words}")
         # Ids of its own kind: pygls keeps ours and those of the server's requests in one table.
-        id_ = f"acp-agent-{next(self._numbers)}"
+        id_ = f"acp-coder-{next(self._numbers)}"
         answered = anyio.Event()
         future = self.protocol.send_request(method, params, msg_id=id_)
         future.add_done_callback(lambda _: answered.set())

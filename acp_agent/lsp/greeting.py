@@ -21,7 +21,7 @@ def initialize_params(folder: Path, options: Mapping[str, Any]) -> types.Initial
     return types.InitializeParams(
         # Not ours: in a sandbox it is the number of no process, and servers that look for it would leave.
         process_id=None,
-        client_info=types.ClientInfo("acp-agent", __version__),
+        client_info=types.ClientInfo("acp-coder", __version__),
         root_path=str(folder),
         root_uri=uri,
         workspace_folders=[types.WorkspaceFolder(uri, folder.name or "/")],

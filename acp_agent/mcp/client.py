@@ -158,7 +158,7 @@ async def connect(link: Link) -> AsyncGenerator[Client]:
                 outgoing,
                 list_roots_callback=_Roots(link),
                 message_handler=_Listener(link),
-                client_info=types.Implementation(name="acp-agent", version=__version__),
+                client_info=types.Implementation(name="acp-coder", version=__version__),
             ) as session,
         ):
             await _greet(session)

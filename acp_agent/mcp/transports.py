@@ -138,7 +138,7 @@ class _HttpClient(httpx2.AsyncClient):
     """Notes what HTTP says to our requests, and ends the connection where the package would wait for ever."""
 
     def __init__(self, link: Link) -> None:
-        headers = {"accept-encoding": "identity", "user-agent": f"acp-agent/{__version__}", **link.spec.headers}
+        headers = {"accept-encoding": "identity", "user-agent": f"acp-coder/{__version__}", **link.spec.headers}
         super().__init__(headers=headers, timeout=HTTP_TIMEOUT)
         self._link = link
 

@@ -1,4 +1,4 @@
-"""The observation: a tool's result as a JSON envelope for the model, `acp_agent.tool_observation.v1`."""
+"""The observation: a tool's result as a JSON envelope for the model, `acp_coder.tool_observation.v1`."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class ObservedResult(msgspec.Struct, frozen=True):
 
 
 class Observation(msgspec.Struct, frozen=True):
-    schema: Annotated[Literal["acp_agent.tool_observation.v1"], Meta(description="Name and version of this form.")]
+    schema: Annotated[Literal["acp_coder.tool_observation.v1"], Meta(description="Name and version of this form.")]
     timestamp: Annotated[str, Meta(description="ISO 8601 in UTC.")]
     session: ObservedSession
     tool: ObservedTool

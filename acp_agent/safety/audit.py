@@ -23,7 +23,7 @@ __all__ = ["SCHEMA_ID", "AuditEntry", "AuditLog"]
 
 log = logging.getLogger(__name__)
 
-SCHEMA_ID = "acp_agent.audit.v1"
+SCHEMA_ID = "acp_coder.audit.v1"
 PRIVATE = 0o600
 
 AuditEvent = Literal["decision", "result", "notice"]
@@ -32,7 +32,7 @@ AuditEvent = Literal["decision", "result", "notice"]
 class AuditEntry(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """One line. What is not known is left out."""
 
-    schema: Literal["acp_agent.audit.v1"]
+    schema: Literal["acp_coder.audit.v1"]
     time: str
     """ISO 8601, UTC, with microseconds."""
     event: AuditEvent
@@ -102,7 +102,7 @@ class AuditLog:
         if self.path is None:
             return True
         now = datetime.now(UTC).isoformat(timespec="microseconds")
-        entry = AuditEntry(schema="acp_agent.audit.v1", time=now, event=event, **self._clean(fields))
+        entry = AuditEntry(schema="acp_coder.audit.v1", time=now, event=event, **self._clean(fields))
         try:
             self._append(_one_line(self._encoder.encode(entry)) + b"\n")
         except OSError as error:

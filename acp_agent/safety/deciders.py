@@ -4,7 +4,7 @@
     (forbidden paths, allow-list, risk, what the model claims) -> the person's own rules
 
 Any deny denies; a rule's allow answers a question, never a deny; a rule's ask asks also where nothing else would. Each
-verdict names what decided, for the person, the audit log and `acp-agent policy explain`.
+verdict names what decided, for the person, the audit log and `acp-coder policy explain`.
 """
 
 from __future__ import annotations

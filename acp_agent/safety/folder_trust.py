@@ -16,7 +16,7 @@ from acp_agent.safety.paths import read_regular, real_path
 
 __all__ = ["CONFIG", "FOLDER", "MARK_CHARS", "TOOLS", "mark_of", "own_files", "scope_of", "tools_of"]
 
-FOLDER = ".acp-agent"
+FOLDER = ".acp-coder"
 CONFIG = f"{FOLDER}/config.toml"
 TOOLS = f"{FOLDER}/tools"
 

@@ -26,8 +26,8 @@ from acp_agent.setup.table import Editor, folder
 
 __all__ = ["Change", "is_set_up", "planned", "undone", "write"]
 
-BEGIN = "acp-agent setup: begin (these lines are written by it)"
-END = "acp-agent setup: end"
+BEGIN = "acp-coder setup: begin (these lines are written by it)"
+END = "acp-coder setup: end"
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ def planned(row: Editor, path: Path, command: str, environ: Mapping[str, str]) -
             after = _with_block(text, filled, row.comment, str(path))
         case "file":
             if before is not None and BEGIN not in before:
-                raise UsageError(f"{path} exists and was not written by `acp-agent setup`; move it away first")
+                raise UsageError(f"{path} exists and was not written by `acp-coder setup`; move it away first")
             after = filled if before is None else _with_block(text, filled, row.comment, str(path))
     return Change(path, before, after)
 

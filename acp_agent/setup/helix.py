@@ -20,7 +20,7 @@ from acp_agent.errors import UsageError
 
 __all__ = ["KNOWN", "add", "ask_helix", "remove"]
 
-SERVER = "acp-agent"
+SERVER = "acp-coder"
 
 KNOWN: dict[str, tuple[str, ...]] = {
     "bash": ("bash-language-server",),
@@ -54,7 +54,7 @@ KNOWN: dict[str, tuple[str, ...]] = {
 }
 """Languages that the agent is offered in, with the servers that Helix 25.07 has for them."""
 
-OURS = "added by acp-agent setup"
+OURS = "added by acp-coder setup"
 """Stands behind a list of a language that was not there before."""
 
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")

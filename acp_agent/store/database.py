@@ -214,8 +214,8 @@ class Database:
         ).fetchone()
         if version > SCHEMA_VERSION:
             raise StoreError(
-                f"{self.path}: made by a newer acp-agent (format {version}, this one knows {SCHEMA_VERSION}); "
-                "update acp-agent, or choose another file with store.path. Nothing was changed."
+                f"{self.path}: made by a newer acp-coder (format {version}, this one knows {SCHEMA_VERSION}); "
+                "update acp-coder, or choose another file with store.path. Nothing was changed."
             )
         if version == 0 and tables:
             raise StoreError(f"{self.path}: is a database of another program; choose another file with store.path")

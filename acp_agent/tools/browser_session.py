@@ -50,7 +50,7 @@ CLOSE_TIMEOUT = 5.0
 LONGEST_PARENT = 40
 """Characters of a folder for profiles: the sockets in it may have paths of 107 in all."""
 
-PROFILE = "acp-agent-browser-"
+PROFILE = "acp-coder-browser-"
 """Begins the name of a profile's folder, before the number of the process that owns it."""
 
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
@@ -83,7 +83,7 @@ def find_chromium(config: BrowserConfig) -> str | None:
 def missing_browser(config: BrowserConfig) -> str | None:
     """Why there is no browser, as a sentence; `None` where there is one. Loads nothing."""
     if find_spec("playwright") is None:
-        return "`browser` needs the extra: pip install 'acp-agent[browser]'."
+        return "`browser` needs the extra: pip install 'acp-coder[browser]'."
     if find_chromium(config) is None:
         return "`browser` needs a Chromium: install one, or name it by `tools.browser.executable`."
     return None

@@ -1,7 +1,7 @@
 """Tools from outside of this package: of installed packages (entry points) and of the project (files).
 
-A package offers tools under the entry point group `acp_agent.tools`: an object made by `@tool`, a subclass of `Tool`,
-or a list of these. A project has them in `.acp-agent/tools/*.py`, as names of the module; such files are code, so they
+A package offers tools under the entry point group `acp_coder.tools`: an object made by `@tool`, a subclass of `Tool`,
+or a list of these. A project has them in `.acp-coder/tools/*.py`, as names of the module; such files are code, so they
 are only loaded after the person has trusted exactly these files.
 
 One of the places with `except Exception`: whatever strange code does when it is imported, it takes nothing with it.
@@ -24,8 +24,8 @@ __all__ = ["GROUP", "package_tools", "project_tools"]
 
 log = logging.getLogger(__name__)
 
-GROUP = "acp_agent.tools"
-TOOLS_FOLDER = ".acp-agent/tools"
+GROUP = "acp_coder.tools"
+TOOLS_FOLDER = ".acp-coder/tools"
 
 Made = tuple[ToolEntry, Tool[Any]]
 
@@ -51,7 +51,7 @@ def project_tools(files: Mapping[str, bytes]) -> tuple[list[Made], list[str]]:
     found: list[Made] = []
     trouble: list[str] = []
     for name, source in files.items():
-        module = types.ModuleType(f"acp_agent_project_tools_{name.removesuffix('.py')}")
+        module = types.ModuleType(f"acp_coder_project_tools_{name.removesuffix('.py')}")
         try:
             exec(compile(source, f"{TOOLS_FOLDER}/{name}", "exec"), vars(module))
             found += _made(_tools_in(vars(module).values()))

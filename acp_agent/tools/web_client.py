@@ -32,7 +32,7 @@ __all__ = ["GuardedClient", "Resolver", "resolve_by_system", "same_site"]
 Resolver = Callable[[str, int], Awaitable[Sequence[str]]]
 """Host and port to addresses. Raises OSError."""
 
-USER_AGENT = f"Mozilla/5.0 (compatible; acp-agent/{__version__})"
+USER_AGENT = f"Mozilla/5.0 (compatible; acp-coder/{__version__})"
 
 ACCEPT = "text/html,application/xhtml+xml,application/json;q=0.9,text/*;q=0.9,*/*;q=0.1"
 

@@ -49,7 +49,7 @@ def environ_for(home: Path, base_url: str, **more: str) -> dict[str, str]:
         "PATH": "/usr/local/bin:/usr/bin:/bin",
         "OPENAI_BASE_URL": base_url,
         "OPENAI_MODEL": "fake-model",
-        "ACP_AGENT_KEYRING": "0",
+        "ACP_CODER_KEYRING": "0",
         **more,
     }
 
@@ -78,7 +78,7 @@ async def agent_rig(tmp_path: Path, script: Script = (), **editor: Any) -> Async
     """Model, agent and editor; `initialize` has been done. `environ`: more variables. `config`: text of a file."""
     more = dict(editor.pop("environ", {}))
     if config := editor.pop("config", ""):
-        more["ACP_AGENT_CONFIG"] = str(tmp_path / "config.toml")
+        more["ACP_CODER_CONFIG"] = str(tmp_path / "config.toml")
         (tmp_path / "config.toml").write_text(config)
     models: Sequence[str] = editor.pop("models", ("fake-model",))
     home, project = tmp_path / "home", tmp_path / "project"

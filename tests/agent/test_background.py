@@ -229,7 +229,7 @@ async def test_a_background_command_reads_the_shells_variables_and_leaves_none(t
 
 
 async def test_the_turns_variables_are_set_in_the_background_too(tmp_path):
-    script = model(asks(bash("echo $ACP_AGENT_SESSION_ID", background=True)), output(wait=True), "done")
+    script = model(asks(bash("echo $ACP_CODER_SESSION_ID", background=True)), output(wait=True), "done")
     async with rig(tmp_path, script, mode="auto", config="[tools.bash]\nturn_context = true\n") as r:
         await r.editor.prompt("go")
         assert result(r, 3) == f"[exit_code=0]\n{r.editor.session_id}"

@@ -107,7 +107,7 @@ async def test_a_client_that_does_not_answer_the_kill_does_not_hold_the_cancel(t
         tmp_path,
         [Answer(tool_calls=(bash("sleep 600"),))],
         misbehave={method: NeverAnswers()},
-        environ={"ACP_AGENT_CONFIG": str(config)},
+        environ={"ACP_CODER_CONFIG": str(config)},
     ) as r:
         turn = r.editor.begin("go")
         await r.editor.wait_until(lambda: r.editor.lines("from_agent", "terminal/wait_for_exit"))

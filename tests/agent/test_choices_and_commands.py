@@ -111,7 +111,7 @@ async def test_auto_becomes_the_servers_first_model(tmp_path):
 
 async def test_providers_stand_side_by_side(tmp_path):
     async with agent_rig(tmp_path, ["one", "two"]) as r:
-        file = tmp_path / "home" / ".config" / "acp-agent" / "config.toml"
+        file = tmp_path / "home" / ".config" / "acp-coder" / "config.toml"
         file.parent.mkdir(parents=True)
         file.write_text(
             f'[providers.second]\nbase_url = "{r.model.base_url}"\nmodels = ["m2", "m3"]\n'

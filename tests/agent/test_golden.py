@@ -20,7 +20,7 @@ pytestmark = pytest.mark.anyio
 GOLDEN = Path(__file__).parents[1] / "golden"
 UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+Z")
-SCRIPT_FILE = re.compile(r"/[^\"]*/acp-agent-[^\"/]+/scripts/command-\d+\.sh")
+SCRIPT_FILE = re.compile(r"/[^\"]*/acp-coder-[^\"/]+/scripts/command-\d+\.sh")
 
 SCRIPT = [
     Answer(

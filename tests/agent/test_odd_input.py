@@ -43,7 +43,7 @@ async def test_a_folder_that_cannot_be_resolved_is_invalid_params(tmp_path, plac
 async def test_a_provider_that_is_not_set_up_is_told_with_its_place(tmp_path):
     file = tmp_path / "config.toml"
     file.write_text('[agent]\nprovider = "openroter"\n\n[providers.openrouter]\nbase_url = "http://localhost:9"\n')
-    environ = environ_for(tmp_path, "http://localhost:9/v1", ACP_AGENT_CONFIG=str(file))
+    environ = environ_for(tmp_path, "http://localhost:9/v1", ACP_CODER_CONFIG=str(file))
     async with connect(environ) as (editor, _):
         await editor.start()
         with pytest.raises(PeerError) as error:

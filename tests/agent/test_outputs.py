@@ -427,7 +427,7 @@ async def test_the_model_reads_envelopes_where_it_is_configured_so(tmp_path):
         for observation in seen:
             jsonschema_rs.validate(schema, observation)
         first, big, denied, unknown, slow = seen
-        assert first["schema"] == "acp_agent.tool_observation.v1"
+        assert first["schema"] == "acp_coder.tool_observation.v1"
         assert first["tool"]["tool"] == "bash" and first["tool"]["command"] == "echo out; exit 3"
         assert first["tool"]["workdir"] == str(r.project)
         assert first["tool"]["call_id"] == messages[0]["tool_call_id"]
@@ -473,7 +473,7 @@ async def test_a_goal_is_set_planned_followed_and_reached(tmp_path):
     done = [{**step, "status": "completed"} for step in STEPS]
     script = [
         asks(Call("plan", {"entries": STEPS})),
-        asks(bash("seq 1 2000; echo the parser is here; echo 'x: error: bad'; echo $ACP_AGENT_GOAL_ID")),
+        asks(bash("seq 1 2000; echo the parser is here; echo 'x: error: bad'; echo $ACP_CODER_GOAL_ID")),
         asks(Call("plan", {"entries": done})),
         asks(bash("seq 1 2000")),
         "done",

@@ -247,7 +247,7 @@ async def test_the_shown_diff_stands_in_the_last_update(tmp_path):
 async def test_an_always_for_edits_covers_the_projects_own_files_only(tmp_path):
     extra = tmp_path / "extra"
     extra.mkdir()
-    paths = ["a.txt", str(extra / "b.txt"), ".git/config", ".acp-agent/config.toml", "sub/.vscode/tasks.json", "c.txt"]
+    paths = ["a.txt", str(extra / "b.txt"), ".git/config", ".acp-coder/config.toml", "sub/.vscode/tasks.json", "c.txt"]
     calls = [Call("write", {"path": path, "content": "x"}) for path in paths]
     async with agent_rig(tmp_path, script(*calls), otherwise=allow_always) as r:
         await r.editor.new_session(r.project, additional_directories=[extra])

@@ -142,7 +142,7 @@ async def test_a_skill_is_listed_offered_as_a_command_and_read_by_the_tool(tmp_p
 
 async def test_a_skill_command_reaches_the_model_as_the_skills_text_and_the_person_sees_what_they_typed(tmp_path):
     put(tmp_path / "project/.agents/skills/release-notes/SKILL.md", SKILL)
-    command = Call("bash", {"command": "echo skill=$ACP_AGENT_SKILL_NAME"})
+    command = Call("bash", {"command": "echo skill=$ACP_CODER_SKILL_NAME"})
     config = "[tools.bash]\nturn_context = true\n"
     async with rig(tmp_path, rounds(command), mode="auto", config=config) as r:
         await r.editor.prompt("/release-notes for 1.2")
@@ -212,7 +212,7 @@ async def shout(text: str, ctx) -> str:
 
 def with_tool(tmp_path: Path) -> Path:
     marker = tmp_path / "marker"
-    put(tmp_path / "project/.acp-agent/tools/words.py", TOOL.replace("{marker!r}", repr(str(marker))))
+    put(tmp_path / "project/.acp-coder/tools/words.py", TOOL.replace("{marker!r}", repr(str(marker))))
     return marker
 
 
@@ -226,7 +226,7 @@ async def test_only_files_that_were_shown_can_be_trusted(tmp_path):
     async with rig(tmp_path, []) as r:
         await r.editor.prompt("/trust yes")
         assert "not the files that you were shown" in r.editor.text()
-        put(r.project / ".acp-agent/tools/more.py", "raise SystemExit(3)\n")
+        put(r.project / ".acp-coder/tools/more.py", "raise SystemExit(3)\n")
         await r.editor.prompt("/trust yes")
         assert not marker.exists()
         assert "more.py" in r.editor.text()
@@ -252,7 +252,7 @@ async def test_files_can_be_trusted_in_a_later_process_by_the_mark_they_were_sho
 
 async def test_byte_code_beside_a_file_is_not_run_and_none_is_written(tmp_path):
     marker, stolen = with_tool(tmp_path), tmp_path / "stolen"
-    source = tmp_path / "project/.acp-agent/tools/words.py"
+    source = tmp_path / "project/.acp-coder/tools/words.py"
     evil = tmp_path / "evil.py"
     evil.write_text(f"open({str(stolen)!r}, 'w').close()\n")
     async with rig(tmp_path, []) as r:
@@ -270,7 +270,7 @@ async def test_byte_code_beside_a_file_is_not_run_and_none_is_written(tmp_path):
 
 @pytest.mark.parametrize("what", ["pipe", "link", "zero", "folder"])
 async def test_what_is_no_regular_file_is_left_alone(tmp_path, what):
-    base = tmp_path / "project/.acp-agent/tools"
+    base = tmp_path / "project/.acp-coder/tools"
     base.mkdir(parents=True)
     file = base / "a.py"
     if what == "pipe":
@@ -307,7 +307,7 @@ def odd() -> str:
 
 type(odd).describe = lambda self, params, roots: {}["no"]
 '''
-    put(tmp_path / "project/.acp-agent/tools/odd.py", tools)
+    put(tmp_path / "project/.acp-coder/tools/odd.py", tools)
     async with rig(tmp_path, rounds(Call("leave", {}), Call("leave_too", {}), Call("odd", {})), mode="auto") as r:
         await trust(r)
         assert (await r.editor.prompt("go")).stop_reason == "end_turn"
@@ -331,7 +331,7 @@ async def test_a_folders_tools_are_not_loaded_before_it_is_trusted_and_then_reme
         assert asked.tool_call.meta == {"trust": True}
         answers.append(allow_once)
         await r.editor.prompt("/trust")
-        assert ".acp-agent/tools/words.py" in r.editor.text()
+        assert ".acp-coder/tools/words.py" in r.editor.text()
         assert not marker.exists()
         await r.editor.prompt("/trust yes")
         assert marker.exists()
@@ -350,7 +350,7 @@ async def test_a_changed_file_is_not_trusted_any_more(tmp_path):
     answers = [reject_always]
     async with rig(tmp_path, ["ok", "ok", "ok"], notices=True, otherwise=lambda request: answers[-1](request)) as r:
         await trust(r)
-        with (r.project / ".acp-agent/tools/words.py").open("a") as file:
+        with (r.project / ".acp-coder/tools/words.py").open("a") as file:
             file.write("\n# changed\n")
         marker.unlink()
         await r.editor.new_session(r.project)
@@ -362,7 +362,7 @@ async def test_a_changed_file_is_not_trusted_any_more(tmp_path):
         await r.editor.prompt("hi")
         assert len(r.editor.permission_requests) == 1  # it is asked once for the same files
         answers.append(allow_always)
-        (r.project / ".acp-agent/tools/words.py").write_text(TOOL.replace("{marker!r}", repr(str(marker))))
+        (r.project / ".acp-coder/tools/words.py").write_text(TOOL.replace("{marker!r}", repr(str(marker))))
         await r.editor.new_session(r.project)
         await r.editor.prompt("hi")
         assert len(r.editor.permission_requests) == 1  # these very bytes were trusted before
@@ -383,9 +383,9 @@ async def test_trust_can_be_taken_back(tmp_path):
 
 async def test_a_tool_file_that_breaks_is_told_and_takes_nothing_with_it(tmp_path):
     with_tool(tmp_path)
-    put(tmp_path / "project/.acp-agent/tools/broken.py", "raise RuntimeError('boom')\n")
+    put(tmp_path / "project/.acp-coder/tools/broken.py", "raise RuntimeError('boom')\n")
     put(
-        tmp_path / "project/.acp-agent/tools/bash.py",
+        tmp_path / "project/.acp-coder/tools/bash.py",
         TOOL.replace("word_count", "bash").replace("{marker!r}", "'/dev/null'"),
     )
     async with rig(tmp_path, ["ok"]) as r:
@@ -402,7 +402,7 @@ async def test_installed_packages_offer_tools_by_entry_points(tmp_path, monkeypa
     put(site / "words-1.dist-info/METADATA", "Metadata-Version: 2.1\nName: words\nVersion: 1\n")
     put(
         site / "words-1.dist-info/entry_points.txt",
-        "[acp_agent.tools]\nwords = words_package:word_count\ngone = words_package:nothing\n",
+        "[acp_coder.tools]\nwords = words_package:word_count\ngone = words_package:nothing\n",
     )
     monkeypatch.syspath_prepend(str(site))
     async with rig(tmp_path, rounds(Call("word_count", {"text": "one two"})), notices=True) as r:

@@ -138,7 +138,7 @@ async def test_finish_reasons_become_stop_reasons(tmp_path, answer, reason):
 
 async def test_too_many_rounds_end_with_max_turn_requests(tmp_path):
     script = [Answer(tool_calls=(Call("list_directory", {}),), repeat=True)]
-    async with rig(tmp_path, script, environ={"ACP_AGENT_MAX_TOOL_ITERATIONS": "3"}) as r:
+    async with rig(tmp_path, script, environ={"ACP_CODER_MAX_TOOL_ITERATIONS": "3"}) as r:
         assert (await r.editor.prompt("hi")).stop_reason == "max_turn_requests"
         assert len(r.model.requests) == 3
         r.editor.assert_tool_calls_finished()

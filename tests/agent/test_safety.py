@@ -32,7 +32,7 @@ def results(r, number: int) -> list[str]:
 
 
 def audit(tmp_path: Path) -> list[dict]:
-    path = tmp_path / "home/.local/state/acp-agent/audit.jsonl"
+    path = tmp_path / "home/.local/state/acp-coder/audit.jsonl"
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
@@ -529,8 +529,8 @@ args = ["{marker}"]
 
 async def test_a_folders_configuration_hooks_and_servers_take_effect_once_it_is_trusted(tmp_path):
     marker = tmp_path / "marker"
-    (tmp_path / "project/.acp-agent").mkdir(parents=True)
-    (tmp_path / "project/.acp-agent/config.toml").write_text(HOSTILE.format(marker=marker))
+    (tmp_path / "project/.acp-coder").mkdir(parents=True)
+    (tmp_path / "project/.acp-coder/config.toml").write_text(HOSTILE.format(marker=marker))
     script = [*rounds(bash("echo a"), bash("echo b")), *rounds(bash("echo c"))]
     async with rig(tmp_path, script, permissions=[allow_always], mode="auto") as r:
         await r.editor.prompt("go")
@@ -611,7 +611,7 @@ async def test_no_repository_that_is_there_is_made_to_run_something_when_the_per
 
 async def test_what_a_confined_command_left_for_the_next_shell_is_not_run_outside(tmp_path):
     marker = tmp_path / "marker"
-    states = f"{tempfile.gettempdir()}/acp-agent-*/state"
+    states = f"{tempfile.gettempdir()}/acp-coder-*/state"
     leave = f"trap - EXIT; for place in {states}; do echo 'touch {marker}' > $place/shell-1; done"
     script = rounds(bash(f"export A=1; {leave}"), bash("echo [$A]", outside_sandbox=True), bash("echo [$A]"))
     async with rig(tmp_path, script, mode="auto", sandbox=True, terminal=False) as r:
@@ -690,24 +690,24 @@ async def test_what_is_hidden_stays_hidden_whatever_is_renamed_or_flooded(tmp_pa
 async def test_a_private_folder_is_never_within_reach_of_commands(tmp_path):
     temporary = tmp_path / "project/tmp"
     temporary.mkdir(parents=True)
-    look = "ls -d tmp/* /tmp/acp-agent-*/sandbox /tmp/acp-agent-*/scripts; true"
+    look = "ls -d tmp/* /tmp/acp-coder-*/sandbox /tmp/acp-coder-*/scripts; true"
     old = tempfile.tempdir
     tempfile.tempdir = str(temporary)
     try:
         async with rig(tmp_path, rounds(bash(look)), mode="auto", sandbox=True, terminal=False) as r:
             await r.editor.prompt("go")
-            assert "acp-agent" not in results(r, 2)[0].replace("cannot access '/tmp/acp-agent-*", "")
+            assert "acp-coder" not in results(r, 2)[0].replace("cannot access '/tmp/acp-coder-*", "")
     finally:
         tempfile.tempdir = old
 
 
 async def test_where_the_home_is_the_session_the_agents_own_files_are_out_of_reach(tmp_path):
-    own = ".local/state/acp-agent"
+    own = ".local/state/acp-coder"
     script = rounds(
-        bash(f"cat {own}/*; echo x > {own}/audit.jsonl; d=.config/acp-agent; mkdir -p $d; echo x > $d/config.toml"),
+        bash(f"cat {own}/*; echo x > {own}/audit.jsonl; d=.config/acp-coder; mkdir -p $d; echo x > $d/config.toml"),
         bash("mv .local .old; mv .config .c2; true"),
         Call("read", {"path": f"{own}/audit.jsonl"}),
-        Call("write", {"path": ".config/acp-agent/config.toml", "content": "x"}),
+        Call("write", {"path": ".config/acp-coder/config.toml", "content": "x"}),
     )
     async with rig(tmp_path, script, mode="auto", sandbox=True, terminal=False) as r:
         home = tmp_path / "home"
@@ -716,12 +716,12 @@ async def test_where_the_home_is_the_session_the_agents_own_files_are_out_of_rea
         await r.editor.prompt("go")
         assert "acp_agent.audit" not in results(r, 2)[0]
         assert audit(tmp_path)
-        assert not (home / ".config/acp-agent/config.toml").exists()
+        assert not (home / ".config/acp-coder/config.toml").exists()
         assert ["must not be read" in text for text in results(r, 5)[2:]] == [True, True]
 
 
 async def test_pipes_and_folders_in_the_place_of_the_shells_state_stop_nobody(tmp_path):
-    states = f"{tempfile.gettempdir()}/acp-agent-*/state"
+    states = f"{tempfile.gettempdir()}/acp-coder-*/state"
     spoil = f"trap - EXIT; for at in {states}; do rm -f $at/shell-1.cwd; mkfifo $at/shell-1.cwd; done"
     fold = f"trap - EXIT; for at in {states}; do rm -f $at/shell-1*; mkdir $at/shell-1 $at/shell-1.cwd; done"
     script = [*rounds(bash(spoil), bash("echo one"), bash(fold), bash("echo two")), "more"]
@@ -744,7 +744,7 @@ async def test_pairs_of_datagram_sockets_reach_nobody(tmp_path):
         assert "Operation not permitted" in results(r, 2)[0]
 
 
-@pytest.mark.parametrize("path", [".git/hooks/pre-commit", ".vscode/tasks.json", ".envrc", ".acp-agent/config.toml"])
+@pytest.mark.parametrize("path", [".git/hooks/pre-commit", ".vscode/tasks.json", ".envrc", ".acp-coder/config.toml"])
 async def test_what_is_protected_is_asked_about_in_every_mode(tmp_path, path):
     script = rounds(Call("write", {"path": path, "content": "x"}))
     async with rig(tmp_path, script, mode="auto", otherwise=reject_once) as r:
@@ -890,8 +890,8 @@ async def test_a_path_that_the_tool_itself_refuses_is_a_decision_in_the_log(tmp_
 
 
 async def test_a_trusted_configuration_that_cannot_be_used_locks_nobody_out(tmp_path):
-    (tmp_path / "project/.acp-agent").mkdir(parents=True)
-    (tmp_path / "project/.acp-agent/config.toml").write_text("[tools.sandbox]\ndisabled = true\n")
+    (tmp_path / "project/.acp-coder").mkdir(parents=True)
+    (tmp_path / "project/.acp-coder/config.toml").write_text("[tools.sandbox]\ndisabled = true\n")
     async with rig(tmp_path, ["ok", "ok"], otherwise=allow_always) as r:
         await r.editor.prompt("go")
         await r.editor.new_session(r.project)

@@ -182,7 +182,7 @@ async def test_an_unknown_session_is_not_found(tmp_path, method, session_id):
 async def test_list_is_newest_first_filtered_and_in_pages(tmp_path):
     config = tmp_path / "config.toml"
     config.write_text("[limits]\nlist_page = 2\n")
-    async with agent_rig(tmp_path, [Answer(text="ok", repeat=True)], environ={"ACP_AGENT_CONFIG": str(config)}) as r:
+    async with agent_rig(tmp_path, [Answer(text="ok", repeat=True)], environ={"ACP_CODER_CONFIG": str(config)}) as r:
         other = tmp_path / "other"
         other.mkdir()
         made = []
@@ -266,7 +266,7 @@ async def test_a_damaged_store_is_a_clear_error_and_stays_as_it_is(tmp_path):
     store = tmp_path / "broken.db"
     store.write_bytes(b"this is no database at all" * 100)
     before = store.read_bytes()
-    async with agent_rig(tmp_path, environ={"ACP_AGENT_STORE": str(store)}) as r:
+    async with agent_rig(tmp_path, environ={"ACP_CODER_STORE": str(store)}) as r:
         with pytest.raises(PeerError) as error:
             await r.editor.new_session(r.project)
         assert str(store) in error.value.message
@@ -338,7 +338,7 @@ async def test_a_session_is_loaded_or_deleted_only_after_a_close_has_ended(tmp_p
         tmp_path,
         [bash, "later"],
         misbehave={"terminal/kill": NeverAnswers()},
-        environ={"ACP_AGENT_CONFIG": str(config)},
+        environ={"ACP_CODER_CONFIG": str(config)},
         check=False,  # the last update of the closing turn comes after the load was asked for, as it must
     ) as r:
         turn = r.editor.begin("go")

@@ -116,7 +116,7 @@ async def test_ids_the_model_repeats_do_not_collide(tmp_path):
         (Call("read", {"path": "../outside.txt"}), "outside of the folders"),
         (Call("read", {"path": "a\0b"}), "NUL"),
         (Call("bash", {"command": "  "}), "empty"),
-        (Call("write", {"path": "/etc/acp-agent-test", "content": "x"}), "outside of the folders"),
+        (Call("write", {"path": "/etc/acp-coder-test", "content": "x"}), "outside of the folders"),
         (Call("edit", {"path": "a.txt", "old_string": "x", "new_string": "y"}), "does not exist"),
     ],
 )
@@ -267,7 +267,7 @@ async def test_a_client_that_never_answers_holds_nothing_up_for_ever(tmp_path, m
     config.write_text("[limits]\nclient_timeout = 0.3\nkill_timeout = 0.3\n")
     script = calls(Call("write", {"path": "n.txt", "content": "x"}), Call("read", {"path": "n.txt"}), bash("echo hi"))
     async with rig(
-        tmp_path, script, misbehave={method: NeverAnswers()}, environ={"ACP_AGENT_CONFIG": str(config)}
+        tmp_path, script, misbehave={method: NeverAnswers()}, environ={"ACP_CODER_CONFIG": str(config)}
     ) as r:
         assert (await r.editor.prompt("go")).stop_reason == "end_turn"
         r.editor.assert_tool_calls_finished()

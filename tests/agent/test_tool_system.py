@@ -247,7 +247,7 @@ async def test_bash_is_never_remembered(tmp_path):
 
 async def test_hooks_run_around_tools_and_after_changes_with_the_facts_as_variables(tmp_path):
     log = tmp_path / "hooks.log"
-    line = f"echo $ACP_AGENT_EVENT $ACP_AGENT_TOOL $ACP_AGENT_FILE$ACP_AGENT_CWD$ACP_AGENT_TOOL_STATUS >> {log}"
+    line = f"echo $ACP_CODER_EVENT $ACP_CODER_TOOL $ACP_CODER_FILE$ACP_CODER_CWD$ACP_CODER_TOOL_STATUS >> {log}"
     config = "".join(
         f"[[hooks.{event}]]\ncommand = '{line}'\n"
         for event in ("tool_before", "tool_after", "file_changed", "cwd_changed")
@@ -285,7 +285,7 @@ async def test_a_hook_that_hangs_is_killed_after_its_timeout(tmp_path):
 
 
 async def test_the_turn_context_reaches_commands_only_when_enabled(tmp_path):
-    command = bash("echo turn=$ACP_AGENT_TURN_ID session=$ACP_AGENT_SESSION_ID at=$ACP_AGENT_TURN_TIMESTAMP_MS")
+    command = bash("echo turn=$ACP_CODER_TURN_ID session=$ACP_CODER_SESSION_ID at=$ACP_CODER_TURN_TIMESTAMP_MS")
     async with rig(tmp_path, rounds(command), mode="auto") as r:
         await r.editor.prompt("go")
         assert results(r, 2)[0].strip() == "turn= session= at="

@@ -62,7 +62,7 @@ def with_ring(tmp_path: Path, ring: FakeKeyring) -> dict[str, str]:
 @pytest.fixture
 def environ(tmp_path: Path) -> dict[str, str]:
     """Without a keyring."""
-    return {"HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path / "c"), "ACP_AGENT_KEYRING": "0"}
+    return {"HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path / "c"), "ACP_CODER_KEYRING": "0"}
 
 
 def test_without_any_place_there_is_no_key(environ: dict[str, str]) -> None:
@@ -71,11 +71,11 @@ def test_without_any_place_there_is_no_key(environ: dict[str, str]) -> None:
 
 
 def test_the_first_place_that_has_a_key_wins(with_ring: dict[str, str], ring: FakeKeyring) -> None:
-    environ = {**with_ring, "ACP_AGENT_KEYRING": "0"}
+    environ = {**with_ring, "ACP_CODER_KEYRING": "0"}
     store_key("default", "from-file", environ)
     file = str(credentials_file(environ))
     assert find_key("default", PROVIDER, with_ring) == Key("from-file", file)
-    ring.kept["acp-agent", "default"] = "from-ring"
+    ring.kept["acp-coder", "default"] = "from-ring"
     assert find_key("default", PROVIDER, with_ring) == Key("from-ring", "keyring")
     assert find_key("default", PROVIDER, environ) == Key("from-file", file)
     configured = ProviderConfig(api_key="from-config")
@@ -119,7 +119,7 @@ def test_a_link_in_place_of_the_new_file_is_not_followed(environ: dict[str, str]
 
 def test_keys_are_kept_in_the_keyring_where_there_is_one(with_ring: dict[str, str], ring: FakeKeyring) -> None:
     assert store_key("default", "secret", with_ring) == "keyring"
-    assert ring.kept == {("acp-agent", "default"): "secret"}
+    assert ring.kept == {("acp-coder", "default"): "secret"}
     assert not credentials_file(with_ring).exists()
     assert forget_key("default", with_ring) == ["keyring"]
     assert ring.kept == {}
@@ -135,7 +135,7 @@ def test_a_locked_keyring_is_passed_by(with_ring: dict[str, str], ring: FakeKeyr
 
 
 def test_forgetting_removes_the_key_from_every_place(with_ring: dict[str, str], ring: FakeKeyring) -> None:
-    store_key("default", "one", {**with_ring, "ACP_AGENT_KEYRING": "0"})
+    store_key("default", "one", {**with_ring, "ACP_CODER_KEYRING": "0"})
     store_key("default", "two", with_ring)
     store_key("other", "three", with_ring)
     assert forget_key("default", with_ring) == ["keyring", str(credentials_file(with_ring))]

@@ -20,7 +20,7 @@ class Sources:
     def __init__(self, folder: Path) -> None:
         self.file = folder / "config" / "config.toml"
         self.project = folder / "project"
-        self.environ = {"HOME": str(folder), "ACP_AGENT_CONFIG": str(self.file)}
+        self.environ = {"HOME": str(folder), "ACP_CODER_CONFIG": str(self.file)}
         self.flags: dict[str, str] = {}
 
     def user(self, text: str) -> None:
@@ -98,7 +98,7 @@ def test_dotted_and_quoted_keys_are_found_with_their_lines(sources: Sources) -> 
 
 
 def test_empty_variables_count_as_not_set(sources: Sources) -> None:
-    sources.environ.update(OPENAI_MODEL="", ACP_AGENT_MODE="  ")
+    sources.environ.update(OPENAI_MODEL="", ACP_CODER_MODE="  ")
     assert sources.load().settings == Settings()
 
 
@@ -111,7 +111,7 @@ def test_without_a_project_its_file_is_not_read(sources: Sources) -> None:
 
 
 def test_variables_and_flags_are_taken_as_what_their_key_wants(sources: Sources) -> None:
-    sources.environ["ACP_AGENT_MAX_TOOL_ITERATIONS"] = "42"
+    sources.environ["ACP_CODER_MAX_TOOL_ITERATIONS"] = "42"
     sources.environ["OPENAI_BASE_URL"] = "http://localhost:1/v1"
     sources.flags.update({
         "tools.bash.timeout": "2.5",
@@ -136,7 +136,7 @@ def test_text_in_a_file_is_not_taken_for_a_number(sources: Sources) -> None:
     sources.user('[tools.bash]\ntimeout = "5"\n')
     with pytest.raises(ConfigError, match=r"config\.toml:2: `tools\.bash\.timeout`: expected `float`, got `str`"):
         sources.load()
-    sources.environ["ACP_AGENT_MAX_TOOL_ITERATIONS"] = "42"
+    sources.environ["ACP_CODER_MAX_TOOL_ITERATIONS"] = "42"
     with pytest.raises(ConfigError, match=r"tools\.bash\.timeout"):
         sources.load()
 
@@ -144,11 +144,11 @@ def test_text_in_a_file_is_not_taken_for_a_number(sources: Sources) -> None:
 @pytest.mark.parametrize(
     ("variable", "value", "words"),
     [
-        ("ACP_AGENT_MAX_TOOL_ITERATIONS", "many", r"environment \(ACP_AGENT_MAX_TOOL_ITERATIONS\): `agent\.max_tool"),
-        ("ACP_AGENT_MAX_TOOL_ITERATIONS", "0", r"`agent\.max_tool_iterations`: expected `int` >= 1"),
-        ("ACP_AGENT_MODE", "yolo", r"environment \(ACP_AGENT_MODE\): `agent\.mode`: invalid enum value 'yolo'"),
-        ("ACP_AGENT_LOG_LEVEL", "loud", r"`log\.level`: invalid enum value"),
-        ("ACP_AGENT_API", "soap", r"environment \(ACP_AGENT_API\): `providers\.default\.api`: invalid enum value"),
+        ("ACP_CODER_MAX_TOOL_ITERATIONS", "many", r"environment \(ACP_CODER_MAX_TOOL_ITERATIONS\): `agent\.max_tool"),
+        ("ACP_CODER_MAX_TOOL_ITERATIONS", "0", r"`agent\.max_tool_iterations`: expected `int` >= 1"),
+        ("ACP_CODER_MODE", "yolo", r"environment \(ACP_CODER_MODE\): `agent\.mode`: invalid enum value 'yolo'"),
+        ("ACP_CODER_LOG_LEVEL", "loud", r"`log\.level`: invalid enum value"),
+        ("ACP_CODER_API", "soap", r"environment \(ACP_CODER_API\): `providers\.default\.api`: invalid enum value"),
     ],
 )
 def test_wrong_variables_are_named(variable: str, value: str, words: str, sources: Sources) -> None:

@@ -22,10 +22,10 @@ def test_the_places_are_those_of_platformdirs(
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     environ = {"HOME": str(tmp_path), **variables}
-    assert config_dir(environ) == platformdirs.user_config_dir("acp-agent", appauthor=False)
-    assert state_dir(environ) == platformdirs.user_state_dir("acp-agent", appauthor=False)
+    assert config_dir(environ) == platformdirs.user_config_dir("acp-coder", appauthor=False)
+    assert state_dir(environ) == platformdirs.user_state_dir("acp-coder", appauthor=False)
 
 
 def test_the_file_is_below_the_folder_unless_named() -> None:
-    assert config_file({"HOME": "/h", "XDG_CONFIG_HOME": "/c"}).endswith("acp-agent/config.toml")
-    assert config_file({"HOME": "/h", "ACP_AGENT_CONFIG": "/x.toml"}) == "/x.toml"
+    assert config_file({"HOME": "/h", "XDG_CONFIG_HOME": "/c"}).endswith("acp-coder/config.toml")
+    assert config_file({"HOME": "/h", "ACP_CODER_CONFIG": "/x.toml"}) == "/x.toml"

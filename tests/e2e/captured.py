@@ -44,7 +44,7 @@ CLIENTS: dict[str, Client] = {
         {"missing_file_reads_empty": True, "write_needs_parent": True, "write_answers_null": True}
         | {"nothing_is_killed": True, "reads_lossy": True, **SHELL}
     ),
-    "acp-vscode-acp-agent": Client(),
+    "acp-vscode-acp-coder": Client(),
     "acp-vscode-acp-client": Client({"missing_file_is_internal_error": True, "join_for_shell": True, **SHELL}),
 }
 """By the beginning of the file's name, which may go on with a version."""

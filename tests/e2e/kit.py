@@ -16,19 +16,19 @@ from acp_agent.testing.fake_model import FakeModel, Script
 
 __all__ = ["COMMAND", "alive", "environ", "spawned", "until_gone"]
 
-COMMAND = str(Path(sys.executable).with_name("acp-agent"))
+COMMAND = str(Path(sys.executable).with_name("acp-coder"))
 
 
 def environ(home: Path, base_url: str = "http://127.0.0.1:9/v1", **more: str) -> dict[str, str]:
     """Nothing of the person who runs the tests is found; byte code may be written. Commands are not confined."""
     return {
-        "ACP_AGENT_SANDBOX_DISABLED": "true",
+        "ACP_CODER_SANDBOX_DISABLED": "true",
         "HOME": str(home),
         "PATH": os.environ["PATH"],
         "LANG": "C.UTF-8",
         "OPENAI_BASE_URL": base_url,
         "OPENAI_MODEL": "fake-model",
-        "ACP_AGENT_KEYRING": "0",
+        "ACP_CODER_KEYRING": "0",
         **more,
     }
 

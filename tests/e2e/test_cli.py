@@ -93,7 +93,7 @@ async def test_prompt_exit_status(tmp_path, answer, status):
 
 async def test_prompt_max_turn_requests_status(tmp_path):
     async with FakeModel([Answer(tool_calls=(Call("list_directory", {}),), repeat=True)]) as model:
-        done = await ran(model, tmp_path, "prompt", "go", ACP_AGENT_MAX_TOOL_ITERATIONS="2")
+        done = await ran(model, tmp_path, "prompt", "go", ACP_CODER_MAX_TOOL_ITERATIONS="2")
         assert done.returncode == 4
 
 
@@ -180,14 +180,14 @@ def test_a_wrong_command_line_is_one_sentence_and_status_two(tmp_path, arguments
     done = run(tmp_path, *arguments)
     assert done.returncode == 2
     assert done.stdout == ""
-    assert done.stderr.startswith("acp-agent: ")
+    assert done.stderr.startswith("acp-coder: ")
     assert done.stderr.count("\n") == 1
 
 
 def test_a_wrong_configuration_is_status_two_with_file_line_and_nearest_key(tmp_path):
     file = tmp_path / "config.toml"
     file.write_text("[tools.bash]\n\ntimout = 3\n")
-    done = run(tmp_path, "config", "show", ACP_AGENT_CONFIG=str(file))
+    done = run(tmp_path, "config", "show", ACP_CODER_CONFIG=str(file))
     assert done.returncode == 2
     assert f"{file}:3: unknown key `tools.bash.timout`; did you mean `tools.bash.timeout`?" in done.stderr
 
@@ -195,7 +195,7 @@ def test_a_wrong_configuration_is_status_two_with_file_line_and_nearest_key(tmp_
 def test_config_show_origin_names_where_values_come_from(tmp_path):
     file = tmp_path / "config.toml"
     file.write_text('[agent]\nmode = "ask"\n[providers.default]\napi_key = "sk-test-not-a-key"\n')
-    done = run(tmp_path, "config", "show", "--origin", ACP_AGENT_CONFIG=str(file))
+    done = run(tmp_path, "config", "show", "--origin", ACP_CODER_CONFIG=str(file))
     assert f'agent.mode = "ask"    # {file}:2' in done.stdout
     assert 'agent.model = "fake-model"    # environment (OPENAI_MODEL)' in done.stdout
     assert "tools.bash.timeout = 60.0    # default" in done.stdout
@@ -203,14 +203,14 @@ def test_config_show_origin_names_where_values_come_from(tmp_path):
 
 
 def test_version_and_help(tmp_path):
-    assert run(tmp_path, "--version").stdout.startswith("acp-agent 0.")
+    assert run(tmp_path, "--version").stdout.startswith("acp-coder 0.")
     assert "prompt" in run(tmp_path, "--help").stdout
 
 
 def test_login_keeps_the_key_privately_and_logout_forgets_it(tmp_path):
     done = run(tmp_path, "login", stdin="sk-test-not-a-key\n")
     assert done.returncode == 0
-    file = tmp_path / ".config" / "acp-agent" / "credentials.json"
+    file = tmp_path / ".config" / "acp-coder" / "credentials.json"
     assert file.stat().st_mode & 0o777 == 0o600
     assert json.loads(file.read_text()) == {"default": "sk-test-not-a-key"}
     assert "sk-test" not in done.stdout + done.stderr
@@ -245,7 +245,7 @@ def test_doctor_names_what_is_bad(tmp_path):
     done = run(tmp_path, "doctor", OPENAI_BASE_URL="https://models.invalid/v1")
     assert done.returncode == 1
     assert "BAD key" in done.stdout
-    assert "acp-agent login" in done.stdout
+    assert "acp-coder login" in done.stdout
     done = run(tmp_path, "doctor", base_url="http://127.0.0.1:9/v1")
     assert done.returncode == 1
     assert "BAD server" in done.stdout
@@ -275,13 +275,13 @@ def test_prompt_in_a_session_that_does_not_exist_is_a_usage_error(tmp_path):
     done = run(tmp_path, "prompt", "--session", "nope", "go", base_url="http://127.0.0.1:9/v1")
     assert done.returncode == 2
     assert done.stdout == ""
-    assert done.stderr == "acp-agent: there is no session 'nope'; `acp-agent sessions list` shows them\n"
+    assert done.stderr == "acp-coder: there is no session 'nope'; `acp-coder sessions list` shows them\n"
 
 
 def test_login_and_doctor_mean_the_provider_that_the_model_names(tmp_path):
     file = tmp_path / "config.toml"
     file.write_text('[agent]\nmodel = "remote:m"\n[providers.remote]\nbase_url = "https://models.invalid/v1"\n')
-    settings = {"ACP_AGENT_CONFIG": str(file), "OPENAI_MODEL": ""}
+    settings = {"ACP_CODER_CONFIG": str(file), "OPENAI_MODEL": ""}
     assert "BAD key" in run(tmp_path, "doctor", "--offline", **settings).stdout
     done = run(tmp_path, "login", stdin="sk-test-not-a-key\n", **settings)
     assert "The key for remote is kept" in done.stderr
@@ -297,11 +297,11 @@ def test_doctor_and_config_name_the_servers_and_hide_what_they_are_given(tmp_pat
         '[mcp.servers.bad]\ncommand = "no-such-program"\n'
         '[mcp.servers.web]\nurl = "https://example.com/mcp"\nheaders = { Authorization = "tangerine" }\n'
     )
-    shown = run(tmp_path, "doctor", "--offline", ACP_AGENT_CONFIG=str(file)).stdout
+    shown = run(tmp_path, "doctor", "--offline", ACP_CODER_CONFIG=str(file)).stdout
     assert "ok  MCP good" in shown
     assert "BAD MCP bad          the program 'no-such-program' is not found" in shown
     assert "ok  MCP web" in shown
-    listed = run(tmp_path, "config", "show", ACP_AGENT_CONFIG=str(file)).stdout
+    listed = run(tmp_path, "config", "show", ACP_CODER_CONFIG=str(file)).stdout
     assert 'mcp.servers.good.env = "(set)"' in listed
     assert "tangerine" not in shown + listed
 

@@ -105,7 +105,7 @@ def test_stdin_may_be_a_file(tmp_path):
 def test_a_broken_configuration_is_told_in_the_first_answer(tmp_path):
     file = tmp_path / "config.toml"
     file.write_text("this is = no toml =\n")
-    done = run(tmp_path, INITIALIZE, ACP_AGENT_CONFIG=str(file))
+    done = run(tmp_path, INITIALIZE, ACP_CODER_CONFIG=str(file))
     assert str(file) in answers(done)[0]["error"]["message"]
 
 
@@ -198,7 +198,7 @@ def test_a_closed_stdout_ends_an_idle_process(tmp_path):
 
 async def test_logs_go_to_a_file_and_stderr_and_hold_no_key(tmp_path):
     secret = "sk-test-0123456789abcdef"
-    async with spawned(tmp_path, ["ok"], environ={"ACP_AGENT_LOG_LEVEL": "debug", "OPENAI_API_KEY": secret}) as (
+    async with spawned(tmp_path, ["ok"], environ={"ACP_CODER_LOG_LEVEL": "debug", "OPENAI_API_KEY": secret}) as (
         editor,
         _,
     ):
@@ -206,7 +206,7 @@ async def test_logs_go_to_a_file_and_stderr_and_hold_no_key(tmp_path):
         await editor.prompt(f"my key is {secret}")
         await editor.process.end()
         stderr = editor.process.stderr
-    log = (tmp_path / ".local" / "state" / "acp-agent" / "agent.log").read_text()
+    log = (tmp_path / ".local" / "state" / "acp-coder" / "agent.log").read_text()
     assert "malformed input" in log
     assert "malformed input" in stderr
     assert secret not in log + stderr
@@ -236,7 +236,7 @@ async def test_the_agent_works_while_nobody_reads_its_stderr(tmp_path):
     """A pipe of 64 KiB that is never read, and a log line for each of many malformed lines."""
     read, write = os.pipe()
     with subprocess.Popen(
-        [COMMAND], stdin=-1, stdout=-1, stderr=write, env=environ(tmp_path, ACP_AGENT_LOG_LEVEL="debug")
+        [COMMAND], stdin=-1, stdout=-1, stderr=write, env=environ(tmp_path, ACP_CODER_LOG_LEVEL="debug")
     ) as process:
         os.close(write)
         assert process.stdin is not None
@@ -268,7 +268,7 @@ def test_the_longest_message_is_a_setting(tmp_path):
     file = tmp_path / "config.toml"
     file.write_text("[limits]\nmax_line_bytes = 70000\n")
     list_ = b'{"jsonrpc":"2.0","id":2,"method":"session/list"}\n'
-    found = answers(run(tmp_path, INITIALIZE + b" " * 80_000 + b"\n" + list_, ACP_AGENT_CONFIG=str(file)))
+    found = answers(run(tmp_path, INITIALIZE + b" " * 80_000 + b"\n" + list_, ACP_CODER_CONFIG=str(file)))
     assert any("longer than 70000 bytes" in str(answer.get("error")) for answer in found)
     assert any(answer.get("id") == 2 for answer in found)
 
@@ -310,7 +310,7 @@ def test_a_signal_ends_it_while_the_database_is_busy(tmp_path, number):
     file.write_text(f'[store]\npath = "{database}"\nbusy_timeout = 600.0\n')
     new = {"jsonrpc": "2.0", "id": 1, "method": "session/new", "params": {"cwd": str(tmp_path), "mcpServers": []}}
     line = json.dumps(new).encode() + b"\n"
-    env = environ(tmp_path, ACP_AGENT_CONFIG=str(file))
+    env = environ(tmp_path, ACP_CODER_CONFIG=str(file))
     with subprocess.Popen([COMMAND], stdin=-1, stdout=-1, env=env) as process:
         assert process.stdin is not None
         assert process.stdout is not None
@@ -357,7 +357,7 @@ async def test_background_commands_servers_and_browsers_go_with_the_agent(tmp_pa
     (tmp_path / "config.toml").write_text('[tools.web]\nhttp_hosts = ["localhost"]\nprivate_hosts = ["localhost"]\n')
     profiles = Path(tempfile.mkdtemp(prefix="e2e-", dir="/tmp"))
     request.addfinalizer(lambda: shutil.rmtree(profiles, ignore_errors=True))
-    more = {"ACP_AGENT_CONFIG": str(tmp_path / "config.toml"), "ACP_AGENT_MODE": "auto", "TMPDIR": str(profiles)}
+    more = {"ACP_CODER_CONFIG": str(tmp_path / "config.toml"), "ACP_CODER_MODE": "auto", "TMPDIR": str(profiles)}
     async with spawned(tmp_path, script, terminal=False, environ=more) as (editor, _):
         await editor.new_session(tmp_path / "project", mcp_servers=[server])
         with anyio.fail_after(SECONDS):
@@ -385,7 +385,7 @@ async def test_nothing_of_a_confined_command_outlives_the_agent_whatever_happens
     mark = f"600.{os.getpid()}{len(how)}"
     tree = f"setsid sleep {mark} & (env -i setsid sh -c 'sleep {mark}; :' &) ; echo started > up; sleep {mark}"
     script = [Answer(tool_calls=(Call("bash", {"command": tree}),)), "done"]
-    more = {"ACP_AGENT_SANDBOX_DISABLED": "false", "ACP_AGENT_MODE": "auto"}
+    more = {"ACP_CODER_SANDBOX_DISABLED": "false", "ACP_CODER_MODE": "auto"}
     async with spawned(tmp_path, script, terminal=False, environ=more) as (editor, _):
         await editor.new_session(tmp_path / "project")
         editor.begin("go")
@@ -459,7 +459,7 @@ async def test_language_servers_end_with_the_agent_however_it_ends(tmp_path):
     (tmp_path / "project").mkdir()
     (tmp_path / "project" / "a.py").write_text("value = 1\n")
     (tmp_path / "config.toml").write_text("[lsp]\nunconfined = true\nrequest_timeout = 30\n")
-    more = {"ACP_AGENT_CONFIG": str(tmp_path / "config.toml"), "PATH": f"{Path(COMMAND).parent}:{os.environ['PATH']}"}
+    more = {"ACP_CODER_CONFIG": str(tmp_path / "config.toml"), "PATH": f"{Path(COMMAND).parent}:{os.environ['PATH']}"}
     for end in ("stdin", "kill"):
         async with spawned(tmp_path, [hover, "done"], environ=more) as (editor, _):
             await editor.prompt("go")

@@ -1,4 +1,4 @@
-"""`acp-agent policy` and what `doctor` says of safety, as a person uses them."""
+"""`acp-coder policy` and what `doctor` says of safety, as a person uses them."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ rule = "policy"
 
 def explained(tmp_path: Path, *arguments: str, rules: str = RULES):
     (tmp_path / "config.toml").write_text(rules)
-    return run(tmp_path, "policy", *arguments, ACP_AGENT_CONFIG=str(tmp_path / "config.toml"))
+    return run(tmp_path, "policy", *arguments, ACP_CODER_CONFIG=str(tmp_path / "config.toml"))
 
 
 def test_explain_shows_the_parts_their_verdicts_and_the_rule_with_its_place(tmp_path):
@@ -124,19 +124,19 @@ def test_a_rule_that_cannot_be_read_is_no_success(tmp_path):
 
 def test_doctor_says_how_commands_are_confined_and_what_is_written_down(tmp_path):
     (tmp_path / "config.toml").write_text("[tools.sandbox]\nallow_network = false\n")
-    more = {"ACP_AGENT_CONFIG": str(tmp_path / "config.toml"), "ACP_AGENT_SANDBOX_DISABLED": "false"}
+    more = {"ACP_CODER_CONFIG": str(tmp_path / "config.toml"), "ACP_CODER_SANDBOX_DISABLED": "false"}
     done = run(tmp_path, "doctor", "--offline", **more)
     assert "ok  sandbox" in done.stdout
     assert "bubblewrap" in done.stdout
     assert "Network: none; unix sockets: none." in done.stdout
     assert f"May be written: {tmp_path}" in done.stdout
-    assert f"ok  audit log        {tmp_path}/.local/state/acp-agent/audit.jsonl" in done.stdout
+    assert f"ok  audit log        {tmp_path}/.local/state/acp-coder/audit.jsonl" in done.stdout
     off = run(tmp_path, "doctor", "--offline")
     assert "switched off by tools.sandbox.disabled" in off.stdout
 
 
 def test_an_untrusted_folders_configuration_is_not_even_read(tmp_path):
-    (tmp_path / ".acp-agent").mkdir()
-    (tmp_path / ".acp-agent/config.toml").write_text("this is no TOML")
+    (tmp_path / ".acp-coder").mkdir()
+    (tmp_path / ".acp-coder/config.toml").write_text("this is no TOML")
     done = run(tmp_path, "config", "show")
     assert done.returncode == 0

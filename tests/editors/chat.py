@@ -11,7 +11,7 @@ from .window import Window
 
 __all__ = ["Card", "Chat"]
 
-EXTENSION_ID = "acp-agent.acp-agent"
+EXTENSION_ID = "acp-coder.acp-coder"
 READ_CARDS = """cards => cards.map(card => [
     card.querySelector('.head .title')?.textContent ?? '',
     [...card.classList].find(name => /^(pending|in_progress|completed|failed|cancelled)$/.test(name)) ?? '',
@@ -42,7 +42,7 @@ class Chat:
 
     async def open(self) -> None:
         """Shows the chat and waits until one can write in it."""
-        await self._window.open_container("ACP Agent")
+        await self._window.open_container("ACP Coder")
         await self.box.wait_for()
 
     async def send(self, text: str) -> None:

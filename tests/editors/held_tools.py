@@ -49,6 +49,6 @@ def held(folder: Path) -> dict[str, str]:
     info = folder / "held_tools-1.dist-info"
     info.mkdir(parents=True)
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: held-tools\nVersion: 1\n", encoding="utf-8")
-    entry = "[acp_agent.tools]\nheld = tests.editors.held_tools:TOOLS\n"
+    entry = "[acp_coder.tools]\nheld = tests.editors.held_tools:TOOLS\n"
     (info / "entry_points.txt").write_text(entry, encoding="utf-8")
     return {"PYTHONPATH": os.pathsep.join((str(folder), str(Path(__file__).parents[2])))}

@@ -76,15 +76,15 @@ SETTINGS: dict[str, Any] = {
 def agent_settings(home: Path, model: FakeModel, **environment: str) -> dict[str, Any]:
     """The extension's settings: this repository's agent against `model`, with nothing of the person who runs it."""
     return {
-        "acpAgent.command": COMMAND,
-        "acpAgent.arguments": [],
-        "acpAgent.environment": environ(home, model.base_url, **environment),
+        "acpCoder.command": COMMAND,
+        "acpCoder.arguments": [],
+        "acpCoder.environment": environ(home, model.base_url, **environment),
     }
 
 
 def packaged() -> Path:
     """The extension's .vsix, made anew where a source is newer than it."""
-    vsix = EXTENSION / "acp-agent.vsix"
+    vsix = EXTENSION / "acp-coder.vsix"
     sources = [EXTENSION / "package.json", *EXTENSION.glob("*.mjs")]
     sources += [file for folder in ("src", "media") for file in (EXTENSION / folder).rglob("*") if file.is_file()]
     if not vsix.exists() or vsix.stat().st_mtime < max(file.stat().st_mtime for file in sources):

@@ -124,7 +124,7 @@ class RawAgent:
     @property
     def settings(self) -> dict[str, Any]:
         """VS Code's settings, by which it starts this agent."""
-        return {"acpAgent.command": sys.executable, "acpAgent.arguments": ["-c", PASS_ON, str(self.port)]}
+        return {"acpCoder.command": sys.executable, "acpCoder.arguments": ["-c", PASS_ON, str(self.port)]}
 
     def count(self, method: str) -> int:
         """How often the client sent it."""

@@ -1,4 +1,4 @@
-"""Editors in a terminal: real ones (tests/.editors/bin) in tmux, set up by `acp-agent setup`, the agent behind them."""
+"""Editors in a terminal: real ones (tests/.editors/bin) in tmux, set up by `acp-coder setup`, the agent behind them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SECONDS = 25
 COLUMNS, LINES = 110, 32
 FAILURES = Path(__file__).parent / ".failures"
 DOCUMENTS = ROOT / "docs" / "editors"
-"""Where `ACP_AGENT_SCREENSHOTS=1` writes what the tests saw."""
+"""Where `ACP_CODER_SCREENSHOTS=1` writes what the tests saw."""
 
 
 @dataclass
@@ -84,7 +84,7 @@ class Pane:
 
     def picture(self, name: str, seen: str) -> None:
         """Keeps what stands there for the documents, where they have a place for it."""
-        if not os.environ.get("ACP_AGENT_SCREENSHOTS"):
+        if not os.environ.get("ACP_CODER_SCREENSHOTS"):
             return
         for folder, short in ((self.project, "~/project"), (self.home, "~")):  # As wide as before: there are frames.
             seen = re.sub(
@@ -134,7 +134,7 @@ async def editing(
     setup: str | None = None,
     config: Callable[[Path], None] = lambda home: None,
 ) -> AsyncIterator[Pane]:
-    """`editor` with `arguments` in a project with `files`, set up by `acp-agent setup`."""
+    """`editor` with `arguments` in a project with `files`, set up by `acp-coder setup`."""
     home, project = tmp_path / "home", tmp_path / "project"
     home.mkdir()
     (project / ".git").mkdir(parents=True)
@@ -149,12 +149,12 @@ async def editing(
             "SHELL": "/bin/sh",
             "OPENAI_BASE_URL": model.base_url,
             "OPENAI_MODEL": "fake-model",
-            "ACP_AGENT_KEYRING": "0",
-            "ACP_AGENT_SANDBOX_DISABLED": "true",
+            "ACP_CODER_KEYRING": "0",
+            "ACP_CODER_SANDBOX_DISABLED": "true",
         }
         config(home)
         subprocess.run(
-            [str(BIN / "acp-agent"), "setup", setup or editor, "--yes"],
+            [str(BIN / "acp-coder"), "setup", setup or editor, "--yes"],
             env=environ,
             check=True,
             capture_output=True,

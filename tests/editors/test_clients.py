@@ -58,7 +58,7 @@ async def test_the_python_sdk_decodes_text_tools_files_and_terminals(tmp_path, p
     client.buffers[file] = "unsaved\n"
     async with FakeModel(WORK) as model, client.connected(COMMAND, environ(tmp_path, model.base_url)) as agent:
         assert client.initialized.protocol_version == 1
-        assert client.initialized.agent_info is not None and client.initialized.agent_info.name == "acp-agent"
+        assert client.initialized.agent_info is not None and client.initialized.agent_info.name == "acp-coder"
         session = await agent.new_session(cwd=str(project))
         answer = await agent.prompt(session_id=session.session_id, prompt=[text_block("Change it")])
     assert answer.stop_reason == "end_turn"
@@ -151,7 +151,7 @@ async def test_the_typescript_sdk_decodes_text_tools_files_and_terminals(tmp_pat
     file = str(project / "a.txt")
     async with FakeModel(WORK) as model:
         seen = await typescript(tmp_path, model, prompts=[{"text": "Change it"}], buffers={file: "unsaved\n"})
-    assert seen["initialized"]["agentInfo"]["name"] == "acp-agent"
+    assert seen["initialized"]["agentInfo"]["name"] == "acp-coder"
     assert [answer["stopReason"] for answer in seen["answers"]] == ["end_turn"]
     assert "".join(text_of(seen)) == "Looking. All done."
     assert text_of(seen, "agent_thought_chunk") == ["I look first."]

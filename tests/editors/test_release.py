@@ -16,7 +16,7 @@ import acp_agent
 from tests.e2e.kit import environ
 
 ROOT = Path(__file__).parents[2]
-REPOSITORY = "https://example.com/acp-agent"
+REPOSITORY = "https://example.com/acp-coder"
 ARCHIVES = f"{REPOSITORY}/releases/v{acp_agent.__version__}"
 INITIALIZE = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {"protocolVersion": 1}}
 
@@ -33,10 +33,10 @@ def test_the_archive_runs_and_is_named_by_manifest_and_registry_entry(tmp_path):
     with tarfile.open(archive) as packed:
         packed.extractall(tmp_path / "installed", filter="data")
     done = subprocess.run(
-        [str(tmp_path / "installed" / "acp-agent")],
+        [str(tmp_path / "installed" / "acp-coder")],
         input=json.dumps(INITIALIZE).encode() + b"\n",
         capture_output=True,
-        env={**environ(tmp_path), "ACP_AGENT_PYTHON": sys.executable},
+        env={**environ(tmp_path), "ACP_CODER_PYTHON": sys.executable},
         timeout=60,
         check=True,
     )
@@ -45,11 +45,11 @@ def test_the_archive_runs_and_is_named_by_manifest_and_registry_entry(tmp_path):
     (row,) = tomllib.loads((out / "extension" / "extension.toml").read_text())["agent_servers"].values()
     ((target, place),) = row["targets"].items()
     assert re.fullmatch(r"(linux|darwin|windows)-(x86_64|aarch64)", target)
-    assert place["archive"] == f"{ARCHIVES}/{archive.name}" and place["cmd"] == "./acp-agent"
+    assert place["archive"] == f"{ARCHIVES}/{archive.name}" and place["cmd"] == "./acp-coder"
     assert place["sha256"] == hashlib.sha256(archive.read_bytes()).hexdigest()
     assert (out / "extension" / row["icon"]).is_file()
 
-    entry = json.loads((out / "registry" / "acp-agent" / "agent.json").read_text())
-    assert entry["distribution"]["binary"][target] == {"archive": place["archive"], "cmd": "./acp-agent"}
-    assert (entry["id"], entry["version"]) == ("acp-agent", acp_agent.__version__)
-    assert 'viewBox="0 0 16 16"' in (out / "registry" / "acp-agent" / "icon.svg").read_text()
+    entry = json.loads((out / "registry" / "acp-coder" / "agent.json").read_text())
+    assert entry["distribution"]["binary"][target] == {"archive": place["archive"], "cmd": "./acp-coder"}
+    assert (entry["id"], entry["version"]) == ("acp-coder", acp_agent.__version__)
+    assert 'viewBox="0 0 16 16"' in (out / "registry" / "acp-coder" / "icon.svg").read_text()

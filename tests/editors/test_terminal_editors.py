@@ -1,4 +1,4 @@
-"""Helix, Neovim and Emacs with `acp-agent lsp`: real editors, set up by `acp-agent setup`, as a person does."""
+"""Helix, Neovim and Emacs with `acp-coder lsp`: real editors, set up by `acp-coder setup`, as a person does."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class Helix(Editor):
         """A command is refused as long as the server starts."""
         model, before = self.pane.model, len(self.pane.model.requests)
         while True:
-            self.pane.type(f':lsp-workspace-command acpAgent.prompt "{words}"')
+            self.pane.type(f':lsp-workspace-command acpCoder.prompt "{words}"')
             await self.pane.until(lambda seen: f'"{words}"' in seen)
             self.pane.keys("Enter")
             await self.pane.until(lambda seen: f'"{words}"' not in seen)
@@ -104,13 +104,13 @@ class Helix(Editor):
         self.pane.keys("Enter")
 
     async def stop(self) -> None:
-        self.command("lsp-workspace-command acpAgent.stop")
+        self.command("lsp-workspace-command acpCoder.stop")
 
     async def save(self) -> None:
         self.command("w")
 
     async def transcript(self) -> None:
-        self.command("lsp-workspace-command acpAgent.transcript")
+        self.command("lsp-workspace-command acpCoder.transcript")
 
     async def quit(self) -> None:
         self.command("qa!")
@@ -132,7 +132,7 @@ class Neovim(Editor):
     async def ready(self) -> None:
         await super().ready()
         while True:
-            self.command("lua print('attached', #vim.lsp.get_clients({ name = 'acp_agent', bufnr = 0 }))")
+            self.command("lua print('attached', #vim.lsp.get_clients({ name = 'acp_coder', bufnr = 0 }))")
             seen = await self.pane.until("attached")
             if "attached 1" in seen:
                 break
@@ -140,7 +140,7 @@ class Neovim(Editor):
         self.command("echo ''")
 
     async def ask(self, words: str) -> None:
-        self.command(f"AcpAgent {words}")
+        self.command(f"AcpCoder {words}")
 
     async def actions(self) -> str:
         self.pane.type("gra")
@@ -157,13 +157,13 @@ class Neovim(Editor):
         self.pane.keys("Enter")
 
     async def stop(self) -> None:
-        self.command("AcpAgentStop")
+        self.command("AcpCoderStop")
 
     async def save(self) -> None:
-        """The agent asks for it: `acpAgent/save`."""
+        """The agent asks for it: `acpCoder/save`."""
 
     async def transcript(self) -> None:
-        self.command("AcpAgentTranscript")
+        self.command("AcpCoderTranscript")
 
     async def quit(self) -> None:
         self.command("qa!")
@@ -194,11 +194,11 @@ class Emacs(Editor):
 
     async def ready(self) -> None:
         await super().ready()
-        await self.command("acp-agent")
+        await self.command("acp-coder")
         await self.pane.until("[eglot:")
 
     async def ask(self, words: str) -> None:
-        await self.command("acp-agent-ask")
+        await self.command("acp-coder-ask")
         await self.pane.until("Ask the agent:")
         self.pane.type(words)
         self.pane.keys("Enter")
@@ -222,13 +222,13 @@ class Emacs(Editor):
         self.pane.keys("Enter")
 
     async def stop(self) -> None:
-        await self.command("acp-agent-stop")
+        await self.command("acp-coder-stop")
 
     async def save(self) -> None:
-        """The agent asks for it: `acpAgent/save`."""
+        """The agent asks for it: `acpCoder/save`."""
 
     async def transcript(self) -> None:
-        await self.command("acp-agent-transcript")
+        await self.command("acp-coder-transcript")
 
     async def quit(self) -> None:
         await self.command("kill-emacs")

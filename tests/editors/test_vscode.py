@@ -85,7 +85,7 @@ async def test_a_running_call_spins_at_its_line_and_becomes_a_tick_that_fades(co
         "Changed.",
         "Nothing to do.",
     ]
-    settings = {"acpAgent.inlineStatus.fadeAfter": 1, "acpAgent.permissions.openDiffs": False}
+    settings = {"acpCoder.inlineStatus.fadeAfter": 1, "acpCoder.permissions.openDiffs": False}
     environment = held(tmp_path / "package")
     async with working(code, tmp_path, script, files={"a.txt": LINES}, settings=settings, **environment) as (window, _):
         file, go = tmp_path / "project" / "a.txt", tmp_path / "project" / "go"
@@ -168,7 +168,7 @@ async def test_calls_of_a_sub_agent_stand_below_their_parents_and_a_click_leads_
         "It has 40 lines.",
         "Looked.",
     ]
-    async with working(code, tmp_path, script, files={"b.txt": LINES}, ACP_AGENT_MODE="auto") as (window, _):
+    async with working(code, tmp_path, script, files={"b.txt": LINES}, ACP_CODER_MODE="auto") as (window, _):
         chat = Chat(window)
         await chat.open()
         await chat.send("Look around")
@@ -213,7 +213,7 @@ async def test_two_hundred_calls_in_one_turn_all_end_and_the_editor_still_answer
         rows = await window.eventually(lambda: tool_rows(window), len)
         assert rows[0] == Row("Prompt 1", "200 calls", "", 1, True)
         # By the keys: a click would go to the place in the editor, and take the focus there.
-        await window.command("ACP Agent: Focus on Tool Calls View")
+        await window.command("ACP Coder: Focus on Tool Calls View")
         await window.page.keyboard.press("End")
         last = "Read a.txt lines 200 to 201"
         rows = await window.eventually(lambda: tool_rows(window), lambda rows: rows[-1].label == last)
@@ -241,7 +241,7 @@ async def test_follow_mode_shows_the_file_that_is_worked_on_and_leaves_the_focus
     async with working(code, tmp_path, script, files={"a.txt": text, "b.txt": text}) as (window, _):
         chat = Chat(window)
         await chat.open()
-        await window.command("ACP Agent: Toggle Follow Mode")
+        await window.command("ACP Coder: Toggle Follow Mode")
         await window.eventually(window.status_bar, lambda items: "Follow mode is on" in items)
         await chat.send("Read it")
         await window.tab("a.txt").wait_for()
@@ -250,7 +250,7 @@ async def test_follow_mode_shows_the_file_that_is_worked_on_and_leaves_the_focus
         await window.type("still in the chat")
         assert await chat.box.input_value() == "still in the chat"
         await chat.box.fill("")
-        await window.command("ACP Agent: Toggle Follow Mode")
+        await window.command("ACP Coder: Toggle Follow Mode")
         await window.eventually(window.status_bar, lambda items: "Follow mode is off" in items)
         await chat.send("And the other")
         await window.eventually(chat.answers, lambda texts: texts == ["Seen.", "Seen too."])

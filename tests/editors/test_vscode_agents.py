@@ -79,18 +79,18 @@ def agents_of(home: Path) -> list[int]:
 
 
 async def test_an_agent_that_is_not_there_is_told_in_words_and_found_once_the_setting_is_right(code, tmp_path):
-    async with working(code, tmp_path, ["Here."], settings={"acpAgent.command": "no-such-agent"}) as (window, _):
+    async with working(code, tmp_path, ["Here."], settings={"acpCoder.command": "no-such-agent"}) as (window, _):
         chat = Chat(window)
-        await window.open_container("ACP Agent")
+        await window.open_container("ACP Coder")
         buttons = await problem(window, chat, "The agent's program is not there.")
         assert buttons == ["Open settings", "Start again"]
         assert "no-such-agent" in await chat.frame.locator(".problem").inner_text()
         await window.eventually(window.status_bar, lambda items: "Agent" in items)
         await chat.frame.get_by_role("button", name="Open settings").click()
-        field = window.page.locator(".settings-editor .setting-item-contents", has_text="Acp Agent: Command")
+        field = window.page.locator(".settings-editor .setting-item-contents", has_text="Acp Coder: Command")
         await field.first.wait_for()
         await window.page.keyboard.press("Escape")
-        await window.change_settings({"acpAgent.command": COMMAND})
+        await window.change_settings({"acpCoder.command": COMMAND})
         # A setting that is corrected starts the agent by itself.
         await chat.frame.get_by_role("combobox", name="Model", exact=True).wait_for()
         assert await chat.frame.locator(".problem").count() == 0
@@ -100,10 +100,10 @@ async def test_an_agent_that_is_not_there_is_told_in_words_and_found_once_the_se
 
 async def test_a_program_that_is_no_agent_is_told_with_what_it_wrote(code, tmp_path):
     script = "import sys; sys.exit('no configuration found')"
-    settings = {"acpAgent.command": sys.executable, "acpAgent.arguments": ["-c", script]}
+    settings = {"acpCoder.command": sys.executable, "acpCoder.arguments": ["-c", script]}
     async with working(code, tmp_path, settings=settings) as (window, _):
         chat = Chat(window)
-        await window.open_container("ACP Agent")
+        await window.open_container("ACP Coder")
         buttons = await problem(window, chat, "ended with exit status 1 before it answered")
         assert buttons == ["Start again", "Open settings", "Show log"]
         assert "no configuration found" in await chat.frame.locator(".problem").inner_text()
@@ -112,7 +112,7 @@ async def test_a_program_that_is_no_agent_is_told_with_what_it_wrote(code, tmp_p
 async def test_an_agent_that_is_killed_is_started_again_and_the_session_goes_on(code, tmp_path):
     command = "echo $$ > pid; until [ -e go ]; do sleep 0.05; done"
     script = ["One.", Answer(tool_calls=(Call("bash", {"command": command}),)), "Three."]
-    async with working(code, tmp_path, script, ACP_AGENT_MODE="auto") as (window, model):
+    async with working(code, tmp_path, script, ACP_CODER_MODE="auto") as (window, model):
         chat = Chat(window)
         await chat.open()
         await chat.send("Count")
@@ -147,7 +147,7 @@ async def test_an_agent_that_is_killed_is_started_again_and_the_session_goes_on(
 async def test_any_other_agent_works_by_the_setting(code, tmp_path):
     agent, file = tmp_path / "other.py", tmp_path / "project" / "a.txt"
     agent.write_text(OTHER_AGENT, encoding="utf-8")
-    settings = {"acpAgent.command": sys.executable, "acpAgent.arguments": [str(agent), str(file)]}
+    settings = {"acpCoder.command": sys.executable, "acpCoder.arguments": [str(agent), str(file)]}
     async with working(code, tmp_path, files={"a.txt": "one\ntwo\n"}, settings=settings) as (window, _):
         chat = Chat(window)
         await window.open_file(file)
@@ -178,7 +178,7 @@ async def test_the_other_folders_of_a_workspace_are_the_agents_too(code, tmp_pat
     workspace = tmp_path / "both.code-workspace"
     workspace.write_text(json.dumps({"folders": [{"path": folder.name} for folder in folders]}), encoding="utf-8")
     script = [Answer(tool_calls=(Call("read", {"path": str(folders[1] / "b.txt")}),)), "Read."]
-    settings = {"acpAgent.trace.wire": True}
+    settings = {"acpCoder.trace.wire": True}
     async with (
         FakeModel(script) as model,
         code.window(workspace, {**agent_settings(tmp_path, model), **settings}) as window,
@@ -201,7 +201,7 @@ async def test_the_other_folders_of_a_workspace_are_the_agents_too(code, tmp_pat
         assert str(folders[0]) in system and str(folders[1]) in system
 
         # The same on the wire, which is traced.
-        await window.command("ACP Agent: Show Wire Traffic")
+        await window.command("ACP Coder: Show Wire Traffic")
         panel = window.page.locator(".part.panel .view-lines")
         await window.eventually(panel.inner_text, lambda text: "←" in text and '"stopReason":"end_turn"' in text)
 
@@ -245,7 +245,7 @@ async def test_the_editors_typescript_server_finds_and_renames_for_the_agent(cod
         Call("rename", {"path": "a.ts", "symbol": "old", "new_name": "fresh"}),
     )
     script = [*(Answer(tool_calls=(call,)) for call in calls), "Renamed."]
-    async with working(code, tmp_path, script, files=files, ACP_AGENT_MODE="auto") as (window, model):
+    async with working(code, tmp_path, script, files=files, ACP_CODER_MODE="auto") as (window, model):
         chat = Chat(window)
         await window.open_file(tmp_path / "project" / "a.ts")
         await chat.open()

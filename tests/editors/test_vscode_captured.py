@@ -15,7 +15,7 @@ from .raw_agent import raw_agent
 
 pytestmark = pytest.mark.anyio
 
-CAPTURED = Path(__file__).parents[1] / "captured" / "acp-vscode-acp-agent.json"
+CAPTURED = Path(__file__).parents[1] / "captured" / "acp-vscode-acp-coder.json"
 SECONDS = 30
 
 

@@ -73,7 +73,7 @@ async def test_a_question_is_answered_by_a_command_and_by_the_diff_editors_title
         await chat.open()
         await chat.send("Change it")
         await asked(window, chat)
-        await window.command("ACP Agent: Answer the Agent's Question…")
+        await window.command("ACP Coder: Answer the Agent's Question…")
         title, labels = await window.quick_input()
         assert "Edit a.txt" in title
         assert [label.strip() for label in labels] == OPTIONS
@@ -99,7 +99,7 @@ async def test_a_question_is_answered_by_a_command_and_by_the_diff_editors_title
 
 
 async def test_a_question_is_asked_by_a_notification_where_the_chat_is_not_seen(code, tmp_path):
-    settings = {"acpAgent.permissions.openDiffs": False}
+    settings = {"acpCoder.permissions.openDiffs": False}
     async with working(code, tmp_path, changing(), files={"a.txt": TEXT}, settings=settings) as (window, model):
         chat = Chat(window)
         await chat.open()
@@ -117,7 +117,7 @@ async def test_an_edit_in_a_dirty_buffer_leaves_the_file_alone_and_one_undo_take
         Answer(tool_calls=(CHANGE,)),
         "Done.",
     ]
-    async with working(code, tmp_path, script, files={"a.txt": TEXT}, settings=STEADY, ACP_AGENT_MODE="auto") as (
+    async with working(code, tmp_path, script, files={"a.txt": TEXT}, settings=STEADY, ACP_CODER_MODE="auto") as (
         window,
         model,
     ):
@@ -146,7 +146,7 @@ async def test_an_edit_in_a_dirty_buffer_leaves_the_file_alone_and_one_undo_take
 async def test_an_edit_of_a_clean_file_is_saved_and_undone_like_the_persons_own(code, tmp_path):
     new = Call("write", {"path": "made/new.txt", "content": "made\n"})
     script = changing(CHANGE, new)
-    async with working(code, tmp_path, script, files={"a.txt": TEXT}, settings=STEADY, ACP_AGENT_MODE="auto") as (
+    async with working(code, tmp_path, script, files={"a.txt": TEXT}, settings=STEADY, ACP_CODER_MODE="auto") as (
         window,
         _,
     ):

@@ -1,4 +1,4 @@
-"""The pictures of docs/editors/vscode.md. They are written with `ACP_AGENT_SCREENSHOTS=1`, else only taken."""
+"""The pictures of docs/editors/vscode.md. They are written with `ACP_CODER_SCREENSHOTS=1`, else only taken."""
 
 from __future__ import annotations
 
@@ -135,10 +135,10 @@ async def widen(window: Window, by: int) -> None:
 
 
 async def test_the_pictures_of_the_documentation_can_be_taken(code, tmp_path):
-    folder = DOCS if os.environ.get("ACP_AGENT_SCREENSHOTS") else tmp_path / "pictures"
+    folder = DOCS if os.environ.get("ACP_CODER_SCREENSHOTS") else tmp_path / "pictures"
     folder.mkdir(parents=True, exist_ok=True)
     settings = {
-        "acpAgent.inlineStatus.fadeAfter": 60,
+        "acpCoder.inlineStatus.fadeAfter": 60,
         "editor.renderWhitespace": "none",
         "editor.occurrencesHighlight": "off",
     }

@@ -25,7 +25,7 @@ PASTE = """box => {
 }"""
 DOT = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 WAIT = "echo $$ > pid; echo waiting; until [ -e go ]; do sleep 0.05; done"
-AUTO = {"ACP_AGENT_MODE": "auto"}
+AUTO = {"ACP_CODER_MODE": "auto"}
 
 
 def results(model: FakeModel) -> list[str]:
@@ -176,7 +176,7 @@ async def test_sessions_are_listed_opened_and_deleted(code, tmp_path):
         await chat.open()
         await chat.send("Name a colour")
         await answered(window, chat, "Blue.")
-        await window.command("ACP Agent: New Session")
+        await window.command("ACP Coder: New Session")
         await answered(window, chat)
         await chat.send("Name another one")
         await answered(window, chat, "Green.")

@@ -9,7 +9,7 @@ from acp_agent.executors.scrub import scrubbing
 
 def names(line: str, environ: dict[str, str]) -> tuple[set[str], str]:
     done = subprocess.run(
-        ["/bin/bash", "-c", f"{line} compgen -e; compgen -v | grep ACP_AGENT; true"],
+        ["/bin/bash", "-c", f"{line} compgen -e; compgen -v | grep ACP_CODER; true"],
         env=environ,
         capture_output=True,
         text=True,

@@ -85,7 +85,7 @@ PROBE = """
 import sys, runpy, os
 report = {report!r}
 {before}
-sys.argv = ["acp-agent"]
+sys.argv = ["acp-coder"]
 import acp_agent.cli
 acp_agent.cli.main([])
 """
@@ -134,8 +134,8 @@ def test_what_is_loaded_when_initialize_is_answered(tmp_path):
 
 def test_what_is_loaded_when_a_session_is_answered(tmp_path):
     # A local server needs no key, so that the session is made.
-    (tmp_path / ".config" / "acp-agent").mkdir(parents=True)
-    (tmp_path / ".config" / "acp-agent" / "config.toml").write_text(
+    (tmp_path / ".config" / "acp-coder").mkdir(parents=True)
+    (tmp_path / ".config" / "acp-coder" / "config.toml").write_text(
         '[providers.default]\nbase_url = "http://localhost:9"\n'
     )
     new = {"jsonrpc": "2.0", "id": 1, "method": "session/new", "params": {"cwd": str(tmp_path), "mcpServers": []}}

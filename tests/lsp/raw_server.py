@@ -216,13 +216,13 @@ def begin() -> None:
             told("window/logMessage", {"type": 3, "message": "again"})
     if "strange" in FAULTS:
         send({"id": 1, "method": "workspace/unheardOf", "params": {}})
-        send({"id": "acp-agent-2", "method": "workspace/configuration", "params": {"items": [{"section": "raw.deep"}]}})
+        send({"id": "acp-coder-2", "method": "workspace/configuration", "params": {"items": [{"section": "raw.deep"}]}})
         send({"id": 3, "method": "workspace/applyEdit", "params": {"edit": {}}})
         send({"id": 4, "method": "workspace/configuration", "params": "?"})
         send({"id": {"odd": 1}, "method": "window/workDoneProgress/create", "params": None})
         for method in ("exit", "shutdown", "initialize", "$/progress", "unheard/of"):
-            told(method, {"id": "acp-agent-1"})
-        told("$/cancelRequest", {"id": "acp-agent-3"})
+            told(method, {"id": "acp-coder-1"})
+        told("$/cancelRequest", {"id": "acp-coder-3"})
         told("textDocument/publishDiagnostics", {"uri": 3})
         told("textDocument/publishDiagnostics", None)
         send({"id": "nobody", "result": 1})

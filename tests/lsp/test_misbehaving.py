@@ -207,7 +207,7 @@ async def test_strange_messages_break_nothing(tmp_path: Path):
         assert hover is not None
         answers = {str(each["id"]): each for each in kit.heard() if "method" not in each}
         assert answers["1"]["error"]["code"] == -32601
-        assert answers["acp-agent-2"]["result"] == [{"level": 3}]
+        assert answers["acp-coder-2"]["result"] == [{"level": 3}]
         assert answers["3"]["result"]["applied"] is False
         assert answers["4"]["result"] == []
 

@@ -16,7 +16,7 @@ from acp_agent.output.profile import STREAM_CHARS, TEXT_CHARS, keeps, shortened,
 
 def observation(output: str, raw: str = "{}") -> Observation:
     return Observation(
-        schema="acp_agent.tool_observation.v1",
+        schema="acp_coder.tool_observation.v1",
         timestamp="2026-01-01T00:00:00Z",
         session=ObservedSession("2026-01-01T00:00:00Z", 5, 3, 3),
         tool=ObservedTool("bash", "call_1", "echo ü", "/p", raw),
@@ -27,7 +27,7 @@ def observation(output: str, raw: str = "{}") -> Observation:
 def test_the_envelope_has_every_field() -> None:
     seen = json.loads(observation_text(observation("hi"), output_chars=6000, raw_chars=2000))
     assert seen == {
-        "schema": "acp_agent.tool_observation.v1",
+        "schema": "acp_coder.tool_observation.v1",
         "timestamp": "2026-01-01T00:00:00Z",
         "session": {"started_at": "2026-01-01T00:00:00Z", "steps": 5, "executed_commands": 3, "observations": 3},
         "tool": {"tool": "bash", "call_id": "call_1", "command": "echo ü", "workdir": "/p", "raw": "{}"},

@@ -62,7 +62,7 @@ def captured(name: str) -> InitializeRequest:
         ("marimo", UNNAMED, "reads_files plans"),
         ("toad", "toad", "reads_files writes_files terminals plans"),
         ("vscode-acp-client", "vscode-acp-client", "reads_files writes_files terminals plans"),
-        ("vscode-acp-agent", "vscode-acp-agent", "reads_files writes_files terminals forms plans compaction notices"),
+        ("vscode-acp-coder", "vscode-acp-coder", "reads_files writes_files terminals forms plans compaction notices"),
     ],
 )
 def test_a_recorded_client_gets_the_plan_it_needs(client, name, able):
@@ -77,7 +77,7 @@ def test_every_recorded_client_is_in_the_table_above():
     assert len(list(CAPTURED.glob("acp-*.json"))) == 6
 
 
-@pytest.mark.parametrize("client", ["acpx", "toad", "vscode-acp-client", "vscode-acp-agent"])
+@pytest.mark.parametrize("client", ["acpx", "toad", "vscode-acp-client", "vscode-acp-coder"])
 def test_a_client_without_quirks_is_taken_at_its_word(client):
     said = captured(client)
     assert rendering_plan(said.client_capabilities, said.client_info).corrected == ()
@@ -216,5 +216,5 @@ def test_a_word_that_no_client_has_is_refused_with_its_place(tmp_path):
 
 def from_file(tmp_path: Path, text: str) -> dict[str, ClientProfileConfig]:
     (tmp_path / "config.toml").write_text(text, encoding="utf-8")
-    environ = {"HOME": str(tmp_path), "ACP_AGENT_CONFIG": str(tmp_path / "config.toml")}
+    environ = {"HOME": str(tmp_path), "ACP_CODER_CONFIG": str(tmp_path / "config.toml")}
     return load_config(environ).settings.clients

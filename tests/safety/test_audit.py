@@ -34,7 +34,7 @@ def test_a_line_is_json_of_the_published_schema_and_leaves_out_what_is_not_known
     (line,) = lines(path)
     assert line.pop("time").endswith("+00:00")
     assert line == {
-        "schema": "acp_agent.audit.v1",
+        "schema": "acp_coder.audit.v1",
         "event": "decision",
         "tool": "bash",
         "arguments": '{"command":"ls"}',

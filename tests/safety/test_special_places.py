@@ -96,12 +96,12 @@ def test_a_git_file_that_nothing_points_back_to_gives_nothing(tmp_path: Path) ->
 
 def test_trust_belongs_to_the_bytes_of_configuration_and_tools(tmp_path: Path) -> None:
     assert own_files(tmp_path) == {}
-    (tmp_path / ".acp-agent/tools").mkdir(parents=True)
+    (tmp_path / ".acp-coder/tools").mkdir(parents=True)
     (tmp_path / CONFIG).write_bytes(b"a = 1\n")
-    (tmp_path / ".acp-agent/tools/words.py").write_bytes(b"x")
-    (tmp_path / ".acp-agent/tools/_not.py").write_bytes(b"x")
+    (tmp_path / ".acp-coder/tools/words.py").write_bytes(b"x")
+    (tmp_path / ".acp-coder/tools/_not.py").write_bytes(b"x")
     files = own_files(tmp_path)
-    assert set(files) == {CONFIG, ".acp-agent/tools/words.py"}
+    assert set(files) == {CONFIG, ".acp-coder/tools/words.py"}
     assert tools_of(files) == {"words.py": b"x"}
     before = scope_of(files)
     (tmp_path / CONFIG).write_bytes(b"a = 2\n")
@@ -115,12 +115,12 @@ def test_what_is_no_regular_file_in_its_place_is_not_read(tmp_path: Path) -> Non
     (elsewhere / "tools/a.py").write_text("x")
     project = tmp_path / "project"
     project.mkdir()
-    (project / ".acp-agent").symlink_to(elsewhere)
+    (project / ".acp-coder").symlink_to(elsewhere)
     assert own_files(project) == {}
-    (project / ".acp-agent").unlink()
-    (project / ".acp-agent").mkdir()
+    (project / ".acp-coder").unlink()
+    (project / ".acp-coder").mkdir()
     (project / CONFIG).symlink_to(elsewhere / "config.toml")
-    (project / ".acp-agent/tools").symlink_to(elsewhere / "tools")
+    (project / ".acp-coder/tools").symlink_to(elsewhere / "tools")
     assert own_files(project) == {}
 
 

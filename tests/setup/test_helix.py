@@ -9,7 +9,7 @@ import pytest
 from acp_agent.errors import UsageError
 from acp_agent.setup.helix import KNOWN, add, ask_helix, remove
 
-SERVER = {"command": "/opt/acp-agent", "args": ["lsp"]}
+SERVER = {"command": "/opt/acp-coder", "args": ["lsp"]}
 
 MINE = """\
 # mine
@@ -40,16 +40,16 @@ def languages(text: str) -> dict[str, list[object]]:
 
 def test_an_empty_file_gets_the_server_behind_those_that_helix_has():
     text = add("", SERVER, known, "languages.toml")
-    assert tomllib.loads(text)["language-server"]["acp-agent"] == SERVER
-    assert languages(text)["rust"] == ["rust-analyzer", "acp-agent"]
+    assert tomllib.loads(text)["language-server"]["acp-coder"] == SERVER
+    assert languages(text)["rust"] == ["rust-analyzer", "acp-coder"]
     assert languages(text).keys() == KNOWN.keys()
     assert remove(text, "languages.toml").strip() == ""
 
 
 def test_a_persons_own_lists_and_comments_stay():
     text = add(MINE, SERVER, known, "languages.toml")
-    assert languages(text)["python"] == ["ruff", {"name": "basedpyright", "except-features": ["hover"]}, "acp-agent"]
-    assert languages(text)["rust"] == ["rust-analyzer", "acp-agent"]
+    assert languages(text)["python"] == ["ruff", {"name": "basedpyright", "except-features": ["hover"]}, "acp-coder"]
+    assert languages(text)["rust"] == ["rust-analyzer", "acp-coder"]
     for words in ("# mine", "# from pipx", "# lint", "auto-format = false"):
         assert words in text
     back = tomllib.loads(remove(text, "languages.toml"))
@@ -73,7 +73,7 @@ def test_helix_itself_is_asked_for_its_servers(tmp_path):
     program.write_text(
         "#!/bin/sh\n"
         "printf 'Configured language servers:\\n  \\033[31mx\\033[m one: not found\\n"
-        "  \\033[32mo\\033[m acp-agent: y\\n  \\033[32mo\\033[m two-ls: /bin/two\\nConfigured debug adapter: None\\n'\n"
+        "  \\033[32mo\\033[m acp-coder: y\\n  \\033[32mo\\033[m two-ls: /bin/two\\nConfigured debug adapter: None\\n'\n"
     )
     program.chmod(0o755)
     assert ask_helix(str(program))("python") == ["one", "two-ls"]
@@ -108,7 +108,7 @@ def test_what_a_person_wrote_behind_is_kept_when_it_is_taken_back():
     added = add("", {"command": "x"}, lambda _: ["k"], "languages.toml")
     back = remove(f'{added}\n# mine\n[[language]]\nname = "mine"\n# the last\n', "languages.toml")
     assert "# mine\n" in back and 'name = "mine"\n# the last\n' in back
-    assert "acp-agent" not in [
+    assert "acp-coder" not in [
         name for item in tomllib.loads(back)["language"] for name in item.get("language-servers", [])
     ]
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from acp_agent.errors import UsageError
 from acp_agent.setup.json_text import get_member, remove_member, set_member
 
-PATH = ("agent_servers", "acp-agent")
-VALUE = {"command": "/opt/acp-agent", "args": []}
+PATH = ("agent_servers", "acp-coder")
+VALUE = {"command": "/opt/acp-coder", "args": []}
 
 
 def plain(text: str) -> object:
@@ -25,18 +25,18 @@ def plain(text: str) -> object:
 @pytest.mark.parametrize(
     ("before", "after"),
     [
-        ("", {"agent_servers": {"acp-agent": VALUE}}),
-        ("{}", {"agent_servers": {"acp-agent": VALUE}}),
-        ('{"a": 1}', {"a": 1, "agent_servers": {"acp-agent": VALUE}}),
-        ('{\n  // mine\n  "a": 1,\n}\n', {"a": 1, "agent_servers": {"acp-agent": VALUE}}),
-        ('{\n  "a": 1 // "}" is no end\n}\n', {"a": 1, "agent_servers": {"acp-agent": VALUE}}),
-        ('{"agent_servers": {}}', {"agent_servers": {"acp-agent": VALUE}}),
+        ("", {"agent_servers": {"acp-coder": VALUE}}),
+        ("{}", {"agent_servers": {"acp-coder": VALUE}}),
+        ('{"a": 1}', {"a": 1, "agent_servers": {"acp-coder": VALUE}}),
+        ('{\n  // mine\n  "a": 1,\n}\n', {"a": 1, "agent_servers": {"acp-coder": VALUE}}),
+        ('{\n  "a": 1 // "}" is no end\n}\n', {"a": 1, "agent_servers": {"acp-coder": VALUE}}),
+        ('{"agent_servers": {}}', {"agent_servers": {"acp-coder": VALUE}}),
         (
             '{"agent_servers": {"other": {"command": "x"}}}',
-            {"agent_servers": {"other": {"command": "x"}, "acp-agent": VALUE}},
+            {"agent_servers": {"other": {"command": "x"}, "acp-coder": VALUE}},
         ),
-        ('{"agent_servers": {"acp-agent": {"command": "old"},},}', {"agent_servers": {"acp-agent": VALUE}}),
-        ('{\n\t"agent_servers": {\n\t\t// none yet\n\t}\n}', {"agent_servers": {"acp-agent": VALUE}}),
+        ('{"agent_servers": {"acp-coder": {"command": "old"},},}', {"agent_servers": {"acp-coder": VALUE}}),
+        ('{\n\t"agent_servers": {\n\t\t// none yet\n\t}\n}', {"agent_servers": {"acp-coder": VALUE}}),
     ],
 )
 def test_a_member_is_set_and_taken_away_and_all_else_stays(before, after):
@@ -47,7 +47,7 @@ def test_a_member_is_set_and_taken_away_and_all_else_stays(before, after):
     gone = remove_member(text, PATH, "settings.json")
     assert get_member(gone, PATH, "settings.json") is None
     kept = dict(after)
-    servers = {name: value for name, value in kept.pop("agent_servers").items() if name != "acp-agent"}
+    servers = {name: value for name, value in kept.pop("agent_servers").items() if name != "acp-coder"}
     assert plain(gone) == kept | ({"agent_servers": servers} if servers else {})
 
 
@@ -55,7 +55,7 @@ def test_a_hand_written_file_changes_by_the_member_alone():
     before = '{\n  // my settings\n  "theme": "One Dark", // dark\n  "agent_servers": {\n'
     before += '    "x": {"command": "x"},\n  },\n}\n'
     after = set_member(before, PATH, "v", "settings.json")
-    assert after == before.replace('"x"},\n', '"x"},\n    "acp-agent": "v",\n')
+    assert after == before.replace('"x"},\n', '"x"},\n    "acp-coder": "v",\n')
     assert remove_member(after, PATH, "settings.json") == before
 
 
@@ -104,13 +104,13 @@ def test_for_any_object_what_is_set_can_be_read_and_the_rest_is_as_before(data, 
 @pytest.mark.parametrize(
     "text",
     [
-        '{\n  "agent_servers": {\n    // my note\n    "acp-agent": {}\n  }\n}\n',
-        '{"a": 1, "agent_servers": {/* my note */ "acp-agent": {}}}',
-        '{"agent_servers": {"acp-agent": {} // my note\n}, "b": 2}',
+        '{\n  "agent_servers": {\n    // my note\n    "acp-coder": {}\n  }\n}\n',
+        '{"a": 1, "agent_servers": {/* my note */ "acp-coder": {}}}',
+        '{"agent_servers": {"acp-coder": {} // my note\n}, "b": 2}',
     ],
 )
 def test_a_comment_beside_the_member_stays_when_that_is_taken_away(text):
-    gone = remove_member(text, ["agent_servers", "acp-agent"], "f")
+    gone = remove_member(text, ["agent_servers", "acp-coder"], "f")
     assert "my note" in gone and "agent_servers" not in gone
     assert set_member(gone, ["x"], 1, "f").count("my note") == 1
 

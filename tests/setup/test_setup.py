@@ -1,4 +1,4 @@
-"""`acp-agent setup`, as a person calls it."""
+"""`acp-coder setup`, as a person calls it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 from acp_agent.setup.table import config_path, editors, folder
 
 ROOT = Path(__file__).parents[2]
-PROGRAM = str(Path(sys.executable).with_name("acp-agent"))
+PROGRAM = str(Path(sys.executable).with_name("acp-coder"))
 
 
 def run(home: Path, *arguments: str, answer: str = "") -> subprocess.CompletedProcess[str]:
@@ -120,7 +120,7 @@ def test_a_file_of_the_persons_own_is_not_overwritten(tmp_path):
     path.parent.mkdir(parents=True)
     path.write_text("-- mine\n")
     done = run(tmp_path, "neovim", "--yes")
-    assert done.returncode == 2 and "not written by `acp-agent setup`" in done.stderr
+    assert done.returncode == 2 and "not written by `acp-coder setup`" in done.stderr
     assert path.read_text() == "-- mine\n"
 
 
@@ -130,7 +130,7 @@ def test_a_configuration_that_is_a_link_stays_one(tmp_path):
     (tmp_path / "dotfiles.json").write_text("{}")
     path.symlink_to(tmp_path / "dotfiles.json")
     assert run(tmp_path, "zed", "--yes").returncode == 0
-    assert path.is_symlink() and "acp-agent" in (tmp_path / "dotfiles.json").read_text()
+    assert path.is_symlink() and "acp-coder" in (tmp_path / "dotfiles.json").read_text()
 
 
 def test_the_list_says_which_are_set_up(tmp_path):
@@ -165,7 +165,7 @@ def test_each_row_is_whole(row):
 def test_zed_and_jetbrains_get_an_absolute_path(tmp_path):
     for name in ("zed", "jetbrains"):
         run(tmp_path, name, "--yes")
-        value = json.loads(where(tmp_path, name).read_text())["agent_servers"]["acp-agent"]
+        value = json.loads(where(tmp_path, name).read_text())["agent_servers"]["acp-coder"]
         assert Path(value["command"]).is_absolute() and value["args"] == []
 
 
@@ -174,7 +174,7 @@ def test_what_a_person_wrote_into_our_file_is_kept(tmp_path, name):
     assert run(tmp_path, name, "--yes").returncode == 0
     path = where(tmp_path, name)
     mine = "-- mine\nvim.o.number = true\n"
-    path.write_text(mine + path.read_text().replace(PROGRAM, "/old/acp-agent") + mine)
+    path.write_text(mine + path.read_text().replace(PROGRAM, "/old/acp-coder") + mine)
     assert run(tmp_path, name, "--yes").returncode == 0
     text = path.read_text()
     assert text.startswith(mine) and text.endswith(mine) and text.count("setup: begin") == 1 and PROGRAM in text
@@ -195,9 +195,9 @@ def test_marked_lines_are_found_when_the_editor_has_saved_other_line_ends(tmp_pa
 @pytest.mark.parametrize("name", ["zed", "emacs", "helix", "neovim"])
 def test_taking_back_takes_all_back_when_it_was_set_up_twice_with_a_change_between(tmp_path, name):
     path = where(tmp_path, name)
-    assert run(tmp_path, name, "--yes", "--program", "/old/acp-agent").returncode == 0
+    assert run(tmp_path, name, "--yes", "--program", "/old/acp-coder").returncode == 0
     mine = {"zed": "// mine\n", "emacs": "; mine\n", "helix": "# mine\n", "neovim": "-- mine\n"}[name]
     path.write_text(mine + path.read_text())
     assert run(tmp_path, name, "--yes").returncode == 0
     assert run(tmp_path, name, "--undo", "--yes").returncode == 0
-    assert "acp-agent" not in path.read_text() and mine in path.read_text()
+    assert "acp-coder" not in path.read_text() and mine in path.read_text()

@@ -93,7 +93,7 @@ def test_a_newer_file_is_left_as_it_is(tmp_path: Path) -> None:
         plain.execute(f"PRAGMA user_version={SCHEMA_VERSION + 1}")
         plain.execute("PRAGMA journal_mode=DELETE")
     content = database.read_bytes()
-    with pytest.raises(StoreError, match="newer acp-agent"):
+    with pytest.raises(StoreError, match="newer acp-coder"):
         SqliteStore(database)
     assert database.read_bytes() == content
 

@@ -232,9 +232,9 @@ async def test_no_process_and_no_profile_is_left_behind(tmp_path, sites, profile
     site, _ = sites
     async with browsing(tmp_path) as tools:
         await tools.call("browser", action="open", url=url(site))
-        assert list(profiles.glob("acp-agent-browser-*"))
+        assert list(profiles.glob("acp-coder-browser-*"))
         assert _running(str(profiles))
-    assert not list(profiles.glob("acp-agent-browser-*"))
+    assert not list(profiles.glob("acp-coder-browser-*"))
     assert not _running(str(profiles))
 
 
@@ -387,8 +387,8 @@ async def test_profiles_of_processes_that_are_gone_are_removed(tmp_path, sites, 
     ended = subprocess.Popen(["true"])
     ended.wait()
     gone, ours, others = (
-        profiles / f"acp-agent-browser-{ended.pid}-x",
-        profiles / "acp-agent-browser-1-x",
+        profiles / f"acp-coder-browser-{ended.pid}-x",
+        profiles / "acp-coder-browser-1-x",
         profiles / "other",
     )
     for folder in (gone, ours, others):

@@ -62,7 +62,7 @@ async def test_the_checked_address_is_connected_to_and_the_name_is_kept(web: Web
     assert answer.hops == ("https://docs.example.com/a",)
     assert web.wire.connected == [(PUBLIC, 443)]
     assert web.site.asked[0].host == "docs.example.com"
-    assert "acp-agent" in web.site.asked[0].headers["user-agent"]
+    assert "acp-coder" in web.site.asked[0].headers["user-agent"]
     assert "cookie" not in web.site.asked[0].headers
 
 

@@ -36,7 +36,7 @@ __all__ = ["Bubblewrap", "find"]
 USUAL = Path("/usr/bin/bwrap")
 OLDEST = (0, 8)
 VERSION_SECONDS = 3.0
-INSIDE_THERE = "/run/acp-agent-inside.py"
+INSIDE_THERE = "/run/acp-coder-inside.py"
 INFO_FD, FILTER_FD, ARGS_FD = 7, 8, 9
 LEAST_LANDLOCK = 2
 """Version 1 lets nobody move a file to another folder."""

@@ -20,7 +20,7 @@ __all__ = ["ENTER", "door", "end_group", "find_groups", "make_group", "remove_gr
 ENTER = 'echo 0 >"$1" || exit 126; shift; exec "$@"'
 """A line of sh that joins the group whose `door` is its first argument and becomes the others."""
 
-PREFIX = "acp-agent."
+PREFIX = "acp-coder."
 MOUNTS = Path("/sys/fs/cgroup")
 SECONDS = 2.0
 KILL_ROUNDS, KILL_PAUSE = 20, 0.002

@@ -102,7 +102,7 @@ def _candidates(config: SandboxConfig) -> list[tuple[SandboxKind, SandboxConfig]
 
 def try_out(sandbox: Sandbox, config: SandboxConfig) -> None:
     """Runs a command that tries what is allowed and what is not. Raises ExecutorError where either goes wrong."""
-    base = Path(os.path.realpath(tempfile.mkdtemp(prefix="acp-agent-probe-")))
+    base = Path(os.path.realpath(tempfile.mkdtemp(prefix="acp-coder-probe-")))
     try:
         folders = {name: base / name for name in ("writable", "readable", "outside", "files")}
         for folder in folders.values():

@@ -1,6 +1,6 @@
 """Code actions: what a person may ask of the agent at a place, as plain data over the commands.
 
-Fixing a diagnostic is a `quickfix`. All else is `source.acpAgent`: every editor lists that kind when it is asked for
+Fixing a diagnostic is a `quickfix`. All else is `source.acpCoder`: every editor lists that kind when it is asked for
 all, and none runs it by itself when it saves, as some do with `source.fixAll` and `source.organizeImports`.
 """
 
@@ -20,7 +20,7 @@ from acp_agent.fronts.lsp_server.transcript import is_transcript
 
 __all__ = ["KIND", "actions_for"]
 
-KIND = "source.acpAgent"
+KIND = "source.acpCoder"
 QUICKFIX = types.CodeActionKind.QuickFix.value
 WORDS = 60
 """Characters of a question or a problem in a title."""
@@ -67,20 +67,20 @@ def _is_below(kind: str, wanted: str) -> bool:
 def _all(params: types.CodeActionParams, document: Document | None, busy: bool, question: str) -> Iterator[_Action]:
     uri = params.text_document.uri
     if question:
-        yield _Action(f"Agent: answer: {one_line(question, WORDS)}", "acpAgent.answer")
+        yield _Action(f"Agent: answer: {one_line(question, WORDS)}", "acpCoder.answer")
     if is_transcript(uri):
-        yield _Action("Send to the agent", "acpAgent.send", ({"uri": uri},))
+        yield _Action("Send to the agent", "acpCoder.send", ({"uri": uri},))
     else:
         yield from _about(uri, params.range, params.context.diagnostics, document)
     if busy:
-        yield _Action("Agent: stop", "acpAgent.stop")
+        yield _Action("Agent: stop", "acpCoder.stop")
     else:
-        yield _Action("Agent: continue", "acpAgent.continue")
-    yield _Action("Agent: show the transcript", "acpAgent.transcript")
-    yield _Action("Agent: pick the mode", "acpAgent.mode")
-    yield _Action("Agent: pick the model", "acpAgent.model")
-    yield _Action("Agent: new session", "acpAgent.newSession")
-    yield _Action("Agent: earlier sessions", "acpAgent.sessions")
+        yield _Action("Agent: continue", "acpCoder.continue")
+    yield _Action("Agent: show the transcript", "acpCoder.transcript")
+    yield _Action("Agent: pick the mode", "acpCoder.mode")
+    yield _Action("Agent: pick the model", "acpCoder.model")
+    yield _Action("Agent: new session", "acpCoder.newSession")
+    yield _Action("Agent: earlier sessions", "acpCoder.sessions")
 
 
 def _about(
@@ -93,18 +93,18 @@ def _about(
         problem = {"message": diagnostic.message, "source": diagnostic.source or ""}
         yield _Action(
             f"Agent: fix: {one_line(diagnostic.message, WORDS)}",
-            "acpAgent.fix",
+            "acpCoder.fix",
             ({"uri": uri, "range": _plain_range(diagnostic.range), "diagnostic": problem},),
             QUICKFIX,
             (diagnostic,),
         )
     question = question_in(document.now, where) if document is not None else ""
     if question:
-        yield _Action(f"Ask the agent: {one_line(question, WORDS)}", "acpAgent.ask", ({**place, "text": question},))
+        yield _Action(f"Ask the agent: {one_line(question, WORDS)}", "acpCoder.ask", ({**place, "text": question},))
     selected = where.start != where.end
-    yield _Action(f"Agent: ask about {'the selection' if selected else 'this line'}", "acpAgent.ask", (place,))
-    yield _Action(f"Agent: explain {'the selection' if selected else 'this line'}", "acpAgent.explain", (place,))
-    yield _Action(f"Agent: write a test for {'the selection' if selected else 'this line'}", "acpAgent.test", (place,))
+    yield _Action(f"Agent: ask about {'the selection' if selected else 'this line'}", "acpCoder.ask", (place,))
+    yield _Action(f"Agent: explain {'the selection' if selected else 'this line'}", "acpCoder.explain", (place,))
+    yield _Action(f"Agent: write a test for {'the selection' if selected else 'this line'}", "acpCoder.test", (place,))
 
 
 def _plain_range(where: types.Range) -> dict[str, Any]:

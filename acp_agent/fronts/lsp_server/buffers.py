@@ -38,8 +38,8 @@ log = logging.getLogger(__name__)
 
 Save = Literal["never", "client", "disk"]
 
-SAVE_NOTIFICATION = "acpAgent/save"
-CHANGED_NOTIFICATION = "acpAgent/changed"
+SAVE_NOTIFICATION = "acpCoder/save"
+CHANGED_NOTIFICATION = "acpCoder/changed"
 SAVE_SECONDS = 2.0
 """How long the editor may take to save."""
 

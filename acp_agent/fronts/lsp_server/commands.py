@@ -72,7 +72,7 @@ class Commands:
             ("sessions", "id", self._sessions),
             ("output", "id", self._output),
         ):
-            self.table[f"acpAgent.{name}"] = partial(self._execute, f"acpAgent.{name}", plain, work)
+            self.table[f"acpCoder.{name}"] = partial(self._execute, f"acpCoder.{name}", plain, work)
 
     async def _execute(
         self, name: str, plain: str, work: Callable[[_Given], Work], arguments: Sequence[Any] | None
@@ -119,26 +119,26 @@ class Commands:
 
     def _prompt(self, given: _Given) -> Work:
         if not given.text.strip():
-            raise JsonRpcInvalidParams("acpAgent.prompt wants a text, or an object with `text`")
+            raise JsonRpcInvalidParams("acpCoder.prompt wants a text, or an object with `text`")
         return self._turn(self._about(given.text, given))
 
     def _ask(self, given: _Given) -> Work:
         if given.text.strip():
             return self._turn(self._about(given.text, given))
-        place = self._passage(given, "acpAgent.ask")
+        place = self._passage(given, "acpCoder.ask")
         return partial(self._front.show_transcript, f"About {place.markdown}: ")
 
     def _fix(self, given: _Given) -> Work:
-        place = self._passage(given, "acpAgent.fix")
+        place = self._passage(given, "acpCoder.fix")
         if not given.message:
-            raise JsonRpcInvalidParams("acpAgent.fix wants `diagnostic` with a `message`")
+            raise JsonRpcInvalidParams("acpCoder.fix wants `diagnostic` with a `message`")
         return self._turn(prompts.fix(given.message, given.source, place))
 
     def _explain(self, given: _Given) -> Work:
-        return self._turn(prompts.explain(self._passage(given, "acpAgent.explain")))
+        return self._turn(prompts.explain(self._passage(given, "acpCoder.explain")))
 
     def _test(self, given: _Given) -> Work:
-        return self._turn(prompts.test(self._passage(given, "acpAgent.test")))
+        return self._turn(prompts.test(self._passage(given, "acpCoder.test")))
 
     def _continue(self, given: _Given) -> Work:
         return self._turn(Prompt(CONTINUE))
@@ -146,7 +146,7 @@ class Commands:
     def _send(self, given: _Given) -> Work:
         document = self._front.documents.get(given.uri)
         if document is None:
-            raise JsonRpcInvalidParams("acpAgent.send wants the `uri` of an open transcript")
+            raise JsonRpcInvalidParams("acpCoder.send wants the `uri` of an open transcript")
         if document is not self._front.documents.of(self._front.transcript.file):
             # Of an earlier session, or of another server that the editor has started for this file.
             raise AgentError("this is not the transcript of this session; `Agent: show the transcript` opens that")

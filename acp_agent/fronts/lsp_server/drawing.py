@@ -21,7 +21,7 @@ from acp_agent.fronts.lsp_server.status import Board, Mark
 
 __all__ = ["SOURCE", "Drawing"]
 
-SOURCE = "acp-agent"
+SOURCE = "acp-coder"
 """The source of our diagnostics, by which they are known again."""
 
 PAUSE_SECONDS = 0.1
@@ -123,7 +123,7 @@ class Drawing:
         for mark, text_range in self._marks_of(uri):
             if self._options().hints and where.start.line <= text_range.start.line <= where.end.line:
                 found.append(
-                    types.InlayHint(position=text_range.end, label=mark.label, padding_left=True, tooltip="acp-agent")
+                    types.InlayHint(position=text_range.end, label=mark.label, padding_left=True, tooltip="acp-coder")
                 )
         return found
 
@@ -135,10 +135,10 @@ class Drawing:
                 break
             start = types.Range(start=text_range.start, end=text_range.start)
             if mark.shown in ("waiting", "running"):
-                command = types.Command(title=f"{mark.label}: stop", command="acpAgent.stop")
+                command = types.Command(title=f"{mark.label}: stop", command="acpCoder.stop")
             else:
                 command = types.Command(
-                    title=f"{mark.label}: show", command="acpAgent.output", arguments=[mark.call_id]
+                    title=f"{mark.label}: show", command="acpCoder.output", arguments=[mark.call_id]
                 )
             found.append(types.CodeLens(range=start, command=command))
         return found

@@ -52,7 +52,7 @@ __all__ = ["Front"]
 
 log = logging.getLogger(__name__)
 
-UPDATE_NOTIFICATION = "acpAgent/update"
+UPDATE_NOTIFICATION = "acpCoder/update"
 WRITE_SECONDS = 0.2
 """Pause between two writes of the transcript."""
 
@@ -121,7 +121,7 @@ class Front:
                 terminal=True,
                 elicitation=forms if self._forms else None,
             ),
-            info=Implementation(name="acp-agent-lsp", version=__version__),
+            info=Implementation(name="acp-coder-lsp", version=__version__),
         )
 
     # --- the editor's life ------------------------------------------------------------------------------------
@@ -135,7 +135,7 @@ class Front:
         self.options, problems = read_options(params.initialization_options)
         self.buffers.when_to_save = self.options.save
         for problem in problems:
-            self.editor.say(f"acp-agent: {problem}", Kind.Warning)
+            self.editor.say(f"acp-coder: {problem}", Kind.Warning)
         self.folders = _folders(params)
         for work in (self.conversation.run, self.drawing.run, self._write_transcript):
             self._tasks.start_soon(work)

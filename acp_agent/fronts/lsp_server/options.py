@@ -17,9 +17,9 @@ TranscriptSync = Literal["turn", "live"]
 class Options:
     save: Save = "never"
     """Who saves a document that was saved before the agent changed it: nobody, the editor when it is told
-    (`acpAgent/save`), or this server."""
+    (`acpCoder/save`), or this server."""
     updates: bool = False
-    """Whether every `session/update` goes on to the editor, as the notification `acpAgent/update`."""
+    """Whether every `session/update` goes on to the editor, as the notification `acpCoder/update`."""
     transcript: TranscriptSync = "turn"
     """When an open transcript is brought up to date: at the end of a turn, or each second of it."""
     diagnostics: bool = True

@@ -20,7 +20,7 @@ __all__ = ["Progress"]
 NEW_LINES = 3
 """Calls that get a line in one drawing: a turn with thousands of quick ones must not fill the screen."""
 
-PREFIX = "acp-agent/"
+PREFIX = "acp-coder/"
 
 
 @dataclass

@@ -148,7 +148,7 @@ class Questions:
             await self._show()
             self._again, self.waiting = anyio.Event(), one_line(text.split("\n")[0], TITLE_LENGTH)
             self._editor.say(
-                f"`Agent: answer` (acpAgent.answer) asks again: {one_line(self.waiting, 60)}", Kind.Warning
+                f"`Agent: answer` (acpCoder.answer) asks again: {one_line(self.waiting, 60)}", Kind.Warning
             )
             try:
                 await self._again.wait()

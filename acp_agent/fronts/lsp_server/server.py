@@ -1,4 +1,4 @@
-"""`acp-agent lsp`: the language server. What LSP asks is passed on to the parts; nothing is decided here."""
+"""`acp-coder lsp`: the language server. What LSP asks is passed on to the parts; nothing is decided here."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ async def serve_streams(argv: Sequence[str], environ: Mapping[str, str], read_fd
     """As `serve`, on any two descriptors; cancelling it ends the agent and all that it started."""
     # What pygls warns of is what editors do: it cancels what has ended, tells of what nobody asked for. See `wire`.
     logging.getLogger("pygls").setLevel(logging.CRITICAL)
-    server = Server("acp-agent", __version__, protocol_cls=Wire, converter_factory=default_converter)
+    server = Server("acp-coder", __version__, protocol_cls=Wire, converter_factory=default_converter)
     wire = server.protocol
     assert isinstance(wire, Wire)
     transport = FdTransport(read_fd, write_fd, ends_on_hangup=False)

@@ -47,7 +47,7 @@ __all__ = [
 
 log = logging.getLogger(__name__)
 
-NAME = "acp-agent.md"
+NAME = "acp-coder.md"
 """How the names of all transcripts end."""
 
 YOU = "## You"

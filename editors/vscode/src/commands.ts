@@ -67,7 +67,7 @@ export function registerCommands(parts: Parts): vscode.Disposable {
         ? vscode.commands.executeCommand("workbench.action.openSettings", `@ext:${EXTENSION_ID}`)
         : vscode.commands.executeCommand("workbench.action.openRemoteSettings", { query: `@ext:${EXTENSION_ID}` }),
     openFolder: () => vscode.commands.executeCommand("workbench.action.files.openFolder"),
-    openWalkthrough: () => vscode.commands.executeCommand("workbench.action.openWalkthrough", `${EXTENSION_ID}#acpAgent.start`, false),
+    openWalkthrough: () => vscode.commands.executeCommand("workbench.action.openWalkthrough", `${EXTENSION_ID}#acpCoder.start`, false),
     showLog: () => {
       log.show(true);
     },
@@ -157,7 +157,7 @@ export function registerCommands(parts: Parts): vscode.Disposable {
   );
 }
 
-export const EXTENSION_ID = "acp-agent.acp-agent";
+export const EXTENSION_ID = "acp-coder.acp-coder";
 /** Milliseconds that the answer to a toggle is shown. */
 const TOLD = 3_000;
 

@@ -25,13 +25,13 @@ import { CallTree } from "./status/tree.js";
 import { Typing } from "./status/typing.js";
 import { Trace } from "./trace.js";
 
-const LAST_SESSION = "acpAgent.lastSession";
+const LAST_SESSION = "acpCoder.lastSession";
 
 let running: AgentHost | undefined;
 
 export function activate(context: vscode.ExtensionContext): void {
   const begun = performance.now();
-  const log = vscode.window.createOutputChannel("ACP Agent", { log: true });
+  const log = vscode.window.createOutputChannel("ACP Coder", { log: true });
   const trace = new Trace(settings.traceWire);
   const calls = new ToolCalls(Date.now, (error) => {
     log.error(messageOf(error));

@@ -1,6 +1,6 @@
 import * as vscode from "vscode";
 
-export const SECTION = "acpAgent";
+export const SECTION = "acpCoder";
 
 const MILLISECONDS = 1000;
 

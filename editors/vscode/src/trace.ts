@@ -24,13 +24,13 @@ export class Trace implements vscode.Disposable {
   show(): void {
     const channel = this.open();
     if (!this.enabled()) {
-      channel.appendLine("The setting acpAgent.trace.wire is off: nothing is traced.");
+      channel.appendLine("The setting acpCoder.trace.wire is off: nothing is traced.");
     }
     channel.show(true);
   }
 
   private open(): vscode.OutputChannel {
-    this.channel ??= vscode.window.createOutputChannel("ACP Agent: wire", "jsonl");
+    this.channel ??= vscode.window.createOutputChannel("ACP Coder: wire", "jsonl");
     return this.channel;
   }
 }

@@ -1,4 +1,4 @@
-"""`acp-agent lsp`, as a process or here, driven by pytest-lsp's client with the capabilities of a real editor.
+"""`acp-coder lsp`, as a process or here, driven by pytest-lsp's client with the capabilities of a real editor.
 
 `LspEditor` is that client with what an editor has besides: buffers that edits are made in, and a person who answers.
 Its positions are counted by codecs, not by the code that is tested.
@@ -126,9 +126,9 @@ class LspEditor(LanguageClient):
             types.WORKSPACE_INLAY_HINT_REFRESH: lambda _: self.refreshes.append("hints"),
             types.WORKSPACE_CODE_LENS_REFRESH: lambda _: self.refreshes.append("lenses"),
             types.TEXT_DOCUMENT_PUBLISH_DIAGNOSTICS: self._publish,
-            "acpAgent/update": self.updates.append,
-            "acpAgent/save": self._save,
-            "acpAgent/changed": lambda params: self.changed.append(params.uri),
+            "acpCoder/update": self.updates.append,
+            "acpCoder/save": self._save,
+            "acpCoder/changed": lambda params: self.changed.append(params.uri),
         }
         self.protocol.fm.features.update(features)
 
@@ -258,7 +258,7 @@ class LspEditor(LanguageClient):
 
     def transcript(self) -> str:
         """What stands in the newest transcript."""
-        return max((self.home / ".local/state/acp-agent/transcripts").glob("*.md")).read_text()
+        return max((self.home / ".local/state/acp-coder/transcripts").glob("*.md")).read_text()
 
     # --- positions --------------------------------------------------------------------------------------------
 

@@ -30,7 +30,7 @@ async def test_what_is_offered_does_what_it_says(tmp_path: Path, name: str):
         buffer = editor.open(file)
         where = editor.range_of(TEXT, "x = [\n    1")
         problem = types.Diagnostic(range=where, message="a\nlist " + "of one " * 20, source="lint")
-        ours = types.Diagnostic(range=where, message="⏳ Edit", source="acp-agent")
+        ours = types.Diagnostic(range=where, message="⏳ Edit", source="acp-coder")
         actions = await editor.actions(buffer.uri, where, problem, ours)
         titles = [action["title"] for action in actions]
         assert titles[0].startswith("Agent: fix: a list of one") and len(titles[0]) < 80
@@ -41,7 +41,7 @@ async def test_what_is_offered_does_what_it_says(tmp_path: Path, name: str):
             "Agent: continue",
             *GENERAL,
         ]
-        assert [action["kind"] for action in actions] == ["quickfix"] + ["source.acpAgent"] * (len(actions) - 1)
+        assert [action["kind"] for action in actions] == ["quickfix"] + ["source.acpCoder"] * (len(actions) - 1)
         await editor.execute(actions[0]["command"]["command"], *actions[0]["command"]["arguments"])
         turn = await agent.prompted()
         assert turn.text.startswith(f"Fix this problem at [a.py:2-3]({buffer.uri}#L2-L3): a\nlist of one")
@@ -49,10 +49,10 @@ async def test_what_is_offered_does_what_it_says(tmp_path: Path, name: str):
         assert "Agent: stop" in busy and "Agent: continue" not in busy
         line = editor.range_of(TEXT, "slow")
         line.end = line.start
-        (ask, *rest) = await editor.actions(buffer.uri, line, only=["source.acpAgent"])
+        (ask, *rest) = await editor.actions(buffer.uri, line, only=["source.acpCoder"])
         assert ask["title"] == "Ask the agent: Why is this \U0001d518 so slow?"
         assert rest[0]["title"] == "Agent: ask about this line"
-        assert {action["kind"] for action in rest} == {"source.acpAgent"}
+        assert {action["kind"] for action in rest} == {"source.acpCoder"}
         fixes = await editor.actions(buffer.uri, where, problem, only=["quickfix"])
         assert [action["title"][:10] for action in fixes] == ["Agent: fix"]
         assert await editor.actions(buffer.uri, where, problem, only=["source.fixAll", "refactor"]) == []
@@ -71,7 +71,7 @@ async def test_an_editor_that_takes_commands_only_gets_commands(tmp_path: Path):
         buffer = editor.open(file)
         actions = await editor.actions(buffer.uri, editor.range_of(TEXT, "x"))
         assert {type(action["command"]) for action in actions} == {str}
-        assert actions[-1] == {"title": GENERAL[-1], "command": "acpAgent.sessions", "arguments": []}
+        assert actions[-1] == {"title": GENERAL[-1], "command": "acpCoder.sessions", "arguments": []}
         assert editor.result is not None
         options = editor.result.capabilities.execute_command_provider
         assert options is not None and {action["command"] for action in actions} <= set(options.commands)

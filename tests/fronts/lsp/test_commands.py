@@ -30,13 +30,13 @@ async def heard(agent: RawAgent, method: str, number: int = 1) -> None:
 
 async def test_a_command_is_answered_at_once_or_when_its_turn_is_over(tmp_path: Path):
     async with raw_lsp(tmp_path) as (editor, agent):
-        assert await editor.execute("acpAgent.prompt", "one") is None
+        assert await editor.execute("acpCoder.prompt", "one") is None
         await (await agent.prompted()).end()
         async with anyio.create_task_group() as tasks:
             answers: list[Any] = []
 
             async def ask() -> None:
-                answers.append(await editor.execute("acpAgent.continue", {"wait": True}))
+                answers.append(await editor.execute("acpCoder.continue", {"wait": True}))
 
             tasks.start_soon(ask)
             turn = await agent.prompted()
@@ -52,7 +52,7 @@ async def test_half_a_character_is_no_reason_to_fail(tmp_path: Path):
         file = tmp_path / "project" / "a.py"
         file.write_text("x\n")
         editor.open(file, "one \ud83d two \U0001d518\n")
-        await editor.execute("acpAgent.prompt", {"text": "Why \udc00?", "uri": file.as_uri()})
+        await editor.execute("acpCoder.prompt", {"text": "Why \udc00?", "uri": file.as_uri()})
         turn = await agent.prompted()
         assert turn.text == "Why \ufffd?"
         assert prompts(agent)[0][1]["resource"]["text"] == "one \ufffd two \U0001d518\n"
@@ -63,7 +63,7 @@ async def test_half_a_character_is_no_reason_to_fail(tmp_path: Path):
 
 async def test_cancelling_the_request_stops_the_turn(tmp_path: Path):
     async with raw_lsp(tmp_path) as (editor, agent):
-        params = types.ExecuteCommandParams(command="acpAgent.prompt", arguments=[{"text": "x", "wait": True}])
+        params = types.ExecuteCommandParams(command="acpCoder.prompt", arguments=[{"text": "x", "wait": True}])
         request = editor.protocol.send_request(types.WORKSPACE_EXECUTE_COMMAND, params, msg_id="mine")
         turn = await agent.prompted()
         editor.cancel_request(types.CancelParams(id="mine"))
@@ -77,9 +77,9 @@ async def test_cancelling_the_request_stops_the_turn(tmp_path: Path):
 
 async def test_a_prompt_while_a_turn_runs_waits_for_its_end(tmp_path: Path):
     async with raw_lsp(tmp_path) as (editor, agent):
-        await editor.execute("acpAgent.prompt", "first")
+        await editor.execute("acpCoder.prompt", "first")
         turn = await agent.prompted()
-        await editor.execute("acpAgent.prompt", {"text": "second"})
+        await editor.execute("acpCoder.prompt", {"text": "second"})
         assert editor.said() == ["Queued until the turn that runs has ended: second"]
         assert len(prompts(agent)) == 1
         await turn.end()
@@ -88,42 +88,42 @@ async def test_a_prompt_while_a_turn_runs_waits_for_its_end(tmp_path: Path):
 
 async def test_a_prompt_that_waits_is_taken_back(tmp_path: Path):
     async with raw_lsp(tmp_path) as (editor, agent):
-        await editor.execute("acpAgent.prompt", "first")
+        await editor.execute("acpCoder.prompt", "first")
         turn = await agent.prompted()
-        params = types.ExecuteCommandParams(command="acpAgent.prompt", arguments=[{"text": "second", "wait": True}])
+        params = types.ExecuteCommandParams(command="acpCoder.prompt", arguments=[{"text": "second", "wait": True}])
         request = editor.protocol.send_request(types.WORKSPACE_EXECUTE_COMMAND, params, msg_id="mine")
         await editor.until(editor.said)
         editor.cancel_request(types.CancelParams(id="mine"))
         await editor.until(request.done)
         await turn.end("Done.")
         await editor.turns_over()
-        await editor.execute("acpAgent.prompt", "third")
+        await editor.execute("acpCoder.prompt", "third")
         assert (await agent.prompted()).text == "third"
         assert agent.count("session/cancel") == 0
 
 
 async def test_stop_ends_the_turn_and_what_is_queued(tmp_path: Path):
     async with raw_lsp(tmp_path) as (editor, agent):
-        assert not (await editor.execute("acpAgent.stop", {"wait": True}))["stopped"]
-        await editor.execute("acpAgent.prompt", "first")
+        assert not (await editor.execute("acpCoder.stop", {"wait": True}))["stopped"]
+        await editor.execute("acpCoder.prompt", "first")
         turn = await agent.prompted()
-        await editor.execute("acpAgent.prompt", "second")
+        await editor.execute("acpCoder.prompt", "second")
         question = await turn.ask({"toolCallId": "t1", "title": "rm -rf x"})
         await editor.question()
-        assert (await editor.execute("acpAgent.stop", {"wait": True}))["stopped"]
+        assert (await editor.execute("acpCoder.stop", {"wait": True}))["stopped"]
         assert await question.chosen() == "cancelled"
         await editor.until(lambda: editor.questions[0].withdrawn)
         await heard(agent, "session/cancel")
         await agent.say(id=turn.id, result={"stopReason": "cancelled"})
         await editor.turns_over()
-        await editor.execute("acpAgent.prompt", "third")
+        await editor.execute("acpCoder.prompt", "third")
         assert (await agent.prompted()).text == "third"
 
 
 @pytest.mark.parametrize("which", ["turn", "call"])
 async def test_cancelling_the_progress_of_the_turn_or_of_a_call_stops_the_turn(tmp_path: Path, which: str):
     async with raw_lsp(tmp_path, name="helix-25.07.1") as (editor, agent):
-        await editor.execute("acpAgent.prompt", "first")
+        await editor.execute("acpCoder.prompt", "first")
         turn = await agent.prompted()
         await turn.update(sessionUpdate="tool_call", toolCallId="t1", title="Long work", status="in_progress")
         await editor.until(lambda: any(title == "Long work" for title, _ in editor.lines()))
@@ -146,13 +146,13 @@ async def test_the_passage_goes_along_as_the_agent_takes_it(tmp_path: Path):
         where = {"start": {"line": 0, "character": 3}, "end": {"line": 2, "character": 0}}
         place = {"uri": buffer.uri, "range": where}
         problem = {"message": "one is odd", "source": "lint", "range": where}
-        await editor.execute("acpAgent.ask", {**place, "text": "Why?"})
+        await editor.execute("acpCoder.ask", {**place, "text": "Why?"})
         await (await agent.prompted()).end()
-        await editor.execute("acpAgent.fix", {"uri": buffer.uri, "diagnostic": problem})
+        await editor.execute("acpCoder.fix", {"uri": buffer.uri, "diagnostic": problem})
         await (await agent.prompted()).end()
-        await editor.execute("acpAgent.explain", {"uri": buffer.uri})
+        await editor.execute("acpCoder.explain", {"uri": buffer.uri})
         await (await agent.prompted()).end()
-        await editor.execute("acpAgent.test", place)
+        await editor.execute("acpCoder.test", place)
         await (await agent.prompted()).end()
         said = prompts(agent)
         link = f"{file.as_uri()}#L1-L2"
@@ -173,7 +173,7 @@ async def test_an_agent_that_takes_no_resources_gets_a_link_and_the_text(
     async with raw_lsp(tmp_path) as (editor, agent):
         file = tmp_path / "project" / "a.py"
         file.write_text("one = 1\n")
-        await editor.execute("acpAgent.explain", {"uri": file.as_uri()})
+        await editor.execute("acpCoder.explain", {"uri": file.as_uri()})
         await agent.prompted()
         (said,) = prompts(agent)
         assert said[1:] == [
@@ -185,16 +185,16 @@ async def test_an_agent_that_takes_no_resources_gets_a_link_and_the_text(
 @pytest.mark.parametrize(
     ("command", "arguments", "words"),
     [
-        ("acpAgent.none", [], "there is no command 'acpAgent.none'; there are: acpAgent.answer"),
-        ("acpAgent.prompt", [], "wants a text"),
-        ("acpAgent.prompt", [" "], "wants a text"),
-        ("acpAgent.prompt", [7], "takes a text or an object"),
-        ("acpAgent.prompt", [{"text": 7}], "`text` is a text"),
-        ("acpAgent.prompt", ["a", "b"], "takes one argument, not 2"),
-        ("acpAgent.prompt", [{"text": "a", "wait": "yes"}], "`wait` is true or false"),
-        ("acpAgent.explain", [{"uri": "file:///a", "range": {"start": 1}}], "not a range"),
+        ("acpCoder.none", [], "there is no command 'acpCoder.none'; there are: acpCoder.answer"),
+        ("acpCoder.prompt", [], "wants a text"),
+        ("acpCoder.prompt", [" "], "wants a text"),
+        ("acpCoder.prompt", [7], "takes a text or an object"),
+        ("acpCoder.prompt", [{"text": 7}], "`text` is a text"),
+        ("acpCoder.prompt", ["a", "b"], "takes one argument, not 2"),
+        ("acpCoder.prompt", [{"text": "a", "wait": "yes"}], "`wait` is true or false"),
+        ("acpCoder.explain", [{"uri": "file:///a", "range": {"start": 1}}], "not a range"),
         (
-            "acpAgent.explain",
+            "acpCoder.explain",
             [
                 {
                     "uri": "file:///a",
@@ -203,12 +203,12 @@ async def test_an_agent_that_takes_no_resources_gets_a_link_and_the_text(
             ],
             "not a range",
         ),
-        ("acpAgent.explain", ["x"], "takes an object"),
-        ("acpAgent.explain", [], "wants an object with `uri`"),
-        ("acpAgent.fix", [{"uri": "file:///a"}], "wants `diagnostic`"),
-        ("acpAgent.fix", [{"uri": "file:///a", "diagnostic": [1]}], "`diagnostic` is an object"),
-        ("acpAgent.send", ["file:///none"], "open transcript"),
-        ("acpAgent.output", ["none"], "of an earlier turn"),
+        ("acpCoder.explain", ["x"], "takes an object"),
+        ("acpCoder.explain", [], "wants an object with `uri`"),
+        ("acpCoder.fix", [{"uri": "file:///a"}], "wants `diagnostic`"),
+        ("acpCoder.fix", [{"uri": "file:///a", "diagnostic": [1]}], "`diagnostic` is an object"),
+        ("acpCoder.send", ["file:///none"], "open transcript"),
+        ("acpCoder.output", ["none"], "of an earlier turn"),
     ],
 )
 async def test_what_is_asked_wrongly_is_answered_in_words(
@@ -236,29 +236,29 @@ async def test_an_agent_that_dies_is_told_with_its_last_words_and_started_anew(t
     async with lsp(tmp_path, command=[sys.executable, "-c", dies]) as (editor, _):
         for number in (1, 2):
             with pytest.raises(JsonRpcException, match="has ended with status 1 .*no luck today"):
-                await editor.execute("acpAgent.prompt", {"text": "x", "wait": True})
+                await editor.execute("acpCoder.prompt", {"text": "x", "wait": True})
             assert count.read_text() == "x" * number
         assert len(editor.said()) == 2
-        await editor.execute("acpAgent.mode")
+        await editor.execute("acpCoder.mode")
         await editor.until(lambda: len(editor.said()) == 3)
 
 
 async def test_an_agent_that_does_not_stop_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("acp_agent.fronts.lsp_server.conversation.STOP_SECONDS", 0.1)
     async with raw_lsp(tmp_path) as (editor, agent):
-        await editor.execute("acpAgent.prompt", "first")
+        await editor.execute("acpCoder.prompt", "first")
         await agent.prompted()
-        await editor.execute("acpAgent.stop")
+        await editor.execute("acpCoder.stop")
         await editor.turns_over()
         assert "did not stop within 0.1 s and was ended" in editor.said()[0]
-        await editor.execute("acpAgent.prompt", "second")
+        await editor.execute("acpCoder.prompt", "second")
         assert (await agent.prompted()).text == "second"
         assert agent.count("initialize") == 2
 
 
 async def test_an_agent_that_cannot_be_started_is_told(tmp_path: Path):
     async with lsp(tmp_path, command=["/nowhere/agent"]) as (editor, _):
-        await editor.execute("acpAgent.prompt", "x")
+        await editor.execute("acpCoder.prompt", "x")
         await editor.until(editor.said)
         assert editor.said()[0].startswith("Agent: cannot start /nowhere/agent")
         await editor.turns_over()
@@ -268,18 +268,18 @@ async def test_an_agent_that_cannot_be_started_is_told(tmp_path: Path):
 async def test_an_agent_that_refuses_a_session_is_told(tmp_path: Path):
     async with raw_lsp(tmp_path) as (editor, agent):
         agent.refusal = "log in\x1b[2J first"
-        await editor.execute("acpAgent.prompt", "x")
+        await editor.execute("acpCoder.prompt", "x")
         await editor.turns_over()
         assert editor.said() == ["Agent: log in\\x1b[2J first"]
         agent.refusal = None
-        await editor.execute("acpAgent.prompt", "y")
+        await editor.execute("acpCoder.prompt", "y")
         assert (await agent.prompted()).text == "y"
 
 
 async def test_a_turn_is_stopped_while_its_agent_still_starts(tmp_path: Path):
     async with lsp(tmp_path, command=["sh", "-c", "cat >/dev/null"]) as (editor, _):
-        await editor.execute("acpAgent.prompt", "x")
+        await editor.execute("acpCoder.prompt", "x")
         await editor.until(editor.lines)
-        assert (await editor.execute("acpAgent.stop", {"wait": True}))["stopped"]
+        assert (await editor.execute("acpCoder.stop", {"wait": True}))["stopped"]
         await editor.turns_over()
         assert editor.said() == []

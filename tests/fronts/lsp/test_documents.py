@@ -22,7 +22,7 @@ HARD = f"a = '\U0001d518'\nb = 'e\u0301 \u00fc'\nc = '{ZWJ}' # \u20ac\nd = 1\n"
 
 
 async def begun(editor: LspEditor, agent: RawAgent, text: str = "go") -> Turn:
-    await editor.execute("acpAgent.prompt", text)
+    await editor.execute("acpCoder.prompt", text)
     return await agent.prompted()
 
 
@@ -347,7 +347,7 @@ def test_a_pipe_is_not_read_for_a_prompt(tmp_path: Path):
 async def test_what_a_command_changed_behind_a_document_is_read_and_written_as_it_is(tmp_path: Path):
     async with raw_lsp(tmp_path, options={"save": "client"}) as (editor, agent):
         file, buffer = opened(editor, tmp_path)
-        await editor.execute("acpAgent.prompt", "go")
+        await editor.execute("acpCoder.prompt", "go")
         turn = await agent.prompted()
         await run(turn, f"sed -i s/two/TWO/ '{file}'")
         await editor.until(lambda: editor.changed == [buffer.uri])  # An editor that does so reads it again.
@@ -361,7 +361,7 @@ async def test_what_was_typed_counts_more_than_what_a_command_changed(tmp_path: 
         file, buffer = opened(editor, tmp_path)
         editor.type(buffer, 0, 0, "typed\n")
         file.write_text("other\n")
-        await editor.execute("acpAgent.prompt", "go")
+        await editor.execute("acpCoder.prompt", "go")
         turn = await agent.prompted()
         assert await read(turn, file) == "typed\none\ntwo\nthree\n"
 
@@ -371,7 +371,7 @@ async def test_a_document_that_was_opened_with_other_text_than_the_file_is_not_t
         file = tmp_path / "project" / "a.py"
         file.write_text("old\n")
         editor.open(file, "recovered\n")  # As after a crash of the editor.
-        await editor.execute("acpAgent.prompt", "go")
+        await editor.execute("acpCoder.prompt", "go")
         turn = await agent.prompted()
         assert await read(turn, file) == "recovered\n"
 
@@ -379,7 +379,7 @@ async def test_a_document_that_was_opened_with_other_text_than_the_file_is_not_t
 async def test_no_question_comes_up_while_the_person_types(tmp_path: Path):
     async with raw_lsp(tmp_path) as (editor, agent):
         _, buffer = opened(editor, tmp_path)
-        await editor.execute("acpAgent.prompt", "go")
+        await editor.execute("acpCoder.prompt", "go")
         turn = await agent.prompted()
         editor.type(buffer, 0, 0, "typed\n")
         began = anyio.current_time()

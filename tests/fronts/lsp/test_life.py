@@ -49,11 +49,11 @@ def children(pid: int) -> list[int]:
 async def test_nothing_is_left_when_the_editor_goes(tmp_path: Path, how: str):
     pids = tmp_path / "pids"
     script = [Answer(tool_calls=(Call("bash", {"command": f"echo $$ >> {pids}; exec sleep 1000"}),))]
-    async with lsp(tmp_path, script, ACP_AGENT_MODE="auto", process=True) as (editor, _):
+    async with lsp(tmp_path, script, ACP_CODER_MODE="auto", process=True) as (editor, _):
         server = editor._server
         assert server is not None
         assert children(server.pid) == []
-        await editor.execute("acpAgent.prompt", "sleep")
+        await editor.execute("acpCoder.prompt", "sleep")
         with anyio.fail_after(SECONDS):
             while not pids.exists() or not pids.read_text().strip():
                 await anyio.sleep(0.02)
@@ -114,7 +114,7 @@ async def test_initialize_is_answered_without_an_agent(tmp_path: Path, name: str
         assert isinstance(sync, types.TextDocumentSyncOptions)
         assert sync.open_close and sync.save and sync.change == types.TextDocumentSyncKind.Incremental
         assert not agent.received
-        await editor.execute("acpAgent.prompt", "x")
+        await editor.execute("acpCoder.prompt", "x")
         await agent.prompted()
         (new,) = [message["params"] for message in agent.received if message["method"] == "session/new"]
         assert new["cwd"] == str(tmp_path / "project")
@@ -137,18 +137,18 @@ async def test_the_first_folder_is_where_the_agent_works_and_the_others_are_name
         ]
 
     async with raw_lsp(tmp_path, change=folders) as (editor, agent):
-        await editor.execute("acpAgent.prompt", "x")
+        await editor.execute("acpCoder.prompt", "x")
         await (await agent.prompted()).end()
         event = types.WorkspaceFoldersChangeEvent(
             added=[types.WorkspaceFolder(uri=three.as_uri(), name="3")],
             removed=[types.WorkspaceFolder(uri=two.as_uri(), name="2")],
         )
         editor.workspace_did_change_workspace_folders(types.DidChangeWorkspaceFoldersParams(event=event))
-        await editor.execute("acpAgent.prompt", "y")
+        await editor.execute("acpCoder.prompt", "y")
         await (await agent.prompted()).end()
         assert agent.count("session/new") == 1
-        await editor.execute("acpAgent.newSession")
-        await editor.execute("acpAgent.prompt", "z")
+        await editor.execute("acpCoder.newSession")
+        await editor.execute("acpCoder.prompt", "z")
         await agent.prompted()
         first, second = [message["params"] for message in agent.received if message["method"] == "session/new"]
         assert (first["cwd"], first["additionalDirectories"]) == (str(two), [str(tmp_path / "project")])
@@ -158,7 +158,7 @@ async def test_the_first_folder_is_where_the_agent_works_and_the_others_are_name
 async def test_wrong_options_are_told_and_do_no_harm(tmp_path: Path):
     async with lsp(tmp_path, command=["false"], options={"save": "now"}) as (editor, _):
         await editor.until(editor.said)
-        assert editor.said() == ["acp-agent: `save` must be one of never, client, disk, not 'now'"]
+        assert editor.said() == ["acp-coder: `save` must be one of never, client, disk, not 'now'"]
 
 
 # --- what is asked of an agent's session -------------------------------------------------------------------------
@@ -166,29 +166,29 @@ async def test_wrong_options_are_told_and_do_no_harm(tmp_path: Path):
 
 async def test_mode_model_and_sessions_are_picked_by_questions(tmp_path: Path):
     async with lsp(tmp_path, ["One.", "Two.", "Three."]) as (editor, model):
-        await editor.execute("acpAgent.mode")
+        await editor.execute("acpCoder.mode")
         question = await editor.question()
         (now,) = [action for action in question.actions if action.endswith(" (now)")]
         other = next(action for action in question.actions if action != now)
         question.answer(other)
         await editor.until(lambda: any(words.startswith("Agent: mode ") for words in editor.said()))
-        assert (await editor.execute("acpAgent.mode", {"id": "code", "wait": True}))["id"] == "code"
+        assert (await editor.execute("acpCoder.mode", {"id": "code", "wait": True}))["id"] == "code"
         with pytest.raises(Exception, match="there is no mode 'none'; there are: "):
-            await editor.execute("acpAgent.mode", {"id": "none", "wait": True})
-        await editor.execute("acpAgent.model")
+            await editor.execute("acpCoder.mode", {"id": "none", "wait": True})
+        await editor.execute("acpCoder.model")
         question = await editor.question(2)
         assert any("fake-model" in action for action in question.actions)
         question.answer(None)
         for text in ("first prompt", "second prompt"):
-            await editor.execute("acpAgent.prompt", {"text": text, "wait": True})
-            await editor.execute("acpAgent.newSession")
-        await editor.execute("acpAgent.sessions")
+            await editor.execute("acpCoder.prompt", {"text": text, "wait": True})
+            await editor.execute("acpCoder.newSession")
+        await editor.execute("acpCoder.sessions")
         question = await editor.question(3)
         question.answer(next(action for action in question.actions if "first prompt" in action))
         await editor.until(lambda: editor.shown_documents)
         text = editor.transcript()
         assert "## You\n\nfirst prompt\n\n## Agent\n\nOne.\n\n## You\n" in text and "second" not in text
-        await editor.execute("acpAgent.prompt", {"text": "again", "wait": True})
+        await editor.execute("acpCoder.prompt", {"text": "again", "wait": True})
         said = json.dumps(model.requests[-1].body["messages"])
         assert "first prompt" in said and "One." in said and "again" in said and "second" not in said
 
@@ -222,7 +222,7 @@ for line in sys.stdin:
 async def test_a_session_that_is_loaded_is_told_in_the_transcript_and_drawn_nowhere(tmp_path: Path):
     file = tmp_path / "a.py"
     async with lsp(tmp_path, command=[sys.executable, "-c", LOADER, str(file)]) as (editor, _):
-        await editor.execute("acpAgent.sessions")
+        await editor.execute("acpCoder.sessions")
         question = await editor.question()
         assert question.actions == ["An old one"]
         question.answer("An old one")
@@ -232,11 +232,11 @@ async def test_a_session_that_is_loaded_is_told_in_the_transcript_and_drawn_nowh
         )
         assert not editor.published
         with pytest.raises(JsonRpcException, match="there is no session 'other'"):
-            await editor.execute("acpAgent.sessions", {"id": "other", "wait": True})
+            await editor.execute("acpCoder.sessions", {"id": "other", "wait": True})
         with pytest.raises(JsonRpcException, match="lets nobody choose its mode"):
-            await editor.execute("acpAgent.mode", {"id": "x", "wait": True})
+            await editor.execute("acpCoder.mode", {"id": "x", "wait": True})
         with pytest.raises(JsonRpcException, match="there is no model to choose"):
-            await editor.execute("acpAgent.model", {"wait": True})
+            await editor.execute("acpCoder.model", {"wait": True})
 
 
 @pytest.mark.parametrize("pid", [2**31 - 1, 2**40, -5])
@@ -246,20 +246,20 @@ async def test_an_editor_whose_process_cannot_be_seen_is_served(tmp_path: Path, 
 
     async with lsp(tmp_path, command=["false"], change=from_elsewhere) as (editor, _):
         with pytest.raises(JsonRpcException, match="has ended"):
-            await editor.execute("acpAgent.prompt", {"text": "x", "wait": True})
+            await editor.execute("acpCoder.prompt", {"text": "x", "wait": True})
 
 
 async def test_a_session_goes_on_after_its_agent_was_killed(tmp_path: Path):
     async with lsp(tmp_path, ["One.", Answer(text="Two.", hang_after=0), "Three."], process=True) as (editor, model):
-        await editor.execute("acpAgent.prompt", {"text": "first", "wait": True})
+        await editor.execute("acpCoder.prompt", {"text": "first", "wait": True})
         assert editor._server is not None
         (pid,) = children(editor._server.pid)
-        await editor.execute("acpAgent.prompt", "second")
+        await editor.execute("acpCoder.prompt", "second")
         await model.wait_for_request(2)
         subprocess.run(["kill", "-9", str(pid)], check=True)
         await editor.turns_over(2)
         assert any("has ended by signal 9" in words for words in editor.said())
-        await editor.execute("acpAgent.prompt", {"text": "third", "wait": True})
+        await editor.execute("acpCoder.prompt", {"text": "third", "wait": True})
         said = json.dumps(model.requests[-1].body["messages"])
         assert "first" in said and "One." in said and "third" in said
         assert "Three." in editor.transcript() and "first" in editor.transcript()
@@ -457,7 +457,7 @@ async def test_an_editor_that_answers_nonsense_is_taken_for_a_refusal(tmp_path: 
             editor.edits.append(params)
 
         protocol.fm.features[types.WORKSPACE_APPLY_EDIT] = answer
-        await editor.execute("acpAgent.prompt", "x")
+        await editor.execute("acpCoder.prompt", "x")
         turn = await agent.prompted()
         for _ in range(2):
             request = await turn.request("fs/write_text_file", path=str(file), content="y\n")

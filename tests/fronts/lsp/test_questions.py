@@ -25,7 +25,7 @@ OPTIONS = [
 
 
 async def begun(editor: LspEditor, agent: RawAgent) -> Turn:
-    await editor.execute("acpAgent.prompt", "go")
+    await editor.execute("acpCoder.prompt", "go")
     return await agent.prompted()
 
 
@@ -98,18 +98,18 @@ async def test_a_question_says_what_it_is_about_and_show_opens_the_whole(tmp_pat
         question.answer("Show")
         await editor.until(lambda: editor.shown_documents)
         uri = editor.shown_documents[0].uri
-        await editor.until(lambda: any("acpAgent.answer" in words for words in editor.said()))
+        await editor.until(lambda: any("acpCoder.answer" in words for words in editor.said()))
         assert len(editor.questions) == 1  # It does not stand before what is to be read.
         titles = [
             action["title"]
             for action in await editor.actions(uri, types.Range(types.Position(0, 0), types.Position(0, 0)))
         ]
         assert titles[0].startswith("Agent: answer: Edit \\u202ea.py")
-        await editor.execute("acpAgent.answer")
+        await editor.execute("acpCoder.answer")
         again = await editor.question(2)
         assert again.message == question.message
         (shown,) = editor.shown_documents
-        assert shown.take_focus and shown.uri.endswith("-acp-agent.md")
+        assert shown.take_focus and shown.uri.endswith("-acp-coder.md")
         text = Path(shown.uri.removeprefix("file://")).read_text()
         assert "+line 39" in text and "make all" in text and "\x1b" not in text and "\u202e" not in text
         again.answer("Allow once")
@@ -234,8 +234,8 @@ for line in sys.stdin:
 
 async def test_another_session_takes_the_place_of_one_that_asks(tmp_path: Path):
     async with lsp(tmp_path, command=[sys.executable, "-c", ASKER]) as (editor, _):
-        await editor.execute("acpAgent.prompt", "go")
+        await editor.execute("acpCoder.prompt", "go")
         question = await editor.question()
-        await editor.execute("acpAgent.sessions", {"id": "old", "wait": True})
+        await editor.execute("acpCoder.sessions", {"id": "old", "wait": True})
         assert question.withdrawn
         assert not [words for words in editor.said() if "did not stop" in words]

@@ -16,7 +16,7 @@ TEXT = "one\n'\U0001d518 e\u0301' # two\nthree\nfour\n"
 
 
 async def begun(editor: LspEditor, agent: RawAgent, text: str = "go") -> Turn:
-    await editor.execute("acpAgent.prompt", text)
+    await editor.execute("acpCoder.prompt", text)
     return await agent.prompted()
 
 
@@ -39,7 +39,7 @@ async def ended(turn: Turn, number: int = 1, status: str = "completed") -> None:
 
 def shown(editor: LspEditor, buffer: Buffer) -> list[tuple[int, str]]:
     found = editor.diagnostics.get(buffer.uri, ())
-    assert all(one.source == "acp-agent" for one in found)
+    assert all(one.source == "acp-coder" for one in found)
     assert all(one.severity == types.DiagnosticSeverity.Information for one in found)
     return [(one.range.start.line, one.message) for one in found]
 
@@ -73,14 +73,14 @@ async def test_a_call_is_shown_where_it_works_until_the_next_prompt(tmp_path: Pa
         width = len("'\U0001d518 e\u0301' # two".encode(codec)) // size
         assert found.range.end == types.Position(line=1, character=width)
         assert await hints(editor, buffer) == [(types.Position(line=1, character=width), "⏳ Edit a.py")]
-        assert await lenses(editor, buffer) == [(1, "⏳ Edit a.py: stop", "acpAgent.stop", [])]
+        assert await lenses(editor, buffer) == [(1, "⏳ Edit a.py: stop", "acpCoder.stop", [])]
         request = await turn.ask({"toolCallId": "t1"})
         await editor.until(lambda: shown(editor, buffer) == [(1, "? Edit a.py (waits for your answer)")])
         (await editor.question()).answer("Allow")
         await request.result()
         await ended(turn)
         await editor.until(lambda: shown(editor, buffer) == [(1, "✓ Edit a.py")])
-        assert await lenses(editor, buffer) == [(1, "✓ Edit a.py: show", "acpAgent.output", ["t1"])]
+        assert await lenses(editor, buffer) == [(1, "✓ Edit a.py: show", "acpCoder.output", ["t1"])]
         await turn.end()
         await editor.turns_over()
         assert shown(editor, buffer) == [(1, "✓ Edit a.py")]
@@ -107,7 +107,7 @@ async def test_places_are_counted_as_was_agreed(tmp_path: Path, encoding: str):
             name: {"line": place.line, "character": place.character}
             for name, place in (("start", lines.start), ("end", lines.end))
         }
-        await editor.execute("acpAgent.ask", {"uri": buffer.uri, "range": plain, "text": "What?"})
+        await editor.execute("acpCoder.ask", {"uri": buffer.uri, "range": plain, "text": "What?"})
         turn = await agent.prompted()
         (sent,) = [message["params"]["prompt"] for message in agent.received if message["method"] == "session/prompt"]
         assert sent[1]["resource"] == {"uri": f"{buffer.uri}#L2", "text": TEXT.split("\n")[1]}
@@ -182,7 +182,7 @@ async def test_the_agents_own_edit_keeps_its_mark(tmp_path: Path):
         await editor.until(lambda: shown(editor, buffer) == [(2, "✓ Edit a.py")])
         start = TEXT.index("three")
         editor.type(Buffer(buffer.uri, TEXT), start, start + 5, "3\n3\n3")
-        await editor.execute("acpAgent.stop", {"wait": True})
+        await editor.execute("acpCoder.stop", {"wait": True})
         assert [line for line, *_ in await lenses(editor, buffer)] == [2]
 
 

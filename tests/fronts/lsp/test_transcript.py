@@ -194,7 +194,7 @@ def test_the_whole_of_a_command_stands_in_the_transcript(command: str):
 
 async def shown(editor: LspEditor) -> Buffer:
     """Has the transcript shown, and opens it as an editor does then."""
-    await editor.execute("acpAgent.transcript", {"wait": True})
+    await editor.execute("acpCoder.transcript", {"wait": True})
     path = Path(editor.shown_documents[-1].uri.removeprefix("file://"))
     return editor.buffers.get(path.as_uri()) or editor.open(path, language="markdown")
 
@@ -226,7 +226,7 @@ async def test_what_is_written_below_the_last_heading_is_the_next_prompt(tmp_pat
 
 async def test_an_open_transcript_is_brought_up_to_date_when_it_is_shown_again(tmp_path: Path):
     async with raw_lsp(tmp_path) as (editor, agent):
-        await editor.execute("acpAgent.prompt", "go")
+        await editor.execute("acpCoder.prompt", "go")
         turn = await agent.prompted()
         buffer = await shown(editor)
         assert buffer.text.endswith("## You\n\ngo\n\n## Agent\n\n")
@@ -239,7 +239,7 @@ async def test_an_open_transcript_is_brought_up_to_date_when_it_is_shown_again(t
 
 async def test_the_output_of_a_call_is_in_the_transcript_that_is_shown(tmp_path: Path):
     async with raw_lsp(tmp_path) as (editor, agent):
-        await editor.execute("acpAgent.prompt", "go")
+        await editor.execute("acpCoder.prompt", "go")
         turn = await agent.prompted()
         request = await turn.request("terminal/create", command="sh", args=["-c", "echo out; echo err >&2"])
         created = await request.result()
@@ -249,7 +249,7 @@ async def test_the_output_of_a_call_is_in_the_transcript_that_is_shown(tmp_path:
             sessionUpdate="tool_call", toolCallId="t", title="Run it", content=content, rawInput={"command": "x"}
         )
         await (await turn.request("terminal/wait_for_exit", **terminal)).result()
-        await editor.execute("acpAgent.output", {"id": "t", "wait": True})
+        await editor.execute("acpCoder.output", {"id": "t", "wait": True})
         assert len(editor.shown_documents) == 1
         shown = editor.shown_documents[0]
         text = Path(shown.uri.removeprefix("file://")).read_text(encoding="utf-8")
@@ -261,14 +261,14 @@ async def test_the_output_of_a_call_is_in_the_transcript_that_is_shown(tmp_path:
         await turn.end()
         await editor.turns_over()
         assert "### ✓ Run it\n\n```sh\nx\n```\n\n```\nout\nerr\n```\n" in editor.transcript()
-        await editor.execute("acpAgent.output", {"id": "t", "wait": True})
+        await editor.execute("acpCoder.output", {"id": "t", "wait": True})
         assert len(editor.shown_documents) == 2
 
 
 async def test_a_live_transcript_follows_the_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("acp_agent.fronts.lsp_server.front.LIVE_SECONDS", 0.05)
     async with raw_lsp(tmp_path, options={"transcript": "live"}) as (editor, agent):
-        await editor.execute("acpAgent.prompt", "go")
+        await editor.execute("acpCoder.prompt", "go")
         turn = await agent.prompted()
         buffer = await shown(editor)
         await turn.text_chunk("Half an")
@@ -280,7 +280,7 @@ async def test_an_editor_that_shows_nothing_is_told_the_path(tmp_path: Path):
         del params["capabilities"]["window"]["showDocument"]
 
     async with raw_lsp(tmp_path, change=cannot) as (editor, _):
-        await editor.execute("acpAgent.transcript", {"wait": True})
+        await editor.execute("acpCoder.transcript", {"wait": True})
         (words,) = editor.said()
         assert words.startswith("The transcript is ")
         assert Path(words.removeprefix("The transcript is ")).is_file()
@@ -291,18 +291,18 @@ async def test_asking_without_words_opens_a_draft(tmp_path: Path):
         file = tmp_path / "project" / "a.py"
         file.write_text("one\ntwo\n")
         where = {"start": {"line": 1, "character": 0}, "end": {"line": 1, "character": 3}}
-        await editor.execute("acpAgent.ask", {"uri": file.as_uri(), "range": where, "wait": True})
+        await editor.execute("acpCoder.ask", {"uri": file.as_uri(), "range": where, "wait": True})
         buffer = editor.open(Path(editor.shown_documents[0].uri.removeprefix("file://")))
         draft = f"About [a.py:2]({file.as_uri()}#L2): "
         assert buffer.text.endswith(f"## You\n\n{draft}")
         end = len(buffer.text)
         editor.type(buffer, end, end, "why?")
-        await editor.execute("acpAgent.send", buffer.uri)
+        await editor.execute("acpCoder.send", buffer.uri)
         turn = await agent.prompted()
         assert turn.text == f"{draft}why?"
         await turn.end("So.")
         await editor.until(lambda: "So." in buffer.text)
-        await editor.execute("acpAgent.ask", {"uri": file.as_uri(), "range": where, "wait": True})
+        await editor.execute("acpCoder.ask", {"uri": file.as_uri(), "range": where, "wait": True})
         assert buffer.text.endswith(f"So.\n\n## You\n\n{draft}")
 
 
@@ -311,27 +311,27 @@ async def test_sending_nothing_is_told(tmp_path: Path):
         buffer = await shown(editor)
         assert isinstance(buffer, Buffer)
         with pytest.raises(JsonRpcException, match="below the last"):
-            await editor.execute("acpAgent.send", {"uri": buffer.uri, "wait": True})
-        other = tmp_path / "other-acp-agent.md"
+            await editor.execute("acpCoder.send", {"uri": buffer.uri, "wait": True})
+        other = tmp_path / "other-acp-coder.md"
         other.write_text("## You\n\ngo\n")
         with pytest.raises(JsonRpcException, match="not the transcript of this session"):
-            await editor.execute("acpAgent.send", {"uri": editor.open(other).uri, "wait": True})
+            await editor.execute("acpCoder.send", {"uri": editor.open(other).uri, "wait": True})
 
 
 async def test_an_answer_is_not_sent_as_the_persons_words_and_nothing_is_sent_twice(tmp_path: Path):
     async with raw_lsp(tmp_path, options={"updates": True}) as (editor, agent):
         buffer = await shown(editor)
         editor.type(buffer, len(buffer.text), len(buffer.text), "go")
-        await editor.execute("acpAgent.send", buffer.uri)
+        await editor.execute("acpCoder.send", buffer.uri)
         turn = await agent.prompted()
         with pytest.raises(JsonRpcException, match="sent already"):
-            await editor.execute("acpAgent.send", {"uri": buffer.uri, "wait": True})
+            await editor.execute("acpCoder.send", {"uri": buffer.uri, "wait": True})
         await turn.text_chunk("Please read [this](file:///etc/passwd).\n")
         await editor.until(lambda: editor.updates)
         await shown(editor)
         assert "Please read" in buffer.text
         with pytest.raises(JsonRpcException, match="still being written"):
-            await editor.execute("acpAgent.send", {"uri": buffer.uri, "wait": True})
+            await editor.execute("acpCoder.send", {"uri": buffer.uri, "wait": True})
         await turn.end()
         await editor.turns_over()
         assert len([m for m in agent.received if m["method"] == "session/prompt"]) == 1

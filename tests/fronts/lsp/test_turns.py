@@ -24,7 +24,7 @@ async def test_a_prompt_edits_the_open_document_after_the_person_has_agreed(tmp_
     ]
     async with lsp(tmp_path, script, name=name, process=True) as (editor, _):
         buffer = editor.open(file)
-        assert await editor.execute("acpAgent.prompt", "Greet more politely") is None
+        assert await editor.execute("acpCoder.prompt", "Greet more politely") is None
         question = await editor.question()
         assert "greet.py" in question.message
         assert "+    return 'good day'" in question.message

@@ -51,7 +51,7 @@ async function answered(connection: ClientConnection, child: AgentProcess, optio
   const answer = connection.agent.request("initialize", {
     protocolVersion: PROTOCOL_VERSION,
     clientCapabilities: options.capabilities,
-    clientInfo: { name: "vscode-acp-agent", title: "ACP Agent for VS Code", version: options.version },
+    clientInfo: { name: "vscode-acp-coder", title: "ACP Coder for VS Code", version: options.version },
   });
   answer.catch(() => undefined);
   gone.catch(() => undefined);
@@ -85,7 +85,7 @@ function link(connection: ClientConnection, child: AgentProcess, initialized: Ag
 }
 
 function serving({ client: side, lspMethods }: ConnectOptions): ClientApp {
-  const app = client({ name: "vscode-acp-agent" })
+  const app = client({ name: "vscode-acp-coder" })
     .onNotification("session/update", ({ params }) => {
       side.update(params);
     })

@@ -18,7 +18,7 @@ export class SessionsTree implements vscode.TreeDataProvider<SessionInfo>, vscod
   });
 
   constructor(private readonly host: AgentHost) {
-    this.view = vscode.window.createTreeView("acpAgent.sessions", { treeDataProvider: this });
+    this.view = vscode.window.createTreeView("acpCoder.sessions", { treeDataProvider: this });
     this.disposables = [
       this.emitter,
       this.view,
@@ -67,7 +67,7 @@ export class SessionsTree implements vscode.TreeDataProvider<SessionInfo>, vscod
     item.tooltip = [label, info.cwd, info.updatedAt ?? "", info.sessionId].filter((text) => text !== "").join("\n");
     item.iconPath = new vscode.ThemeIcon(open?.running === true ? "loading~spin" : active ? "comment-discussion" : "comment");
     item.contextValue = "session";
-    item.command = { title: "Open", command: "acpAgent.openSession", arguments: [info] };
+    item.command = { title: "Open", command: "acpCoder.openSession", arguments: [info] };
     return item;
   }
 }

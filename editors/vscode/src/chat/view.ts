@@ -11,19 +11,19 @@ import { blocksOf, complete } from "./mentions.js";
 import type { Attachment, ChatFacts, ChatState, FromView, ToolCard, ToView } from "../core/messages.js";
 import { Outbox } from "./outbox.js";
 
-export const CHAT_VIEW = "acpAgent.chat";
+export const CHAT_VIEW = "acpCoder.chat";
 
 /** What the view may have run by its buttons (`FromView` of the type `command`). */
 const COMMANDS: ReadonlySet<string> = new Set([
-  "acpAgent.openSettings",
-  "acpAgent.restart",
-  "acpAgent.showLog",
-  "acpAgent.useUvx",
-  "acpAgent.login",
-  "acpAgent.newSession",
-  "acpAgent.openFolder",
-  "acpAgent.answer",
-  "acpAgent.sessions.focus",
+  "acpCoder.openSettings",
+  "acpCoder.restart",
+  "acpCoder.showLog",
+  "acpCoder.useUvx",
+  "acpCoder.login",
+  "acpCoder.newSession",
+  "acpCoder.openFolder",
+  "acpCoder.answer",
+  "acpCoder.sessions.focus",
 ]);
 
 const FACTS: Readonly<Record<SessionFact, readonly (keyof ChatFacts)[]>> = {
@@ -273,19 +273,19 @@ export class ChatView implements vscode.WebviewViewProvider, vscode.Disposable {
         this.post({ type: "completions", request: message.request, entries: await complete(message.query) });
         return;
       case "openLocation":
-        await vscode.commands.executeCommand("acpAgent.openLocation", message.path, message.line);
+        await vscode.commands.executeCommand("acpCoder.openLocation", message.path, message.line);
         return;
       case "openDiff":
-        await vscode.commands.executeCommand("acpAgent.showDiff", { sessionId: session?.id, toolCallId: message.toolCallId, index: message.index });
+        await vscode.commands.executeCommand("acpCoder.showDiff", { sessionId: session?.id, toolCallId: message.toolCallId, index: message.index });
         return;
       case "openOutput":
-        await vscode.commands.executeCommand("acpAgent.showOutput", { sessionId: session?.id, toolCallId: message.toolCallId });
+        await vscode.commands.executeCommand("acpCoder.showOutput", { sessionId: session?.id, toolCallId: message.toolCallId });
         return;
       case "openTerminal":
-        await vscode.commands.executeCommand("acpAgent.showTerminal", message.terminalId);
+        await vscode.commands.executeCommand("acpCoder.showTerminal", message.terminalId);
         return;
       case "openLink":
-        await vscode.commands.executeCommand("acpAgent.openLink", message.href);
+        await vscode.commands.executeCommand("acpCoder.openLink", message.href);
         return;
       case "command":
         if (COMMANDS.has(message.command)) {

@@ -1,4 +1,4 @@
-/** Where the agent is: the setting, PATH, the workspace's virtual environment, or `uvx acp-agent`. */
+/** Where the agent is: the setting, PATH, the workspace's virtual environment, or `uvx acp-coder`. */
 
 export interface Places {
   readonly isExecutable: (path: string) => Promise<boolean>;
@@ -10,7 +10,7 @@ export interface Places {
 }
 
 export interface AgentSettings {
-  /** Whether the person wants `uvx acp-agent`, which fetches the program and runs it. */
+  /** Whether the person wants `uvx acp-coder`, which fetches the program and runs it. */
   readonly uvx: boolean;
   readonly command: string;
   readonly args: readonly string[];
@@ -31,7 +31,7 @@ export interface NotFound {
   readonly uvx?: boolean;
 }
 
-const NAME = "acp-agent";
+const NAME = "acp-coder";
 const VENVS = [".venv", "venv", "env"];
 
 /**
@@ -48,7 +48,7 @@ export async function findAgent(settings: AgentSettings, places: Places): Promis
     const found = isPath(wanted) ? await executable(absolute(wanted, places), places) : await onPath(wanted, places);
     return found === undefined
       ? { looked: [wanted], wrongSetting: settings.command }
-      : { command: found, args: settings.args, origin: "the setting acpAgent.command" };
+      : { command: found, args: settings.args, origin: "the setting acpCoder.command" };
   }
   const looked = [`${NAME} on PATH`];
   const command = (await onPath(NAME, places)) ?? (await executable(join(places, places.home, ".local", "bin", NAME), places));

@@ -193,10 +193,10 @@ export class Questions implements vscode.Disposable {
     const question = this.ofShownDiff();
     const kinds = new Set(question?.options.map(({ kind }) => kind));
     await Promise.all([
-      vscode.commands.executeCommand("setContext", "acpAgent.question", this.open.length > 0),
-      vscode.commands.executeCommand("setContext", "acpAgent.diffQuestion", question !== undefined),
-      vscode.commands.executeCommand("setContext", "acpAgent.diffAllowOnce", kinds.has("allow_once")),
-      vscode.commands.executeCommand("setContext", "acpAgent.diffRejectOnce", kinds.has("reject_once")),
+      vscode.commands.executeCommand("setContext", "acpCoder.question", this.open.length > 0),
+      vscode.commands.executeCommand("setContext", "acpCoder.diffQuestion", question !== undefined),
+      vscode.commands.executeCommand("setContext", "acpCoder.diffAllowOnce", kinds.has("allow_once")),
+      vscode.commands.executeCommand("setContext", "acpCoder.diffRejectOnce", kinds.has("reject_once")),
     ]);
   }
 }

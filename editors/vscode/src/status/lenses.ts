@@ -68,12 +68,12 @@ function lensesOf(line: number, { record }: Mark): vscode.CodeLens[] {
   const call = { sessionId: record.sessionId, toolCallId: record.toolCallId };
   const lens = (title: string, command: string, tooltip: string): vscode.CodeLens =>
     new vscode.CodeLens(range, { title, command, tooltip, arguments: [call] });
-  const lenses = [lens(`$(${ICONS[record.status]})\u00a0${withoutIcons(short(record.title, 70))}`, "acpAgent.showOutput", "Show the output of this tool call")];
+  const lenses = [lens(`$(${ICONS[record.status]})\u00a0${withoutIcons(short(record.title, 70))}`, "acpCoder.showOutput", "Show the output of this tool call")];
   if (record.content.some((content) => content.type === "diff")) {
-    lenses.push(lens("Show diff", "acpAgent.showDiff", "Show what this tool call changes"));
+    lenses.push(lens("Show diff", "acpCoder.showDiff", "Show what this tool call changes"));
   }
   if (!isOver(record.status)) {
-    lenses.push(lens("Stop", "acpAgent.stop", "Stop the turn that this tool call belongs to"));
+    lenses.push(lens("Stop", "acpCoder.stop", "Stop the turn that this tool call belongs to"));
   }
   return lenses;
 }

@@ -6,7 +6,7 @@ import { plural, short } from "../core/words.js";
 
 /** How the agent is: how many tool calls run, whether it waits for the person, whether it has a problem. */
 export class StatusBar implements vscode.Disposable {
-  private readonly item = vscode.window.createStatusBarItem("acpAgent.status", vscode.StatusBarAlignment.Left, 50);
+  private readonly item = vscode.window.createStatusBarItem("acpCoder.status", vscode.StatusBarAlignment.Left, 50);
   private readonly disposables: vscode.Disposable[];
   private readonly drawing = new Later(50, () => {
     this.draw();
@@ -17,7 +17,7 @@ export class StatusBar implements vscode.Disposable {
     private readonly host: AgentHost,
   ) {
     const { soon } = this.drawing;
-    this.item.name = "ACP Agent";
+    this.item.name = "ACP Coder";
     this.disposables = [this.item, new vscode.Disposable(calls.changed.on(soon)), new vscode.Disposable(host.changed.on(soon))];
     this.draw();
     this.item.show();
@@ -33,20 +33,20 @@ export class StatusBar implements vscode.Disposable {
     const running = this.calls.running();
     const [text, tooltip, command] =
       questions.length > 0
-        ? [`$(shield) ${plural(questions.length, "question")}`, `${this.host.name} asks: ${questions[0]?.title ?? ""}`, "acpAgent.answer"]
+        ? [`$(shield) ${plural(questions.length, "question")}`, `${this.host.name} asks: ${questions[0]?.title ?? ""}`, "acpCoder.answer"]
         : this.host.problem !== null
-          ? ["$(warning) Agent", this.host.problem.title, "acpAgent.chat.focus"]
+          ? ["$(warning) Agent", this.host.problem.title, "acpCoder.chat.focus"]
           : this.host.all.some((session) => session.running)
             ? [
                 `$(loading~spin) ${running.length === 0 ? "Agent" : plural(running.length, "tool")}`,
                 running.map((record) => short(record.title, 80)).join("\n") || `${this.host.name} is at work`,
-                "acpAgent.toolCalls.focus",
+                "acpCoder.toolCalls.focus",
               ]
-            : [this.host.status === "starting" ? "$(loading~spin) Agent" : "$(hubot) Agent", `ACP Agent: ${this.host.status}`, "acpAgent.chat.focus"];
+            : [this.host.status === "starting" ? "$(loading~spin) Agent" : "$(hubot) Agent", `ACP Coder: ${this.host.status}`, "acpCoder.chat.focus"];
     this.item.text = text;
     this.item.tooltip = tooltip;
     this.item.command = command;
     this.item.backgroundColor = questions.length > 0 ? new vscode.ThemeColor("statusBarItem.warningBackground") : undefined;
-    this.item.accessibilityInformation = { label: `ACP Agent: ${tooltip}`, role: "button" };
+    this.item.accessibilityInformation = { label: `ACP Coder: ${tooltip}`, role: "button" };
   }
 }

@@ -34,7 +34,7 @@ export class CallTree implements vscode.TreeDataProvider<Node>, vscode.Disposabl
     private readonly calls: ToolCalls,
     private readonly host: AgentHost,
   ) {
-    this.view = vscode.window.createTreeView("acpAgent.toolCalls", { treeDataProvider: this, showCollapseAll: true });
+    this.view = vscode.window.createTreeView("acpCoder.toolCalls", { treeDataProvider: this, showCollapseAll: true });
     this.disposables = [
       this.emitter,
       this.view,
@@ -183,7 +183,7 @@ export class CallTree implements vscode.TreeDataProvider<Node>, vscode.Disposabl
       ...(record.locations.length > 0 ? ["location"] : []),
       ...[...new Set(record.content.map(({ type }) => type))],
     ].join(" ");
-    item.command = { title: "Open", command: "acpAgent.openCall", arguments: [node] };
+    item.command = { title: "Open", command: "acpCoder.openCall", arguments: [node] };
     return item;
   }
 }

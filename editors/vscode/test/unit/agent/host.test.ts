@@ -33,7 +33,7 @@ describe("the agent's life", () => {
     expect(host.status).toBe("failed");
     expect(host.problem?.detail).toMatch(title);
     expect(host.problem?.detail).toMatch(detail);
-    expect(host.problem?.actions.map(({ command }) => command)).toContain("acpAgent.restart");
+    expect(host.problem?.actions.map(({ command }) => command)).toContain("acpCoder.restart");
   });
 
   it("that speaks another version of the protocol is refused with both versions named", async () => {
@@ -70,7 +70,7 @@ describe("the agent's life", () => {
   it("asks for a login in words, and goes on after it", async () => {
     const { host } = rig("login");
     await expect(host.newSession()).rejects.toThrow();
-    expect(host.problem?.actions[0]).toEqual({ label: "API key", command: "acpAgent.login", argument: "key" });
+    expect(host.problem?.actions[0]).toEqual({ label: "API key", command: "acpCoder.login", argument: "key" });
     await host.login("key");
     expect(host.problem).toBeNull();
     expect((await host.newSession()).id).toBe("s1");

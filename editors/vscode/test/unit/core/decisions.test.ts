@@ -24,15 +24,15 @@ const UNSET = { uvx: true, command: "", args: ["--x"] };
 
 describe("where the agent is", () => {
   it("is on PATH before the workspace's environment, and there before uvx", async () => {
-    const all = ["/opt/bin/acp-agent", "/work/.venv/bin/acp-agent", "/usr/bin/uvx"];
-    expect(await findAgent(UNSET, places(all))).toMatchObject({ command: "/opt/bin/acp-agent", origin: "PATH" });
-    expect(await findAgent(UNSET, places(all.slice(1)))).toMatchObject({ command: "/work/.venv/bin/acp-agent", args: ["--x"] });
-    expect(await findAgent(UNSET, places(all.slice(2)))).toMatchObject({ command: "/usr/bin/uvx", args: ["acp-agent", "--x"] });
+    const all = ["/opt/bin/acp-coder", "/work/.venv/bin/acp-coder", "/usr/bin/uvx"];
+    expect(await findAgent(UNSET, places(all))).toMatchObject({ command: "/opt/bin/acp-coder", origin: "PATH" });
+    expect(await findAgent(UNSET, places(all.slice(1)))).toMatchObject({ command: "/work/.venv/bin/acp-coder", args: ["--x"] });
+    expect(await findAgent(UNSET, places(all.slice(2)))).toMatchObject({ command: "/usr/bin/uvx", args: ["acp-coder", "--x"] });
   });
 
   it("says where it looked when it is nowhere", async () => {
     const found = await findAgent(UNSET, places([]));
-    expect(found).toMatchObject({ looked: expect.arrayContaining(["/work/.venv/bin/acp-agent", "uvx on PATH"]) as unknown });
+    expect(found).toMatchObject({ looked: expect.arrayContaining(["/work/.venv/bin/acp-coder", "uvx on PATH"]) as unknown });
     expect(found).not.toHaveProperty("wrongSetting");
   });
 
@@ -43,7 +43,7 @@ describe("where the agent is", () => {
   });
 
   it("is what the setting names, and nothing else where that is wrong", async () => {
-    const other = places(["/opt/bin/other", "/usr/bin/acp-agent", "/work/tools/agent", "/home/me/agent"]);
+    const other = places(["/opt/bin/other", "/usr/bin/acp-coder", "/work/tools/agent", "/home/me/agent"]);
     expect(await findAgent({ uvx: false, command: "other", args: [] }, other)).toMatchObject({ command: "/opt/bin/other" });
     expect(await findAgent({ uvx: false, command: "tools/agent", args: [] }, other)).toMatchObject({ command: "/work/tools/agent" });
     expect(await findAgent({ uvx: false, command: "~/agent", args: [] }, other)).toMatchObject({ command: "/home/me/agent" });
@@ -52,8 +52,8 @@ describe("where the agent is", () => {
   });
 
   it("has an ending on Windows", async () => {
-    const windows = places(["C:\\work\\.venv\\Scripts\\acp-agent.exe"], { platform: "win32", folders: ["C:\\work"], environment: { Path: "C:\\bin" } });
-    expect(await findAgent(UNSET, windows)).toMatchObject({ command: "C:\\work\\.venv\\Scripts\\acp-agent.exe" });
+    const windows = places(["C:\\work\\.venv\\Scripts\\acp-coder.exe"], { platform: "win32", folders: ["C:\\work"], environment: { Path: "C:\\bin" } });
+    expect(await findAgent(UNSET, windows)).toMatchObject({ command: "C:\\work\\.venv\\Scripts\\acp-coder.exe" });
   });
 });
 

@@ -23,7 +23,7 @@ Element.prototype.scrollIntoView = function scrollIntoView(this: Element) {
 export const scrolledTo: Element[] = [];
 
 export const STATE: ChatState = {
-  agent: { status: "ready", name: "acp-agent" },
+  agent: { status: "ready", name: "acp-coder" },
   problem: null,
   session: { id: "s1", title: "A session" },
   loading: false,

@@ -4,7 +4,7 @@ import { Store, type Topic } from "../../../src/webview/store";
 import type { ChatState, ToolCard } from "../../../src/core/messages";
 
 const STATE: ChatState = {
-  agent: { status: "ready", name: "acp-agent" },
+  agent: { status: "ready", name: "acp-coder" },
   problem: null,
   session: { id: "s1", title: "" },
   loading: false,

@@ -88,7 +88,7 @@ test("a turn without an answer is said to be finished", () => {
     tools: [card("t1")],
   });
   view.patch({ facts: { running: false } });
-  expect(view.one("[aria-live=polite]").textContent).toBe("acp-agent has finished");
+  expect(view.one("[aria-live=polite]").textContent).toBe("acp-coder has finished");
 });
 
 test("a long conversation is there with its end, and the rest follows in its place", async () => {
@@ -126,7 +126,7 @@ test("an empty conversation says how to begin, a loading one that it loads", () 
   const view = new TestView({ loading: true });
   expect(view.one(".empty").textContent).toBe("Loading the conversation…");
   view.patch({ facts: { loading: false } });
-  expect(view.one(".empty").textContent).toContain("acp-agent");
+  expect(view.one(".empty").textContent).toContain("acp-coder");
   view.patch({ items: [{ op: "add", item: { id: "1", type: "agent", text: "Hello" } }] });
   expect(view.all(".empty")).toEqual([]);
 });

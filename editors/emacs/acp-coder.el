@@ -1,16 +1,16 @@
-;; `M-x acp-agent' makes the agent the language server of this buffer's files (eglot): code actions, live progress,
+;; `M-x acp-coder' makes the agent the language server of this buffer's files (eglot): code actions, live progress,
 ;; edits and questions.  Eglot has one server for a mode of a project, so this takes the place of another one until
 ;; `M-x eglot-shutdown'.  For a chat beside other servers, use agent-shell: the agent is offered there as well.
-(defvar acp-agent-program "{{command}}"
+(defvar acp-coder-program "{{command}}"
   "The program of the agent.")
 
-(defvar acp-agent--initialization-options '(:save "client")
+(defvar acp-coder--initialization-options '(:save "client")
   "What the agent is told at its start.")
 
-(defvar acp-agent--server nil
+(defvar acp-coder--server nil
   "The server that was asked last.")
 
-(defun acp-agent ()
+(defun acp-coder ()
   "Make the agent the language server of this buffer's files."
   (interactive)
   (require 'eglot)
@@ -19,62 +19,62 @@
   (eglot (list major-mode)
          (or (project-current) (cons 'transient default-directory))
          'eglot-lsp-server
-         (list acp-agent-program "lsp" :initializationOptions acp-agent--initialization-options)
-         (list (acp-agent--language-id major-mode)))
-  (setq acp-agent--server (eglot-current-server)))
+         (list acp-coder-program "lsp" :initializationOptions acp-coder--initialization-options)
+         (list (acp-coder--language-id major-mode)))
+  (setq acp-coder--server (eglot-current-server)))
 
-(defun acp-agent--language-id (mode)
+(defun acp-coder--language-id (mode)
   "The LSP language id for MODE."
   (replace-regexp-in-string "\\(-ts\\)?-mode\\'" "" (symbol-name mode)))
 
-(defun acp-agent--execute (command &rest arguments)
+(defun acp-coder--execute (command &rest arguments)
   "Ask the agent for COMMAND with ARGUMENTS, without waiting."
   (let ((server (or (and (fboundp 'eglot-current-server) (eglot-current-server))
-                    acp-agent--server)))  ; From the transcript, which is no file of the project.
+                    acp-coder--server)))  ; From the transcript, which is no file of the project.
     (unless (and server (jsonrpc-running-p server))
-      (user-error "Say `M-x acp-agent' first"))
-    (setq acp-agent--server server)
+      (user-error "Say `M-x acp-coder' first"))
+    (setq acp-coder--server server)
     (when (fboundp 'eglot--signal-textDocument/didChange)  ; What was typed a moment ago counts.
       (dolist (buffer (eglot--managed-buffers server))
         (when (buffer-live-p buffer)
           (with-current-buffer buffer (eglot--signal-textDocument/didChange)))))
     (jsonrpc-async-request server :workspace/executeCommand
                            (list :command command :arguments (vconcat arguments))
-                           :error-fn (lambda (err) (message "acp-agent: %s" (plist-get err :message))))))
+                           :error-fn (lambda (err) (message "acp-coder: %s" (plist-get err :message))))))
 
-(defun acp-agent-ask (words)
+(defun acp-coder-ask (words)
   "Ask the agent WORDS, about the region where it is active."
   (interactive "sAsk the agent: ")
-  (acp-agent--execute
-   "acpAgent.prompt"
+  (acp-coder--execute
+   "acpCoder.prompt"
    (append (list :text words)
            (when buffer-file-name (list :uri (eglot-path-to-uri buffer-file-name)))
            (when (use-region-p)
              (list :range (list :start (eglot--pos-to-lsp-position (region-beginning))
                                 :end (eglot--pos-to-lsp-position (region-end))))))))
 
-(defun acp-agent-stop () "Stop the agent's turn." (interactive) (acp-agent--execute "acpAgent.stop"))
-(defun acp-agent-answer () "Answer what the agent waits for." (interactive) (acp-agent--execute "acpAgent.answer"))
-(defun acp-agent-continue () "Let the agent go on." (interactive) (acp-agent--execute "acpAgent.continue"))
-(defun acp-agent-transcript () "Show the conversation." (interactive) (acp-agent--execute "acpAgent.transcript"))
-(defun acp-agent-mode () "Choose the agent's mode." (interactive) (acp-agent--execute "acpAgent.mode"))
-(defun acp-agent-model () "Choose the agent's model." (interactive) (acp-agent--execute "acpAgent.model"))
+(defun acp-coder-stop () "Stop the agent's turn." (interactive) (acp-coder--execute "acpCoder.stop"))
+(defun acp-coder-answer () "Answer what the agent waits for." (interactive) (acp-coder--execute "acpCoder.answer"))
+(defun acp-coder-continue () "Let the agent go on." (interactive) (acp-coder--execute "acpCoder.continue"))
+(defun acp-coder-transcript () "Show the conversation." (interactive) (acp-coder--execute "acpCoder.transcript"))
+(defun acp-coder-mode () "Choose the agent's mode." (interactive) (acp-coder--execute "acpCoder.mode"))
+(defun acp-coder-model () "Choose the agent's model." (interactive) (acp-coder--execute "acpCoder.model"))
 
-(defun acp-agent--follow-transcript ()
+(defun acp-coder--follow-transcript ()
   "Show what the agent writes into its transcript."
-  (when (and buffer-file-name (string-suffix-p "acp-agent.md" buffer-file-name))
+  (when (and buffer-file-name (string-suffix-p "acp-coder.md" buffer-file-name))
     (auto-revert-mode 1)))
-(add-hook 'find-file-hook #'acp-agent--follow-transcript)
+(add-hook 'find-file-hook #'acp-coder--follow-transcript)
 
 (with-eval-after-load 'eglot
-  (cl-defmethod eglot-handle-notification (_server (_method (eql acpAgent/save)) &key uri &allow-other-keys)
+  (cl-defmethod eglot-handle-notification (_server (_method (eql acpCoder/save)) &key uri &allow-other-keys)
     "Save the buffer that the agent has changed: commands see the file on disk."
     (when-let* ((buffer (find-buffer-visiting (eglot-uri-to-path uri))))
       (with-current-buffer buffer
         (when (buffer-modified-p)
           (set-visited-file-modtime)  ; What a command changed is in the buffer, too.
           (let ((inhibit-message t)) (save-buffer))))))
-  (cl-defmethod eglot-handle-notification (_server (_method (eql acpAgent/changed)) &key uri &allow-other-keys)
+  (cl-defmethod eglot-handle-notification (_server (_method (eql acpCoder/changed)) &key uri &allow-other-keys)
     "Read the file again that a command of the agent has changed."
     (when-let* ((buffer (find-buffer-visiting (eglot-uri-to-path uri))))
       (with-current-buffer buffer
@@ -83,12 +83,12 @@
 (with-eval-after-load 'agent-shell
   (add-to-list 'agent-shell-agent-configs
                (agent-shell-make-agent-config
-                :identifier 'acp-agent
-                :mode-line-name "acp-agent"
-                :buffer-name "acp-agent"
-                :shell-prompt "acp-agent> "
-                :shell-prompt-regexp "acp-agent> "
+                :identifier 'acp-coder
+                :mode-line-name "acp-coder"
+                :buffer-name "acp-coder"
+                :shell-prompt "acp-coder> "
+                :shell-prompt-regexp "acp-coder> "
                 :client-maker (lambda (buffer)
-                                (acp-make-client :command acp-agent-program
+                                (acp-make-client :command acp-coder-program
                                                  :command-params nil
                                                  :context-buffer buffer)))))

@@ -1,16 +1,16 @@
--- acp-agent setup: begin (these lines are written by it)
+-- acp-coder setup: begin (these lines are written by it)
 -- The agent as a language server of every file (Neovim 0.11 or newer).
---   :AcpAgent [words]      ask; with a range, about these lines; without words they are asked for
---   :AcpAgentStop          stop the turn; :AcpAgentAnswer asks again what waits for an answer
---   :AcpAgentMode [mode]   :AcpAgentModel [model]   :AcpAgentSessions   :AcpAgentNew
---   :AcpAgentTranscript    the conversation
+--   :AcpCoder [words]      ask; with a range, about these lines; without words they are asked for
+--   :AcpCoderStop          stop the turn; :AcpCoderAnswer asks again what waits for an answer
+--   :AcpCoderMode [mode]   :AcpCoderModel [model]   :AcpCoderSessions   :AcpCoderNew
+--   :AcpCoderTranscript    the conversation
 -- Code actions (`gra`) offer the same. Progress: `vim.ui.progress_status()` in the status line, or any progress plugin.
 if vim.fn.has("nvim-0.11") == 0 then
   return
 end
 
 local function client()
-  return vim.lsp.get_clients({ name = "acp_agent", bufnr = 0 })[1] or vim.lsp.get_clients({ name = "acp_agent" })[1]
+  return vim.lsp.get_clients({ name = "acp_coder", bufnr = 0 })[1] or vim.lsp.get_clients({ name = "acp_coder" })[1]
 end
 
 local function run(command, argument, waited)
@@ -21,14 +21,14 @@ local function run(command, argument, waited)
         run(command, argument, (waited or 0) + 1)
       end, 50)
     else
-      vim.notify("acp-agent: no file that it knows is open", vim.log.levels.WARN)
+      vim.notify("acp-coder: no file that it knows is open", vim.log.levels.WARN)
     end
     return
   end
   local params = { command = command, arguments = argument ~= nil and { argument } or {} }
   agent:request("workspace/executeCommand", params, function(err)
     if err ~= nil then
-      vim.notify("acp-agent: " .. err.message, vim.log.levels.ERROR)
+      vim.notify("acp-coder: " .. err.message, vim.log.levels.ERROR)
     end
   end)
 end
@@ -51,11 +51,11 @@ local function changed(_, params)
   end
 end
 
-vim.lsp.config("acp_agent", {
+vim.lsp.config("acp_coder", {
   cmd = { "{{command}}", "lsp" },
   root_dir = function(buffer, found)
     if vim.api.nvim_buf_get_name(buffer):match("acp%-agent%.md$") then
-      local agent = vim.lsp.get_clients({ name = "acp_agent" })[1]
+      local agent = vim.lsp.get_clients({ name = "acp_coder" })[1]
       if agent ~= nil then -- A transcript belongs to the agent that writes it.
         found(agent.root_dir)
       end
@@ -66,8 +66,8 @@ vim.lsp.config("acp_agent", {
   end,
   init_options = { save = "client" },
   handlers = {
-    ["acpAgent/save"] = save,
-    ["acpAgent/changed"] = changed,
+    ["acpCoder/save"] = save,
+    ["acpCoder/changed"] = changed,
   },
   on_attach = function(agent, buffer)
     vim.lsp.inlay_hint.enable(true, { bufnr = buffer })
@@ -80,9 +80,9 @@ vim.lsp.config("acp_agent", {
     end
   end,
 })
-vim.lsp.enable("acp_agent")
+vim.lsp.enable("acp_coder")
 
-vim.api.nvim_create_user_command("AcpAgent", function(call)
+vim.api.nvim_create_user_command("AcpCoder", function(call)
   local function ask(words)
     if words == nil or words == "" then
       return
@@ -97,7 +97,7 @@ vim.api.nvim_create_user_command("AcpAgent", function(call)
         }
       end
     end
-    run("acpAgent.prompt", argument)
+    run("acpCoder.prompt", argument)
   end
   if call.args ~= "" then
     ask(call.args)
@@ -107,17 +107,17 @@ vim.api.nvim_create_user_command("AcpAgent", function(call)
 end, { nargs = "*", range = true, desc = "Ask the agent" })
 
 for name, command in pairs({
-  AcpAgentStop = "acpAgent.stop",
-  AcpAgentAnswer = "acpAgent.answer",
-  AcpAgentContinue = "acpAgent.continue",
-  AcpAgentTranscript = "acpAgent.transcript",
-  AcpAgentMode = "acpAgent.mode",
-  AcpAgentModel = "acpAgent.model",
-  AcpAgentSessions = "acpAgent.sessions",
-  AcpAgentNew = "acpAgent.newSession",
+  AcpCoderStop = "acpCoder.stop",
+  AcpCoderAnswer = "acpCoder.answer",
+  AcpCoderContinue = "acpCoder.continue",
+  AcpCoderTranscript = "acpCoder.transcript",
+  AcpCoderMode = "acpCoder.mode",
+  AcpCoderModel = "acpCoder.model",
+  AcpCoderSessions = "acpCoder.sessions",
+  AcpCoderNew = "acpCoder.newSession",
 }) do
   vim.api.nvim_create_user_command(name, function(call)
     run(command, call.args ~= "" and call.args or nil)
   end, { nargs = "?", desc = "The agent: " .. command })
 end
--- acp-agent setup: end
+-- acp-coder setup: end
