@@ -36,9 +36,9 @@ from acp_agent.errors import (
 from acp_agent.handshake import LSP_NOTIFICATIONS, answer_initialize
 from acp_agent.lazy import load
 from acp_agent.loop.options import AUTO_MODEL
-from acp_agent.loop.rules import project_rules
+from acp_agent.loop.prompts.project_rules import project_rules
 from acp_agent.loop.session import Engine, Session
-from acp_agent.loop.trust import project_layer
+from acp_agent.loop.toolbox.trust import project_layer
 from acp_agent.protocol.client import Client
 from acp_agent.protocol.connection import Connection, Reply
 from acp_agent.protocol.profiles import rendering_plan
@@ -465,7 +465,7 @@ class Agent:
         return self._store
 
 
-REPLAY = "acp_agent.loop.replay:replayed_updates"
+REPLAY = "acp_agent.loop.memory.replay:replayed_updates"
 
 
 def _rules(session: Session) -> dict[str, Any] | None:

@@ -27,14 +27,14 @@ from acp_agent.llm.base import (
 )
 from acp_agent.llm.choose import choose_api, needs_key
 from acp_agent.llm.fenced import FencedProvider, ToolCalling
+from acp_agent.loop.calls.redaction import Redaction
 from acp_agent.loop.options import AUTO_MODEL
-from acp_agent.loop.redaction import Redaction
-from acp_agent.loop.relevance import Embed
 from acp_agent.loop.session import Session
+from acp_agent.loop.toolbox.relevance import Embed
 from acp_agent.models import ReadyModel
 from acp_agent.safety.secrets import Redactor, own_values
 from acp_agent.store.base import SessionStore
-from acp_agent.tools.registry import builtin_registry
+from acp_agent.tools.kit.registry import builtin_registry
 
 __all__ = ["Builder"]
 

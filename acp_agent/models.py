@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from acp_agent.config.model import ProviderConfig
 from acp_agent.llm.base import ModelInfo, Provider
-from acp_agent.loop.relevance import Embed
+from acp_agent.loop.toolbox.relevance import Embed
 
 __all__ = ["ReadyModel"]
 

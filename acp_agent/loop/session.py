@@ -61,11 +61,11 @@ from acp_agent.store.base import EntryKind, LogEntry, SessionRecord, SessionStor
 
 if TYPE_CHECKING:
     from acp_agent.llm.base import Message, ModelSettings, Provider, ToolDefinition, UsageReport
-    from acp_agent.loop.diagnostics import DiagnosticsCache
-    from acp_agent.loop.history import History
-    from acp_agent.loop.offer import Offer
-    from acp_agent.loop.redaction import Redaction
-    from acp_agent.loop.safety import SessionSafety
+    from acp_agent.loop.beside.published import DiagnosticsCache
+    from acp_agent.loop.calls.guard import SessionSafety
+    from acp_agent.loop.calls.redaction import Redaction
+    from acp_agent.loop.memory.history import History
+    from acp_agent.loop.toolbox.offer import Offer
 
 __all__ = ["Engine", "Model", "Session"]
 
@@ -75,7 +75,7 @@ PAUSE_SECONDS = 0.003
 """After so long without an update the next one does not wait for company."""
 
 
-DIAGNOSTICS = "acp_agent.loop.diagnostics:DiagnosticsCache"
+DIAGNOSTICS = "acp_agent.loop.beside.published:DiagnosticsCache"
 
 PROMPT_REDACTED = (
     "Your prompt holds a credential. It was taken out before the prompt was kept and sent to the model "

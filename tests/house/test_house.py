@@ -52,9 +52,9 @@ DOORS: dict[str, tuple[str, ...]] = {
     "mcp_types": ("acp_agent.mcp",),
     "pygls": ("acp_agent.lsp", "acp_agent.fronts.lsp_server"),
     "lsprotocol": ("acp_agent.lsp", "acp_agent.fronts.lsp_server"),
-    "httpx2": ("acp_agent.llm", "acp_agent.mcp", "acp_agent.tools.web_client"),
-    "httpcore2": ("acp_agent.tools.web_client",),
-    "selectolax": ("acp_agent.tools.web_page", "acp_agent.tools.web_results"),
+    "httpx2": ("acp_agent.llm", "acp_agent.mcp", "acp_agent.tools.net.web_client"),
+    "httpcore2": ("acp_agent.tools.net.web_client",),
+    "selectolax": ("acp_agent.tools.net.web_page", "acp_agent.tools.net.web_results"),
     "jsonrpcserver": ("acp_agent.client",),
     "oslash": ("acp_agent.client",),
     "sqlite3": ("acp_agent.store",),
@@ -68,14 +68,14 @@ DOORS: dict[str, tuple[str, ...]] = {
     "re2": ("acp_agent.linear",),
     "yaml": (),
     "playwright": (),
-    "cronsim": ("acp_agent.tools.timing",),
+    "cronsim": ("acp_agent.tools.kit.timing",),
     "platformdirs": (),
     "keyring": (),
     "asyncio": ("acp_agent.protocol", "acp_agent.agent", "acp_agent.commands.serve", "acp_agent.testing.fake_model"),
 }
 """Dependency -> the modules (and what is below them) that may import it. An empty tuple: by lazy rows only."""
 
-BROAD = {"acp_agent/protocol/connection.py", "acp_agent/loop/calls.py", "acp_agent/tools/extend.py"}
+BROAD = {"acp_agent/protocol/connection.py", "acp_agent/loop/calls/runner.py", "acp_agent/tools/kit/third_party.py"}
 """Where `except Exception` may stand."""
 
 LONGEST_FILE = 750
