@@ -71,8 +71,6 @@ from acp_agent.schema.acp import (
 )
 from acp_agent.schema.decode import decode_params, decode_result
 
-__all__ = ["AcpClient", "ElicitationAnswer", "LanguageServers", "OnUpdate"]
-
 log = logging.getLogger(__name__)
 
 PROTOCOL_VERSION = 1

@@ -8,8 +8,6 @@ from typing import Any, Self
 
 import anyio
 
-__all__ = ["Background"]
-
 
 class Background:
     """A task group that lets an error of the block through as it is, not wrapped in a group.

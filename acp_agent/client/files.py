@@ -14,8 +14,6 @@ from acp_agent.schema.acp import (
     WriteTextFileResponse,
 )
 
-__all__ = ["Files"]
-
 
 class Files:
     """Text files in UTF-8, with their line ends as they are.

@@ -17,8 +17,6 @@ from acp_agent.client.background import Background
 from acp_agent.errors import AgentError
 from acp_agent.protocol.transports import FdTransport, Transport
 
-__all__ = ["AgentProcess", "SpawnedAgent", "agent_process", "spawn_agent"]
-
 STDERR_BYTES = 64 * 1024
 """How much of the end of the agent's stderr is kept."""
 

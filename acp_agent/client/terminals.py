@@ -36,8 +36,6 @@ from acp_agent.schema.acp import (
     WaitForTerminalExitResponse,
 )
 
-__all__ = ["Terminals"]
-
 READ_SIZE = 64 * 1024
 DRAIN_READS = 32
 

@@ -31,8 +31,6 @@ from acp_agent.safety.audit import AuditLog
 from acp_agent.safety.paths import real_path
 from acp_agent.safety.policy import Policy
 
-__all__ = ["run"]
-
 SQLITE_VERSION = "acp_agent.store.database:SQLITE_VERSION"
 
 SESSION_FILTERS = "acp_agent.loop.calls.session_filters:SessionFilters"

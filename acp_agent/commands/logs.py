@@ -14,8 +14,6 @@ from acp_agent.config.model import LogConfig, SecretsConfig
 from acp_agent.config.places import state_dir
 from acp_agent.lazy import load
 
-__all__ = ["log_file", "set_up_logs"]
-
 FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 REDACTOR = "acp_agent.safety.secrets:Redactor"
 OWN_VALUES = "acp_agent.safety.secrets:own_values"

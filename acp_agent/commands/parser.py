@@ -12,8 +12,6 @@ from acp_agent.errors import AgentError, ConfigError, StoreError, UsageError
 from acp_agent.lazy import load
 from acp_agent.loop.modes import mode_ids
 
-__all__ = ["build_parser", "run"]
-
 COMMANDS: dict[str, str] = {
     "prompt": "acp_agent.commands.prompt:run",
     "sessions": "acp_agent.commands.sessions:run",

@@ -21,8 +21,6 @@ from acp_agent.safety.own_names import with_own_names
 from acp_agent.safety.paths import real_path
 from acp_agent.tools.kit.registry import SessionRegistry, builtin_registry
 
-__all__ = ["run"]
-
 
 class _Test(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     expect: str

@@ -11,8 +11,6 @@ from acp_agent.errors import UsageError
 from acp_agent.fronts.headless import Answers, Headless, run_headless
 from acp_agent.fronts.view import JsonView, PlainView, TerminalView, View
 
-__all__ = ["run", "view_for"]
-
 
 def run(options: Namespace, environ: Mapping[str, str]) -> int:
     text = sys.stdin.read() if options.text == "-" else options.text

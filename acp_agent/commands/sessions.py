@@ -16,8 +16,6 @@ from acp_agent.errors import UsageError
 from acp_agent.loop.memory.replay import replayed_updates
 from acp_agent.store.base import SessionRecord, SessionStore
 
-__all__ = ["run"]
-
 ALL = 1_000_000
 
 

@@ -12,8 +12,6 @@ from acp_agent.errors import UsageError
 from acp_agent.setup.change import Change, is_set_up, planned, undone, write
 from acp_agent.setup.table import Editor, config_path, editor, editors
 
-__all__ = ["own_command", "run"]
-
 
 def run(options: Namespace, environ: Mapping[str, str]) -> int:
     if options.editor is None:

@@ -11,22 +11,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, Protocol
 
-__all__ = [
-    "Command",
-    "EntryKind",
-    "Executor",
-    "ExitStatus",
-    "FileStat",
-    "FindQuery",
-    "Found",
-    "GrepQuery",
-    "Match",
-    "OutputChunk",
-    "Process",
-    "Tally",
-    "TerminalView",
-]
-
 StreamName = Literal["stdout", "stderr"]
 EntryKind = Literal["file", "dir", "symlink", "other"]
 

@@ -13,8 +13,6 @@ from acp_agent.executors.base import Command, EntryKind, Executor, FileStat, Fin
 from acp_agent.executors.editor import EditorExecutor, NotStarted
 from acp_agent.executors.local import LocalExecutor
 
-__all__ = ["Backend", "DynExecutor", "Offer", "Operation", "route"]
-
 Operation = Literal[
     "run",
     "read_text",

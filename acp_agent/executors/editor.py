@@ -42,8 +42,6 @@ from acp_agent.executors.start import Confine
 from acp_agent.protocol.client import Client
 from acp_agent.schema.acp import TerminalExitStatus
 
-__all__ = ["EditorExecutor", "EditorProcess"]
-
 METHOD_NOT_FOUND = -32601
 POLL_SECONDS = 0.1
 """Pause between looks at a terminal whose client has no working `wait_for_exit`."""

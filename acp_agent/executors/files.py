@@ -20,8 +20,6 @@ from acp_agent.executors.base import EntryKind, FileStat
 from acp_agent.executors.beneath import Swapped, folder, kernels_own, named, need_regular, regular, what_it_is
 from acp_agent.executors.tree_walk import identity, look
 
-__all__ = ["entries", "kind_of", "lines", "look_at", "need_plain", "read", "write"]
-
 IRREPLACEABLE = frozenset({errno.EACCES, errno.EPERM, errno.EBUSY, errno.EROFS, errno.EXDEV})
 """What is answered where a file may be written but not replaced. A full disk is not among them: what is written in
 place there would be lost."""

@@ -48,8 +48,6 @@ from acp_agent.executors.start import Confine, exit_descriptor, start, start_con
 from acp_agent.executors.tree_walk import Hides
 from acp_agent.executors.users import User
 
-__all__ = ["LocalExecutor", "LocalProcess", "shell_environment"]
-
 T = TypeVar("T")
 
 MARK = "ACP_CODER_RUN"

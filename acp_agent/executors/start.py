@@ -14,8 +14,6 @@ from acp_agent.executors.base import Command
 from acp_agent.executors.sandbox.base import Confined, Invocation
 from acp_agent.executors.users import User
 
-__all__ = ["Confine", "exit_descriptor", "start", "start_confined"]
-
 Confine = Callable[[Invocation, Command], Confined]
 """What a command becomes in the sandbox. Raises ExecutorError where it must not be run."""
 

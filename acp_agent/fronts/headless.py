@@ -31,8 +31,6 @@ from acp_agent.schema.acp import (
     SelectedPermissionOutcome,
 )
 
-__all__ = ["AGENT_COMMAND", "STATUS", "Answers", "Headless", "run_headless"]
-
 AGENT_COMMAND = (sys.executable, "-m", "acp_agent")
 
 Answers = Literal["allow", "deny", "person", "nobody"]

@@ -34,8 +34,6 @@ from acp_agent.llm.model_list import read_model_list
 from acp_agent.llm.retry import RetryPolicy, with_retries
 from acp_agent.llm.sse import EventTooLong
 
-__all__ = ["ChatProvider"]
-
 log = logging.getLogger(__name__)
 
 _LONGEST_ERROR_BODY = 64 * 1024

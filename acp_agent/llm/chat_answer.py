@@ -29,8 +29,6 @@ from acp_agent.llm.errors import ErrorInAnswer
 from acp_agent.llm.sse import EventTooLong, SseDecoder
 from acp_agent.llm.text import SurrogateJoiner, ThinkSplitter, clean
 
-__all__ = ["AnswerReader", "ChatAnswer", "WebPage"]
-
 _DONE = b"[DONE]"
 
 

@@ -27,8 +27,6 @@ from acp_agent.llm.base import (
 from acp_agent.llm.choose import reasoning_effort
 from acp_agent.llm.text import clean
 
-__all__ = ["Dialect", "RequestEncoder", "encode_json", "learn"]
-
 _CACHED_MESSAGES = 4096
 _AUDIO_FORMATS = {
     "audio/mpeg": "mp3",

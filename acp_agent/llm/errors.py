@@ -21,18 +21,6 @@ from acp_agent.llm.text import clean
 if TYPE_CHECKING:
     from acp_agent.errors import ProviderErrorKind
 
-__all__ = [
-    "ErrorInAnswer",
-    "VendorError",
-    "error_from_object",
-    "error_from_status",
-    "idle_timeout_error",
-    "key_error",
-    "network_error",
-    "read_vendor_error",
-    "web_page_error",
-]
-
 _LONGEST_QUOTE = 600
 
 _CONTEXT_CODES = frozenset({"context_length_exceeded", "exceed_context_size_error", "string_above_max_length"})

@@ -7,8 +7,6 @@ from typing import Any
 from acp_agent.llm.base import ModelInfo
 from acp_agent.llm.errors import ErrorInAnswer
 
-__all__ = ["read_model_list"]
-
 _WINDOW_NAMES = ("max_model_len", "context_length", "context_window", "max_context_length", "n_ctx", "n_ctx_train")
 """vLLM; OpenRouter, Together; Groq; LM Studio; llama.cpp, the last two in `meta`."""
 

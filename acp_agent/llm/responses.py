@@ -68,8 +68,6 @@ from acp_agent.llm.model_list import read_model_list
 from acp_agent.llm.retry import RetryPolicy, with_retries
 from acp_agent.llm.text import SurrogateJoiner, clean
 
-__all__ = ["ResponsesProvider"]
-
 _LEAST_OUTPUT_TOKENS = 16
 _DRAIN_TIMEOUT = 0.1
 _MODELS_TIMEOUT = 10.0

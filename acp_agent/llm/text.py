@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from typing import Literal
 
-__all__ = ["SurrogateJoiner", "ThinkSplitter", "clean"]
-
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _OPEN = "<think>"
 _CLOSE = "</think>"

@@ -24,16 +24,6 @@ if TYPE_CHECKING:
         WorkspaceSymbol,
     )
 
-__all__ = [
-    "Document",
-    "LanguageServices",
-    "Launch",
-    "Launcher",
-    "LspError",
-    "NewErrors",
-    "Report",
-]
-
 
 class LspError(AgentError):
     """A language server could not be had, or did not do what was asked; the text is for the model and the person."""

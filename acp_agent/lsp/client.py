@@ -36,8 +36,6 @@ from acp_agent.lsp.base import LspError
 from acp_agent.lsp.process import Process, one_line
 from acp_agent.lsp.signals import Signal
 
-__all__ = ["Client", "Handlers", "Refused", "ServerGone"]
-
 log = logging.getLogger(__name__)
 # It logs every message, with the text of the files, and each late answer as a warning.
 logging.getLogger("pygls.feature_manager").setLevel(logging.WARNING)

@@ -13,8 +13,6 @@ from difflib import SequenceMatcher
 
 from acp_agent.schema.lsp import Diagnostic
 
-__all__ = ["ERROR", "new_errors"]
-
 ERROR = 1
 """LSP's severity of an error."""
 

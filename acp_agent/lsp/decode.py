@@ -24,8 +24,6 @@ from acp_agent.schema.lsp import (
     WorkspaceSymbol,
 )
 
-__all__ = ["diagnostics", "document_symbols", "hover", "locations", "workspace_edit", "workspace_symbols"]
-
 PICTURE = re.compile(r"!\[[^\]\n]*\]\(data:[^)\s]*\)")
 """One that is in the text itself: thousands of characters that nobody reads."""
 

@@ -17,8 +17,6 @@ from lsprotocol import types
 from acp_agent.lsp.uris import uri_of
 from acp_agent.schema.lsp import Diagnostic
 
-__all__ = ["MOST_OPEN", "Documents", "OpenDocument"]
-
 MOST_OPEN = 64
 """Documents of a server at once; the one not used for longest is closed."""
 MOST_FILES = 1000

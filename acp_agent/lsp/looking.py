@@ -25,8 +25,6 @@ from acp_agent.lsp.server import Server
 from acp_agent.lsp.uris import path_of
 from acp_agent.schema.lsp import Diagnostic
 
-__all__ = ["PATIENCE", "SILENCES", "Looking", "Silent"]
-
 log = logging.getLogger(__name__)
 
 QUIET = 0.15

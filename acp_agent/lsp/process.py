@@ -19,8 +19,6 @@ import anyio.lowlevel
 
 from acp_agent.lsp.base import Launch, LspError
 
-__all__ = ["Process", "one_line"]
-
 log = logging.getLogger(__name__)
 
 READ_SIZE = 64 * 1024

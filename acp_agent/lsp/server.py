@@ -27,8 +27,6 @@ from acp_agent.lsp.signals import Signal
 from acp_agent.lsp.table import ServerRow
 from acp_agent.lsp.uris import path_of
 
-__all__ = ["Server", "ServerState"]
-
 log = logging.getLogger(__name__)
 
 State = Literal["starting", "ready", "failed", "stopped"]

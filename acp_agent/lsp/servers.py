@@ -36,8 +36,6 @@ from acp_agent.schema.lsp import (
     WorkspaceSymbol,
 )
 
-__all__ = ["OwnServers", "ServerState"]
-
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")

@@ -18,8 +18,6 @@ import msgspec
 
 from acp_agent.config.language import LspConfig
 
-__all__ = ["PYTHON_TYPES", "ServerRow", "any_installed", "interpreter", "language_of", "rows", "where", "which"]
-
 OWN_PROGRAMS = (".venv/bin", "venv/bin", "node_modules/.bin")
 """Where a project keeps programs of its own."""
 

@@ -14,8 +14,6 @@ from lsprotocol import types
 from acp_agent.lsp.decode import diagnostics
 from acp_agent.schema.lsp import Diagnostic
 
-__all__ = ["COMMAND", "look"]
-
 COMMAND = "typescript.tsserverRequest"
 REQUESTS = ("syntacticDiagnosticsSync", "semanticDiagnosticsSync")
 SEVERITIES = {"error": 1, "warning": 2, "message": 3, "suggestion": 4}

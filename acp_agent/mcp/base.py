@@ -18,24 +18,6 @@ from acp_agent.schema.acp import McpServer, McpServerHttp, McpServerSse
 if TYPE_CHECKING:
     from acp_agent.errors import ToolErrorCategory
 
-__all__ = [
-    "RETRYABLE",
-    "TOOL_CATEGORIES",
-    "McpContent",
-    "McpError",
-    "McpErrorCode",
-    "McpPrompt",
-    "McpResult",
-    "McpTool",
-    "PromptArgument",
-    "ServerSpec",
-    "Transport",
-    "from_acp",
-    "from_config",
-    "gather",
-    "prompt_arguments",
-]
-
 Transport = Literal["stdio", "http", "sse"]
 
 McpErrorCode = Literal[

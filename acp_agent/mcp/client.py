@@ -30,8 +30,6 @@ from acp_agent.mcp.failures import TRACE, Trace, failure, first_failure
 from acp_agent.mcp.link import Link
 from acp_agent.mcp.transports import Watched, transport
 
-__all__ = ["Client", "connect"]
-
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")

@@ -14,8 +14,6 @@ from acp_agent.mcp.base import McpError, McpErrorCode, ServerSpec
 from acp_agent.mcp.content import one_line
 from acp_agent.mcp.link import Link
 
-__all__ = ["TRACE", "Trace", "by_status", "failure", "first_failure", "retry_seconds"]
-
 log = logging.getLogger(__name__)
 
 CODES: dict[int, McpErrorCode] = {

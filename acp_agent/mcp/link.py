@@ -9,8 +9,6 @@ from pathlib import Path
 from acp_agent.mcp.base import McpError, McpErrorCode, ServerSpec
 from acp_agent.mcp.process import ServerProcess
 
-__all__ = ["Link"]
-
 ROOM = 1024 * 1024
 """Bytes of a message beside what is in it."""
 

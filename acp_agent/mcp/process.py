@@ -19,8 +19,6 @@ import anyio
 from acp_agent.mcp.base import McpError, ServerSpec
 from acp_agent.mcp.content import one_line
 
-__all__ = ["ServerProcess"]
-
 log = logging.getLogger(__name__)
 
 READ_SIZE = 64 * 1024

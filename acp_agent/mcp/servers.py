@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
     from acp_agent.mcp.client import Client
 
-__all__ = ["McpServers", "ServerState"]
-
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")

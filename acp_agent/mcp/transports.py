@@ -30,8 +30,6 @@ from acp_agent.mcp.surrogates import Mender, mended
 if TYPE_CHECKING:
     from mcp.client._transport import ReadStream, TransportStreams
 
-__all__ = ["Watched", "transport"]
-
 HTTP_TIMEOUT = httpx2.Timeout(30.0, read=None)
 """How long a call may take is not for the transport to say."""
 FLUSH = 0.1

@@ -9,11 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from acp_agent.output.cut import Confidence, carried_out, worst
-from acp_agent.output.rules import Rule, load_rules, read_user_filters
+from acp_agent.output.rules import Rule, load_rules
 from acp_agent.output.sanitize import encodable
 from acp_agent.output.strategies import may_cut_strangers
-
-__all__ = ["Filtered", "Filters", "load_filters", "read_user_filters"]
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,6 @@ from msgspec import Meta
 
 from acp_agent.output.strategies import AnyStrategy, GitDiff, Strategy, checked_pattern
 
-__all__ = ["MAX_FILE_BYTES", "Match", "Rule", "load_rules", "read_user_filters"]
-
 MAX_FILE_BYTES = 1024 * 1024
 MAX_COMMAND_CHARS = 10_000
 BUILT_IN = Path(__file__).with_name("filters.toml")

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["encodable", "sanitize_output", "strip_ansi"]
-
 STRING = r"[^\x00-\x06\x07\x0e-\x1f\x80-\x9f]*(?:\x07|\x1b\\|\x9c)"
 """The rest of OSC, DCS, APC, PM and SOS: any text up to its end. Where that is missing, only the start is dropped."""
 SEQUENCE = re.compile(

@@ -24,8 +24,6 @@ from acp_agent.setup.helix import add, ask_helix, remove
 from acp_agent.setup.json_text import get_member, remove_member, set_member
 from acp_agent.setup.table import Editor, folder
 
-__all__ = ["Change", "is_set_up", "planned", "undone", "write"]
-
 BEGIN = "acp-coder setup: begin (these lines are written by it)"
 END = "acp-coder setup: end"
 

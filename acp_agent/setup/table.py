@@ -13,8 +13,6 @@ from typing import Any, Literal
 import acp_agent
 from acp_agent.errors import UsageError
 
-__all__ = ["Editor", "Way", "config_path", "editor", "editors", "folder"]
-
 Way = Literal["json", "helix", "block", "file"]
 """How the change is made: one member of a JSON file, Helix's `languages.toml`, marked lines, or a file of our own."""
 

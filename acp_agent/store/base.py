@@ -11,33 +11,6 @@ from typing import Literal, Protocol
 
 import msgspec
 
-__all__ = [
-    "Asked",
-    "Decision",
-    "EntryKind",
-    "Goal",
-    "GoalStatus",
-    "GoalStore",
-    "GoalTask",
-    "LogEntry",
-    "Memory",
-    "MemoryCategory",
-    "MemoryStore",
-    "OverflowEntry",
-    "OverflowPart",
-    "OverflowStore",
-    "Permission",
-    "QuestionStore",
-    "Schedule",
-    "ScheduleStore",
-    "SessionRecord",
-    "SessionStore",
-    "TaskPriority",
-    "TaskStatus",
-    "Trajectory",
-    "TrajectoryStore",
-]
-
 EntryKind = Literal["update", "message", "reset"]
 Decision = Literal["allow", "reject"]
 

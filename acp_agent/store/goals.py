@@ -10,8 +10,6 @@ import msgspec
 from acp_agent.store.base import Goal, GoalStatus, GoalTask
 from acp_agent.store.database import Database, clean, now
 
-__all__ = ["SqliteGoals"]
-
 LIVE = "status IN ('active', 'paused')"
 
 

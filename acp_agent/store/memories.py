@@ -7,8 +7,6 @@ import re
 from acp_agent.store.base import Memory, MemoryCategory
 from acp_agent.store.database import Database, clean, now
 
-__all__ = ["SqliteMemories"]
-
 WORD = re.compile(r"\w+")
 MAX_WORDS = 32
 """Words of a query that are searched for."""

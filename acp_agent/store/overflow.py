@@ -10,8 +10,6 @@ from acp_agent.errors import StoreError
 from acp_agent.store.base import OverflowEntry, OverflowPart
 from acp_agent.store.database import Database, clean, now
 
-__all__ = ["SqliteOverflow"]
-
 CUT = "\n[... {} bytes omitted ...]\n"
 """Stands where an output was longer than an entry may be."""
 

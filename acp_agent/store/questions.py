@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from acp_agent.store.base import Asked, Trajectory
 from acp_agent.store.database import Database, clean, now
 
-__all__ = ["SqliteQuestions", "SqliteTrajectories"]
-
 
 class SqliteTrajectories:
     def __init__(self, db: Database) -> None:

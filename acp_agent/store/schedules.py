@@ -7,8 +7,6 @@ import uuid
 from acp_agent.store.base import Schedule
 from acp_agent.store.database import Database, clean, now
 
-__all__ = ["SqliteSchedules"]
-
 COLUMNS = "id, project, timing, prompt, mode, created_at, next_run, last_run, runs"
 
 

@@ -69,19 +69,6 @@ from acp_agent.schema.acp import (
 from acp_agent.testing.checks import Direction, WireChecks
 from acp_agent.testing.quirks import QuirkyFiles, QuirkyTerminals
 
-__all__ = [
-    "AnswersError",
-    "AnswersGarbage",
-    "AnswersLate",
-    "FakeEditor",
-    "Line",
-    "Misbehaviour",
-    "NeverAnswers",
-    "ToolCallState",
-    "Turn",
-    "live_editors",
-]
-
 WAIT_SECONDS = 10.0
 """How long the waiting helpers wait before they fail the test."""
 

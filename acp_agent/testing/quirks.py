@@ -25,8 +25,6 @@ from acp_agent.schema.acp import (
     WriteTextFileResponse,
 )
 
-__all__ = ["QuirkyFiles", "QuirkyTerminals"]
-
 
 class QuirkyFiles(Files):
     """`reads_lossy`: what is no UTF-8 is left out, and every line end becomes a line feed."""

@@ -16,7 +16,8 @@ import pytest
 
 from acp_agent.errors import StoreError
 from acp_agent.store.base import LogEntry, SessionRecord
-from acp_agent.store.sqlite import SCHEMA_VERSION, SqliteStore
+from acp_agent.store.database import SCHEMA_VERSION
+from acp_agent.store.sqlite import SqliteStore
 
 WRITER = Path(__file__).with_name("writer.py")
 ROOT = Path(__file__).resolve().parents[2]

@@ -12,8 +12,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, Protocol
 
-__all__ = ["SANDBOXES", "Confined", "Invocation", "Sandbox", "SandboxKind", "SandboxPolicy"]
-
 SandboxKind = Literal["bubblewrap", "landlock", "seatbelt", "none"]
 
 SANDBOXES: dict[SandboxKind, str] = {

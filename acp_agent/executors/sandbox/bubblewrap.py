@@ -31,8 +31,6 @@ from acp_agent.executors.sandbox.syscalls import ARCHES, Arch
 from acp_agent.executors.sandbox.system import MASKED_PROC, READ_ONLY_PROC
 from acp_agent.executors.sandbox.view import Spot, View, plan
 
-__all__ = ["Bubblewrap", "find"]
-
 USUAL = Path("/usr/bin/bwrap")
 OLDEST = (0, 8)
 VERSION_SECONDS = 3.0

@@ -34,8 +34,6 @@ from acp_agent.executors.sandbox.seccomp import write_filter
 from acp_agent.executors.sandbox.syscalls import ARCHES, Arch
 from acp_agent.executors.sandbox.system import READABLE, link_targets, secrets
 
-__all__ = ["LandlockAlone", "find"]
-
 LEAST = 3
 """Older ones let a command empty any file of this user's."""
 

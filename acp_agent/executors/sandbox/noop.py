@@ -8,8 +8,6 @@ from pathlib import Path
 from acp_agent.errors import ExecutorError
 from acp_agent.executors.sandbox.base import Confined, Invocation, SandboxKind, SandboxPolicy
 
-__all__ = ["Noop"]
-
 
 @dataclass(frozen=True)
 class Noop:

@@ -23,8 +23,6 @@ from acp_agent.executors.sandbox.base import SANDBOXES, Confined, Invocation, Sa
 from acp_agent.executors.sandbox.noop import Noop
 from acp_agent.lazy import load
 
-__all__ = ["Found", "find_sandbox", "try_out"]
-
 SECONDS = 5.0
 TEXT = "only outside"
 

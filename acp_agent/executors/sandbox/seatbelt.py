@@ -17,8 +17,6 @@ from acp_agent.config.safety import SandboxConfig
 from acp_agent.errors import ExecutorError
 from acp_agent.executors.sandbox.base import Confined, Invocation, SandboxKind, SandboxPolicy
 
-__all__ = ["Seatbelt", "find", "profile"]
-
 PROGRAM = Path("/usr/bin/sandbox-exec")
 
 SYSTEM = (

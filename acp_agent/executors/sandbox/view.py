@@ -19,8 +19,6 @@ from acp_agent.executors.sandbox.holders import is_place_holder
 from acp_agent.executors.sandbox.system import link_targets, secrets
 from acp_agent.executors.sandbox.system import readable as system_paths
 
-__all__ = ["Spot", "Treatment", "View", "plan"]
-
 Treatment = Literal["link", "read", "write", "keep", "stand-in", "empty", "protect", "absent", "hide"]
 """`link`: a link as it is outside; `keep`: as its surroundings, but it cannot be renamed; `stand-in`: another folder
 (`source`) in its place, writable; `empty`: an empty folder, writable; `protect`: read-only;

@@ -18,8 +18,6 @@ from acp_agent.fronts.lsp_server.prompts import question_in
 from acp_agent.fronts.lsp_server.status import one_line
 from acp_agent.fronts.lsp_server.transcript import is_transcript
 
-__all__ = ["KIND", "actions_for"]
-
 KIND = "source.acpCoder"
 QUICKFIX = types.CodeActionKind.QuickFix.value
 WORDS = 60

@@ -15,8 +15,6 @@ from acp_agent.errors import AgentError, ConnectionClosed, PeerError
 from acp_agent.protocol.transports import Transport
 from acp_agent.schema.acp import InitializeResponse
 
-__all__ = ["AgentHost", "RunningAgent"]
-
 log = logging.getLogger(__name__)
 
 LAST_WORDS = 5

@@ -32,8 +32,6 @@ from acp_agent.schema.acp import (
     WriteTextFileResponse,
 )
 
-__all__ = ["Buffers", "Save", "WarnedTerminals"]
-
 log = logging.getLogger(__name__)
 
 Save = Literal["never", "client", "disk"]

@@ -25,8 +25,6 @@ from acp_agent.fronts.lsp_server.prompts import Passage, Prompt
 from acp_agent.fronts.lsp_server.status import one_line
 from acp_agent.fronts.lsp_server.transcript import is_answered, pending_prompt
 
-__all__ = ["Commands"]
-
 MAX_CHOICES = 30
 """More than that no editor shows in one question."""
 

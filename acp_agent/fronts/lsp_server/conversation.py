@@ -31,8 +31,6 @@ from acp_agent.schema.acp import (
     SessionUpdate,
 )
 
-__all__ = ["Choice", "Conversation", "Folders", "Session", "Turn", "Watcher"]
-
 log = logging.getLogger(__name__)
 
 STOP_SECONDS = 10.0

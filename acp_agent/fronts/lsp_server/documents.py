@@ -19,8 +19,6 @@ from lsprotocol.types import (
 
 from acp_agent.fronts.lsp_server.positions import Encoding, Text
 
-__all__ = ["Document", "Documents", "OnEdit", "path_of", "same_text", "text_of_file", "uri_of"]
-
 LARGEST = 16 * 1024 * 1024
 """Bytes of a file that is compared with its document."""
 

@@ -19,8 +19,6 @@ from acp_agent.fronts.lsp_server.options import Options
 from acp_agent.fronts.lsp_server.progress import Progress
 from acp_agent.fronts.lsp_server.status import Board, Mark
 
-__all__ = ["SOURCE", "Drawing"]
-
 SOURCE = "acp-coder"
 """The source of our diagnostics, by which they are known again."""
 

@@ -15,8 +15,6 @@ from acp_agent.fronts.lsp_server.documents import Document
 from acp_agent.fronts.lsp_server.wire import Wire
 from acp_agent.fronts.view import plain
 
-__all__ = ["Editor", "Kind"]
-
 log = logging.getLogger(__name__)
 
 ANSWER_SECONDS = 10.0

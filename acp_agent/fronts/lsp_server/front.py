@@ -48,8 +48,6 @@ from acp_agent.schema.acp import (
     ToolCallProgress,
 )
 
-__all__ = ["Front"]
-
 log = logging.getLogger(__name__)
 
 UPDATE_NOTIFICATION = "acpCoder/update"

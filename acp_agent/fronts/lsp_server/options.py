@@ -8,8 +8,6 @@ from typing import Any, Literal, get_args
 
 from acp_agent.fronts.lsp_server.buffers import Save
 
-__all__ = ["Options", "TranscriptSync", "read_options"]
-
 TranscriptSync = Literal["turn", "live"]
 
 

@@ -16,8 +16,6 @@ from typing import Literal
 
 from lsprotocol.types import Position, Range
 
-__all__ = ["ENCODINGS", "Encoding", "Text", "choose_encoding", "split_lines"]
-
 Encoding = Literal["utf-8", "utf-16", "utf-32"]
 
 ENCODINGS: dict[str, Encoding] = {"utf-8": "utf-8", "utf-16": "utf-16", "utf-32": "utf-32"}

@@ -14,8 +14,6 @@ from acp_agent.fronts.lsp_server.documents import Documents, path_of
 from acp_agent.fronts.lsp_server.positions import Text
 from acp_agent.schema.acp import ContentBlock, EmbeddedResource, ResourceLink, TextContent, TextResourceContents
 
-__all__ = ["Passage", "Prompt", "explain", "fix", "linked", "passage", "question_in", "test"]
-
 LONGEST_PASSAGE = 100_000
 """Characters of a selection that are sent along; the agent can read the rest."""
 

@@ -40,8 +40,6 @@ from acp_agent.schema.acp import (
     TitledMultiSelectItems,
 )
 
-__all__ = ["Questions", "question_text", "safe_first"]
-
 log = logging.getLogger(__name__)
 
 SHOW = "Show"

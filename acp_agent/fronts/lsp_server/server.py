@@ -24,8 +24,6 @@ from acp_agent.fronts.lsp_server.front import Front
 from acp_agent.fronts.lsp_server.wire import Outgoing, Wire, flush_bounded, serve_wire
 from acp_agent.protocol.transports import FdTransport
 
-__all__ = ["serve", "serve_streams"]
-
 log = logging.getLogger(__name__)
 
 GOODBYE_SECONDS = 1.0

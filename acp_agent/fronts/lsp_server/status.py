@@ -21,8 +21,6 @@ from acp_agent.schema.acp import (
     ToolCallUpdate,
 )
 
-__all__ = ["Board", "Call", "Mark", "one_line"]
-
 MARKS = 200
 """So many of the newest are shown; a turn may have thousands of calls."""
 

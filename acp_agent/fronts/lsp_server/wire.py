@@ -26,8 +26,6 @@ from pygls.protocol import LanguageServerProtocol, lsp_method
 from acp_agent.errors import AgentError, ConnectionClosed, PeerError
 from acp_agent.protocol.transports import FdTransport
 
-__all__ = ["Outgoing", "Wire", "flush_bounded", "serve_wire"]
-
 log = logging.getLogger(__name__)
 
 READ_SIZE = 256 * 1024
