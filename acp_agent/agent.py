@@ -76,8 +76,6 @@ from acp_agent.schema.acp import (
 from acp_agent.schema.decode import decode_params
 from acp_agent.store.base import SessionRecord, SessionStore
 
-__all__ = ["Agent", "open_store"]
-
 log = logging.getLogger(__name__)
 
 BUILDER = "acp_agent.build:Builder"

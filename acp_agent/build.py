@@ -36,8 +36,6 @@ from acp_agent.safety.secrets import Redactor, own_values
 from acp_agent.store.base import SessionStore
 from acp_agent.tools.kit.registry import builtin_registry
 
-__all__ = ["Builder"]
-
 log = logging.getLogger(__name__)
 
 EMBEDDER = "acp_agent.llm.embeddings:Embedder"

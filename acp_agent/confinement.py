@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from acp_agent.executors.sandbox.probe import Found
     from acp_agent.executors.users import User
 
-__all__ = ["START_FILES", "Confinement"]
 
 log = logging.getLogger(__name__)
 

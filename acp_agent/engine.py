@@ -89,8 +89,6 @@ from acp_agent.tools.kit.tool_context import Answer, Ledger, Question, Services,
 from acp_agent.tools.net.browser_session import BrowserSession, missing_browser
 from acp_agent.tools.net.web_client import GuardedClient
 
-__all__ = ["SessionEngine"]
-
 if TYPE_CHECKING:
     from acp_agent.executors.sandbox.probe import Found
 

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from acp_agent.loop.session import Engine, Session
     from acp_agent.loop.toolbox.extensions import Extensions
 
-__all__ = ["COMMANDS", "PLAN_WORDS", "Commands", "commands_update", "sets_goal", "split_command"]
-
 
 PLAN_WORDS = frozenset(("done", "pause", "resume", "clear"))
 """What `/plan` does with the goal there is; anything else is a new goal."""

@@ -67,7 +67,6 @@ if TYPE_CHECKING:
     from acp_agent.loop.memory.history import History
     from acp_agent.loop.toolbox.offer import Offer
 
-__all__ = ["Engine", "Model", "Session"]
 
 log = logging.getLogger(__name__)
 

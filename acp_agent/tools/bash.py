@@ -20,8 +20,6 @@ from acp_agent.tools.kit.base import Params, Tool
 from acp_agent.tools.kit.durations import wait_of
 from acp_agent.tools.kit.tool_context import CommandOutput, Description, Preview, ToolContext, ToolResult
 
-__all__ = ["Bash", "BashParams"]
-
 COMMAND_NAMES = ("command", "cmd", "script", "shell_command", "bash", "sh")
 """What models call the command line."""
 

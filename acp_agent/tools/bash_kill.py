@@ -12,8 +12,6 @@ from acp_agent.schema.acp import ToolKind
 from acp_agent.tools.kit.base import Params, Tool
 from acp_agent.tools.kit.tool_context import Description, Preview, ToolContext, ToolResult
 
-__all__ = ["BashKill", "BashKillParams"]
-
 
 class BashKillParams(Params):
     run_id: str = Field(description="The run_id that `bash` gave.")

@@ -10,8 +10,6 @@ from acp_agent.schema.acp import ToolKind
 from acp_agent.tools.kit.base import Params, Tool
 from acp_agent.tools.kit.tool_context import Description, Preview, ToolContext, ToolResult
 
-__all__ = ["BashList", "BashListParams"]
-
 
 class BashListParams(Params):
     """None."""

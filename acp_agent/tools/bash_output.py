@@ -13,8 +13,6 @@ from acp_agent.tools.kit.base import Params, Tool
 from acp_agent.tools.kit.durations import wait_of
 from acp_agent.tools.kit.tool_context import Description, Preview, ToolContext, ToolResult
 
-__all__ = ["BashOutput", "BashOutputParams"]
-
 MAX_WAIT = 60.0
 
 

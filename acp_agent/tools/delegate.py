@@ -12,8 +12,6 @@ from acp_agent.schema.acp import ToolKind
 from acp_agent.tools.kit.base import Params, Tool
 from acp_agent.tools.kit.tool_context import Description, Preview, Task, ToolContext, ToolResult
 
-__all__ = ["Delegate", "DelegateParams"]
-
 TITLE_CHARS = 60
 
 

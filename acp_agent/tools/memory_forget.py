@@ -14,8 +14,6 @@ from acp_agent.tools.kit.base import Params, Tool
 from acp_agent.tools.kit.tool_context import Description, Preview, ToolContext, ToolResult
 from acp_agent.tools.memory_store import project_of
 
-__all__ = ["MemoryForget", "MemoryForgetParams"]
-
 SHOWN_KEYS = 20
 
 

@@ -13,8 +13,6 @@ from acp_agent.tools.kit.base import Params, Tool
 from acp_agent.tools.kit.tool_context import Description, Preview, ToolContext, ToolResult
 from acp_agent.tools.memory_store import EVERYWHERE
 
-__all__ = ["MemoryRecall", "MemoryRecallParams"]
-
 MAX_LIMIT = 100
 SHOWN_KEYS = 20
 

@@ -13,8 +13,6 @@ from acp_agent.schema.acp import ToolKind
 from acp_agent.tools.kit.base import Params, Tool
 from acp_agent.tools.kit.tool_context import Description, Preview, ToolContext, ToolResult
 
-__all__ = ["EVERYWHERE", "MemoryStore", "MemoryStoreParams", "project_of"]
-
 EVERYWHERE = ""
 """The project of memories that belong to none."""
 

@@ -15,8 +15,6 @@ from acp_agent.store.base import GoalTask
 from acp_agent.tools.kit.base import Params, Tool
 from acp_agent.tools.kit.tool_context import Description, Preview, ToolContext, ToolResult
 
-__all__ = ["Plan", "PlanParams"]
-
 
 class Step(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)

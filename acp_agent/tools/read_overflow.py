@@ -14,8 +14,6 @@ from acp_agent.schema.acp import ToolKind
 from acp_agent.tools.kit.base import Params, Tool
 from acp_agent.tools.kit.tool_context import Description, Preview, ToolContext, ToolResult
 
-__all__ = ["ReadOverflow", "ReadOverflowParams"]
-
 PREFIX = "overflow:"
 
 MOST_CHARS = 50_000

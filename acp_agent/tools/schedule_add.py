@@ -16,8 +16,6 @@ from acp_agent.tools.kit.base import Params, Tool
 from acp_agent.tools.kit.timing import next_run
 from acp_agent.tools.kit.tool_context import Description, Preview, ToolContext, ToolResult
 
-__all__ = ["ScheduleAdd", "ScheduleAddParams", "when"]
-
 
 class ScheduleAddParams(Params):
     timing: str = Field(

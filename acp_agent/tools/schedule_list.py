@@ -11,8 +11,6 @@ from acp_agent.tools.kit.base import Params, Tool
 from acp_agent.tools.kit.tool_context import Description, Preview, ToolContext, ToolResult
 from acp_agent.tools.schedule_add import when
 
-__all__ = ["ScheduleList", "ScheduleListParams"]
-
 
 class ScheduleListParams(Params):
     pass

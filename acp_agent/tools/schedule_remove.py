@@ -13,8 +13,6 @@ from acp_agent.schema.acp import ToolKind
 from acp_agent.tools.kit.base import Params, Tool
 from acp_agent.tools.kit.tool_context import Description, Preview, ToolContext, ToolResult
 
-__all__ = ["ScheduleRemove", "ScheduleRemoveParams"]
-
 
 class ScheduleRemoveParams(Params):
     id: str = Field(description="The schedule's id, as `schedule_list` shows it.", min_length=1)

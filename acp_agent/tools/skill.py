@@ -13,8 +13,6 @@ from acp_agent.schema.acp import ToolKind
 from acp_agent.tools.kit.base import Params, Tool
 from acp_agent.tools.kit.tool_context import Description, Preview, ToolContext, ToolResult
 
-__all__ = ["Skill", "SkillParams"]
-
 
 class SkillParams(Params):
     name: str = Field(description="The skill's name, as the system prompt lists it.", min_length=1)

@@ -12,8 +12,6 @@ from acp_agent.schema.acp import Content, TextContent, ToolKind
 from acp_agent.tools.kit.base import Params, Tool
 from acp_agent.tools.kit.tool_context import Description, Preview, ToolContext, ToolResult
 
-__all__ = ["SwitchMode", "SwitchModeParams"]
-
 
 class SwitchModeParams(Params):
     mode: Literal["code"] = Field(default="code", description="The mode to switch to.")

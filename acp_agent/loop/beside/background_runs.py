@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from acp_agent.loop.calls.outputs import Outputs
     from acp_agent.loop.calls.reports import Call, Reports
 
-__all__ = ["SessionRuns"]
 
 TIMED_OUT = 124
 """The exit code of a command that ran too long, as `timeout` of the coreutils gives it."""

@@ -43,7 +43,6 @@ from acp_agent.tools.code.shown_documents import load_documents, source_files
 if TYPE_CHECKING:
     from acp_agent.lsp.servers import OwnServers
 
-__all__ = ["SessionLanguage"]
 
 log = logging.getLogger(__name__)
 

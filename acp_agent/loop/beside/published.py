@@ -21,8 +21,6 @@ from acp_agent.safety.paths import Roots
 from acp_agent.schema.acp import ContentBlock, TextContent
 from acp_agent.schema.lsp import Diagnostic, DidSave, FileDiagnostics, PublishDiagnostics
 
-__all__ = ["DiagnosticsCache", "diagnostics_block", "mentions_diagnostics"]
-
 log = logging.getLogger(__name__)
 
 MENTION = re.compile(r"(?<![\w@./+-])@(?:diagnostics|problems)(?![\w/-]|\.\w)")

@@ -18,8 +18,6 @@ from acp_agent.errors import AgentError, ToolError
 from acp_agent.lazy import load
 from acp_agent.store.base import Schedule, ScheduleStore
 
-__all__ = ["Scheduler"]
-
 log = logging.getLogger(__name__)
 
 NEXT_RUN = "acp_agent.tools.kit.timing:next_run"

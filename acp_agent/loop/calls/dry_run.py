@@ -19,8 +19,6 @@ from acp_agent.safety.paths import Roots
 from acp_agent.tools.kit.registry import Tools
 from acp_agent.tools.kit.tool_context import Ledger, Services, ToolContext
 
-__all__ = ["Checked", "check_call", "words"]
-
 Outcome = Literal["allow", "ask", "deny"]
 
 

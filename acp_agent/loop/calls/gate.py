@@ -34,7 +34,6 @@ from acp_agent.store.base import Decision, SessionStore
 if TYPE_CHECKING:
     from acp_agent.errors import ToolErrorCategory
 
-__all__ = ["Gate", "Permit", "Refused", "TurnCancelledByClient"]
 
 log = logging.getLogger(__name__)
 

@@ -15,8 +15,6 @@ from acp_agent.loop.memory.session_goals import Goals
 from acp_agent.loop.toolbox.relevance import Relevance
 from acp_agent.output.compress import compressed, sections_of, wants_compression
 
-__all__ = ["GoalCompression"]
-
 REMEMBERED = 200
 """Outputs whose compression is remembered."""
 

@@ -30,8 +30,6 @@ from acp_agent.safety.scope import Approvals
 from acp_agent.safety.trajectory import Learned, Outcome, Sentinel
 from acp_agent.store.base import SessionStore, Trajectory
 
-__all__ = ["SessionSafety", "audit_path", "home_of", "roots_of", "session_rules"]
-
 log = logging.getLogger(__name__)
 
 MIN_QUESTIONS = 2

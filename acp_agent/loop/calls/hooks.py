@@ -19,8 +19,6 @@ from acp_agent.config.model import HookConfig, HooksConfig
 from acp_agent.errors import ExecutorError
 from acp_agent.executors.base import Command, Executor
 
-__all__ = ["Hooks", "TurnContext"]
-
 log = logging.getLogger(__name__)
 
 MAX_VARIABLE = 32_000

@@ -22,8 +22,6 @@ from acp_agent.executors.buffer import LONGEST_CUT_LINE
 from acp_agent.output.envelope import bounded
 from acp_agent.schema.acp import Content, TextContent, ToolCallProgress
 
-__all__ = ["Backlog", "ContentFeed", "Feed", "TerminalFeed", "terminal_info"]
-
 Emit = Callable[[ToolCallProgress], None]
 Drain = Callable[[], Awaitable[None]]
 

@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from acp_agent.loop.calls.reports import Call
     from acp_agent.output.filters import Filtered, Filters
 
-__all__ = ["Compress", "Outputs", "Shortened"]
 
 log = logging.getLogger(__name__)
 

@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from acp_agent.errors import ToolError
 from acp_agent.llm.base import AssistantMessage, Message
 
-__all__ = ["CallQuota"]
-
 
 class CallQuota:
     """How often a session may call tools, until `/clear`. One message's calls count once, however many they are.

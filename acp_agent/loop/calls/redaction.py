@@ -16,8 +16,6 @@ from acp_agent.protocol.codec import encode
 from acp_agent.safety.secrets import Redactor
 from acp_agent.schema.acp import AudioContent, BlobResourceContents, ImageContent
 
-__all__ = ["Redaction"]
-
 T = TypeVar("T")
 
 BINARY = {ImageContent: "data", AudioContent: "data", BlobResourceContents: "blob"}

@@ -13,8 +13,6 @@ from acp_agent.errors import ToolError
 from acp_agent.llm.base import TextPart, ToolMessage, ToolUse
 from acp_agent.tools.kit.failures import PASSING
 
-__all__ = ["DoomLoop", "RepeatedFailures", "call_key"]
-
 POLLS = frozenset(("bash_output", "bash_list"))
 """Asking for the same again is what these are for."""
 

@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from acp_agent.safety.deciders import CallFacts
     from acp_agent.tools.kit.base import Tool
 
-__all__ = ["CANCELLED", "Call", "Display", "Parent", "Ready", "Reports", "Run", "locations_of"]
 
 LARGEST_RAW = 1_000_000
 """Bytes of JSON in `rawOutput`; the envelope of a command's output is bounded by itself."""

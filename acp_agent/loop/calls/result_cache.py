@@ -21,8 +21,6 @@ from acp_agent.executors.fingerprint import tree_fingerprint
 from acp_agent.safety.access import Access, PathAccess
 from acp_agent.tools.kit.tool_context import ToolResult
 
-__all__ = ["MARK", "ResultCache", "fingerprint_with"]
-
 MARK = "[unchanged since the same call before]"
 """For what was looked at again. What cannot be (a web page) says how old it is."""
 

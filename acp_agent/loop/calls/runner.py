@@ -69,7 +69,6 @@ if TYPE_CHECKING:
 
     from acp_agent.config.model import RetryConfig
 
-__all__ = ["CallHost", "RoundResult", "Surroundings", "ToolRunner"]
 
 log = logging.getLogger(__name__)
 

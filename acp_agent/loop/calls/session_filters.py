@@ -14,7 +14,6 @@ from acp_agent.lazy import load
 if TYPE_CHECKING:
     from acp_agent.output.filters import Filters
 
-__all__ = ["FILTERS_FILE", "SessionFilters"]
 
 FILTERS_FILE = "filters.toml"
 """Beside the person's `config.toml`."""

@@ -41,19 +41,6 @@ from acp_agent.loop.memory.history import History
 from acp_agent.loop.memory.token_counts import characters
 from acp_agent.output.envelope import bounded
 
-__all__ = [
-    "Compacted",
-    "Limits",
-    "Summarise",
-    "compact",
-    "drop_oldest",
-    "floor_chars",
-    "shorten_results",
-    "summarise",
-    "summary_messages",
-    "window_of",
-]
-
 log = logging.getLogger(__name__)
 
 ACKNOWLEDGED = "I have read the summary and go on from there."

@@ -16,8 +16,6 @@ from acp_agent.loop.memory.room import Asked, Room
 from acp_agent.loop.session import Model, Session
 from acp_agent.loop.turns.turn_host import SessionDesk, summariser
 
-__all__ = ["SessionContext"]
-
 BY_HAND = 2
 """A conversation without a summary is made this much shorter by leaving out."""
 

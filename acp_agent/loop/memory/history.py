@@ -13,8 +13,6 @@ import msgspec
 from acp_agent.llm.base import AssistantMessage, Message, TextPart, ToolMessage, ToolUse, UserMessage
 from acp_agent.loop.memory.token_counts import characters
 
-__all__ = ["INTERRUPTED", "History", "decode_message", "decode_messages", "encode_message", "encode_messages"]
-
 INTERRUPTED = "The call was interrupted before it had a result. Whether it had an effect is not known."
 
 _one: msgspec.json.Decoder[Message] = msgspec.json.Decoder(Message)

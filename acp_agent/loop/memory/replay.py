@@ -14,8 +14,6 @@ from acp_agent.llm.base import AssistantMessage, Message
 from acp_agent.loop.memory.history import History, decode_message, decode_messages
 from acp_agent.store.base import LogEntry
 
-__all__ = ["rebuild_history", "replayed_updates"]
-
 CHUNKS = ("user_message_chunk", "agent_message_chunk", "agent_thought_chunk")
 INTERRUPTED = "Interrupted: the agent ended before this call did."
 

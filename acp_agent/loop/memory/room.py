@@ -17,7 +17,6 @@ from acp_agent.loop.memory.token_counts import TokenEstimator, definition_chars
 if TYPE_CHECKING:
     from acp_agent.errors import ProviderError
 
-__all__ = ["Asked", "Desk", "Measure", "Room"]
 
 log = logging.getLogger(__name__)
 

@@ -11,8 +11,6 @@ from acp_agent.llm.base import Message, TextPart, UserMessage
 from acp_agent.schema.acp import Plan, PlanEntry, SessionUpdate
 from acp_agent.store.base import Goal, GoalStore, GoalTask
 
-__all__ = ["PROMPT", "Goals", "goal_words", "mentions"]
-
 PROMPT = """My goal: {goal}
 
 First look at what is there, as far as you need it for a plan. Then write the plan with the tool `plan`: each step with

@@ -13,8 +13,6 @@ import msgspec
 
 from acp_agent.llm.base import AssistantMessage, Message, TextPart, ToolDefinition
 
-__all__ = ["CHARS_PER_TOKEN", "TokenEstimator", "characters", "definition_chars"]
-
 CHARS_PER_TOKEN = 4.0
 """Until a server has counted."""
 

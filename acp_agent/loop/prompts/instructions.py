@@ -21,8 +21,6 @@ from acp_agent.lazy import load
 from acp_agent.loop.prompts.project_rules import instruction_file, skill_files
 from acp_agent.safety.paths import Roots, real_path
 
-__all__ = ["Instructions", "Skill", "read_skills"]
-
 log = logging.getLogger(__name__)
 
 YAML = "yaml:load"

@@ -21,8 +21,6 @@ from acp_agent.tools.kit.tool_context import Description, ToolResult
 from acp_agent.tools.net.web_client import GuardedClient
 from acp_agent.tools.net.web_text import read_link
 
-__all__ = ["with_linked_pages"]
-
 MAX_LINKS = 8
 """Pages read for one prompt; further links stay links."""
 

@@ -9,8 +9,6 @@ import os
 import re
 from pathlib import Path
 
-__all__ = ["INSTRUCTION_FILES", "SKILL_FILE", "instruction_file", "project_rules", "skill_files"]
-
 INSTRUCTION_FILES = ("AGENTS.md", "CLAUDE.md", "GEMINI.md")
 """The first that a folder has counts."""
 

@@ -26,8 +26,6 @@ from acp_agent.schema.acp import (
     TextResourceContents,
 )
 
-__all__ = ["leading_text", "parts_of", "system_prompt", "title_of", "with_command_text"]
-
 TITLE_CHARS = 60
 
 

@@ -21,8 +21,6 @@ from acp_agent.safety.folder_trust import FOLDER, MARK_CHARS, mark_of, own_files
 from acp_agent.store.base import Decision, SessionStore
 from acp_agent.tools.kit.registry import SessionRegistry
 
-__all__ = ["Extensions"]
-
 log = logging.getLogger(__name__)
 
 GROUP = "acp_coder.tools"

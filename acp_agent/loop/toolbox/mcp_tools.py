@@ -20,8 +20,6 @@ from acp_agent.mcp.servers import McpServers, ServerState
 from acp_agent.schema.acp import AvailableCommand, McpServer, UnstructuredCommandInput
 from acp_agent.tools.kit.registry import SessionRegistry
 
-__all__ = ["SessionServers"]
-
 log = logging.getLogger(__name__)
 
 GROUP = "mcp"

@@ -18,8 +18,6 @@ from acp_agent.loop.toolbox.relevance import Relevance
 from acp_agent.safety.access import RISK_METADATA
 from acp_agent.tools.kit.registry import ToolEntry, Tools
 
-__all__ = ["THOUGHTS", "Offer", "complexity", "think_first", "threshold_of"]
-
 DEFAULT_THRESHOLD = 0.6
 
 THOUGHTS = "thinking"

@@ -10,8 +10,6 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from acp_agent.errors import ProviderError
 
-__all__ = ["Embed", "Relevance", "lexical_scores"]
-
 log = logging.getLogger(__name__)
 
 Embed = Callable[[Sequence[str]], Awaitable[list[list[float]]]]

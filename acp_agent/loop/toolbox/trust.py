@@ -10,8 +10,6 @@ from acp_agent.errors import ConfigError
 from acp_agent.lazy import load
 from acp_agent.store.base import SessionStore
 
-__all__ = ["TOOL", "project_layer"]
-
 TOOL = "trust"
 """What trust is remembered as, among the permissions."""
 

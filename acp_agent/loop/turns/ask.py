@@ -35,8 +35,6 @@ from acp_agent.schema.acp import (
 )
 from acp_agent.tools.kit.tool_context import Answer, Question
 
-__all__ = ["ask_person", "ask_trust"]
-
 log = logging.getLogger(__name__)
 
 ANSWER = "answer"

@@ -37,8 +37,6 @@ from acp_agent.schema.acp import SessionUpdate, StopReason, ToolCall
 from acp_agent.tools.kit.registry import ToolEntry
 from acp_agent.tools.kit.tool_context import Task, ToolContext, ToolResult
 
-__all__ = ["NOT_FOR_SUB_AGENTS", "Own", "SubAgents"]
-
 NOT_FOR_SUB_AGENTS = frozenset(("plan", "ask_user", "switch_mode", "schedule_add", "schedule_remove"))
 """What belongs to the conversation with the person."""
 

@@ -35,8 +35,6 @@ from acp_agent.schema.acp import AgentMessageChunk, AgentThoughtChunk, SessionUp
 if TYPE_CHECKING:
     from acp_agent.loop.calls.runner import RoundResult
 
-__all__ = ["Cleaner", "Turn", "TurnHost", "run_turn"]
-
 
 class Cleaner(Protocol):
     def feed(self, text: str) -> str:

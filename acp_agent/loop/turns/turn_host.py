@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from acp_agent.errors import ProviderError
     from acp_agent.loop.turns.turn import Cleaner
 
-__all__ = ["PlainCleaner", "SessionDesk", "SessionHost", "summariser"]
-
 
 class PlainCleaner:
     """Lets all pass."""

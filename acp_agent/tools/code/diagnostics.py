@@ -24,8 +24,6 @@ from acp_agent.tools.code.positions import columns, documents_of
 from acp_agent.tools.kit.base import Params, Tool
 from acp_agent.tools.kit.tool_context import Description, Location, Preview, ToolContext, ToolResult
 
-__all__ = ["Diagnostics", "DiagnosticsParams"]
-
 OUTPUT_LIMIT = 33_554_432
 """Bytes of a report: half of one could not be read."""
 

@@ -23,8 +23,6 @@ from typing import Any, Literal, get_args
 from acp_agent.safety.paths import Roots, read_regular, real_path
 from acp_agent.tools.code import diagnostics_parsers as parsers
 
-__all__ = ["CHECKERS", "Check", "CheckerName", "Kind", "choose", "looked_for"]
-
 CheckerName = Literal["check", "clippy", "ruff", "mypy", "pyright", "tsc", "eslint", "go vet"]
 Kind = Literal["auto", "check", "clippy", "ruff", "mypy", "pyright", "tsc", "eslint", "go vet"]
 

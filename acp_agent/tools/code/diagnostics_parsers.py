@@ -13,20 +13,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
-__all__ = [
-    "Diagnostic",
-    "Parser",
-    "Severity",
-    "parse_cargo",
-    "parse_eslint",
-    "parse_go_vet",
-    "parse_mypy",
-    "parse_pyright",
-    "parse_ruff",
-    "parse_tsc",
-    "plain",
-]
-
 Severity = Literal["error", "warning", "info"]
 
 

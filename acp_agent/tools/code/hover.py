@@ -11,8 +11,6 @@ from acp_agent.tools.code.positions import SymbolParams, document_at, position_o
 from acp_agent.tools.kit.base import Params, Tool
 from acp_agent.tools.kit.tool_context import Description, Location, Preview, ToolContext, ToolResult
 
-__all__ = ["Hover"]
-
 
 class Hover(Tool[SymbolParams]):
     name: ClassVar[str] = "hover"

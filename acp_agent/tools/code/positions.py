@@ -23,20 +23,6 @@ from acp_agent.tools.files.text import read_file
 from acp_agent.tools.kit.base import Params
 from acp_agent.tools.kit.tool_context import Location, ToolContext
 
-__all__ = [
-    "Place",
-    "SymbolParams",
-    "characters",
-    "columns",
-    "document_at",
-    "documents_of",
-    "errors_of_change",
-    "place_of",
-    "places_in_words",
-    "position_of",
-    "symbol_access",
-]
-
 log = logging.getLogger(__name__)
 
 MOST_LINES_NAMED = 10

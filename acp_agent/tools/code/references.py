@@ -11,8 +11,6 @@ from acp_agent.tools.code.positions import SymbolParams, document_at, places_in_
 from acp_agent.tools.kit.base import Params, Tool
 from acp_agent.tools.kit.tool_context import Description, Location, Preview, ToolContext, ToolResult
 
-__all__ = ["References"]
-
 MOST_LOCATIONS = 10
 
 

@@ -29,9 +29,6 @@ from acp_agent.tools.files.text import diff_of, disk_digest, first_changed_line,
 from acp_agent.tools.kit.base import Params, Tool
 from acp_agent.tools.kit.tool_context import Description, Location, Preview, ToolContext, ToolResult
 
-__all__ = ["Rename", "RenameParams", "edited"]
-
-
 TRIES = 3
 """How often the server is asked, until it has been shown all files that it would change."""
 

@@ -11,8 +11,6 @@ from acp_agent.errors import ExecutorError
 from acp_agent.executors.base import Executor, FindQuery
 from acp_agent.lsp.base import Document, LanguageServices
 
-__all__ = ["load_documents", "source_files"]
-
 log = logging.getLogger(__name__)
 
 

@@ -16,8 +16,6 @@ from acp_agent.tools.code.positions import document_at
 from acp_agent.tools.kit.base import Params, Tool
 from acp_agent.tools.kit.tool_context import Description, Location, Preview, ToolContext, ToolResult
 
-__all__ = ["Symbols", "SymbolsParams"]
-
 MOST_LOCATIONS = 10
 
 

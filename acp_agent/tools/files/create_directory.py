@@ -13,8 +13,6 @@ from acp_agent.schema.acp import ToolKind
 from acp_agent.tools.kit.base import Params, Tool
 from acp_agent.tools.kit.tool_context import Description, Location, Preview, ToolContext, ToolResult
 
-__all__ = ["CreateDirectory", "CreateDirectoryParams"]
-
 
 class CreateDirectoryParams(Params):
     path: str = Field(description="The folder, absolute or relative to the working directory; parents are made.")

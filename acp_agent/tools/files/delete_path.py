@@ -13,8 +13,6 @@ from acp_agent.tools.files.entries import delete_access, need_entry, need_saved,
 from acp_agent.tools.kit.base import Params, Tool
 from acp_agent.tools.kit.tool_context import Description, Location, Preview, ToolContext, ToolResult
 
-__all__ = ["DeletePath", "DeletePathParams"]
-
 
 class DeletePathParams(Params):
     path: str = Field(description="The file or folder, absolute or relative to the working directory.")

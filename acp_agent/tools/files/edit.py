@@ -28,8 +28,6 @@ from acp_agent.tools.files.text import (
 from acp_agent.tools.kit.base import Params, Tool
 from acp_agent.tools.kit.tool_context import Description, Location, Preview, ToolContext, ToolResult
 
-__all__ = ["Edit", "EditParams", "Planned", "apply", "need_unchanged", "watch"]
-
 
 class EditParams(Params):
     path: str = Field(description="The file, absolute or relative to the working directory.")

@@ -20,18 +20,6 @@ from acp_agent.safety.paths import Roots
 from acp_agent.tools.kit.base import Params
 from acp_agent.tools.kit.tool_context import Description, Location, ToolContext, ToolResult
 
-__all__ = [
-    "TransferParams",
-    "check_transfer",
-    "delete_access",
-    "describe_transfer",
-    "need_entry",
-    "need_saved",
-    "not_a_root",
-    "told",
-    "write_access",
-]
-
 HISTORY = frozenset((".git",))
 """What is asked about by itself when it is deleted, wherever below a folder it is."""
 

@@ -14,8 +14,6 @@ from acp_agent.schema.acp import ToolKind
 from acp_agent.tools.kit.base import Params, Tool
 from acp_agent.tools.kit.tool_context import Description, Location, Preview, ToolContext, ToolResult
 
-__all__ = ["FindPath", "FindPathParams"]
-
 
 class FindPathParams(Params):
     pattern: str = Field(

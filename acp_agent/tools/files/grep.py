@@ -14,8 +14,6 @@ from acp_agent.schema.acp import ToolKind
 from acp_agent.tools.kit.base import Params, Tool
 from acp_agent.tools.kit.tool_context import Description, Location, Preview, ToolContext, ToolResult
 
-__all__ = ["Grep", "GrepParams"]
-
 MOST_LOCATIONS = 50
 """Places reported to the editor."""
 

@@ -13,8 +13,6 @@ from acp_agent.schema.acp import ToolKind
 from acp_agent.tools.kit.base import Params, Tool
 from acp_agent.tools.kit.tool_context import Description, Location, Preview, ToolContext, ToolResult
 
-__all__ = ["ListDirectory", "ListDirectoryParams"]
-
 
 class ListDirectoryParams(Params):
     path: str = Field(default=".", description="The folder, absolute or relative to the working directory.")

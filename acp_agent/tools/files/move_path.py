@@ -20,8 +20,6 @@ from acp_agent.tools.files.entries import (
 from acp_agent.tools.kit.base import Params, Tool
 from acp_agent.tools.kit.tool_context import Description, Preview, ToolContext, ToolResult
 
-__all__ = ["MovePath"]
-
 
 class MovePath(Tool[TransferParams]):
     name: ClassVar[str] = "move_path"

@@ -17,8 +17,6 @@ from acp_agent.tools.files.text import disk_digest, need_file, read_file
 from acp_agent.tools.kit.base import Params, Tool
 from acp_agent.tools.kit.tool_context import Description, Location, Preview, ToolContext, ToolResult
 
-__all__ = ["Read", "ReadParams"]
-
 IMAGES = {
     b"\x89PNG\r\n\x1a\n": "image/png",
     b"\xff\xd8\xff": "image/jpeg",

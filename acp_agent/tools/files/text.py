@@ -10,18 +10,6 @@ from acp_agent.executors.base import Executor
 from acp_agent.schema.acp import Diff
 from acp_agent.tools.kit.tool_context import Location, ToolContext
 
-__all__ = [
-    "diff_of",
-    "digest",
-    "disk_digest",
-    "moved_on_disk",
-    "first_changed_line",
-    "need_file",
-    "read_file",
-    "to_endings",
-]
-
-
 MARK = "[redacted: "
 """How the mark begins that stands for a credential."""
 

@@ -23,8 +23,6 @@ from acp_agent.tools.files.text import (
 from acp_agent.tools.kit.base import Params, Tool
 from acp_agent.tools.kit.tool_context import Description, Location, Preview, ToolContext, ToolResult
 
-__all__ = ["Write", "WriteParams"]
-
 
 class WriteParams(Params):
     path: str = Field(description="The file, absolute or relative to the working directory; folders are made.")

@@ -25,8 +25,6 @@ from acp_agent.tools.kit.tool_context import Description, Preview, ToolContext, 
 if TYPE_CHECKING:
     from acp_agent.errors import ToolErrorCategory
 
-__all__ = ["Params", "Tool"]
-
 
 class Params(BaseModel):
     """Base of every tool's parameters: unknown ones are refused, so that the model hears of a wrong name."""

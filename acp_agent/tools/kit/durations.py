@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 import re
 
-__all__ = ["wait_of"]
-
 DURATION = re.compile(r"(\d+(?:\.\d+)?|\.\d+)\s*(s|sec|secs|seconds?|m|min|mins|minutes?|h|hours?)?", re.IGNORECASE)
 FACTORS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 WORDS = {"true": True, "false": False}

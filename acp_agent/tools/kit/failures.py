@@ -16,17 +16,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from acp_agent.errors import ToolErrorCategory
 
-__all__ = [
-    "CATEGORIES",
-    "PARAMETERS",
-    "PASSING",
-    "QUALITY",
-    "as_tool_error",
-    "classify_http_status",
-    "classify_io_error",
-    "feedback",
-    "is_retryable",
-]
 
 SUGGESTIONS: dict[ToolErrorCategory, str] = {
     "tool_not_found": "Use one of the tools you were given, by its exact name.",

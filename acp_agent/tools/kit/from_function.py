@@ -32,8 +32,6 @@ from acp_agent.tools.kit.json_schema import parameters_of
 from acp_agent.tools.kit.registry import ToolEntry
 from acp_agent.tools.kit.tool_context import Description, Preview, ToolContext, ToolResult
 
-__all__ = ["entry_of", "tool"]
-
 NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]{0,63}")
 TITLE_CHARS = 80
 

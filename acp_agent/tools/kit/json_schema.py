@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["parameters_of"]
-
 
 def parameters_of(schema: dict[str, Any]) -> dict[str, Any]:
     """pydantic's schema with references put in place and without titles."""

@@ -23,8 +23,6 @@ from acp_agent.tools.kit.base import Params, Tool
 from acp_agent.tools.kit.registry import ToolEntry
 from acp_agent.tools.kit.tool_context import Description, Preview, ToolContext, ToolResult
 
-__all__ = ["CallServer", "ServerTool", "server_tools"]
-
 LARGEST_SCHEMA = 32 * 1024
 """Bytes of a schema that is passed on."""
 LONGEST_TITLE = 120

@@ -17,7 +17,6 @@ from acp_agent.schema.acp import ToolKind
 if TYPE_CHECKING:
     from acp_agent.tools.kit.base import Tool
 
-__all__ = ["TOOLS", "Registry", "SessionRegistry", "ToolEntry", "Tools", "builtin_registry"]
 
 TOOLS: dict[str, str] = {
     "bash": "acp_agent.tools.bash:Bash",

@@ -10,8 +10,6 @@ import json
 import re
 from typing import Any
 
-__all__ = ["mend"]
-
 SYNONYMS: dict[str, tuple[str, ...]] = {
     "path": ("file_path", "filepath", "filename", "file", "target_file", "directory", "dir", "folder"),
     "old_string": ("old_str", "old_text", "old", "search"),

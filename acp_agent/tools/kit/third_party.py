@@ -20,8 +20,6 @@ from acp_agent.tools.kit.base import Tool
 from acp_agent.tools.kit.from_function import entry_of
 from acp_agent.tools.kit.registry import ToolEntry
 
-__all__ = ["GROUP", "package_tools", "project_tools"]
-
 log = logging.getLogger(__name__)
 
 GROUP = "acp_coder.tools"

@@ -9,8 +9,6 @@ from cronsim import CronSim, CronSimError
 
 from acp_agent.errors import ToolError
 
-__all__ = ["interval_of", "next_run"]
-
 UNITS = {
     1: ("s", "sec", "secs", "second", "seconds"),
     60: ("m", "min", "mins", "minute", "minutes"),

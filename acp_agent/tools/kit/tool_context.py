@@ -23,25 +23,6 @@ if TYPE_CHECKING:
     from acp_agent.tools.net.browser_session import BrowserSession
     from acp_agent.tools.net.web_client import GuardedClient
 
-__all__ = [
-    "Answer",
-    "BackgroundRuns",
-    "CommandOutput",
-    "Description",
-    "Ledger",
-    "Location",
-    "Preview",
-    "Question",
-    "RunState",
-    "Seen",
-    "Services",
-    "StartProcess",
-    "Task",
-    "ToBackground",
-    "ToolContext",
-    "ToolResult",
-]
-
 
 @dataclass(frozen=True)
 class Location:

@@ -29,8 +29,6 @@ from acp_agent.lazy import load
 from acp_agent.tools.net.web_client import GuardedClient
 from acp_agent.tools.net.web_proxy import GuardedProxy
 
-__all__ = ["PLAYWRIGHT_TIMEOUT", "BrowserSession", "find_chromium", "missing_browser"]
-
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")

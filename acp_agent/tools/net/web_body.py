@@ -11,8 +11,6 @@ from email.utils import parsedate_to_datetime
 from acp_agent.errors import ToolError
 from acp_agent.tools.kit.failures import classify_http_status
 
-__all__ = ["WebAnswer", "decode_text", "is_text", "need_text", "plain_type", "retry_after"]
-
 TEXT_TYPES = frozenset(
     (
         "application/ecmascript",

@@ -27,8 +27,6 @@ from acp_agent.errors import ToolError
 from acp_agent.safety.network import NetworkPolicy, Target, check_addresses, check_url
 from acp_agent.tools.net.web_body import WebAnswer, decode_text, is_text, plain_type
 
-__all__ = ["GuardedClient", "Resolver", "resolve_by_system", "same_site"]
-
 Resolver = Callable[[str, int], Awaitable[Sequence[str]]]
 """Host and port to addresses. Raises OSError."""
 

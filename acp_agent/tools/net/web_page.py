@@ -15,8 +15,6 @@ from selectolax.lexbor import LexborHTMLParser, LexborNode, SelectolaxError
 
 from acp_agent.errors import ToolError
 
-__all__ = ["Element", "PageText", "link_of", "page_text", "parse", "select", "select_nodes", "text_of"]
-
 LEFT_OUT = frozenset(
     """
     script style noscript template svg canvas iframe object embed audio video nav footer aside button select input

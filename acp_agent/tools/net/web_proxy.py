@@ -19,8 +19,6 @@ from anyio.abc import ByteReceiveStream, ByteStream, SocketStream
 from acp_agent.errors import ToolError
 from acp_agent.tools.net.web_client import GuardedClient
 
-__all__ = ["GuardedProxy"]
-
 log = logging.getLogger(__name__)
 
 MAX_HEAD = 65_536

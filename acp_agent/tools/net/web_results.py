@@ -15,8 +15,6 @@ from selectolax.lexbor import LexborHTMLParser, LexborNode
 from acp_agent.errors import ToolError
 from acp_agent.tools.net.web_page import link_of, parse, text_of
 
-__all__ = ["DUCKDUCKGO", "SearchResult", "read_brave", "read_duckduckgo", "read_searxng"]
-
 DUCKDUCKGO = "https://html.duckduckgo.com/html/"
 LONGEST = 500
 """Characters of a title or snippet."""

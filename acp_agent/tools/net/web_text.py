@@ -14,8 +14,6 @@ from acp_agent.tools.net.web_body import WebAnswer, need_text
 from acp_agent.tools.net.web_client import GuardedClient
 from acp_agent.tools.net.web_page import page_text
 
-__all__ = ["beside", "read_link", "readable"]
-
 READING_TIMEOUT = 10.0
 """Seconds for taking a page apart. One that nests without end takes far longer."""
 

@@ -19,8 +19,6 @@ from acp_agent.tools.kit.base import Params, Tool
 from acp_agent.tools.kit.tool_context import Description, Preview, ToolContext, ToolResult
 from acp_agent.tools.net.browser_session import PLAYWRIGHT_TIMEOUT
 
-__all__ = ["Browser", "BrowserParams"]
-
 MAX_CHARS = 20_000
 MAX_LINKS = 100
 TITLE_CHARS = 100

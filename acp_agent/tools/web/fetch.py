@@ -14,8 +14,6 @@ from acp_agent.tools.kit.base import Params, Tool
 from acp_agent.tools.kit.tool_context import Description, Preview, ToolContext, ToolResult
 from acp_agent.tools.net.web_text import readable
 
-__all__ = ["Fetch", "FetchParams"]
-
 MAX_CHARS = 8000
 
 

@@ -18,8 +18,6 @@ from acp_agent.tools.kit.failures import classify_http_status
 from acp_agent.tools.kit.tool_context import Description, Preview, ToolContext, ToolResult
 from acp_agent.tools.net.web_body import WebAnswer
 
-__all__ = ["HttpRequest", "HttpRequestParams"]
-
 LONGEST_PREVIEW = 20_000
 """Characters of a request that are shown with the question."""
 

@@ -18,8 +18,6 @@ from acp_agent.tools.net.web_body import need_text
 from acp_agent.tools.net.web_page import Element, select
 from acp_agent.tools.net.web_text import beside
 
-__all__ = ["WebScrape", "WebScrapeParams"]
-
 LONGEST_ELEMENT = 4000
 """Characters of one element."""
 

@@ -21,8 +21,6 @@ from acp_agent.tools.net.web_body import WebAnswer, need_text
 from acp_agent.tools.net.web_results import DUCKDUCKGO, SearchResult, read_brave, read_duckduckgo, read_searxng
 from acp_agent.tools.net.web_text import beside
 
-__all__ = ["WebSearch", "WebSearchParams"]
-
 BRAVE = "https://api.search.brave.com/res/v1/web/search"
 
 
