@@ -37,7 +37,7 @@ from acp_agent.tools.failures import feedback, is_retryable
 from acp_agent.tools.registry import ToolEntry
 
 if TYPE_CHECKING:
-    from acp_agent.safety.deciders import CallFacts
+    from acp_agent.safety.deciding.deciders import CallFacts
     from acp_agent.tools.base import Tool
 
 __all__ = ["CANCELLED", "Call", "Display", "Parent", "Ready", "Reports", "Run", "locations_of"]

@@ -15,8 +15,8 @@ __all__ = ["TOOL", "project_layer"]
 TOOL = "trust"
 """What trust is remembered as, among the permissions."""
 
-OWN_FILES = "acp_agent.safety.folder_trust:own_files"
-SCOPE_OF = "acp_agent.safety.folder_trust:scope_of"
+OWN_FILES = "acp_agent.safety.folders.folder_trust:own_files"
+SCOPE_OF = "acp_agent.safety.folders.folder_trust:scope_of"
 
 
 def project_layer(folder: str, store: SessionStore) -> Layer | None:

@@ -4,7 +4,7 @@ Each hop is checked as an URL, resolved once, checked again by every address, an
 the name stays for the certificate and the Host header. A connection serves one hop, so that nothing that was checked
 for one name is used for another. Redirects are followed here, each as a new hop. No cookies, no proxy of the
 environment; a configured proxy is asked for the checked address, not for the name.
-`safety/network.py` decides what may be asked, `web_body` what of the answer is text.
+`safety/deciding/network.py` decides what may be asked, `web_body` what of the answer is text.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import httpx2
 from acp_agent import __version__
 from acp_agent.config.model import WebConfig
 from acp_agent.errors import ToolError
-from acp_agent.safety.network import NetworkPolicy, Target, check_addresses, check_url
+from acp_agent.safety.deciding.network import NetworkPolicy, Target, check_addresses, check_url
 from acp_agent.tools.web_body import WebAnswer, decode_text, is_text, plain_type
 
 __all__ = ["GuardedClient", "Resolver", "resolve_by_system", "same_site"]
