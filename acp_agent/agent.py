@@ -42,7 +42,7 @@ from acp_agent.loop.toolbox.trust import project_layer
 from acp_agent.protocol.client import Client
 from acp_agent.protocol.connection import Connection, Reply
 from acp_agent.protocol.profiles import rendering_plan
-from acp_agent.safety.paths import real_path
+from acp_agent.safety.folders.paths import real_path
 from acp_agent.schema.acp import (
     AuthenticateRequest,
     AuthenticateResponse,

@@ -72,9 +72,9 @@ from acp_agent.loop.turns.turn import run_turn
 from acp_agent.loop.turns.turn_host import SessionHost
 from acp_agent.lsp.base import Report
 from acp_agent.models import ReadyModel
-from acp_agent.safety.deciders import EXAMINE
+from acp_agent.safety.deciding.deciders import EXAMINE
 from acp_agent.safety.environment import SECRET_NAMES, safe_environment
-from acp_agent.safety.paths import Roots, real_path
+from acp_agent.safety.folders.paths import Roots, real_path
 from acp_agent.schema.acp import (
     AvailableCommand,
     AvailableCommandsUpdate,

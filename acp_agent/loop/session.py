@@ -35,8 +35,8 @@ from acp_agent.loop.modes import MODES, Mode, ModeId, narrower
 from acp_agent.loop.options import THOUGHT_LEVELS, config_options, mode_state
 from acp_agent.protocol.client import Client
 from acp_agent.protocol.codec import coalesce_updates, encode
-from acp_agent.safety.paths import Roots
-from acp_agent.safety.protect import configured_folders
+from acp_agent.safety.folders.paths import Roots
+from acp_agent.safety.folders.protect import configured_folders
 from acp_agent.schema.acp import (
     AgentMessageChunk,
     AgentThoughtChunk,

@@ -25,6 +25,7 @@ FLOORS: dict[str, int] = {
     "executors": 3,
     "output": 3,
     "safety": 3,
+    "credentials": 3,
     "llm": 3,
     "store": 3,
     "client": 3,
@@ -41,7 +42,7 @@ FLOORS: dict[str, int] = {
 }
 """A module's floor is that of the first part of its name below the package."""
 
-WINGS = {"executors", "output", "safety", "llm", "store", "client", "mcp", "lsp", "testing"}
+WINGS = {"executors", "output", "safety", "credentials", "llm", "store", "client", "mcp", "lsp", "testing"}
 SIDEWAYS = {("testing", "client")}
 """The test kit's editor is the client, with faults."""
 
@@ -58,10 +59,10 @@ DOORS: dict[str, tuple[str, ...]] = {
     "jsonrpcserver": ("acp_agent.client",),
     "oslash": ("acp_agent.client",),
     "sqlite3": ("acp_agent.store",),
-    "tree_sitter": ("acp_agent.safety.shell", "acp_agent.setup.json_text"),
+    "tree_sitter": ("acp_agent.safety.lines.shell", "acp_agent.setup.json_text"),
     "tree_sitter_json": ("acp_agent.setup.json_text",),
     "tomlkit": ("acp_agent.setup.helix",),
-    "tree_sitter_bash": ("acp_agent.safety.shell",),
+    "tree_sitter_bash": ("acp_agent.safety.lines.shell",),
     "jsonschema_rs": ("acp_agent.testing",),
     "pytest": ("acp_agent.testing",),
     "pathspec": ("acp_agent.executors.search_worker",),
@@ -77,6 +78,9 @@ DOORS: dict[str, tuple[str, ...]] = {
 
 BROAD = {"acp_agent/protocol/connection.py", "acp_agent/loop/calls/runner.py", "acp_agent/tools/kit/third_party.py"}
 """Where `except Exception` may stand."""
+
+ROOMS: dict[str, tuple[str, ...]] = {"acp_agent.safety": ("", "folders", "lines", "deciding")}
+"""The rooms of a wing in the order in which they build on each other; the first is what stands at its top."""
 
 LONGEST_FILE = 750
 
@@ -101,6 +105,23 @@ def test_imports_run_down_the_floors():
         sideways = here in WINGS and there in WINGS and (here, there) not in SIDEWAYS
         if FLOORS[there] > FLOORS[here] or sideways:
             wrong.append(f"{item.where}: {here} (floor {FLOORS[here]}) imports {there} (floor {FLOORS[there]})")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_imports_between_rooms_run_one_way():
+    wrong = []
+    folders = {name for file, name in modules() if file.name == "__init__.py"}
+    for wing, rooms in ROOMS.items():
+
+        def room(module: str, wing: str = wing) -> str:
+            name = module.removeprefix(wing + ".").split(".")[0]
+            return name if f"{wing}.{name}" in folders else ""
+
+        for item in imports():
+            if item.importer.startswith(wing + ".") and item.imported.startswith(wing + "."):
+                here, there = room(item.importer), room(item.imported)
+                if rooms.index(there) > rooms.index(here):
+                    wrong.append(f"{item.where}: {here or wing} imports {there}")
     assert not wrong, "\n".join(wrong)
 
 

@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from acp_agent.credentials.redactor import Redactor
 from acp_agent.executors.base import ExitStatus, OutputChunk, StreamName
 from acp_agent.executors.buffer import LONGEST_CUT_LINE
 from acp_agent.loop.calls.live import SPARE, TERMINAL_FACTOR, ContentFeed, TerminalFeed

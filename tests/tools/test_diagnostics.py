@@ -17,8 +17,8 @@ import pytest
 from acp_agent.config.model import DiagnosticsConfig, ToolsConfig
 from acp_agent.errors import ToolError
 from acp_agent.safety.access import Ask, ExecuteAccess, PathAccess
-from acp_agent.safety.decide import decide
-from acp_agent.safety.paths import Roots
+from acp_agent.safety.deciding.decide import decide
+from acp_agent.safety.folders.paths import Roots
 from acp_agent.schema.acp import Content, TextContent
 from acp_agent.tools.code.diagnostics_checkers import choose
 from acp_agent.tools.code.diagnostics_parsers import (

@@ -27,7 +27,7 @@ from acp_agent.lsp.compare import new_errors
 from acp_agent.lsp.table import ServerRow, any_installed, language_of, rows, which
 from acp_agent.lsp.uris import uri_of
 from acp_agent.protocol.client import Client
-from acp_agent.safety.paths import Roots
+from acp_agent.safety.folders.paths import Roots
 from acp_agent.schema.lsp import (
     Diagnostic,
     DocumentSymbol,

@@ -17,7 +17,7 @@ from acp_agent.errors import AgentError
 from acp_agent.lsp.base import LspError, Report
 from acp_agent.lsp.uris import path_of
 from acp_agent.protocol.client import Client
-from acp_agent.safety.paths import Roots
+from acp_agent.safety.folders.paths import Roots
 from acp_agent.schema.acp import ContentBlock, TextContent
 from acp_agent.schema.lsp import Diagnostic, DidSave, FileDiagnostics, PublishDiagnostics
 

@@ -18,8 +18,8 @@ from acp_agent.loop.calls.guard import SessionSafety
 from acp_agent.loop.modes import Mode
 from acp_agent.protocol.client import Client
 from acp_agent.safety.access import Allow, Ask, Deny, Verdict
-from acp_agent.safety.deciders import CallFacts, Judgement
-from acp_agent.safety.paths import Roots
+from acp_agent.safety.deciding.deciders import CallFacts, Judgement
+from acp_agent.safety.folders.paths import Roots
 from acp_agent.schema.acp import (
     CancelledPermissionOutcome,
     Content,

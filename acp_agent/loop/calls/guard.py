@@ -18,16 +18,16 @@ from acp_agent.config.safety import RiskConfig
 from acp_agent.errors import StoreError
 from acp_agent.loop.modes import Mode
 from acp_agent.safety.access import Deny, ExecuteAccess, NetworkAccess, PathAccess, ToolAccess
-from acp_agent.safety.anomaly import Anomaly, AnomalyDetector
-from acp_agent.safety.audit import AuditLog
-from acp_agent.safety.deciders import CallFacts, Deciders, Judgement
-from acp_agent.safety.own_names import with_own_names
-from acp_agent.safety.paths import Roots, real_path
-from acp_agent.safety.policy import Policy
-from acp_agent.safety.protect import PathRules, configured_folders
-from acp_agent.safety.rate import ActionRate
-from acp_agent.safety.scope import Approvals
-from acp_agent.safety.trajectory import Learned, Outcome, Sentinel
+from acp_agent.safety.deciding.anomaly import Anomaly, AnomalyDetector
+from acp_agent.safety.deciding.audit import AuditLog
+from acp_agent.safety.deciding.authorization import Policy
+from acp_agent.safety.deciding.deciders import CallFacts, Deciders, Judgement
+from acp_agent.safety.deciding.own_names import with_own_names
+from acp_agent.safety.deciding.rate import ActionRate
+from acp_agent.safety.deciding.scoped import Approvals
+from acp_agent.safety.deciding.trajectory import Learned, Outcome, Sentinel
+from acp_agent.safety.folders.paths import Roots, real_path
+from acp_agent.safety.folders.protect import PathRules, configured_folders
 from acp_agent.store.base import SessionStore, Trajectory
 
 log = logging.getLogger(__name__)

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import anyio.to_thread
 import msgspec
 
+from acp_agent.credentials.redactor import Redactor
 from acp_agent.errors import StoreError
 from acp_agent.lazy import load
 from acp_agent.llm.base import TextPart, ToolMessage
@@ -34,7 +35,6 @@ from acp_agent.output.observation import (
 )
 from acp_agent.output.profile import TEXT_CHARS, keeps, shortened, shortened_streams
 from acp_agent.output.sanitize import sanitize_output
-from acp_agent.safety.secrets import Redactor
 from acp_agent.schema.acp import Content, TextContent
 from acp_agent.store.base import OverflowEntry, OverflowStore
 from acp_agent.store.database import now
@@ -48,8 +48,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-WANTS_TERMINAL = "acp_agent.safety.interactive:wants_terminal"
-LAST_COMMAND = "acp_agent.safety.last_command:last_command"
+WANTS_TERMINAL = "acp_agent.safety.lines.interactive:wants_terminal"
+LAST_COMMAND = "acp_agent.safety.lines.last_command:last_command"
 """Loaded with the first command: they bring tree-sitter."""
 
 IN_A_THREAD = 20_000

@@ -11,9 +11,9 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from acp_agent.credentials.redactor import Redactor
 from acp_agent.llm.base import AssistantMessage, Message, TextPart, ToolMessage, ToolUse, UserMessage
 from acp_agent.protocol.codec import encode
-from acp_agent.safety.secrets import Redactor
 from acp_agent.schema.acp import AudioContent, BlobResourceContents, ImageContent
 
 T = TypeVar("T")

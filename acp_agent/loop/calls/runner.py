@@ -45,9 +45,9 @@ from acp_agent.loop.modes import Mode
 from acp_agent.loop.toolbox.offer import THOUGHTS
 from acp_agent.output.envelope import NO_OUTPUT, ShellOutput
 from acp_agent.safety.access import Access, Ask, Deny, ExecuteAccess, PathAccess
-from acp_agent.safety.decide import decide
-from acp_agent.safety.deciders import CallFacts, Judgement
-from acp_agent.safety.paths import Roots
+from acp_agent.safety.deciding.decide import decide
+from acp_agent.safety.deciding.deciders import CallFacts, Judgement
+from acp_agent.safety.folders.paths import Roots
 from acp_agent.schema.acp import Content, SessionUpdate, TextContent
 from acp_agent.store.base import GoalTask
 from acp_agent.tools.kit.failures import PARAMETERS, PASSING, as_tool_error

@@ -14,7 +14,7 @@ from urllib.parse import unquote, urlsplit
 from acp_agent.errors import InvalidParams
 from acp_agent.llm.base import AudioPart, ImagePart, Part, TextPart
 from acp_agent.loop.modes import Mode
-from acp_agent.safety.paths import Roots
+from acp_agent.safety.folders.paths import Roots
 from acp_agent.schema.acp import (
     AudioContent,
     BlobResourceContents,

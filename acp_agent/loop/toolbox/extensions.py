@@ -17,7 +17,7 @@ import anyio
 import anyio.to_thread
 
 from acp_agent.lazy import load
-from acp_agent.safety.folder_trust import FOLDER, MARK_CHARS, mark_of, own_files, scope_of, tools_of
+from acp_agent.safety.folders.folder_trust import FOLDER, MARK_CHARS, mark_of, own_files, scope_of, tools_of
 from acp_agent.store.base import Decision, SessionStore
 from acp_agent.tools.kit.registry import SessionRegistry
 

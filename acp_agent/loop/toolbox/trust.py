@@ -13,8 +13,8 @@ from acp_agent.store.base import SessionStore
 TOOL = "trust"
 """What trust is remembered as, among the permissions."""
 
-OWN_FILES = "acp_agent.safety.folder_trust:own_files"
-SCOPE_OF = "acp_agent.safety.folder_trust:scope_of"
+OWN_FILES = "acp_agent.safety.folders.folder_trust:own_files"
+SCOPE_OF = "acp_agent.safety.folders.folder_trust:scope_of"
 
 
 def project_layer(folder: str, store: SessionStore) -> Layer | None:

@@ -16,7 +16,7 @@ from acp_agent.errors import ToolError
 from acp_agent.executors.base import Command, ExitStatus
 from acp_agent.lsp.uris import path_of
 from acp_agent.safety.access import Access, ExecuteAccess, PathAccess
-from acp_agent.safety.paths import Roots, real_path
+from acp_agent.safety.folders.paths import Roots, real_path
 from acp_agent.schema.acp import Content, TextContent, ToolKind
 from acp_agent.tools.code.diagnostics_checkers import Check, Kind, choose, looked_for
 from acp_agent.tools.code.diagnostics_parsers import Diagnostic, Severity, plain

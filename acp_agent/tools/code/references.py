@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from acp_agent.safety.access import Access
-from acp_agent.safety.paths import Roots
+from acp_agent.safety.folders.paths import Roots
 from acp_agent.schema.acp import ToolKind
 from acp_agent.tools.code.positions import SymbolParams, document_at, places_in_words, position_of, symbol_access
 from acp_agent.tools.kit.base import Params, Tool

@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 
 from acp_agent.lsp.uris import path_of
 from acp_agent.safety.access import Access, PathAccess
-from acp_agent.safety.paths import Roots
+from acp_agent.safety.folders.paths import Roots
 from acp_agent.schema.acp import ToolKind
 from acp_agent.schema.lsp import DocumentSymbol, symbol_kind
 from acp_agent.tools.code.positions import document_at

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from acp_agent.safety.access import Access, PathAccess
-from acp_agent.safety.paths import Roots
+from acp_agent.safety.folders.paths import Roots
 from acp_agent.schema.acp import ToolKind
 from acp_agent.tools.files.entries import (
     TransferParams,

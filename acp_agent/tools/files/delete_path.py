@@ -7,7 +7,7 @@ from typing import ClassVar
 from pydantic import Field
 
 from acp_agent.safety.access import Access
-from acp_agent.safety.paths import Roots
+from acp_agent.safety.folders.paths import Roots
 from acp_agent.schema.acp import ToolKind
 from acp_agent.tools.files.entries import delete_access, need_entry, need_saved, not_a_root, told
 from acp_agent.tools.kit.base import Params, Tool

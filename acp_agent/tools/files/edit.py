@@ -12,7 +12,7 @@ from pydantic import Field
 from acp_agent.errors import ToolError
 from acp_agent.lsp.base import Document
 from acp_agent.safety.access import Access, PathAccess
-from acp_agent.safety.paths import Roots
+from acp_agent.safety.folders.paths import Roots
 from acp_agent.schema.acp import ToolKind
 from acp_agent.tools.code.positions import errors_of_change
 from acp_agent.tools.files.text import (

@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from acp_agent.errors import ToolError
 from acp_agent.safety.access import Access
-from acp_agent.safety.paths import Roots
+from acp_agent.safety.folders.paths import Roots
 from acp_agent.schema.acp import ToolKind
 from acp_agent.tools.kit.tool_context import Description, Preview, ToolContext, ToolResult
 

@@ -17,7 +17,7 @@ from acp_agent.mcp.base import TOOL_CATEGORIES, McpContent, McpError, McpResult,
 from acp_agent.mcp.content import one_line, readable
 from acp_agent.mcp.names import unique_names
 from acp_agent.safety.access import Access, ToolAccess
-from acp_agent.safety.paths import Roots
+from acp_agent.safety.folders.paths import Roots
 from acp_agent.schema.acp import Content, ImageContent, TextContent, ToolCallContent, ToolKind
 from acp_agent.tools.kit.base import Params, Tool
 from acp_agent.tools.kit.registry import ToolEntry

@@ -14,7 +14,7 @@ from acp_agent.llm.base import Part
 from acp_agent.lsp.base import LanguageServices
 from acp_agent.output.envelope import ShellOutput
 from acp_agent.safety.access import Access
-from acp_agent.safety.paths import Roots
+from acp_agent.safety.folders.paths import Roots
 from acp_agent.schema.acp import ToolCallContent
 from acp_agent.store.base import GoalTask, MemoryStore, OverflowPart, ScheduleStore
 

@@ -4,7 +4,7 @@ Each hop is checked as an URL, resolved once, checked again by every address, an
 the name stays for the certificate and the Host header. A connection serves one hop, so that nothing that was checked
 for one name is used for another. Redirects are followed here, each as a new hop. No cookies, no proxy of the
 environment; a configured proxy is asked for the checked address, not for the name.
-`safety/network.py` decides what may be asked, `web_body` what of the answer is text.
+`safety/deciding/network.py` decides what may be asked, `web_body` what of the answer is text.
 """
 
 from __future__ import annotations

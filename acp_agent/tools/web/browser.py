@@ -13,7 +13,7 @@ from acp_agent.errors import ToolError
 from acp_agent.lazy import load
 from acp_agent.llm.base import ImagePart
 from acp_agent.safety.access import Access, NetworkAccess, NoAccess
-from acp_agent.safety.paths import Roots
+from acp_agent.safety.folders.paths import Roots
 from acp_agent.schema.acp import Content, ImageContent, TextContent, ToolKind
 from acp_agent.tools.kit.base import Params, Tool
 from acp_agent.tools.kit.tool_context import Description, Preview, ToolContext, ToolResult

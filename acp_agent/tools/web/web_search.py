@@ -12,8 +12,8 @@ from pydantic import Field
 from acp_agent.config.model import WebConfig
 from acp_agent.errors import ToolError
 from acp_agent.safety.access import Access, NetworkAccess
-from acp_agent.safety.network import NetworkPolicy, check_url
-from acp_agent.safety.paths import Roots
+from acp_agent.safety.deciding.network import NetworkPolicy, check_url
+from acp_agent.safety.folders.paths import Roots
 from acp_agent.schema.acp import ToolKind
 from acp_agent.tools.kit.base import Params, Tool
 from acp_agent.tools.kit.tool_context import Description, Preview, ToolContext, ToolResult

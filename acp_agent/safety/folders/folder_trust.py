@@ -12,7 +12,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from acp_agent.safety.paths import read_regular, real_path
+from acp_agent.safety.folders.paths import read_regular, real_path
 
 __all__ = ["CONFIG", "FOLDER", "MARK_CHARS", "TOOLS", "mark_of", "own_files", "scope_of", "tools_of"]
 

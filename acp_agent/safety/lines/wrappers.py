@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from acp_agent.safety.programs import words
+from acp_agent.safety.lines.programs import words
 
 __all__ = ["ESCALATING", "SHELLS", "Inner", "inner_commands", "is_shell_from_input", "is_wrapper"]
 

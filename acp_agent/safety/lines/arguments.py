@@ -8,8 +8,8 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from acp_agent.safety.examined import Examined
-from acp_agent.safety.paths import real_path
+from acp_agent.safety.folders.paths import real_path
+from acp_agent.safety.lines.examined import Examined
 
 __all__ = ["forbidden_argument", "program_names"]
 

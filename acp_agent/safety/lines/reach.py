@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 from pathlib import Path
 
-from acp_agent.safety.paths import Roots, real_path
+from acp_agent.safety.folders.paths import Roots, real_path
 
 __all__ = [
     "CHANGES",

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from acp_agent.safety.simple import SimpleCommand
+from acp_agent.safety.lines.simple import SimpleCommand
 
 __all__ = ["EDITOR_VARIABLES", "ENDLESS", "RULES", "SHELLS", "SUDO_VALUES", "WantsTerminal"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from acp_agent.safety.reach import Folders
+from acp_agent.safety.lines.reach import Folders
 
 __all__ = ["Folded", "Places", "both"]
 

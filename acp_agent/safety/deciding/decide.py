@@ -20,11 +20,11 @@ from acp_agent.safety.access import (
     ToolAccess,
     Verdict,
 )
-from acp_agent.safety.paths import Roots
+from acp_agent.safety.folders.paths import Roots
 
 __all__ = ["DELETE_SCOPE", "EDIT_SCOPE", "combine", "decide", "judge_access"]
 
-JUDGE = "acp_agent.safety.shell:judge"
+JUDGE = "acp_agent.safety.lines.shell:judge"
 """Loaded with the first command: it brings tree-sitter."""
 
 EDIT_SCOPE = "edit *"

@@ -17,18 +17,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from acp_agent.safety.access import Allow
-from acp_agent.safety.arguments import (
+from acp_agent.safety.folders.paths import Roots
+from acp_agent.safety.lines.arguments import (
     forbidden_argument,
     program_names,
 )
-from acp_agent.safety.dangerous import dangers_of, is_safe_assignment
-from acp_agent.safety.examined import NAMED, Examined, Match, Part, Redirect, decided
-from acp_agent.safety.paths import Roots
-from acp_agent.safety.places import Folded, Places, both
-from acp_agent.safety.quoting import braced, rough_commands, unquoted
-from acp_agent.safety.reach import lands, paths_inside, protected_names
-from acp_agent.safety.risk import INTERPRETERS, Risk, combined, risk_of, risk_of_text, risk_of_writing
-from acp_agent.safety.shell import (
+from acp_agent.safety.lines.dangerous import dangers_of, is_safe_assignment
+from acp_agent.safety.lines.examined import NAMED, Examined, Match, Part, Redirect, decided
+from acp_agent.safety.lines.quoting import braced, rough_commands, unquoted
+from acp_agent.safety.lines.reach import lands, paths_inside, protected_names
+from acp_agent.safety.lines.risk import INTERPRETERS, Risk, combined, risk_of, risk_of_text, risk_of_writing
+from acp_agent.safety.lines.shell import (
     BACKGROUND,
     CHANGES,
     EXPANDS,
@@ -42,7 +41,8 @@ from acp_agent.safety.shell import (
     parsed,
     text_trouble,
 )
-from acp_agent.safety.wrappers import SHELLS, Inner, base, inner_commands, is_shell_from_input, is_wrapper
+from acp_agent.safety.lines.standing import Folded, Places, both
+from acp_agent.safety.lines.wrappers import SHELLS, Inner, base, inner_commands, is_shell_from_input, is_wrapper
 
 if TYPE_CHECKING:
     from tree_sitter import Node

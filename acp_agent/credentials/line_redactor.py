@@ -9,9 +9,9 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from acp_agent.credentials import patterns as known
+from acp_agent.credentials.values import is_credential, is_placeholder
 from acp_agent.linear import Pattern, at_first_use, compiled
-from acp_agent.safety import secret_patterns as known
-from acp_agent.safety.secret_values import is_credential, is_placeholder
 
 __all__ = ["COLOURS", "MARK", "LineRedactor"]
 

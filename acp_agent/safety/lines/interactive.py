@@ -10,8 +10,15 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from acp_agent.safety.simple import SimpleCommand, simple_commands
-from acp_agent.safety.terminal_programs import EDITOR_VARIABLES, ENDLESS, RULES, SHELLS, SUDO_VALUES, WantsTerminal
+from acp_agent.safety.lines.simple import SimpleCommand, simple_commands
+from acp_agent.safety.lines.terminal_programs import (
+    EDITOR_VARIABLES,
+    ENDLESS,
+    RULES,
+    SHELLS,
+    SUDO_VALUES,
+    WantsTerminal,
+)
 
 __all__ = ["WantsTerminal", "wants_terminal"]
 

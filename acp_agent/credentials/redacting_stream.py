@@ -13,10 +13,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from acp_agent.safety import secret_blocks as blocks
-from acp_agent.safety import secret_patterns as known
-from acp_agent.safety.secret_blocks import KEY_MARK, UNIT, first_wait, line_end, run_start, word_length
-from acp_agent.safety.secret_lines import COLOURS, LineRedactor
+from acp_agent.credentials import key_blocks as blocks
+from acp_agent.credentials import patterns as known
+from acp_agent.credentials.key_blocks import KEY_MARK, UNIT, first_wait, line_end, run_start, word_length
+from acp_agent.credentials.line_redactor import COLOURS, LineRedactor
 
 __all__ = ["RedactingStream"]
 

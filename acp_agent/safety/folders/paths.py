@@ -20,7 +20,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from acp_agent.errors import ToolError
-from acp_agent.safety.protect import PathRules
+from acp_agent.safety.folders.protect import PathRules
 
 __all__ = ["Roots", "read_regular", "real_path"]
 

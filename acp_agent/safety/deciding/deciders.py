@@ -35,23 +35,23 @@ from acp_agent.safety.access import (
     ToolAccess,
     Verdict,
 )
-from acp_agent.safety.decide import combine, judge_access
+from acp_agent.safety.deciding.authorization import Policy, Subject
+from acp_agent.safety.deciding.decide import combine, judge_access
+from acp_agent.safety.deciding.scoped import Scoped, texts_of
+from acp_agent.safety.deciding.tool_patterns import BASH, Origin, Permissions, Rule
+from acp_agent.safety.folders.paths import Roots, real_path
 from acp_agent.safety.globs import matches
-from acp_agent.safety.paths import Roots, real_path
-from acp_agent.safety.policy import Policy, Subject
-from acp_agent.safety.rules import BASH, Origin, Permissions, Rule
-from acp_agent.safety.scope import Scoped, texts_of
 
 if TYPE_CHECKING:
-    from acp_agent.safety.commands import Examined
-    from acp_agent.safety.risk import Risk
+    from acp_agent.safety.lines.examine import Examined
+    from acp_agent.safety.lines.risk import Risk
 
 __all__ = ["EXAMINE", "POLICY_DENIED", "CallFacts", "Deciders", "Judgement"]
 
-EXAMINE = "acp_agent.safety.commands:examine"
-FORBIDDEN_ARGUMENT = "acp_agent.safety.arguments:forbidden_argument"
-UNDERSTATED = "acp_agent.safety.risk:understated"
-PROGRAM_NAMES = "acp_agent.safety.arguments:program_names"
+EXAMINE = "acp_agent.safety.lines.examine:examine"
+FORBIDDEN_ARGUMENT = "acp_agent.safety.lines.arguments:forbidden_argument"
+UNDERSTATED = "acp_agent.safety.lines.risk:understated"
+PROGRAM_NAMES = "acp_agent.safety.lines.arguments:program_names"
 """Loaded with the first command: they bring tree-sitter."""
 
 POLICY_DENIED = "The policy denied this call. It was not run; do not try to reach the same in another way."

@@ -12,8 +12,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from acp_agent.safety.programs import words
-from acp_agent.safety.wrappers import SHELLS, base
+from acp_agent.safety.lines.programs import words
+from acp_agent.safety.lines.wrappers import SHELLS, base
 
 __all__ = ["SAFE_ASSIGNMENTS", "dangers_of", "is_safe_assignment"]
 

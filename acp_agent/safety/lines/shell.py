@@ -29,10 +29,11 @@ import tree_sitter_bash
 from tree_sitter import Language, Node, Parser
 
 from acp_agent.safety.access import Allow, Ask
-from acp_agent.safety.git_folder import runs_programs
-from acp_agent.safety.paths import Roots, real_path
-from acp_agent.safety.programs import looked_at
-from acp_agent.safety.reach import (
+from acp_agent.safety.folders.paths import Roots, real_path
+from acp_agent.safety.lines.always import scopes_of
+from acp_agent.safety.lines.git_folder import runs_programs
+from acp_agent.safety.lines.programs import looked_at
+from acp_agent.safety.lines.reach import (
     CHANGES,
     DEV_NULL,
     EXPANDS,
@@ -43,7 +44,6 @@ from acp_agent.safety.reach import (
     Folders,
     Reach,
 )
-from acp_agent.safety.scopes import scopes_of
 
 __all__ = [
     "CHANGES",

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from acp_agent.safety.paths import Roots, read_regular, real_path
+from acp_agent.safety.folders.paths import Roots, read_regular, real_path
 
 __all__ = ["MAX_LOOKED_AT", "Survey", "survey"]
 

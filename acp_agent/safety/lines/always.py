@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from acp_agent.safety.programs import long_option, looked_at, short_options, words
+from acp_agent.safety.lines.programs import long_option, looked_at, short_options, words
 
 __all__ = ["scopes_of"]
 

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from acp_agent.safety.paths import Roots, real_path
-from acp_agent.safety.programs import long_option, short_options, words
-from acp_agent.safety.wrappers import ESCALATING, SHELLS, base
+from acp_agent.safety.folders.paths import Roots, real_path
+from acp_agent.safety.lines.programs import long_option, short_options, words
+from acp_agent.safety.lines.wrappers import ESCALATING, SHELLS, base
 
 __all__ = [
     "INTERPRETERS",

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from acp_agent.config.safety import ScopedConfig, ScopedConstraint
+from acp_agent.safety.deciding.tool_patterns import Origin
+from acp_agent.safety.folders.paths import real_path
 from acp_agent.safety.globs import matches, matches_any
-from acp_agent.safety.paths import real_path
-from acp_agent.safety.rules import Origin
 
 __all__ = ["Approvals", "Scoped", "Violation", "texts_of"]
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from acp_agent.safety.access import Allow, Ask
-from acp_agent.safety.reach import CHANGES, EXPANDS, WRITES
-from acp_agent.safety.risk import Risk
+from acp_agent.safety.lines.reach import CHANGES, EXPANDS, WRITES
+from acp_agent.safety.lines.risk import Risk
 
 __all__ = ["Examined", "Match", "Part", "Redirect", "covers", "decided"]
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from acp_agent.safety.shell import parsed
+from acp_agent.safety.lines.shell import parsed
 
 if TYPE_CHECKING:
     from tree_sitter import Node

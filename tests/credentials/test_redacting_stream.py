@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acp_agent.safety.secret_blocks import UNIT
-from acp_agent.safety.secrets import Redactor, holds_mark
+from acp_agent.credentials.key_blocks import UNIT
+from acp_agent.credentials.redactor import Redactor, holds_mark
 
 OWN = ("Zq9!own-Value_77", "own phrase of 5 words", 'quo"ted\\value9')
 PLAIN = Redactor(values=OWN)

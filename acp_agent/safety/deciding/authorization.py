@@ -17,8 +17,8 @@ from typing import Literal
 
 from acp_agent.config.safety import AuthorizationConfig, PolicyConfig, PolicyRule
 from acp_agent.linear import PatternError, compiled
+from acp_agent.safety.deciding.tool_patterns import Origin
 from acp_agent.safety.globs import matches, matches_any
-from acp_agent.safety.rules import Origin
 
 __all__ = ["MAX_RULES", "Policy", "PolicyVerdict", "Subject"]
 

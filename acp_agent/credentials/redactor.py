@@ -19,11 +19,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote, quote_plus
 
+from acp_agent.credentials import patterns as known
+from acp_agent.credentials.line_redactor import MARK, LineRedactor
+from acp_agent.credentials.redacting_stream import RedactingStream
+from acp_agent.credentials.values import is_credential
 from acp_agent.linear import MAX_PATTERN_CHARS, Pattern, PatternError, compiled
-from acp_agent.safety import secret_patterns as known
-from acp_agent.safety.secret_lines import MARK, LineRedactor
-from acp_agent.safety.secret_stream import RedactingStream
-from acp_agent.safety.secret_values import is_credential
 
 __all__ = ["MARK", "Redactor", "RedactingStream", "holds_mark", "own_values"]
 
