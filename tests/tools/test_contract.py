@@ -10,7 +10,7 @@ import pytest
 
 from acp_agent.errors import ToolError
 from acp_agent.safety.access import RISK_METADATA
-from acp_agent.safety.paths import Roots
+from acp_agent.safety.folders.paths import Roots
 from acp_agent.tools.kit.base import Tool
 from acp_agent.tools.kit.registry import TOOLS, ToolEntry
 from tests.tools.kit import REGISTRY

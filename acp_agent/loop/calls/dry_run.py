@@ -14,8 +14,8 @@ from acp_agent.errors import AgentError, ToolError
 from acp_agent.executors.local import LocalExecutor
 from acp_agent.loop.modes import Mode
 from acp_agent.safety.access import Allow, Ask, Deny, Verdict
-from acp_agent.safety.deciders import CallFacts, Deciders
-from acp_agent.safety.paths import Roots
+from acp_agent.safety.deciding.deciders import CallFacts, Deciders
+from acp_agent.safety.folders.paths import Roots
 from acp_agent.tools.kit.registry import Tools
 from acp_agent.tools.kit.tool_context import Ledger, Services, ToolContext
 

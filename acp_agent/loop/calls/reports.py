@@ -37,7 +37,7 @@ from acp_agent.tools.kit.registry import ToolEntry
 from acp_agent.tools.kit.tool_context import Description, Location, Preview, RunState, ToolResult
 
 if TYPE_CHECKING:
-    from acp_agent.safety.deciders import CallFacts
+    from acp_agent.safety.deciding.deciders import CallFacts
     from acp_agent.tools.kit.base import Tool
 
 

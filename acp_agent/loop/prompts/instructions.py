@@ -19,7 +19,7 @@ from acp_agent.errors import ExecutorError
 from acp_agent.executors import files
 from acp_agent.lazy import load
 from acp_agent.loop.prompts.project_rules import instruction_file, skill_files
-from acp_agent.safety.paths import Roots, real_path
+from acp_agent.safety.folders.paths import Roots, real_path
 
 log = logging.getLogger(__name__)
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from acp_agent.safety.paths import Roots, read_regular, real_path
+from acp_agent.safety.folders.paths import Roots, read_regular, real_path
 from acp_agent.tools.code import diagnostics_parsers as parsers
 
 CheckerName = Literal["check", "clippy", "ruff", "mypy", "pyright", "tsc", "eslint", "go vet"]

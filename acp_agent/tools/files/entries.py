@@ -16,7 +16,7 @@ from pydantic import Field
 from acp_agent.errors import ToolError
 from acp_agent.executors.base import FileStat, Tally
 from acp_agent.safety.access import Access, PathAccess
-from acp_agent.safety.paths import Roots
+from acp_agent.safety.folders.paths import Roots
 from acp_agent.tools.kit.base import Params
 from acp_agent.tools.kit.tool_context import Description, Location, ToolContext, ToolResult
 

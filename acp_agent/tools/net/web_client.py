@@ -24,7 +24,7 @@ import httpx2
 from acp_agent import __version__
 from acp_agent.config.model import WebConfig
 from acp_agent.errors import ToolError
-from acp_agent.safety.network import NetworkPolicy, Target, check_addresses, check_url
+from acp_agent.safety.deciding.network import NetworkPolicy, Target, check_addresses, check_url
 from acp_agent.tools.net.web_body import WebAnswer, decode_text, is_text, plain_type
 
 Resolver = Callable[[str, int], Awaitable[Sequence[str]]]
