@@ -21,8 +21,8 @@ import msgspec
 
 from acp_agent.auth import Login
 from acp_agent.config.load import Config, load_config
-from acp_agent.config.places import state_dir
 from acp_agent.config.sources import merge
+from acp_agent.config.xdg import state_dir
 from acp_agent.errors import (
     AgentError,
     ConfigError,
@@ -81,7 +81,7 @@ __all__ = ["Agent", "open_store"]
 log = logging.getLogger(__name__)
 
 BUILDER = "acp_agent.build:Builder"
-LSP_NOTE = "acp_agent.schema.lsp:decode_notification"
+LSP_NOTE = "acp_agent.schema.lsp_types:decode_notification"
 STORE = "acp_agent.store.sqlite:SqliteStore"
 
 

@@ -20,7 +20,7 @@ from typing import Self
 import anyio
 from anyio.abc import Process
 
-from acp_agent.client.background import Background
+from acp_agent.client.tasks import Background
 from acp_agent.errors import InternalError, InvalidParams, ResourceNotFound
 from acp_agent.schema.acp import (
     CreateTerminalRequest,

@@ -12,8 +12,8 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from acp_agent.config.language import PROJECT, ClientProfileConfig, LspConfig
-from acp_agent.config.safety import (
+from acp_agent.config.language_settings import PROJECT, ClientProfileConfig, LspConfig
+from acp_agent.config.safety_settings import (
     SAFE_VARIABLES,
     AnomalyConfig,
     AuditConfig,

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from acp_agent.config.load import Config
-from acp_agent.config.places import config_dir, config_file, state_dir
-from acp_agent.config.safety import RiskConfig
+from acp_agent.config.safety_settings import RiskConfig
+from acp_agent.config.xdg import config_dir, config_file, state_dir
 from acp_agent.errors import StoreError
 from acp_agent.loop.modes import Mode
 from acp_agent.safety.access import Deny, ExecuteAccess, NetworkAccess, PathAccess, ToolAccess

@@ -16,7 +16,7 @@ import anyio
 from acp_agent.config.model import McpConfig
 from acp_agent.lazy import load
 from acp_agent.mcp.base import McpError, McpPrompt, gather, prompt_arguments
-from acp_agent.mcp.servers import McpServers, ServerState
+from acp_agent.mcp.mcp_servers import McpServers, ServerState
 from acp_agent.schema.acp import AvailableCommand, McpServer, UnstructuredCommandInput
 from acp_agent.tools.registry import SessionRegistry
 

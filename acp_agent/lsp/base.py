@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 from acp_agent.errors import AgentError
 
 if TYPE_CHECKING:
-    from acp_agent.schema.lsp import (
+    from acp_agent.schema.lsp_types import (
         Diagnostic,
         DocumentSymbol,
         FileDiagnostics,

@@ -1,4 +1,4 @@
-"""What the keeper of a server (`servers`) and its connection (`client`) tell each other."""
+"""What the keeper of a server (`mcp_servers`) and its connection (`mcp_client`) tell each other."""
 
 from __future__ import annotations
 

@@ -12,10 +12,10 @@ import msgspec
 from acp_agent.errors import StoreError
 from acp_agent.store.base import Decision, LogEntry, Permission, SessionRecord
 from acp_agent.store.database import Database, clean, now
-from acp_agent.store.goals import SqliteGoals
+from acp_agent.store.experience import SqliteQuestions, SqliteTrajectories
+from acp_agent.store.goal_store import SqliteGoals
 from acp_agent.store.memories import SqliteMemories
 from acp_agent.store.overflow import SqliteOverflow
-from acp_agent.store.questions import SqliteQuestions, SqliteTrajectories
 from acp_agent.store.schedules import SqliteSchedules
 
 INSERT_ENTRY = "INSERT INTO log (session_id, kind, payload) VALUES (?,?,?)"

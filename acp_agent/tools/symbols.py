@@ -11,7 +11,7 @@ from acp_agent.lsp.uris import path_of
 from acp_agent.safety.access import Access, PathAccess
 from acp_agent.safety.paths import Roots
 from acp_agent.schema.acp import ToolKind
-from acp_agent.schema.lsp import DocumentSymbol, symbol_kind
+from acp_agent.schema.lsp_types import DocumentSymbol, symbol_kind
 from acp_agent.tools.base import Params, Tool
 from acp_agent.tools.context import Description, Location, Preview, ToolContext, ToolResult
 from acp_agent.tools.language import document_at

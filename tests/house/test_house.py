@@ -80,6 +80,12 @@ BROAD = {"acp_agent/protocol/connection.py", "acp_agent/loop/calls.py", "acp_age
 
 LONGEST_FILE = 750
 
+SHARED_NAMES = {"__init__", "base"}
+"""Names that files of several folders have, and mean the same: a package's face, a wing's contract."""
+
+NAMED_TWICE = {"commands", "context", "delegate", "diagnostics", "failures", "language", "process", "rules"}
+"""Names that still mean two things. One that is gone must go from this list; none is added."""
+
 
 def part(module: str) -> str:
     return (module.split(".") + [""])[1]
@@ -173,6 +179,16 @@ def test_no_file_tells_two_stories():
         if "Do not edit." not in text[:500] and text.count("\n") > LONGEST_FILE:
             long[str(file.relative_to(ROOT))] = text.count("\n")
     assert not long
+
+
+def test_no_two_files_have_one_name():
+    places: dict[str, list[str]] = {}
+    for file, _ in modules():
+        if file.stem not in SHARED_NAMES and "fronts/demo" not in str(file):
+            places.setdefault(file.stem, []).append(str(file.relative_to(ROOT)))
+    twice = {name: where for name, where in places.items() if len(where) > 1}
+    assert not {name: where for name, where in twice.items() if name not in NAMED_TWICE}
+    assert twice.keys() == NAMED_TWICE
 
 
 def test_every_lazy_row_names_something_that_exists():

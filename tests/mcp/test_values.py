@@ -197,6 +197,6 @@ def test_structured_content_is_the_text_where_there_is_no_other():
 
 
 def test_the_package_is_not_loaded_before_there_is_a_server():
-    code = "import sys, acp_agent.mcp.servers; print([name for name in ('mcp', 'pydantic') if name in sys.modules])"
+    code = "import sys, acp_agent.mcp.mcp_servers; print([name for name in ('mcp', 'pydantic') if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout == "[]\n"

@@ -12,7 +12,7 @@ import jsonschema_rs
 import msgspec
 import pytest
 
-from acp_agent.config.safety import AuditConfig
+from acp_agent.config.safety_settings import AuditConfig
 from acp_agent.safety.audit import AuditEntry, AuditLog
 from acp_agent.safety.secrets import Redactor
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import anyio.to_thread
 import pytest
 
-from acp_agent.config.safety import SandboxConfig
+from acp_agent.config.safety_settings import SandboxConfig
 from acp_agent.errors import ExecutorError
 from acp_agent.executors.sandbox import base, bubblewrap, landlock_alone, probe
 from acp_agent.executors.sandbox.base import Confined, Invocation, Sandbox, SandboxPolicy

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from lsprotocol.types import Position, Range
 
-from acp_agent.fronts.lsp_server.documents import path_of, uri_of
+from acp_agent.fronts.lsp_server.editor_documents import path_of, uri_of
 from acp_agent.fronts.lsp_server.edits import hunks_between, rebased, text_edits
-from acp_agent.fronts.lsp_server.options import Options, read_options
+from acp_agent.fronts.lsp_server.initialization_options import Options, read_options
 from acp_agent.fronts.lsp_server.positions import ENCODINGS, Encoding, Text, choose_encoding, split_lines
 from acp_agent.fronts.lsp_server.status import Board
 from acp_agent.schema.acp import ToolCall, ToolCallLocation

@@ -26,7 +26,7 @@ from acp_agent.mcp.link import Link
 if TYPE_CHECKING:
     from anyio.abc import TaskGroup
 
-    from acp_agent.mcp.client import Client
+    from acp_agent.mcp.mcp_client import Client
 
 log = logging.getLogger(__name__)
 
@@ -35,7 +35,7 @@ T = TypeVar("T")
 State = Literal["connecting", "ready", "lost", "failed", "closed"]
 """`lost`: started again by the next call. `failed`: not any more."""
 
-CONNECT = "acp_agent.mcp.client:connect"
+CONNECT = "acp_agent.mcp.mcp_client:connect"
 
 RESTARTS = 3
 RELIST_PAUSE = 1.0

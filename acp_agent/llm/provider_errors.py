@@ -16,7 +16,7 @@ import msgspec
 
 from acp_agent.errors import ProviderError
 from acp_agent.llm.retry import retry_after
-from acp_agent.llm.text import clean
+from acp_agent.llm.streamed_text import clean
 
 if TYPE_CHECKING:
     from acp_agent.errors import ProviderErrorKind

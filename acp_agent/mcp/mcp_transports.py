@@ -22,8 +22,8 @@ from mcp.shared.message import SessionMessage
 from acp_agent import __version__
 from acp_agent.mcp.base import McpError
 from acp_agent.mcp.content import one_line
-from acp_agent.mcp.failures import TRACE, Trace, by_status, failure, retry_seconds
 from acp_agent.mcp.link import Link
+from acp_agent.mcp.mcp_errors import TRACE, Trace, by_status, failure, retry_seconds
 from acp_agent.mcp.process import ServerProcess
 from acp_agent.mcp.surrogates import Mender, mended
 

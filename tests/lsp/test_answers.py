@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acp_agent.lsp import decode
+from acp_agent.lsp import answers
 from acp_agent.lsp.base import LspError
 from acp_agent.lsp.greeting import configuration
 from acp_agent.lsp.uris import path_of, uri_of
@@ -26,7 +26,7 @@ OTHER = {"start": {"line": 9, "character": 9}, "end": {"line": 9, "character": 9
     ],
 )
 def test_places_come_as_one_as_many_and_as_links(data):
-    (found,) = decode.locations(data)
+    (found,) = answers.locations(data)
     assert found.uri == "file:///w/a%20b.py"
     assert (found.range.start.line, found.range.end.character) == (1, 4)
 
@@ -42,7 +42,7 @@ def test_places_come_as_one_as_many_and_as_links(data):
     ],
 )
 def test_hovers_come_as_markup_and_as_marked_text(contents, text):
-    found = decode.hover({"contents": contents, "range": PLACE})
+    found = answers.hover({"contents": contents, "range": PLACE})
     assert found is not None
     assert (found.contents.value, found.contents.kind) == (text, "markdown")
 
@@ -52,30 +52,30 @@ def test_hovers_come_as_markup_and_as_marked_text(contents, text):
     [None, {}, {"contents": ""}, {"contents": []}, {"contents": {"value": " \n"}}, {"contents": "![](data:,)"}, []],
 )
 def test_a_hover_without_words_is_none(data):
-    assert decode.hover(data) is None
+    assert answers.hover(data) is None
 
 
 def test_symbols_come_as_a_tree_and_as_a_list():
     child = {"name": "f", "kind": 6, "range": PLACE}
     tree = [{"name": "C", "kind": 5, "range": OTHER, "selectionRange": PLACE, "children": [child, {"name": 3}]}]
-    (found,) = decode.document_symbols(tree)
+    (found,) = answers.document_symbols(tree)
     assert (found.selection_range, [each.name for each in found.children]) == (found.children[0].range, ["f"])
     flat = [{"name": "f", "kind": 6, "location": {"uri": "file:///a", "range": PLACE}, "containerName": "C"}]
-    (found,) = decode.document_symbols(flat)
+    (found,) = answers.document_symbols(flat)
     assert (found.range, found.container_name) == (None, "C")
-    assert decode.workspace_symbols(flat)[0].location == found.location
+    assert answers.workspace_symbols(flat)[0].location == found.location
     bare = [{"name": "f", "kind": 6, "location": {"uri": "file:///a"}}]
-    assert decode.workspace_symbols(bare)[0].location.range.start.line == 0
+    assert answers.workspace_symbols(bare)[0].location.range.start.line == 0
 
 
 def test_edits_come_by_file_and_by_document():
     edits = [{"range": PLACE, "newText": "a"}]
-    by_file = decode.workspace_edit({"changes": {"file:///a": edits, "file:///b": []}})
+    by_file = answers.workspace_edit({"changes": {"file:///a": edits, "file:///b": []}})
     document = {"textDocument": {"uri": "file:///a", "version": 3}, "edits": edits}
-    assert by_file == decode.workspace_edit({"documentChanges": [document]})
-    twice = decode.workspace_edit({"documentChanges": [document, document]})
+    assert by_file == answers.workspace_edit({"documentChanges": [document]})
+    twice = answers.workspace_edit({"documentChanges": [document, document]})
     assert [len(each) for each in twice.changes.values()] == [2]
-    assert decode.workspace_edit(None).changes == {}
+    assert answers.workspace_edit(None).changes == {}
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_edits_come_by_file_and_by_document():
 )
 def test_an_edit_is_taken_whole_or_not_at_all(data):
     with pytest.raises(LspError):
-        decode.workspace_edit(data)
+        answers.workspace_edit(data)
 
 
 JSON = st.recursive(
@@ -112,15 +112,15 @@ JSON = st.recursive(
 @given(JSON)
 def test_nothing_that_a_server_answers_is_an_exception(data):
     for take in (
-        decode.diagnostics,
-        decode.locations,
-        decode.hover,
-        decode.document_symbols,
-        decode.workspace_symbols,
+        answers.diagnostics,
+        answers.locations,
+        answers.hover,
+        answers.document_symbols,
+        answers.workspace_symbols,
     ):
         take(data)
     try:
-        decode.workspace_edit(data)
+        answers.workspace_edit(data)
     except LspError:
         pass
 

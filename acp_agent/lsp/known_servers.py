@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from acp_agent.config.language import LspConfig
+from acp_agent.config.language_settings import LspConfig
 
 OWN_PROGRAMS = (".venv/bin", "venv/bin", "node_modules/.bin")
 """Where a project keeps programs of its own."""

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from acp_agent.config.language import LanguageServerConfig, LspConfig
-from acp_agent.lsp.table import KNOWN, language_of, rows, where, which
+from acp_agent.config.language_settings import LanguageServerConfig, LspConfig
+from acp_agent.lsp.known_servers import KNOWN, language_of, rows, where, which
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The documents that one server has open, and what it said of files. Without waiting: `server` does that.
+"""The documents that one server has open, and what it said of files. Without waiting: `language_server` does that.
 
 A document is remembered when it was not sent yet (the server is starting, or being started again) and sent then.
 """
@@ -15,7 +15,7 @@ import anyio
 from lsprotocol import types
 
 from acp_agent.lsp.uris import uri_of
-from acp_agent.schema.lsp import Diagnostic
+from acp_agent.schema.lsp_types import Diagnostic
 
 MOST_OPEN = 64
 """Documents of a server at once; the one not used for longest is closed."""

@@ -8,7 +8,7 @@ from pathlib import Path
 import platformdirs
 import pytest
 
-from acp_agent.config.places import config_dir, config_file, state_dir
+from acp_agent.config.xdg import config_dir, config_file, state_dir
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere platformdirs answers")

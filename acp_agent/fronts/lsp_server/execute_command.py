@@ -19,8 +19,8 @@ from pygls.exceptions import JsonRpcException, JsonRpcInvalidParams
 from acp_agent.errors import AgentError, PeerError
 from acp_agent.fronts.lsp_server import prompts
 from acp_agent.fronts.lsp_server.conversation import Choice, Turn
-from acp_agent.fronts.lsp_server.editor import Kind
 from acp_agent.fronts.lsp_server.front import Front
+from acp_agent.fronts.lsp_server.lsp_editor import Kind
 from acp_agent.fronts.lsp_server.prompts import Passage, Prompt
 from acp_agent.fronts.lsp_server.status import one_line
 from acp_agent.fronts.lsp_server.transcript import is_answered, pending_prompt

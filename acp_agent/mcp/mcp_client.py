@@ -26,9 +26,9 @@ from mcp.shared.exceptions import MCPError
 from acp_agent import __version__
 from acp_agent.mcp.base import McpError, McpPrompt, McpResult, McpTool, PromptArgument
 from acp_agent.mcp.content import one_line, read_content, read_result
-from acp_agent.mcp.failures import TRACE, Trace, failure, first_failure
 from acp_agent.mcp.link import Link
-from acp_agent.mcp.transports import Watched, transport
+from acp_agent.mcp.mcp_errors import TRACE, Trace, failure, first_failure
+from acp_agent.mcp.mcp_transports import Watched, transport
 
 log = logging.getLogger(__name__)
 

@@ -15,16 +15,16 @@ from typing import Any, Literal
 import anyio
 from lsprotocol import types
 
-from acp_agent.config.language import LspConfig
+from acp_agent.config.language_settings import LspConfig
 from acp_agent.lsp import tsserver
+from acp_agent.lsp.answers import diagnostics
 from acp_agent.lsp.base import Document, Launcher, LspError
-from acp_agent.lsp.client import Client, Handlers, Refused, ServerGone
-from acp_agent.lsp.decode import diagnostics
-from acp_agent.lsp.documents import Documents, OpenDocument
 from acp_agent.lsp.greeting import configuration, initialize_params
+from acp_agent.lsp.known_servers import ServerRow
+from acp_agent.lsp.lsp_client import Client, Handlers, Refused, ServerGone
 from acp_agent.lsp.process import Process
+from acp_agent.lsp.server_documents import Documents, OpenDocument
 from acp_agent.lsp.signals import Signal
-from acp_agent.lsp.table import ServerRow
 from acp_agent.lsp.uris import path_of
 
 log = logging.getLogger(__name__)

@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from acp_agent.mcp.base import McpError, ServerSpec
-from acp_agent.mcp.servers import RESTARTS, McpServers
+from acp_agent.mcp.mcp_servers import RESTARTS, McpServers
 from tests.mcp.kit import BOUND, HERE, alive, environment, kept, noted, raw
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from acp_agent.llm.errors import (
+from acp_agent.llm.provider_errors import (
     VendorError,
     error_from_object,
     error_from_status,

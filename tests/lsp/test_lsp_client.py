@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acp_agent.lsp.client import Client
+from acp_agent.lsp.lsp_client import Client
 from acp_agent.lsp.process import Process
 
 HEADERS = [

@@ -1,7 +1,7 @@
 """JSON-RPC with a language server's process: pygls keeps the requests, lsprotocol has the messages that we send.
 
 What a server sends is read by our own hands and kept as plain JSON: pygls would read without bounds, and lsprotocol
-refuses a whole message for one wrong field. `acp_agent.lsp.decode` takes from it what can be understood.
+refuses a whole message for one wrong field. `acp_agent.lsp.answers` takes from it what can be understood.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ import anyio
 from anyio.abc import Process
 
 from acp_agent.client.acp_client import AcpClient
-from acp_agent.client.background import Background
+from acp_agent.client.tasks import Background
 from acp_agent.errors import AgentError
 from acp_agent.protocol.transports import FdTransport, Transport
 

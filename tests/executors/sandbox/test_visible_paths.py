@@ -11,7 +11,7 @@ import pytest
 from acp_agent.errors import ExecutorError
 from acp_agent.executors.sandbox.base import SandboxPolicy
 from acp_agent.executors.sandbox.holders import hold, is_place_holder, release
-from acp_agent.executors.sandbox.view import View, plan
+from acp_agent.executors.sandbox.visible_paths import View, plan
 
 
 @pytest.fixture

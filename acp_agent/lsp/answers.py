@@ -1,4 +1,4 @@
-"""What servers answer, in all the shapes that LSP allows, as the words of `acp_agent.schema.lsp`.
+"""What servers answer, in all the shapes that LSP allows, as the words of `acp_agent.schema.lsp_types`.
 
 What cannot be understood is left out, one item at a time: servers differ, and one odd field costs no more than itself.
 """
@@ -11,7 +11,7 @@ from typing import Any
 
 from acp_agent.lsp.base import LspError
 from acp_agent.lsp.uris import path_of, uri_of
-from acp_agent.schema.lsp import (
+from acp_agent.schema.lsp_types import (
     Diagnostic,
     DocumentSymbol,
     Hover,

@@ -17,15 +17,15 @@ import anyio.to_thread
 from anyio.abc import TaskGroup
 from lsprotocol import types
 
-from acp_agent.config.language import LspConfig
-from acp_agent.lsp import decode
+from acp_agent.config.language_settings import LspConfig
+from acp_agent.lsp import answers
 from acp_agent.lsp.base import Document, Launcher, LspError, NewErrors, Report
-from acp_agent.lsp.documents import MOST_OPEN, OpenDocument
+from acp_agent.lsp.known_servers import PYTHON_TYPES, ServerRow, interpreter, language_of, rows, where, which
+from acp_agent.lsp.language_server import Server, ServerState
 from acp_agent.lsp.looking import PATIENCE, SILENCES, Looking, Silent
-from acp_agent.lsp.server import Server, ServerState
-from acp_agent.lsp.table import PYTHON_TYPES, ServerRow, interpreter, language_of, rows, where, which
+from acp_agent.lsp.server_documents import MOST_OPEN, OpenDocument
 from acp_agent.lsp.uris import path_of, uri_of
-from acp_agent.schema.lsp import (
+from acp_agent.schema.lsp_types import (
     Diagnostic,
     DocumentSymbol,
     FileDiagnostics,
@@ -292,21 +292,21 @@ class OwnServers:
     async def definition(self, document: Document, at: Position) -> list[Location]:
         async def ask(server: Server, opened: OpenDocument) -> list[Location]:
             params = types.DefinitionParams(opened.identifier, _position(at))
-            return decode.locations(await server.ask(types.TEXT_DOCUMENT_DEFINITION, params))
+            return answers.locations(await server.ask(types.TEXT_DOCUMENT_DEFINITION, params))
 
         return self._visible(await self._all(document, "definitionProvider", "definitions", ask))
 
     async def references(self, document: Document, at: Position) -> list[Location]:
         async def ask(server: Server, opened: OpenDocument) -> list[Location]:
             params = types.ReferenceParams(types.ReferenceContext(True), opened.identifier, _position(at))
-            return decode.locations(await server.ask(types.TEXT_DOCUMENT_REFERENCES, params))
+            return answers.locations(await server.ask(types.TEXT_DOCUMENT_REFERENCES, params))
 
         return self._visible(await self._all(document, "referencesProvider", "references", ask))
 
     async def hover(self, document: Document, at: Position) -> Hover | None:
         async def ask(server: Server, opened: OpenDocument) -> Hover | None:
             params = types.HoverParams(opened.identifier, _position(at))
-            return decode.hover(await server.ask(types.TEXT_DOCUMENT_HOVER, params))
+            return answers.hover(await server.ask(types.TEXT_DOCUMENT_HOVER, params))
 
         found = await self._all(document, "hoverProvider", "hovers", ask)
         return next((each for each in found if each is not None), None)
@@ -314,7 +314,7 @@ class OwnServers:
     async def document_symbols(self, document: Document) -> list[DocumentSymbol]:
         async def ask(server: Server, opened: OpenDocument) -> list[DocumentSymbol]:
             params = types.DocumentSymbolParams(opened.identifier)
-            return decode.document_symbols(await server.ask(types.TEXT_DOCUMENT_DOCUMENT_SYMBOL, params))
+            return answers.document_symbols(await server.ask(types.TEXT_DOCUMENT_DOCUMENT_SYMBOL, params))
 
         found = await self._all(document, "documentSymbolProvider", "symbols", ask)
         return next((each for each in found if each), [])
@@ -331,7 +331,7 @@ class OwnServers:
 
         async def ask(server: Server) -> list[WorkspaceSymbol]:
             params = types.WorkspaceSymbolParams(query)
-            return decode.workspace_symbols(await server.ask(types.WORKSPACE_SYMBOL, params))
+            return answers.workspace_symbols(await server.ask(types.WORKSPACE_SYMBOL, params))
 
         found = await self._together(servers, "workspaceSymbolProvider", "symbols of a workspace", ask)
         return [item for each in found for item in each if not self._hidden(item.location.uri)]
@@ -349,7 +349,7 @@ class OwnServers:
                 if await server.ask(types.TEXT_DOCUMENT_PREPARE_RENAME, prepare) is None:
                     raise nothing
             params = types.RenameParams(opened.identifier, _position(at), new_name)
-            edit = decode.workspace_edit(await server.ask(types.TEXT_DOCUMENT_RENAME, params))
+            edit = answers.workspace_edit(await server.ask(types.TEXT_DOCUMENT_RENAME, params))
             if not edit.changes:
                 raise nothing
             return edit
@@ -404,7 +404,7 @@ class OwnServers:
         ask: Callable[[Server], Awaitable[T]],
         most: int | None = None,
     ) -> list[T]:
-        answers: dict[Server, T] = {}
+        given: dict[Server, T] = {}
         errors: list[LspError] = []
 
         async def begin(server: Server) -> None:
@@ -415,7 +415,7 @@ class OwnServers:
 
         async def one(server: Server) -> None:
             try:
-                answers[server] = await ask(server)
+                given[server] = await ask(server)
             except LspError as error:
                 errors.append(error)
 
@@ -426,8 +426,8 @@ class OwnServers:
         async with anyio.create_task_group() as tasks:
             for server in able:
                 tasks.start_soon(one, server)
-        if answers:
-            return [answers[server] for server in able if server in answers]
+        if given:
+            return [given[server] for server in able if server in given]
         if errors:
             raise errors[0]
         raise LspError(f"no language server here gives {what} ({', '.join(server.name for server in servers)})")

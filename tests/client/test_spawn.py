@@ -9,7 +9,8 @@ from pathlib import Path
 import anyio
 import pytest
 
-from acp_agent.client import agent_process, process, spawn_agent
+from acp_agent.client import agent_process, spawn_agent
+from acp_agent.client.spawn import STDERR_BYTES
 from acp_agent.errors import AgentError, ConnectionClosed
 from tests.client.kit import BOUND, real
 
@@ -55,11 +56,11 @@ async def test_stderr_never_stalls_the_agent_and_its_end_is_kept() -> None:
         async with spawn_agent(argv("chatty")) as agent:
             await agent.client.initialize()
     assert agent.process.stderr.endswith("xxx" + "the end")
-    assert len(agent.process.stderr) == process.STDERR_BYTES
+    assert len(agent.process.stderr) == STDERR_BYTES
 
 
 async def test_agent_that_stays_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(process, "EXIT_SECONDS", 0.05)
+    monkeypatch.setattr("acp_agent.client.spawn.EXIT_SECONDS", 0.05)
     with anyio.fail_after(BOUND):
         async with spawn_agent(argv("stays")) as agent:
             await agent.client.initialize()
