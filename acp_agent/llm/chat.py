@@ -1,7 +1,7 @@
 """`ChatProvider`: any server that speaks chat completions, over HTTP. The only module of this wing with httpx2.
 
-The thinking is elsewhere: `chat_request` makes the body, `sse` and `chat_answer` read the answer, `provider_errors` names
-what went wrong, `retry` decides on another try. Here are the connection, the timeouts and the order of things.
+The thinking is elsewhere: `chat_request` makes the body, `sse` and `chat_answer` read the answer, `provider_errors`
+names what went wrong, `retry` decides on another try. Here are the connection, the timeouts and the order of things.
 """
 
 from __future__ import annotations

@@ -21,8 +21,7 @@ from acp_agent.lsp.answers import diagnostics
 from acp_agent.lsp.base import Document, Launcher, LspError
 from acp_agent.lsp.greeting import configuration, initialize_params
 from acp_agent.lsp.known_servers import ServerRow
-from acp_agent.lsp.lsp_client import Client, Handlers, Refused, ServerGone
-from acp_agent.lsp.process import Process
+from acp_agent.lsp.lsp_client import Client, Handlers, Refused, ServerGone, start_process
 from acp_agent.lsp.server_documents import Documents, OpenDocument
 from acp_agent.lsp.signals import Signal
 from acp_agent.lsp.uris import path_of
@@ -140,7 +139,7 @@ class Server:
         where none can be started."""
         launch = await self._launcher(self._argv, self.folder)
         try:
-            process = Process.start(self.name, launch)
+            process = start_process(self.name, launch)
         except LspError:
             launch.close()
             raise
@@ -157,7 +156,7 @@ class Server:
                     with anyio.CancelScope(shield=True):
                         await self._part(client)
                         await client.hush()
-                        await process.stop()
+                        await process.end()
                     tasks.cancel_scope.cancel()
             return ended
         finally:

@@ -32,8 +32,8 @@ from pygls.protocol import (
 )
 from pygls.protocol.json_rpc import RPCMessage
 
-from acp_agent.lsp.base import LspError
-from acp_agent.lsp.process import Process, one_line
+from acp_agent.child import Child, one_line
+from acp_agent.lsp.base import Launch, LspError
 from acp_agent.lsp.signals import Signal
 
 log = logging.getLogger(__name__)
@@ -138,12 +138,26 @@ def _converter() -> Converter:
     return converter
 
 
+class _ServerProcess(Child):
+    leave = 0.2
+
+
+def start_process(name: str, launch: Launch) -> Child:
+    """Raises LspError, in words, where there is nothing to start. `Launch.started` is called in any case."""
+    try:
+        return _ServerProcess.start(name, launch.argv, cwd=launch.cwd, env=launch.env, pass_fds=launch.pass_fds)
+    except (OSError, ValueError) as error:
+        raise LspError(f"the language server {name} could not be started: {error}") from error
+    finally:
+        launch.started()
+
+
 class Client(JsonRPCClient):
     """One process, from its start to its end. `read` and `write` are run beside whoever asks."""
 
     protocol: _Protocol
 
-    def __init__(self, name: str, process: Process, handlers: Handlers, ended: Callable[[], None]) -> None:
+    def __init__(self, name: str, process: Child, handlers: Handlers, ended: Callable[[], None]) -> None:
         super().__init__(_Protocol, _converter)
         self._name = name
         self._process = process

@@ -24,7 +24,7 @@ from acp_agent.mcp.base import McpError
 from acp_agent.mcp.content import one_line
 from acp_agent.mcp.link import Link
 from acp_agent.mcp.mcp_errors import TRACE, Trace, by_status, failure, retry_seconds
-from acp_agent.mcp.process import ServerProcess
+from acp_agent.mcp.stdio_server import StdioServer
 from acp_agent.mcp.surrogates import Mender, mended
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ async def _http(link: Link) -> AsyncGenerator[TransportStreams]:
 
 @asynccontextmanager
 async def _stdio(link: Link) -> AsyncGenerator[TransportStreams]:
-    process = ServerProcess.start(link.spec, link.environ, link.cwd)
+    process = StdioServer.of(link.spec, link.environ, link.cwd)
     link.process = process
     incoming_send, incoming = anyio.create_memory_object_stream[SessionMessage | Exception](0)
     # Unbounded: a server that does not read must not hold up a cancel. What is written is what the model asked for.
@@ -102,7 +102,7 @@ async def _stdio(link: Link) -> AsyncGenerator[TransportStreams]:
                         await written.wait()
                     writer_scope.cancel()
                     await written.wait()
-                    await process.stop()
+                    await process.end()
                 tasks.cancel_scope.cancel()
     finally:
         process.close()

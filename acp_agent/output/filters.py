@@ -1,6 +1,7 @@
 """What the model reads of a command's output: the rules that match the command, one after the other.
 
-Pure. Rules are read by `filter_rules`, a rule's strategies stand in `strategies`, and what none of them may do in `cut`.
+Pure. Rules are read by `filter_rules`, a rule's strategies stand in `strategies`, and what none of them may do in
+`cut`.
 """
 
 from __future__ import annotations

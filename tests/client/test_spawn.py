@@ -9,8 +9,8 @@ from pathlib import Path
 import anyio
 import pytest
 
+from acp_agent.child import STDERR_BYTES
 from acp_agent.client import agent_process, spawn_agent
-from acp_agent.client.spawn import STDERR_BYTES
 from acp_agent.errors import AgentError, ConnectionClosed
 from tests.client.kit import BOUND, real
 

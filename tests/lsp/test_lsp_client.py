@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from acp_agent.child import Child
 from acp_agent.lsp.lsp_client import Client
-from acp_agent.lsp.process import Process
 
 HEADERS = [
     b"Content-Length: %d\r\n\r\n",
@@ -46,7 +46,7 @@ async def received(data: bytes, cuts: list[int]) -> list[Any]:
     """The parameters of the notifications `told`."""
     pieces = [data[a:b] for a, b in zip([0, *sorted(cuts)], [*sorted(cuts), len(data)], strict=True)]
     told: list[Any] = []
-    client = Client("it", cast(Process, Pieces(pieces)), {"told": told.append}, lambda: None)
+    client = Client("it", cast(Child, Pieces(pieces)), {"told": told.append}, lambda: None)
     with anyio.fail_after(15):
         await client.receive()
     assert client.words == "it ended"

@@ -9,13 +9,14 @@ from pathlib import Path
 import anyio
 import pytest
 
+from acp_agent.child import one_line
 from acp_agent.lsp.base import Launch, LspError
-from acp_agent.lsp.process import Process, one_line
+from acp_agent.lsp.lsp_client import start_process
 
 
 async def run(launch: Launch) -> tuple[str, str]:
     """What it printed until it ended, and the words about its end."""
-    process = Process.start("it", launch)
+    process = start_process("it", launch)
     try:
         printed = b""
         with anyio.fail_after(15):
@@ -24,7 +25,7 @@ async def run(launch: Launch) -> tuple[str, str]:
                 while chunk := await process.read():
                     printed += chunk
                 await process.left()
-        await process.stop()
+        await process.end()
     finally:
         process.close()
     return printed.decode(), process.end_words()
@@ -67,7 +68,7 @@ async def test_a_server_that_was_killed_is_told_so(tmp_path: Path):
 def test_a_program_that_cannot_be_started_is_an_error_and_the_launch_goes_on(tmp_path: Path, argv: list[str]):
     called: list[str] = []
     with pytest.raises(LspError, match="the language server it could not be started: "):
-        Process.start("it", Launch(argv, tmp_path, {}, started=lambda: called.append("started")))
+        start_process("it", Launch(argv, tmp_path, {}, started=lambda: called.append("started")))
     assert called == ["started"]
 
 
