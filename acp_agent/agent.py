@@ -36,13 +36,13 @@ from acp_agent.errors import (
 from acp_agent.handshake import LSP_NOTIFICATIONS, answer_initialize
 from acp_agent.lazy import load
 from acp_agent.loop.options import AUTO_MODEL
-from acp_agent.loop.rules import project_rules
+from acp_agent.loop.prompts.project_rules import project_rules
 from acp_agent.loop.session import Engine, Session
-from acp_agent.loop.trust import project_layer
+from acp_agent.loop.toolbox.trust import project_layer
 from acp_agent.protocol.client import Client
 from acp_agent.protocol.connection import Connection, Reply
 from acp_agent.protocol.profiles import rendering_plan
-from acp_agent.safety.paths import real_path
+from acp_agent.safety.folders.paths import real_path
 from acp_agent.schema.acp import (
     AuthenticateRequest,
     AuthenticateResponse,
@@ -75,8 +75,6 @@ from acp_agent.schema.acp import (
 )
 from acp_agent.schema.decode import decode_params
 from acp_agent.store.base import SessionRecord, SessionStore
-
-__all__ = ["Agent", "open_store"]
 
 log = logging.getLogger(__name__)
 
@@ -465,7 +463,7 @@ class Agent:
         return self._store
 
 
-REPLAY = "acp_agent.loop.replay:replayed_updates"
+REPLAY = "acp_agent.loop.memory.replay:replayed_updates"
 
 
 def _rules(session: Session) -> dict[str, Any] | None:

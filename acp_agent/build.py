@@ -16,6 +16,7 @@ import anyio.to_thread
 from acp_agent.config.credentials import find_key, stored_keys
 from acp_agent.config.load import Config
 from acp_agent.config.model import ProviderConfig
+from acp_agent.credentials.redactor import Redactor, own_values
 from acp_agent.engine import SessionEngine
 from acp_agent.errors import AuthRequired, InvalidParams, ProviderError
 from acp_agent.lazy import load
@@ -27,16 +28,13 @@ from acp_agent.llm.base import (
 )
 from acp_agent.llm.choose import choose_api, needs_key
 from acp_agent.llm.fenced import FencedProvider, ToolCalling
+from acp_agent.loop.calls.redaction import Redaction
 from acp_agent.loop.options import AUTO_MODEL
-from acp_agent.loop.redaction import Redaction
-from acp_agent.loop.relevance import Embed
 from acp_agent.loop.session import Session
+from acp_agent.loop.toolbox.relevance import Embed
 from acp_agent.models import ReadyModel
-from acp_agent.safety.secrets import Redactor, own_values
 from acp_agent.store.base import SessionStore
-from acp_agent.tools.registry import builtin_registry
-
-__all__ = ["Builder"]
+from acp_agent.tools.kit.registry import builtin_registry
 
 log = logging.getLogger(__name__)
 

@@ -23,16 +23,15 @@ from acp_agent.executors.sandbox.base import Confined, Invocation, SandboxPolicy
 from acp_agent.executors.sandbox.common_dirs import hold, release
 from acp_agent.lazy import load
 from acp_agent.lsp.base import Launch, LspError
-from acp_agent.safety.git_folder import runs_programs
-from acp_agent.safety.paths import Roots, real_path
-from acp_agent.safety.protect import git_places
-from acp_agent.safety.survey import Survey, survey
+from acp_agent.safety.folders.paths import Roots, real_path
+from acp_agent.safety.folders.protect import git_places
+from acp_agent.safety.folders.survey import Survey, survey
+from acp_agent.safety.lines.git_folder import runs_programs
 
 if TYPE_CHECKING:
     from acp_agent.executors.sandbox.probe import Found
     from acp_agent.executors.users import User
 
-__all__ = ["START_FILES", "Confinement"]
 
 log = logging.getLogger(__name__)
 

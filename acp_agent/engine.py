@@ -34,47 +34,47 @@ from acp_agent.executors.scrub import scrubbing
 from acp_agent.executors.shell_state import forget_state, last_cwd
 from acp_agent.lazy import load
 from acp_agent.llm.base import Message, ModelSettings, Provider, TextPart, ThoughtLevel, UserMessage
-from acp_agent.loop.ask import ask_person, ask_trust
-from acp_agent.loop.background import SessionRuns
-from acp_agent.loop.cache import ResultCache, fingerprint_with
-from acp_agent.loop.calls import Surroundings, ToolRunner
-from acp_agent.loop.checking import check_call
-from acp_agent.loop.checking import words as check_words
+from acp_agent.loop.beside.background_runs import SessionRuns
+from acp_agent.loop.beside.languages import SessionLanguage
+from acp_agent.loop.beside.published import diagnostics_block, mentions_diagnostics
+from acp_agent.loop.beside.scheduler import Scheduler
+from acp_agent.loop.calls.dry_run import check_call
+from acp_agent.loop.calls.dry_run import words as check_words
+from acp_agent.loop.calls.gate import Gate
+from acp_agent.loop.calls.goal_compression import GoalCompression
+from acp_agent.loop.calls.guard import SessionSafety, home_of, session_rules
+from acp_agent.loop.calls.hooks import Hooks, TurnContext
+from acp_agent.loop.calls.outputs import Outputs
+from acp_agent.loop.calls.quota import CallQuota
+from acp_agent.loop.calls.redaction import Redaction
+from acp_agent.loop.calls.repeats import RepeatedFailures
+from acp_agent.loop.calls.reports import Call, Display, Reports
+from acp_agent.loop.calls.result_cache import ResultCache, fingerprint_with
+from acp_agent.loop.calls.runner import Surroundings, ToolRunner
+from acp_agent.loop.calls.session_filters import SessionFilters
 from acp_agent.loop.commands import Commands, commands_update, sets_goal, split_command
-from acp_agent.loop.compression import GoalCompression
-from acp_agent.loop.context import SessionContext
-from acp_agent.loop.delegate import Own, SubAgents
-from acp_agent.loop.diagnostics import diagnostics_block, mentions_diagnostics
-from acp_agent.loop.extensions import Extensions
-from acp_agent.loop.failures import RepeatedFailures
-from acp_agent.loop.filtering import SessionFilters
-from acp_agent.loop.gate import Gate
-from acp_agent.loop.goals import PROMPT, Goals, goal_words, mentions
-from acp_agent.loop.history import History
-from acp_agent.loop.hooks import Hooks, TurnContext
-from acp_agent.loop.host import SessionHost
-from acp_agent.loop.instructions import Instructions, read_skills
-from acp_agent.loop.language import SessionLanguage
-from acp_agent.loop.limits import CallQuota
-from acp_agent.loop.links import with_linked_pages
-from acp_agent.loop.offer import Offer
-from acp_agent.loop.outputs import Outputs
-from acp_agent.loop.prompt import leading_text, parts_of, system_prompt, title_of, with_command_text
-from acp_agent.loop.redaction import Redaction
-from acp_agent.loop.relevance import Relevance
-from acp_agent.loop.replay import rebuild_history
-from acp_agent.loop.reports import Call, Display, Reports
-from acp_agent.loop.room import Room
-from acp_agent.loop.safety import SessionSafety, home_of, session_rules
-from acp_agent.loop.scheduler import Scheduler
-from acp_agent.loop.servers import SessionServers
+from acp_agent.loop.memory.context_use import SessionContext
+from acp_agent.loop.memory.history import History
+from acp_agent.loop.memory.replay import rebuild_history
+from acp_agent.loop.memory.room import Room
+from acp_agent.loop.memory.session_goals import PROMPT, Goals, goal_words, mentions
+from acp_agent.loop.prompts.instructions import Instructions, read_skills
+from acp_agent.loop.prompts.links import with_linked_pages
+from acp_agent.loop.prompts.prompt_text import leading_text, parts_of, system_prompt, title_of, with_command_text
 from acp_agent.loop.session import Model, Session
-from acp_agent.loop.turn import run_turn
+from acp_agent.loop.toolbox.extensions import Extensions
+from acp_agent.loop.toolbox.mcp_tools import SessionServers
+from acp_agent.loop.toolbox.offer import Offer
+from acp_agent.loop.toolbox.relevance import Relevance
+from acp_agent.loop.turns.ask import ask_person, ask_trust
+from acp_agent.loop.turns.sub_agents import Own, SubAgents
+from acp_agent.loop.turns.turn import run_turn
+from acp_agent.loop.turns.turn_host import SessionHost
 from acp_agent.lsp.base import Report
 from acp_agent.models import ReadyModel
-from acp_agent.safety.deciders import EXAMINE
+from acp_agent.safety.deciding.deciders import EXAMINE
 from acp_agent.safety.environment import SECRET_NAMES, safe_environment
-from acp_agent.safety.paths import Roots, real_path
+from acp_agent.safety.folders.paths import Roots, real_path
 from acp_agent.schema.acp import (
     AvailableCommand,
     AvailableCommandsUpdate,
@@ -84,12 +84,10 @@ from acp_agent.schema.acp import (
     UnstructuredCommandInput,
 )
 from acp_agent.store.base import Schedule, SessionStore
-from acp_agent.tools.browser_session import BrowserSession, missing_browser
-from acp_agent.tools.context import Answer, Ledger, Question, Services, ToolContext
-from acp_agent.tools.registry import Registry, SessionRegistry
-from acp_agent.tools.web_client import GuardedClient
-
-__all__ = ["SessionEngine"]
+from acp_agent.tools.kit.registry import Registry, SessionRegistry
+from acp_agent.tools.kit.tool_context import Answer, Ledger, Question, Services, ToolContext
+from acp_agent.tools.net.browser_session import BrowserSession, missing_browser
+from acp_agent.tools.net.web_client import GuardedClient
 
 if TYPE_CHECKING:
     from acp_agent.executors.sandbox.probe import Found

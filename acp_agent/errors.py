@@ -52,29 +52,6 @@ if TYPE_CHECKING:
         "timeout",
     ]
 
-__all__ = [
-    "AgentError",
-    "AuthRequired",
-    "CapabilityMissing",
-    "ConfigError",
-    "ConnectionClosed",
-    "ExecutorError",
-    "InternalError",
-    "InvalidParams",
-    "InvalidRequest",
-    "LocalProtocolError",
-    "MethodNotFound",
-    "ParseError",
-    "PeerError",
-    "ProviderError",
-    "RequestCancelled",
-    "ResourceNotFound",
-    "RpcError",
-    "StoreError",
-    "ToolError",
-    "UsageError",
-]
-
 
 class AgentError(Exception):
     """Base of all our errors. `str(error)` is a sentence fit for a person."""

@@ -6,9 +6,7 @@ from collections.abc import Mapping
 
 from acp_agent.config.model import ProviderConfig
 from acp_agent.llm.base import ModelInfo, Provider
-from acp_agent.loop.relevance import Embed
-
-__all__ = ["ReadyModel"]
+from acp_agent.loop.toolbox.relevance import Embed
 
 DEFAULT_CONTEXT_WINDOW = 128_000
 """Tokens, where neither the configuration nor the server tells."""

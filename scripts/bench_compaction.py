@@ -22,10 +22,10 @@ from acp_agent.llm.base import (
     ToolUse,
     UserMessage,
 )
-from acp_agent.loop.compaction import Compacted, summarise
-from acp_agent.loop.history import History, encode_messages
-from acp_agent.loop.room import Asked, Room
-from acp_agent.tools.registry import builtin_registry
+from acp_agent.loop.memory.compaction import Compacted, summarise
+from acp_agent.loop.memory.history import History, encode_messages
+from acp_agent.loop.memory.room import Asked, Room
+from acp_agent.tools.kit.registry import builtin_registry
 
 __all__ = ["compaction", "long_conversation"]
 

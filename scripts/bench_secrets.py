@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from acp_agent.safety.secrets import Redactor
+from acp_agent.credentials.redactor import Redactor
 
 SIZE = 50_000_000
 CHUNK = 64 * 1024

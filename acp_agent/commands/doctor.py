@@ -26,16 +26,16 @@ from acp_agent.executors.local import LocalExecutor
 from acp_agent.lazy import load
 from acp_agent.llm.base import PROVIDERS, Provider, ProviderOptions
 from acp_agent.llm.choose import choose_api, needs_key
-from acp_agent.loop.safety import audit_path, home_of, roots_of
-from acp_agent.safety.audit import AuditLog
-from acp_agent.safety.paths import real_path
-from acp_agent.safety.policy import Policy
+from acp_agent.loop.calls.guard import audit_path, home_of, roots_of
+from acp_agent.safety.deciding.audit import AuditLog
+from acp_agent.safety.deciding.authorization import Policy
+from acp_agent.safety.folders.paths import real_path
 
 SQLITE_VERSION = "acp_agent.store.database:SQLITE_VERSION"
 
-SESSION_FILTERS = "acp_agent.loop.filtering:SessionFilters"
-REDACTOR = "acp_agent.safety.secrets:Redactor"
-MISSING_BROWSER = "acp_agent.tools.browser_session:missing_browser"
+SESSION_FILTERS = "acp_agent.loop.calls.session_filters:SessionFilters"
+REDACTOR = "acp_agent.credentials.redactor:Redactor"
+MISSING_BROWSER = "acp_agent.tools.net.browser_session:missing_browser"
 
 CONFINEMENT = "acp_agent.confinement:Confinement"
 FIND_USER = "acp_agent.executors.users:find_user"

@@ -13,13 +13,13 @@ import msgspec
 
 from acp_agent.commands.config import config_here
 from acp_agent.errors import ConfigError, ToolError, UsageError
-from acp_agent.loop.checking import Checked, check_call
+from acp_agent.loop.calls.dry_run import Checked, check_call
+from acp_agent.loop.calls.guard import home_of, roots_of
 from acp_agent.loop.modes import MODES, Mode
-from acp_agent.loop.safety import home_of, roots_of
-from acp_agent.safety.deciders import Deciders
-from acp_agent.safety.own_names import with_own_names
-from acp_agent.safety.paths import real_path
-from acp_agent.tools.registry import SessionRegistry, builtin_registry
+from acp_agent.safety.deciding.deciders import Deciders
+from acp_agent.safety.deciding.own_names import with_own_names
+from acp_agent.safety.folders.paths import real_path
+from acp_agent.tools.kit.registry import SessionRegistry, builtin_registry
 
 
 class _Test(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -15,8 +15,8 @@ from acp_agent.config.xdg import state_dir
 from acp_agent.lazy import load
 
 FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
-REDACTOR = "acp_agent.safety.secrets:Redactor"
-OWN_VALUES = "acp_agent.safety.secrets:own_values"
+REDACTOR = "acp_agent.credentials.redactor:Redactor"
+OWN_VALUES = "acp_agent.credentials.redactor:own_values"
 STDERR = 2
 
 

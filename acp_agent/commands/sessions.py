@@ -13,7 +13,7 @@ import msgspec
 from acp_agent.agent import open_store
 from acp_agent.config.load import load_config
 from acp_agent.errors import UsageError
-from acp_agent.loop.replay import replayed_updates
+from acp_agent.loop.memory.replay import replayed_updates
 from acp_agent.store.base import SessionRecord, SessionStore
 
 ALL = 1_000_000

@@ -17,8 +17,6 @@ from acp_agent.config.xdg import config_dir
 from acp_agent.errors import ConfigError
 from acp_agent.lazy import load
 
-__all__ = ["Key", "credentials_file", "find_key", "forget_key", "store_key", "stored_keys"]
-
 SERVICE = "acp-coder"
 KEYRING = {
     "get": "keyring:get_password",

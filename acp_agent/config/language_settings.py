@@ -7,8 +7,6 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-__all__ = ["PROJECT", "ClientProfileConfig", "LanguageServerConfig", "LspConfig"]
-
 PROJECT = {"project": True}
 """Marks a key that a project's own file may set too."""
 

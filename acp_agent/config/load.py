@@ -16,9 +16,6 @@ from acp_agent.config.sources import Layer, environment_layer, flags_layer, merg
 from acp_agent.config.xdg import config_file
 from acp_agent.errors import ConfigError
 
-__all__ = ["Config", "Key", "keys", "load_config"]
-
-
 SERVERS = "mcp.servers"
 
 

@@ -28,40 +28,6 @@ from acp_agent.config.safety_settings import (
     ScopedConfig,
 )
 
-__all__ = [
-    "AgentConfig",
-    "BashConfig",
-    "BrowserConfig",
-    "CacheConfig",
-    "CompactionConfig",
-    "CompressionConfig",
-    "DelegateConfig",
-    "DependenciesConfig",
-    "DependencyRule",
-    "DiagnosticsConfig",
-    "EnvelopeConfig",
-    "FilesConfig",
-    "FiltersConfig",
-    "HookConfig",
-    "HooksConfig",
-    "LimitsConfig",
-    "LogConfig",
-    "McpConfig",
-    "McpServerConfig",
-    "MemoryConfig",
-    "OverflowConfig",
-    "ProviderConfig",
-    "RetryConfig",
-    "ScheduleConfig",
-    "SchemaFilterConfig",
-    "SecretsConfig",
-    "Settings",
-    "StoreConfig",
-    "TafcConfig",
-    "ToolsConfig",
-    "WebConfig",
-]
-
 ModeName = Literal["ask", "architect", "code", "auto"]
 ThoughtLevelName = Literal["default", "off", "low", "medium", "high"]
 

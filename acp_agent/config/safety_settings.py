@@ -10,24 +10,6 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-__all__ = [
-    "PROTECTED",
-    "SAFE_VARIABLES",
-    "AnomalyConfig",
-    "AuditConfig",
-    "AuthorizationConfig",
-    "GovernanceConfig",
-    "PathText",
-    "PermissionRule",
-    "PolicyConfig",
-    "PolicyRule",
-    "RiskConfig",
-    "SandboxConfig",
-    "ScopeConfig",
-    "ScopedConfig",
-    "ScopedConstraint",
-]
-
 PROTECTED = [
     ".git/hooks",
     ".git/config",

@@ -15,16 +15,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-__all__ = [
-    "ENVIRONMENT",
-    "PROJECT_FILE",
-    "Layer",
-    "environment_layer",
-    "flags_layer",
-    "merge",
-    "read_file",
-    "user_layers",
-]
 
 TOML = "tomllib:loads"
 PROJECT_FILE = ".acp-coder/config.toml"

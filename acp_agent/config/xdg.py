@@ -12,8 +12,6 @@ from collections.abc import Mapping
 
 from acp_agent.lazy import load
 
-__all__ = ["config_dir", "config_file", "state_dir"]
-
 APP = "acp-coder"
 
 PLATFORM_DIRS = {

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from acp_agent import __version__
 from acp_agent.errors import InvalidParams
 from acp_agent.loop.modes import MODES
-from acp_agent.loop.prompt import leading_text
+from acp_agent.loop.prompts.prompt_text import leading_text
 from acp_agent.schema.acp import (
     AvailableCommand,
     AvailableCommandsUpdate,
@@ -22,10 +22,8 @@ from acp_agent.schema.acp import (
 from acp_agent.store.base import SessionStore
 
 if TYPE_CHECKING:
-    from acp_agent.loop.extensions import Extensions
     from acp_agent.loop.session import Engine, Session
-
-__all__ = ["COMMANDS", "PLAN_WORDS", "Commands", "commands_update", "sets_goal", "split_command"]
+    from acp_agent.loop.toolbox.extensions import Extensions
 
 
 PLAN_WORDS = frozenset(("done", "pause", "resume", "clear"))

@@ -35,8 +35,8 @@ from acp_agent.loop.modes import MODES, Mode, ModeId, narrower
 from acp_agent.loop.options import THOUGHT_LEVELS, config_options, mode_state
 from acp_agent.protocol.client import Client
 from acp_agent.protocol.codec import coalesce_updates, encode
-from acp_agent.safety.paths import Roots
-from acp_agent.safety.protect import configured_folders
+from acp_agent.safety.folders.paths import Roots
+from acp_agent.safety.folders.protect import configured_folders
 from acp_agent.schema.acp import (
     AgentMessageChunk,
     AgentThoughtChunk,
@@ -61,13 +61,12 @@ from acp_agent.store.base import EntryKind, LogEntry, SessionRecord, SessionStor
 
 if TYPE_CHECKING:
     from acp_agent.llm.base import Message, ModelSettings, Provider, ToolDefinition, UsageReport
-    from acp_agent.loop.diagnostics import DiagnosticsCache
-    from acp_agent.loop.history import History
-    from acp_agent.loop.offer import Offer
-    from acp_agent.loop.redaction import Redaction
-    from acp_agent.loop.safety import SessionSafety
+    from acp_agent.loop.beside.published import DiagnosticsCache
+    from acp_agent.loop.calls.guard import SessionSafety
+    from acp_agent.loop.calls.redaction import Redaction
+    from acp_agent.loop.memory.history import History
+    from acp_agent.loop.toolbox.offer import Offer
 
-__all__ = ["Engine", "Model", "Session"]
 
 log = logging.getLogger(__name__)
 
@@ -75,7 +74,7 @@ PAUSE_SECONDS = 0.003
 """After so long without an update the next one does not wait for company."""
 
 
-DIAGNOSTICS = "acp_agent.loop.diagnostics:DiagnosticsCache"
+DIAGNOSTICS = "acp_agent.loop.beside.published:DiagnosticsCache"
 
 PROMPT_REDACTED = (
     "Your prompt holds a credential. It was taken out before the prompt was kept and sent to the model "

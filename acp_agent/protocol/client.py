@@ -53,7 +53,6 @@ if TYPE_CHECKING:
         WorkspaceSymbol,
     )
 
-__all__ = ["Client"]
 
 LSP_RESULT = "acp_agent.schema.lsp_types:decode_result"
 LSP_METHODS = "acp_agent.schema.lsp_types:METHODS"

@@ -13,8 +13,6 @@ from typing import NamedTuple
 from acp_agent.config.language_settings import ClientProfileConfig
 from acp_agent.schema.acp import ClientCapabilities, Implementation
 
-__all__ = ["PROFILES", "UNNAMED", "Quirks", "RenderingPlan", "config_name", "rendering_plan"]
-
 UNNAMED = "unnamed"
 """The row, and the key of the configuration, for a client that gives no `clientInfo`."""
 

@@ -13,30 +13,6 @@ from msgspec import Struct, ValidationError, convert
 from acp_agent.errors import InvalidParams
 from acp_agent.schema.decode import MalformedResult
 
-__all__ = [
-    "METHODS",
-    "NOTIFICATIONS",
-    "SYMBOL_KINDS",
-    "CodeAction",
-    "Diagnostic",
-    "DiagnosticReport",
-    "DidSave",
-    "DocumentSymbol",
-    "FileDiagnostics",
-    "Hover",
-    "Location",
-    "MarkupContent",
-    "Position",
-    "PublishDiagnostics",
-    "Range",
-    "TextEdit",
-    "WorkspaceEdit",
-    "WorkspaceSymbol",
-    "decode_notification",
-    "decode_result",
-    "symbol_kind",
-]
-
 MESSAGE_LIMIT = 300
 
 SYMBOL_KINDS = (

@@ -13,14 +13,12 @@ from acp_agent.errors import ToolError
 from acp_agent.executors.base import Command, ExitStatus, Process
 from acp_agent.output.envelope import NO_OUTPUT, ShellOutput
 from acp_agent.safety.access import RISK_METADATA, Access, Claim, ExecuteAccess
-from acp_agent.safety.interactive import wants_terminal
-from acp_agent.safety.paths import Roots
+from acp_agent.safety.folders.paths import Roots
+from acp_agent.safety.lines.interactive import wants_terminal
 from acp_agent.schema.acp import ToolKind
-from acp_agent.tools.base import Params, Tool
-from acp_agent.tools.context import CommandOutput, Description, Preview, ToolContext, ToolResult
-from acp_agent.tools.waiting import wait_of
-
-__all__ = ["Bash", "BashParams"]
+from acp_agent.tools.kit.base import Params, Tool
+from acp_agent.tools.kit.durations import wait_of
+from acp_agent.tools.kit.tool_context import CommandOutput, Description, Preview, ToolContext, ToolResult
 
 COMMAND_NAMES = ("command", "cmd", "script", "shell_command", "bash", "sh")
 """What models call the command line."""

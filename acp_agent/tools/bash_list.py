@@ -5,12 +5,10 @@ from __future__ import annotations
 from typing import ClassVar
 
 from acp_agent.safety.access import Access, NoAccess
-from acp_agent.safety.paths import Roots
+from acp_agent.safety.folders.paths import Roots
 from acp_agent.schema.acp import ToolKind
-from acp_agent.tools.base import Params, Tool
-from acp_agent.tools.context import Description, Preview, ToolContext, ToolResult
-
-__all__ = ["BashList", "BashListParams"]
+from acp_agent.tools.kit.base import Params, Tool
+from acp_agent.tools.kit.tool_context import Description, Preview, ToolContext, ToolResult
 
 
 class BashListParams(Params):

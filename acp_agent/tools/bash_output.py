@@ -7,13 +7,11 @@ from typing import ClassVar
 from pydantic import Field, field_validator
 
 from acp_agent.safety.access import Access, NoAccess
-from acp_agent.safety.paths import Roots
+from acp_agent.safety.folders.paths import Roots
 from acp_agent.schema.acp import ToolKind
-from acp_agent.tools.base import Params, Tool
-from acp_agent.tools.context import Description, Preview, ToolContext, ToolResult
-from acp_agent.tools.waiting import wait_of
-
-__all__ = ["BashOutput", "BashOutputParams"]
+from acp_agent.tools.kit.base import Params, Tool
+from acp_agent.tools.kit.durations import wait_of
+from acp_agent.tools.kit.tool_context import Description, Preview, ToolContext, ToolResult
 
 MAX_WAIT = 60.0
 

@@ -7,13 +7,11 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from acp_agent.safety.access import Access, NoAccess
-from acp_agent.safety.paths import Roots
+from acp_agent.safety.folders.paths import Roots
 from acp_agent.schema.acp import ToolKind
-from acp_agent.tools.base import Params, Tool
-from acp_agent.tools.context import Description, Preview, ToolContext, ToolResult
+from acp_agent.tools.kit.base import Params, Tool
+from acp_agent.tools.kit.tool_context import Description, Preview, ToolContext, ToolResult
 from acp_agent.tools.memory_store import EVERYWHERE
-
-__all__ = ["MemoryRecall", "MemoryRecallParams"]
 
 MAX_LIMIT = 100
 SHOWN_KEYS = 20

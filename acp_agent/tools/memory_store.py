@@ -8,12 +8,10 @@ from pydantic import Field
 
 from acp_agent.errors import ToolError
 from acp_agent.safety.access import Access, NoAccess, ToolAccess
-from acp_agent.safety.paths import Roots
+from acp_agent.safety.folders.paths import Roots
 from acp_agent.schema.acp import ToolKind
-from acp_agent.tools.base import Params, Tool
-from acp_agent.tools.context import Description, Preview, ToolContext, ToolResult
-
-__all__ = ["EVERYWHERE", "MemoryStore", "MemoryStoreParams", "project_of"]
+from acp_agent.tools.kit.base import Params, Tool
+from acp_agent.tools.kit.tool_context import Description, Preview, ToolContext, ToolResult
 
 EVERYWHERE = ""
 """The project of memories that belong to none."""

@@ -9,13 +9,11 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from acp_agent.errors import ToolError
 from acp_agent.safety.access import Access, NoAccess
-from acp_agent.safety.paths import Roots
+from acp_agent.safety.folders.paths import Roots
 from acp_agent.schema.acp import Content, TextContent, ToolKind
 from acp_agent.store.base import GoalTask
-from acp_agent.tools.base import Params, Tool
-from acp_agent.tools.context import Description, Preview, ToolContext, ToolResult
-
-__all__ = ["Plan", "PlanParams"]
+from acp_agent.tools.kit.base import Params, Tool
+from acp_agent.tools.kit.tool_context import Description, Preview, ToolContext, ToolResult
 
 
 class Step(BaseModel):

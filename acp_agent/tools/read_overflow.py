@@ -9,12 +9,10 @@ from pydantic import Field, field_validator
 
 from acp_agent.errors import ToolError
 from acp_agent.safety.access import Access, NoAccess
-from acp_agent.safety.paths import Roots
+from acp_agent.safety.folders.paths import Roots
 from acp_agent.schema.acp import ToolKind
-from acp_agent.tools.base import Params, Tool
-from acp_agent.tools.context import Description, Preview, ToolContext, ToolResult
-
-__all__ = ["ReadOverflow", "ReadOverflowParams"]
+from acp_agent.tools.kit.base import Params, Tool
+from acp_agent.tools.kit.tool_context import Description, Preview, ToolContext, ToolResult
 
 PREFIX = "overflow:"
 

@@ -10,13 +10,11 @@ from pydantic import Field
 
 from acp_agent.errors import ToolError
 from acp_agent.safety.access import Access, ToolAccess
-from acp_agent.safety.paths import Roots
+from acp_agent.safety.folders.paths import Roots
 from acp_agent.schema.acp import Content, TextContent, ToolKind
-from acp_agent.tools.base import Params, Tool
-from acp_agent.tools.context import Description, Preview, ToolContext, ToolResult
-from acp_agent.tools.timing import next_run
-
-__all__ = ["ScheduleAdd", "ScheduleAddParams", "when"]
+from acp_agent.tools.kit.base import Params, Tool
+from acp_agent.tools.kit.timing import next_run
+from acp_agent.tools.kit.tool_context import Description, Preview, ToolContext, ToolResult
 
 
 class ScheduleAddParams(Params):

@@ -5,13 +5,11 @@ from __future__ import annotations
 from typing import ClassVar
 
 from acp_agent.safety.access import Access, NoAccess
-from acp_agent.safety.paths import Roots
+from acp_agent.safety.folders.paths import Roots
 from acp_agent.schema.acp import ToolKind
-from acp_agent.tools.base import Params, Tool
-from acp_agent.tools.context import Description, Preview, ToolContext, ToolResult
+from acp_agent.tools.kit.base import Params, Tool
+from acp_agent.tools.kit.tool_context import Description, Preview, ToolContext, ToolResult
 from acp_agent.tools.schedule_add import when
-
-__all__ = ["ScheduleList", "ScheduleListParams"]
 
 
 class ScheduleListParams(Params):

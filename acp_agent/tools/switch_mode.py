@@ -7,12 +7,10 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from acp_agent.safety.access import Access, ModeAccess
-from acp_agent.safety.paths import Roots
+from acp_agent.safety.folders.paths import Roots
 from acp_agent.schema.acp import Content, TextContent, ToolKind
-from acp_agent.tools.base import Params, Tool
-from acp_agent.tools.context import Description, Preview, ToolContext, ToolResult
-
-__all__ = ["SwitchMode", "SwitchModeParams"]
+from acp_agent.tools.kit.base import Params, Tool
+from acp_agent.tools.kit.tool_context import Description, Preview, ToolContext, ToolResult
 
 
 class SwitchModeParams(Params):

@@ -13,7 +13,7 @@ import pytest
 from acp_agent.errors import ExecutorError
 from acp_agent.executors import beneath, files, tree
 from acp_agent.executors.beneath import Swapped
-from acp_agent.safety.paths import Roots
+from acp_agent.safety.folders.paths import Roots
 from tests.executors.races import EXCHANGES, ends_soon, exchange, swapping
 
 pytestmark = pytest.mark.skipif(not EXCHANGES, reason="no renameat2 in this system's library")

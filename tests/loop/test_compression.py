@@ -9,9 +9,9 @@ import pytest
 
 from acp_agent.config.model import CompressionConfig
 from acp_agent.errors import ProviderError
-from acp_agent.loop.compression import GoalCompression
-from acp_agent.loop.goals import Goals
-from acp_agent.loop.relevance import Relevance
+from acp_agent.loop.calls.goal_compression import GoalCompression
+from acp_agent.loop.memory.session_goals import Goals
+from acp_agent.loop.toolbox.relevance import Relevance
 from acp_agent.store.base import SessionRecord
 from acp_agent.store.sqlite import SqliteStore
 

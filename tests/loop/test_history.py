@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acp_agent.llm.base import AssistantMessage, TextPart, ToolMessage, ToolUse, UserMessage
-from acp_agent.loop.history import INTERRUPTED, History, decode_message, encode_message
-from acp_agent.loop.prompt import title_of
-from acp_agent.loop.replay import rebuild_history, replayed_updates
+from acp_agent.loop.memory.history import INTERRUPTED, History, decode_message, encode_message
+from acp_agent.loop.memory.replay import rebuild_history, replayed_updates
+from acp_agent.loop.prompts.prompt_text import title_of
 from acp_agent.schema.acp import ResourceLink, TextContent
 from acp_agent.store.base import LogEntry
 

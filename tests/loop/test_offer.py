@@ -11,9 +11,9 @@ from acp_agent.config.model import DependenciesConfig, DependencyRule, SchemaFil
 from acp_agent.errors import ProviderError
 from acp_agent.llm.base import ToolDefinition
 from acp_agent.loop.modes import MODES, ModeId
-from acp_agent.loop.offer import Offer, complexity, think_first, threshold_of
-from acp_agent.loop.relevance import Relevance, lexical_scores
-from acp_agent.tools.registry import Registry, SessionRegistry, ToolEntry, builtin_registry
+from acp_agent.loop.toolbox.offer import Offer, complexity, think_first, threshold_of
+from acp_agent.loop.toolbox.relevance import Relevance, lexical_scores
+from acp_agent.tools.kit.registry import Registry, SessionRegistry, ToolEntry, builtin_registry
 
 pytestmark = pytest.mark.anyio
 

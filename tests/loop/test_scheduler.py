@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 from acp_agent.errors import ProviderError, StoreError
-from acp_agent.loop.scheduler import PUNCTUAL, Scheduler
+from acp_agent.loop.beside.scheduler import PUNCTUAL, Scheduler
 from acp_agent.store.sqlite import SqliteStore
 
 pytestmark = pytest.mark.anyio

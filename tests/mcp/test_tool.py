@@ -12,10 +12,10 @@ from acp_agent.errors import ToolError
 from acp_agent.llm.base import ImagePart
 from acp_agent.mcp.base import TOOL_CATEGORIES, McpError, McpResult, McpTool
 from acp_agent.safety.access import Ask, Deny, ToolAccess
-from acp_agent.safety.decide import decide
-from acp_agent.safety.paths import Roots
-from acp_agent.tools.context import Preview
-from acp_agent.tools.mcp_tool import LARGEST_SCHEMA, ServerTool, server_tools
+from acp_agent.safety.deciding.decide import decide
+from acp_agent.safety.folders.paths import Roots
+from acp_agent.tools.kit.mcp_tool import LARGEST_SCHEMA, ServerTool, server_tools
+from acp_agent.tools.kit.tool_context import Preview
 from tests.tools.kit import bench
 
 SCHEMA = {"type": "object", "properties": {"a": {"type": "string"}, "b": {}}, "required": ["a"]}

@@ -9,7 +9,7 @@ import pytest
 
 from acp_agent.output.filter_rules import read_user_filters
 from acp_agent.output.filters import Filtered, load_filters
-from acp_agent.safety.last_command import last_command
+from acp_agent.safety.lines.last_command import last_command
 
 FILTERS, WARNINGS = load_filters()
 PASSED = "".join(f"tests/a.py::test_{number} PASSED  [ 50%]\n" for number in range(40))

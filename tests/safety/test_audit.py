@@ -13,8 +13,8 @@ import msgspec
 import pytest
 
 from acp_agent.config.safety_settings import AuditConfig
-from acp_agent.safety.audit import AuditEntry, AuditLog
-from acp_agent.safety.secrets import Redactor
+from acp_agent.credentials.redactor import Redactor
+from acp_agent.safety.deciding.audit import AuditEntry, AuditLog
 
 TOKEN = "ghp_" + "a1B2" * 9
 

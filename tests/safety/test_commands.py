@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from acp_agent.safety.access import Allow
-from acp_agent.safety.arguments import forbidden_argument, program_names
-from acp_agent.safety.commands import Examined, examine
-from acp_agent.safety.dangerous import dangers_of
-from acp_agent.safety.examined import Match
+from acp_agent.safety.folders.paths import Roots
 from acp_agent.safety.globs import matches
-from acp_agent.safety.paths import Roots
-from acp_agent.safety.wrappers import inner_commands
+from acp_agent.safety.lines.arguments import forbidden_argument, program_names
+from acp_agent.safety.lines.dangerous import dangers_of
+from acp_agent.safety.lines.examine import Examined, examine
+from acp_agent.safety.lines.examined import Match
+from acp_agent.safety.lines.wrappers import inner_commands
 
 ALLOWED = ["cargo *", "git *", "npm test", "python3 *", "make *", "sed *", "find *", "tar *", "sort *", "awk *", "rg *",
            "timeout *", "env *", "xargs *", "bash *", "echo *", "tee *", "cat *", "cp *", "go *", "sudo *", "rm *",

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from acp_agent.safety.access import Access, Allow, Ask, Deny, ExecuteAccess, NoAccess, PathAccess, Verdict
-from acp_agent.safety.decide import EDIT_SCOPE, combine, decide
-from acp_agent.safety.paths import Roots
+from acp_agent.safety.deciding.decide import EDIT_SCOPE, combine, decide
+from acp_agent.safety.folders.paths import Roots
 
 EDITS = Ask("it changes a file", (EDIT_SCOPE,), "edits in this project")
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from acp_agent.safety.commands import Examined, examine
+from acp_agent.safety.folders.paths import Roots
 from acp_agent.safety.globs import matches
-from acp_agent.safety.paths import Roots
+from acp_agent.safety.lines.examine import Examined, examine
 
 
 @pytest.fixture

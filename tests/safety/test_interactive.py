@@ -9,7 +9,7 @@ import pytest
 
 from acp_agent.executors.base import Command
 from acp_agent.executors.local import LocalExecutor
-from acp_agent.safety.interactive import wants_terminal
+from acp_agent.safety.lines.interactive import wants_terminal
 
 REFUSED = [
     "vim",

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acp_agent.safety.last_command import LastCommand, last_command
+from acp_agent.safety.lines.last_command import LastCommand, last_command
 
 TEXTS = {
     "cargo test": "cargo test",

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from acp_agent.config.model import WebConfig
 from acp_agent.errors import ToolError
-from acp_agent.safety.network import NetworkPolicy, check_addresses, check_url, why_not_public
+from acp_agent.safety.deciding.network import NetworkPolicy, check_addresses, check_url, why_not_public
 
 NOTHING_MORE = NetworkPolicy()
 

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from acp_agent.errors import ToolError
-from acp_agent.safety.paths import Roots, real_path
+from acp_agent.safety.folders.paths import Roots, real_path
 
 
 @pytest.fixture

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from acp_agent.safety.commands import examine
-from acp_agent.safety.paths import Roots
-from acp_agent.safety.risk import Risk, understated
+from acp_agent.safety.folders.paths import Roots
+from acp_agent.safety.lines.examine import examine
+from acp_agent.safety.lines.risk import Risk, understated
 
 HIGH = r"""
 sudo ls

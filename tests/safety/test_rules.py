@@ -17,13 +17,13 @@ from acp_agent.config.safety_settings import (
     ScopedConfig,
     ScopedConstraint,
 )
-from acp_agent.safety.anomaly import Anomaly, AnomalyDetector
+from acp_agent.safety.deciding.anomaly import Anomaly, AnomalyDetector
+from acp_agent.safety.deciding.authorization import MAX_RULES, Policy, Subject
+from acp_agent.safety.deciding.rate import HOUR, ActionRate
+from acp_agent.safety.deciding.scoped import Approvals, Scoped
+from acp_agent.safety.deciding.tool_patterns import Permissions
+from acp_agent.safety.deciding.trajectory import FAILURES, Sentinel
 from acp_agent.safety.globs import PathGlobs, matches
-from acp_agent.safety.policy import MAX_RULES, Policy, Subject
-from acp_agent.safety.rate import HOUR, ActionRate
-from acp_agent.safety.rules import Permissions
-from acp_agent.safety.scope import Approvals, Scoped
-from acp_agent.safety.trajectory import FAILURES, Sentinel
 
 # --- globs -------------------------------------------------------------------------------------------------------
 

@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from acp_agent.safety.access import Allow, Ask
-from acp_agent.safety.paths import Roots
-from acp_agent.safety.shell import (
+from acp_agent.safety.folders.paths import Roots
+from acp_agent.safety.lines.shell import (
     BACKGROUND,
     CHANGES,
     EXPANDS,

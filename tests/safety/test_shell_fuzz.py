@@ -13,11 +13,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from acp_agent.safety.access import Allow
-from acp_agent.safety.commands import examine
+from acp_agent.safety.folders.paths import Roots
 from acp_agent.safety.globs import matches
-from acp_agent.safety.paths import Roots
-from acp_agent.safety.quoting import unquoted
-from acp_agent.safety.shell import judge, parsed
+from acp_agent.safety.lines.examine import examine
+from acp_agent.safety.lines.quoting import unquoted
+from acp_agent.safety.lines.shell import judge, parsed
 
 FUZZ = settings(
     deadline=None, max_examples=200, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture]

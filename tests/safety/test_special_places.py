@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from acp_agent.config.safety_settings import SAFE_VARIABLES
+from acp_agent.credentials.redactor import Redactor
 from acp_agent.safety.environment import safe_environment
-from acp_agent.safety.folder_trust import CONFIG, own_files, scope_of, tools_of
-from acp_agent.safety.protect import PathRules, git_places
-from acp_agent.safety.secrets import Redactor
+from acp_agent.safety.folders.folder_trust import CONFIG, own_files, scope_of, tools_of
+from acp_agent.safety.folders.protect import PathRules, git_places
 
 ROOT = Path("/srv/app")
 

@@ -13,24 +13,24 @@ import anyio
 
 from acp_agent.config.language_settings import LspConfig
 from acp_agent.config.model import BashConfig, FilesConfig, ToolsConfig
+from acp_agent.credentials.redactor import Redactor
 from acp_agent.executors.base import Command, Executor, OutputChunk, Process
 from acp_agent.executors.local import LocalExecutor
 from acp_agent.executors.shell_state import last_cwd
-from acp_agent.loop.background import SessionRuns
-from acp_agent.loop.outputs import Outputs
-from acp_agent.loop.redaction import Redaction
+from acp_agent.loop.beside.background_runs import SessionRuns
+from acp_agent.loop.calls.outputs import Outputs
+from acp_agent.loop.calls.redaction import Redaction
 from acp_agent.lsp.base import Document, LspError, NewErrors
 from acp_agent.output.filters import load_filters
 from acp_agent.safety.access import Access
-from acp_agent.safety.paths import Roots
-from acp_agent.safety.protect import PathRules
-from acp_agent.safety.secrets import Redactor
+from acp_agent.safety.folders.paths import Roots
+from acp_agent.safety.folders.protect import PathRules
 from acp_agent.store.base import GoalTask
 from acp_agent.store.sqlite import SqliteStore
-from acp_agent.tools.browser_session import BrowserSession
-from acp_agent.tools.context import Answer, Ledger, Preview, Question, Services, Task, ToolContext, ToolResult
-from acp_agent.tools.registry import builtin_registry
-from acp_agent.tools.web_client import GuardedClient
+from acp_agent.tools.kit.registry import builtin_registry
+from acp_agent.tools.kit.tool_context import Answer, Ledger, Preview, Question, Services, Task, ToolContext, ToolResult
+from acp_agent.tools.net.browser_session import BrowserSession
+from acp_agent.tools.net.web_client import GuardedClient
 
 BOUND = 20.0
 

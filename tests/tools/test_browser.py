@@ -22,8 +22,8 @@ from acp_agent.config.model import BrowserConfig, WebConfig
 from acp_agent.errors import ToolError
 from acp_agent.llm.base import ImagePart
 from acp_agent.safety.access import NetworkAccess, NoAccess
-from acp_agent.tools.browser_session import BrowserSession, find_chromium, missing_browser
-from acp_agent.tools.web_client import GuardedClient
+from acp_agent.tools.net.browser_session import BrowserSession, find_chromium, missing_browser
+from acp_agent.tools.net.web_client import GuardedClient
 
 from .kit import Bench, bench
 
@@ -351,7 +351,7 @@ async def test_a_call_during_which_the_browser_dies_is_told_so(tmp_path, sites, 
 
 async def test_a_page_with_an_image_that_never_comes_works(tmp_path, sites, monkeypatch):
     site, _ = sites
-    monkeypatch.setattr("acp_agent.tools.browser.SETTLE_TIMEOUT", 0.2)
+    monkeypatch.setattr("acp_agent.tools.web.browser.SETTLE_TIMEOUT", 0.2)
     async with browsing(tmp_path, timeout=5.0) as tools:
         assert "there" in (await tools.call("browser", action="open", url=url(site, "/hanging"))).text
         assert "pressed" in (await tools.call("browser", action="click", selector="text=Press")).text

@@ -17,12 +17,11 @@ import pytest
 from acp_agent.config.model import DiagnosticsConfig, ToolsConfig
 from acp_agent.errors import ToolError
 from acp_agent.safety.access import Ask, ExecuteAccess, PathAccess
-from acp_agent.safety.decide import decide
-from acp_agent.safety.paths import Roots
+from acp_agent.safety.deciding.decide import decide
+from acp_agent.safety.folders.paths import Roots
 from acp_agent.schema.acp import Content, TextContent
-from acp_agent.tools.context import Location, ToolResult
-from acp_agent.tools.diagnostics_checkers import choose
-from acp_agent.tools.diagnostics_parsers import (
+from acp_agent.tools.code.diagnostics_checkers import choose
+from acp_agent.tools.code.diagnostics_parsers import (
     Diagnostic,
     parse_cargo,
     parse_eslint,
@@ -33,6 +32,7 @@ from acp_agent.tools.diagnostics_parsers import (
     parse_tsc,
     plain,
 )
+from acp_agent.tools.kit.tool_context import Location, ToolResult
 from tests.executors.kit import stage
 from tests.tools.kit import REGISTRY, Bench, bench
 

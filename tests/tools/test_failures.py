@@ -9,8 +9,8 @@ import pytest
 
 from acp_agent.errors import ExecutorError, ToolError
 from acp_agent.llm.base import ToolDefinition
-from acp_agent.loop.offer import complexity, think_first
-from acp_agent.tools.failures import (
+from acp_agent.loop.toolbox.offer import complexity, think_first
+from acp_agent.tools.kit.failures import (
     CATEGORIES,
     PASSING,
     QUALITY,
@@ -20,7 +20,7 @@ from acp_agent.tools.failures import (
     feedback,
     is_retryable,
 )
-from acp_agent.tools.mending import mend
+from acp_agent.tools.kit.repair import mend
 
 
 def test_there_are_eleven_categories_and_infrastructure_is_never_a_question_of_quality():

@@ -14,7 +14,7 @@ from acp_agent.executors.local import LocalExecutor
 from acp_agent.llm.base import ImagePart
 from acp_agent.safety.access import PathAccess
 from acp_agent.schema.acp import Diff
-from acp_agent.tools.context import Location
+from acp_agent.tools.kit.tool_context import Location
 from tests.tools.kit import REGISTRY, bench
 
 pytestmark = pytest.mark.anyio

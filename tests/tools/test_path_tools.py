@@ -11,9 +11,9 @@ import pytest
 from acp_agent.config.model import FilesConfig
 from acp_agent.errors import ExecutorError, ToolError
 from acp_agent.safety.access import Ask, PathAccess
-from acp_agent.safety.decide import DELETE_SCOPE, EDIT_SCOPE, decide
-from acp_agent.safety.paths import Roots
-from acp_agent.tools.context import Description, Location
+from acp_agent.safety.deciding.decide import DELETE_SCOPE, EDIT_SCOPE, decide
+from acp_agent.safety.folders.paths import Roots
+from acp_agent.tools.kit.tool_context import Description, Location
 from tests.tools.kit import REGISTRY, Bench, bench
 from tests.tools.test_files import OpenBuffers
 

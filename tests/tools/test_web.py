@@ -13,9 +13,9 @@ import pytest
 from acp_agent.config.model import WebConfig
 from acp_agent.errors import ToolError
 from acp_agent.safety.access import NetworkAccess
-from acp_agent.tools import web_text
-from acp_agent.tools.context import ToolResult
-from acp_agent.tools.web_page import page_text, select
+from acp_agent.tools.kit.tool_context import ToolResult
+from acp_agent.tools.net import web_text
+from acp_agent.tools.net.web_page import page_text, select
 from tests.tools.kit import Bench, bench
 from tests.tools.web_site import PUBLIC, Authority, Reply, Site, Web, redirect
 from tests.tools.web_site import serving_site as make_site

@@ -20,7 +20,7 @@ from acp_agent.errors import InternalError
 from acp_agent.fronts.lsp_server.editor_documents import Document, Documents, same_text, text_of_file
 from acp_agent.fronts.lsp_server.edits import Hunk, rebased, text_edits
 from acp_agent.fronts.lsp_server.lsp_editor import Editor, Kind
-from acp_agent.fronts.lsp_server.positions import Text, split_lines
+from acp_agent.fronts.lsp_server.text_positions import Text, split_lines
 from acp_agent.schema.acp import (
     CreateTerminalRequest,
     CreateTerminalResponse,

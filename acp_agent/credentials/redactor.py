@@ -1,0 +1,185 @@
+"""Credentials out of text: one function for all channels (model, editor, rawOutput, log, audit, store, titles, errors).
+
+How it works. One RE2 pass over the whole text finds the lines worth a look (`ANCHORS`); all others are given as they
+are. A line worth a look is searched with the exact patterns, and what they find is replaced by a mark,
+`[redacted: GitHub token]`. What a private key block spans is the only thing that crosses lines.
+
+A stream gives exactly what the whole text would have given, however it was cut. It can, because a line is made of
+groups of words that know nothing of each other: a group ends at a blank unless the text before it waits for a value
+(`password = `). So only the last group of an unfinished line is kept, and of it only what comes after the first point
+at which a credential may begin is held back. `UNIT` bounds what is held; a longer group is cut there, in a stream and
+in a whole text alike.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+from urllib.parse import quote, quote_plus
+
+from acp_agent.credentials import patterns as known
+from acp_agent.credentials.line_redactor import MARK, LineRedactor
+from acp_agent.credentials.redacting_stream import RedactingStream
+from acp_agent.credentials.values import is_credential
+from acp_agent.linear import MAX_PATTERN_CHARS, Pattern, PatternError, compiled
+
+__all__ = ["MARK", "Redactor", "RedactingStream", "holds_mark", "own_values"]
+
+SHORTEST_OWN = 8
+SETTINGS = frozenset("disabled required optional undefined anonymous automatic password testtest".split())
+"""Values of such variables that hide nothing and stand in ordinary text."""
+PIECE = 256 * 1024
+"""Characters looked at together: what fits a processor's cache is faster."""
+
+
+def holds_mark(text: str) -> bool:
+    """Whether a mark stands in the text where the source of it may have a credential."""
+    return "[redacted: " in text and MARK.search(text) is not None
+
+
+OWN_NAME = compiled(
+    r"(?i)(?:^|_)(?:key|token|secret|password|passwd|passphrase|pwd|credentials?|apikey|pat|pass|auth)$"
+)
+
+
+def own_values(environ: Mapping[str, str]) -> tuple[str, ...]:
+    """The values of the agent's own variables that name a credential and are worth hiding, longest first.
+
+    Not: what is shorter than 8 characters, a path, a word of settings (`disabled`), a URL without a password.
+    """
+    found = set()
+    for name, raw in environ.items():
+        value = raw.strip()
+        if OWN_NAME.search(name) is None or len(value) < SHORTEST_OWN:
+            continue
+        if value[0] in "/~" or value.lower() in SETTINGS:
+            continue
+        if "://" in value and "@" not in value:
+            continue
+        found.add(value)
+    return tuple(sorted(found, key=lambda value: (-len(value), value)))
+
+
+def _spellings(values: Iterable[str]) -> list[str]:
+    """Each value as it may stand in a text: itself, URL-encoded, in JSON, in base64. Longest first."""
+    found: set[str] = set()
+    for value in values:
+        for line in value.split("\n"):
+            part = line.strip()
+            if len(part) < SHORTEST_OWN or part.startswith("-----") or not part.isprintable():
+                continue
+            coded = base64.b64encode(part.encode("utf-8", "surrogatepass")).decode().rstrip("=")
+            found |= {part, coded, coded.replace("+", "-").replace("/", "_"), json.dumps(part)[1:-1]}
+            found |= {quote(part, safe="", errors="replace"), quote_plus(part, errors="replace")}
+    return sorted(found, key=lambda value: (-len(value), value))
+
+
+class Redactor:
+    """Takes credentials out of text. Immutable, safe to share between sessions and threads.
+
+    `values`: the agent's own credentials, replaced wherever they stand. `extra_patterns`: RE2 of the person's own;
+    what is wrong with one is said in `trouble`, and the rest counts. With `enabled=False` all stays as it is.
+    """
+
+    def __init__(self, *, values: Iterable[str] = (), extra_patterns: Sequence[str] = (), enabled: bool = True) -> None:
+        self.enabled = enabled
+        trouble: list[str] = []
+        extra = list(_extra(extra_patterns, trouble))
+        self.trouble: tuple[str, ...] = tuple(trouble)
+        own = [text for text in _spellings(values) if text.encode("utf-8", "replace").decode() == text]
+        self._lines = LineRedactor(own, extra)
+
+    def redact(self, text: str) -> str:
+        """The text with a mark in place of each credential. The text itself, if there is none."""
+        return self.redact_counted(text)[0]
+
+    def redact_counted(self, text: str) -> tuple[str, tuple[str, ...]]:
+        """The redacted text, and the kinds that were found, each once, in order ("GitHub token", "password")."""
+        if not self.enabled or not text:
+            return text, ()
+        if len(text) <= PIECE and text.isascii() and self._lines.nothing_in(text):
+            return text, ()
+        stream = self.stream()
+        same = 0  # Characters from the beginning on that stay: what has no credential is not copied.
+        changed: list[str] = []
+        for at in range(0, len(text) + 1, PIECE):
+            given = stream.feed(text[at : at + PIECE])
+            if at + PIECE > len(text):
+                given += stream.finish()
+            if not changed and text.startswith(given, same):
+                same += len(given)
+            else:
+                changed.append(given)
+        if not changed and same == len(text):
+            return text, stream.kinds
+        return "".join([text[:same], *changed]), stream.kinds
+
+    def stream(self) -> RedactingStream:
+        """For text that comes in pieces: gives the same as `redact` of the whole."""
+        return RedactingStream(self._lines, self.enabled)
+
+    def value(self, obj: Any) -> Any:
+        """JSON-like data with every string in it redacted, keys too; the same object where nothing changed.
+
+        An entry whose key names a credential counts as an assignment. Goes as deep as the data does.
+        """
+        if not self.enabled:
+            return obj
+        done: dict[int, Any] = {}
+        stack: list[tuple[Any, bool]] = [(obj, False)]
+        while stack:
+            item, entered = stack.pop()
+            if not isinstance(item, (dict, list, tuple)) or (id(item) in done and not entered):
+                continue
+            if entered:
+                done[id(item)] = self._container(item, done)
+                continue
+            done[id(item)] = item
+            stack.append((item, True))
+            stack.extend((child, False) for child in (item.values() if isinstance(item, dict) else item))
+        return self._leaf(obj, done)
+
+    def _leaf(self, item: Any, done: dict[int, Any]) -> Any:
+        if isinstance(item, str):
+            return self.redact(item)
+        return done.get(id(item), item) if isinstance(item, (dict, list, tuple)) else item
+
+    def _container(self, item: Any, done: dict[int, Any]) -> Any:
+        if not isinstance(item, dict):
+            new = [self._leaf(child, done) for child in item]
+            if all(a is b for a, b in zip(new, item, strict=True)):
+                return item
+            return new if isinstance(item, list) else tuple(new)
+        changed, out = False, {}
+        for key, child in item.items():
+            new_key, new_child = key, self._leaf(child, done)
+            if isinstance(key, str):
+                new_key = self.redact(key)
+                if isinstance(new_child, str) and known.names_secret(key) and not holds_mark(new_child):
+                    password = known.kind_of_name(key) == "password"
+                    if not any(map(str.isspace, child)) and is_credential(child, quoted=True, password=password):
+                        new_child = f"[redacted: {known.kind_of_name(key)}]"
+            changed = changed or new_key is not key or new_child is not child
+            out[new_key] = new_child
+        return out if changed else item
+
+
+def _extra(patterns: Sequence[str], trouble: list[str]) -> Iterator[Pattern]:
+    for source in patterns:
+        if len(source) > MAX_PATTERN_CHARS:
+            trouble.append(f"secrets.extra_patterns: longer than {MAX_PATTERN_CHARS} characters: {source[:40]!r}...")
+            continue
+        try:
+            pattern = compiled(source)
+        except PatternError as error:
+            trouble.append(f"secrets.extra_patterns: {source!r} is no RE2 pattern: {error}")
+            continue
+        except UnicodeEncodeError:
+            trouble.append("secrets.extra_patterns: a pattern is no valid text")
+            continue
+        if pattern.search("") is not None:
+            trouble.append(f"secrets.extra_patterns: {source!r} matches the empty text")
+            continue
+        yield pattern

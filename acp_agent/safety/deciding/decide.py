@@ -1,0 +1,123 @@
+"""The verdict on a tool call, composed of pure deciders: any deny denies, else any ask asks, else allow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from acp_agent.lazy import load
+from acp_agent.safety.access import (
+    Access,
+    Allow,
+    Ask,
+    Deny,
+    ExecuteAccess,
+    ModeAccess,
+    NetworkAccess,
+    NoAccess,
+    PathAccess,
+    ToolAccess,
+    Verdict,
+)
+from acp_agent.safety.folders.paths import Roots
+
+__all__ = ["DELETE_SCOPE", "EDIT_SCOPE", "combine", "decide", "judge_access"]
+
+JUDGE = "acp_agent.safety.lines.shell:judge"
+"""Loaded with the first command: it brings tree-sitter."""
+
+EDIT_SCOPE = "edit *"
+"""What an "always" for an edit covers: edits of the project's own files."""
+
+DELETE_SCOPE = "delete *"
+"""What an "always" for a deletion covers: the project's own files and folders."""
+
+
+def decide(accesses: Sequence[Access], roots: Roots, *, mode: str, may_change: bool) -> Verdict:
+    """What the rules say of a call that touches `accesses`, before any remembered answer."""
+    return combine(judge_access(access, roots, mode, may_change) for access in accesses)
+
+
+def combine(verdicts: Iterable[Verdict]) -> Verdict:
+    """Deny before ask before allow; several asks become one that covers all."""
+    asks: list[Ask] = []
+    allowed: list[str] = []
+    for verdict in verdicts:
+        if isinstance(verdict, Deny):
+            return verdict
+        if isinstance(verdict, Ask):
+            asks.append(verdict)
+        else:
+            allowed.append(verdict.rule)
+    if not asks:
+        return Allow("; ".join(dict.fromkeys(rule for rule in allowed if rule)))
+    reasons = dict.fromkeys(ask.reason for ask in asks)
+    scopes = dict.fromkeys(scope for ask in asks for scope in ask.scopes)
+    words = dict.fromkeys(ask.scope_words for ask in asks)
+    return Ask(
+        "; ".join(reasons),
+        tuple(scopes),
+        " and ".join(words),
+        changes=any(ask.changes for ask in asks),
+        every_time=any(ask.every_time for ask in asks),
+        by_person=any(ask.by_person for ask in asks),
+        rule="; ".join(dict.fromkeys(ask.rule for ask in asks if ask.rule)),
+        notes=tuple(dict.fromkeys(note for ask in asks for note in ask.notes)),
+    )
+
+
+def _special(roots: Roots, path: Path, ask: Ask) -> Ask:
+    """What is protected is asked about in every mode: nothing else would stop it, as the sandbox stops commands."""
+    name = roots.rules.protects(path)
+    if name is None:
+        return replace(ask, rule="outside of the project")
+    return replace(ask, by_person=True, rule=f"protected: {name}")
+
+
+def judge_access(access: Access, roots: Roots, mode: str, may_change: bool) -> Verdict:
+    """What the session's folders and the mode say of one access."""
+    match access:
+        case NoAccess():
+            return Allow()
+        case PathAccess(_, path) if not roots.contains(path):
+            return Deny(f"{path} is outside of the folders of this session.", "outside")
+        case PathAccess(_, path) if roots.rules.hides(path):
+            why = roots.rules.why_hidden(path)
+            return Deny(f"{roots.display(path)} must not be read or changed ({why}).", "deny_read")
+        case PathAccess("read", _):
+            return Allow("reads")
+        case PathAccess("write", path):
+            if not may_change:
+                return Deny(f"The mode `{mode}` only reads; {roots.display(path)} was not changed.", f"mode {mode}")
+            if roots.in_project(path) and not roots.rules.protects(path):
+                return Ask("it changes a file", (EDIT_SCOPE,), "edits in this project", rule="edits ask")
+            reason = "it changes a file that other programs trust"
+            return _special(roots, path, Ask(reason, (f"edit = {path}",), f"edits of {path}"))
+        case PathAccess("delete", path):
+            if not may_change:
+                return Deny(f"The mode `{mode}` only reads; {roots.display(path)} was not deleted.", f"mode {mode}")
+            if roots.in_project(path) and not roots.rules.protects(path):
+                return Ask("it deletes files", (DELETE_SCOPE,), "deletions in this project", rule="deletions ask")
+            reason = "it deletes what other programs trust"
+            return _special(roots, path, Ask(reason, (f"delete = {path}",), f"deletions of {path}"))
+        case NetworkAccess(host, what, sends):
+            if sends and not may_change:
+                return Deny(f"The mode `{mode}` only reads; {what} was not sent.", f"mode {mode}")
+            verb, words = ("send", "requests that send something to") if sends else ("fetch", "fetches from")
+            return Ask(
+                f"it asks {host}", (f"{verb} = {host}",), f"{words} {host}", changes=sends, rule="the network asks"
+            )
+        case ToolAccess(scope, words, changes):
+            if changes and not may_change:
+                return Deny(f"The mode `{mode}` only reads, so this was not done ({words}).", f"mode {mode}")
+            return Ask(f"it asks for {words}", (scope,), words, changes=changes, rule="tools of others ask")
+        case ModeAccess(target):
+            reason = f"it leaves the mode `{mode}` for `{target}`"
+            return Ask(reason, (), "", changes=False, every_time=True, rule="a switch of the mode asks")
+        case ExecuteAccess(command, cwd):
+            if not may_change:
+                return Deny(f"The mode `{mode}` only reads; no command was run.", f"mode {mode}")
+            verdict: Verdict = load(JUDGE)(command, roots, cwd)
+            return verdict
+    raise AssertionError(f"unknown access {access!r}")

@@ -1,0 +1,78 @@
+"""What of a folder's own files takes effect only where the person trusts the folder: configuration (hooks and MCP
+servers in it) and tools.
+
+Trust belongs to a folder and to the very bytes of these files, and is remembered outside of it: a pulled commit that
+changes one of them is asked about again. Until then the files are data, read by nobody.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from acp_agent.safety.folders.paths import read_regular, real_path
+
+__all__ = ["CONFIG", "FOLDER", "MARK_CHARS", "TOOLS", "mark_of", "own_files", "scope_of", "tools_of"]
+
+FOLDER = ".acp-coder"
+CONFIG = f"{FOLDER}/config.toml"
+TOOLS = f"{FOLDER}/tools"
+
+MAX_FILES = 100
+MAX_FILE_BYTES = 500_000
+MARK_CHARS = 12
+
+
+def own_files(folder: Path) -> dict[str, bytes]:
+    """Relative path -> bytes, as they are now.
+
+    Regular files in the very places, so no link and no pipe; each is read once, and what was read is what is shown,
+    hashed and used.
+    """
+    found: dict[str, bytes] = {}
+    base = folder / FOLDER
+    try:
+        if real_path(base) != real_path(folder) / FOLDER:
+            return {}
+        if (data := _regular(folder / CONFIG)) is not None:
+            found[CONFIG] = data
+        if real_path(folder / TOOLS) == real_path(folder) / TOOLS:
+            names = sorted(name for name in os.listdir(folder / TOOLS) if _is_tool(name))
+            for name in names[:MAX_FILES]:
+                if (data := _regular(folder / TOOLS / name)) is not None:
+                    found[f"{TOOLS}/{name}"] = data
+    except OSError:
+        return found
+    return found
+
+
+def tools_of(files: Mapping[str, bytes]) -> dict[str, bytes]:
+    """The tools among them: file name -> bytes."""
+    return {name.removeprefix(f"{TOOLS}/"): data for name, data in files.items() if name.startswith(f"{TOOLS}/")}
+
+
+def scope_of(files: Mapping[str, bytes]) -> str:
+    """What trust in files is remembered by: it changes with every byte."""
+    state = hashlib.sha256()
+    for name, data in sorted(files.items()):
+        state.update(f"{name}\0".encode("utf-8", "surrogateescape"))
+        state.update(hashlib.sha256(data).digest())
+    return f"files {state.hexdigest()}"
+
+
+def mark_of(scope: str) -> str:
+    """Enough of it for a person to repeat."""
+    return scope.rpartition(" ")[2][:MARK_CHARS]
+
+
+def _is_tool(name: str) -> bool:
+    return name.endswith(".py") and not name.startswith("_")
+
+
+def _regular(file: Path) -> bytes | None:
+    try:
+        return read_regular(file, MAX_FILE_BYTES)
+    except OSError:
+        return None

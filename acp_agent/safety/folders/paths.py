@@ -1,0 +1,233 @@
+"""Which paths tools may touch: below the session's roots, also through links and folders that do not exist yet.
+
+A path is resolved as far as it exists (links followed), the rest is added, and the result is compared with the roots
+component by component: `/srv/app-evil` is not below `/srv/app`, and a link that leads out is out. What the kernel keeps
+in `/proc`, `/sys` and `/dev` is out even where a root is `/`. Nothing in a path is expanded: `~`, `*` and `$HOME` are
+names like others.
+
+Names are compared as they are spelled. On a disk that does not tell capital letters from small ones, a name in another
+spelling is another path here; it is inside wherever the other is.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import stat
+from collections.abc import Iterable
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from acp_agent.errors import ToolError
+from acp_agent.safety.folders.protect import PathRules
+
+__all__ = ["Roots", "read_regular", "real_path"]
+
+MAX_PATH_BYTES = 4095
+"""Linux's PATH_MAX without the NUL at the end."""
+
+MAX_NAME_BYTES = 255
+"""NAME_MAX of most file systems."""
+
+KERNELS_OWN = tuple(Path(name) for name in ("/proc", "/sys", "/dev"))
+"""No files of any project: processes and their secrets, switches of the kernel, devices."""
+
+KERNELS_OWN_PARTS = frozenset((tree.name,) for tree in KERNELS_OWN)
+
+PLAIN_MEMORY = Path("/dev/shm")
+"""Files in memory, but files."""
+
+EXPANDED = re.compile(r"~|\$[A-Z_][A-Z0-9_]*|\$\{[A-Z_][A-Z0-9_]*\}")
+"""First names of a path for which a shell would put something else."""
+
+FILE_URI = "file://"
+
+
+class Roots:
+    """The folders of a session: `cwd`, the base of relative paths, and any more. `rules`: what is special in them."""
+
+    def __init__(self, cwd: Path, additional: Iterable[Path] = (), rules: PathRules | None = None) -> None:
+        self.cwd = cwd
+        self.rules = PathRules() if rules is None else rules
+        self.all: tuple[Path, ...] = (cwd, *additional)
+        self._real = tuple(real_path(root) for root in self.all)
+
+    @property
+    def real(self) -> tuple[Path, ...]:
+        """The folders, resolved."""
+        return self._real
+
+    def resolve(self, text: str) -> Path:
+        """The path a tool was given, absolute and resolved. Raises ToolError when it is malformed or outside."""
+        return self._inside(text, self.absolute(text))
+
+    def entry(self, text: str) -> Path:
+        """The same for an entry of a folder that is meant itself: the last name is not followed where it is a link."""
+        named = self.cwd / self._literal(_checked(text))
+        if named.name in ("", "..") or self.holds_root(named):
+            return self.resolve(text)
+        return self._inside(text, self._real_path(text, named.parent) / named.name)
+
+    def _inside(self, text: str, path: Path) -> Path:
+        if _kernels_own(path):
+            raise ToolError(
+                f"{text} is in the kernel's own tree (/proc, /sys, /dev), where no tool reads or writes.",
+                "policy_blocked",
+                suggestion="Ask the system with a command of `bash`, if you must.",
+            )
+        if not self.contains(path):
+            folders = ", ".join(str(root) for root in self.all)
+            raise ToolError(
+                f"{text} is outside of the folders of this session ({folders}); only paths below them can be used.",
+                "policy_blocked",
+                suggestion="Give a path below one of these folders; only the person can add another.",
+            )
+        return path
+
+    def absolute(self, text: str) -> Path:
+        """The same without the check that it is inside. A `file://` URI stands for its path."""
+        return self._real_path(text, self.cwd / self._literal(_checked(text)))
+
+    def _literal(self, text: str) -> str:
+        """Raises ToolError where something is meant that only a shell knows: a folder of such a name would be made."""
+        first = text.partition("/")[0]
+        if EXPANDED.fullmatch(first) and ("/" in text or first == "~") and not os.path.lexists(self.cwd / first):
+            raise ToolError(
+                f"`{first}` is not expanded, and nothing is named so here; give an absolute path, or one relative to "
+                f"the working directory.",
+                "invalid_parameters",
+            )
+        return text
+
+    def _real_path(self, text: str, path: Path) -> Path:
+        try:
+            found = real_path(path)
+        except (OSError, RuntimeError) as error:
+            reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
+            raise ToolError(f"{_short(text)} cannot be resolved: {reason[:1].lower()}{reason[1:]}.") from error
+        if len(os.fsencode(found)) > MAX_PATH_BYTES:
+            raise ToolError(
+                f"{_short(text)} cannot be resolved: with its folders it is longer than {MAX_PATH_BYTES} bytes.",
+                "invalid_parameters",
+            )
+        return found
+
+    def named(self, text: str) -> Path:
+        """The absolute path a text names, for people: not resolved, not checked, never an error."""
+        path = _path_of(text)
+        return self.cwd / path if path.isprintable() else self.cwd
+
+    def contains(self, path: Path) -> bool:
+        """Whether a resolved path is one of the roots or below one, and not the kernel's own."""
+        return not _kernels_own(path) and any(path == root or root in path.parents for root in self._real)
+
+    def in_project(self, path: Path) -> bool:
+        """Whether a resolved path is below the working directory, not only below an additional one."""
+        return self._real[0] in path.parents
+
+    def is_root(self, path: Path) -> bool:
+        return path in self._real
+
+    def holds_root(self, path: Path) -> bool:
+        """Whether the path is a folder of the session, by any of its names, or above one."""
+        return any(path == root or path in root.parents for root in (*self._real, *self.all))
+
+    def display(self, path: Path) -> str:
+        """For people: relative to the working directory where it is below it."""
+        base = self._real[0]
+        if path == base:
+            return "."
+        return str(path.relative_to(base)) if base in path.parents else str(path)
+
+
+def _checked(text: str) -> str:
+    """The path in what a tool was given. Raises ToolError for what can be none."""
+    if host := _other_host(text):
+        raise ToolError(
+            f"The URI names a file of another machine ({_short(host)}); only files of this one can be used. "
+            "Give a path, or a URI of the form file:///path.",
+            "invalid_parameters",
+        )
+    text = _path_of(text)
+    if not text:
+        raise ToolError(
+            "The path is empty. Give a path relative to the working directory, or an absolute one.",
+            "invalid_parameters",
+        )
+    if "\0" in text:
+        raise ToolError("The path holds a NUL character.", "invalid_parameters")
+    try:
+        size = len(text.encode("utf-8"))
+    except UnicodeEncodeError as error:
+        raise ToolError("The path holds characters that have no UTF-8 form.", "invalid_parameters") from error
+    if size > MAX_PATH_BYTES:
+        raise ToolError(f"The path is longer than {MAX_PATH_BYTES} bytes.", "invalid_parameters")
+    longest = max(len(name.encode("utf-8")) for name in text.split("/"))
+    if longest > MAX_NAME_BYTES:
+        raise ToolError(
+            f"{_short(text)} cannot be resolved: a name in it has {longest} bytes, more than the {MAX_NAME_BYTES} that "
+            "a name may have.",
+            "invalid_parameters",
+        )
+    return text
+
+
+def _path_of(text: str) -> str:
+    if not text.startswith(FILE_URI):
+        return text
+    try:
+        return unquote(urlsplit(text).path, errors="surrogateescape")
+    except ValueError:  # of brackets that hold no address
+        return text
+
+
+def _other_host(text: str) -> str:
+    """The machine that a `file://` URI names, where that is not this one. Raises ToolError for what is no URI."""
+    if not text.startswith(FILE_URI):
+        return ""
+    try:
+        host = urlsplit(text).netloc
+    except ValueError as error:
+        raise ToolError(f"{_short(text)} is no valid file:// URI: {error}.", "invalid_parameters") from error
+    return "" if host.lower() == "localhost" else host
+
+
+def _short(text: str) -> str:
+    """A path in a message: long ones lose their middle."""
+    return text if len(text) <= 200 else f"{text[:100]}...{text[-80:]}"
+
+
+def _kernels_own(path: Path) -> bool:
+    parts = path.parts
+    return parts[1:2] in KERNELS_OWN_PARTS and parts[: len(PLAIN_MEMORY.parts)] != PLAIN_MEMORY.parts
+
+
+def real_path(path: Path) -> Path:
+    """`path` with every link of its existing part followed; what does not exist yet is added as it stands.
+
+    Raises OSError for a loop of links and for names that are too long.
+    """
+    try:
+        return Path(os.path.realpath(path, strict=True))
+    except OSError as error:
+        # Without `strict`, a loop of links is left in the answer as if it were a folder.
+        if error.errno in (errno.ELOOP, errno.ENAMETOOLONG):
+            raise
+    except RecursionError as error:
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path)) from error
+    return Path(os.path.realpath(path))
+
+
+def read_regular(path: Path, limit: int) -> bytes | None:
+    """The bytes of a regular file of at most `limit`, not through a link in its last part; `None` for anything else.
+
+    For files of a project that nobody has looked at: a pipe is not waited for, a device not read. Raises OSError.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        return None
+    with open(descriptor, "rb") as file:
+        data = file.read(limit + 1)
+    return data if len(data) <= limit else None

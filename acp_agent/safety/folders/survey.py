@@ -1,0 +1,130 @@
+"""One look through a session's folders for what commands must be kept from: files that `deny_read` matches, and the
+inner configuration of every repository, which git reads when somebody looks at it.
+
+Blocking, to be run in a thread. Looks at no more than `MAX_LOOKED_AT` entries (`MAX_LOOKED_AT_FOR_HIDDEN`).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from acp_agent.safety.folders.paths import Roots, read_regular, real_path
+
+__all__ = ["MAX_LOOKED_AT", "Survey", "survey"]
+
+MAX_LOOKED_AT = 20_000
+MAX_LOOKED_AT_FOR_HIDDEN = 300_000
+"""Where there is something to hide."""
+
+MAX_REPOSITORIES = 50
+
+SKIPPED = frozenset((".git", "node_modules", "__pycache__", ".venv", "venv", "target", ".tox", ".mypy_cache"))
+"""Folders that hold copies of other people's files, and many."""
+
+INSIDE = ("hooks", "config", "commondir", "config.worktree")
+"""What of a repository's folder names programs that git runs, or another folder that does."""
+
+
+MAX_CONFIG = 200_000
+NAMING = re.compile(r"^[ \t]*(hookspath|path)[ \t]*=[ \t]*(\S[^\n]*)", re.IGNORECASE | re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Survey:
+    hidden: tuple[Path, ...] = ()
+    """Files and folders not to be read; a folder stands for all below it."""
+    repositories: tuple[Path, ...] = ()
+    """Folders of git (`.git`, those of submodules and worktrees) below the session's folders."""
+    pointers: tuple[Path, ...] = ()
+    """Files named `.git`: they say where a worktree's or submodule's repository is."""
+    named: tuple[Path, ...] = ()
+    """What the configuration of these repositories names: folders of hooks, further configuration."""
+    complete: bool = True
+    """Whether everything was looked at."""
+
+    def special(self) -> list[Path]:
+        """What of the repositories must not be changed; `hooks` and `config` also where they do not exist."""
+        inside = [
+            folder / name
+            for folder in self.repositories
+            for name in INSIDE
+            if name in ("hooks", "config") or (folder / name).exists()
+        ]
+        return [*inside, *self.pointers, *self.named]
+
+
+def survey(roots: Roots) -> Survey:
+    rules = roots.rules
+    hidden = [Path(glob) for glob in rules.hidden_globs if not any(char in glob for char in "*?[")]
+    hidden = [path for path in hidden if path.exists() and rules.hides(path)]
+    repositories: dict[Path, None] = {}
+    pointers: list[Path] = []
+    looked, most = 0, MAX_LOOKED_AT_FOR_HIDDEN if rules.hides_any else MAX_LOOKED_AT
+    complete = True
+    for root in roots.real:
+        for here, folders, files in os.walk(root):
+            looked += len(folders) + len(files)
+            if looked > most:
+                complete = False
+                break
+            base = Path(here)
+            if ".git" in folders:
+                for folder in _with_inner(base / ".git"):
+                    repositories[folder] = None
+            elif ".git" in files and not (base / ".git").is_symlink():
+                pointers.append(base / ".git")
+            if rules.hides_any:
+                hidden += [path for name in files if rules.hides(path := base / name) and _plain(path)]
+                unseen = [name for name in folders if rules.hides(base / name)]
+                hidden += [base / name for name in unseen]
+                folders[:] = [name for name in folders if name not in unseen]
+            folders[:] = [name for name in folders if name not in SKIPPED]
+    kept = tuple(repositories)[:MAX_REPOSITORIES]
+    complete = complete and len(kept) == len(repositories) and len(pointers) <= MAX_REPOSITORIES
+    named = tuple(dict.fromkeys(path for folder in kept for path in _named(folder)))
+    return Survey(tuple(dict.fromkeys(hidden)), kept, tuple(pointers[:MAX_REPOSITORIES]), named, complete)
+
+
+def _named(git: Path) -> Iterator[Path]:
+    """`core.hooksPath` and `include.path`, where they lie in the repository's own folder and exist."""
+    try:
+        text = (read_regular(git / "config", MAX_CONFIG) or b"").decode("utf-8", "replace")
+    except OSError:
+        return
+    for name, value in NAMING.findall(text):
+        base = git.parent if name.lower() == "hookspath" else git
+        path = real_path(base / value.strip().strip('"'))
+        if path.exists() and git.parent in path.parents and path not in (git, git.parent):
+            yield path
+
+
+def _with_inner(git: Path) -> Iterator[Path]:
+    """A repository's folder, and those of its submodules and worktrees in it."""
+    if git.is_symlink():
+        return
+    yield git
+    pending = [git / "modules", git / "worktrees"]
+    while pending:
+        folder = pending.pop()
+        try:
+            inner = [Path(entry.path) for entry in os.scandir(folder) if entry.is_dir(follow_symlinks=False)]
+        except OSError:
+            continue
+        for each in inner:
+            if (each / "HEAD").exists():
+                yield each
+                pending.append(each / "modules")
+            else:
+                pending.append(each)  # `path/to/submodule`
+
+
+def _plain(path: Path) -> bool:
+    try:
+        return stat.S_ISREG(path.lstat().st_mode)
+    except OSError:
+        return False

@@ -1,0 +1,509 @@
+"""What a command line is made of: each simple command for itself, also those within others (`sudo`, `xargs`,
+`bash -c`, `$(…)`, functions, loops), with what decides about it.
+
+Two questions, two measures. A deny rule is tested on every candidate, and the walk collects them from whatever it
+finds, also from lines that no parser takes apart. An allow rule counts only where all is understood: kinds of syntax
+that `shell.judge` knows, words that two readers read alike, paths inside the session's folders.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from acp_agent.safety.access import Allow
+from acp_agent.safety.folders.paths import Roots
+from acp_agent.safety.lines.arguments import (
+    forbidden_argument,
+    program_names,
+)
+from acp_agent.safety.lines.dangerous import dangers_of, is_safe_assignment
+from acp_agent.safety.lines.examined import NAMED, Examined, Match, Part, Redirect, decided
+from acp_agent.safety.lines.quoting import braced, rough_commands, unquoted
+from acp_agent.safety.lines.reach import lands, paths_inside, protected_names
+from acp_agent.safety.lines.risk import INTERPRETERS, Risk, combined, risk_of, risk_of_text, risk_of_writing
+from acp_agent.safety.lines.shell import (
+    BACKGROUND,
+    CHANGES,
+    EXPANDS,
+    MAX_CHARS,
+    NOT_UNDERSTOOD,
+    OUTSIDE,
+    gaps,
+    judge,
+    judge_node,
+    judge_words,
+    parsed,
+    text_trouble,
+)
+from acp_agent.safety.lines.standing import Folded, Places, both
+from acp_agent.safety.lines.wrappers import SHELLS, Inner, base, inner_commands, is_shell_from_input, is_wrapper
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
+
+__all__ = ["Examined", "Match", "Part", "Redirect", "examine", "forbidden_argument", "program_names"]
+
+MAX_NODES = 60
+MAX_LINES = 6
+"""Lines within lines."""
+MAX_PARTS = 1_000
+MAX_BRACED, MAX_WORDS = 50, 500
+IFS = re.compile(r"\$\{?IFS\}?")
+NESTED = 12
+MOVES = frozenset(("cd", "pushd", "popd", ".", "source", "eval"))
+RESERVED = frozenset(
+    "if then else elif fi for while until do done case esac in function select time coproc { } ! [[ ]]".split()
+)
+KNOWN = frozenset(
+    "word number string raw_string ansi_c_string concatenation command_name string_content variable_name "
+    "unary_expression binary_expression negation_expression test_operator file_descriptor = == != ; ( ) { } | |& ! "
+    '[ ] [[ ]] " < > >> &> &>> >& <& >| \n'.split(" ")
+)
+"""Nodes that need no more than to be looked into."""
+NOWHERE = frozenset(("/dev/null", "/dev/stdout", "/dev/stderr"))
+NET = frozenset("curl wget fetch aria2c nc ncat netcat lynx http https base64 xxd openssl ssh gunzip zcat".split())
+FETCHES = re.compile(r"\b(?:curl|wget|fetch|nc|ncat|base64|xxd)\b")
+ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
+
+
+def examine(command: str, roots: Roots, cwd: Path) -> Examined:
+    """Total: what cannot be taken apart is not understood."""
+    found = _Found(roots)
+    found.line(command, frozenset((cwd,)), (), None, 0)
+    verdict = judge(command, roots, cwd)
+    rules = "; ".join(
+        dict.fromkeys(part.rule for part in found.parts if part.looks == isinstance(verdict, Allow) and part.rule)
+    )
+    verdict = replace(verdict, rule=rules or NOT_UNDERSTOOD)
+    risks = [*(part.risk for part in found.parts if not part.neutral), *found.risks]
+    if found.trouble or not found.parts:
+        risks.append(Risk("medium", True, reasons=(found.trouble or NOT_UNDERSTOOD,)))
+    if isinstance(verdict, Allow):
+        risks = [Risk("low", False, reasons=("it only looks",))]
+    if (seen := risk_of_text(command)) is not None:
+        risks.append(seen)
+    trouble = found.trouble or ("" if found.parts else NOT_UNDERSTOOD)
+    return Examined(
+        command, not trouble, trouble, tuple(found.parts), tuple(found.candidates), verdict, combined(risks), cwd
+    )
+
+
+class _Found:
+    """What the walk collects, over all lines within lines."""
+
+    def __init__(self, roots: Roots) -> None:
+        self.roots = roots
+        self.parts: list[Part] = []
+        self.candidates: dict[str, None] = {}
+        self.risks: list[Risk] = []
+        self.trouble = ""
+
+    def troubled(self, reason: str) -> None:
+        self.trouble = self.trouble or reason
+
+    def line(self, text: str, folders: Folded, wrappers: tuple[str, ...], inside: int | None, depth: int) -> None:
+        self.candidate(text)
+        if trouble := text_trouble(text):
+            self.troubled(trouble)
+        if depth > MAX_LINES or len(text) > MAX_CHARS or len(self.parts) > MAX_PARTS:
+            self.troubled(NOT_UNDERSTOOD)
+            self.rough(text)
+            return
+        if "IFS" in text:  # `rm${IFS}x`: for bash a blank
+            self.rough(IFS.sub(" ", text))
+        if "{" in text and "," in text:
+            self.rough(" ".join(item for word in text.split(" ")[:MAX_WORDS] for item in braced(word)))
+        root = parsed(text)
+        if reason := gaps(text, root):
+            self.troubled(reason)
+        if root.has_error:
+            self.rough(text)
+        _Walk(text, self, wrappers, inside, depth).walk(root, folders, (), 0)
+
+    def rough(self, text: str) -> None:
+        for words in rough_commands(text):
+            self.spellings(words, 0)
+            for number, word in enumerate(words[:NESTED], 1):
+                if re.fullmatch(r"-\w*c", word):  # the quotes around the line of a shell are forgotten
+                    self.spellings(words[number:], 0)
+
+    def candidate(self, text: str) -> None:
+        joined = text.replace("\\\n", "")
+        for spelling in (text, joined, re.sub(r"[ \t\n]+", " ", joined).strip()):
+            if spelling.strip():
+                self.candidates[spelling] = None
+
+    def spellings(self, words: Sequence[str], depth: int) -> list[str]:
+        """Every way a rule might name a command: with and without variables, folder of the program, wrappers."""
+        found: dict[str, None] = {}
+        at = next((number for number, word in enumerate(words) if word not in RESERVED), 0)
+        words, at = words[at:], 0
+        while at < len(words) and ASSIGNMENT.fullmatch(words[at]):
+            at += 1
+        for start in {0, at}:
+            if rest := words[start:]:
+                found[" ".join(rest)] = None
+        bare = list(words[at:])
+        if bare:
+            if any("{" in word and "," in word for word in bare[:MAX_BRACED]):
+                expanded = [text for word in bare for text in braced(word)]
+                if expanded != bare and depth < MAX_LINES:
+                    self.spellings(expanded, depth + 1)
+            if (name := base(bare[0])) and name != bare[0]:
+                found[" ".join([name, *bare[1:]])] = None
+            if depth < MAX_LINES:
+                for inner in inner_commands(bare):
+                    if inner.line is not None:
+                        self.candidate(inner.line)
+                        for command in rough_commands(inner.line) if len(inner.line) <= MAX_CHARS else []:
+                            self.spellings(command, depth + 1)
+                    elif inner.words:
+                        self.spellings(inner.words, depth + 1)
+        self.candidates.update(found)
+        return list(found)
+
+
+class _Walk:
+    """One walk over the tree of one line."""
+
+    def __init__(self, text: str, found: _Found, wrappers: tuple[str, ...], inside: int | None, depth: int) -> None:
+        self._command = text
+        self._source = text.encode(errors="replace")
+        self._found = found
+        self._wrappers = wrappers
+        self._inside = inside
+        self._depth = depth
+        self._behind: list[Node] = []
+
+    def _text(self, node: Node) -> str:
+        return self._source[node.start_byte : node.end_byte].decode(errors="replace")
+
+    def walk(self, node: Node, folders: Folded, redirects: tuple[Redirect, ...], depth: int) -> Places:
+        if depth > MAX_NODES or len(self._found.parts) > MAX_PARTS:
+            self._found.troubled(NOT_UNDERSTOOD)
+            self._found.rough(self._text(node))
+            return Places(None, None)
+        depth += 1
+        stay = Places(folders, folders)
+        match node.type:
+            case "command" | "test_command" | "declaration_command" | "unset_command":
+                return self._part(node, folders, redirects, depth)
+            case "program" | "compound_statement" | "subshell":
+                after = stay
+                for child in node.children:
+                    after = self.walk(child, after.either, redirects, depth)
+                return stay if node.type == "subshell" else after
+            case "list":
+                return self._list(node, folders, redirects, depth)
+            case "pipeline":
+                return self._pipeline(node, folders, redirects, depth)
+            case "negated_command":
+                for child in node.children:
+                    stay = self.walk(child, folders, redirects, depth)
+                return Places(stay.failure, stay.success)
+            case "redirected_statement":
+                return self._redirected(node, folders, redirects, depth)
+            case "comment":
+                return stay
+            case "&":
+                self._found.troubled(BACKGROUND)
+                return stay
+            case kind:
+                if kind.endswith("_statement") or kind in ("function_definition", "ERROR"):
+                    self._found.troubled(NOT_UNDERSTOOD)
+                elif kind in ("variable_assignment", "variable_assignments"):
+                    self._found.troubled(EXPANDS)
+                    self._found.candidate(self._text(node))
+                elif kind.endswith(("_substitution", "expansion")):
+                    self._found.troubled(EXPANDS)
+                elif kind not in KNOWN:
+                    self._found.troubled(NOT_UNDERSTOOD)
+                after = stay
+                for child in node.children:
+                    after = self.walk(child, after.either, redirects, depth)
+                return after
+
+    def _list(self, node: Node, folders: Folded, redirects: tuple[Redirect, ...], depth: int) -> Places:
+        children = [child for child in node.children if child.type != "comment"]
+        if len(children) != 3 or children[1].type not in ("&&", "||", ";"):
+            self._found.troubled(NOT_UNDERSTOOD)
+            for child in children:
+                self.walk(child, folders, redirects, depth)
+            return Places(None, None)
+        first = self.walk(children[0], folders, redirects, depth)
+        match children[1].type:
+            case "&&":
+                second = self.walk(children[2], first.success, redirects, depth)
+                return Places(second.success, both(first.failure, second.failure))
+            case "||":
+                second = self.walk(children[2], first.failure, redirects, depth)
+                return Places(both(first.success, second.success), second.failure)
+            case _:
+                return self.walk(children[2], first.either, redirects, depth)
+
+    def _pipeline(self, node: Node, folders: Folded, redirects: tuple[Redirect, ...], depth: int) -> Places:
+        first = len(self._found.parts)
+        stages: list[list[Part]] = []
+        for child in node.children:
+            if child.is_named and child.type != "comment":
+                start = len(self._found.parts)
+                self.walk(child, folders, redirects, depth)
+                stages.append(self._found.parts[start:])
+        self._fed(stages, first)
+        return Places(folders, folders)
+
+    def _fed(self, stages: list[list[Part]], first: int) -> None:
+        """A shell at the end of a pipe runs what comes; what is plainly written there is read, too."""
+        for before, stage in pairwise(stages):
+            for part in stage:
+                name = base(part.rough[0]) if part.rough else ""
+                if name not in INTERPRETERS:
+                    continue
+                fetched = any(base(other.rough[0]) in NET for other in self._found.parts[first:] if other.rough)
+                from_input = is_shell_from_input(part.rough) or len(part.rough) == 1 or part.rough[1:] == ("-",)
+                if from_input and (name in SHELLS or fetched):
+                    why = "it runs what comes from the network" if fetched else "it runs what another program writes"
+                    self._found.risks.append(Risk("high", True, reasons=(why,)))
+                if name in SHELLS and from_input:
+                    for other in before:
+                        if other.rough and base(other.rough[0]) in ("echo", "printf"):
+                            self._nested(" ".join(other.rough[1:]), None, (name,), None)
+                            self._found.troubled(EXPANDS)
+
+    def _nested(self, text: str, folders: Folded, wrappers: tuple[str, ...], inside: int | None) -> None:
+        self._found.line(text, folders, (*self._wrappers, *wrappers), inside, self._depth + 1)
+
+    # --- redirections ---------------------------------------------------------------------------------------------
+
+    def _redirected(self, node: Node, folders: Folded, redirects: tuple[Redirect, ...], depth: int) -> Places:
+        bodies = [child for child in node.children if not child.type.endswith("_redirect")]
+        given = [child for child in node.children if child.type.endswith("_redirect")]
+        mine = [self._redirect(child) for child in given]
+        after = Places(folders, folders)
+        start = len(self._found.parts)
+        for body in bodies:
+            # `git 2>log push`: the grammar takes the words behind the target for more targets.
+            self._behind = [word for child in given if child.type == "file_redirect" for word in _targets(child)[1:]]
+            after = self.walk(body, folders, (*redirects, *mine), depth)
+        self._behind = []
+        self._found.candidate(self._text(node))
+        shell = any(is_shell_from_input(part.rough) for part in self._found.parts[start:])
+        for child in given:
+            self._inside_redirect(child, folders, depth, shell)
+        return after
+
+    def _inside_redirect(self, node: Node, folders: Folded, depth: int, shell: bool) -> None:
+        if node.type == "heredoc_redirect":
+            self._found.troubled(EXPANDS)
+        start = len(self._found.parts)
+        for child in node.children:
+            if shell and child.type == "heredoc_body":
+                self._nested(self._text(child), folders, ("<<",), None)
+            elif shell and node.type == "herestring_redirect":
+                self._nested(unquoted(self._text(child)).text, folders, ("<<<",), None)
+            self.walk(child, folders, (), depth)
+        # `cat <<EOF | sh`: the grammar puts what follows the pipe into the redirection.
+        if not shell and any(is_shell_from_input(part.rough) for part in self._found.parts[start:]):
+            for child in node.children:
+                if child.type == "heredoc_body":
+                    self._nested(self._text(child), folders, ("<<", "|"), None)
+
+    def _redirect(self, node: Node) -> Redirect:
+        if node.type != "file_redirect":
+            return Redirect("<<", None, False)
+        children = [child for child in node.children if child.type != "file_descriptor"]
+        operator = children[0].type if children else "?"
+        if len(children) < 2 or "\n" in self._text(node):  # for bash, a line ends a redirection
+            self._found.troubled(NOT_UNDERSTOOD)
+            self._found.rough(self._text(node))
+            return Redirect(operator, None, True)
+        target = unquoted(self._text(children[1]))
+        if operator in (">&", "<&") and re.fullmatch(r"[0-9]|-", target.text):
+            return Redirect(operator, target.text, False)
+        writes = operator not in ("<", "<&")
+        return Redirect(operator, target.text if target.literal else None, writes, target.text)
+
+    # --- one simple command -----------------------------------------------------------------------------------------
+
+    def _part(self, node: Node, folders: Folded, redirects: tuple[Redirect, ...], depth: int) -> Places:
+        words: list[str] = []
+        assignments: dict[str, bool] = {}
+        assigned: list[str] = []
+        literal, program, end = node.type == "command", None, -1
+        mine = list(redirects)
+        for child in node.children:
+            text = self._text(child)
+            glued = child.start_byte == end and child.is_named
+            literal = literal and not glued  # two words without a blank between them are one for bash
+            end = child.end_byte
+            if child.type == "variable_assignment" and node.type == "command":
+                name = ASSIGNMENT.fullmatch(text)
+                value = unquoted(name[2]) if name else unquoted(text)
+                literal = literal and name is not None and (value.literal or value.glob)
+                assignments[name[1] if name else text] = True
+                assigned.append(f"{name[1]}={value.text}" if name else text)
+            elif child.type.endswith("_redirect"):
+                mine.append(self._redirect(child))
+            elif child.type != "comment":
+                word = unquoted(text)
+                literal = literal and word.literal
+                if not words and word.literal and child.type == "command_name":
+                    program = word.text
+                words.append((words.pop() if glued and words else "") + word.text)
+        behind, self._behind = self._behind, []
+        for child in behind:
+            word = unquoted(self._text(child))
+            literal = literal and word.literal
+            words.append(word.text)
+        if program is None or program in RESERVED or "=" in program:
+            literal = False
+        judged = None if folders is None or behind else judge_node(self._command, node, self._found.roots, folders)
+        index = self._add(
+            _Raw(self._text(node), words, literal, program, assignments, assigned, tuple(mine)),
+            folders,
+            self._inside,
+            self._wrappers,
+            judged_looks=judged is not None and judged.looks,
+            reason=OUTSIDE if judged is None else judged.reason,
+        )
+        for child in node.children:
+            if child.type.endswith("_redirect"):
+                self._inside_redirect(child, folders, depth, is_shell_from_input(words))
+            elif child.type == "variable_assignment":
+                for within in child.children:
+                    self.walk(within, folders, (), depth)
+            else:
+                self.walk(child, folders, (), depth)
+        self._inner(index, words, literal, folders, 0)
+        if judged is not None and judged.after is not None:
+            return Places(judged.after.success, judged.after.failure)
+        moves = (
+            program is None
+            or bool(behind)
+            or base(program) in MOVES
+            or any(base(word) in MOVES for word in words[:MAX_LINES])
+        )
+        return Places(None, None) if moves else Places(folders, folders)
+
+    def _add(
+        self,
+        raw: _Raw,
+        folders: Folded,
+        inside: int | None,
+        wrappers: tuple[str, ...],
+        *,
+        judged_looks: bool = False,
+        reason: str = CHANGES,
+        inner: Inner | None = None,
+    ) -> int:
+        roots, found = self._found.roots, self._found
+        words = tuple(raw.words) if raw.literal and raw.words else None
+        places = tuple(folders or ())
+        closed = inner is None or not inner.open
+        unsafe = [f"{name}=" for name in raw.assignments if not is_safe_assignment(name)]
+        by_words = judge_words(words, roots, folders) if words and folders else None
+        looks = judged_looks or (by_words is not None and by_words.looks and not unsafe and closed)
+        writes = [redirect for redirect in raw.redirects if redirect.writes and redirect.target not in NOWHERE]
+        inners = inner_commands(words) if words else []
+        dangers = [*unsafe, *dangers_of(words or ())]
+        if words and not looks:
+            # What other programs trust must be named by the rule that lets it be changed.
+            dangers += [f"{NAMED}{name}" for name in protected_names(words[1:], roots, places)]
+        if looks and writes:
+            dangers.append(">")  # what it prints is all there is to it
+        if writes or any(redirect.target is None for redirect in raw.redirects):
+            looks = False
+        if words is None and not judged_looks:
+            found.troubled(EXPANDS)
+        if words and any(not one.sure for one in inners):
+            dangers.append("")
+        neutral = bool(inners) and not unsafe and all(one.neutral for one in inners)
+        if neutral and words and base(words[0]) == "env":
+            names = [word.partition("=")[0] for word in words[1 : len(words) - len(inners[0].words)] if "=" in word]
+            neutral = all(is_safe_assignment(name) for name in names)
+            dangers.extend(f"{name}=" for name in names if not is_safe_assignment(name))
+        contained = words is not None and bool(folders) and all(_lands(item, roots, places) for item in raw.redirects)
+        contained = contained and (looks or neutral or paths_inside((words or ())[1:], roots, folders or frozenset()))
+        scopes = by_words.scopes if by_words is not None and by_words.after is not None and closed else None
+        spelled = shlex.join(words) if words and closed else ""
+        shown = [f"{item.operator} {shlex.quote(item.target or '')}" for item in raw.redirects if item.writes]
+        longer = [" ".join([*map(_assignment, raw.assigned), spelled, *shown])] if spelled else []
+        if raw.assigned and shown:
+            longer += [" ".join([*map(_assignment, raw.assigned), spelled]), " ".join([spelled, *shown])]
+        full = [*raw.assigned, *raw.words]
+        spellings = [raw.text, *found.spellings(full, 0), *longer]
+        found.candidate(raw.text)
+        found.candidates.update(dict.fromkeys(longer))
+        risks = [risk_of(raw.words, roots, places, looks=looks or neutral)]
+        risks += [risk_of_writing(item.target, roots, places, item.shown) for item in writes]
+        if raw.words and base(raw.words[0]) in INTERPRETERS and FETCHES.search(raw.text) and not raw.literal:
+            risks.append(Risk("high", True, reasons=("it runs what comes from the network",)))
+        if any(name == "PATH=" or name.startswith(("LD_", "DYLD_", "BASH_ENV")) for name in unsafe):
+            risks.append(Risk("high", True, reasons=("it changes which programs run",)))
+        rule, why = decided(words, looks, neutral, [item for item in dangers if item], writes, scopes, reason)
+        found.parts.append(
+            Part(
+                raw.text, words, raw.program, tuple(raw.assignments), wrappers, inside, raw.redirects, looks, why, rule,
+                scopes, combined(risks), tuple(dict.fromkeys(dangers)), spelled, tuple(dict.fromkeys(spellings)),
+                places, neutral, contained, tuple(raw.words), tuple(longer),
+            )
+        )  # fmt: skip
+        return len(found.parts) - 1
+
+    def _inner(self, index: int, words: Sequence[str], literal: bool, folders: Folded, depth: int) -> None:
+        """The commands within the words of a part."""
+        if depth > MAX_LINES or len(self._found.parts) > MAX_PARTS:
+            self._found.troubled(NOT_UNDERSTOOD)
+            return
+        around = self._found.parts[index]
+        name = base(words[0]) if words else ""
+        if name == "env" and any(word.startswith(("-C", "--chdir")) for word in words):
+            folders = None
+        for inner in inner_commands(words):
+            if not inner.sure:
+                self._found.spellings(inner.words, 0)
+                continue
+            if inner.line is not None:
+                where = folders if name in SHELLS or name == "eval" else None
+                self._nested(inner.line, where, (*around.wrappers[len(self._wrappers) :], name), index)
+                continue
+            name_of = inner.words[0] if literal else None
+            raw = _Raw(" ".join(inner.words), list(inner.words), literal, name_of, {}, [], around.redirects)
+            here = self._add(raw, folders, index, (*around.wrappers, name), inner=inner)
+            self._inner(here, inner.words, literal, folders, depth + 1)
+        if is_wrapper(name) and not literal:
+            self._found.troubled(EXPANDS)
+
+
+@dataclass(frozen=True)
+class _Raw:
+    text: str
+    words: list[str]
+    literal: bool
+    program: str | None
+    assignments: dict[str, bool]
+    assigned: list[str]
+    redirects: tuple[Redirect, ...]
+
+
+def _targets(redirect: Node) -> list[Node]:
+    return [child for child in redirect.children if child.is_named and child.type != "file_descriptor"]
+
+
+def _lands(redirect: Redirect, roots: Roots, places: tuple[Path, ...]) -> bool:
+    """Whether a redirection stays within the folders, away from what is protected or hidden."""
+    if redirect.target is None:
+        return False
+    harmless = redirect.target in NOWHERE or (redirect.operator in (">&", "<&") and not redirect.writes)
+    return harmless or lands(redirect.target, roots, places, writes=redirect.writes)
+
+
+def _assignment(text: str) -> str:
+    name, _, value = text.partition("=")
+    return f"{name}={shlex.quote(value) if value else ''}"

@@ -1,0 +1,181 @@
+"""What is known of a command line, and whether rules that allow cover it."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from acp_agent.safety.access import Allow, Ask
+from acp_agent.safety.lines.reach import CHANGES, EXPANDS, WRITES
+from acp_agent.safety.lines.risk import Risk
+
+__all__ = ["Examined", "Match", "Part", "Redirect", "covers", "decided"]
+
+Match = Callable[[str], str | bool | None]
+"""The pattern that allows a text; `True` where it is not known which."""
+
+WILD = re.compile(r"[*?\[]")
+
+
+@dataclass(frozen=True)
+class Redirect:
+    operator: str
+    target: str | None
+    """`None`: known only when it runs."""
+    writes: bool
+    shown: str = ""
+    """The target as far as it is known."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """One simple command."""
+
+    text: str
+    words: tuple[str, ...] | None
+    """As bash hands them over; `None` where that is known only when it runs."""
+    program: str | None
+    assignments: tuple[str, ...]
+    """Names of the variables set for it alone."""
+    wrappers: tuple[str, ...]
+    inside: int | None
+    """The part it stands in the words of."""
+    redirects: tuple[Redirect, ...]
+    looks: bool
+    reason: str
+    rule: str
+    """What decided: `looks:git status`, `scope:cargo test`, `dangerous:git -c`, `redirect`, `not literal`, …"""
+    scopes: tuple[str, ...] | None
+    risk: Risk
+    dangers: tuple[str, ...]
+    """What a pattern must spell out; an empty one no pattern with wildcards does."""
+    spelled: str
+    """What patterns that allow are compared with; empty where none may."""
+    spellings: tuple[str, ...]
+    """What patterns that deny or ask are compared with."""
+    folders: tuple[Path, ...] = ()
+    """Where the shell may stand; nothing where nobody knows."""
+    neutral: bool = False
+    """It does nothing but what the parts inside of it do."""
+    contained: bool = False
+    """Its paths and the files it writes are inside of the session's folders, and not protected."""
+    rough: tuple[str, ...] = field(default=(), repr=False)
+    """Its words as far as they are known."""
+    longer: tuple[str, ...] = field(default=(), repr=False)
+    """`spelled` with its redirections and variables."""
+
+
+@dataclass(frozen=True)
+class Examined:
+    command: str
+    understood: bool
+    trouble: str
+    """Why it is not understood."""
+    parts: tuple[Part, ...]
+    candidates: tuple[str, ...]
+    """Every text a deny rule is tested on."""
+    verdict: Allow | Ask
+    """As `shell.judge` gives it."""
+    risk: Risk
+    cwd: Path = Path("/")
+
+    def permitted_by(self, match: Match) -> bool:
+        """Whether rules that allow cover all of it. What `judge` allows needs none."""
+        if isinstance(self.verdict, Allow):
+            return True
+        return self.understood and bool(self.parts) and all(self.permitted_part(part, match) for part in self.parts)
+
+    def permitted_part(self, part: Part, match: Match) -> bool:
+        """Whether rules that allow cover one part, its own line understood."""
+        if part.looks or (part.neutral and part.contained):
+            return True
+        if part.words is None or not part.contained:
+            return False
+        if part.spelled and any(covers(match(text), part.dangers) for text in (*part.longer, part.spelled)):
+            return True
+        dangers = (part.words[0], *part.dangers)
+        outer = part.inside
+        while outer is not None:
+            around = self.parts[outer]
+            if around.words is None or not around.contained:
+                return False
+            if around.spelled and covers(match(around.spelled), (*around.dangers, *dangers)):
+                return True
+            outer = around.inside
+        return False
+
+    def lines(self) -> list[str]:
+        """For a person: each part below what it is inside of."""
+        told = [f"not understood: {self.trouble}"] if not self.understood else []
+        for part in self.parts:
+            depth, outer = 0, part.inside
+            while outer is not None:
+                depth, outer = depth + 1, self.parts[outer].inside
+            verdict = "runs without asking" if part.looks else f"asks, since {part.reason}"
+            if part.neutral:
+                verdict = "does what is inside of it"
+            why = f" ({'; '.join(part.risk.reasons)})" if part.risk.reasons else ""
+            text = " ".join(part.text.split())
+            told.append(f"{'  ' * depth}{text}: {verdict} [{part.rule}], risk {part.risk.level}{why}")
+        told.append(f"whole line: risk {self.risk.level} ({'; '.join(self.risk.reasons)})")
+        return told
+
+
+NAMED = "protected: "
+"""Begins a danger that is a protected name: a rule must hold it, wherever."""
+
+
+def covers(pattern: str | bool | None, dangers: Iterable[str]) -> bool:
+    """Whether a pattern that matched was meant for what is dangerous, too."""
+    if not pattern:
+        return False
+    if isinstance(pattern, bool):
+        return not any(True for _ in dangers)
+    return WILD.search(pattern) is None or all(_spells(pattern, danger) for danger in dangers)
+
+
+def _spells(pattern: str, danger: str) -> bool:
+    if danger == ">":
+        return " >" in pattern
+    if danger.startswith(NAMED):
+        return danger.removeprefix(NAMED) in pattern
+    # Behind the letter of an option may be other letters, or its value.
+    glued = danger.endswith("=") or re.fullmatch(r"-\w", danger) is not None
+    end = "" if glued else r"(?=[ =*]|\Z)"
+    return bool(danger) and re.search(rf"(?:\A| ){re.escape(shlex.quote(danger))}{end}", pattern) is not None
+
+
+def decided(
+    words: tuple[str, ...] | None,
+    looks: bool,
+    neutral: bool,
+    dangers: Sequence[str],
+    writes: Sequence[Redirect],
+    scopes: tuple[str, ...] | None,
+    reason: str,
+) -> tuple[str, str]:
+    """The name of what decides about a part, and why it asks."""
+    if looks:
+        return f"looks:{_short(words)}".rstrip(":"), ""
+    if writes:
+        return "redirect", WRITES
+    if words is None:
+        return "not literal", reason or EXPANDS
+    if neutral:
+        return f"wrapper:{words[0]}", reason or CHANGES
+    if scopes:
+        return f"scope:{scopes[0].removeprefix('bash ')}", CHANGES
+    if dangers:
+        return f"dangerous:{words[0]} {dangers[0]}" if dangers[0] != words[0] else f"dangerous:{words[0]}", (
+            reason or CHANGES
+        )
+    return "unknown" if reason == CHANGES else reason or "unknown", reason or CHANGES
+
+
+def _short(words: tuple[str, ...] | None) -> str:
+    if not words:
+        return ""
+    return " ".join(words[:2]) if len(words) > 1 and re.fullmatch(r"[a-z][\w-]*", words[1]) else words[0]

@@ -1,0 +1,379 @@
+"""The command whose output a person sees at the end of a shell line, in the form that filter rules are written for.
+
+For the choice of a filter and nothing else: no decision about what may run is taken here. What is not certain is no
+command (an empty text), and then no filter is applied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from acp_agent.safety.lines.shell import parsed
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
+
+__all__ = ["LastCommand", "last_command"]
+
+MAX_CHARS = 10_000
+MAX_DEPTH = 40
+
+CUTTERS = frozenset(("tail", "head", "cat", "tee", "less", "more"))
+"""What these let through has the format of what they read: of the pipe, where they name no file."""
+CUTTER_OPTIONS = {
+    "head": ("-n", "-c", "--lines", "--bytes"),
+    "tail": ("-n", "-c", "-s", "--lines", "--bytes", "--pid", "--sleep-interval", "--max-unchanged-stats"),
+}
+"""Options of cutters that take a word."""
+FEEDERS = frozenset(("yes", "echo", "printf"))
+"""In front of a pipe they answer questions; what is seen is the next program's."""
+SILENT = frozenset(
+    "cd pushd popd export set unset source . true : exit return mkdir rm touch cp mv chmod umask ulimit sleep trap "
+    "wait shopt alias exec declare local readonly typeset test [ eval".split()
+)
+SPEAKING = frozenset(("echo", "printf"))
+"""They print a remark after another's output (`make; echo $?`)."""
+
+WRAPPERS: dict[str, frozenset[str]] = {
+    "env": frozenset(("-u", "--unset", "-C", "--chdir")),
+    "time": frozenset(("-f", "-o", "--format", "--output")),
+    "timeout": frozenset(("-k", "-s", "--kill-after", "--signal")),
+    "nice": frozenset(("-n", "--adjustment")),
+    "ionice": frozenset(("-c", "-n", "--class", "--classdata")),
+    "sudo": frozenset(("-u", "-g", "-h", "-p", "-C", "-D", "--user", "--group", "--host", "--chdir")),
+    "doas": frozenset(("-u", "-C")),
+    "command": frozenset(),
+    "exec": frozenset(("-a",)),
+    "nohup": frozenset(),
+    "setsid": frozenset(),
+    "stdbuf": frozenset(("-i", "-o", "-e", "--input", "--output", "--error")),
+    "unbuffer": frozenset(),
+    "npx": frozenset(("-p", "--package")),
+    "bunx": frozenset(),
+}
+"""Programs that run the program behind their options, with those of their options that take a word."""
+OPERANDS = {"timeout": 1}
+"""Words of a wrapper before the program."""
+STOPS = {
+    "command": ("-v", "-V"),
+    "env": ("-S", "--split-string"),
+    "npx": ("-c", "--call"),
+    "sudo": ("-l", "-v", "-e", "-i", "-s"),
+}
+"""With these the wrapper runs nothing, or what cannot be seen here."""
+RUNNERS = frozenset((("uv", "run"), ("poetry", "run"), ("pipenv", "run"), ("pnpm", "exec"), ("bundle", "exec")))
+PYTHON_OPTIONS = frozenset(("-W", "-X"))
+
+PYTHONS = frozenset(("python", "python3", "pypy", "pypy3"))
+KNOWN = CUTTERS | FEEDERS | SILENT | SPEAKING | PYTHONS | WRAPPERS.keys() | {name for name, _ in RUNNERS}
+"""What a line calls so in another meaning can no longer be read."""
+
+GLOBAL: dict[str, tuple[frozenset[str], frozenset[str]]] = {
+    "git": (
+        frozenset(("-C", "-c", "--git-dir", "--work-tree", "--namespace", "--config-env", "--exec-path")),
+        frozenset(("--no-pager", "-P", "-p", "--paginate", "--no-optional-locks", "--bare", "--literal-pathspecs")),
+    ),
+    "cargo": (
+        frozenset(("--color", "--config", "-C", "-Z")),
+        frozenset(("-q", "--quiet", "-v", "-vv", "--verbose", "--offline", "--locked", "--frozen")),
+    ),
+    "npm": (
+        frozenset(("--prefix", "-C", "-w", "--workspace", "--loglevel", "--registry", "--userconfig")),
+        frozenset(
+            ("-s", "--silent", "-q", "--quiet", "--workspaces", "-ws", "--verbose", "-d", "--offline", "--yes", "-y")
+        ),
+    ),
+    "pnpm": (
+        frozenset(("-C", "--dir", "-F", "--filter", "--loglevel", "--reporter")),
+        frozenset(("-r", "--recursive", "-w", "--workspace-root", "-s", "--silent")),
+    ),
+    "yarn": (frozenset(("--cwd",)), frozenset(("-s", "--silent"))),
+    "docker": (
+        frozenset(("--context", "-c", "-H", "--host", "--config", "-l", "--log-level", "--tlscacert", "--tlscert")),
+        frozenset(("-D", "--debug", "--tls", "--tlsverify")),
+    ),
+    "kubectl": (
+        frozenset(("-n", "--namespace", "--context", "--kubeconfig", "--cluster", "--user", "-s", "--server", "--as")),
+        frozenset(("--insecure-skip-tls-verify",)),
+    ),
+    "terraform": (frozenset(), frozenset()),
+    "tofu": (frozenset(), frozenset()),
+    "pip": (
+        frozenset(
+            ("--proxy", "--python", "--cache-dir", "--log", "--timeout", "--retries", "--cert", "--trusted-host")
+        ),
+        frozenset(
+            (
+                "-q",
+                "-qq",
+                "--quiet",
+                "-v",
+                "--verbose",
+                "--no-input",
+                "--disable-pip-version-check",
+                "--isolated",
+                "--no-cache-dir",
+            )
+        ),
+    ),
+}
+"""Program -> options that may stand before its sub-command: with a word of their own, and without."""
+
+
+@dataclass(frozen=True)
+class LastCommand:
+    text: str
+    """Program (without its folder) and arguments as written, one blank between. Without wrappers, variables in front,
+    redirections, and options between a program and its sub-command. Empty where there is none to name."""
+    alone: bool
+    """Whether nothing else in the line can have printed."""
+
+
+NONE = LastCommand("", False)
+
+
+def last_command(script: str) -> LastCommand:
+    """The last command of `script` whose output is seen as it is. Total: what is not understood gives an empty text.
+
+    `cd x && cargo test 2>&1 | tail -80` gives `cargo test`. A pipe into what changes the format (`grep`, `sort`, `wc`)
+    gives none; nor do loops, conditions and here documents in pipes, and names to which the line itself gives another
+    meaning.
+    """
+    if len(script) > MAX_CHARS:
+        return NONE
+    root = parsed(script)
+    if root.has_error:
+        return NONE
+    segments, renamed = _segments(root, 0), _renamed(root)
+    if segments is None or renamed & KNOWN:
+        return NONE
+    for number in range(len(segments) - 1, -1, -1):
+        if not segments[number].prints and not segments[number].speaks:
+            continue
+        if segments[number].speaks and any(segment.prints for segment in segments[:number]):
+            continue
+        others = segments[:number] + segments[number + 1 :]
+        if not segments[number].text or _program(segments[number : number + 1]) in renamed:
+            return NONE
+        return LastCommand(segments[number].text, not any(other.prints or other.speaks for other in others))
+    return LastCommand(segments[-1].text, True) if segments else NONE
+
+
+@dataclass(frozen=True)
+class _Segment:
+    text: str
+    prints: bool
+    speaks: bool = False
+
+
+def _segments(node: Node, depth: int) -> list[_Segment] | None:
+    """What runs one after the other; None where a part of it is not understood."""
+    if depth > MAX_DEPTH:
+        return None
+    depth += 1
+    match node.type:
+        case "program" | "list" | "subshell" | "compound_statement" | "negated_command":
+            found: list[_Segment] = []
+            for child in node.children:
+                if child.is_named and child.type not in ("comment", "heredoc_body"):
+                    below = _segments(child, depth)
+                    if below is None:
+                        return None
+                    found += below
+            return found
+        case "command":
+            return [_segment(node)]
+        case "variable_assignment" | "variable_assignments" | "declaration_command" | "unset_command" | "test_command":
+            return [_Segment("", False)]
+        case "function_definition":
+            return [_Segment("", False)]
+        case "pipeline":
+            return _pipeline(node, depth)
+        case "redirected_statement":
+            return _redirected(node, depth)
+    return [_Segment("", True)]
+
+
+def _pipeline(node: Node, depth: int) -> list[_Segment] | None:
+    stages: list[list[_Segment]] = []
+    for child in node.children:
+        if child.is_named and child.type != "comment":
+            stage = _segments(child, depth)
+            if not stage or (stages and any(_gives_input(part) for part in child.children)):
+                return None
+            stages.append(stage)
+    while len(stages) > 1 and _program(stages[0]) in FEEDERS:
+        stages.pop(0)
+    if all(_cuts(stage) for stage in stages[1:]):
+        return stages[0]
+    return [_Segment("", True)]
+
+
+def _program(stage: Sequence[_Segment]) -> str:
+    return stage[0].text.partition(" ")[0] if len(stage) == 1 else ""
+
+
+def _cuts(stage: Sequence[_Segment]) -> bool:
+    """Whether it lets through what comes out of the pipe, and nothing of a file."""
+    program = _program(stage)
+    if program not in CUTTERS:
+        return False
+    if program == "tee":
+        return True
+    words = iter(stage[0].text.split()[1:])
+    for word in words:
+        if word in CUTTER_OPTIONS.get(program, ()) or _ends_in_option(program, word):
+            next(words, None)
+        elif not word.startswith(("-", "+")) or word == "--":
+            return False
+    return True
+
+
+def _ends_in_option(program: str, word: str) -> bool:
+    """Whether the last of several options in one word takes the next word: `-fn 20`."""
+    return program in CUTTER_OPTIONS and word[:1] == "-" != word[1:2] and word[-1:] in "nc"
+
+
+def _renamed(root: Node) -> frozenset[str]:
+    """Functions and aliases that the line makes."""
+    names = set()
+    nodes = [root]
+    while nodes:
+        node = nodes.pop()
+        nodes += node.children
+        if node.type == "function_definition" and (name := node.child_by_field_name("name")) is not None:
+            names.add(_text(name))
+        elif node.type == "command" and _text(node).startswith("alias "):
+            names.update(_text(child).strip("'\"").partition("=")[0] for child in node.children[1:])
+    return frozenset(names)
+
+
+def _text(node: Node) -> str:
+    return (node.text or b"").decode(errors="replace")
+
+
+def _redirected(node: Node, depth: int) -> list[_Segment] | None:
+    body, *redirects = node.children
+    found = _segments(body, depth)
+    if not found:
+        return found
+    if any(child.type == "pipeline" for redirect in redirects for child in redirect.children):
+        return None  # A here document into a pipe: the grammar hides the pipe in it.
+    if body.type == "pipeline" and any(map(_gives_input, redirects)):
+        return None
+    last = found[-1]
+    if any(_takes_output(redirect) for redirect in redirects):
+        # Of `{ a; b; } > file` nothing is seen; of `a; b > file` the grammar makes one node, too.
+        whole = body.type in ("subshell", "compound_statement")
+        silent = [_Segment(segment.text, False) for segment in found] if whole else [_Segment(last.text, False)]
+        return silent if whole else found[:-1] + silent
+    return found
+
+
+def _gives_input(part: Node) -> bool:
+    """Whether it is a redirection of standard input: behind a pipe the program then reads that, not the pipe."""
+    if part.type == "file_redirect":
+        return any(child.type in ("<", "<&") for child in part.children)
+    return part.type in ("herestring_redirect", "heredoc_redirect")
+
+
+def _takes_output(redirect: Node) -> bool:
+    """Whether standard output goes to a file."""
+    if redirect.type != "file_redirect":
+        return False
+    kinds = [child.type for child in redirect.children]
+    descriptor = redirect.children[0].text if kinds[0] == "file_descriptor" else b"1"
+    return ("&>" in kinds or "&>>" in kinds) or (
+        descriptor == b"1" and any(kind in (">", ">>", ">|") for kind in kinds)
+    )
+
+
+def _segment(node: Node) -> _Segment:
+    words = []
+    for child in node.children:
+        if (
+            child.is_named
+            and child.type not in ("comment", "variable_assignment")
+            and not child.type.endswith("_redirect")
+        ):
+            words.append(_text(child))
+    words = _without_wrappers(words)
+    if not words:
+        return _Segment("", True)
+    text = " ".join(_without_options(words))
+    return _Segment(text, words[0] not in SILENT and words[0] not in SPEAKING, words[0] in SPEAKING)
+
+
+def _without_wrappers(words: list[str]) -> list[str]:
+    """Program and arguments; empty where a wrapper hides them."""
+    words = list(words)
+    for _ in range(10):
+        if not words:
+            return []
+        words[0] = words[0].strip("'\"").rpartition("/")[2]
+        program = words[0]
+        if program in WRAPPERS:
+            if len(words) == 1:
+                return words
+            inner = _behind(program, words[1:])
+            if inner is None:
+                return words
+            words = inner
+        elif tuple(words[:2]) in RUNNERS and len(words) > 2 and not words[2].startswith("-"):
+            words = words[2:]
+        elif program.rstrip("0123456789.") in ("python", "pypy") and (module := _module(words[1:])):
+            words = module
+        else:
+            return words
+    return []
+
+
+def _behind(wrapper: str, words: list[str]) -> list[str] | None:
+    """What a wrapper runs; None where it runs nothing that is seen here."""
+    at = 0
+    while at < len(words):
+        word = words[at]
+        if word == "--":
+            at += 1
+            break
+        if word.startswith(STOPS.get(wrapper, ("\0",))):
+            return None
+        if word.startswith("-"):
+            at += 2 if word in WRAPPERS[wrapper] else 1
+        elif wrapper in ("env", "sudo") and "=" in word:
+            at += 1
+        else:
+            break
+    return words[at + OPERANDS.get(wrapper, 0) :] or None
+
+
+def _module(words: list[str]) -> list[str]:
+    """Of `python -u -m pytest tests` the words `pytest tests`; empty where no module is run."""
+    at = 0
+    while at < len(words) and words[at].startswith("-") and words[at] != "-m":
+        if words[at] in ("-c", "-"):
+            return []
+        at += 2 if words[at] in PYTHON_OPTIONS else 1
+    return words[at + 1 :] if at < len(words) and words[at] == "-m" else []
+
+
+def _without_options(words: list[str]) -> list[str]:
+    """Without the options before a sub-command, where all of them are known."""
+    program = words[0].rstrip("0123456789.") if words[0].startswith("pip") else words[0]
+    if program not in GLOBAL:
+        return words
+    with_word, without = GLOBAL[program]
+    at = 1
+    while at < len(words):
+        word = words[at]
+        if word in with_word:
+            at += 2
+        elif word in without or word.partition("=")[0] in with_word or word.startswith(("-chdir=", "+")):
+            at += 1
+        else:
+            break
+    if at >= len(words) or words[at].startswith("-"):
+        return words
+    return [program, *words[at:]]

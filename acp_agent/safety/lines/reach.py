@@ -1,0 +1,153 @@
+"""Where the arguments of a command lead: inside the session's folders, or out of them."""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+from collections.abc import Iterable, Sequence
+from itertools import islice
+from pathlib import Path
+
+from acp_agent.safety.folders.paths import Roots, real_path
+
+__all__ = [
+    "CHANGES",
+    "DEV_NULL",
+    "NOT_UNDERSTOOD",
+    "OUTSIDE",
+    "AsksExactly",
+    "Folders",
+    "Reach",
+    "lands",
+    "paths_inside",
+]
+
+EXPANDS = "it uses values that are known only when it runs"
+WRITES = "it writes its output to a file"
+CHANGES = "it may change something"
+OUTSIDE = "it looks outside of the folders of this session"
+NOT_UNDERSTOOD = "the command line could not be understood"
+
+DEV_NULL = "/dev/null"
+MAX_GLOB_MATCHES = 1_000
+NAME_MAX = 255
+MAX_GLOB_PARTS = 2
+"""Components of a path with wildcards: each multiplies the folders to look into."""
+BRACKET = re.compile(r"\[[!^]?[\w.-]+\]")
+
+Folders = frozenset[Path]
+"""Where the shell may stand: more than one after a `cd` that may have failed."""
+
+
+class AsksExactly(Exception):
+    """The line must be shown as it is; an answer covers this line only."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+def paths_inside(arguments: Sequence[str], roots: Roots, folders: Folders) -> bool:
+    """Whether whatever may be a path among literal arguments leads into the session's folders."""
+    try:
+        Reach(roots).check_paths(arguments, folders)
+    except AsksExactly:
+        return False
+    return bool(folders)
+
+
+def lands(target: str, roots: Roots, folders: Iterable[Path], *, writes: bool) -> bool:
+    """Whether a file that the shell opens is within the folders, away from what is hidden or, to write, protected."""
+    places = list(folders)
+    for place in places:
+        try:
+            path = real_path(place / target)
+        except (OSError, ValueError, RuntimeError):
+            return False
+        if not roots.contains(path) or roots.rules.hides(path):
+            return False
+        if writes and (roots.rules.protects(path) is not None or path.is_dir()):
+            return False
+    return bool(places) and not target.startswith("~")
+
+
+def protected_names(arguments: Iterable[str], roots: Roots, folders: Iterable[Path]) -> list[str]:
+    """The protected names that literal arguments lead to, also as values of options."""
+    found: dict[str, None] = {}
+    places = list(folders)
+    for argument in dict.fromkeys(arguments):
+        for text in dict.fromkeys((argument, argument.partition("=")[2])):
+            if not text or (text.startswith("-") and "/" not in text):
+                continue
+            for place in places:
+                try:
+                    name = roots.rules.protects(real_path(place / text))
+                except (OSError, ValueError, RuntimeError):
+                    continue
+                if name is not None:
+                    found[name] = None
+    return list(found)
+
+
+class Reach:
+    """The checks of one session. What leads out raises AsksExactly."""
+
+    def __init__(self, roots: Roots) -> None:
+        self._roots = roots
+
+    def check_paths(self, arguments: Iterable[str], folders: Folders, reason: str = OUTSIDE) -> None:
+        for argument in dict.fromkeys(arguments):
+            if argument.startswith("-") and argument != "-":
+                name, equals, value = argument.partition("=")
+                if equals:
+                    self.check_path(value, folders)
+                if not name.startswith("--") and ("/" in name or ".." in name):
+                    raise AsksExactly(reason)  # a value glued to its option: where it begins is not known here
+                if not name.startswith("--"):
+                    self._check_glued(argument, folders)
+            else:
+                self.check_path(argument, folders)
+                if "=" in argument:
+                    self.check_path(argument.partition("=")[2], folders)
+
+    def _check_glued(self, argument: str, folders: Folders) -> None:
+        """A value glued to its option is no link that leads out, wherever it begins."""
+        for start in range(max(2, len(argument) - NAME_MAX), len(argument)):
+            name = argument[start:]
+            if "/" not in name and any(os.path.islink(folder / name) for folder in folders):
+                self.check_path(name, folders)
+
+    def check_path(self, text: str, folders: Folders) -> None:
+        if text in ("", "-", DEV_NULL):
+            return
+        if text.startswith("~"):
+            raise AsksExactly(OUTSIDE)
+        if not all(self.is_inside(folder / text) for folder in folders):
+            raise AsksExactly(OUTSIDE)
+
+    def is_inside(self, path: Path) -> bool:
+        try:
+            real = real_path(path)
+            return self._roots.contains(real) and not self._roots.rules.hides(real)
+        except (OSError, ValueError, RuntimeError):
+            return False
+
+    def check_glob(self, pattern: str, folders: Folders) -> None:
+        """Everything a pattern stands for is inside, and none of it reads like an option."""
+        wide = BRACKET.sub("?", pattern)
+        components = wide.split("/")
+        wild = [part for part in components if "*" in part or "?" in part]
+        if "[" in wide or len(wild) > MAX_GLOB_PARTS:
+            raise AsksExactly(NOT_UNDERSTOOD)
+        if wide.startswith("/") or ".." in components or any(part.startswith(".") for part in wild):
+            raise AsksExactly(OUTSIDE)
+        for folder in folders:
+            try:
+                found = list(islice(glob.iglob(wide, root_dir=folder, include_hidden=True), MAX_GLOB_MATCHES + 1))
+            except (OSError, ValueError, re.error) as error:
+                raise AsksExactly(NOT_UNDERSTOOD) from error
+            if len(found) > MAX_GLOB_MATCHES or any(name.startswith("-") for name in found):
+                raise AsksExactly(NOT_UNDERSTOOD)
+            for name in found:
+                self.check_path(name, folders)

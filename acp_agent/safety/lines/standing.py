@@ -1,0 +1,28 @@
+"""Where a shell may stand after a command, as far as anybody knows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from acp_agent.safety.lines.reach import Folders
+
+__all__ = ["Folded", "Places", "both"]
+
+Folded = Folders | None
+"""Where the shell may stand; `None`: nobody knows."""
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where the shell may stand after success and after failure."""
+
+    success: Folded
+    failure: Folded
+
+    @property
+    def either(self) -> Folded:
+        return both(self.success, self.failure)
+
+
+def both(one: Folded, other: Folded) -> Folded:
+    return None if one is None or other is None else one | other

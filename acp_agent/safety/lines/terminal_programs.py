@@ -1,0 +1,462 @@
+"""Programs that want a person at a terminal, and the options and input that make them work without one.
+
+A table of hints (`interactive`): a program that is not named here passes, and whatever is not plain passes, too.
+
+Commands run with pagers off and with an editor for git that leaves the text as it is (`QUIET` of the local executor,
+which the editor's terminals get too): what works thanks to that (`man ls`, `git commit --amend`) is not refused.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from acp_agent.safety.lines.simple import SimpleCommand
+
+__all__ = ["EDITOR_VARIABLES", "ENDLESS", "RULES", "SHELLS", "SUDO_VALUES", "WantsTerminal"]
+
+
+@dataclass(frozen=True)
+class WantsTerminal:
+    why: str
+    """The beginning of a sentence, for the model: `` `vim` is an editor and wants a terminal``."""
+    instead: str
+    """What to do instead, a sentence."""
+
+
+Rule = Callable[[SimpleCommand, Sequence[str]], WantsTerminal | None]
+
+
+SHELLS = frozenset(("bash", "sh", "zsh", "dash", "ksh"))
+
+# --- words -------------------------------------------------------------------------------------------------------
+
+
+def _operands(arguments: Sequence[str], with_value: str = "") -> list[str]:
+    """The arguments that are no options. `with_value`: options that take the next word, separated by blanks."""
+    taking = with_value.split()
+    found, skip = [], False
+    for argument in arguments:
+        if skip:
+            skip = False
+        elif argument.startswith("-") and argument != "-":
+            skip = argument in taking
+        else:
+            found.append(argument)
+    return found
+
+
+def _has(arguments: Sequence[str], letters: str = "", *long: str) -> bool:
+    """Whether one of the short options is given, alone or in a cluster, or one of the long ones."""
+    for argument in arguments:
+        if argument.startswith("--"):
+            if argument.partition("=")[0] in long:
+                return True
+        elif argument.startswith("-") and any(letter in argument[1:] for letter in letters):
+            return True
+    return False
+
+
+LEAVE = "Leave this to the person."
+
+# --- rules -------------------------------------------------------------------------------------------------------
+
+
+def _editor(name: str, batch: str = "") -> Rule:
+    """`batch`: options (a regular expression) that make it work without a person."""
+
+    def rule(simple: SimpleCommand, arguments: Sequence[str]) -> WantsTerminal | None:
+        if batch and any(re.fullmatch(batch, argument) for argument in arguments):
+            return None
+        return WantsTerminal(f"`{name}` is an editor and wants a terminal", "Change files with `edit` or `write`.")
+
+    return rule
+
+
+def _line_editor(simple: SimpleCommand, arguments: Sequence[str]) -> WantsTerminal | None:
+    return None if simple.has_input else _editor("ed")(simple, arguments)
+
+
+def _pager(simple: SimpleCommand, arguments: Sequence[str]) -> WantsTerminal | None:
+    if simple.output_taken:
+        return None
+    if simple.has_input and not _operands(arguments):
+        return WantsTerminal(
+            "it ends in a pager, which wants a terminal", "Leave the pager out, or end the pipe in `head -n 100`."
+        )
+    return WantsTerminal("it opens a pager, which wants a terminal", "Use `read`, or `cat` and `head`.")
+
+
+def _screen(name: str, instead: str, batch: str = "") -> Rule:
+    """A program that draws on the whole terminal."""
+
+    def rule(simple: SimpleCommand, arguments: Sequence[str]) -> WantsTerminal | None:
+        if batch and any(re.fullmatch(batch, argument) for argument in arguments):
+            return None
+        return WantsTerminal(f"`{name}` draws on a terminal until somebody ends it", instead)
+
+    return rule
+
+
+def _repl(name: str, instead: str, with_value: str = "", harmless: str = "") -> Rule:
+    """An interpreter that waits for lines where it is given nothing to run. `harmless`: options (a regular
+    expression) that say what to run."""
+
+    def rule(simple: SimpleCommand, arguments: Sequence[str]) -> WantsTerminal | None:
+        if simple.has_input or _operands(arguments, with_value):
+            return None
+        if harmless and any(re.fullmatch(harmless, argument) for argument in arguments):
+            return None
+        return WantsTerminal(f"`{name}` alone waits for somebody to type", instead)
+
+    return rule
+
+
+PYTHON_HARMLESS = r"-[bBdEhiIOPqRsSuvx]*[cm].*|-h|-V+"
+PYTHON_VALUES = "-W -X"
+
+
+def _python(name: str) -> Rule:
+    def rule(simple: SimpleCommand, arguments: Sequence[str]) -> WantsTerminal | None:
+        if simple.has_input:
+            return None
+        words = list(arguments)
+        while words and words[0].startswith("-") and words[0] != "-":
+            option = words.pop(0)
+            if re.fullmatch(r"-[a-zA-Z]*i[a-zA-Z]*", option) and not re.match(r"-[a-zA-Z]*[cmWX]", option):
+                return WantsTerminal(f"`{name} -i` waits for somebody to type afterwards", "Leave out `-i`.")
+            if option == "-m" and words[:1] in (["pdb"], ["ipdb"], ["code"]) and "-c" not in words:
+                return WantsTerminal(f"`{words[0]}` waits for somebody to type", "Run the program itself, and print.")
+            if re.fullmatch(PYTHON_HARMLESS, option):
+                return None
+            if option in PYTHON_VALUES.split():
+                words = words[1:]
+        return _repl(name, PYTHON, PYTHON_VALUES, PYTHON_HARMLESS)(simple, arguments)
+
+    return rule
+
+
+PYTHON = "Give the code: `python -c '…'`, `python FILE`, or `python - <<'EOF'`."
+SHELL_INSTEAD = "Give the commands themselves, or `bash -c '…'`."
+
+
+def _client(name: str, instead: str, runs: str) -> Rule:
+    """A database client, whose operands are servers and databases. `runs`: options (a regular expression) that say
+    what to run."""
+
+    def rule(simple: SimpleCommand, arguments: Sequence[str]) -> WantsTerminal | None:
+        if simple.has_input or any(re.fullmatch(runs, argument, re.DOTALL) for argument in arguments):
+            return None
+        return WantsTerminal(f"`{name}` waits for somebody to type", instead)
+
+    return rule
+
+
+def _mysql(simple: SimpleCommand, arguments: Sequence[str]) -> WantsTerminal | None:
+    if any(argument in ("-p", "--password") for argument in arguments):
+        return WantsTerminal("`mysql -p` asks for a password", "Let it read the password from an option file.")
+    return _client("mysql", "Give `-e 'SELECT …'`.", r"-[BNst]*e.*|--execute(=.*)?|-V")(simple, arguments)
+
+
+def _sqlite(simple: SimpleCommand, arguments: Sequence[str]) -> WantsTerminal | None:
+    if simple.has_input or len(_operands(arguments, "-cmd -init -separator -newline -nullvalue")) > 1:
+        return None
+    if any(argument.lstrip("-") in ("version", "help") for argument in arguments):
+        return None
+    return WantsTerminal("`sqlite3` without SQL waits for somebody to type", "Give it: `sqlite3 FILE 'SELECT …'`.")
+
+
+SSH_VALUES = "-B -b -c -D -E -e -F -I -i -J -L -l -m -O -o -p -Q -R -S -W -w"
+
+
+def _ssh(simple: SimpleCommand, arguments: Sequence[str]) -> WantsTerminal | None:
+    if simple.has_input or _has(arguments, "VNfGQTO") or any(argument.startswith("-W") for argument in arguments):
+        return None
+    if len(_operands(arguments, SSH_VALUES)) != 1:
+        return None
+    return WantsTerminal(
+        "`ssh` without a command opens a shell at the other end", "Give the command: `ssh -o BatchMode=yes HOST 'ls'`."
+    )
+
+
+def _transfer(name: str, instead: str, batch: str = "") -> Rule:
+    def rule(simple: SimpleCommand, arguments: Sequence[str]) -> WantsTerminal | None:
+        if simple.has_input or (batch and any(re.fullmatch(batch, argument) for argument in arguments)):
+            return None
+        return WantsTerminal(f"`{name}` talks with somebody at a terminal", instead)
+
+    return rule
+
+
+EDITOR_VARIABLES = frozenset(("GIT_EDITOR", "GIT_SEQUENCE_EDITOR", "EDITOR", "VISUAL"))
+GIT_VALUES = ("-C", "-c", "--git-dir", "--work-tree", "--namespace", "--exec-path")
+
+
+def _git(simple: SimpleCommand, arguments: Sequence[str]) -> WantsTerminal | None:
+    rest = list(arguments)
+    own_editor = any(name in EDITOR_VARIABLES for name in simple.variables)
+    while rest and rest[0].startswith("-"):
+        option = rest.pop(0)
+        if option in GIT_VALUES and rest:
+            own_editor = rest.pop(0).startswith(("core.editor=", "sequence.editor=")) or own_editor
+    if not rest:
+        return None
+    sub, *rest = rest
+    if "--" in rest:
+        rest = rest[: rest.index("--")]
+    if sub == "rebase" and _has(rest, "i", "--interactive") and not own_editor:
+        return WantsTerminal(
+            "`git rebase -i` opens an editor", "Name one in the line: `GIT_SEQUENCE_EDITOR='sed -i …' git rebase -i`."
+        )
+    asks = {"add": "pie", "checkout": "p", "reset": "p", "restore": "p", "stash": "p", "clean": "i", "commit": "p"}
+    long = ("--patch", "--interactive", "--edit") if sub == "add" else ("--patch", "--interactive")
+    takes = () if sub != "commit" else COMMIT_VALUES
+    if sub in asks and not simple.has_input and _has(_without_values(rest, takes), asks[sub], *long):
+        return WantsTerminal(
+            f"this `git {sub}` asks somebody about each part", "Name the files, or make a patch and use `git apply`."
+        )
+    if sub == "commit" and not own_editor and not _has_message(rest):
+        return WantsTerminal(
+            "`git commit` without a message opens an editor",
+            "Give the message: `git commit -m '…'`, or `--no-edit` for the one of a merge.",
+        )
+    return None
+
+
+COMMIT_VALUES = ("m", "F", "C", "c", "t")
+
+
+def _without_values(arguments: Sequence[str], takes: Sequence[str]) -> list[str]:
+    """The arguments without the values of short options that take one, glued or following."""
+    kept, skip = [], False
+    for argument in arguments:
+        if skip:
+            skip = False
+            continue
+        if argument.startswith("-") and not argument.startswith("--"):
+            places = [argument.index(letter) for letter in takes if letter in argument[1:]]
+            if places:
+                at = min(places)
+                skip = at == len(argument) - 1
+                argument = argument[: at + 1]
+        kept.append(argument)
+    return kept
+
+
+def _has_message(arguments: Sequence[str]) -> bool:
+    options = _without_values(arguments, COMMIT_VALUES)
+    long = ("--message", "--file", "--reuse-message", "--reedit-message", "--fixup", "--squash", "--amend", "--no-edit")
+    return _has(options, "mFCc", *long, "--dry-run", "--porcelain", "--short")
+
+
+def _npm(simple: SimpleCommand, arguments: Sequence[str]) -> WantsTerminal | None:
+    operands = _operands(arguments, "--registry --scope --auth-type")
+    if operands[:1] in (["login"], ["adduser"], ["add-user"]) and not simple.has_input:
+        return WantsTerminal(f"`{operands[0]}` asks for a name and a password", LEAVE)
+    if arguments[:1] != ["init"] or simple.has_input or _has(arguments, "y", "--yes") or len(operands) > 1:
+        return None
+    return WantsTerminal("`init` asks somebody for each field", "Add `-y`.")
+
+
+def _container(simple: SimpleCommand, arguments: Sequence[str]) -> WantsTerminal | None:
+    words = list(arguments)
+    if words[:1] == ["compose"]:
+        return None
+    if words[:1] == ["login"]:
+        given = _has(words, "p", "--password-stdin", "--password", "--get-login")
+        return None if given or simple.has_input else WantsTerminal("this `login` asks for a password", LEAVE)
+    while words and words[0] not in ("run", "exec", "attach"):
+        if not words[0].startswith("-") and words[0] not in ("container",):
+            return None
+        words.pop(0)
+    if not words:
+        return None
+    sub, *rest = words
+    options = []
+    for word in rest:
+        if not word.startswith("-"):
+            break
+        options.append(word)
+    # An option may take the next word, and more options follow it: `-it` is looked for up to the image's own words.
+    options += [word for word in rest[len(options) : len(options) + 6] if re.fullmatch(r"-(it|ti|itd|dit)", word)]
+    if sub == "attach" or (_has(options, "t", "--tty") and not _has(options, "d", "--detach")):
+        return WantsTerminal(f"this `{sub}` asks for a terminal", "Leave out `-t` and `-i`, and name what to run.")
+    return None
+
+
+def _kubectl(simple: SimpleCommand, arguments: Sequence[str]) -> WantsTerminal | None:
+    before = list(arguments[: arguments.index("--")]) if "--" in arguments else list(arguments)
+    operands = _operands(before, "-n --namespace --context --kubeconfig -c --container")
+    if operands[:1] == ["edit"]:
+        return WantsTerminal("`kubectl edit` opens an editor", "Use `kubectl patch` or `kubectl apply -f`.")
+    tty = any(re.fullmatch(r"-(it|ti|t)|--tty(=true)?", argument) for argument in before)
+    if operands[:1] and operands[0] in ("exec", "run", "attach", "debug") and tty:
+        return WantsTerminal(
+            f"this `kubectl {operands[0]}` asks for a terminal", "Leave out `-t` and `-i`: `kubectl exec POD -- ls`."
+        )
+    return None
+
+
+SUDO_VALUES = frozenset(("-u", "-g", "-h", "-C", "-p", "-U", "-D", "-R", "-T"))
+
+
+def _sudo(simple: SimpleCommand, arguments: Sequence[str]) -> WantsTerminal | None:
+    options = []
+    skip = False
+    for argument in arguments:
+        if skip:
+            skip = False
+        elif argument.startswith("-"):
+            options.append(argument)
+            skip = argument in SUDO_VALUES
+        else:
+            break
+    if _has(options, "nSAVkK", "--non-interactive", "--stdin", "--askpass", "--version", "--help"):
+        return None
+    return WantsTerminal(
+        "`sudo` may ask for a password, and nobody can type one", "Use `sudo -n`, which fails instead of asking."
+    )
+
+
+def _password(name: str) -> Rule:
+    def rule(simple: SimpleCommand, arguments: Sequence[str]) -> WantsTerminal | None:
+        if simple.has_input or _has(arguments, "S", "--status"):
+            return None
+        return WantsTerminal(f"`{name}` asks for a password, and nobody can type one", LEAVE)
+
+    return rule
+
+
+def _opens_editor(name: str, opens: str, instead: str, harmless: str = "") -> Rule:
+    """A program that has somebody edit something, where one of its arguments matches `opens`, and none `harmless`."""
+
+    def rule(simple: SimpleCommand, arguments: Sequence[str]) -> WantsTerminal | None:
+        own_editor = any(variable in EDITOR_VARIABLES for variable in simple.variables)
+        if own_editor or (harmless and any(re.fullmatch(harmless, argument) for argument in arguments)):
+            return None
+        if opens and not any(re.fullmatch(opens, argument) for argument in arguments):
+            return None
+        return WantsTerminal(f"`{name}` opens an editor", instead)
+
+    return rule
+
+
+KEYGEN_VALUES = tuple("abCEfImNnOPtVwZ")
+KEYGEN_OTHERS = "ABcDeFgGHiIKklLMpQRrsTuUWyYz"
+"""What `ssh-keygen` does beside making a key."""
+
+
+def _keygen(simple: SimpleCommand, arguments: Sequence[str]) -> WantsTerminal | None:
+    options = _without_values(arguments, KEYGEN_VALUES)
+    if simple.has_input or _has(options, KEYGEN_OTHERS) or (_has(options, "f") and _has(options, "N")):
+        return None
+    return WantsTerminal("`ssh-keygen` asks for a file and a passphrase", "Give both: `ssh-keygen -f FILE -N ''`.")
+
+
+def _gpg(simple: SimpleCommand, arguments: Sequence[str]) -> WantsTerminal | None:
+    makes = _has(arguments, "", "--gen-key", "--generate-key", "--full-gen-key", "--full-generate-key")
+    if not makes or simple.has_input or _has(arguments, "", "--batch", "--command-fd", "--command-file"):
+        return None
+    return WantsTerminal("`gpg` asks who the key is for", "Use `gpg --batch --passphrase '' --quick-gen-key NAME`.")
+
+
+def _read(simple: SimpleCommand, arguments: Sequence[str]) -> WantsTerminal | None:
+    if simple.has_input or _has(arguments, "ut"):
+        return None
+    return WantsTerminal("`read` waits for somebody to type", "Give it its input: `read x <<< '…'`.")
+
+
+def _tmux(simple: SimpleCommand, arguments: Sequence[str]) -> WantsTerminal | None:
+    operands = _operands(arguments, "-L -S -f -c")
+    attaches = not operands or operands[0] in ("attach", "attach-session", "a", "at")
+    opens = operands[:1] and operands[0] in ("new", "new-session") and not _has(arguments, "d")
+    if not attaches and not opens:
+        return None
+    return WantsTerminal("this `tmux` shows itself in a terminal", "Use `bash` with `background` instead of tmux.")
+
+
+def _gnu_screen(simple: SimpleCommand, arguments: Sequence[str]) -> WantsTerminal | None:
+    if any(argument in ("-ls", "-list", "-X", "-v") or argument.startswith("-dm") for argument in arguments):
+        return None
+    return WantsTerminal("`screen` shows itself in a terminal", "Use `bash` with `background` instead of screen.")
+
+
+def _gh(simple: SimpleCommand, arguments: Sequence[str]) -> WantsTerminal | None:
+    if arguments[:2] != ["auth", "login"] or _has(arguments, "", "--with-token"):
+        return None
+    return WantsTerminal("`gh auth login` asks questions", LEAVE)
+
+
+def _gdb(simple: SimpleCommand, arguments: Sequence[str]) -> WantsTerminal | None:
+    if simple.has_input or any(re.fullmatch(r"--?batch(-silent)?|-v", argument) for argument in arguments):
+        return None
+    return WantsTerminal("`gdb` waits for somebody to type", "Give `-batch -ex 'COMMAND'`.")
+
+
+BACKGROUND = "Start it with `background`: true and look with `bash_output`, or leave the option out."
+
+
+def _tail(simple: SimpleCommand, arguments: Sequence[str]) -> WantsTerminal | None:
+    if simple.has_input or _has(arguments, "", "--pid"):
+        return None
+    if not any(re.fullmatch(r"-[0-9qvz]*[fF]\d*|--follow(=.*)?", argument) for argument in arguments):
+        return None
+    return WantsTerminal("`tail -f` never ends", BACKGROUND)
+
+
+def _journal(simple: SimpleCommand, arguments: Sequence[str]) -> WantsTerminal | None:
+    found = any(re.fullmatch(r"-[eaxrqkm]*f\w*|--follow", argument) for argument in arguments)
+    return WantsTerminal("`journalctl -f` never ends", BACKGROUND) if found else None
+
+
+ENDLESS: dict[str, Rule] = {"tail": _tail, "journalctl": _journal}
+"""What goes on until somebody ends it: the background is the place for it."""
+
+RULES: dict[str, Rule] = {
+    **{name: _editor(name, r"-[sEe]*es?[sn]*|-Es|-es|--headless") for name in ("vim", "nvim", "ex")},
+    **{name: _editor(name) for name in ("vi", "view", "vimdiff", "nano", "pico", "micro", "joe", "helix", "hx")},
+    "emacs": _editor("emacs", r"--?batch|--daemon.*|--script.*"),
+    "ed": _line_editor,
+    **dict.fromkeys(("less", "more", "most"), _pager),
+    "top": _screen("top", "Use `top -b -n 1 | head -n 20` or `ps aux`.", r"-\w*b\w*|-l.*"),
+    **{name: _screen(name, "Use `ps aux --sort=-%cpu | head`.") for name in ("htop", "btop", "atop", "glances")},
+    "watch": _screen("watch", "Run the command itself, once, or in a loop with an end."),
+    **{name: _screen(name, "Use a command that prints.") for name in ("ncdu", "tig", "lazygit", "mc", "ranger", "nnn")},
+    **{name: _python(name) for name in ("python", "python2", "python3", "pypy3")},
+    "ipython": _repl("ipython", PYTHON, "", r"-[cm].*|--pylab=.*|-h"),
+    "node": _repl("node", "Give the code: `node -e '…'` or `node FILE`.", "-r --require", r"-p?[epc].*|--\w+.*|-v"),
+    "irb": _repl("irb", "Use `ruby -e '…'`.", "-r -I"),
+    "ghci": _repl("ghci", "Use `ghc -e '…'` or `runghc FILE`.", "", r"-e.*"),
+    **{name: _repl(name, SHELL_INSTEAD, "", r"-[a-z]*c|-n|-s") for name in SHELLS},
+    "fish": _repl("fish", SHELL_INSTEAD, "", r"-c.*"),
+    "lua": _repl("lua", "Give the code: `lua -e '…'` or `lua FILE`.", "-l", r"-[ev].*"),
+    "redis-cli": _repl("redis-cli", "Name one: `redis-cli GET x`.", "-h -p -a -n -u -s --user --pass", r"--\w+.*"),
+    "psql": _client("psql", "Give `-c 'SELECT …'` or `-f FILE`.", r"-[AtqXxwn]*[cfl].*|--(command|file|list)(=.*)?"),
+    "mysql": _mysql,
+    "mariadb": _mysql,
+    "sqlite3": _sqlite,
+    "mongosh": _client("mongosh", "Give `--eval '…'`.", r"--eval(=.*)?|--file(=.*)?|-f|.*\.js"),
+    "ssh": _ssh,
+    "sftp": _transfer("sftp", "Use `scp` or `sftp -b FILE`.", r"-b.*"),
+    "telnet": _transfer("telnet", "Use `curl telnet://HOST:PORT` or bash's `/dev/tcp`."),
+    "ftp": _transfer("ftp", "Use `curl ftp://HOST/FILE`."),
+    "git": _git,
+    **dict.fromkeys(("npm", "yarn", "pnpm"), _npm),
+    **dict.fromkeys(("docker", "podman"), _container),
+    "kubectl": _kubectl,
+    "sudo": _sudo,
+    "passwd": _password("passwd"),
+    "su": _password("su"),
+    "crontab": _opens_editor("crontab -e", r"-e", "Write the table to a file, then `crontab FILE`."),
+    "visudo": _opens_editor("visudo", "", LEAVE, r"-c\w*|-[qs]*c|--check|-V|-h"),
+    "systemctl": _opens_editor("systemctl edit", r"edit", "Write the file below `/etc/systemd`.", r"--stdin"),
+    "ssh-keygen": _keygen,
+    **dict.fromkeys(("gpg", "gpg2"), _gpg),
+    "read": _read,
+    "tmux": _tmux,
+    "screen": _gnu_screen,
+    "gh": _gh,
+    "gdb": _gdb,
+    "lldb": _gdb,
+}
