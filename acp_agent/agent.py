@@ -74,20 +74,19 @@ from acp_agent.schema.acp import (
     SetSessionModeResponse,
 )
 from acp_agent.schema.decode import decode_params
-from acp_agent.store.base import SessionRecord, SessionStore
+from acp_agent.store.base import SessionRecord
+from acp_agent.store.session_store import SessionStore
 
 log = logging.getLogger(__name__)
 
 BUILDER = "acp_agent.build:Builder"
 LSP_NOTE = "acp_agent.schema.lsp_types:decode_notification"
-STORE = "acp_agent.store.sqlite:SqliteStore"
 
 
 def open_store(config: Config, environ: Mapping[str, str]) -> SessionStore:
     """The person's session store. Raises StoreError."""
     path = config.settings.store.path or f"{state_dir(environ)}/sessions.db"
-    store: SessionStore = load(STORE)(Path(path).expanduser(), busy_timeout=config.settings.store.busy_timeout)
-    return store
+    return SessionStore(Path(path).expanduser(), busy_timeout=config.settings.store.busy_timeout)
 
 
 class Agent:

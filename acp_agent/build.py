@@ -33,7 +33,7 @@ from acp_agent.loop.options import AUTO_MODEL
 from acp_agent.loop.session import Session
 from acp_agent.loop.toolbox.relevance import Embed
 from acp_agent.models import ReadyModel
-from acp_agent.store.base import SessionStore
+from acp_agent.store.session_store import SessionStore
 from acp_agent.tools.kit.registry import builtin_registry
 
 log = logging.getLogger(__name__)

@@ -83,7 +83,8 @@ from acp_agent.schema.acp import (
     TextContent,
     UnstructuredCommandInput,
 )
-from acp_agent.store.base import Schedule, SessionStore
+from acp_agent.store.base import Schedule
+from acp_agent.store.session_store import SessionStore
 from acp_agent.tools.kit.registry import Registry, SessionRegistry
 from acp_agent.tools.kit.tool_context import Answer, Ledger, Question, Services, ToolContext
 from acp_agent.tools.net.browser_session import BrowserSession, missing_browser

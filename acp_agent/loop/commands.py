@@ -19,7 +19,7 @@ from acp_agent.schema.acp import (
     ContentBlock,
     UnstructuredCommandInput,
 )
-from acp_agent.store.base import SessionStore
+from acp_agent.store.session_store import SessionStore
 
 if TYPE_CHECKING:
     from acp_agent.loop.session import Engine, Session

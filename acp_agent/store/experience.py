@@ -8,11 +8,14 @@ from acp_agent.store.base import Asked, Trajectory
 from acp_agent.store.database import Database, clean, now
 
 
-class SqliteTrajectories:
+class TrajectoryStore:
+    """All methods raise StoreError."""
+
     def __init__(self, db: Database) -> None:
         self._db = db
 
     def learned(self, project: str) -> list[Trajectory]:
+        """The newest first."""
         with self._db.read() as db:
             rows = db.execute(
                 "SELECT steps, failures, rejected FROM trajectories WHERE project = ? "
@@ -22,6 +25,7 @@ class SqliteTrajectories:
         return [Trajectory(steps, failures, bool(rejected)) for steps, failures, rejected in rows]
 
     def keep(self, project: str, trajectory: Trajectory, limit: int) -> None:
+        """Replaces the one of the same steps; beyond `limit` the oldest go."""
         with self._db.write() as db:
             db.execute(
                 "INSERT INTO trajectories (project, steps, failures, rejected, updated_at) VALUES (?,?,?,?,?) "
@@ -36,15 +40,19 @@ class SqliteTrajectories:
             )
 
     def forget(self, project: str) -> int:
+        """Removes all; how many they were."""
         with self._db.write() as db:
             return db.execute("DELETE FROM trajectories WHERE project = ?", (project,)).rowcount
 
 
-class SqliteQuestions:
+class QuestionStore:
+    """All methods raise StoreError."""
+
     def __init__(self, db: Database) -> None:
         self._db = db
 
     def answered(self, project: str, tool: str, scopes: Sequence[str], *, allowed: bool) -> None:
+        """Counts one question."""
         at = now()
         rows = [(project, tool, clean(scope), int(allowed), int(not allowed), at) for scope in scopes]
         with self._db.write() as db:
@@ -56,6 +64,7 @@ class SqliteQuestions:
             )
 
     def counts(self, project: str, limit: int) -> list[Asked]:
+        """The most often asked first."""
         with self._db.read() as db:
             rows = db.execute(
                 "SELECT tool, scope, allowed, rejected FROM questions WHERE project = ? "

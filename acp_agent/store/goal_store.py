@@ -13,11 +13,14 @@ from acp_agent.store.database import Database, clean, now
 LIVE = "status IN ('active', 'paused')"
 
 
-class SqliteGoals:
+class GoalStore:
+    """All methods raise StoreError."""
+
     def __init__(self, db: Database) -> None:
         self._db = db
 
     def begin(self, session_id: str, text: str) -> Goal:
+        """A new goal, active; the one before it is abandoned."""
         goal = Goal(str(uuid.uuid4()), session_id, clean(text), "active", now())
         with self._db.write() as db:
             db.execute(
@@ -31,6 +34,7 @@ class SqliteGoals:
         return goal
 
     def current(self, session_id: str) -> Goal | None:
+        """The goal that is active or paused."""
         with self._db.read() as db:
             row = db.execute(
                 f"SELECT id, session_id, text, status, created_at FROM goals WHERE session_id = ? AND {LIVE}",
@@ -56,6 +60,7 @@ class SqliteGoals:
         )
 
     def set_tasks(self, goal_id: str, tasks: Sequence[GoalTask]) -> None:
+        """Replaces the task graph."""
         rows = [
             (
                 goal_id,

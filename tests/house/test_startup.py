@@ -77,7 +77,7 @@ AT_NEW_OURS = STAGE_ZERO | {
         "store.overflow",
         "store.experience",
         "store.schedules",
-        "store.sqlite",
+        "store.session_store",
     ]
 }
 """Ours that are loaded when `session/new` is answered."""

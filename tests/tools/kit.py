@@ -26,7 +26,7 @@ from acp_agent.safety.access import Access
 from acp_agent.safety.folders.paths import Roots
 from acp_agent.safety.folders.protect import PathRules
 from acp_agent.store.base import GoalTask
-from acp_agent.store.sqlite import SqliteStore
+from acp_agent.store.session_store import SessionStore
 from acp_agent.tools.kit.registry import builtin_registry
 from acp_agent.tools.kit.tool_context import Answer, Ledger, Preview, Question, Services, Task, ToolContext, ToolResult
 from acp_agent.tools.net.browser_session import BrowserSession
@@ -62,7 +62,7 @@ class NoServers:
     diagnostics = definition = references = hover = document_symbols = workspace_symbols = rename = _none
 
 
-def services(store: SqliteStore, bash: BashConfig) -> Services:
+def services(store: SessionStore, bash: BashConfig) -> Services:
     """What the tools share, as a session without any configuration has it."""
     web = GuardedClient(ToolsConfig().web)
     return Services(
@@ -183,7 +183,7 @@ def shown(result: ToolResult, config: ToolsConfig) -> ToolResult:
     return replace(result, text=f"{output}{separator}{result.text}", raw_output=raw)
 
 
-def outputs(store: SqliteStore, config: ToolsConfig) -> Outputs:
+def outputs(store: SessionStore, config: ToolsConfig) -> Outputs:
     """The output pipeline, as a session without any configuration has it."""
 
     async def compress(tool: str, text: str, *, exit_code: int | None) -> None:
@@ -212,7 +212,7 @@ async def bench(
     config = ToolsConfig(bash=bash or BashConfig(), files=files or FilesConfig())
     rules = PathRules(deny_read=config.files.deny_read, allow_read=config.files.allow_read, bases=[folder])
     local = LocalExecutor(hides=rules.hides)
-    store = SqliteStore(tmp_path / "store" / "sessions.db")
+    store = SessionStore(tmp_path / "store" / "sessions.db")
     made = Bench(folder, executor or local, config, services(store, config.bash), tmp_path / "shell-state")
     made.rules = rules
     with anyio.fail_after(BOUND):

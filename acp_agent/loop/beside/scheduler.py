@@ -16,7 +16,8 @@ import anyio
 
 from acp_agent.errors import AgentError, ToolError
 from acp_agent.lazy import load
-from acp_agent.store.base import Schedule, ScheduleStore
+from acp_agent.store.base import Schedule
+from acp_agent.store.schedules import ScheduleStore
 
 log = logging.getLogger(__name__)
 

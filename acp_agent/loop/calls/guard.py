@@ -28,7 +28,8 @@ from acp_agent.safety.deciding.scoped import Approvals
 from acp_agent.safety.deciding.trajectory import Learned, Outcome, Sentinel
 from acp_agent.safety.folders.paths import Roots, real_path
 from acp_agent.safety.folders.protect import PathRules, configured_folders
-from acp_agent.store.base import SessionStore, Trajectory
+from acp_agent.store.base import Trajectory
+from acp_agent.store.session_store import SessionStore
 
 log = logging.getLogger(__name__)
 

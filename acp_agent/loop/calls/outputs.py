@@ -36,8 +36,9 @@ from acp_agent.output.observation import (
 from acp_agent.output.profile import TEXT_CHARS, keeps, shortened, shortened_streams
 from acp_agent.output.sanitize import sanitize_output
 from acp_agent.schema.acp import Content, TextContent
-from acp_agent.store.base import OverflowEntry, OverflowStore
+from acp_agent.store.base import OverflowEntry
 from acp_agent.store.database import now
+from acp_agent.store.overflow import OverflowStore
 from acp_agent.tools.kit.tool_context import ToolResult
 
 if TYPE_CHECKING:

@@ -9,7 +9,8 @@ from collections.abc import Callable, Sequence
 
 from acp_agent.llm.base import Message, TextPart, UserMessage
 from acp_agent.schema.acp import Plan, PlanEntry, SessionUpdate
-from acp_agent.store.base import Goal, GoalStore, GoalTask
+from acp_agent.store.base import Goal, GoalTask
+from acp_agent.store.goal_store import GoalStore
 
 PROMPT = """My goal: {goal}
 

@@ -16,7 +16,9 @@ from acp_agent.output.envelope import ShellOutput
 from acp_agent.safety.access import Access
 from acp_agent.safety.folders.paths import Roots
 from acp_agent.schema.acp import ToolCallContent
-from acp_agent.store.base import GoalTask, MemoryStore, OverflowPart, ScheduleStore
+from acp_agent.store.base import GoalTask, OverflowPart
+from acp_agent.store.memories import MemoryStore
+from acp_agent.store.schedules import ScheduleStore
 
 if TYPE_CHECKING:
     from acp_agent.errors import ToolError

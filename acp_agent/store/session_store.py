@@ -12,29 +12,33 @@ import msgspec
 from acp_agent.errors import StoreError
 from acp_agent.store.base import Decision, LogEntry, Permission, SessionRecord
 from acp_agent.store.database import Database, clean, now
-from acp_agent.store.experience import SqliteQuestions, SqliteTrajectories
-from acp_agent.store.goal_store import SqliteGoals
-from acp_agent.store.memories import SqliteMemories
-from acp_agent.store.overflow import SqliteOverflow
-from acp_agent.store.schedules import SqliteSchedules
+from acp_agent.store.experience import QuestionStore, TrajectoryStore
+from acp_agent.store.goal_store import GoalStore
+from acp_agent.store.memories import MemoryStore
+from acp_agent.store.overflow import OverflowStore
+from acp_agent.store.schedules import ScheduleStore
 
 INSERT_ENTRY = "INSERT INTO log (session_id, kind, payload) VALUES (?,?,?)"
 
 COLUMNS = "id, cwd, additional_directories, title, created_at, updated_at, mode, model, thought_level, turns"
 
 
-class SqliteStore:
-    """Use from one thread. `busy_timeout` in seconds."""
+class SessionStore:
+    """Every method has its effect on disk when it returns, in the sense that `kill -9` cannot lose it. All raise
+    StoreError, with a sentence that says what to do.
+
+    Use from one thread. `busy_timeout` in seconds.
+    """
 
     def __init__(self, path: Path, *, busy_timeout: float = 1.0) -> None:
         self.path = path
         self._db = Database(path, busy_timeout=busy_timeout)
-        self.memories = SqliteMemories(self._db)
-        self.schedules = SqliteSchedules(self._db)
-        self.overflow = SqliteOverflow(self._db)
-        self.goals = SqliteGoals(self._db)
-        self.trajectories = SqliteTrajectories(self._db)
-        self.questions = SqliteQuestions(self._db)
+        self.memories = MemoryStore(self._db)
+        self.schedules = ScheduleStore(self._db)
+        self.overflow = OverflowStore(self._db)
+        self.goals = GoalStore(self._db)
+        self.trajectories = TrajectoryStore(self._db)
+        self.questions = QuestionStore(self._db)
 
     # --- sessions ---------------------------------------------------------------------------------------------
 
@@ -74,6 +78,7 @@ class SqliteStore:
         thought_level: str | None = None,
         new_turn: bool = False,
     ) -> str:
+        """Changes what is given and sets `updated_at`, which it returns."""
         changed: dict[str, object] = {"updated_at": (at := now())}
         if additional_directories is not None:
             changed["additional_directories"] = _directories(additional_directories)
@@ -92,6 +97,8 @@ class SqliteStore:
     def sessions(
         self, *, cwd: str | None, before: tuple[str, str] | None, limit: int, include: Collection[str] = ()
     ) -> list[SessionRecord]:
+        """Newest first. Only sessions that have a turn, and those in `include`. `before`: `(updated_at, id)` of the
+        last one already seen."""
         places = ",".join("?" * len(include))
         query = f"SELECT {COLUMNS} FROM sessions WHERE (turns > 0 OR id IN ({places}))"
         values: list[object] = list(include)
@@ -106,6 +113,7 @@ class SqliteStore:
             return [_record(row) for row in db.execute(query, (*values, limit))]
 
     def delete(self, session_id: str) -> bool:
+        """Removes the session and its log; False when there was none."""
         with self._db.write() as db:
             return db.execute("DELETE FROM sessions WHERE id = ?", (session_id,)).rowcount > 0
 
@@ -128,6 +136,7 @@ class SqliteStore:
             raise
 
     def entries(self, session_id: str) -> list[LogEntry]:
+        """The whole log, oldest first."""
         with self._db.read() as db:
             rows = db.execute(
                 "SELECT kind, payload FROM log WHERE session_id = ? ORDER BY seq", (session_id,)
@@ -145,6 +154,7 @@ class SqliteStore:
         return [Permission(*row) for row in rows]
 
     def remember(self, project: str, tool: str, scope: str, decision: Decision) -> None:
+        """Replaces an earlier answer of the same scope."""
         with self._db.write() as db:
             db.execute(
                 "INSERT INTO permissions (project, tool, scope, decision, created_at) VALUES (?,?,?,?,?) "
