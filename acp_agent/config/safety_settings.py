@@ -112,7 +112,6 @@ class PolicyRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     env: Annotated[
         dict[str, str], Meta(description="Variables of the agent's environment that must have these values (globs).")
     ] = {}
-    capabilities: Annotated[list[str], Meta(description="Reserved; has no effect.")] = []
 
 
 class PolicyConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -57,7 +57,7 @@ JUNK = 1024 * 1024
 LENGTH = re.compile(rb"content-length:[ \t]*(\d{1,12})[ \t]*$", re.IGNORECASE)
 HEADER = re.compile(rb"[A-Za-z-]{1,40}:[^\r\n]*$")
 
-REQUEST_CANCELLED, SERVER_CANCELLED, CONTENT_MODIFIED = -32800, -32802, -32801
+SERVER_CANCELLED, CONTENT_MODIFIED = -32802, -32801
 
 Handlers = Mapping[str, Callable[[Any], Any]]
 """Method -> what answers it (a request) or takes it (a notification); gets and gives plain JSON."""

@@ -124,7 +124,6 @@ class WorkspaceEdit(Struct, frozen=True):
 class CodeAction(Struct, frozen=True, rename="camel"):
     title: str
     kind: str = ""
-    is_preferred: bool = False
     edit: WorkspaceEdit | None = None
 
 

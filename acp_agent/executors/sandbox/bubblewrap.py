@@ -60,7 +60,6 @@ class Bubblewrap:
     """Where control groups can be made."""
 
     kind: SandboxKind = "bubblewrap"
-    keeps_protected: bool = True
 
     def words(self) -> str:
         inside = f" and Landlock (ABI {self.landlock})" if self.landlock else ""

@@ -49,7 +49,6 @@ class LandlockAlone:
     groups: Path | None
 
     kind: SandboxKind = "landlock"
-    keeps_protected: bool = False
 
     def words(self) -> str:
         return f"Landlock (ABI {self.version}) and seccomp, without namespaces"

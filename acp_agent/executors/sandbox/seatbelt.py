@@ -54,7 +54,6 @@ HEAD = """\
 @dataclass(frozen=True)
 class Seatbelt:
     kind: SandboxKind = "seatbelt"
-    keeps_protected: bool = True
 
     def words(self) -> str:
         return "sandbox-exec (Seatbelt)"

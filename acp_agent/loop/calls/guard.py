@@ -10,7 +10,7 @@ import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from acp_agent.config.load import Config
 from acp_agent.config.safety_settings import RiskConfig
@@ -38,16 +38,6 @@ MIN_QUESTIONS = 2
 MAX_PROPOSALS = 10
 FAILURES_THAT_COUNT = frozenset(("timeout", "server_error", "network_error", "permanent_failure", "rate_limited"))
 """Categories of failures that say something of the tool: not what the model asked wrongly, nor what was refused."""
-
-
-class AuditedCall(Protocol):
-    """What of a call is written down."""
-
-    @property
-    def id(self) -> str: ...
-
-    @property
-    def name(self) -> str: ...
 
 
 def audit_path(config: Config, environ: Mapping[str, str]) -> Path | None:

@@ -245,8 +245,7 @@ class Outputs:
             return shortened_streams(sanitize_output(streams.stdout), sanitize_output(streams.stderr))
         limit = min(self.config.max_output_chars, self.config.overflow.threshold)
         if self.config.observation == "envelope":
-            envelope = self.config.envelope
-            limit = min(limit, envelope.capture_bytes, max(envelope.output_chars - ROOM_FOR_NOTES, 1))
+            limit = min(limit, max(self.config.envelope.output_chars - ROOM_FOR_NOTES, 1))
         return bounded(view, limit)
 
     def _kept(self, tool: str, clean: str, *, left_out: bool) -> list[str]:
