@@ -21,8 +21,8 @@ import msgspec
 
 from acp_agent.auth import Login
 from acp_agent.config.load import Config, load_config
-from acp_agent.config.places import state_dir
 from acp_agent.config.sources import merge
+from acp_agent.config.xdg import state_dir
 from acp_agent.errors import (
     AgentError,
     ConfigError,
@@ -74,7 +74,8 @@ from acp_agent.schema.acp import (
     SetSessionModeResponse,
 )
 from acp_agent.schema.decode import decode_params
-from acp_agent.store.base import SessionRecord, SessionStore
+from acp_agent.store.base import SessionRecord
+from acp_agent.store.session_store import SessionStore
 
 if TYPE_CHECKING:
     from acp_agent.build.builder import Builder
@@ -83,15 +84,13 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 BUILDER = "acp_agent.build.builder:Builder"
-LSP_NOTE = "acp_agent.schema.lsp:decode_notification"
-STORE = "acp_agent.store.sqlite:SqliteStore"
+LSP_NOTE = "acp_agent.schema.lsp_types:decode_notification"
 
 
 def open_store(config: Config, environ: Mapping[str, str]) -> SessionStore:
     """The person's session store. Raises StoreError."""
     path = config.settings.store.path or f"{state_dir(environ)}/sessions.db"
-    store: SessionStore = load(STORE)(Path(path).expanduser(), busy_timeout=config.settings.store.busy_timeout)
-    return store
+    return SessionStore(Path(path).expanduser(), busy_timeout=config.settings.store.busy_timeout)
 
 
 class Agent:

@@ -9,7 +9,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from acp_agent.config.safety import PROTECTED, SandboxConfig
+from acp_agent.config.safety_settings import PROTECTED, SandboxConfig
 from acp_agent.executors.base import Command
 from acp_agent.executors.sandbox import bubblewrap
 from acp_agent.executors.sandbox.base import Confined, Invocation, SandboxPolicy

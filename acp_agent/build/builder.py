@@ -22,7 +22,7 @@ from acp_agent.loop.session import Session
 from acp_agent.loop.shell.private_folder import sweep
 from acp_agent.loop.turns.models import Models
 from acp_agent.safety.deciding.deciders import EXAMINE
-from acp_agent.store.base import SessionStore
+from acp_agent.store.session_store import SessionStore
 from acp_agent.tools.kit.registry import builtin_registry
 
 log = logging.getLogger(__name__)

@@ -34,12 +34,12 @@ from acp_agent.loop.memory.session_goals import Goals
 from acp_agent.loop.parts import Parts
 from acp_agent.loop.prompts.instructions import Instructions
 from acp_agent.loop.prompts.menu import Menu
-from acp_agent.loop.prompts.prompts import Prompts
+from acp_agent.loop.prompts.session_prompts import Prompts
 from acp_agent.loop.prompts.skills import Skills, read_skills
 from acp_agent.loop.session import Session
 from acp_agent.loop.shell.confinement import Confinement
 from acp_agent.loop.shell.private_folder import PrivateFolder
-from acp_agent.loop.shell.shell import Shell
+from acp_agent.loop.shell.session_shell import Shell
 from acp_agent.loop.toolbox.absent import Absent
 from acp_agent.loop.toolbox.extensions import Extensions
 from acp_agent.loop.toolbox.mcp_tools import SessionServers
@@ -51,7 +51,7 @@ from acp_agent.loop.turns.running import RunningTurn
 from acp_agent.loop.turns.turns import Turns
 from acp_agent.safety.deciding.audit import AuditLog
 from acp_agent.safety.environment import SECRET_NAMES, safe_environment
-from acp_agent.store.base import SessionStore
+from acp_agent.store.session_store import SessionStore
 from acp_agent.tools.kit.registry import Registry, SessionRegistry
 from acp_agent.tools.net.browser_session import BrowserSession
 from acp_agent.tools.net.web_access import WebAccess

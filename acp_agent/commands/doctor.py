@@ -19,7 +19,7 @@ from acp_agent.commands.config import config_here, rows
 from acp_agent.commands.logs import log_file
 from acp_agent.config.credentials import find_key
 from acp_agent.config.load import Config
-from acp_agent.config.places import config_file
+from acp_agent.config.xdg import config_file
 from acp_agent.errors import ConfigError, ExecutorError, ProviderError, StoreError
 from acp_agent.executors.base import Command
 from acp_agent.executors.local import LocalExecutor

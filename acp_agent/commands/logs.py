@@ -11,7 +11,7 @@ from logging.handlers import RotatingFileHandler
 from pathlib import Path
 
 from acp_agent.config.model import LogConfig, SecretsConfig
-from acp_agent.config.places import state_dir
+from acp_agent.config.xdg import state_dir
 from acp_agent.lazy import load
 
 FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"

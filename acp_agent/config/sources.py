@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from acp_agent.config.places import config_file
+from acp_agent.config.xdg import config_file
 from acp_agent.errors import ConfigError
 from acp_agent.lazy import load
 

@@ -107,7 +107,6 @@ class FileStat:
     """By lstat: a link is a link, whatever it points to."""
     size: int
     """Bytes."""
-    mtime_ns: int
 
 
 @dataclass(frozen=True)

@@ -81,7 +81,7 @@ def look_at(path: Path) -> FileStat | None:
             found = os.stat(path.name or ".", dir_fd=parent, follow_symlinks=False)
     except (FileNotFoundError, NotADirectoryError):
         return None
-    return FileStat(kind_of(found.st_mode), found.st_size, found.st_mtime_ns)
+    return FileStat(kind_of(found.st_mode), found.st_size)
 
 
 def entries(path: Path) -> list[tuple[str, EntryKind]]:

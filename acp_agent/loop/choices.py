@@ -9,7 +9,8 @@ from acp_agent.loop.modes import MODES, Mode, ModeId, narrower
 from acp_agent.loop.options import THOUGHT_LEVELS, config_options, mode_state
 from acp_agent.loop.outbox import Outbox
 from acp_agent.schema.acp import ConfigOptionUpdate, CurrentModeUpdate, SessionConfigOption, SessionModeState
-from acp_agent.store.base import SessionRecord, SessionStore
+from acp_agent.store.base import SessionRecord
+from acp_agent.store.session_store import SessionStore
 
 
 class Choices:

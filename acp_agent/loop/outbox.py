@@ -29,7 +29,8 @@ from acp_agent.schema.acp import (
     ToolCall,
     UserMessageChunk,
 )
-from acp_agent.store.base import EntryKind, LogEntry, SessionStore
+from acp_agent.store.base import EntryKind, LogEntry
+from acp_agent.store.session_store import SessionStore
 
 if TYPE_CHECKING:
     from acp_agent.loop.calls.redaction import Redaction

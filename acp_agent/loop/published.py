@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from acp_agent.config.language import LspConfig
+from acp_agent.config.language_settings import LspConfig
 from acp_agent.lazy import load
 
 if TYPE_CHECKING:

@@ -33,7 +33,8 @@ from acp_agent.schema.acp import (
     UsageUpdate,
     UserMessageChunk,
 )
-from acp_agent.store.base import LogEntry, SessionRecord, SessionStore
+from acp_agent.store.base import LogEntry, SessionRecord
+from acp_agent.store.session_store import SessionStore
 
 if TYPE_CHECKING:
     from acp_agent.llm.base import UsageReport

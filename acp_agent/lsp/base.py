@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Protocol
 from acp_agent.errors import AgentError
 
 if TYPE_CHECKING:
-    from acp_agent.config.language import LspConfig
-    from acp_agent.schema.lsp import (
+    from acp_agent.config.language_settings import LspConfig
+    from acp_agent.schema.lsp_types import (
         Diagnostic,
         DocumentSymbol,
         FileDiagnostics,

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Sequence
 from difflib import SequenceMatcher
 
-from acp_agent.schema.lsp import Diagnostic
+from acp_agent.schema.lsp_types import Diagnostic
 
 ERROR = 1
 """LSP's severity of an error."""

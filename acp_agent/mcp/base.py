@@ -24,9 +24,6 @@ McpErrorCode = Literal[
     "transient", "rate_limited", "invalid_input", "auth_failure", "server_error", "not_found", "policy_blocked"
 ]
 
-RETRYABLE: frozenset[McpErrorCode] = frozenset(("transient", "rate_limited", "server_error"))
-"""Where the same call may succeed a little later."""
-
 TOOL_CATEGORIES: dict[McpErrorCode, ToolErrorCategory] = {
     "transient": "network_error",
     "rate_limited": "rate_limited",
@@ -49,10 +46,6 @@ class McpError(AgentError):
         super().__init__(message)
         self.code: McpErrorCode = code
         self.retry_after = retry_after
-
-    @property
-    def retryable(self) -> bool:
-        return self.code in RETRYABLE
 
 
 class ServerSpec(msgspec.Struct, frozen=True):

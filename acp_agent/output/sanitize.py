@@ -40,14 +40,6 @@ def sanitize_output(text: str) -> str:
     return text
 
 
-def strip_ansi(text: str) -> str:
-    """`text` without escape sequences; all else stays, other control characters too."""
-    text = encodable(text)
-    if CONTROL.search(text) is None:
-        return text
-    return SEQUENCE.sub(lambda match: "" if match.group()[0] in "\x1b\x9b\x9d\x90\x98\x9e\x9f" else match.group(), text)
-
-
 def encodable(text: str) -> str:
     """`text` with U+FFFD for each half of a character, which no expression and no channel takes."""
     try:

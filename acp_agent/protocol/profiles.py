@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from acp_agent.config.language import ClientProfileConfig
+from acp_agent.config.language_settings import ClientProfileConfig
 from acp_agent.schema.acp import ClientCapabilities, Implementation
 
 UNNAMED = "unnamed"

@@ -29,9 +29,9 @@ import anyio
 from msgspec import UNSET
 
 from acp_agent.client.acp_client import AcpClient, ElicitationAnswer, LanguageServers
-from acp_agent.client.background import Background
 from acp_agent.client.permissions import Permissions, allow_once
-from acp_agent.client.process import AgentProcess, agent_process
+from acp_agent.client.spawn import AgentProcess, agent_process
+from acp_agent.client.tasks import Background
 from acp_agent.errors import AgentError, MethodNotFound, RpcError
 from acp_agent.protocol.transports import Transport
 from acp_agent.schema.acp import (

@@ -11,7 +11,7 @@ from typing import Any
 
 import anyio
 
-from acp_agent.client.background import Background
+from acp_agent.client.tasks import Background
 from acp_agent.errors import MethodNotFound
 from acp_agent.executors.base import Command, Executor, ExitStatus, OutputChunk, Process
 from acp_agent.executors.dyn import DynExecutor, Offer

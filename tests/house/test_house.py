@@ -30,6 +30,7 @@ FLOORS: dict[str, int] = {
     "lsp": 3,
     "testing": 3,
     "protocol": 2,
+    "child": 2,
     "config": 2,
     "schema": 1,
     "errors": 1,
@@ -80,6 +81,9 @@ ROOMS: dict[str, tuple[str, ...]] = {"acp_agent.safety": ("", "folders", "lines"
 """The rooms of a wing in the order in which they build on each other; the first is what stands at its top."""
 
 LONGEST_FILE = 750
+
+SHARED_NAMES = {"__init__", "base"}
+"""Names that files of several folders have, and mean the same: a package's face, a wing's contract."""
 
 
 def part(module: str) -> str:
@@ -191,6 +195,14 @@ def test_no_file_tells_two_stories():
         if "Do not edit." not in text[:500] and text.count("\n") > LONGEST_FILE:
             long[str(file.relative_to(ROOT))] = text.count("\n")
     assert not long
+
+
+def test_no_two_files_have_one_name():
+    places: dict[str, list[str]] = {}
+    for file, _ in modules():
+        if file.stem not in SHARED_NAMES and "fronts/demo" not in str(file):
+            places.setdefault(file.stem, []).append(str(file.relative_to(ROOT)))
+    assert not {name: where for name, where in places.items() if len(where) > 1}
 
 
 def test_every_lazy_row_names_something_that_exists():

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import anyio
 
-from acp_agent.config.language import LspConfig
+from acp_agent.config.language_settings import LspConfig
 from acp_agent.config.model import BashConfig, CompactionConfig, FilesConfig, ToolsConfig
 from acp_agent.credentials.redactor import Redactor
 from acp_agent.executors.base import Command, Executor, OutputChunk, Process
@@ -31,7 +31,7 @@ from acp_agent.safety.access import Access
 from acp_agent.safety.folders.paths import Roots
 from acp_agent.safety.folders.protect import PathRules
 from acp_agent.store.base import GoalTask
-from acp_agent.store.sqlite import SqliteStore
+from acp_agent.store.session_store import SessionStore
 from acp_agent.tools.kit.registry import builtin_registry
 from acp_agent.tools.kit.tool_context import Answer, Preview, Question, Task, ToolContext, ToolResult
 from acp_agent.tools.net.browser_session import BrowserSession
@@ -84,7 +84,7 @@ class BenchGoals:
         return ""
 
 
-def memory_of(store: SqliteStore, roots: Roots) -> Memory:
+def memory_of(store: SessionStore, roots: Roots) -> Memory:
     """The memory of a session without any configuration."""
     outbox: Any = SimpleNamespace(session_id="session-1", redaction=None)
     skills = {name: Skill(name, "", text, roots.cwd) for name, text in SKILLS.items()}
@@ -228,7 +228,7 @@ class NoCompression:
         return None
 
 
-def outputs(store: SqliteStore, config: ToolsConfig) -> Outputs:
+def outputs(store: SessionStore, config: ToolsConfig) -> Outputs:
     """The output pipeline, as a session without any configuration has it."""
 
     return Outputs(
@@ -254,7 +254,7 @@ async def bench(
     config = ToolsConfig(bash=bash or BashConfig(), files=files or FilesConfig())
     rules = PathRules(deny_read=config.files.deny_read, allow_read=config.files.allow_read, bases=[folder])
     local = LocalExecutor(hides=rules.hides)
-    store = SqliteStore(tmp_path / "store" / "sessions.db")
+    store = SessionStore(tmp_path / "store" / "sessions.db")
     runs = SessionRuns(
         config.bash,
         max_output_chars=10_000,

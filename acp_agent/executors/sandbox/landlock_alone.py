@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from acp_agent.config.safety import SandboxConfig
+from acp_agent.config.safety_settings import SandboxConfig
 from acp_agent.errors import ExecutorError
 from acp_agent.executors.sandbox.base import Confined, Invocation, SandboxKind, SandboxPolicy
 from acp_agent.executors.sandbox.landlock import (
@@ -49,7 +49,6 @@ class LandlockAlone:
     groups: Path | None
 
     kind: SandboxKind = "landlock"
-    keeps_protected: bool = False
 
     def words(self) -> str:
         return f"Landlock (ABI {self.version}) and seccomp, without namespaces"

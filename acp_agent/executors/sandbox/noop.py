@@ -16,7 +16,6 @@ class Noop:
     """Why there is nothing better."""
 
     kind: SandboxKind = "none"
-    keeps_protected: bool = False
 
     def words(self) -> str:
         return "no sandbox; commands are refused (tools.sandbox.strict)" if self.strict else "no sandbox"

@@ -12,7 +12,7 @@ from itertools import count
 import anyio.abc
 from lsprotocol import types
 
-from acp_agent.fronts.lsp_server.editor import Editor
+from acp_agent.fronts.lsp_server.lsp_editor import Editor
 from acp_agent.fronts.lsp_server.status import Board, one_line
 
 NEW_LINES = 3

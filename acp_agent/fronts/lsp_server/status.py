@@ -10,7 +10,7 @@ from typing import Any, Literal
 from lsprotocol.types import Range
 from msgspec import UNSET
 
-from acp_agent.fronts.lsp_server.positions import split_lines
+from acp_agent.fronts.lsp_server.text_positions import split_lines
 from acp_agent.fronts.view import plain
 from acp_agent.schema.acp import (
     SessionUpdate,

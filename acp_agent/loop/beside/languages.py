@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import anyio
 import anyio.to_thread
 
-from acp_agent.config.language import LspConfig
+from acp_agent.config.language_settings import LspConfig
 from acp_agent.config.model import FilesConfig
 from acp_agent.errors import AgentError
 from acp_agent.executors.base import Executor
@@ -26,10 +26,10 @@ from acp_agent.loop.published import Published
 from acp_agent.loop.shell.confinement import Confinement
 from acp_agent.lsp.base import Document, Launch, LspError, NewErrors, Report
 from acp_agent.lsp.compare import new_errors
-from acp_agent.lsp.table import ServerRow, any_installed, language_of, rows, which
+from acp_agent.lsp.known_servers import ServerRow, any_installed, language_of, rows, which
 from acp_agent.lsp.uris import uri_of
 from acp_agent.safety.folders.paths import Roots
-from acp_agent.schema.lsp import (
+from acp_agent.schema.lsp_types import (
     Diagnostic,
     DocumentSymbol,
     FileDiagnostics,
@@ -42,14 +42,14 @@ from acp_agent.schema.lsp import (
 from acp_agent.tools.code.shown_documents import load_documents, source_files
 
 if TYPE_CHECKING:
-    from acp_agent.lsp.servers import OwnServers
+    from acp_agent.lsp.own_servers import OwnServers
 
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-OWN_SERVERS = "acp_agent.lsp.servers:OwnServers"
+OWN_SERVERS = "acp_agent.lsp.own_servers:OwnServers"
 
 CLOSE_SECONDS = 5.0
 """For the servers to end; they are killed well before."""

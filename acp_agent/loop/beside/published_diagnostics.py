@@ -19,7 +19,7 @@ from acp_agent.lsp.uris import path_of
 from acp_agent.protocol.client import Client
 from acp_agent.safety.folders.paths import Roots
 from acp_agent.schema.acp import ContentBlock, TextContent
-from acp_agent.schema.lsp import Diagnostic, DidSave, FileDiagnostics, PublishDiagnostics
+from acp_agent.schema.lsp_types import Diagnostic, DidSave, FileDiagnostics, PublishDiagnostics
 
 log = logging.getLogger(__name__)
 

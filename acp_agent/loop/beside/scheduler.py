@@ -18,7 +18,8 @@ import anyio
 from acp_agent.errors import AgentError, ToolError
 from acp_agent.lazy import load
 from acp_agent.schema.acp import TextContent
-from acp_agent.store.base import Schedule, ScheduleStore
+from acp_agent.store.base import Schedule
+from acp_agent.store.schedules import ScheduleStore
 
 if TYPE_CHECKING:
     from acp_agent.loop.session import Session

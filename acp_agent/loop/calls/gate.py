@@ -30,7 +30,8 @@ from acp_agent.schema.acp import (
     TextContent,
     ToolCallUpdate,
 )
-from acp_agent.store.base import Decision, Permission, SessionStore
+from acp_agent.store.base import Decision, Permission
+from acp_agent.store.session_store import SessionStore
 
 if TYPE_CHECKING:
     from acp_agent.errors import ToolErrorCategory

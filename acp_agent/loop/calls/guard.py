@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from acp_agent.config.load import Config
-from acp_agent.config.places import config_dir, config_file, state_dir
-from acp_agent.config.safety import RiskConfig
+from acp_agent.config.safety_settings import RiskConfig
+from acp_agent.config.xdg import config_dir, config_file, state_dir
 from acp_agent.credentials.redactor import Redactor
 from acp_agent.errors import StoreError
 from acp_agent.loop.journal import Journal
@@ -30,7 +30,8 @@ from acp_agent.safety.deciding.scoped import Approvals
 from acp_agent.safety.deciding.trajectory import Learned, Outcome, Sentinel
 from acp_agent.safety.folders.paths import Roots, real_path
 from acp_agent.safety.folders.protect import PathRules, configured_folders
-from acp_agent.store.base import SessionStore, Trajectory
+from acp_agent.store.base import Trajectory
+from acp_agent.store.session_store import SessionStore
 from acp_agent.tools.kit.registry import SessionRegistry
 
 log = logging.getLogger(__name__)

@@ -37,8 +37,9 @@ from acp_agent.output.observation import (
 from acp_agent.output.profile import TEXT_CHARS, keeps, shortened, shortened_streams
 from acp_agent.output.sanitize import sanitize_output
 from acp_agent.schema.acp import Content, TextContent, ToolCallContent
-from acp_agent.store.base import OverflowEntry, OverflowStore
+from acp_agent.store.base import OverflowEntry
 from acp_agent.store.database import now
+from acp_agent.store.overflow import OverflowStore
 from acp_agent.tools.kit.tool_context import ToolResult
 
 if TYPE_CHECKING:
@@ -259,8 +260,7 @@ class Outputs:
             return shortened_streams(sanitize_output(streams.stdout), sanitize_output(streams.stderr))
         limit = min(self.config.max_output_chars, self.config.overflow.threshold)
         if self.config.observation == "envelope":
-            envelope = self.config.envelope
-            limit = min(limit, envelope.capture_bytes, max(envelope.output_chars - ROOM_FOR_NOTES, 1))
+            limit = min(limit, max(self.config.envelope.output_chars - ROOM_FOR_NOTES, 1))
         return bounded(view, limit)
 
     def _kept(self, tool: str, clean: str, *, left_out: bool) -> list[str]:

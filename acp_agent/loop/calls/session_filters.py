@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from acp_agent.config.model import FiltersConfig
-from acp_agent.config.places import config_dir
+from acp_agent.config.xdg import config_dir
 from acp_agent.lazy import load
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 FILTERS_FILE = "filters.toml"
 """Beside the person's `config.toml`."""
 
-READ = "acp_agent.output.rules:read_user_filters"
+READ = "acp_agent.output.filter_rules:read_user_filters"
 LOAD = "acp_agent.output.filters:load_filters"
 """The engine of the filters is loaded when the first command has ended."""
 

@@ -14,7 +14,8 @@ from acp_agent.loop.outbox import Outbox
 from acp_agent.loop.prompts.instructions import Instructions
 from acp_agent.loop.prompts.skills import Skills
 from acp_agent.protocol.codec import encode
-from acp_agent.store.base import LogEntry, OverflowPart, SessionStore
+from acp_agent.store.base import LogEntry, OverflowPart
+from acp_agent.store.session_store import SessionStore
 from acp_agent.tools.kit.tool_context import Ledger
 
 

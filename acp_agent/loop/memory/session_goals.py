@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from acp_agent.llm.base import Message, TextPart, UserMessage
 from acp_agent.loop.outbox import Outbox
 from acp_agent.schema.acp import Plan, PlanEntry
-from acp_agent.store.base import Goal, GoalStore, GoalTask
+from acp_agent.store.base import Goal, GoalTask
+from acp_agent.store.goal_store import GoalStore
 
 PROMPT = """My goal: {goal}
 

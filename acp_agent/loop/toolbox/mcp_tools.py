@@ -18,7 +18,7 @@ from acp_agent.lazy import load
 from acp_agent.loop.outbox import Outbox
 from acp_agent.loop.prompts.menu import Menu
 from acp_agent.mcp.base import McpError, McpPrompt, gather, prompt_arguments
-from acp_agent.mcp.servers import McpServers, ServerState
+from acp_agent.mcp.mcp_servers import McpServers, ServerState
 from acp_agent.schema.acp import AvailableCommand, McpServer, UnstructuredCommandInput
 from acp_agent.tools.kit.registry import SessionRegistry
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from acp_agent.config.sources import PROJECT_FILE, Layer, parse
 from acp_agent.errors import ConfigError
 from acp_agent.lazy import load
-from acp_agent.store.base import SessionStore
+from acp_agent.store.session_store import SessionStore
 
 TOOL = "trust"
 """What trust is remembered as, among the permissions."""

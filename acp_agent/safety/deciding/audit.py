@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from acp_agent.config.safety import AuditConfig
+from acp_agent.config.safety_settings import AuditConfig
 
 __all__ = ["SCHEMA_ID", "AuditEntry", "AuditLog"]
 

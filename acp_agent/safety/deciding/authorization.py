@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from acp_agent.config.safety import AuthorizationConfig, PolicyConfig, PolicyRule
+from acp_agent.config.safety_settings import AuthorizationConfig, PolicyConfig, PolicyRule
 from acp_agent.linear import PatternError, compiled
 from acp_agent.safety.deciding.tool_patterns import Origin
 from acp_agent.safety.globs import matches, matches_any

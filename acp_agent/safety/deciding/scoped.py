@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from acp_agent.config.safety import ScopedConfig, ScopedConstraint
+from acp_agent.config.safety_settings import ScopedConfig, ScopedConstraint
 from acp_agent.safety.deciding.tool_patterns import Origin
 from acp_agent.safety.folders.paths import real_path
 from acp_agent.safety.globs import matches, matches_any

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from acp_agent.config.model import BashConfig
-from acp_agent.config.safety import PermissionRule
+from acp_agent.config.safety_settings import PermissionRule
 from acp_agent.safety.globs import matches
 
 __all__ = ["Action", "Origin", "Permissions", "Rule"]

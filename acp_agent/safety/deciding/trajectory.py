@@ -18,7 +18,7 @@ from typing import Any, Literal, Protocol
 
 import msgspec
 
-from acp_agent.config.safety import GovernanceConfig
+from acp_agent.config.safety_settings import GovernanceConfig
 from acp_agent.safety.deciding.scoped import texts_of
 
 __all__ = ["FAILURES", "Block", "Learned", "LearnedStore", "Sentinel", "Step"]

@@ -17,7 +17,7 @@ from acp_agent.lsp.uris import path_of, uri_of
 from acp_agent.safety.access import Access, PathAccess
 from acp_agent.safety.folders.paths import Roots, real_path
 from acp_agent.schema.acp import Content, TextContent, ToolCallContent
-from acp_agent.schema.lsp import Diagnostic, Position, Range
+from acp_agent.schema.lsp_types import Diagnostic, Position, Range
 from acp_agent.tools.code.shown_documents import load_documents, source_files
 from acp_agent.tools.files.text import read_file
 from acp_agent.tools.kit.base import Params

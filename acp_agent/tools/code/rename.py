@@ -16,7 +16,7 @@ from acp_agent.lsp.uris import path_of
 from acp_agent.safety.access import Access, PathAccess
 from acp_agent.safety.folders.paths import Roots, real_path
 from acp_agent.schema.acp import ToolCallContent, ToolKind
-from acp_agent.schema.lsp import Position, TextEdit, WorkspaceEdit
+from acp_agent.schema.lsp_types import Position, TextEdit, WorkspaceEdit
 from acp_agent.tools.code.positions import (
     SymbolParams,
     characters,

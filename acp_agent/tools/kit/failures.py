@@ -32,16 +32,11 @@ SUGGESTIONS: dict[ToolErrorCategory, str] = {
 }
 """What to do, where the error itself does not say it."""
 
-CATEGORIES: tuple[ToolErrorCategory, ...] = tuple(SUGGESTIONS)
-
 PASSING: frozenset[ToolErrorCategory] = frozenset(("rate_limited", "server_error", "network_error", "timeout"))
 """The same call may succeed a little later. Never the model's fault."""
 
 PARAMETERS: frozenset[ToolErrorCategory] = frozenset(("invalid_parameters", "type_mismatch"))
 """The arguments are wrong: they are mended once before the model is told."""
-
-QUALITY: frozenset[ToolErrorCategory] = PARAMETERS | {"tool_not_found"}
-"""The model called wrongly."""
 
 
 def is_retryable(category: ToolErrorCategory) -> bool:

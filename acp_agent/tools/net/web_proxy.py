@@ -26,7 +26,6 @@ HEAD_TIMEOUT = 30.0
 CONNECT_TIMEOUT = 15.0
 WANTED_TIMEOUT = 1.0
 CHUNK = 65_536
-HTTPS = 443
 
 REQUEST = re.compile(rb"([A-Z]+) (\S+) HTTP/1\.[01]\r\n")
 HOP_HEADERS = re.compile(rb"^(?:proxy-[^:]*|connection|keep-alive):.*\r\n", re.IGNORECASE | re.MULTILINE)

@@ -13,7 +13,7 @@ import anyio
 import anyio.to_thread
 import pytest
 
-from acp_agent.config.safety import SandboxConfig
+from acp_agent.config.safety_settings import SandboxConfig
 from acp_agent.errors import ExecutorError
 from acp_agent.executors.base import Command
 from acp_agent.executors.editor import EditorExecutor
