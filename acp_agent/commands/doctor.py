@@ -37,7 +37,7 @@ SESSION_FILTERS = "acp_agent.loop.calls.session_filters:SessionFilters"
 REDACTOR = "acp_agent.credentials.redactor:Redactor"
 MISSING_BROWSER = "acp_agent.tools.net.browser_session:missing_browser"
 
-CONFINEMENT = "acp_agent.confinement:Confinement"
+CONFINEMENT = "acp_agent.loop.shell.confinement:Confinement"
 FIND_USER = "acp_agent.executors.users:find_user"
 
 PACKAGES = (
@@ -108,7 +108,7 @@ def _confinement(config: Config, environ: Mapping[str, str]) -> Iterator[Line]:
     tools = config.settings.tools
     roots = roots_of(config, real_path(Path.cwd()), environ)
     with tempfile.TemporaryDirectory(prefix="acp-coder-") as folder:
-        made = load(CONFINEMENT)(tools, roots, environ, home_of(environ), Path(folder), lambda found: None)
+        made = load(CONFINEMENT)(tools, roots, environ, home_of(environ), Path(folder))
         lines = anyio.run(made.lines)
         found = made.found
     confined = found.sandbox.kind != "none"

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 from acp_agent.errors import AgentError
 
 if TYPE_CHECKING:
+    from acp_agent.config.language_settings import LspConfig
     from acp_agent.schema.lsp_types import (
         Diagnostic,
         DocumentSymbol,
@@ -83,6 +84,11 @@ class LanguageServices(Protocol):
 
     All but `watch` and `new_errors` raise LspError (also where no server is known for the file's language).
     """
+
+    @property
+    def config(self) -> LspConfig:
+        """The limits of what is told of them."""
+        ...
 
     def watch(self, document: Document) -> None:
         """The file is of interest: its servers start, beside everything else, and look at it. Never fails or waits."""

@@ -99,7 +99,7 @@ async def test_a_run_that_waits_for_the_persons_turn_is_announced_when_its_own_b
         await r.model.wait_for_request(1)
         add = store.schedules.add(str(tmp_path / "project"), "1h", "Tick.", time.time())
         session = next(iter(r.agent._sessions.values()))
-        (await session.engine()).scheduler.changed()
+        (await session.parts()).calls.scheduler.changed()
         with anyio.fail_after(10):
             while store.schedules.list(add.project)[0].runs == 0:
                 await anyio.sleep(0.01)

@@ -17,9 +17,6 @@ FLOORS: dict[str, int] = {
     "auth": 6,
     "handshake": 6,
     "build": 6,
-    "confinement": 6,
-    "engine": 6,
-    "models": 6,
     "loop": 5,
     "tools": 4,
     "executors": 3,
@@ -87,6 +84,9 @@ LONGEST_FILE = 750
 
 SHARED_NAMES = {"__init__", "base"}
 """Names that files of several folders have, and mean the same: a package's face, a wing's contract."""
+
+NAMED_TWICE = {"shell"}
+"""Names that still mean two things. One that is gone must go from this list; none is added."""
 
 
 def part(module: str) -> str:
@@ -205,7 +205,9 @@ def test_no_two_files_have_one_name():
     for file, _ in modules():
         if file.stem not in SHARED_NAMES and "fronts/demo" not in str(file):
             places.setdefault(file.stem, []).append(str(file.relative_to(ROOT)))
-    assert not {name: where for name, where in places.items() if len(where) > 1}
+    twice = {name: where for name, where in places.items() if len(where) > 1}
+    assert not {name: where for name, where in twice.items() if name not in NAMED_TWICE}
+    assert twice.keys() == NAMED_TWICE
 
 
 def test_every_lazy_row_names_something_that_exists():

@@ -191,4 +191,6 @@ def test_what_a_history_has_used_is_counted_by_messages():
         AssistantMessage("y"),
         AssistantMessage("", calls),
     ]
-    assert CallQuota.used_by(history) == 2
+    quota = CallQuota(5)
+    quota.count(history)
+    assert quota.used == 2

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import anyio
 import pytest
@@ -30,17 +32,21 @@ class Office:
         self.happened = anyio.Event()
 
     def scheduler(self, store=None) -> Scheduler:
-        async def run(schedule) -> None:
-            self.ran.append(schedule.prompt)
+        async def run(blocks, mode, words) -> None:
+            prompt = blocks[0].text
+            self.ran.append(prompt)
             if len(self.ran) == self.awaited:
                 self.happened.set()
-            match self.during.get(schedule.prompt, 0.0):
+            match self.during.get(prompt, 0.0):
                 case Exception() as error:
                     raise error
                 case seconds:
                     self.now += seconds
 
-        return Scheduler("/p", store or self.store.schedules, run=run, tell=self.told.append, clock=lambda: self.now)
+        session: Any = SimpleNamespace(
+            roots=SimpleNamespace(cwd="/p"), outbox=SimpleNamespace(tell=self.told.append), prompt_unasked=run
+        )
+        return Scheduler(session, store or self.store.schedules, clock=lambda: self.now)
 
 
 @pytest.fixture

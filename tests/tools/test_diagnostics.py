@@ -384,7 +384,7 @@ async def test_what_runs_is_what_was_asked_about_or_nothing(tmp_path: Path) -> N
         with pytest.raises(ToolError, match="the project changed meanwhile"):
             await tool.run(params, on.ctx, preview)
         assert not ran.exists()
-        assert on.processes == []
+        assert on.the_call.processes == []
         assert (await on.call("diagnostics", kind="tsc")).text == "No problems found by tsc."
         assert ran.exists()
 
@@ -394,7 +394,7 @@ async def test_the_question_shows_the_lines_that_were_declared(tmp_path: Path) -
         (on.folder / "tsconfig.json").write_text("{}")
         tool = REGISTRY.tool("diagnostics")
         params = tool.parse({})
-        [execute, _] = tool.access(params, on.ctx)
+        [execute, _] = on.accesses(tool, params)
         pretend(on, "node_modules/.bin/tsc", "exit 0")
         preview = await tool.preview(params, on.ctx)
         assert isinstance(execute, ExecuteAccess)

@@ -9,8 +9,10 @@ has seen it by then. A run ends with its session, whatever happens: `close` kill
 from __future__ import annotations
 
 import time
+import uuid
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -18,14 +20,15 @@ import anyio
 from acp_agent.errors import AgentError, ToolError
 from acp_agent.executors.base import Command, ExitStatus, Process
 from acp_agent.llm.base import TextPart, UserMessage
-from acp_agent.loop.calls.reports import Run
 from acp_agent.output.envelope import ShellOutput, bounded
 from acp_agent.tools.kit.tool_context import CommandOutput, RunState, ToolResult
 
 if TYPE_CHECKING:
     from acp_agent.config.model import BashConfig
+    from acp_agent.loop.calls.call import Call
     from acp_agent.loop.calls.outputs import Outputs
-    from acp_agent.loop.calls.reports import Call, Reports
+    from acp_agent.loop.calls.reports import Reports
+    from acp_agent.loop.journal import Journal
 
 
 TIMED_OUT = 124
@@ -37,9 +40,58 @@ CLOSE_SECONDS = 10.0
 TITLE_CHARS = 80
 
 
+@dataclass
+class Run:
+    """One command in the background."""
+
+    process: Process | None
+    """`None` once it has ended."""
+    command: Command
+    call: Call
+    """The call that started it: its card shows the run."""
+    reports: Reports
+    timeout: float
+    """Seconds."""
+    id: str = field(default_factory=lambda: str(uuid.uuid4()))
+    started: float = field(default_factory=time.monotonic)
+    scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
+    """Cancelled to end it."""
+    over: anyio.Event = field(default_factory=anyio.Event)
+    """Set once it has ended and all of it was told."""
+    watched: bool = False
+    ending: str = ""
+    """How it ended, where the exit code does not say it."""
+    exit_code: int | None = None
+    text: str = ""
+    """What is kept of its output, once it has ended."""
+    told_text: str = ""
+    """What the model is told of it, unless it asks for more."""
+    seconds: float = 0.0
+    """How long it ran, then."""
+    told: bool = False
+    """Whether the model knows of its end."""
+    forgotten: bool = False
+    """Whether the model has forgotten that it started it."""
+
+    @property
+    def running(self) -> bool:
+        return self.process is not None
+
+    def state(self) -> RunState:
+        process = self.process
+        return RunState(
+            run_id=self.id,
+            command=self.command.script,
+            running=process is not None,
+            seconds=self.seconds if process is None else time.monotonic() - self.started,
+            exit_code=self.exit_code,
+            text=self.text if process is None else process.combined,
+            ending="" if process is not None else self.ending,
+        )
+
+
 class SessionRuns:
-    """`spawn` runs something in the background of the session. `ended` is told of each command that ended by itself,
-    in words for the person."""
+    """`spawn` runs something in the background of the session."""
 
     def __init__(
         self,
@@ -47,14 +99,14 @@ class SessionRuns:
         *,
         max_output_chars: int,
         spawn: Callable[[Coroutine[Any, Any, None]], None],
-        ended: Callable[[str], None],
+        journal: Journal,
         outputs: Outputs,
     ) -> None:
         self._outputs = outputs
         self._config = config
         self._max_output_chars = max_output_chars
         self._spawn = spawn
-        self._ended = ended
+        self._journal = journal
         self._runs: dict[str, Run] = {}
         self._closed = False
 
@@ -138,7 +190,7 @@ class SessionRuns:
             finally:
                 run.over.set()
         if by_itself:
-            self._ended(f"Background command finished: {_quoted(run.command.script)} ({_ending(run)}).")
+            self._journal.run_ended(f"Background command finished: {_quoted(run.command.script)} ({_ending(run)}).")
         self._forget_old()
 
     def _forget_old(self) -> None:

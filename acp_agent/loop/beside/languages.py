@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -21,12 +21,13 @@ from acp_agent.config.model import FilesConfig
 from acp_agent.errors import AgentError
 from acp_agent.executors.base import Executor
 from acp_agent.lazy import load
-from acp_agent.loop.beside.published import DiagnosticsCache
-from acp_agent.lsp.base import Document, Launcher, LspError, NewErrors, Report
+from acp_agent.loop.outbox import Outbox
+from acp_agent.loop.published import Published
+from acp_agent.loop.shell.confinement import Confinement
+from acp_agent.lsp.base import Document, Launch, LspError, NewErrors, Report
 from acp_agent.lsp.compare import new_errors
 from acp_agent.lsp.known_servers import ServerRow, any_installed, language_of, rows, which
 from acp_agent.lsp.uris import uri_of
-from acp_agent.protocol.client import Client
 from acp_agent.safety.folders.paths import Roots
 from acp_agent.schema.lsp_types import (
     Diagnostic,
@@ -64,37 +65,27 @@ EDITOR_SETTLES = 0.15
 NOT_HERE = "No language server can be asked: the editor offers none, and the agent starts none (`lsp.own_servers`)."
 
 
-class SessionLanguage:
-    """Implements `LanguageServices`. `live` runs beside the turns until it is cancelled.
-
-    `launch`: how a server is started, confined. `forbidden`: why none is, as far as that is known; `ready` waits
-    until it is. `published`: what the editor has published, if anything.
-    """
+class Languages:
+    """Implements `LanguageServices`. `live` runs beside the turns until it is cancelled. `environ`: of the servers."""
 
     def __init__(
         self,
-        client: Client,
+        outbox: Outbox,
         config: LspConfig,
         roots: Roots,
-        *,
-        launch: Launcher,
-        ready: Callable[[], Awaitable[object]],
-        forbidden: Callable[[], str | None],
+        confinement: Confinement,
         environ: Mapping[str, str],
-        published: Callable[[], DiagnosticsCache],
+        published: Published,
         spawn: Callable[[Coroutine[Any, Any, None]], None],
-        tell: Callable[[str], None],
     ) -> None:
-        self._client = client
-        self._config = config
+        self._client = outbox.client
+        self._outbox = outbox
+        self.config = config
         self._roots = roots
-        self._launch = launch
-        self._known = ready
-        self._forbidden = forbidden
+        self._confinement = confinement
         self._environ = environ
         self._published = published
         self._spawn = spawn
-        self._tell = tell
         self._rows = rows(config)
         self._installed: dict[str, bool] = {}
         self._programs, self._programs_until = False, 0.0
@@ -128,21 +119,28 @@ class SessionLanguage:
         await self._needed.wait()
         make = await anyio.to_thread.run_sync(load, OWN_SERVERS)
         self._own = own = make(
-            self._config,
+            self.config,
             self._roots.real,
             self._launch,
             environ=self._environ,
-            hides=lambda path: self._roots.rules.hides(path),
-            tell=self._tell,
+            hides=self._roots.rules.hides,
+            tell=self._outbox.tell,
         )
         self._ready.set()
         await own.run()
 
+    async def _launch(self, argv: Sequence[str], cwd: Path) -> Launch:
+        return await self._confinement.launch(argv, cwd, unconfined=self.config.unconfined)
+
+    def _forbidden(self) -> str | None:
+        """Why no server is started, as far as that is known."""
+        return self._confinement.no_servers(unconfined=self.config.unconfined)
+
     async def _servers(self) -> OwnServers:
         """Raises LspError where they are switched off."""
-        if not self._config.own_servers:
+        if not self.config.own_servers:
             raise LspError(NOT_HERE)
-        await self._known()
+        await self._confinement.ready()
         if (reason := self._forbidden()) is not None:
             raise LspError(reason)
         self._needed.set()
@@ -155,7 +153,7 @@ class SessionLanguage:
         """Why the tools that ask language servers are not offered; None where they are."""
         if self._client.answers("_lsp/definition"):
             return None
-        if not self._config.own_servers:
+        if not self.config.own_servers:
             return NOT_HERE
         if (reason := self._forbidden()) is not None:
             return reason
@@ -188,7 +186,7 @@ class SessionLanguage:
         if not self._roots.contains(document.path):
             return
         if self._asks("_lsp/diagnostics"):
-            revision = self._published().revision(uri_of(document.path))
+            revision = self._published.cache().revision(uri_of(document.path))
             self._before[document.path] = _Baseline(document.text, revision)
             self._spawn(self._remember(document.path, self._before[document.path]))
         elif self._served(document.path):
@@ -201,13 +199,13 @@ class SessionLanguage:
             log.info("%s is not looked at: %s", document.path, error)
 
     async def new_errors(self, before: Document | None, after: Document) -> NewErrors:
-        if not self._config.edit_wait or not self._roots.contains(after.path):
+        if not self.config.edit_wait or not self._roots.contains(after.path):
             return NewErrors()
         if self._asks("_lsp/diagnostics"):
             return await self._new_in_editor(before, after)
         if not self._served(after.path):
             return NewErrors()
-        with anyio.move_on_after(self._config.edit_wait):
+        with anyio.move_on_after(self.config.edit_wait):
             try:
                 return await (await self._servers()).new_errors(before, after)
             except LspError as error:
@@ -225,13 +223,13 @@ class SessionLanguage:
 
     async def of_project(self, seen: Sequence[Path], executor: Executor, files: FilesConfig) -> Report:
         """The diagnostics of the files that the model has seen, else of all of the project, as many as may be told."""
-        most = self._config.max_diagnostic_files
+        most = self.config.max_diagnostic_files
         paths = [path for path in seen if self.knows(path)]
         if not paths:
             paths = await source_files(self, self._roots.real[0], executor, files)
         if not paths:
             return Report(trouble=["There is no file here that a language server is known for."])
-        documents = await load_documents(paths[:most], executor, self._config.max_file_bytes)
+        documents = await load_documents(paths[:most], executor, self.config.max_file_bytes)
         report = await self.diagnostics(documents)
         left_out = [f"{len(paths) - most} more files were not looked at."] if len(paths) > most else []
         return replace(report, trouble=[*report.trouble, *left_out])
@@ -271,7 +269,7 @@ class SessionLanguage:
     def _served(self, path: Path) -> bool:
         """Whether one of the agent's own servers is for the file, and installed."""
         return (
-            self._config.own_servers
+            self.config.own_servers
             and self._forbidden() is None
             and any(language_of(row, path) is not None and self._is_installed(row, path.parent) for row in self._rows)
         )
@@ -312,7 +310,7 @@ class SessionLanguage:
     async def _new_in_editor(self, before: Document | None, after: Document) -> NewErrors:
         baseline = self._before.pop(after.path, None)
         known: list[Diagnostic] = []
-        with anyio.move_on_after(self._config.edit_wait):
+        with anyio.move_on_after(self.config.edit_wait):
             if before is not None:
                 if baseline is None or baseline.text != before.text:
                     return NewErrors()
@@ -321,7 +319,9 @@ class SessionLanguage:
                     return NewErrors()
                 known = baseline.diagnostics
             with anyio.move_on_after(EDITOR_WAIT if self._client.publishes_diagnostics else EDITOR_SETTLES):
-                await self._published().later_than(uri_of(after.path), 0 if baseline is None else baseline.revision)
+                await self._published.cache().later_than(
+                    uri_of(after.path), 0 if baseline is None else baseline.revision
+                )
                 await anyio.sleep(EDITOR_SETTLES)
             try:
                 now = await self._of(after.path)

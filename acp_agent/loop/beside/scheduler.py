@@ -9,15 +9,20 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 import anyio
 
 from acp_agent.errors import AgentError, ToolError
 from acp_agent.lazy import load
+from acp_agent.schema.acp import TextContent
 from acp_agent.store.base import Schedule
 from acp_agent.store.schedules import ScheduleStore
+
+if TYPE_CHECKING:
+    from acp_agent.loop.session import Session
 
 log = logging.getLogger(__name__)
 
@@ -37,21 +42,11 @@ NEVER = 10 * 365 * 86_400.0
 
 
 class Scheduler:
-    """Of one session. `run` does one schedule's prompt to its end; `tell` tells the person."""
+    """Of one session."""
 
-    def __init__(
-        self,
-        project: str,
-        store: ScheduleStore,
-        *,
-        run: Callable[[Schedule], Awaitable[None]],
-        tell: Callable[[str], None],
-        clock: Callable[[], float] = time.time,
-    ) -> None:
-        self._project = project
-        self._store = store
-        self._run = run
-        self._tell = tell
+    def __init__(self, session: Session, store: ScheduleStore, clock: Callable[[], float] = time.time) -> None:
+        self._session = session
+        self.store = store
         self._clock = clock
         self._changed = anyio.Event()
         self._opened = 0.0
@@ -79,7 +74,7 @@ class Scheduler:
     async def _round(self) -> float:
         """Runs what is due; gives the seconds until something may be."""
         now = self._clock()
-        schedules = self._store.list(self._project)
+        schedules = self.store.list(str(self._session.roots.cwd))
         due = [item for item in schedules if item.next_run <= now]
         if not due:
             return min(schedules[0].next_run - now, LOOK_AGAIN) if schedules else LOOK_AGAIN
@@ -92,23 +87,24 @@ class Scheduler:
 
     async def _run_one(self, schedule: Schedule) -> None:
         now = self._clock()
-        if not self._store.claim(schedule, self._next(schedule, now), at=now):
+        if not self.store.claim(schedule, self._next(schedule, now), at=now):
             return
         try:
-            await self._run(schedule)
+            words = f"Scheduled (`{schedule.timing}`): {schedule.prompt}\n\n"
+            await self._session.prompt_unasked([TextContent(text=schedule.prompt)], schedule.mode, words)
         except AgentError as error:
             log.error("the scheduled run %s failed: %s", schedule.id, error)
-            self._tell(f"The scheduled run {schedule.id} (`{schedule.timing}`) failed: {error}")
+            self._session.outbox.tell(f"The scheduled run {schedule.id} (`{schedule.timing}`) failed: {error}")
 
     def _leave_out(self, late: list[Schedule], now: float) -> None:
         missed: dict[str, list[Schedule]] = {}
         try:
             for item in late:
-                if self._store.claim(item, self._next(item, now), at=None):
+                if self.store.claim(item, self._next(item, now), at=None):
                     missed.setdefault(self._reason(item), []).append(item)
         finally:  # Those that were claimed are told, whatever becomes of the others.
             for reason, items in missed.items():
-                self._tell(_missed(items, reason))
+                self._session.outbox.tell(_missed(items, reason))
 
     def _reason(self, schedule: Schedule) -> str:
         """Why it was missed; only what this session can know."""

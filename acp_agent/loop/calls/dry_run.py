@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Literal, NoReturn, cast
+from typing import Any, Literal
 
 import msgspec
 
 from acp_agent.config.model import ToolsConfig
 from acp_agent.errors import AgentError, ToolError
-from acp_agent.executors.local import LocalExecutor
 from acp_agent.loop.modes import Mode
 from acp_agent.safety.access import Allow, Ask, Deny, Verdict
 from acp_agent.safety.deciding.deciders import CallFacts, Deciders
-from acp_agent.safety.folders.paths import Roots
 from acp_agent.tools.kit.registry import Tools
-from acp_agent.tools.kit.tool_context import Ledger, Services, ToolContext
 
 Outcome = Literal["allow", "ask", "deny"]
 
@@ -51,7 +47,7 @@ def check_call(
     try:
         # Whether the model says what it thinks of the risk is not what is asked here.
         config = msgspec.structs.replace(config, require_risk_metadata=False)
-        accesses = tool.access(params, _bare_context(deciders.roots, config))
+        accesses = tool.access(params, deciders.roots, deciders.roots.cwd, config)
     except (AgentError, OSError) as error:
         return Checked("deny", "the tool refuses", (f"deny: {error}",))
     judged = deciders.decide(CallFacts(entry.name, given, accesses), mode=mode.id, may_change=mode.changes)
@@ -85,35 +81,6 @@ def _reason(verdict: Verdict) -> str:
             return "nothing asks or denies"
         case Ask(reason) | Deny(reason):
             return reason
-
-
-def _bare_context(roots: Roots, config: ToolsConfig) -> ToolContext:
-    """Enough for a tool to say what it would touch; nothing can be done with it."""
-    return ToolContext(
-        executor=LocalExecutor(),
-        roots=roots,
-        config=config,
-        ledger=Ledger(),
-        services=cast(Services, None),
-        start=_never,
-        show_output=_never,
-        to_background=_never,
-        set_plan=_never,
-        call_id="",
-        caller_id="",
-        ask_person=_never,
-        delegate=_never,
-        set_mode=_never,
-        shell_cwd=lambda: _folder(roots),
-    )
-
-
-def _folder(roots: Roots) -> Path:
-    return roots.cwd
-
-
-def _never(*_: object, **__: object) -> NoReturn:
-    raise AssertionError("a call that is only looked at does nothing")
 
 
 def words(checked: Checked) -> str:

@@ -7,19 +7,20 @@ approval. A remembered "always" answers an ask, never a deny.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from acp_agent.credentials.redactor import Redactor
 from acp_agent.errors import AgentError, ConnectionClosed
-from acp_agent.loop.calls.guard import SessionSafety
+from acp_agent.loop.calls.guard import Guard
+from acp_agent.loop.choices import Choices
 from acp_agent.loop.modes import Mode
 from acp_agent.protocol.client import Client
 from acp_agent.safety.access import Allow, Ask, Deny, Verdict
 from acp_agent.safety.deciding.deciders import CallFacts, Judgement
-from acp_agent.safety.folders.paths import Roots
 from acp_agent.schema.acp import (
     CancelledPermissionOutcome,
     Content,
@@ -29,7 +30,7 @@ from acp_agent.schema.acp import (
     TextContent,
     ToolCallUpdate,
 )
-from acp_agent.store.base import Decision
+from acp_agent.store.base import Decision, Permission
 from acp_agent.store.session_store import SessionStore
 
 if TYPE_CHECKING:
@@ -68,31 +69,23 @@ class TurnCancelledByClient:
 
 
 class Gate:
-    """Permissions of one session. `project` is what remembered answers belong to."""
+    """Permissions of one session, remembered for its project.
 
-    def __init__(
-        self,
-        client: Client,
-        store: SessionStore,
-        roots: Roots,
-        mode: Callable[[], Mode],
-        safety: SessionSafety,
-        redact: Callable[[str], str] = lambda text: text,
-    ) -> None:
-        """`redact` takes credentials out: an answer about a command that holds one is not remembered, since what is
-        remembered is kept on disk."""
-        self._redact = redact
-        self._safety = safety
+    An answer about a command that holds a credential is not remembered: what is remembered is kept on disk.
+    """
+
+    def __init__(self, client: Client, store: SessionStore, choices: Choices, guard: Guard, redactor: Redactor) -> None:
+        self.guard = guard
+        self._redactor = redactor
         self._client = client
         self._store = store
-        self._roots = roots
-        self._mode = mode
-        self._project = str(roots.cwd)
+        self._choices = choices
+        self._project = guard.project
 
     async def permit(self, facts: CallFacts, call: ToolCallUpdate) -> Permit | Refused | TurnCancelledByClient:
         """Whether a call may run; `call` is shown with the question, if there is one. Written down in any case."""
-        mode = self._mode()
-        decision = self._safety.decide(facts, mode)
+        mode = self._choices.mode()
+        decision = self.guard.decide(facts, mode)
         verdict: Verdict = decision.verdict
         if isinstance(verdict, Ask):
             verdict = self._remembered(verdict, mode)
@@ -113,16 +106,24 @@ class Gate:
     ) -> Permit | Refused | TurnCancelledByClient:
         answer = await self._ask(ask, call)
         if isinstance(answer, TurnCancelledByClient):
-            self._safety.decided(facts, decision, "cancelled", ask.rule, ask.reason)
+            self.guard.decided(facts, decision, "cancelled", ask.rule, ask.reason)
             return answer
         allowed = isinstance(answer, Permit)
         if not ask.every_time and (allowed or answer == REJECTED_BY_PERSON):
-            self._safety.answered(facts.tool, ask.scopes, allowed=allowed)
-        if allowed and ask.changes and not self._mode().changes:
+            self.guard.answered(facts.tool, ask.scopes, allowed=allowed)
+        if allowed and ask.changes and not self._choices.mode().changes:
             # The person thought it over in another way: the mode they chose meanwhile only reads.
-            answer = Refused(f"The mode was changed to `{self._mode().id}`, which only reads. It was not run.")
+            answer = Refused(f"The mode was changed to `{self._choices.mode().id}`, which only reads. It was not run.")
         said = "allowed_by_person" if isinstance(answer, Permit) else "rejected_by_person"
         return self._written(answer, facts, decision, said, ask.rule, ask.reason)
+
+    def remembered(self) -> Sequence[Permission]:
+        """The answers that are remembered for the project."""
+        return self._store.permissions(self._project)
+
+    def revoke(self, number: int) -> bool:
+        """Forgets a remembered answer; False where there is none of that number."""
+        return self._store.revoke(self._project, number)
 
     def _written(
         self,
@@ -133,7 +134,7 @@ class Gate:
         rule: str,
         reason: str = "",
     ) -> Permit | Refused:
-        if self._safety.decided(facts, decision, outcome, rule, reason) or isinstance(answer, Refused):
+        if self.guard.decided(facts, decision, outcome, rule, reason) or isinstance(answer, Refused):
             return answer
         return Refused("The call could not be written into the audit log, which is required, so it was not run.")
 
@@ -167,7 +168,7 @@ class Gate:
         return self._take(answer, ask)
 
     def _only_once(self, ask: Ask) -> bool:
-        return ask.every_time or any(self._redact(scope) != scope for scope in ask.scopes)
+        return ask.every_time or any(self._redactor.redact(scope) != scope for scope in ask.scopes)
 
     def _take(self, answer: RequestPermissionResponse, ask: Ask) -> Permit | Refused | TurnCancelledByClient:
         match answer.outcome:

@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import hashlib
 from collections import OrderedDict
-from collections.abc import Callable
+from dataclasses import dataclass
 
 import anyio.to_thread
 
 from acp_agent.config.model import CompressionConfig
-from acp_agent.loop.calls.outputs import IN_A_THREAD, Shortened
-from acp_agent.loop.memory.session_goals import Goals
+from acp_agent.loop.choices import Choices
+from acp_agent.loop.memory.memory import Memory
 from acp_agent.loop.toolbox.relevance import Relevance
 from acp_agent.output.compress import compressed, sections_of, wants_compression
 
@@ -22,23 +22,36 @@ LONGEST_SECTION = 2_000
 """Characters of a section that are judged."""
 
 
+IN_A_THREAD = 20_000
+"""Characters from which a text is not looked at in the event loop's own thread."""
+
+
+@dataclass(frozen=True)
+class Shortened:
+    """An output after its compression."""
+
+    text: str
+    words: str
+    """What was done, for the user and the model."""
+
+
 class GoalCompression:
     """Of one session."""
 
-    def __init__(
-        self, config: CompressionConfig, goals: Goals, relevance: Relevance, tokens: Callable[[int], int]
-    ) -> None:
-        """`tokens`: about how many so many characters are."""
-        self._tokens = tokens
+    def __init__(self, config: CompressionConfig, memory: Memory, relevance: Relevance, choices: Choices) -> None:
         self._config = config
-        self._goals = goals
+        self._memory = memory
         self._relevance = relevance
+        self._choices = choices
         self._memo: OrderedDict[tuple[str, str, str], Shortened | None] = OrderedDict()
 
-    async def __call__(self, tool: str, text: str, *, exit_code: int | None) -> Shortened | None:
+    async def shortened(self, tool: str, text: str, *, exit_code: int | None) -> Shortened | None:
         """`None`: the output stays as it is."""
-        goal = self._goals.active
-        if goal is None or not wants_compression(tool, self._tokens(len(text)), self._config, exit_code=exit_code):
+        goal = self._memory.goals.active
+        if goal is None:
+            return None
+        tokens = self._memory.room.estimator.tokens(self._choices.model, len(text))
+        if not wants_compression(tool, tokens, self._config, exit_code=exit_code):
             return None
         key = (goal.id, tool, hashlib.sha256(text.encode("utf-8", "replace")).hexdigest())
         if key not in self._memo:

@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from acp_agent.config.load import Config
 from acp_agent.config.safety_settings import RiskConfig
 from acp_agent.config.xdg import config_dir, config_file, state_dir
+from acp_agent.credentials.redactor import Redactor
 from acp_agent.errors import StoreError
+from acp_agent.loop.journal import Journal
 from acp_agent.loop.modes import Mode
+from acp_agent.loop.shell.confinement import Confinement
 from acp_agent.safety.access import Deny, ExecuteAccess, NetworkAccess, PathAccess, ToolAccess
 from acp_agent.safety.deciding.anomaly import Anomaly, AnomalyDetector
-from acp_agent.safety.deciding.audit import AuditLog
 from acp_agent.safety.deciding.authorization import Policy
 from acp_agent.safety.deciding.deciders import CallFacts, Deciders, Judgement
 from acp_agent.safety.deciding.own_names import with_own_names
@@ -30,6 +32,7 @@ from acp_agent.safety.folders.paths import Roots, real_path
 from acp_agent.safety.folders.protect import PathRules, configured_folders
 from acp_agent.store.base import Trajectory
 from acp_agent.store.session_store import SessionStore
+from acp_agent.tools.kit.registry import SessionRegistry
 
 log = logging.getLogger(__name__)
 
@@ -83,44 +86,34 @@ def roots_of(config: Config, cwd: Path, environ: Mapping[str, str]) -> Roots:
     return roots
 
 
-class SessionSafety:
-    """Of one session. `sandbox` names what confines its commands now."""
+class Guard:
+    """The safety of one session."""
 
     def __init__(
         self,
-        *,
         config: Config,
         roots: Roots,
         environ: Mapping[str, str],
-        home: Path | None,
+        registry: SessionRegistry,
         store: SessionStore,
-        session_id: str,
-        own_name: Callable[[str], str | None],
-        redact: Callable[[str], str],
-        tell: Callable[[str], None],
-        turn: Callable[[], str],
-        sandbox: Callable[[], str],
+        redactor: Redactor,
+        journal: Journal,
+        confinement: Confinement,
     ) -> None:
-        tools = with_own_names(config.settings.tools, lambda name: own_name(name) or name)
-        self._own_name = own_name
+        tools = with_own_names(config.settings.tools, registry.own_name)
+        self._registry = registry
         self._config = config
         self._tools = tools
-        self._roots = roots
         self._store = store
-        self._session_id = session_id
-        self._tell = tell
-        self._turn = turn
-        self._sandbox = sandbox
+        self._journal = journal
+        self._confinement = confinement
         self.project = str(roots.cwd)
         self.approvals = Approvals()
-
-        def is_tool(name: str) -> bool:
-            return own_name(name) is not None
-
         self.anomalies = AnomalyDetector(tools.anomaly, self._anomaly)
         self.rate = ActionRate(tools.risk.max_actions_per_hour)
-        self.sentinel = Sentinel(tools.governance, _Trajectories(store, self.project, tools), is_tool, redact)
-        self.audit = AuditLog(audit_path(config, environ), config.settings.audit, redact, tell)
+        learned = _Trajectories(store, self.project, tools)
+        self.sentinel = Sentinel(tools.governance, learned, registry.knows, redactor.redact)
+        home = home_of(environ)
         self.deciders = Deciders.from_config(tools, roots, environ, home, config.origin_of, self._learned)
 
     def unknown_tools(self) -> list[str]:
@@ -130,13 +123,14 @@ class SessionSafety:
         names += [rule.tool for rule in (*tools.policy.rules, *tools.authorization.rules)]
         names += [constraint.tool for constraint in tools.scoped.constraints]
         wild = [name for name in names if not any(char in name for char in "*?[") and not name.startswith("mcp_")]
-        unknown = ", ".join(f"`{name}`" for name in dict.fromkeys(wild) if self._own_name(name) is None)
+        unknown = ", ".join(f"`{name}`" for name in dict.fromkeys(wild) if not self._registry.knows(name))
         return [f"Your rules name tools that there are not: {unknown}."] if unknown else []
 
     # --- before a call ----------------------------------------------------------------------------------------
 
     def decide(self, call: CallFacts, mode: Mode) -> Judgement:
-        if self.audit.refuses and not self.audit.write("notice", caller_id=self._session_id, reason="tried again"):
+        audit = self._journal.audit
+        if audit.refuses and not audit.write("notice", caller_id=self._journal.outbox.session_id, reason="tried again"):
             words = "The audit log is required and cannot be written, so no tool runs (see `/policy status`)."
             return Judgement(Deny(words, "audit.required"))
         approved = self.approvals.take(call.tool, call.arguments)
@@ -177,10 +171,8 @@ class SessionSafety:
         if outcome == "allow" and not self._tools.scope.audit_all_invocations and not _acts(call):
             return True
         runs = any(isinstance(access, ExecuteAccess) for access in call.accesses)
-        written = self.audit.write(
+        written = self._journal.write(
             "decision",
-            caller_id=self._session_id,
-            turn=self._turn(),
             call_id=call.call_id,
             tool=call.tool,
             arguments=_json(call.arguments),
@@ -195,7 +187,7 @@ class SessionSafety:
 
     def _sandbox_of(self, call: CallFacts) -> str:
         outside = any(isinstance(access, ExecuteAccess) and not access.confined for access in call.accesses)
-        return "none" if outside else self._sandbox()
+        return "none" if outside else self._confinement.kind
 
     def began(self, call: CallFacts) -> None:
         """The call may run and does."""
@@ -223,10 +215,8 @@ class SessionSafety:
             except StoreError as trouble:
                 log.warning("the outcome of a call could not be kept: %s", trouble)
         if self._tools.scope.audit_all_invocations or _acts(call):
-            self.audit.write(
+            self._journal.write(
                 "result",
-                caller_id=self._session_id,
-                turn=self._turn(),
                 call_id=call.call_id,
                 tool=call.tool,
                 result=result,
@@ -234,15 +224,11 @@ class SessionSafety:
                 **fields,
             )
 
-    def noticed(self, reason: str, **fields: Any) -> None:
-        """Something of the session that belongs into the audit log."""
-        self.audit.write("notice", caller_id=self._session_id, turn=self._turn(), reason=reason, **fields)
-
     def _anomaly(self, anomaly: Anomaly) -> None:
         log.warning("anomaly: %s", anomaly)
-        self.noticed(f"anomaly: {anomaly}", tool=anomaly.tool)
+        self._journal.notice(f"anomaly: {anomaly}", tool=anomaly.tool)
         blocked = f" It is blocked until `/unblock {anomaly.tool}`." if self._tools.anomaly.auto_block else ""
-        self._tell(f"Something is wrong: {anomaly}.{blocked}")
+        self._journal.outbox.tell(f"Something is wrong: {anomaly}.{blocked}")
 
     # --- questions --------------------------------------------------------------------------------------------
 
@@ -279,7 +265,7 @@ class SessionSafety:
             listed = ", ".join(f"`{item[:8]}`" for item in pending) or "none"
             return f"There is no such stopped call. Calls that a limit of `tools.scoped` stopped: {listed}."
         self.approvals.approve(call_id)
-        self.noticed(f"approved by the person: {call_id}", call_id=call_id)
+        self._journal.notice(f"approved by the person: {call_id}", call_id=call_id)
         return "The same call may be made once more, and passes that limit then. Ask for it again."
 
     def reject(self, beginning: str) -> str:
@@ -292,7 +278,7 @@ class SessionSafety:
             return f"That could not be kept: {error}"
         if tool is None:
             return f"There is no call `{beginning}` in this session. Without an id the last call is meant."
-        self.noticed(f"rejected by the person: a call of {tool}", tool=tool)
+        self._journal.notice(f"rejected by the person: a call of {tool}", tool=tool)
         blocks = self._tools.governance.block_risky_patterns
         more = "" if blocks else " (`tools.governance.block_risky_patterns` is off, so nothing is blocked by it yet)"
         return f"Remembered for this project: calls like that one of `{tool}` are not acceptable{more}."
@@ -304,7 +290,7 @@ class SessionSafety:
             return f"Blocked tools:\n{blocked}\n\n`/unblock TOOL` lets one be used again." if blocked else NOT_BLOCKED
         if not self.anomalies.unblock(tool):
             return f"`{tool}` is not blocked."
-        self.noticed(f"unblocked by the person: {tool}", tool=tool)
+        self._journal.notice(f"unblocked by the person: {tool}", tool=tool)
         return f"`{tool}` may be used again."
 
     def status(self) -> list[str]:
@@ -330,11 +316,12 @@ class SessionSafety:
         return lines
 
     def audit_words(self) -> str:
-        if self.audit.path is None:
+        audit = self._journal.audit
+        if audit.path is None:
             return "Audit log: off (`audit.enabled`)."
-        state = "cannot be written" if self.audit.failing else "is written"
+        state = "cannot be written" if audit.failing else "is written"
         needed = ", and no tool runs without it" if self._config.settings.audit.required else ""
-        return f"Audit log: {self.audit.path} {state}{needed}."
+        return f"Audit log: {audit.path} {state}{needed}."
 
 
 NOT_BLOCKED = "No tool is blocked."

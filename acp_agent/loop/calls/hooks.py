@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,10 @@ import anyio
 
 from acp_agent.config.model import HookConfig, HooksConfig
 from acp_agent.errors import ExecutorError
-from acp_agent.executors.base import Command, Executor
+from acp_agent.executors.base import Command
+from acp_agent.executors.local import LocalExecutor
+from acp_agent.loop.outbox import Outbox
+from acp_agent.loop.turns.running import RunningTurn
 
 log = logging.getLogger(__name__)
 
@@ -27,44 +30,19 @@ MAX_VARIABLE = 32_000
 MAX_TROUBLE = 300
 
 
-@dataclass(frozen=True)
-class TurnContext:
-    """What a turn is known by, for commands and hooks that ask."""
-
-    turn_id: str
-    """A UUID."""
-    session_id: str
-    timestamp_ms: int
-    """When the turn began, Unix time in milliseconds."""
-    skill: str = ""
-    """The skill the turn follows, if any."""
-    goal_id: str = ""
-    """Of the active goal, if there is one."""
-
-    def variables(self) -> dict[str, str]:
-        named = {
-            "ACP_CODER_TURN_ID": self.turn_id,
-            "ACP_CODER_SESSION_ID": self.session_id,
-            "ACP_CODER_TURN_TIMESTAMP_MS": str(self.timestamp_ms),
-            "ACP_CODER_SKILL_NAME": self.skill,
-            "ACP_CODER_GOAL_ID": self.goal_id,
-        }
-        return {name: value for name, value in named.items() if value}
-
-
 @dataclass
 class Hooks:
-    """The hooks of one session. `run_with` must be an executor of this machine. `report` tells the person."""
+    """The hooks of one session. They run on this machine."""
 
     config: HooksConfig
-    run_with: Executor
+    run_with: LocalExecutor
     cwd: Path
-    report: Callable[[str], None]
-    context: Callable[[], Mapping[str, str]] = dict
-    """Variables of the turn, where they are to be given."""
-    redact: Callable[[str], str] = lambda text: text
-    """Takes credentials out of what a hook said."""
+    outbox: Outbox
+    turn: RunningTurn
     _reported: set[str] = field(default_factory=set)
+
+    async def close(self) -> None:
+        await self.run_with.close()
 
     async def before(self, tool: str, call_id: str, arguments: Mapping[str, Any]) -> None:
         if self.config.tool_before:
@@ -88,7 +66,7 @@ class Hooks:
             if not hook.command.strip() or (hook.tools and tool not in hook.tools):
                 continue
             named = {"ACP_CODER_EVENT": event, "ACP_CODER_TOOL": tool, "ACP_CODER_TOOL_CALL_ID": call_id, **facts}
-            env = {**self.context(), **named}
+            env = {**self.turn.variables(), **named}
             trouble = await self._one(hook, {name: value[:MAX_VARIABLE] for name, value in env.items()})
             if trouble:
                 self._tell(event, hook, trouble)
@@ -107,7 +85,7 @@ class Hooks:
             if scope.cancelled_caught:
                 return f"it ran longer than {hook.timeout:g} s and was killed"
             if status.exit_code != 0:
-                said = self.redact(process.combined).strip()[-MAX_TROUBLE:]
+                said = self.outbox.clean(process.combined).strip()[-MAX_TROUBLE:]
                 ended = f"exit code {status.exit_code}" if status.signal is None else f"killed by {status.signal}"
                 return f"{ended}{': ' + said if said else ''}"
             return ""
@@ -121,4 +99,4 @@ class Hooks:
         log.warning("%s", text)
         if hook.command not in self._reported:
             self._reported.add(hook.command)
-            self.report(f"{text}. The call went on.")
+            self.outbox.say(f"{text}. The call went on.")

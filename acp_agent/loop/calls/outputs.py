@@ -12,9 +12,8 @@ from __future__ import annotations
 import json
 import logging
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import anyio.to_thread
 import msgspec
@@ -23,7 +22,9 @@ from acp_agent.credentials.redactor import Redactor
 from acp_agent.errors import StoreError
 from acp_agent.lazy import load
 from acp_agent.llm.base import TextPart, ToolMessage
+from acp_agent.loop.calls.goal_compression import IN_A_THREAD, GoalCompression, Shortened
 from acp_agent.loop.calls.redaction import Redaction
+from acp_agent.loop.calls.session_filters import SessionFilters
 from acp_agent.output.envelope import ShellOutput, bounded
 from acp_agent.output.observation import (
     Observation,
@@ -35,7 +36,7 @@ from acp_agent.output.observation import (
 )
 from acp_agent.output.profile import TEXT_CHARS, keeps, shortened, shortened_streams
 from acp_agent.output.sanitize import sanitize_output
-from acp_agent.schema.acp import Content, TextContent
+from acp_agent.schema.acp import Content, TextContent, ToolCallContent
 from acp_agent.store.base import OverflowEntry
 from acp_agent.store.database import now
 from acp_agent.store.overflow import OverflowStore
@@ -43,8 +44,8 @@ from acp_agent.tools.kit.tool_context import ToolResult
 
 if TYPE_CHECKING:
     from acp_agent.config.model import ToolsConfig
-    from acp_agent.loop.calls.reports import Call
-    from acp_agent.output.filters import Filtered, Filters
+    from acp_agent.loop.calls.call import Call
+    from acp_agent.output.filters import Filtered
 
 
 log = logging.getLogger(__name__)
@@ -53,29 +54,11 @@ WANTS_TERMINAL = "acp_agent.safety.lines.interactive:wants_terminal"
 LAST_COMMAND = "acp_agent.safety.lines.last_command:last_command"
 """Loaded with the first command: they bring tree-sitter."""
 
-IN_A_THREAD = 20_000
-"""Characters from which a text is not looked at in the event loop's own thread."""
-
 ROOM_FOR_NOTES = 600
 """Characters of an envelope's output for the lines below it."""
 
 NOT_KEPT = frozenset(("read_overflow",))
 """Tools whose output is kept aside already."""
-
-
-@dataclass(frozen=True)
-class Shortened:
-    """What compression made of an output."""
-
-    text: str
-    words: str
-    """What was done, for the person and the model."""
-
-
-class Compress(Protocol):
-    """Shortens an output while a goal is active; `None`: it stays as it is."""
-
-    async def __call__(self, tool: str, text: str, *, exit_code: int | None) -> Shortened | None: ...
 
 
 @dataclass(frozen=True)
@@ -95,6 +78,22 @@ class _Digest:
         return self.clean if self.filtered is None else self.filtered.text
 
 
+@dataclass(frozen=True)
+class _Told:
+    """A result as the model is told of it."""
+
+    text: str
+    notes: tuple[str, ...]
+    """What was done to it, a line each."""
+    reference: tuple[str, ...]
+    """Where all of it is kept, if it is."""
+    warning: tuple[str, ...]
+
+    def says(self, text: str) -> bool:
+        """Whether it is `text` and nothing else."""
+        return self.text == text and not (self.notes or self.reference or self.warning)
+
+
 @dataclass
 class Outputs:
     """Of one session."""
@@ -103,9 +102,8 @@ class Outputs:
     store: OverflowStore
     redaction: Redaction
     config: ToolsConfig
-    filters: Callable[[], Filters]
-    """Asked when the first command has ended."""
-    compress: Compress
+    filters: SessionFilters
+    compression: GoalCompression
     started_at: str = field(default_factory=now)
     steps: int = 0
     executed_commands: int = 0
@@ -133,7 +131,7 @@ class Outputs:
         exit_code = result.command.streams.exit_code if result.command is not None else 0
         short = None
         if not (result.command is not None and result.command.running):
-            short = await self.compress(tool, digest.view, exit_code=exit_code)
+            short = await self.compression.shortened(tool, digest.view, exit_code=exit_code)
         return self._finished(tool, result, digest, short)
 
     def treat_now(self, tool: str, result: ToolResult) -> ToolResult:
@@ -168,47 +166,64 @@ class Outputs:
             clean, found = self._clean(command.combined)
         filtered = None
         if self.config.filters.enabled and not command.running and clean:
-            last, filters = load(LAST_COMMAND)(command.script), self.filters()
+            last, filters = load(LAST_COMMAND)(command.script), self.filters.get()
             if filters.matching(last.text):  # Else it need not be taken into lines.
                 filtered = filters.apply(clean, last.text, exit_code=streams.exit_code, alone=last.alone)
         return _Digest(clean, filtered, found, shown)
 
     def _finished(self, tool: str, result: ToolResult, digest: _Digest, short: Shortened | None) -> ToolResult:
-        view = digest.view if short is None else short.text
-        notes = []
-        if digest.filtered is not None and (stats := digest.filtered.stats(tool)):
-            notes.append(stats)
+        told = self._for_model(tool, digest, short)
+        below, heading = "", ""
+        if result.command is not None:
+            below, heading = result.text, f"{result.command.heading}\n".lstrip()
+        return replace(
+            result,
+            text=heading + _lines(told.text, *told.notes, *told.reference, *told.warning, below),
+            command=None,
+            content=self._for_user(result, digest, told, heading, below),
+            raw_output=self._for_programs(result, digest),
+            # A terminal does not say what we did to the command.
+            notes=(*told.notes, below) if result.failed and below else told.notes,
+            meta=self._meta(result, digest),
+        )
+
+    def _for_model(self, tool: str, digest: _Digest, short: Shortened | None) -> _Told:
+        """The text in its bounds, with what was done to it."""
+        notes = [] if digest.filtered is None else [digest.filtered.stats(tool)]
+        view = digest.view
         if short is not None:
+            view = short.text
             notes.append(short.words)
             self.compressed += 1
-        warning = [f"[credentials were taken out of this: {', '.join(digest.found)}]"] if digest.found else []
         text = self._fitting(tool, view, digest)
         if text != view:
             notes.append(f"[{tool}] {len(view)} characters, cut for the model to {len(text)}")
         reference = self._kept(tool, digest.clean, left_out=text != digest.clean)
-        below, heading = "", ""
-        if result.command is not None:
-            below, heading = result.text, f"{result.command.heading}\n".lstrip()
-        for_model = heading + _lines(text, *notes, *reference, *warning, below)
-        content = result.content
-        if content is None and (for_model != result.text or result.command is not None):
-            whole = heading + _lines(bounded(digest.clean, self.config.max_output_chars), *notes, *warning, below)
-            content = (Content(content=TextContent(text=whole)),) if whole else ()
-        elif content is not None:
-            content = tuple(self.redaction.struct(block) for block in content)
-        raw = result.raw_output
-        if raw is None and digest.streams is not None:
-            raw = digest.streams.as_json(self.config.bash.raw_output_chars)
-        else:
-            raw = self.redactor.value(raw)
-        if result.failed and below:
-            notes.append(below)  # A terminal does not say what we did to the command.
+        warning = [f"[credentials were taken out of this: {', '.join(digest.found)}]"] if digest.found else []
+        return _Told(text, tuple(note for note in notes if note), tuple(reference), tuple(warning))
+
+    def _for_user(
+        self, result: ToolResult, digest: _Digest, told: _Told, heading: str, below: str
+    ) -> tuple[ToolCallContent, ...] | None:
+        """The whole of it, bounded; `None` where it is the text that the model gets."""
+        if result.content is not None:
+            return tuple(self.redaction.struct(block) for block in result.content)
+        if result.command is None and told.says(result.text):
+            return None
+        shown = bounded(digest.clean, self.config.max_output_chars)
+        whole = heading + _lines(shown, *told.notes, *told.warning, below)
+        return (Content(content=TextContent(text=whole)),) if whole else ()
+
+    def _for_programs(self, result: ToolResult, digest: _Digest) -> Any:
+        if result.raw_output is None and digest.streams is not None:
+            return digest.streams.as_json(self.config.bash.raw_output_chars)
+        return self.redactor.value(result.raw_output)
+
+    def _meta(self, result: ToolResult, digest: _Digest) -> dict[str, Any]:
         meta = dict(result.meta)
         if digest.filtered is not None and digest.filtered.confidence is not None:
             meta["outputFilter"] = self._count(digest.filtered)
-        return replace(
-            result, text=for_model, command=None, content=content, raw_output=raw, notes=tuple(notes), meta=meta
-        )
+        return meta
 
     def _count(self, filtered: Filtered) -> dict[str, Any]:
         """Counts what was filtered; the facts for programs."""

@@ -32,6 +32,6 @@ class CallQuota:
     def reset(self) -> None:
         self.used = 0
 
-    @staticmethod
-    def used_by(messages: Sequence[Message]) -> int:
-        return sum(isinstance(message, AssistantMessage) and bool(message.tool_calls) for message in messages)
+    def count(self, messages: Sequence[Message]) -> None:
+        """Takes for used what this history has."""
+        self.used = sum(isinstance(message, AssistantMessage) and bool(message.tool_calls) for message in messages)

@@ -5,25 +5,24 @@ The order of these reports is `ToolRunner`'s business (`calls.py`); here is what
 
 from __future__ import annotations
 
-import time
-import uuid
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import anyio
 from msgspec import UNSET, UnsetType
 
 from acp_agent.errors import ToolError
-from acp_agent.executors.base import Command, ExitStatus, Process
-from acp_agent.llm.base import TextPart, ToolMessage, ToolUse
+from acp_agent.executors.base import ExitStatus, Process
+from acp_agent.llm.base import TextPart, ToolMessage
+from acp_agent.loop.calls.call import Call, Ready
 from acp_agent.loop.calls.live import ContentFeed, Feed, TerminalFeed, terminal_info
 from acp_agent.loop.calls.redaction import Redaction
+from acp_agent.loop.outbox import Outbox
 from acp_agent.output.envelope import ShellOutput, bounded
 from acp_agent.protocol.codec import encode
 from acp_agent.schema.acp import (
     Content,
-    SessionUpdate,
     Terminal,
     TextContent,
     ToolCall,
@@ -34,12 +33,10 @@ from acp_agent.schema.acp import (
 )
 from acp_agent.tools.kit.failures import feedback, is_retryable
 from acp_agent.tools.kit.registry import ToolEntry
-from acp_agent.tools.kit.tool_context import Description, Location, Preview, RunState, ToolResult
+from acp_agent.tools.kit.tool_context import Description, Location, Preview, ToolResult
 
 if TYPE_CHECKING:
-    from acp_agent.safety.deciding.deciders import CallFacts
-    from acp_agent.tools.kit.base import Tool
-
+    from acp_agent.loop.beside.background_runs import Run
 
 LARGEST_RAW = 1_000_000
 """Bytes of JSON in `rawOutput`; the envelope of a command's output is bounded by itself."""
@@ -60,163 +57,60 @@ class Display:
     live_chars: int
 
 
-@dataclass(frozen=True)
 class Parent:
-    """The call whose sub-agent makes these calls."""
+    """The call whose sub-agent makes these calls: its card says what is done now."""
 
-    call_id: str
-    title: str
+    def __init__(self, call: Call, reports: Reports, title: str) -> None:
+        self.call_id = call.id
+        self.title = title
+        self._call = call
+        self._reports = reports
+        self._made = 0
 
-
-@dataclass(frozen=True)
-class Ready:
-    """What a reported call is run from."""
-
-    entry: ToolEntry
-    tool: Tool[Any]
-    params: Any
-    description: Description
-    arguments: dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Ran:
-    """What became of the command of a call."""
-
-    workdir: str
-    exit_code: int | None
-    timed_out: bool
-
-
-@dataclass
-class Call:
-    """One call on its way. `id` is ours: unique for the life of the session, whatever the model made up."""
-
-    use: ToolUse
-    id: str = field(default_factory=lambda: str(uuid.uuid4()))
-    name: str = ""
-    reported: bool = False
-    ended: bool = False
-    ends_turn: bool = False
-    ready: Ready | None = None
-    feed: Feed | None = None
-    processes: list[Process] = field(default_factory=list)
-    """What it started, and ends."""
-    goes_on: Run | None = None
-    """What it started and left to the background: neither this process nor the feed end with the call."""
-    result: ToolMessage | None = None
-    failed: bool = False
-    error: ToolError | None = None
-    """Set when it failed by an error."""
-    ran: Ran | None = None
-    """Set when it ran a command."""
-    category: str = ""
-    """Of a result that failed: why, in a word of the taxonomy."""
-    cancelled: bool = False
-    audited: bool = False
-    facts: CallFacts | None = None
-    """What was judged of it, once it is."""
-    began: float | None = None
-    """When it began to run, by the monotonic clock."""
-
-
-@dataclass
-class Run:
-    """One command in the background."""
-
-    process: Process | None
-    """`None` once it has ended."""
-    command: Command
-    call: Call
-    """The call that started it: its card shows the run."""
-    reports: Reports
-    timeout: float
-    """Seconds."""
-    id: str = field(default_factory=lambda: str(uuid.uuid4()))
-    started: float = field(default_factory=time.monotonic)
-    scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
-    """Cancelled to end it."""
-    over: anyio.Event = field(default_factory=anyio.Event)
-    """Set once it has ended and all of it was told."""
-    watched: bool = False
-    ending: str = ""
-    """How it ended, where the exit code does not say it."""
-    exit_code: int | None = None
-    text: str = ""
-    """What is kept of its output, once it has ended."""
-    told_text: str = ""
-    """What the model is told of it, unless it asks for more."""
-    seconds: float = 0.0
-    """How long it ran, then."""
-    told: bool = False
-    """Whether the model knows of its end."""
-    forgotten: bool = False
-    """Whether the model has forgotten that it started it."""
-
-    @property
-    def running(self) -> bool:
-        return self.process is not None
-
-    def state(self) -> RunState:
-        process = self.process
-        return RunState(
-            run_id=self.id,
-            command=self.command.script,
-            running=process is not None,
-            seconds=self.seconds if process is None else time.monotonic() - self.started,
-            exit_code=self.exit_code,
-            text=self.text if process is None else process.combined,
-            ending="" if process is not None else self.ending,
-        )
+    def began(self, title: str) -> None:
+        """The sub-agent makes a call."""
+        self._made += 1
+        self._reports.say(self._call, f"{self._made}. {title}")
 
 
 class Reports:
-    """Tells of calls by `emit`. `parent`: these are the calls of a sub-agent."""
+    """Tells the client of calls. `parent`: these are the calls of a sub-agent."""
 
     def __init__(
         self,
-        emit: Callable[..., None],
-        drain: Callable[[], Awaitable[None]],
+        outbox: Outbox,
+        redaction: Redaction,
         display: Display,
         *,
         cwd: str,
         max_output_chars: int,
-        redact: Redaction,
         parent: Parent | None = None,
     ) -> None:
-        self._redact = redact
-        self._emit = emit
-        self._drain = drain
+        self._redact = redaction
+        self._outbox = outbox
         self._display = display
         self._cwd = cwd
         self._max_output_chars = max_output_chars
         self._parent = parent
 
-    def below(self, emit: Callable[..., None], parent: Parent) -> Reports:
+    def below(self, parent: Parent) -> Reports:
         """The reports of the calls of a sub-agent."""
-        return Reports(
-            emit,
-            self._drain,
-            self._display,
-            cwd=self._cwd,
-            max_output_chars=self._max_output_chars,
-            redact=self._redact,
-            parent=parent,
-        )
-
-    def emit(self, update: SessionUpdate, *, keep: bool = True, clean: bool = False) -> None:
-        self._emit(update, keep=keep, clean=clean)
+        other = copy.copy(self)
+        other._parent = parent
+        return other
 
     def feed(self, call: Call) -> Feed:
         """Where the call's live output goes."""
 
         def emit(update: ToolCallProgress) -> None:
             if not call.ended or call.goes_on is not None:
-                self._emit(update, keep=False, clean=True)
+                self._outbox.emit(update, keep=False, clean=True)
 
         kind = TerminalFeed if self._display.terminal_meta else ContentFeed
         display = self._display
-        return kind(call.id, emit, self._drain, display.updates_per_second, display.live_chars, self._redact.stream)
+        return kind(
+            call.id, emit, self._outbox.drain, display.updates_per_second, display.live_chars, self._redact.stream
+        )
 
     def show_process(self, call: Call, process: Process) -> None:
         """Shows the terminal of the editor in which the command runs."""
@@ -230,7 +124,7 @@ class Reports:
         if entry is not None and entry.kind == "execute" and self._display.terminal_meta:
             meta.update(terminal_info(call.id, self._cwd))
             content.append(Terminal(terminal_id=call.id))
-        self.emit(
+        self._outbox.emit(
             ToolCall(
                 tool_call_id=call.id,
                 title=description.title,
@@ -243,6 +137,8 @@ class Reports:
                 meta=meta,
             )
         )
+        if self._parent is not None:
+            self._parent.began(description.title)
 
     def question(self, call: Call, ready: Ready, preview: Preview) -> ToolCallUpdate:
         """The call as a permission request shows it; one of a sub-agent says whose it is."""
@@ -265,7 +161,7 @@ class Reports:
         )
 
     def update(self, call: Call, *, keep: bool = True, clean: bool = False, **changed: Any) -> None:
-        self.emit(ToolCallProgress(tool_call_id=call.id, **changed), keep=keep, clean=clean)
+        self._outbox.emit(ToolCallProgress(tool_call_id=call.id, **changed), keep=keep, clean=clean)
 
     def say(self, call: Call, text: str) -> None:
         """A line that stands in the call until something else does."""

@@ -14,16 +14,16 @@ One of the three places with `except Exception`: a tool that breaks is a failed 
 
 from __future__ import annotations
 
+import copy
 import difflib
 import json
 import logging
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import groupby
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import anyio
 import anyio.lowlevel
@@ -31,118 +31,42 @@ import anyio.to_thread
 from msgspec import UNSET
 
 from acp_agent.errors import AgentError, ConnectionClosed, ToolError
-from acp_agent.executors.base import Command, OutputChunk, Process
 from acp_agent.llm.base import TextPart, ToolMessage, ToolUse
-from acp_agent.loop.beside.background_runs import SessionRuns
+from acp_agent.loop.beside.scheduler import Scheduler
+from acp_agent.loop.calls.call import Call, Ran, Ready
 from acp_agent.loop.calls.gate import Gate, Permit, Refused, TurnCancelledByClient
-from acp_agent.loop.calls.guard import SessionSafety
-from acp_agent.loop.calls.hooks import Hooks
 from acp_agent.loop.calls.outputs import Outputs
+from acp_agent.loop.calls.quota import CallQuota
 from acp_agent.loop.calls.repeats import RepeatedFailures, call_key
-from acp_agent.loop.calls.reports import CANCELLED, Call, Parent, Ran, Ready, Reports, locations_of
-from acp_agent.loop.calls.result_cache import ResultCache
-from acp_agent.loop.modes import Mode
+from acp_agent.loop.calls.reports import CANCELLED, Parent, Reports, locations_of
+from acp_agent.loop.calls.result_cache import ResultCache, fingerprint_with
+from acp_agent.loop.calls.this_call import ThisCall
+from acp_agent.loop.memory.memory import Memory
+from acp_agent.loop.shell.shell import Shell
 from acp_agent.loop.toolbox.offer import THOUGHTS
+from acp_agent.loop.toolbox.toolbox import Toolbox
+from acp_agent.lsp.base import LanguageServices
 from acp_agent.output.envelope import NO_OUTPUT, ShellOutput
 from acp_agent.safety.access import Access, Ask, Deny, ExecuteAccess, PathAccess
 from acp_agent.safety.deciding.decide import decide
 from acp_agent.safety.deciding.deciders import CallFacts, Judgement
-from acp_agent.safety.folders.paths import Roots
-from acp_agent.schema.acp import Content, SessionUpdate, TextContent
-from acp_agent.store.base import GoalTask
+from acp_agent.schema.acp import Content, TextContent
 from acp_agent.tools.kit.failures import PARAMETERS, PASSING, as_tool_error
-from acp_agent.tools.kit.registry import ToolEntry, Tools
+from acp_agent.tools.kit.registry import ToolEntry
 from acp_agent.tools.kit.repair import mend
-from acp_agent.tools.kit.tool_context import (
-    Answer,
-    CommandOutput,
-    Description,
-    Preview,
-    Question,
-    Task,
-    ToolContext,
-    ToolResult,
-)
+from acp_agent.tools.kit.tool_context import CommandOutput, Description, Preview, ToolContext, ToolResult
+from acp_agent.tools.net.web_access import WebAccess
 
 if TYPE_CHECKING:
     from anyio.abc import TaskGroup
 
-    from acp_agent.config.model import RetryConfig
-
+    from acp_agent.loop.session import Session
 
 log = logging.getLogger(__name__)
 
 NOT_RUN = "The call was not run: the turn was cancelled first."
 
 NOT_ANSWERED = "The call was not run: the person has not answered the question before it."
-
-
-class CallHost(Protocol):
-    """What a call needs of its session."""
-
-    id: str
-
-    def emit(self, update: SessionUpdate, *, keep: bool = True, clean: bool = False) -> None:
-        """`keep=False`: shown now, not stored. `clean`: no credentials are in it."""
-        ...
-
-    async def drain(self) -> None:
-        """Waits while the client reads too slowly."""
-        ...
-
-    def mode(self) -> Mode: ...
-
-    def set_mode(self, mode: str, *, tell: bool = True) -> None:
-        """Raises InvalidParams for a mode there is not."""
-        ...
-
-    def show_options(self) -> None: ...
-
-    def cancel(self) -> None:
-        """Ends the turn as `session/cancel` would."""
-        ...
-
-
-class Quota(Protocol):
-    def take(self) -> ToolError | None:
-        """Counts one message's calls; an error where the session has had all it may."""
-        ...
-
-
-@dataclass(frozen=True)
-class Surroundings:
-    """What the calls of a session (or of a sub-agent in it) share."""
-
-    registry: Tools
-    gate: Gate
-    safety: SessionSafety
-    sandbox_ready: Callable[[], Awaitable[object]]
-    """Waits until it is known how commands are confined."""
-    host: CallHost
-    roots: Roots
-    context: Callable[..., ToolContext]
-    """Makes what a tool is given from the functions that belong to one call."""
-    reports: Reports
-    offers: Callable[[ToolEntry], str | None]
-    """Why a tool is not offered now; `None` where it is."""
-    names: Callable[[], Sequence[str]]
-    """The tools that are."""
-    succeeded: Callable[[str], None]
-    """Told of each tool that succeeded."""
-    failures: RepeatedFailures
-    cache: ResultCache
-    hooks: Hooks
-    quota: Quota
-    retry: RetryConfig
-    ask_person: Callable[[Call, Question], Awaitable[Answer]]
-    delegate: Callable[[Parent, Reports, Call, Task], Awaitable[ToolResult]]
-    variables: Callable[[], dict[str, str]]
-    """Set for every command of the turn."""
-    runs: SessionRuns
-    outputs: Outputs
-    set_plan: Callable[[Sequence[GoalTask]], str]
-    instructions: Callable[[Sequence[Path]], str]
-    """What the project says of files, where the model has not been told yet."""
 
 
 @dataclass(frozen=True)
@@ -155,10 +79,61 @@ class RoundResult:
     """Something was changed."""
 
 
-class ToolRunner:
-    def __init__(self, around: Surroundings) -> None:
-        self._around = around
-        self._reports = around.reports
+class Calls:
+    """The calls of a session, or (`below`) of a sub-agent in it."""
+
+    def __init__(
+        self,
+        session: Session,
+        toolbox: Toolbox,
+        gate: Gate,
+        shell: Shell,
+        memory: Memory,
+        languages: LanguageServices,
+        web: WebAccess,
+        scheduler: Scheduler,
+        reports: Reports,
+        outputs: Outputs,
+    ) -> None:
+        config = session.config.settings.tools
+        self.session = session
+        self.config = config
+        self.toolbox = toolbox
+        self.gate = gate
+        self.guard = gate.guard
+        self.shell = shell
+        self.memory = memory
+        self.languages = languages
+        self.web = web
+        self.scheduler = scheduler
+        self.reports = reports
+        self.outputs = outputs
+        self.depth = 0
+        """How many sub-agents are above."""
+        self.quota = CallQuota(config.max_tool_calls_per_session)
+        self._begin()
+
+    def _begin(self) -> None:
+        self.failures = RepeatedFailures(self.config.repeated_failures)
+        cache = self.config.result_cache
+        fingerprint = fingerprint_with(self.shell.executor, buffers=self.shell.offer.read_text)
+        self._cache = ResultCache(fingerprint, enabled=cache.enabled, ttl=cache.ttl)
+
+    def below(self, parent: Parent, tools: frozenset[str]) -> Calls:
+        """The calls of a sub-agent, with these tools of ours and a shell and a memory of its own."""
+        other = copy.copy(self)
+        other.depth = self.depth + 1
+        other.toolbox = self.toolbox.only(tools)
+        other.shell = self.shell.below(parent.call_id)
+        other.memory = self.memory.below()
+        other.reports = self.reports.below(parent)
+        other._begin()
+        return other
+
+    def forget(self) -> None:
+        """The model has forgotten the conversation: what counts on it begins anew."""
+        self.quota.reset()
+        self._cache.clear()
 
     async def run_all(self, uses: Sequence[ToolUse], add: Callable[[ToolMessage], None]) -> RoundResult:
         """Runs the calls of one model message; `add` gets one result for each, in the model's order, in any case.
@@ -166,9 +141,9 @@ class ToolRunner:
         All are reported before the first runs: the person sees what is to come.
         """
         calls = [Call(use) for use in uses]
-        outputs = self._around.outputs
+        outputs = self.outputs
         outputs.steps += 1
-        blocked = self._around.quota.take()
+        blocked = self.quota.take()
         not_run = NOT_RUN
         try:
             for call in calls:
@@ -186,14 +161,14 @@ class ToolRunner:
                     break
         finally:
             for call in calls:
-                self._reports.fail(call, ToolError(not_run, "cancelled"))
+                self.reports.fail(call, ToolError(not_run, "cancelled"))
                 call.result = call.result or ToolMessage(call.use.id, call.use.name, (TextPart(not_run),))
                 self._audit(call)
                 add(outputs.observed(call))
         return RoundResult(any(call.ends_turn for call in calls), any(self._progressed(call) for call in calls))
 
     def _only_reads(self, call: Call) -> bool:
-        entry = self._around.registry.find(call.use.name)
+        entry = self.toolbox.registry.find(call.use.name)
         return entry is not None and entry.reads_only
 
     def _progressed(self, call: Call) -> bool:
@@ -213,10 +188,10 @@ class ToolRunner:
                 try:
                     await self._life(call, call.ready, tasks)
                 except ConnectionClosed:
-                    self._reports.fail(call, ToolError("The connection to the editor has ended.", "cancelled"))
+                    self.reports.fail(call, ToolError("The connection to the editor has ended.", "cancelled"))
                 except Exception as error:
                     log.exception("the tool %s broke", call.name)
-                    self._reports.fail(call, ToolError(f"The tool broke: {type(error).__name__}: {error}"))
+                    self.reports.fail(call, ToolError(f"The tool broke: {type(error).__name__}: {error}"))
                 finally:
                     tasks.cancel_scope.cancel()
         except anyio.get_cancelled_exc_class():
@@ -227,7 +202,7 @@ class ToolRunner:
         finally:
             self._audit(call)
             if call.goes_on is not None:
-                self._around.runs.watch(call.goes_on)
+                self.shell.runs.watch(call.goes_on)
             with anyio.CancelScope(shield=True):
                 for process in call.processes:
                     await process.close()
@@ -246,11 +221,11 @@ class ToolRunner:
         if not known and category == "policy_blocked":
             refused = Judgement(Deny(str(call.error), "the tool refuses"))
             facts = CallFacts(call.name, call.ready.arguments if call.ready else facts.arguments, (), call.id)
-            self._around.safety.decided(facts, refused, "deny", "the tool refuses", str(call.error))
+            self.guard.decided(facts, refused, "deny", "the tool refuses", str(call.error))
             return
         cancelled = call.cancelled or category == "cancelled"
         failed = call.failed or call.error is not None
-        self._around.safety.ended(
+        self.guard.ended(
             facts,
             "cancelled" if cancelled else "failed" if failed else "completed",
             error=category,
@@ -275,13 +250,13 @@ class ToolRunner:
         """Ends a call that was stopped; what its command had printed is kept."""
         call.cancelled = True
         if not call.processes or call.ended:
-            self._reports.fail(call, ToolError(CANCELLED, "cancelled"))
+            self.reports.fail(call, ToolError(CANCELLED, "cancelled"))
             return
         process = call.processes[-1]
         streams = ShellOutput(process.stdout, process.stderr, None, process.truncated)
         printed = CommandOutput(call.use.name, streams, process.combined, running=True)
         result = ToolResult(f"[{CANCELLED}]", command=printed, failed=True)
-        self._reports.complete(call, self._around.outputs.treat_now(call.name, result))
+        self.reports.complete(call, self.outputs.treat_now(call.name, result))
 
     # --- before it runs ---------------------------------------------------------------------------------------
 
@@ -292,18 +267,18 @@ class ToolRunner:
         except Exception as error:
             log.exception("the tool %s broke before it ran", call.name)
             if not call.reported:
-                self._reports.announce(call, None, Description(call.name[:LONGEST_NAME]), call.use.arguments)
-            self._reports.fail(call, ToolError(f"The tool broke: {type(error).__name__}: {error}"))
+                self.reports.announce(call, None, Description(call.name[:LONGEST_NAME]), call.use.arguments)
+            self.reports.fail(call, ToolError(f"The tool broke: {type(error).__name__}: {error}"))
 
     async def _look(self, call: Call, blocked: ToolError | None) -> None:
-        registry, reports = self._around.registry, self._reports
+        registry, reports = self.toolbox.registry, self.reports
         entry = registry.find(call.use.name)
         call.name = entry.name if entry is not None else call.use.name
         if entry is None:
             reports.announce(
                 call, None, Description(f"Unknown tool {call.use.name[:LONGEST_NAME]}"), _arguments(call.use.arguments)
             )
-            reports.fail(call, _unknown(call.use.name, self._around.names()))
+            reports.fail(call, _unknown(call.use.name, self.toolbox.offer.names()))
             return
         tool = registry.loaded(entry.name)
         if tool is None:  # The first call of a process may come before the tools were loaded in the background.
@@ -333,92 +308,92 @@ class ToolRunner:
 
     def _describe(self, tool: Any, arguments: dict[str, Any], params: Any) -> Description:
         """In words that were taken from arguments without credentials: a title is often cut."""
-        plain = self._around.outputs.redactor.value(arguments)
+        plain = self.outputs.redactor.value(arguments)
         if plain is not arguments:
             with suppress(ToolError):
                 params = tool.parse(plain)
-        description: Description = tool.describe(params, self._around.roots)
+        description: Description = tool.describe(params, self.session.roots)
         return description
 
     def _failed(self, call: Call, arguments: object, error: ToolError) -> None:
-        remedy = self._around.failures.remedy(call.name, arguments)
-        self._around.failures.failed(call.name, arguments, error)
-        self._reports.fail(call, remedy or error)
+        remedy = self.failures.remedy(call.name, arguments)
+        self.failures.failed(call.name, arguments, error)
+        self.reports.fail(call, remedy or error)
 
     async def _life(self, call: Call, ready: Ready, tasks: TaskGroup) -> None:
-        around, tool, params = self._around, ready.tool, ready.params
-        ctx = self._make_context(call, tasks)
+        tool, params, hooks = ready.tool, ready.params, self.shell.hooks
+        ctx = self._context(call, tasks)
         begun = False
         try:
-            if (remedy := around.failures.remedy(call.name, ready.arguments)) is not None:
+            if (remedy := self.failures.remedy(call.name, ready.arguments)) is not None:
                 raise remedy
-            if (reason := around.offers(ready.entry)) is not None:
+            if (reason := self.toolbox.offer.why_not(ready.entry)) is not None:
                 raise ToolError(reason, "policy_blocked")
-            accesses = tool.access(params, ctx)
+            accesses = tool.access(params, ctx.roots, self.shell.cwd(), self.config)
             preview = await tool.preview(params, ctx)
             accesses = [*accesses, *preview.accesses]
             if any(isinstance(access, ExecuteAccess) for access in accesses):
-                await around.sandbox_ready()
+                await self.shell.confinement.ready()
             call.facts = CallFacts(call.name, ready.arguments, accesses, call.id)
-            match await around.gate.permit(call.facts, self._reports.question(call, ready, preview)):
+            match await self.gate.permit(call.facts, self.reports.question(call, ready, preview)):
                 case Refused(reason, category):
                     raise ToolError(reason, category)
                 case TurnCancelledByClient():
-                    self._reports.fail(call, ToolError(CANCELLED, "cancelled"))
-                    around.host.cancel()
+                    self.reports.fail(call, ToolError(CANCELLED, "cancelled"))
+                    self.session.queue.cancel()
                     return
                 case Permit():
                     pass
             await anyio.lowlevel.checkpoint()  # A cancel that came meanwhile counts before anything is done.
             begun = True
             call.began = time.monotonic()
-            around.safety.began(call.facts)
-            await around.hooks.before(call.name, call.id, ready.arguments)
-            self._reports.update(
+            self.guard.began(call.facts)
+            await hooks.before(call.name, call.id, ready.arguments)
+            self.reports.update(
                 call,
                 status="in_progress",
                 content=list(preview.content) or UNSET,
                 locations=locations_of(preview.locations) or UNSET,
             )
-            folder = ctx.shell_cwd()
+            folder = self.shell.cwd()
             result = await self._run(call, ready, ctx, preview, accesses)
         except (AgentError, OSError) as error:
             if isinstance(error, ConnectionClosed):
                 raise
             failure = as_tool_error(error)
-            around.failures.failed(call.name, ready.arguments, failure)
-            self._reports.fail(call, failure)
+            self.failures.failed(call.name, ready.arguments, failure)
+            self.reports.fail(call, failure)
             if begun:
-                await around.hooks.after(call.name, call.id, "failed")
+                await hooks.after(call.name, call.id, "failed")
         else:
             if (printed := result.command) is not None and ready.entry.kind == "execute":
                 call.ran = Ran(str(folder), printed.streams.exit_code, printed.timed_out)
-            result = await around.outputs.treat(call.name, result)
+            result = await self.outputs.treat(call.name, result)
             paths = [access.path for access in accesses if isinstance(access, PathAccess)]
-            if told := around.outputs.redactor.redact(around.instructions(paths)):
+            if told := self.outputs.redactor.redact(self.memory.instructions.for_paths(paths)):
                 shown = result.content
                 if shown is None:
                     shown = (Content(content=TextContent(text=result.text)),)
                 result = replace(result, text=f"{result.text}\n\n{told}", content=shown)
-            self._reports.complete(call, result)
+            self.reports.complete(call, result)
             if not result.failed:
-                around.succeeded(call.name)
+                self.toolbox.offer.succeeded(call.name)
             if result.error is not None:
                 call.category = result.error.category
-                around.failures.failed(call.name, ready.arguments, result.error)
-            elif around.failures.any and self._changes(accesses):
-                around.failures.changed()
-            await self._tell_hooks(call, result, accesses, folder, ctx.shell_cwd())
+                self.failures.failed(call.name, ready.arguments, result.error)
+            elif self.failures.any and self._changes(accesses):
+                self.failures.changed()
+            await self._tell_hooks(call, result, accesses, folder, self.shell.cwd())
 
     def _changes(self, accesses: Sequence[Access]) -> bool:
         """Whether a call that touches these may have changed something: all but what is only looked at."""
-        verdict = decide(accesses, self._around.roots, mode="code", may_change=True)
+        verdict = decide(accesses, self.session.roots, mode="code", may_change=True)
         return isinstance(verdict, Ask) and verdict.changes
 
     async def _tell_hooks(
         self, call: Call, result: ToolResult, accesses: Sequence[Access], before: Any, after: Any
     ) -> None:
-        hooks = self._around.hooks
+        hooks = self.shell.hooks
         for access in accesses:
             if isinstance(access, PathAccess) and access.mode != "read":
                 await hooks.file_changed(call.name, call.id, access.path)
@@ -435,7 +410,7 @@ class ToolRunner:
         tool, params = ready.tool, ready.params
         if not ready.entry.idempotent:
             return await tool.run(params, ctx, preview)
-        cache, retry = self._around.cache, self._around.retry
+        cache, retry = self._cache, self.config.retry
         key = call_key(call.name, ready.arguments)
         if (known := await cache.find(key)) is not None:
             return known
@@ -450,7 +425,7 @@ class ToolRunner:
                 took_long = anyio.current_time() - begun > retry.max_delay  # Nobody waits so long several times.
                 if failure.category not in PASSING or attempt == retry.attempts or wait > retry.max_delay or took_long:
                     raise failure from error
-                self._reports.say(call, f"{failure}\nTrying again in {wait:g} s.")
+                self.reports.say(call, f"{failure}\nTrying again in {wait:g} s.")
                 await anyio.sleep(wait)
             else:
                 cache.keep(key, result, paths)
@@ -459,51 +434,19 @@ class ToolRunner:
 
     # --- what a tool is given ---------------------------------------------------------------------------------
 
-    def _make_context(self, call: Call, tasks: TaskGroup) -> ToolContext:
-        around, reports = self._around, self._reports
-
-        async def start(command: Command) -> Process:
-            await around.sandbox_ready()
-            process = await ctx.executor.run(replace(command, env={**around.variables(), **command.env}))
-            call.processes.append(process)
-            if process.view is not None:
-                reports.show_process(call, process)
-            else:
-                call.feed = reports.feed(call)
-                tasks.start_soon(call.feed.pump)
-            return process
-
-        def show_output(chunk: OutputChunk) -> None:
-            if call.feed is not None:
-                call.feed.add(chunk)
-
-        def to_background(process: Process, command: Command, *, timeout: float | None = None) -> str:
-            call.goes_on = around.runs.adopt(process, command, call, reports, timeout=timeout)
-            call.processes.remove(process)
-            return call.goes_on.id
-
-        async def ask_person(question: Question) -> Answer:
-            return await around.ask_person(call, question)
-
-        async def delegate(task: Task) -> ToolResult:
-            return await around.delegate(Parent(call.id, task.title), reports, call, task)
-
-        def set_mode(mode: str) -> None:
-            around.host.set_mode(mode, tell=True)
-            around.host.show_options()
-
-        ctx = around.context(
-            start=start,
-            show_output=show_output,
-            to_background=to_background,
-            set_plan=around.set_plan,
-            call_id=call.id,
-            caller_id=around.host.id,
-            ask_person=ask_person,
-            delegate=delegate,
-            set_mode=set_mode,
+    def _context(self, call: Call, tasks: TaskGroup) -> ToolContext:
+        return ToolContext(
+            call=ThisCall(self, call, tasks),
+            executor=self.shell.executor,
+            roots=self.session.roots,
+            config=self.config,
+            shell=self.shell,
+            memory=self.memory,
+            languages=self.languages,
+            web=self.web,
+            scheduler=self.scheduler,
+            redactor=self.outputs.redactor,
         )
-        return ctx
 
 
 def _unknown(name: str, names: Sequence[str]) -> ToolError:

@@ -5,49 +5,54 @@ Both always answer: without a model, without a key, with a server that fails.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import anyio
 
 from acp_agent.errors import AuthRequired, InvalidParams, ProviderError
-from acp_agent.llm.base import Message, ModelSettings, ToolDefinition
+from acp_agent.llm.base import Message
 from acp_agent.loop.memory.compaction import Compacted, Limits, compact, drop_oldest, size_of, summary_messages
-from acp_agent.loop.memory.room import Asked, Room
-from acp_agent.loop.session import Model, Session
+from acp_agent.loop.memory.memory import Memory
+from acp_agent.loop.memory.room import Asked
+from acp_agent.loop.prompts.model_settings import model_settings
+from acp_agent.loop.toolbox.offer import Offer
+from acp_agent.loop.turns.models import Models, ReadyModel
 from acp_agent.loop.turns.turn_host import SessionDesk, summariser
+
+if TYPE_CHECKING:
+    from acp_agent.loop.session import Session
 
 BY_HAND = 2
 """A conversation without a summary is made this much shorter by leaving out."""
 
 
-class SessionContext:
-    """Of one session. `model` may raise AuthRequired, ProviderError, InvalidParams."""
+class ContextUse:
+    """Of one session."""
 
-    def __init__(
-        self,
-        session: Session,
-        room: Room,
-        model: Callable[[], Awaitable[Model]],
-        settings: Callable[[Model], ModelSettings],
-        tools: Callable[[], Sequence[ToolDefinition]],
-    ) -> None:
+    def __init__(self, session: Session, memory: Memory, offer: Offer, models: Models) -> None:
         self._session = session
-        self._room = room
-        self._model = model
-        self._settings = settings
-        self._tools = tools
+        self._memory = memory
+        self._room = memory.room
+        self._offer = offer
+        self._models = models
 
-    def _asking(self, model: Model) -> Asked:
-        return Asked(model.name, self._settings(model), self._tools(), model.known_window)
+    async def _model(self) -> ReadyModel:
+        """Raises AuthRequired, ProviderError, InvalidParams."""
+        return await self._models.ready(self._session.config, self._session.choices.model)
+
+    def _asking(self, model: ReadyModel) -> Asked:
+        settings = model_settings(self._session, self._memory, model)
+        return Asked(model.name, settings, self._offer.definitions(), model.known_window)
 
     # --- /compact ---------------------------------------------------------------------------------------------
 
     async def compact(self) -> str:
-        session, before = self._session, list(self._session.messages())
-        desk = SessionDesk(session)
+        session, before = self._session, list(self._memory.messages())
+        desk = SessionDesk(session.outbox, self._memory)
         desk.begin()
         done: Compacted | None = None
-        model: Model | None = None
+        model: ReadyModel | None = None
         try:
             try:
                 model = await self._model()
@@ -62,20 +67,20 @@ class SessionContext:
             desk.ended("failed")
             why = f" ({done.trouble})" if done.trouble else ""
             return f"The conversation could not be made shorter{why}; it stays as it is."
-        session.replace_history(done.messages)
+        self._memory.replace(done.messages)
         desk.ended("completed", done.summary)
-        name = session.model if model is None else model.name
+        name = session.choices.model if model is None else model.name
         tokens = [self._room.estimator.tokens(name, size_of(some)) for some in (before, done.messages)]
         if model is not None:
             asked = self._asking(model)
-            size = self._room.measure(session.messages(), asked)
+            size = self._room.measure(self._memory.messages(), asked)
             session.report_usage(size.all, size.window or model.context_window)
         text = f"Compacted: about {tokens[0]} tokens became {tokens[1]}."
         if done.trouble:
             return f"{text} The model could not write a summary ({done.trouble}): {done.words}."
         return text if session.client.shows_compaction else f"{text}\n\n{done.summary}"
 
-    async def _summarised(self, messages: Sequence[Message], model: Model, asked: Asked) -> Compacted:
+    async def _summarised(self, messages: Sequence[Message], model: ReadyModel, asked: Asked) -> Compacted:
         window = self._room.window(asked)
         fitting = list(messages)
         if window is not None:
@@ -96,22 +101,25 @@ class SessionContext:
 
     # --- /context ---------------------------------------------------------------------------------------------
 
-    async def lines(self) -> list[str]:
-        session = self._session
+    async def lines(self, *, aimed: bool = True) -> list[str]:
+        """`aimed`: the tools that are sent were chosen by a prompt; else they are chosen for none."""
+        session, history = self._session, self._memory.history
         try:
+            if not aimed:
+                await self._offer.aim("", (await self._model()).known_window)
             asked = self._asking(await self._model())
         except (AuthRequired, InvalidParams, ProviderError) as error:
-            tokens = self._room.estimator.tokens(session.model, session.history.characters())
+            tokens = self._room.estimator.tokens(session.choices.model, history.characters())
             return [
-                f"Messages the model remembers: {len(session.history)}, about {tokens} tokens.",
+                f"Messages the model remembers: {len(history)}, about {tokens} tokens.",
                 f"The model cannot be asked now: {error}",
             ]
-        size = self._room.measure(session.messages(), asked)
+        size = self._room.measure(self._memory.messages(), asked)
         lines = [
-            f"The next request to `{session.model}` has about {size.all} tokens:",
+            f"The next request to `{session.choices.model}` has about {size.all} tokens:",
             f"- instructions: {size.system}",
             f"- {len(asked.tools)} tools: {size.tools}",
-            f"- {len(session.history)} messages: {size.messages}",
+            f"- {len(history)} messages: {size.messages}",
         ]
         if size.window is not None:
             budget = 100 * self._room.budget

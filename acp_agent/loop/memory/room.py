@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
 import anyio
@@ -101,6 +101,10 @@ class Room:
     """A model and the window it may have: believed for good once a request that keeps to it was answered."""
     _stuck: int = 0
     """Characters of a history that could not be made shorter."""
+
+    def below(self) -> Room:
+        """The room of a sub-agent: it learns from, and teaches, this one."""
+        return replace(self)
 
     def known(self, model: str, told: int | None) -> int | None:
         """The window of `model`: what is `told` of it, or less, where its server has refused."""

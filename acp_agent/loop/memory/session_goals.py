@@ -5,10 +5,11 @@ The store holds both; the model keeps the graph up to date with the tool `plan`,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from acp_agent.llm.base import Message, TextPart, UserMessage
-from acp_agent.schema.acp import Plan, PlanEntry, SessionUpdate
+from acp_agent.loop.outbox import Outbox
+from acp_agent.schema.acp import Plan, PlanEntry
 from acp_agent.store.base import Goal, GoalTask
 from acp_agent.store.goal_store import GoalStore
 
@@ -23,12 +24,14 @@ MARKS = {"completed": "x", "in_progress": "~", "pending": " "}
 
 
 class Goals:
-    """Of one session. `emit` tells the client. All raise StoreError."""
+    """Of one session. All raise StoreError."""
 
-    def __init__(self, session_id: str, store: GoalStore, emit: Callable[[SessionUpdate], None]) -> None:
-        self._session_id = session_id
+    def __init__(self, outbox: Outbox, store: GoalStore) -> None:
+        self._session_id = outbox.session_id
         self._store = store
-        self._emit = emit
+        self._outbox = outbox
+        self.drawn = outbox.client.plan.plans
+        """Whether the client draws plans by itself."""
         self._goal: Goal | None = None
         self._read = False
 
@@ -76,9 +79,22 @@ class Goals:
         ready = [task.id for task in ready_tasks(tasks)]
         return f"Ready to begin: {', '.join(ready)}." if ready else ""
 
+    def command(self, word: str) -> str:
+        """`/plan WORD`: does with the goal what the word says (empty: nothing); words for the user."""
+        if (goal := self.current) is None:
+            return "There is no goal. `/plan GOAL` sets one."
+        if word in ("done", "clear"):
+            self.end(reached=word == "done")
+            return f"The goal is {'reached' if word == 'done' else 'given up'}: {goal.text}"
+        if word:
+            self.pause(word == "pause")
+        goal = self.current or goal
+        self.show(goal.tasks)
+        return goal_words(goal)
+
     def show(self, tasks: Sequence[GoalTask]) -> None:
         entries = [PlanEntry(content=task.content, priority=task.priority, status=task.status) for task in tasks]
-        self._emit(Plan(entries=entries))
+        self._outbox.emit(Plan(entries=entries))
 
 
 def mentions(message: Message, goal: str) -> bool:

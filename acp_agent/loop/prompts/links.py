@@ -13,7 +13,8 @@ import anyio
 
 from acp_agent.errors import ToolError
 from acp_agent.llm.base import ToolUse
-from acp_agent.loop.calls.reports import CANCELLED, Call, Reports
+from acp_agent.loop.calls.call import Call
+from acp_agent.loop.calls.reports import CANCELLED, Reports
 from acp_agent.safety.folders.paths import Roots
 from acp_agent.schema.acp import ContentBlock, EmbeddedResource, ResourceLink, TextContent, TextResourceContents
 from acp_agent.tools.kit.registry import ToolEntry

@@ -10,13 +10,15 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 import anyio
 import anyio.to_thread
 
 from acp_agent.lazy import load
+from acp_agent.loop.journal import Journal
+from acp_agent.loop.turns.ask import ask_trust
 from acp_agent.safety.folders.folder_trust import FOLDER, MARK_CHARS, mark_of, own_files, scope_of, tools_of
 from acp_agent.store.base import Decision
 from acp_agent.store.session_store import SessionStore
@@ -114,18 +116,15 @@ class Extensions:
             self._asks = answer is None
             return [] if self._asks else [NOT_TRUSTED]
 
-    async def ask(
-        self, ask: Callable[[str, Sequence[str]], Awaitable[bool | None]], note: Callable[[str], None]
-    ) -> list[str]:
-        """Asks the person, once for these very files, whether they are trusted; gives what the person should hear.
-        `ask` is given words and the files as they are to be shown; it answers `None` where nobody answered."""
+    async def ask(self, journal: Journal) -> list[str]:
+        """Asks the user, once for these very files, whether they are trusted; gives what the user should hear."""
         if not self._asks:
             return []
         self._asks = False
         files = await self.read()
         self._shown = scope_of(files)
-        answer = await ask(QUESTION, [_shown(name, data) for name, data in files.items()])
-        note(f"trust in {', '.join(files)} ({mark_of(self._shown)}): {ANSWERS[answer]}")
+        answer = await ask_trust(journal.outbox, QUESTION, [_shown(name, data) for name, data in files.items()])
+        journal.notice(f"trust in {', '.join(files)} ({mark_of(self._shown)}): {ANSWERS[answer]}")
         if answer is None:
             return [NOT_TRUSTED]
         if answer:

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import anyio
 
 from acp_agent.config.model import McpConfig
 from acp_agent.lazy import load
+from acp_agent.loop.outbox import Outbox
+from acp_agent.loop.prompts.menu import Menu
 from acp_agent.mcp.base import McpError, McpPrompt, gather, prompt_arguments
 from acp_agent.mcp.mcp_servers import McpServers, ServerState
 from acp_agent.schema.acp import AvailableCommand, McpServer, UnstructuredCommandInput
@@ -32,7 +34,7 @@ SERVER_TOOLS = "acp_agent.tools.kit.mcp_tool:server_tools"
 
 
 class SessionServers:
-    """`tell` tells the person; `changed` is called when commands may have changed."""
+    """Of one session. What its prompts add to the commands goes into `menu`."""
 
     def __init__(
         self,
@@ -44,15 +46,15 @@ class SessionServers:
         folders: Sequence[Path],
         environ: Mapping[str, str],
         hidden: frozenset[str],
-        tell: Callable[[str], None],
-        changed: Callable[[], None],
+        outbox: Outbox,
+        menu: Menu,
     ) -> None:
         specs, troubles = gather(given, config.servers)
         self.trouble = [words for _, words in troubles]
         self.any = bool(specs)
         self._registry = registry
-        self._changed = changed
-        self._tell = tell
+        self._menu = menu
+        self._outbox = outbox
         self._wait = config.prompt_wait
         self._news = anyio.Event()
         self._servers = McpServers(
@@ -89,11 +91,11 @@ class SessionServers:
         for name in left_out:
             log.warning("the tool %s of an MCP server is left out: the name is taken", name)
         self._wake()
-        self._changed()
+        self._menu.change(self.commands())
 
     def _on_trouble(self, server: str, words: str) -> None:
         self._wake()
-        self._tell(words)
+        self._outbox.tell(words)
 
     def _wake(self) -> None:
         news, self._news = self._news, anyio.Event()

@@ -8,14 +8,18 @@ relevance still runs when the model calls it by name.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import copy
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from acp_agent.config.model import DependencyRule, ToolsConfig
 from acp_agent.llm.base import ToolDefinition
+from acp_agent.loop.choices import Choices
 from acp_agent.loop.modes import Mode
+from acp_agent.loop.toolbox.absent import Absent
 from acp_agent.loop.toolbox.relevance import Relevance
 from acp_agent.safety.access import RISK_METADATA
+from acp_agent.safety.deciding.deciders import Deciders
 from acp_agent.tools.kit.registry import ToolEntry, Tools
 
 DEFAULT_THRESHOLD = 0.6
@@ -30,41 +34,49 @@ ESSENTIAL = frozenset(
 
 
 class Offer:
-    """Of one session. `missing`: tool -> why it is not there now (`None`: it is)."""
+    """Of one session, or (`only`) of a sub-agent in it. `deciders` may take a tool away altogether."""
 
     def __init__(
         self,
         registry: Tools,
         config: ToolsConfig,
-        mode: Callable[[], Mode],
-        missing: Mapping[str, Callable[[], str | None]],
+        choices: Choices,
+        absent: Absent,
         relevance: Relevance,
-        denied: Callable[[str], str | None] = lambda tool: None,
+        deciders: Deciders,
     ) -> None:
-        """`denied`: why the rules take a tool away altogether."""
-        self._denied = denied
+        self._deciders = deciders
         self._registry = registry
         self._config = config
-        self._mode = mode
-        self._missing = missing
+        self._choices = choices
+        self._absent = absent
         self._relevance = relevance
+        self._only: frozenset[str] | None = None
         self._succeeded: set[str] = set()
         self._chosen: frozenset[str] | None = None
         self._small = False
+
+    def only(self, tools: frozenset[str]) -> Offer:
+        """What a sub-agent with these tools is offered."""
+        other = copy.copy(self)
+        other._only = tools
+        return other
 
     # --- what may run -----------------------------------------------------------------------------------------
 
     def why_not(self, entry: ToolEntry) -> str | None:
         """Why a tool is not offered now, as a sentence; `None` where it is."""
-        mode = self._mode()
+        if self._only is not None and entry.name not in self._only:
+            return f"`{entry.name}` is not among the tools of this sub-agent."
+        mode = self._choices.mode()
         if not _in_mode(entry, mode):
             reads = "" if mode.changes else ", which only reads"
             return f"`{entry.name}` is not available in the mode `{mode.id}`{reads}."
         if any(name in self._config.disabled for name in (entry.name, *entry.aliases)):
             return f"`{entry.name}` is switched off in the configuration (`tools.disabled`)."
-        if (denied := self._denied(entry.name)) is not None:
+        if (denied := self._deciders.hides(entry.name)) is not None:
             return denied
-        if (missing := self._missing.get(entry.name)) is not None and (why := missing()) is not None:
+        if (why := self._absent.why(entry.name)) is not None:
             return why
         needed = self._unmet(entry)
         return f"`{entry.name}` needs {', '.join(f'`{name}`' for name in needed)} to succeed first." if needed else None
@@ -93,18 +105,13 @@ class Offer:
 
     def _unmet(self, entry: ToolEntry) -> list[str]:
         rule = self._rule(entry)
-        names = [self._own_name(name) for name in rule.requires] if rule is not None else []
+        names = [self._registry.own_name(name) for name in rule.requires] if rule is not None else []
         return [name for name in names if name not in self._succeeded]
 
     def _rule(self, entry: ToolEntry) -> DependencyRule | None:
         rules = self._config.dependencies
         names = (entry.name, *entry.aliases) if rules.enabled else ()
         return next((rules.rules[name] for name in names if name in rules.rules), None)
-
-    def _own_name(self, name: str) -> str:
-        """The tool's own name for an alias; a name that is none (yet) as it stands."""
-        entry = self._registry.find(name)
-        return entry.name if entry is not None else name
 
     def unknown_names(self) -> list[str]:
         """Names in the configuration that are no tool's. MCP tools may still come, so these are believed."""
@@ -145,7 +152,7 @@ class Offer:
         rules, rule = self._config.dependencies, self._rule(entry)
         if rule is None:
             return 0.0
-        satisfied = sum(self._own_name(name) in self._succeeded for name in rule.prefers)
+        satisfied = sum(self._registry.own_name(name) in self._succeeded for name in rule.prefers)
         return min(rules.boost_per_dep * satisfied, rules.max_total_boost)
 
     def sent(self) -> list[ToolEntry]:

@@ -8,12 +8,12 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Sequence
-from typing import Protocol
 
 import anyio
 
 from acp_agent.errors import AgentError, ConnectionClosed
-from acp_agent.loop.calls.reports import Call
+from acp_agent.loop.calls.call import Call
+from acp_agent.loop.outbox import Outbox
 from acp_agent.protocol.client import Client
 from acp_agent.schema.acp import (
     CancelledPermissionOutcome,
@@ -23,7 +23,6 @@ from acp_agent.schema.acp import (
     MultiSelectPropertySchema,
     PermissionOption,
     SelectedPermissionOutcome,
-    SessionUpdate,
     StringMultiSelectItems,
     StringPropertySchema,
     TextContent,
@@ -53,15 +52,7 @@ TRUST_MEANS = (
 )
 
 
-class TrustAsker(Protocol):
-    """What of a session is needed."""
-
-    client: Client
-
-    def emit(self, update: SessionUpdate, *, keep: bool = True, clean: bool = False) -> None: ...
-
-
-async def ask_person(client: Client, call: Call, question: Question, *, timeout: float) -> Answer:
+async def ask_user(client: Client, call: Call, question: Question, *, timeout: float) -> Answer:
     """`timeout` in seconds. Raises ConnectionClosed."""
     try:
         with anyio.fail_after(timeout):
@@ -78,7 +69,7 @@ async def ask_person(client: Client, call: Call, question: Question, *, timeout:
     return Answer(None, "The question stands in the conversation; the next prompt is the answer.", ends_turn=True)
 
 
-async def ask_trust(session: TrustAsker, words: str, files: Sequence[str]) -> bool | None:
+async def ask_trust(outbox: Outbox, words: str, files: Sequence[str]) -> bool | None:
     """Whether the person trusts these files of the folder, as they are to be shown; `None` where nobody said.
 
     Raises ConnectionClosed.
@@ -86,7 +77,7 @@ async def ask_trust(session: TrustAsker, words: str, files: Sequence[str]) -> bo
     call_id = str(uuid.uuid4())
     text = "\n\n".join([words, *files, TRUST_MEANS])
     content: list[ToolCallContent] = [Content(content=TextContent(text=text))]
-    session.emit(ToolCall(tool_call_id=call_id, title=words, kind="other", status="pending", content=content))
+    outbox.emit(ToolCall(tool_call_id=call_id, title=words, kind="other", status="pending", content=content))
     shown = ToolCallUpdate(
         tool_call_id=call_id, title=words, kind="other", status="pending", content=content, meta={"trust": True}
     )
@@ -96,7 +87,7 @@ async def ask_trust(session: TrustAsker, words: str, files: Sequence[str]) -> bo
     ]
     answer: bool | None = None
     try:
-        outcome = (await session.client.request_permission(shown, options)).outcome
+        outcome = (await outbox.client.request_permission(shown, options)).outcome
         if isinstance(outcome, SelectedPermissionOutcome) and outcome.option_id in ("trust", "no"):
             answer = outcome.option_id == "trust"
     except ConnectionClosed:
@@ -105,7 +96,7 @@ async def ask_trust(session: TrustAsker, words: str, files: Sequence[str]) -> bo
         log.warning("the question could not be asked: %s", error)
     finally:
         status: ToolCallStatus = "completed" if answer is not None else "failed"
-        session.emit(ToolCallProgress(tool_call_id=call_id, status=status))
+        outbox.emit(ToolCallProgress(tool_call_id=call_id, status=status))
     return answer
 
 

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Literal
 import anyio
 from pydantic import Field, PrivateAttr
 
+from acp_agent.config.model import ToolsConfig
 from acp_agent.errors import ToolError
 from acp_agent.executors.base import Command, ExitStatus
 from acp_agent.lsp.uris import path_of
@@ -84,12 +85,12 @@ class Diagnostics(Tool[DiagnosticsParams]):
         where = () if params.path is None else (Location(roots.named(params.path)),)
         return Description("; ".join(lines) or f"Diagnostics ({params.kind})", where)
 
-    def access(self, params: DiagnosticsParams, ctx: ToolContext) -> list[Access]:
+    def access(self, params: DiagnosticsParams, roots: Roots, cwd: Path, config: ToolsConfig) -> list[Access]:
         """Every line that may run; and the folders that are read, so that a remembered result knows what it is of."""
         accesses: list[Access] = []
         if params.source == "lsp":
-            return [PathAccess("read", ctx.roots.cwd if params.path is None else ctx.roots.resolve(params.path))]
-        params._declared = tuple(_checks(params, ctx))
+            return [PathAccess("read", roots.cwd if params.path is None else roots.resolve(params.path))]
+        params._declared = tuple(_checks(params, roots))
         for check in params._declared:
             accesses += [ExecuteAccess(line, check.cwd) for line in check.lines]
             accesses.append(PathAccess("read", check.cwd))
@@ -102,7 +103,7 @@ class Diagnostics(Tool[DiagnosticsParams]):
                     "`kind` names a checker, so it cannot be given with the source `lsp`.", "invalid_parameters"
                 )
             return Preview()
-        checks = tuple(_checks(params, ctx)) if params._declared is None else params._declared
+        checks = tuple(_checks(params, ctx.roots)) if params._declared is None else params._declared
         lines = "\n".join(check.line for check in checks)
         return Preview((Content(content=TextContent(text=f"```\n{lines}\n```")),), checks)
 
@@ -115,7 +116,7 @@ class Diagnostics(Tool[DiagnosticsParams]):
         only = None if params.path is None else ctx.roots.resolve(params.path)
         checks: tuple[Check, ...] = preview.state
         asked = {(line, check.cwd) for check in checks for line in check.lines}
-        now = {(line, check.cwd) for check in _checks(params, ctx) for line in check.lines}
+        now = {(line, check.cwd) for check in _checks(params, ctx.roots) for line in check.lines}
         if not now <= asked:
             raise ToolError(
                 "Nothing was run: the project changed meanwhile; call it again. Now it would run "
@@ -127,11 +128,11 @@ class Diagnostics(Tool[DiagnosticsParams]):
         return _result(report, min(params.max_diagnostics or most, most), ctx.roots)
 
 
-def _checks(params: DiagnosticsParams, ctx: ToolContext) -> list[Check]:
-    path = None if params.path is None else ctx.roots.resolve(params.path)
+def _checks(params: DiagnosticsParams, roots: Roots) -> list[Check]:
+    path = None if params.path is None else roots.resolve(params.path)
     if path is not None and not path.exists():
         raise ToolError(f"{params.path} does not exist. Use `find_path` to find it.", "invalid_parameters")
-    checks = choose(params.kind, path, ctx.roots)
+    checks = choose(params.kind, path, roots)
     if not checks:
         raise ToolError(
             f"No checker is known to be used here: {looked_for()} were looked for, in vain. Give `kind`, or run the "
@@ -182,16 +183,16 @@ def _understood(check: Check, code: int, parsed: Sequence[Diagnostic] | None) ->
 async def _output(line: str, check: Check, ctx: ToolContext) -> tuple[int | None, str, bool]:
     """Exit code (`None`: it was killed, by us or by another), what it printed, and whether some of that is missing."""
     command = Command(
-        line, check.cwd, env=QUIET, output_limit=OUTPUT_LIMIT, state_file=ctx.shell_state, keeps_state=False
+        line, check.cwd, env=QUIET, output_limit=OUTPUT_LIMIT, state_file=ctx.shell.state, keeps_state=False
     )
-    process = await ctx.start(command)
+    process = await ctx.call.start(command)
     status = ExitStatus()
     with anyio.move_on_after(ctx.config.diagnostics.timeout) as scope:
         status = await process.wait()
     if scope.cancelled_caught:
         await process.kill()
         status = ExitStatus()
-    return status.exit_code, plain(ctx.services.redact(f"{process.stdout}\n{process.stderr}")), process.truncated
+    return status.exit_code, plain(ctx.redactor.redact(f"{process.stdout}\n{process.stderr}")), process.truncated
 
 
 def _last(text: str) -> str:
@@ -235,7 +236,7 @@ async def _ask_servers(shown: str | None, ctx: ToolContext, report: _Report) -> 
             f"Below {shown or 'the working directory'} is no file of a language that a server is installed for.",
             "invalid_parameters",
         )
-    found = await ctx.services.language.diagnostics(documents)
+    found = await ctx.languages.diagnostics(documents)
     texts = {document.path: document.text.split("\n") for document in documents}
     for file in found.items:
         if (path := path_of(file.uri)) is None or _hidden(name := ctx.roots.display(path), ctx.roots):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import ClassVar
 
+from acp_agent.config.model import ToolsConfig
 from acp_agent.safety.access import Access
 from acp_agent.safety.folders.paths import Roots
 from acp_agent.schema.acp import ToolKind
@@ -21,11 +23,11 @@ class Hover(Tool[SymbolParams]):
     def describe(self, params: SymbolParams, roots: Roots) -> Description:
         return Description(f"Type of {params.symbol}", (Location(roots.named(params.path), params.line),))
 
-    def access(self, params: SymbolParams, ctx: ToolContext) -> list[Access]:
-        return symbol_access(params, ctx)
+    def access(self, params: SymbolParams, roots: Roots, cwd: Path, config: ToolsConfig) -> list[Access]:
+        return symbol_access(params, roots)
 
     async def run(self, params: SymbolParams, ctx: ToolContext, preview: Preview) -> ToolResult:
         document = await document_at(ctx, params.path)
-        found = await ctx.services.language.hover(document, position_of(params, document))
+        found = await ctx.languages.hover(document, position_of(params, document))
         text = found.contents.value.strip() if found is not None else ""
         return ToolResult(text or f"The language server knows nothing of `{params.symbol}`.")

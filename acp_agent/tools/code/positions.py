@@ -52,8 +52,8 @@ class Place:
     """The line, bounded; empty where it must not be read."""
 
 
-def symbol_access(params: SymbolParams, ctx: ToolContext) -> list[Access]:
-    return [PathAccess("read", ctx.roots.resolve(params.path))]
+def symbol_access(params: SymbolParams, roots: Roots) -> list[Access]:
+    return [PathAccess("read", roots.resolve(params.path))]
 
 
 async def document_at(ctx: ToolContext, shown: str) -> Document:
@@ -68,7 +68,7 @@ async def document_at(ctx: ToolContext, shown: str) -> Document:
 async def documents_of(shown: str | None, ctx: ToolContext) -> tuple[list[Document], int]:
     """The files of known languages that a path means, those the model has seen where none is given; and how many more
     there are than are looked at. What is no text is left out. Raises ToolError for a path that does not exist."""
-    language, config = ctx.services.language, ctx.services.lsp
+    language, config = ctx.languages, ctx.languages.config
     root = ctx.roots.cwd if shown is None else ctx.roots.resolve(shown)
     found = await ctx.executor.stat(root)
     if found is None:
@@ -76,7 +76,7 @@ async def documents_of(shown: str | None, ctx: ToolContext) -> tuple[list[Docume
     if found.kind == "file":
         return [await document_at(ctx, shown or "")], 0
     if shown is None:
-        paths = [path for path in ctx.ledger.seen_below(real_path(root)) if language.knows(path)]
+        paths = [path for path in ctx.memory.ledger.seen_below(real_path(root)) if language.knows(path)]
         paths = paths or await source_files(language, root, ctx.executor, ctx.config.files)
     else:
         paths = await source_files(language, root, ctx.executor, ctx.config.files)
@@ -164,7 +164,7 @@ async def errors_of_change(
     told: dict[Path, Sequence[tuple[Path, Diagnostic]]] = {}
 
     async def ask(before: Document | None, after: Document) -> None:
-        told[after.path] = (await ctx.services.language.new_errors(before, after)).errors
+        told[after.path] = (await ctx.languages.new_errors(before, after)).errors
 
     async with anyio.create_task_group() as tasks:
         for before, after in every:
@@ -174,7 +174,7 @@ async def errors_of_change(
         found = dict.fromkeys(await _still(list(found), [after for _, after in every], ctx))
     if not found:
         return "", ()
-    most = ctx.services.lsp.max_new_errors
+    most = ctx.languages.config.max_new_errors
     texts: dict[Path, list[str]] = {}
     lines = [await _in_words(path, item, ctx, texts) for path, item in list(found)[:most]]
     if len(found) > most:
@@ -191,11 +191,9 @@ async def _still(
     wanted = {path for path, _ in errors}
     asked = [document for document in documents if document.path in wanted]
     now: dict[Path | None, Sequence[Diagnostic]] | None = None
-    with anyio.move_on_after(ctx.services.lsp.edit_wait):
+    with anyio.move_on_after(ctx.languages.config.edit_wait):
         try:
-            now = {
-                path_of(file.uri): file.diagnostics for file in (await ctx.services.language.diagnostics(asked)).items
-            }
+            now = {path_of(file.uri): file.diagnostics for file in (await ctx.languages.diagnostics(asked)).items}
         except LspError as error:
             log.info("%s", error)
     if now is None:

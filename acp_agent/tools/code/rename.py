@@ -9,6 +9,7 @@ from typing import ClassVar
 
 from pydantic import Field
 
+from acp_agent.config.model import ToolsConfig
 from acp_agent.errors import AgentError, ToolError
 from acp_agent.lsp.base import Document
 from acp_agent.lsp.uris import path_of
@@ -57,8 +58,8 @@ class Rename(Tool[RenameParams]):
             f"Rename {params.symbol} to {params.new_name}", (Location(roots.named(params.path), params.line),)
         )
 
-    def access(self, params: RenameParams, ctx: ToolContext) -> list[Access]:
-        return [*symbol_access(params, ctx), PathAccess("write", ctx.roots.resolve(params.path))]
+    def access(self, params: RenameParams, roots: Roots, cwd: Path, config: ToolsConfig) -> list[Access]:
+        return [*symbol_access(params, roots), PathAccess("write", roots.resolve(params.path))]
 
     async def preview(self, params: RenameParams, ctx: ToolContext) -> Preview:
         document = await document_at(ctx, params.path)
@@ -89,11 +90,11 @@ class Rename(Tool[RenameParams]):
                     f"{change.shown} could not be written: {error}. "
                     + (f"These files were changed already: {done}." if done else "Nothing was changed.")
                 ) from error
-            seen = ctx.ledger.last_seen(planned.path)
+            seen = ctx.memory.ledger.last_seen(planned.path)
             if seen is not None and seen.text == planned.old and now == planned.new:
-                ctx.ledger.saw(planned.path, now, await disk_digest(ctx, planned.path))
+                ctx.memory.ledger.saw(planned.path, now, await disk_digest(ctx, planned.path))
             else:  # It must be read before the next edit.
-                ctx.ledger.forget(planned.path)
+                ctx.memory.ledger.forget(planned.path)
             written.append((Document(planned.path, planned.old or ""), Document(planned.path, now)))
             content.append(diff_of(planned.path, planned.old, now))
         lines = [
@@ -114,7 +115,7 @@ async def _consistent(params: RenameParams, document: Document, ctx: ToolContext
     at, known = position_of(params, document), {document.path: document.text}
     for _ in range(TRIES):
         others = [Document(path, text) for path, text in known.items() if path != document.path]
-        edit = await ctx.services.language.rename(document, at, params.new_name, others)
+        edit = await ctx.languages.rename(document, at, params.new_name, others)
         changes = await _planned(edit, ctx)
         read = {change.planned.path: change.planned.old or "" for change in changes}
         if all(known.get(path) == text for path, text in read.items()):

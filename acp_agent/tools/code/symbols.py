@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import ClassVar
 
 from pydantic import Field, model_validator
 
+from acp_agent.config.model import ToolsConfig
 from acp_agent.lsp.uris import path_of
 from acp_agent.safety.access import Access, PathAccess
 from acp_agent.safety.folders.paths import Roots
@@ -45,8 +47,8 @@ class Symbols(Tool[SymbolsParams]):
             return Description(f"Symbols named {params.query}", where)
         return Description(f"Outline of {params.path}", where)
 
-    def access(self, params: SymbolsParams, ctx: ToolContext) -> list[Access]:
-        path = ctx.roots.cwd if params.path is None else ctx.roots.resolve(params.path)
+    def access(self, params: SymbolsParams, roots: Roots, cwd: Path, config: ToolsConfig) -> list[Access]:
+        path = roots.cwd if params.path is None else roots.resolve(params.path)
         return [PathAccess("read", path)]
 
     async def run(self, params: SymbolsParams, ctx: ToolContext, preview: Preview) -> ToolResult:
@@ -55,8 +57,8 @@ class Symbols(Tool[SymbolsParams]):
 
 async def _outline(params: SymbolsParams, ctx: ToolContext) -> ToolResult:
     document = await document_at(ctx, params.path or "")
-    found = list(_flat(await ctx.services.language.document_symbols(document)))
-    most = ctx.services.lsp.max_results
+    found = list(_flat(await ctx.languages.document_symbols(document)))
+    most = ctx.languages.config.max_results
     lines = [
         f"{'  ' * depth}{_line(item)}: {symbol_kind(item.kind)} {item.name}"
         + (f" {item.detail}" if item.detail else "")
@@ -80,8 +82,8 @@ def _line(item: DocumentSymbol) -> int:
 
 async def _named(params: SymbolsParams, ctx: ToolContext) -> ToolResult:
     near = None if params.path is None else await document_at(ctx, params.path)
-    found = await ctx.services.language.workspace_symbols(params.query or "", near)
-    most = ctx.services.lsp.max_results
+    found = await ctx.languages.workspace_symbols(params.query or "", near)
+    most = ctx.languages.config.max_results
     lines, locations = [], []
     for item in found[:most]:
         if (path := path_of(item.location.uri)) is None:

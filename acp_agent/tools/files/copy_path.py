@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import ClassVar
 
+from acp_agent.config.model import ToolsConfig
 from acp_agent.safety.access import Access, PathAccess
 from acp_agent.safety.folders.paths import Roots
 from acp_agent.schema.acp import ToolKind
@@ -29,12 +30,12 @@ class CopyPath(Tool[TransferParams]):
     def describe(self, params: TransferParams, roots: Roots) -> Description:
         return describe_transfer("Copy", params, roots)
 
-    def access(self, params: TransferParams, ctx: ToolContext) -> list[Access]:
-        source, destination = _paths(params, ctx)
-        return [PathAccess("read", source), *write_access(source, destination, params.overwrite, ctx)]
+    def access(self, params: TransferParams, roots: Roots, cwd: Path, config: ToolsConfig) -> list[Access]:
+        source, destination = _paths(params, roots)
+        return [PathAccess("read", source), *write_access(source, destination, params.overwrite, roots, config)]
 
     async def preview(self, params: TransferParams, ctx: ToolContext) -> Preview:
-        source, destination = _paths(params, ctx)
+        source, destination = _paths(params, ctx.roots)
         await check_transfer(params, source, destination, ctx)
         return Preview(state=(source, destination))
 
@@ -45,9 +46,9 @@ class CopyPath(Tool[TransferParams]):
         try:
             tally = await ctx.executor.copy(source, destination, overwrite=params.overwrite, max_entries=most)
         finally:
-            ctx.ledger.forget_below(destination)
+            ctx.memory.ledger.forget_below(destination)
         return told(f"{params.source} was copied to {params.destination}", tally)
 
 
-def _paths(params: TransferParams, ctx: ToolContext) -> tuple[Path, Path]:
-    return ctx.roots.entry(params.source), not_a_root(ctx.roots, params.destination)
+def _paths(params: TransferParams, roots: Roots) -> tuple[Path, Path]:
+    return roots.entry(params.source), not_a_root(roots, params.destination)

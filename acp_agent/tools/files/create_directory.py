@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import ClassVar
 
 from pydantic import Field
 
+from acp_agent.config.model import ToolsConfig
 from acp_agent.errors import ToolError
 from acp_agent.safety.access import Access, PathAccess
 from acp_agent.safety.folders.paths import Roots
@@ -27,8 +29,8 @@ class CreateDirectory(Tool[CreateDirectoryParams]):
     def describe(self, params: CreateDirectoryParams, roots: Roots) -> Description:
         return Description(f"Make the folder {params.path}", (Location(roots.named(params.path)),))
 
-    def access(self, params: CreateDirectoryParams, ctx: ToolContext) -> list[Access]:
-        return [PathAccess("write", ctx.roots.resolve(params.path))]
+    def access(self, params: CreateDirectoryParams, roots: Roots, cwd: Path, config: ToolsConfig) -> list[Access]:
+        return [PathAccess("write", roots.resolve(params.path))]
 
     async def preview(self, params: CreateDirectoryParams, ctx: ToolContext) -> Preview:
         found = await ctx.executor.stat(ctx.roots.resolve(params.path))

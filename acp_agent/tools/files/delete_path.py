@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import ClassVar
 
 from pydantic import Field
 
+from acp_agent.config.model import ToolsConfig
 from acp_agent.safety.access import Access
 from acp_agent.safety.folders.paths import Roots
 from acp_agent.schema.acp import ToolKind
@@ -27,8 +29,8 @@ class DeletePath(Tool[DeletePathParams]):
     def describe(self, params: DeletePathParams, roots: Roots) -> Description:
         return Description(f"Delete {params.path}", (Location(roots.named(params.path)),))
 
-    def access(self, params: DeletePathParams, ctx: ToolContext) -> list[Access]:
-        return delete_access(not_a_root(ctx.roots, params.path), ctx)
+    def access(self, params: DeletePathParams, roots: Roots, cwd: Path, config: ToolsConfig) -> list[Access]:
+        return delete_access(not_a_root(roots, params.path), roots, config)
 
     async def preview(self, params: DeletePathParams, ctx: ToolContext) -> Preview:
         path = not_a_root(ctx.roots, params.path)
@@ -41,5 +43,5 @@ class DeletePath(Tool[DeletePathParams]):
         try:
             tally = await ctx.executor.remove(path, max_entries=ctx.config.files.max_tree_entries)
         finally:
-            ctx.ledger.forget_below(path)
+            ctx.memory.ledger.forget_below(path)
         return told(f"{params.path} was deleted", tally)

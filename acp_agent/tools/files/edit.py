@@ -9,6 +9,7 @@ from typing import ClassVar
 
 from pydantic import Field
 
+from acp_agent.config.model import ToolsConfig
 from acp_agent.errors import ToolError
 from acp_agent.lsp.base import Document
 from acp_agent.safety.access import Access, PathAccess
@@ -57,8 +58,8 @@ class Edit(Tool[EditParams]):
         path = roots.named(params.path)
         return Description(f"Edit {params.path}", (Location(path),))
 
-    def access(self, params: EditParams, ctx: ToolContext) -> list[Access]:
-        return [PathAccess("write", ctx.roots.resolve(params.path))]
+    def access(self, params: EditParams, roots: Roots, cwd: Path, config: ToolsConfig) -> list[Access]:
+        return [PathAccess("write", roots.resolve(params.path))]
 
     async def preview(self, params: EditParams, ctx: ToolContext) -> Preview:
         path = ctx.roots.resolve(params.path)
@@ -66,11 +67,11 @@ class Edit(Tool[EditParams]):
         if old is None:
             raise ToolError(f"{params.path} does not exist. Use `write` to make it, or `find_path` to find it.")
         disk = await disk_digest(ctx, path)
-        seen = ctx.ledger.last_seen(path)
+        seen = ctx.memory.ledger.last_seen(path)
         if seen is not None and (seen.text != old or moved_on_disk(seen.disk, disk, old)):
             raise ToolError(f"{params.path} has changed since you read it. Read it again, then edit.")
         hidden = MARK in params.old_string and params.old_string not in old
-        if hidden and ctx.services.redact(old) != old:
+        if hidden and ctx.redactor.redact(old) != old:
             raise ToolError(
                 f"`old_string` holds `{MARK}...]`, which stands for a credential in {params.path} that you cannot see; "
                 "nothing was written.",
@@ -91,8 +92,8 @@ class Edit(Tool[EditParams]):
 
 def watch(ctx: ToolContext, path: Path, old: str | None) -> None:
     """Language servers look at the file while the person is asked, so that they know its errors before the change."""
-    if ctx.services.lsp.edit_wait and old is not None:
-        ctx.services.language.watch(Document(path, old))
+    if ctx.languages.config.edit_wait and old is not None:
+        ctx.languages.watch(Document(path, old))
 
 
 async def need_unchanged(planned: Planned, shown: str, ctx: ToolContext) -> None:
@@ -109,13 +110,13 @@ async def apply(planned: Planned, shown: str, ctx: ToolContext, preview: Preview
     """Writes what was previewed, once, if the file still is what the preview was made from; tells what it broke."""
     await need_unchanged(planned, shown, ctx)
     now = await ctx.executor.write_text(planned.path, planned.new)
-    ctx.ledger.saw(planned.path, now, await disk_digest(ctx, planned.path))
+    ctx.memory.ledger.saw(planned.path, now, await disk_digest(ctx, planned.path))
     text = f"{shown} was {'made' if planned.old is None else 'changed'}."
     content = preview.content
     if now != planned.new:
         text += " The editor reformatted it on saving: read it again before the next edit."
         content = (diff_of(planned.path, planned.old, now),)
-        ctx.ledger.forget(planned.path)
+        ctx.memory.ledger.forget(planned.path)
     before = None if planned.old is None else Document(planned.path, planned.old)
     errors, shown_errors = await errors_of_change([(before, Document(planned.path, now))], ctx)
     return ToolResult(

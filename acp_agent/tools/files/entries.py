@@ -13,6 +13,7 @@ from pathlib import Path
 
 from pydantic import Field
 
+from acp_agent.config.model import ToolsConfig
 from acp_agent.errors import ToolError
 from acp_agent.executors.base import FileStat, Tally
 from acp_agent.safety.access import Access, PathAccess
@@ -44,17 +45,19 @@ def not_a_root(roots: Roots, text: str) -> Path:
     return path
 
 
-def delete_access(path: Path, ctx: ToolContext) -> list[Access]:
-    below = (path / relative for relative in _below(path, HISTORY, ctx))
+def delete_access(path: Path, roots: Roots, config: ToolsConfig) -> list[Access]:
+    below = (path / relative for relative in _below(path, HISTORY, roots, config))
     return [PathAccess("delete", path), *(PathAccess("delete", inner) for inner in below)]
 
 
-def write_access(source: Path, destination: Path, overwrite: bool, ctx: ToolContext) -> list[Access]:
+def write_access(source: Path, destination: Path, overwrite: bool, roots: Roots, config: ToolsConfig) -> list[Access]:
     """What comes to be at `destination`, with each part of it that other programs trust; and what is gone there."""
     accesses: list[Access] = [PathAccess("write", destination)]
-    accesses += [PathAccess("write", destination / relative) for relative in _below(source, ctx.roots.rules.heads, ctx)]
+    accesses += [
+        PathAccess("write", destination / relative) for relative in _below(source, roots.rules.heads, roots, config)
+    ]
     if overwrite and _is_folder(destination):
-        accesses += delete_access(destination, ctx)
+        accesses += delete_access(destination, roots, config)
     return accesses
 
 
@@ -65,16 +68,16 @@ def _is_folder(path: Path) -> bool:
         return False
 
 
-def _below(folder: Path, names: Iterable[str], ctx: ToolContext) -> list[str]:
+def _below(folder: Path, names: Iterable[str], roots: Roots, config: ToolsConfig) -> list[str]:
     """The topmost entries of these names in a folder, relative to it. Raises ToolError where too much would be read."""
     if not _is_folder(folder):
         return []
-    most, seen, found = ctx.config.files.max_tree_entries, 0, []
+    most, seen, found = config.files.max_tree_entries, 0, []
     for here, folders, files in os.walk(folder):
         seen += len(folders) + len(files)
         if seen > most:
             raise ToolError(
-                f"{ctx.roots.display(folder)} holds more than {most} entries, more than are handled at once. "
+                f"{roots.display(folder)} holds more than {most} entries, more than are handled at once. "
                 "Take its folders one by one, or use `bash`."
             )
         hits = [name for name in (*folders, *files) if name.casefold() in names]
@@ -116,7 +119,7 @@ async def need_saved(ctx: ToolContext, path: Path, found: FileStat) -> None:
     """Raises ToolError where the editor shows text of the file (or of one the model has seen below the folder) that is
     not saved: it would be lost, or saved to where nothing is any more."""
     if found.kind == "dir":
-        for known in ctx.ledger.seen_below(path):
+        for known in ctx.memory.ledger.seen_below(path):
             inner = await ctx.executor.stat(known)
             if inner is not None and inner.kind == "file":
                 await need_saved(ctx, known, inner)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import ClassVar
 
 from pydantic import Field
 
+from acp_agent.config.model import ToolsConfig
 from acp_agent.errors import ToolError
 from acp_agent.executors.base import FindQuery
 from acp_agent.safety.access import Access, PathAccess
@@ -35,8 +37,8 @@ class FindPath(Tool[FindPathParams]):
         place = "" if params.path == "." else f" in {params.path}"
         return Description(f"Find {params.pattern}{place}", (Location(path),))
 
-    def access(self, params: FindPathParams, ctx: ToolContext) -> list[Access]:
-        return [PathAccess("read", ctx.roots.resolve(params.path))]
+    def access(self, params: FindPathParams, roots: Roots, cwd: Path, config: ToolsConfig) -> list[Access]:
+        return [PathAccess("read", roots.resolve(params.path))]
 
     async def run(self, params: FindPathParams, ctx: ToolContext, preview: Preview) -> ToolResult:
         root = ctx.roots.resolve(params.path)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import ClassVar
 
 from pydantic import Field
 
+from acp_agent.config.model import ToolsConfig
 from acp_agent.errors import ToolError
 from acp_agent.executors.base import GrepQuery
 from acp_agent.safety.access import Access, PathAccess
@@ -39,8 +41,8 @@ class Grep(Tool[GrepParams]):
         only = f" ({params.glob})" if params.glob else ""
         return Description(f"Search for {params.pattern}{place}{only}", (Location(path),))
 
-    def access(self, params: GrepParams, ctx: ToolContext) -> list[Access]:
-        return [PathAccess("read", ctx.roots.resolve(params.path))]
+    def access(self, params: GrepParams, roots: Roots, cwd: Path, config: ToolsConfig) -> list[Access]:
+        return [PathAccess("read", roots.resolve(params.path))]
 
     async def run(self, params: GrepParams, ctx: ToolContext, preview: Preview) -> ToolResult:
         root = ctx.roots.resolve(params.path)

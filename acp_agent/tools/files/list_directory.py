@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import ClassVar
 
 from pydantic import Field
 
+from acp_agent.config.model import ToolsConfig
 from acp_agent.errors import ToolError
 from acp_agent.safety.access import Access, PathAccess
 from acp_agent.safety.folders.paths import Roots
@@ -30,8 +32,8 @@ class ListDirectory(Tool[ListDirectoryParams]):
         path = roots.named(params.path)
         return Description(f"List {params.path}", (Location(path),))
 
-    def access(self, params: ListDirectoryParams, ctx: ToolContext) -> list[Access]:
-        return [PathAccess("read", ctx.roots.resolve(params.path))]
+    def access(self, params: ListDirectoryParams, roots: Roots, cwd: Path, config: ToolsConfig) -> list[Access]:
+        return [PathAccess("read", roots.resolve(params.path))]
 
     async def run(self, params: ListDirectoryParams, ctx: ToolContext, preview: Preview) -> ToolResult:
         path = ctx.roots.resolve(params.path)

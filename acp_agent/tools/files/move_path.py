@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import ClassVar
 
+from acp_agent.config.model import ToolsConfig
 from acp_agent.safety.access import Access
 from acp_agent.safety.folders.paths import Roots
 from acp_agent.schema.acp import ToolKind
@@ -30,12 +31,15 @@ class MovePath(Tool[TransferParams]):
     def describe(self, params: TransferParams, roots: Roots) -> Description:
         return describe_transfer("Move", params, roots)
 
-    def access(self, params: TransferParams, ctx: ToolContext) -> list[Access]:
-        source, destination = _paths(params, ctx)
-        return [*delete_access(source, ctx), *write_access(source, destination, params.overwrite, ctx)]
+    def access(self, params: TransferParams, roots: Roots, cwd: Path, config: ToolsConfig) -> list[Access]:
+        source, destination = _paths(params, roots)
+        return [
+            *delete_access(source, roots, config),
+            *write_access(source, destination, params.overwrite, roots, config),
+        ]
 
     async def preview(self, params: TransferParams, ctx: ToolContext) -> Preview:
-        source, destination = _paths(params, ctx)
+        source, destination = _paths(params, ctx.roots)
         await check_transfer(params, source, destination, ctx)
         return Preview(state=(source, destination))
 
@@ -46,10 +50,10 @@ class MovePath(Tool[TransferParams]):
         try:
             tally = await ctx.executor.move(source, destination, overwrite=params.overwrite, max_entries=most)
         finally:
-            ctx.ledger.forget_below(source)
-            ctx.ledger.forget_below(destination)
+            ctx.memory.ledger.forget_below(source)
+            ctx.memory.ledger.forget_below(destination)
         return told(f"{params.source} was moved to {params.destination}", tally)
 
 
-def _paths(params: TransferParams, ctx: ToolContext) -> tuple[Path, Path]:
-    return not_a_root(ctx.roots, params.source), not_a_root(ctx.roots, params.destination)
+def _paths(params: TransferParams, roots: Roots) -> tuple[Path, Path]:
+    return not_a_root(roots, params.source), not_a_root(roots, params.destination)

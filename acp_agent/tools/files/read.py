@@ -8,6 +8,7 @@ from typing import ClassVar
 
 from pydantic import Field
 
+from acp_agent.config.model import ToolsConfig
 from acp_agent.errors import ToolError
 from acp_agent.llm.base import ImagePart
 from acp_agent.safety.access import Access, PathAccess
@@ -48,8 +49,8 @@ class Read(Tool[ReadParams]):
             lines = f" from line {first}" if params.limit is None else f" lines {first} to {first + params.limit - 1}"
         return Description(f"Read {params.path}{lines}", (Location(path, params.offset),))
 
-    def access(self, params: ReadParams, ctx: ToolContext) -> list[Access]:
-        return [PathAccess("read", ctx.roots.resolve(params.path))]
+    def access(self, params: ReadParams, roots: Roots, cwd: Path, config: ToolsConfig) -> list[Access]:
+        return [PathAccess("read", roots.resolve(params.path))]
 
     async def run(self, params: ReadParams, ctx: ToolContext, preview: Preview) -> ToolResult:
         path = ctx.roots.resolve(params.path)
@@ -58,7 +59,7 @@ class Read(Tool[ReadParams]):
         text = await read_file(ctx, path, params.path)
         if text is None:
             raise ToolError(await _missing(params.path, path, ctx))
-        ctx.ledger.saw(path, text, await disk_digest(ctx, path))
+        ctx.memory.ledger.saw(path, text, await disk_digest(ctx, path))
         return _numbered(params, text, ctx)
 
 

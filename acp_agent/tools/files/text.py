@@ -63,7 +63,7 @@ def moved_on_disk(before: bytes | None, now: bytes | None, shown: str | None) ->
 
 def keep_credentials(ctx: ToolContext, shown: str, old: str, new: str) -> None:
     """Raises ToolError where a mark of redaction, which is all the model has seen, would take a credential's place."""
-    if MARK in new and new.count(MARK) > old.count(MARK) and ctx.services.redact(old) != old:
+    if MARK in new and new.count(MARK) > old.count(MARK) and ctx.redactor.redact(old) != old:
         raise ToolError(
             f"{shown} holds credentials that you have seen as `{MARK}...]` only; writing such a mark would destroy "
             "one, so nothing was written.",

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import ClassVar
 
 from pydantic import Field
 
+from acp_agent.config.model import ToolsConfig
 from acp_agent.errors import ToolError
 from acp_agent.safety.access import Access, PathAccess
 from acp_agent.safety.folders.paths import Roots
@@ -39,8 +41,8 @@ class Write(Tool[WriteParams]):
         path = roots.named(params.path)
         return Description(f"Write {params.path}", (Location(path),))
 
-    def access(self, params: WriteParams, ctx: ToolContext) -> list[Access]:
-        return [PathAccess("write", ctx.roots.resolve(params.path))]
+    def access(self, params: WriteParams, roots: Roots, cwd: Path, config: ToolsConfig) -> list[Access]:
+        return [PathAccess("write", roots.resolve(params.path))]
 
     async def preview(self, params: WriteParams, ctx: ToolContext) -> Preview:
         path = ctx.roots.resolve(params.path)
@@ -48,7 +50,7 @@ class Write(Tool[WriteParams]):
         new = params.content if old is None else to_endings(params.content, old)
         disk = await disk_digest(ctx, path)
         if old is not None:
-            seen = ctx.ledger.last_seen(path)
+            seen = ctx.memory.ledger.last_seen(path)
             if seen is None and old:
                 raise ToolError(f"{params.path} exists and you have not read it. Read it first, or use `edit`.")
             if seen is not None and (seen.text != old or moved_on_disk(seen.disk, disk, old)):

@@ -12,10 +12,12 @@ finds out (a diff, an impossible edit) is known before anybody is asked. `run` d
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from acp_agent.config.model import ToolsConfig
 from acp_agent.errors import ToolError
 from acp_agent.safety.access import Access
 from acp_agent.safety.folders.paths import Roots
@@ -64,7 +66,7 @@ class Tool(ABC, Generic[P]):
     def describe(self, params: P, roots: Roots) -> Description: ...
 
     @abstractmethod
-    def access(self, params: P, ctx: ToolContext) -> list[Access]:
+    def access(self, params: P, roots: Roots, cwd: Path, config: ToolsConfig) -> list[Access]:
         """Everything the call touches. Raises ToolError for a path that no tool may touch."""
 
     async def preview(self, params: P, ctx: ToolContext) -> Preview:

@@ -18,11 +18,13 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Annotated, Any, ClassVar, cast, get_args, get_origin, get_type_hints, overload
 
 import anyio.to_thread
 from pydantic import Field, create_model
 
+from acp_agent.config.model import ToolsConfig
 from acp_agent.errors import ToolError
 from acp_agent.safety.access import Access, NoAccess, ToolAccess
 from acp_agent.safety.folders.paths import Roots
@@ -49,7 +51,7 @@ class _FunctionTool(Tool[Any]):
         text = f"{self.title} ({given})" if given else self.title
         return Description(text if len(text) <= TITLE_CHARS else text[: TITLE_CHARS - 1] + "…")
 
-    def access(self, params: Any, ctx: ToolContext) -> list[Access]:
+    def access(self, params: Any, roots: Roots, cwd: Path, config: ToolsConfig) -> list[Access]:
         if self.reads_only:
             return [NoAccess()]
         return [ToolAccess(f"tool {self.name}", f"calls of the tool `{self.name}`")]

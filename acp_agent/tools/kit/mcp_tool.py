@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from pathlib import Path
 from typing import Any, ClassVar
 from urllib.parse import quote
 
+from acp_agent.config.model import ToolsConfig
 from acp_agent.errors import ToolError
 from acp_agent.llm.base import ImagePart
 from acp_agent.mcp.base import TOOL_CATEGORIES, McpContent, McpError, McpResult, McpTool
@@ -74,7 +76,7 @@ class ServerTool(Tool[ServerParams]):
         words = f"{self._server_words}: {self._tool_words}" + (f" ({shown})" if shown else "")
         return Description(one_line(words, LONGEST_TITLE))
 
-    def access(self, params: ServerParams, ctx: ToolContext) -> list[Access]:
+    def access(self, params: ServerParams, roots: Roots, cwd: Path, config: ToolsConfig) -> list[Access]:
         # Quoted, so that no server's name can look like another's with a tool behind it.
         scope = f"mcp {quote(self._tool.server, safe='', errors='replace')} {quote(self._tool.name, errors='replace')}"
         words = f"calls of `{self._tool_words}` of the server {self._server_words}"
@@ -83,7 +85,7 @@ class ServerTool(Tool[ServerParams]):
     async def preview(self, params: ServerParams, ctx: ToolContext) -> Preview:
         if not params.arguments:
             return Preview()
-        shown = ctx.services.redact(json.dumps(params.arguments, indent=2, ensure_ascii=False))[:LONGEST_PREVIEW]
+        shown = ctx.redactor.redact(json.dumps(params.arguments, indent=2, ensure_ascii=False))[:LONGEST_PREVIEW]
         return Preview((Content(content=TextContent(text=f"```json\n{shown}\n```")),))
 
     async def run(self, params: ServerParams, ctx: ToolContext, preview: Preview) -> ToolResult:

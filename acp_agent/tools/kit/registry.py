@@ -4,9 +4,10 @@ behind them are loaded when they are first called (or ahead of that, by `warm`).
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -79,25 +80,34 @@ class ToolEntry(msgspec.Struct, frozen=True):
         return ToolDefinition(self.name, self.description, self.parameters)
 
 
-class Tools(Protocol):
-    """A table of tools, as the loop sees it."""
+class Tools(ABC):
+    """A table of tools."""
 
+    @abstractmethod
     def entries(self) -> tuple[ToolEntry, ...]: ...
 
+    @abstractmethod
     def find(self, name: str) -> ToolEntry | None:
         """By name or alias."""
-        ...
 
+    @abstractmethod
     def tool(self, name: str) -> Tool[Any]:
         """The tool itself, loaded now if need be. `name` is its own name, not an alias."""
-        ...
 
+    @abstractmethod
     def loaded(self, name: str) -> Tool[Any] | None:
         """The same, where it is loaded already."""
-        ...
+
+    def own_name(self, name: str) -> str:
+        """The tool's own name for an alias; a name that is none (yet) as it stands."""
+        entry = self.find(name)
+        return name if entry is None else entry.name
+
+    def knows(self, name: str) -> bool:
+        return self.find(name) is not None
 
 
-class Registry:
+class Registry(Tools):
     """`rows`: name -> `"module:Class"` of the tools that are not loaded yet."""
 
     def __init__(self, entries: Iterable[ToolEntry], rows: Mapping[str, str]) -> None:
@@ -127,7 +137,7 @@ class Registry:
             self.tool(name)
 
 
-class SessionRegistry:
+class SessionRegistry(Tools):
     """The tools of the program and those that only one session has: of MCP servers, of the project, of packages.
 
     They come in groups, each replaced as a whole when it changes. A name that is taken stays with the first; the later

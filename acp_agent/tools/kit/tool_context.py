@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from acp_agent.config.language_settings import LspConfig
 from acp_agent.config.model import ToolsConfig
 from acp_agent.executors.base import Command, Executor, OutputChunk, Process
 from acp_agent.llm.base import Part
@@ -16,14 +15,14 @@ from acp_agent.output.envelope import ShellOutput
 from acp_agent.safety.access import Access
 from acp_agent.safety.folders.paths import Roots
 from acp_agent.schema.acp import ToolCallContent
-from acp_agent.store.base import GoalTask, OverflowPart
-from acp_agent.store.memories import MemoryStore
-from acp_agent.store.schedules import ScheduleStore
 
 if TYPE_CHECKING:
+    from acp_agent.credentials.redactor import Redactor
     from acp_agent.errors import ToolError
-    from acp_agent.tools.net.browser_session import BrowserSession
-    from acp_agent.tools.net.web_client import GuardedClient
+    from acp_agent.loop.beside.scheduler import Scheduler
+    from acp_agent.loop.memory.memory import Memory
+    from acp_agent.loop.shell.shell import Shell
+    from acp_agent.tools.net.web_access import WebAccess
 
 
 @dataclass(frozen=True)
@@ -142,22 +141,6 @@ class Ledger:
         self._seen.clear()
 
 
-class StartProcess(Protocol):
-    """Starts a command, shows it live in this call and closes it after the call's last update."""
-
-    async def __call__(self, command: Command) -> Process: ...
-
-
-class ToBackground(Protocol):
-    """Hands a process of this call over to the session: it outlives the call and the turn. Gives its run_id.
-
-    `timeout` in seconds from now; the configured one bounds it. The call is to end at once: its card is the run's then.
-    Raises ToolError where too many run.
-    """
-
-    def __call__(self, process: Process, command: Command, *, timeout: float | None = None) -> str: ...
-
-
 @dataclass(frozen=True)
 class RunState:
     """A command in the background, as it is now."""
@@ -188,26 +171,6 @@ class RunState:
         streams = ShellOutput(text, "", self.exit_code, truncated=False)
         heading = f"[{self.words}]" + (f"\n[{left_out} lines before]" if left_out else "")
         return CommandOutput(self.command, streams, text, heading, running=self.running)
-
-
-class BackgroundRuns(Protocol):
-    """The commands of a session that run in the background, and those that ended."""
-
-    def check_room(self) -> None:
-        """Raises ToolError where no more may run at once."""
-        ...
-
-    def states(self) -> Sequence[RunState]:
-        """All that are known, the oldest first."""
-        ...
-
-    async def look(self, run_id: str, wait: float = 0.0) -> RunState:
-        """One of them, at its end or after `wait` seconds. Raises ToolError for an unknown run_id."""
-        ...
-
-    async def kill(self, run_id: str) -> RunState:
-        """Ends it and everything it started. Raises ToolError for an unknown run_id."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -246,65 +209,60 @@ class Task:
     max_iterations: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class Services:
-    """What the tools of one session share beside the executor. Made in one place, `build.py`."""
+class CallHandle(Protocol):
+    """The call itself, as its tool sees it."""
 
-    web: GuardedClient
-    secret: Callable[[str], str | None]
-    """A key from the environment, by the name of its variable."""
-    browser: BrowserSession
-    skill: Callable[[str], str | None]
-    """The text of a skill by its name."""
-    skills: Callable[[], Sequence[str]]
-    """The names of all."""
-    memories: MemoryStore
-    schedules: ScheduleStore
-    mode: Callable[[], str]
-    """The session's mode now."""
-    schedules_changed: Callable[[], None]
-    """To be called when a schedule was added or removed."""
-    runs: BackgroundRuns
-    redact: Callable[[str], str]
-    """Takes credentials out of a text."""
-    language: LanguageServices
-    lsp: LspConfig
-    """The limits of what is told of language servers."""
-    plans_are_drawn: bool
-    """Whether the client shows the plan by itself."""
-    sandbox: Callable[[], str]
-    """What keeps commands from something, in a sentence for the model; empty where nothing does."""
-    overflow: Callable[[str, int, int], OverflowPart | None]
-    """A part of an output that was too long: its UUID, offset and limit in characters. `None`: this session has no
-    such output. Raises StoreError."""
+    @property
+    def id(self) -> str:
+        """The call's own id, as the client knows it."""
+        ...
+
+    @property
+    def mode(self) -> str:
+        """The session's mode now."""
+        ...
+
+    def set_mode(self, mode: str) -> None:
+        """Switches the session's mode and tells the client."""
+        ...
+
+    async def start(self, command: Command) -> Process:
+        """Starts a command, shows it live in this call and closes it after the call's last update."""
+        ...
+
+    def show(self, chunk: OutputChunk) -> None:
+        """Passes a chunk of a process on to the user; what the editor shows by itself is not sent again."""
+        ...
+
+    def to_background(self, process: Process, command: Command, *, timeout: float | None = None) -> str:
+        """Hands a process of this call over to the session: it outlives the call and the turn. Gives its run_id.
+
+        `timeout` in seconds from now; the configured one bounds it. The call is to end at once: its card is the run's
+        then. Raises ToolError where too many run.
+        """
+        ...
+
+    async def ask(self, question: Question) -> Answer:
+        """Asks the user."""
+        ...
+
+    async def delegate(self, task: Task) -> ToolResult:
+        """Runs a sub-agent to its end; its calls are shown below this one."""
+        ...
 
 
 @dataclass(frozen=True)
 class ToolContext:
-    """What a call is given from above."""
+    """What a call is given: the call itself, the parts of its session, and where it works."""
 
+    call: CallHandle
     executor: Executor
     roots: Roots
     config: ToolsConfig
-    ledger: Ledger
-    start: StartProcess
-    show_output: Callable[[OutputChunk], None]
-    """Passes a chunk of a process on to the person; what the editor shows by itself is not sent again."""
-    to_background: ToBackground
-    set_plan: Callable[[Sequence[GoalTask]], str]
-    """Shows the plan to the person, and keeps it as the task graph of the active goal, if there is one. Gives what is
-    to be told of the goal."""
-    services: Services
-    call_id: str
-    """The call's own id, as the client knows it."""
-    caller_id: str
-    """Who the call is made for: the ACP session's id."""
-    ask_person: Callable[[Question], Awaitable[Answer]]
-    delegate: Callable[[Task], Awaitable[ToolResult]]
-    """Runs a sub-agent to its end; its calls are shown below this one."""
-    set_mode: Callable[[str], None]
-    """Switches the session's mode and tells the client."""
-    shell_state: Path | None = None
-    """Where the turn's shell keeps its working directory and variables."""
-    shell_cwd: Callable[[], Path] = Path.cwd
-    """Where the turn's shell stands now."""
+    shell: Shell
+    memory: Memory
+    languages: LanguageServices
+    web: WebAccess
+    scheduler: Scheduler
+    redactor: Redactor
+    """Takes credentials out of texts."""

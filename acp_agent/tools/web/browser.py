@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import base64
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, ClassVar, Literal
 from urllib.parse import urlsplit
 
 from pydantic import Field, model_validator
 
+from acp_agent.config.model import ToolsConfig
 from acp_agent.errors import ToolError
 from acp_agent.lazy import load
 from acp_agent.llm.base import ImagePart
@@ -57,21 +59,19 @@ class Browser(Tool[BrowserParams]):
         what = {"open": params.url, "click": params.selector, "type": params.selector}.get(params.action, "")
         return Description(f"Browser: {params.action} {what[:TITLE_CHARS]}".rstrip())
 
-    def access(self, params: BrowserParams, ctx: ToolContext) -> list[Access]:
-        browser = ctx.services.browser
+    def access(self, params: BrowserParams, roots: Roots, cwd: Path, config: ToolsConfig) -> list[Access]:
         if params.action == "open":
             try:
                 host = (urlsplit(params.url).hostname or params.url).lower()
             except ValueError:
                 host = params.url
             return [NetworkAccess(host, f"the browser opens {params.url}")]
-        if params.action in ("click", "type") and browser.host:
-            return [NetworkAccess(browser.host, f"the browser does `{params.action}` on {browser.url}", sends=True)]
         return [NoAccess()]
 
     async def preview(self, params: BrowserParams, ctx: ToolContext) -> Preview:
         _check_page(params, ctx)
-        url = ctx.services.browser.url
+        browser = ctx.web.browser
+        url = browser.url
         match params.action:
             case "click":
                 text = f"Clicks `{params.selector}` on {url}"
@@ -80,15 +80,16 @@ class Browser(Tool[BrowserParams]):
                 text = f"Types into `{params.selector}` on {url}{enter}:\n\n{params.text.rstrip(chr(10))}"
             case _:
                 return Preview()
-        return Preview((Content(content=TextContent(text=text)),))
+        sends = NetworkAccess(browser.host, f"the browser does `{params.action}` on {url}", sends=True)
+        return Preview((Content(content=TextContent(text=text)),), accesses=(sends,) if browser.host else ())
 
     async def run(self, params: BrowserParams, ctx: ToolContext, preview: Preview) -> ToolResult:
-        browser = ctx.services.browser
+        browser = ctx.web.browser
         if params.action == "close":
             browser.stop()
             return ToolResult("The browser is closed.")
         if params.action == "open":
-            await ctx.services.web.locate(params.url)  # Says why not, before a browser is started for it.
+            await ctx.web.client.locate(params.url)  # Says why not, before a browser is started for it.
         _check_page(params, ctx)
         before = browser.refusals
 
@@ -104,7 +105,7 @@ class Browser(Tool[BrowserParams]):
 
 
 def _check_page(params: BrowserParams, ctx: ToolContext) -> None:
-    if params.action not in ("open", "close") and not ctx.services.browser.url:
+    if params.action not in ("open", "close") and not ctx.web.browser.url:
         raise ToolError("No page is open. Open one first.", suggestion='Call {"action": "open", "url": "https://…"}.')
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import ClassVar
 
 from pydantic import Field
 
+from acp_agent.config.model import ToolsConfig
 from acp_agent.safety.access import Access, NetworkAccess
 from acp_agent.safety.deciding.network import NetworkPolicy, check_url
 from acp_agent.safety.folders.paths import Roots
@@ -35,10 +37,10 @@ class Fetch(Tool[FetchParams]):
     def describe(self, params: FetchParams, roots: Roots) -> Description:
         return Description(f"Fetch {params.url}")
 
-    def access(self, params: FetchParams, ctx: ToolContext) -> list[Access]:
-        target = check_url(params.url, NetworkPolicy.from_config(ctx.config.web))
+    def access(self, params: FetchParams, roots: Roots, cwd: Path, config: ToolsConfig) -> list[Access]:
+        target = check_url(params.url, NetworkPolicy.from_config(config.web))
         return [NetworkAccess(target.host, f"GET {target.url}")]
 
     async def run(self, params: FetchParams, ctx: ToolContext, preview: Preview) -> ToolResult:
-        answer = await ctx.services.web.request("GET", params.url)
+        answer = await ctx.web.client.request("GET", params.url)
         return ToolResult(await readable(answer, params.max_chars or MAX_CHARS))

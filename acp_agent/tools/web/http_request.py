@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
+from acp_agent.config.model import ToolsConfig
 from acp_agent.errors import ToolError
 from acp_agent.safety.access import Access, NetworkAccess
 from acp_agent.safety.deciding.network import NetworkPolicy, check_url
@@ -59,8 +61,8 @@ class HttpRequest(Tool[HttpRequestParams]):
     def describe(self, params: HttpRequestParams, roots: Roots) -> Description:
         return Description(f"{params.method} {params.url}")
 
-    def access(self, params: HttpRequestParams, ctx: ToolContext) -> list[Access]:
-        target = check_url(params.url, NetworkPolicy.from_config(ctx.config.web))
+    def access(self, params: HttpRequestParams, roots: Roots, cwd: Path, config: ToolsConfig) -> list[Access]:
+        target = check_url(params.url, NetworkPolicy.from_config(config.web))
         _check_headers(params.headers or {})
         names = {name.lower() for name in params.headers or {}}
         sends = params.method not in READING or params.body is not None or not names <= HARMLESS
@@ -71,7 +73,7 @@ class HttpRequest(Tool[HttpRequestParams]):
         headers = "".join(f"{name}: {value}\n" for name, value in (params.headers or {}).items())
         body = (_body(params) or b"").decode()
         shown = f"{params.method} {params.url}\n{headers}" + (f"\n{body}" if body else "")
-        shown = ctx.services.redact(shown)
+        shown = ctx.redactor.redact(shown)
         if len(shown) > LONGEST_PREVIEW:
             shown = f"{shown[:LONGEST_PREVIEW]}\n[... {len(shown) - LONGEST_PREVIEW} more characters]"
         return Preview((Content(content=TextContent(text=f"```http\n{shown.rstrip()}\n```")),))
@@ -82,7 +84,7 @@ class HttpRequest(Tool[HttpRequestParams]):
         body = _body(params)
         if body is not None and "content-type" not in {name.lower() for name in headers}:
             headers["content-type"] = _type_of(params.body)
-        answer = await ctx.services.web.request(params.method, params.url, headers=headers, body=body)
+        answer = await ctx.web.client.request(params.method, params.url, headers=headers, body=body)
         return ToolResult(
             _words(answer),
             raw_output={"status": answer.status, "url": answer.url, "headers": dict(answer.headers)},

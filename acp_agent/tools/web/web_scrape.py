@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from functools import partial
+from pathlib import Path
 from typing import ClassVar
 
 from pydantic import Field
 
+from acp_agent.config.model import ToolsConfig
 from acp_agent.errors import ToolError
 from acp_agent.safety.access import Access, NetworkAccess
 from acp_agent.safety.deciding.network import NetworkPolicy, check_url
@@ -43,13 +45,13 @@ class WebScrape(Tool[WebScrapeParams]):
     def describe(self, params: WebScrapeParams, roots: Roots) -> Description:
         return Description(f"Scrape `{params.select}` from {params.url}")
 
-    def access(self, params: WebScrapeParams, ctx: ToolContext) -> list[Access]:
-        target = check_url(params.url, NetworkPolicy.from_config(ctx.config.web))
+    def access(self, params: WebScrapeParams, roots: Roots, cwd: Path, config: ToolsConfig) -> list[Access]:
+        target = check_url(params.url, NetworkPolicy.from_config(config.web))
         return [NetworkAccess(target.host, f"GET {target.url}")]
 
     async def run(self, params: WebScrapeParams, ctx: ToolContext, preview: Preview) -> ToolResult:
         select("", params.select, 1)  # A bad selector is told before the page is asked for.
-        answer = await ctx.services.web.request("GET", params.url)
+        answer = await ctx.web.client.request("GET", params.url)
         html = need_text(answer)
         if answer.content_type == "application/json" or answer.content_type.endswith("+json"):
             raise ToolError(f"{answer.url} is {answer.content_type}, no page. Use `fetch` for it.")

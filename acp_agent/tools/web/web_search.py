@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from functools import partial
+from pathlib import Path
 from typing import ClassVar
 from urllib.parse import urlencode
 
 from pydantic import Field
 
-from acp_agent.config.model import WebConfig
+from acp_agent.config.model import ToolsConfig, WebConfig
 from acp_agent.errors import ToolError
 from acp_agent.safety.access import Access, NetworkAccess
 from acp_agent.safety.deciding.network import NetworkPolicy, check_url
@@ -38,8 +39,8 @@ class WebSearch(Tool[WebSearchParams]):
     def describe(self, params: WebSearchParams, roots: Roots) -> Description:
         return Description(f"Search the web for {params.query}")
 
-    def access(self, params: WebSearchParams, ctx: ToolContext) -> list[Access]:
-        target = check_url(_address(params, ctx.config.web), NetworkPolicy.from_config(ctx.config.web))
+    def access(self, params: WebSearchParams, roots: Roots, cwd: Path, config: ToolsConfig) -> list[Access]:
+        target = check_url(_address(params, config.web), NetworkPolicy.from_config(config.web))
         return [NetworkAccess(target.host, f"a search for {params.query!r}")]
 
     async def run(self, params: WebSearchParams, ctx: ToolContext, preview: Preview) -> ToolResult:
@@ -47,7 +48,7 @@ class WebSearch(Tool[WebSearchParams]):
         headers: dict[str, str] = {}
         if config.search_provider == "brave":
             headers = {"accept": "application/json", "x-subscription-token": _key(ctx)}
-        answer = await ctx.services.web.request("GET", _address(params, config), headers=headers, any_host=True)
+        answer = await ctx.web.client.request("GET", _address(params, config), headers=headers, any_host=True)
         results = (await beside(partial(_read, answer, config), answer.url))[: config.max_search_results]
         if not results:
             return ToolResult(f"No results for {params.query!r}. Try fewer or other words.", raw_output=[])
@@ -74,7 +75,7 @@ def _address(params: WebSearchParams, config: WebConfig) -> str:
 
 def _key(ctx: ToolContext) -> str:
     name = ctx.config.web.brave_key_env
-    key = ctx.services.secret(name)
+    key = ctx.web.environ.get(name)
     if not key:
         raise ToolError(
             f"The search needs a key of Brave Search in the environment variable {name}; only the person can set it.",

@@ -1,8 +1,4 @@
-"""The one place that assembles: configuration + client + session -> what a turn needs.
-
-Loaded in stage two, in a thread, once the first session has been answered. Providers are shared by all sessions of the
-process; everything else belongs to one session.
-"""
+"""The models that can be asked, and the providers behind them, which all sessions of the process share."""
 
 from __future__ import annotations
 
@@ -13,28 +9,17 @@ from typing import Any
 import anyio
 import anyio.to_thread
 
-from acp_agent.config.credentials import find_key, stored_keys
+from acp_agent.config.credentials import find_key
 from acp_agent.config.load import Config
 from acp_agent.config.model import ProviderConfig
-from acp_agent.credentials.redactor import Redactor, own_values
-from acp_agent.engine import SessionEngine
 from acp_agent.errors import AuthRequired, InvalidParams, ProviderError
 from acp_agent.lazy import load
-from acp_agent.llm.base import (
-    PROVIDERS,
-    ModelInfo,
-    Provider,
-    ProviderOptions,
-)
+from acp_agent.llm.base import PROVIDERS, ModelInfo, Provider, ProviderOptions
 from acp_agent.llm.choose import choose_api, needs_key
 from acp_agent.llm.fenced import FencedProvider, ToolCalling
-from acp_agent.loop.calls.redaction import Redaction
+from acp_agent.loop.choices import Choices
 from acp_agent.loop.options import AUTO_MODEL
-from acp_agent.loop.session import Session
 from acp_agent.loop.toolbox.relevance import Embed
-from acp_agent.models import ReadyModel
-from acp_agent.store.session_store import SessionStore
-from acp_agent.tools.kit.registry import builtin_registry
 
 log = logging.getLogger(__name__)
 
@@ -42,6 +27,40 @@ EMBEDDER = "acp_agent.llm.embeddings:Embedder"
 
 DEFAULT_MODEL = "gpt-5.1"
 """Used with OpenAI when no model is configured: its list of models is long and in no useful order."""
+
+
+DEFAULT_CONTEXT_WINDOW = 128_000
+"""Tokens, where neither the configuration nor the server tells."""
+
+
+class ReadyModel:
+    """A model that can be asked now. `known`: what its server told of its models, filled while the model answers."""
+
+    def __init__(
+        self,
+        provider: Provider,
+        name: str,
+        known: Mapping[str, ModelInfo],
+        settings: ProviderConfig,
+        embed: Embed | None,
+    ) -> None:
+        self.provider = provider
+        self.embed = embed
+        self.name = name
+        self.id = name.partition(":")[2]
+        self._known = known
+        self._window = settings.context_window
+
+    @property
+    def known_window(self) -> int | None:
+        """Tokens, where the configuration or the server has told."""
+        info = self._known.get(self.id)
+        return self._window or (info.context_window if info else None)
+
+    @property
+    def context_window(self) -> int:
+        """Tokens; a guess until somebody has told."""
+        return self.known_window or DEFAULT_CONTEXT_WINDOW
 
 
 class _Server:
@@ -63,89 +82,34 @@ class _Server:
         return self.models
 
 
-class Builder:
-    """`spawn` runs something in the background until the agent closes. `loaded` is called once all is loaded."""
+class Models:
+    """`spawn` runs something in the background until the agent closes."""
 
-    def __init__(
-        self,
-        environ: Mapping[str, str],
-        spawn: Callable[[Coroutine[Any, Any, None]], None],
-        loaded: Callable[[], None] = lambda: None,
-    ) -> None:
-        self._loaded = loaded
-        self.environ = environ
-        self.spawn = spawn
-        self._registry = builtin_registry()
+    def __init__(self, environ: Mapping[str, str], spawn: Callable[[Coroutine[Any, Any, None]], None]) -> None:
+        self._environ = environ
+        self._spawn = spawn
         self._servers: dict[str, _Server] = {}
         self._making = anyio.Lock()
-        self._warm = False
-        self._redactions: dict[object, Redaction] = {}
 
-    async def engine(self, session: Session, store: SessionStore) -> SessionEngine:
-        """What a turn of `session` needs."""
-        engine = SessionEngine(session, store, self._registry, self)
-        self.spawn(engine.live())
-        self.spawn(engine.language.live())  # Apart: what befalls a language server is no matter of the others.
-        return engine
-
-    def redaction(self, session: Session) -> Redaction:
-        """With the agent's own keys, and those of the MCP servers. Sessions that share them share it."""
-        settings = session.config.settings
-        variables = [
-            self.environ,
-            *(server.env for server in settings.mcp.servers.values()),
-            *({item.name: item.value for item in getattr(server, "env", ())} for server in session.mcp_servers),
-        ]
-        keys = [provider.api_key for provider in settings.providers.values()] + stored_keys(self.environ)
-        values = tuple(
-            dict.fromkeys([*(value for some in variables for value in own_values(some)), *filter(None, keys)])
-        )
-        identity = (values, tuple(settings.secrets.extra_patterns), settings.secrets.redact)
-        if identity not in self._redactions:
-            redactor = Redactor(values=values, extra_patterns=identity[1], enabled=settings.secrets.redact)
-            self._redactions[identity] = Redaction(redactor)
-        return self._redactions[identity]
-
-    async def introduce(self, session: Session) -> None:
-        """Tells the client the session's commands and models, and loads what the first prompt needs.
-
-        In the order of need: the provider is asked long before a tool is, and loading the tools takes longest.
-        """
-        engine = await session.engine()
-        session.emit(engine.command_list(), keep=False)
-        try:
-            await self._discover(session)
-        except (AuthRequired, ProviderError, InvalidParams) as error:
-            log.info("the models could not be listed: %s", error)
-        if not self._warm:
-            self._warm = True
-            await anyio.to_thread.run_sync(self._registry.warm)
-            self._loaded()
-        if told := await engine.start():
-            session.tell("\n".join(told))
-        await engine.warm()
-
-    async def _discover(self, session: Session) -> None:
-        """Makes the provider, and fills the model picker from a server that has a short list of its own."""
-        name = session.model.partition(":")[0]
-        settings = self.provider_settings(session.config, name)
-        server = await self._server(name, session.config)
+    async def discover(self, config: Config, choices: Choices) -> None:
+        """Makes the provider, and fills the model picker from a server that has a short list of its own. Raises
+        AuthRequired, ProviderError, InvalidParams."""
+        name = choices.model.partition(":")[0]
+        settings = self.settings(config, name)
+        server = await self._server(name, config)
         if settings.models or _api(settings) != "chat":
             return
-        names = [f"{name}:{model}" for model in await server.list()]
-        if any(model not in session.models for model in names):
-            session.models = list(dict.fromkeys([*session.models, *names]))
-            session.show_options()
+        choices.found([f"{name}:{model}" for model in await server.list()])
 
-    async def model(self, session: Session, choice: str) -> ReadyModel:
+    async def ready(self, config: Config, choice: str) -> ReadyModel:
         """The model behind `provider:model`. Raises AuthRequired, ProviderError, InvalidParams."""
         name, _, model = choice.partition(":")
-        settings = self.provider_settings(session.config, name)
-        server = await self._server(name, session.config)
+        settings = self.settings(config, name)
+        server = await self._server(name, config)
         if model == AUTO_MODEL:
             model = await self._first_model(name, settings, server)
         if not server.asked and not settings.context_window and _api(settings) == "chat":
-            self.spawn(self._learn(server))
+            self._spawn(self._learn(server))
         return ReadyModel(server.provider, f"{name}:{model}", server.models, settings, server.embed)
 
     async def _learn(self, server: _Server) -> None:
@@ -164,9 +128,9 @@ class Builder:
         return next(iter(found))
 
     async def _server(self, name: str, config: Config) -> _Server:
-        settings = self.provider_settings(config, name)
+        settings = self.settings(config, name)
         api = _api(settings)
-        key = find_key(name, settings, self.environ)
+        key = find_key(name, settings, self._environ)
         if key is None and api != "scripted" and needs_key(settings.base_url):
             raise AuthRequired(
                 f"No API key for the provider `{name}`: set {settings.api_key_env} or run `acp-coder login`"
@@ -193,7 +157,7 @@ class Builder:
                 )
         return self._servers[identity]
 
-    def provider_settings(self, config: Config, name: str) -> ProviderConfig:
+    def settings(self, config: Config, name: str) -> ProviderConfig:
         """Raises InvalidParams for a provider that is not set up."""
         settings = config.settings.provider(name)
         if settings is None:

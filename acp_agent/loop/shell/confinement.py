@@ -22,6 +22,7 @@ from acp_agent.executors.base import Command
 from acp_agent.executors.sandbox.base import Confined, Invocation, SandboxPolicy
 from acp_agent.executors.sandbox.common_dirs import hold, release
 from acp_agent.lazy import load
+from acp_agent.loop.journal import Journal
 from acp_agent.lsp.base import Launch, LspError
 from acp_agent.safety.folders.paths import Roots, real_path
 from acp_agent.safety.folders.protect import git_places
@@ -71,13 +72,12 @@ class Confinement:
         environ: Mapping[str, str],
         home: Path | None,
         folder: Path,
-        told: Callable[[Found], None],
-        new_repository: Callable[[Path], None] = lambda folder: None,
+        journal: Journal | None = None,
         spawn: Callable[[Coroutine[Any, Any, None]], None] | None = None,
     ) -> None:
-        """`told` is called once with what was found, `new_repository` for each that commands made and whose
-        configuration would make git run something. `spawn` runs that look beside everything else."""
-        self._new_repository = new_repository
+        """`journal` is told what was found, and of each repository that commands made and whose configuration would
+        make git run something. `spawn` runs that look beside everything else."""
+        self._journal = journal
         self._spawn = spawn
         self._looking = False
         self._config = config
@@ -85,7 +85,6 @@ class Confinement:
         self._environ = environ
         self._home = home
         self._folder = folder
-        self._told = told
         self.found: Found | None = None
         self._finding = anyio.Lock()
         self._readable: tuple[Path, ...] | None = None
@@ -109,7 +108,8 @@ class Confinement:
         async with self._finding:
             if self.found is None:
                 self.found = await load(FIND_SANDBOX)(self._config.sandbox)
-                self._told(self.found)
+                if self._journal is not None:
+                    self._journal.sandbox_found(self.found)
             await self._look()
             return self.found
 
@@ -144,8 +144,10 @@ class Confinement:
                 log.warning("%s", TOO_LARGE)
             return
         for place in (*self._survey.repositories, *self._survey.pointers):
-            if place not in known and await anyio.to_thread.run_sync(runs_programs, place.parent):
-                self._new_repository(place.parent)
+            if self._journal is None or place in known:
+                continue
+            if await anyio.to_thread.run_sync(runs_programs, place.parent):
+                self._journal.repository_made(place.parent)
 
     async def lines(self) -> list[str]:
         """What confines commands and what they may touch, for the person."""
