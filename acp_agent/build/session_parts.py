@@ -33,12 +33,12 @@ from acp_agent.loop.memory.session_goals import Goals
 from acp_agent.loop.parts import Parts
 from acp_agent.loop.prompts.instructions import Instructions
 from acp_agent.loop.prompts.menu import Menu
-from acp_agent.loop.prompts.prompts import Prompts
+from acp_agent.loop.prompts.session_prompts import Prompts
 from acp_agent.loop.prompts.skills import Skills, read_skills
 from acp_agent.loop.session import Session
 from acp_agent.loop.shell.confinement import Confinement
 from acp_agent.loop.shell.private_folder import PrivateFolder
-from acp_agent.loop.shell.shell import Shell
+from acp_agent.loop.shell.session_shell import Shell
 from acp_agent.loop.toolbox.absent import Absent
 from acp_agent.loop.toolbox.extensions import Extensions
 from acp_agent.loop.toolbox.mcp_tools import SessionServers

@@ -42,7 +42,7 @@ from acp_agent.loop.calls.reports import CANCELLED, Parent, Reports, locations_o
 from acp_agent.loop.calls.result_cache import ResultCache, fingerprint_with
 from acp_agent.loop.calls.this_call import ThisCall
 from acp_agent.loop.memory.memory import Memory
-from acp_agent.loop.shell.shell import Shell
+from acp_agent.loop.shell.session_shell import Shell
 from acp_agent.loop.toolbox.offer import THOUGHTS
 from acp_agent.loop.toolbox.toolbox import Toolbox
 from acp_agent.lsp.base import LanguageServices

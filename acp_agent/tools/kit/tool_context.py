@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from acp_agent.errors import ToolError
     from acp_agent.loop.beside.scheduler import Scheduler
     from acp_agent.loop.memory.memory import Memory
-    from acp_agent.loop.shell.shell import Shell
+    from acp_agent.loop.shell.session_shell import Shell
     from acp_agent.tools.net.web_access import WebAccess
 
 
