@@ -41,6 +41,21 @@ TITLE_CHARS = 80
 
 
 @dataclass
+class Ended:
+    """How a command in the background ended."""
+
+    exit_code: int | None = None
+    ending: str = ""
+    """How, where the exit code does not say it."""
+    text: str = ""
+    """What is kept of its output."""
+    told_text: str = ""
+    """What the model is told of it, unless it asks for more."""
+    seconds: float = 0.0
+    """How long it ran."""
+
+
+@dataclass
 class Run:
     """One command in the background."""
 
@@ -52,25 +67,17 @@ class Run:
     reports: Reports
     timeout: float
     """Seconds."""
-    id: str = field(default_factory=lambda: str(uuid.uuid4()))
-    started: float = field(default_factory=time.monotonic)
-    scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
+    id: str = field(default_factory=lambda: str(uuid.uuid4()), init=False)
+    started: float = field(default_factory=time.monotonic, init=False)
+    scope: anyio.CancelScope = field(default_factory=anyio.CancelScope, init=False)
     """Cancelled to end it."""
-    over: anyio.Event = field(default_factory=anyio.Event)
+    over: anyio.Event = field(default_factory=anyio.Event, init=False)
     """Set once it has ended and all of it was told."""
-    watched: bool = False
-    ending: str = ""
-    """How it ended, where the exit code does not say it."""
-    exit_code: int | None = None
-    text: str = ""
-    """What is kept of its output, once it has ended."""
-    told_text: str = ""
-    """What the model is told of it, unless it asks for more."""
-    seconds: float = 0.0
-    """How long it ran, then."""
-    told: bool = False
+    watched: bool = field(default=False, init=False)
+    ended: Ended = field(default_factory=Ended, init=False)
+    told: bool = field(default=False, init=False)
     """Whether the model knows of its end."""
-    forgotten: bool = False
+    forgotten: bool = field(default=False, init=False)
     """Whether the model has forgotten that it started it."""
 
     @property
@@ -83,10 +90,10 @@ class Run:
             run_id=self.id,
             command=self.command.script,
             running=process is not None,
-            seconds=self.seconds if process is None else time.monotonic() - self.started,
-            exit_code=self.exit_code,
-            text=self.text if process is None else process.combined,
-            ending="" if process is not None else self.ending,
+            seconds=self.ended.seconds if process is None else time.monotonic() - self.started,
+            exit_code=self.ended.exit_code,
+            text=self.ended.text if process is None else process.combined,
+            ending="" if process is not None else self.ended.ending,
         )
 
 
@@ -137,8 +144,8 @@ class SessionRuns:
             with run.scope, anyio.move_on_after(run.timeout) as limit:
                 status = await self._follow(run)
             if status is None and limit.cancelled_caught:
-                run.exit_code = TIMED_OUT
-                run.ending = f"killed: it ran longer than {run.timeout:g} s"
+                run.ended.exit_code = TIMED_OUT
+                run.ended.ending = f"killed: it ran longer than {run.timeout:g} s"
         finally:
             with anyio.CancelScope(shield=True):
                 await self._end(run, status)
@@ -157,7 +164,7 @@ class SessionRuns:
                         feed.add(chunk)
                 status = await process.wait()
             except AgentError as error:
-                run.ending = f"lost: {error}"
+                run.ended.ending = f"lost: {error}"
             tasks.cancel_scope.cancel()
         return status
 
@@ -165,23 +172,23 @@ class SessionRuns:
         """Ends what still runs, and tells all of it; the terminal goes after the last update."""
         process = run.process
         assert process is not None, "it ends once"
-        by_itself = status is not None or run.exit_code == TIMED_OUT
+        by_itself = status is not None or run.ended.exit_code == TIMED_OUT
         try:
             if status is None:
                 with suppress(AgentError):  # The editor is gone, and its terminals with it.
                     await process.kill()
-                run.ending = run.ending or "killed: its session was closed"
+                run.ended.ending = run.ended.ending or "killed: its session was closed"
             else:
-                run.exit_code = status.exit_code
-                run.ending = f"killed by {status.signal}" if status.signal is not None else ""
+                run.ended.exit_code = status.exit_code
+                run.ended.ending = f"killed by {status.signal}" if status.signal is not None else ""
             limit = self._config.raw_output_chars
             redact = self._outputs.redactor.redact
-            output = ShellOutput(redact(process.stdout), redact(process.stderr), run.exit_code, process.truncated)
+            output = ShellOutput(redact(process.stdout), redact(process.stderr), run.ended.exit_code, process.truncated)
             printed = CommandOutput(run.command.script, output, process.combined)
             done = self._outputs.treat_now(run.call.name, ToolResult("", command=printed))
-            run.told_text = done.text
-            run.text = bounded(self._outputs.clean(process.combined), limit)
-            run.seconds = time.monotonic() - run.started
+            run.ended.told_text = done.text
+            run.ended.text = bounded(self._outputs.clean(process.combined), limit)
+            run.ended.seconds = time.monotonic() - run.started
             run.reports.ran_on(run.call, run, output, _card_text(run), limit=limit)
         finally:
             run.process = None
@@ -231,7 +238,7 @@ class SessionRuns:
     async def kill(self, run_id: str) -> RunState:
         run = self._find(run_id)
         if run.running:
-            run.ending = "killed by `bash_kill`"
+            run.ended.ending = "killed by `bash_kill`"
             run.told = True
             run.scope.cancel()
             await run.over.wait()
@@ -258,7 +265,9 @@ class SessionRuns:
             run.told = True
             state = run.state()
             command = f"[command: {run.command.script}]\n" if run.forgotten else ""
-            text = f"[background complete] run_id={run.id} {state.words}\n{command}{run.told_text or '[no output]'}"
+            text = (
+                f"[background complete] run_id={run.id} {state.words}\n{command}{run.ended.told_text or '[no output]'}"
+            )
             notes.append(UserMessage((TextPart(bounded(text, self._max_output_chars)),)))
         return notes
 
@@ -284,8 +293,8 @@ class SessionRuns:
 
 def _card_text(run: Run) -> str:
     """The output, and below it how the command ended where that is not plain success."""
-    text = run.text
-    last = "" if run.exit_code == 0 and text.strip() else _ending(run)
+    text = run.ended.text
+    last = "" if run.ended.exit_code == 0 and text.strip() else _ending(run)
     if last == "exit code 0":
         last = f"no output, {last}"
     separator = "" if not text or text.endswith("\n") else "\n"
@@ -293,9 +302,9 @@ def _card_text(run: Run) -> str:
 
 
 def _ending(run: Run) -> str:
-    if run.ending:
-        return run.ending
-    return "the exit code is not known" if run.exit_code is None else f"exit code {run.exit_code}"
+    if run.ended.ending:
+        return run.ended.ending
+    return "the exit code is not known" if run.ended.exit_code is None else f"exit code {run.ended.exit_code}"
 
 
 def _quoted(command: str) -> str:

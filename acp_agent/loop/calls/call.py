@@ -40,32 +40,41 @@ class Ran:
 
 
 @dataclass
+class Outcome:
+    """What came of a call, as far as it is known."""
+
+    ended: bool = False
+    """Its final status was reported."""
+    result: ToolMessage | None = None
+    """What the model gets."""
+    failed: bool = False
+    error: ToolError | None = None
+    """Set when it failed by an error."""
+    category: str = ""
+    """Of a result that failed: why, in a word of the taxonomy."""
+    cancelled: bool = False
+    ends_turn: bool = False
+    ran: Ran | None = None
+    """Set when it ran a command."""
+    audited: bool = False
+
+
+@dataclass
 class Call:
     """One call on its way. `id` is ours: unique for the life of the session, whatever the model made up."""
 
     use: ToolUse
-    id: str = field(default_factory=lambda: str(uuid.uuid4()))
     name: str = ""
-    reported: bool = False
-    ended: bool = False
-    ends_turn: bool = False
-    ready: Ready | None = None
-    feed: Feed | None = None
-    processes: list[Process] = field(default_factory=list)
-    """What it started, and ends."""
-    goes_on: Run | None = None
-    """What it started and left to the background: neither this process nor the feed end with the call."""
-    result: ToolMessage | None = None
-    failed: bool = False
-    error: ToolError | None = None
-    """Set when it failed by an error."""
-    ran: Ran | None = None
-    """Set when it ran a command."""
-    category: str = ""
-    """Of a result that failed: why, in a word of the taxonomy."""
-    cancelled: bool = False
-    audited: bool = False
-    facts: CallFacts | None = None
+    id: str = field(default_factory=lambda: str(uuid.uuid4()), init=False)
+    reported: bool = field(default=False, init=False)
+    ready: Ready | None = field(default=None, init=False)
+    facts: CallFacts | None = field(default=None, init=False)
     """What was judged of it, once it is."""
-    began: float | None = None
+    began: float | None = field(default=None, init=False)
     """When it began to run, by the monotonic clock."""
+    feed: Feed | None = field(default=None, init=False)
+    processes: list[Process] = field(default_factory=list, init=False)
+    """What it started, and ends."""
+    goes_on: Run | None = field(default=None, init=False)
+    """What it started and left to the background: neither this process nor the feed end with the call."""
+    outcome: Outcome = field(default_factory=Outcome, init=False)

@@ -95,6 +95,24 @@ class _Told:
 
 
 @dataclass
+class Counts:
+    """What was done to the outputs of a session so far."""
+
+    since: str = field(default_factory=now)
+    steps: int = 0
+    """Messages of the model that called tools."""
+    commands: int = 0
+    observations: int = 0
+    confidences: Counter[str] = field(default_factory=Counter)
+    """Of the filters."""
+    lines_left_out: int = 0
+    compressed: int = 0
+    """Outputs, for a goal."""
+    kept_aside: int = 0
+    """Outputs."""
+
+
+@dataclass
 class Outputs:
     """Of one session."""
 
@@ -104,16 +122,7 @@ class Outputs:
     config: ToolsConfig
     filters: SessionFilters
     compression: GoalCompression
-    started_at: str = field(default_factory=now)
-    steps: int = 0
-    executed_commands: int = 0
-    observations: int = 0
-    confidences: Counter[str] = field(default_factory=Counter)
-    lines_left_out: int = 0
-    compressed: int = 0
-    """Outputs, for a goal."""
-    kept_aside: int = 0
-    """Outputs."""
+    counts: Counts = field(default_factory=Counts, init=False)
 
     @property
     def redactor(self) -> Redactor:
@@ -194,7 +203,7 @@ class Outputs:
         if short is not None:
             view = short.text
             notes.append(short.words)
-            self.compressed += 1
+            self.counts.compressed += 1
         text = self._fitting(tool, view, digest)
         if text != view:
             notes.append(f"[{tool}] {len(view)} characters, cut for the model to {len(text)}")
@@ -228,8 +237,8 @@ class Outputs:
     def _count(self, filtered: Filtered) -> dict[str, Any]:
         """Counts what was filtered; the facts for programs."""
         assert filtered.confidence is not None, "a rule has matched"
-        self.confidences[filtered.confidence] += 1
-        self.lines_left_out += max(0, filtered.lines_before - filtered.lines_after)
+        self.counts.confidences[filtered.confidence] += 1
+        self.counts.lines_left_out += max(0, filtered.lines_before - filtered.lines_after)
         return {
             "rules": list(filtered.rules),
             "confidence": filtered.confidence,
@@ -240,13 +249,15 @@ class Outputs:
     def words(self) -> list[str]:
         """What was done to outputs in this session so far, a line each."""
         lines = []
-        if self.confidences:
-            counts = ", ".join(f"{name} {self.confidences[name]}" for name in ("Full", "Partial", "Fallback"))
-            lines.append(f"Output filters: {self.lines_left_out} lines left out for the model; confidence: {counts}")
-        if self.compressed:
-            lines.append(f"Outputs compressed for the goal: {self.compressed}")
-        if self.kept_aside:
-            lines.append(f"Outputs kept aside whole: {self.kept_aside}")
+        if self.counts.confidences:
+            counts = ", ".join(f"{name} {self.counts.confidences[name]}" for name in ("Full", "Partial", "Fallback"))
+            lines.append(
+                f"Output filters: {self.counts.lines_left_out} lines left out for the model; confidence: {counts}"
+            )
+        if self.counts.compressed:
+            lines.append(f"Outputs compressed for the goal: {self.counts.compressed}")
+        if self.counts.kept_aside:
+            lines.append(f"Outputs kept aside whole: {self.counts.kept_aside}")
         return lines
 
     def _fitting(self, tool: str, view: str, digest: _Digest) -> str:
@@ -272,7 +283,7 @@ class Outputs:
         except StoreError as error:
             log.warning("an output could not be kept: %s", error)
             return ["[the whole output could not be kept]"]
-        self.kept_aside += 1
+        self.counts.kept_aside += 1
         part = "all of it" if entry.complete else "its beginning and end"
         return [f"[{part}, {entry.chars} characters: overflow:{entry.id} (`read_overflow`)]"]
 
@@ -280,11 +291,11 @@ class Outputs:
 
     def observed(self, call: Call) -> ToolMessage:
         """The answer to a call as the model reads it: plain, or in the envelope."""
-        self.observations += 1
-        message = call.result
+        self.counts.observations += 1
+        message = call.outcome.result
         assert message is not None, "a call has a result before it is observed"
-        if call.ran is not None:
-            self.executed_commands += 1
+        if call.outcome.ran is not None:
+            self.counts.commands += 1
         if self.config.observation == "plain":
             return message
         said = "\n".join(part.text for part in message.content if isinstance(part, TextPart))
@@ -292,11 +303,13 @@ class Outputs:
         arguments: Any = call.ready.arguments if call.ready is not None else call.use.arguments
         raw = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False, default=str)
         script = arguments.get("command") if isinstance(arguments, dict) and call.name == "bash" else None
-        ran = call.ran
+        ran = call.outcome.ran
         observation = Observation(
             schema="acp_coder.tool_observation.v1",
             timestamp=now(),
-            session=ObservedSession(self.started_at, self.steps, self.executed_commands, self.observations),
+            session=ObservedSession(
+                self.counts.since, self.counts.steps, self.counts.commands, self.counts.observations
+            ),
             tool=ObservedTool(
                 tool=call.name,
                 call_id=call.use.id,
@@ -318,11 +331,11 @@ class Outputs:
 
 
 def _status(call: Call) -> ResultStatus:
-    if call.error is None:
-        return "failed" if call.failed else "completed"
-    if call.error.category == "cancelled":
+    if call.outcome.error is None:
+        return "failed" if call.outcome.failed else "completed"
+    if call.outcome.error.category == "cancelled":
         return "cancelled"
-    return "denied" if call.error.category in ("policy_blocked", "confirmation_required") else "failed"
+    return "denied" if call.outcome.error.category in ("policy_blocked", "confirmation_required") else "failed"
 
 
 def _lines(text: str, *more: str) -> str:

@@ -103,7 +103,7 @@ class Reports:
         """Where the call's live output goes."""
 
         def emit(update: ToolCallProgress) -> None:
-            if not call.ended or call.goes_on is not None:
+            if not call.outcome.ended or call.goes_on is not None:
                 self._outbox.emit(update, keep=False, clean=True)
 
         kind = TerminalFeed if self._display.terminal_meta else ContentFeed
@@ -188,11 +188,11 @@ class Reports:
             error = result.error or ToolError("")
             meta.update(_error_meta(error))
             told = f"{text.rstrip()}\n{feedback(error)}" if result.error is not None else text
-        call.failed = result.failed
+        call.outcome.failed = result.failed
         status = "failed" if result.failed else "completed"
         self._end(call, status, response, list(content), meta, notes=result.notes, clean=clean, **changed)
-        call.ends_turn = result.ends_turn
-        call.result = ToolMessage(call.use.id, call.name, (TextPart(told), *result.parts))
+        call.outcome.ends_turn = result.ends_turn
+        call.outcome.result = ToolMessage(call.use.id, call.name, (TextPart(told), *result.parts))
 
     def ran_on(self, call: Call, run: Run, output: ShellOutput, text: str, *, limit: int) -> None:
         """How a command ended that had gone on in the background: the card anew, but never its status, which is final.
@@ -203,7 +203,7 @@ class Reports:
         raw_output = output.as_json(limit)
         meta["claudeCode"]["toolResponse"] = raw_output
         content: list[ToolCallContent] = [*_terminals(call)]
-        words = run.ending if content else text
+        words = run.ended.ending if content else text
         if words:
             content.append(Content(content=TextContent(text=bounded(words, self._max_output_chars))))
         if call.feed is not None:
@@ -212,13 +212,13 @@ class Reports:
 
     def fail(self, call: Call, error: ToolError) -> None:
         """The person reads the error itself, the model what follows from it too. Nothing for a call that has ended."""
-        if call.ended or not call.reported:
+        if call.outcome.ended or not call.reported:
             return
-        call.error = error
+        call.outcome.error = error
         text = bounded(self._redact.text(str(error)), self._max_output_chars)
         told = bounded(self._redact.text(feedback(error)), self._max_output_chars)
         self._end(call, "failed", text, [Content(content=TextContent(text=text))], _error_meta(error))
-        call.result = ToolMessage(call.use.id, call.name or call.use.name, (TextPart(told),))
+        call.outcome.result = ToolMessage(call.use.id, call.name or call.use.name, (TextPart(told),))
 
     def _end(
         self,
@@ -243,7 +243,7 @@ class Reports:
             content = [*terminals, *content]
         if call.feed is not None and call.goes_on is None:
             meta.update(call.feed.finish(_exit_status(changed.get("raw_output"))) or {})
-        call.ended = True
+        call.outcome.ended = True
         self.update(call, status=status, content=content, meta=meta, clean=clean, **changed)
 
     def _meta(self, call: Call) -> dict[str, Any]:

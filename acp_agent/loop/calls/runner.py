@@ -142,7 +142,7 @@ class Calls:
         """
         calls = [Call(use) for use in uses]
         outputs = self.outputs
-        outputs.steps += 1
+        outputs.counts.steps += 1
         blocked = self.quota.take()
         not_run = NOT_RUN
         try:
@@ -156,16 +156,18 @@ class Calls:
                 else:
                     for call in group:
                         await self.run(call)
-                if any(call.ends_turn for call in calls):
+                if any(call.outcome.ends_turn for call in calls):
                     not_run = NOT_ANSWERED
                     break
         finally:
             for call in calls:
                 self.reports.fail(call, ToolError(not_run, "cancelled"))
-                call.result = call.result or ToolMessage(call.use.id, call.use.name, (TextPart(not_run),))
+                call.outcome.result = call.outcome.result or ToolMessage(
+                    call.use.id, call.use.name, (TextPart(not_run),)
+                )
                 self._audit(call)
                 add(outputs.observed(call))
-        return RoundResult(any(call.ends_turn for call in calls), any(self._progressed(call) for call in calls))
+        return RoundResult(any(call.outcome.ends_turn for call in calls), any(self._progressed(call) for call in calls))
 
     def _only_reads(self, call: Call) -> bool:
         entry = self.toolbox.registry.find(call.use.name)
@@ -173,13 +175,18 @@ class Calls:
 
     def _progressed(self, call: Call) -> bool:
         """Whether a call changed something, or did it without a word."""
-        if call.error is not None or call.result is None or call.ready is None or call.ready.entry.reads_only:
+        if (
+            call.outcome.error is not None
+            or call.outcome.result is None
+            or call.ready is None
+            or call.ready.entry.reads_only
+        ):
             return False
-        said = "".join(part.text for part in call.result.content if isinstance(part, TextPart))
+        said = "".join(part.text for part in call.outcome.result.content if isinstance(part, TextPart))
         return call.ready.entry.kind != "execute" or said.strip() == NO_OUTPUT
 
     async def run(self, call: Call) -> None:
-        """A call that was reported, to its last report; `call.result` is what the model gets."""
+        """A call that was reported, to its last report; `call.outcome.result` is what the model gets."""
         if call.ready is None:
             self._audit(call)
             return
@@ -211,28 +218,32 @@ class Calls:
     def _audit(self, call: Call) -> None:
         """Writes down what became of a call; one that was refused stands there with the decision."""
         facts, known = call.facts, call.facts is not None
-        if call.audited or not call.reported or (known and call.began is None and not call.cancelled):
+        if call.outcome.audited or not call.reported or (known and call.began is None and not call.outcome.cancelled):
             return
-        call.audited = True
+        call.outcome.audited = True
         if facts is None:
             facts = CallFacts(call.name, {"arguments": call.use.arguments}, (), call.id)
-        text = "".join(part.text for part in call.result.content if isinstance(part, TextPart)) if call.result else ""
-        category = call.error.category if call.error is not None else call.category
+        text = (
+            "".join(part.text for part in call.outcome.result.content if isinstance(part, TextPart))
+            if call.outcome.result
+            else ""
+        )
+        category = call.outcome.error.category if call.outcome.error is not None else call.outcome.category
         if not known and category == "policy_blocked":
-            refused = Judgement(Deny(str(call.error), "the tool refuses"))
+            refused = Judgement(Deny(str(call.outcome.error), "the tool refuses"))
             facts = CallFacts(call.name, call.ready.arguments if call.ready else facts.arguments, (), call.id)
-            self.guard.decided(facts, refused, "deny", "the tool refuses", str(call.error))
+            self.guard.decided(facts, refused, "deny", "the tool refuses", str(call.outcome.error))
             return
-        cancelled = call.cancelled or category == "cancelled"
-        failed = call.failed or call.error is not None
+        cancelled = call.outcome.cancelled or category == "cancelled"
+        failed = call.outcome.failed or call.outcome.error is not None
         self.guard.ended(
             facts,
             "cancelled" if cancelled else "failed" if failed else "completed",
             error=category,
             arguments=None if known else call.use.arguments,
-            broke=call.error is not None or category == "timeout",
+            broke=call.outcome.error is not None or category == "timeout",
             failed=failed,
-            exit_code=call.ran.exit_code if call.ran is not None else None,
+            exit_code=call.outcome.ran.exit_code if call.outcome.ran is not None else None,
             truncated=any(process.truncated for process in call.processes) or None,
             duration_ms=None if call.began is None else round((time.monotonic() - call.began) * 1000),
             output=text,
@@ -248,8 +259,8 @@ class Calls:
 
     def _cancelled(self, call: Call) -> None:
         """Ends a call that was stopped; what its command had printed is kept."""
-        call.cancelled = True
-        if not call.processes or call.ended:
+        call.outcome.cancelled = True
+        if not call.processes or call.outcome.ended:
             self.reports.fail(call, ToolError(CANCELLED, "cancelled"))
             return
         process = call.processes[-1]
@@ -367,7 +378,7 @@ class Calls:
                 await hooks.after(call.name, call.id, "failed")
         else:
             if (printed := result.command) is not None and ready.entry.kind == "execute":
-                call.ran = Ran(str(folder), printed.streams.exit_code, printed.timed_out)
+                call.outcome.ran = Ran(str(folder), printed.streams.exit_code, printed.timed_out)
             result = await self.outputs.treat(call.name, result)
             paths = [access.path for access in accesses if isinstance(access, PathAccess)]
             if told := self.outputs.redactor.redact(self.memory.instructions.for_paths(paths)):
@@ -379,7 +390,7 @@ class Calls:
             if not result.failed:
                 self.toolbox.offer.succeeded(call.name)
             if result.error is not None:
-                call.category = result.error.category
+                call.outcome.category = result.error.category
                 self.failures.failed(call.name, ready.arguments, result.error)
             elif self.failures.any and self._changes(accesses):
                 self.failures.changed()
