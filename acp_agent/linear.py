@@ -30,9 +30,6 @@ class Match(Protocol):
 
     def group(self, group: int | str = 0) -> str: ...
 
-    @property
-    def lastgroup(self) -> str | None: ...
-
     def groupdict(self) -> dict[str, str | None]: ...
 
 

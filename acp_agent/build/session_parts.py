@@ -7,10 +7,9 @@ from typing import Any
 
 from acp_agent.config.load import Config
 from acp_agent.config.model import ProviderConfig
-from acp_agent.executors.dyn import DynExecutor
-from acp_agent.executors.dyn import Offer as EditorOffer
-from acp_agent.executors.editor import EditorExecutor
+from acp_agent.executors.editor import EditorExecutor, EditorTerminals
 from acp_agent.executors.local import LocalExecutor
+from acp_agent.executors.route import Offer as EditorOffer
 from acp_agent.executors.scrub import scrubbing
 from acp_agent.loop.beside.background_runs import SessionRuns
 from acp_agent.loop.beside.beside import Beside
@@ -162,32 +161,24 @@ def build_shell(
         inherited["HOME"] = str(home)  # By its own name: the sandbox knows no links to it.
     folder = PrivateFolder(roots)
     confinement = Confinement(tools, roots, inherited, home, folder.path, journal, spawn)
-    local = LocalExecutor(
-        environ=inherited,
-        terminate_grace=bash.terminate_grace,
-        confine=confinement.confine,
-        user=confinement.user,
-        hides=roots.rules.hides,
-    )
     hooks_run_with = LocalExecutor(environ=environ, hidden=hidden, terminate_grace=bash.terminate_grace)
     runs = SessionRuns(bash, max_output_chars=tools.max_output_chars, spawn=spawn, journal=journal, outputs=outputs)
-    executor = build_executor(session, local, folder, confinement)
+    executor = build_executor(session, inherited, folder, confinement)
     hooks = Hooks(settings.hooks, hooks_run_with, roots.cwd, session.outbox, turn)
-    return Shell(roots, turn, folder, executor, local, confinement, hooks, runs), inherited
+    return Shell(roots, turn, folder, executor, confinement, hooks, runs), inherited
 
 
 def build_executor(
-    session: Session, local: LocalExecutor, folder: PrivateFolder, confinement: Confinement
-) -> DynExecutor:
+    session: Session, environ: Mapping[str, str], folder: PrivateFolder, confinement: Confinement
+) -> EditorExecutor:
     settings, client = session.config.settings, session.client
     tools, bash = settings.tools, settings.tools.bash
 
     def scrub(own: Iterable[str]) -> str:
         return scrubbing(bash.environment, SECRET_NAMES, (*own, *bash.environment_extra))
 
-    editor = EditorExecutor(
+    terminals = EditorTerminals(
         client,
-        local,
         folder.path / "scripts",
         kill_timeout=settings.limits.kill_timeout,
         output_limit=bash.editor_output_limit,
@@ -200,7 +191,16 @@ def build_executor(
         read_text=client.reads_files and tools.files.editor_buffers,
         write_text=client.writes_files and tools.files.editor_buffers,
     )
-    return DynExecutor(editor, local, offer)
+    return EditorExecutor(
+        client,
+        terminals,
+        offer,
+        environ=environ,
+        terminate_grace=bash.terminate_grace,
+        confine=confinement.confine,
+        user=confinement.user,
+        hides=session.roots.rules.hides,
+    )
 
 
 def build_servers(

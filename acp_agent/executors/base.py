@@ -1,7 +1,7 @@
 """The contract of an executor: run a command, read and write text, look at the file system.
 
-Tools depend on this module and never on a backend. Three backends keep it today: `local` (this machine), `editor`
-(the ACP client's terminals and buffers) and `dyn` (routes each operation to one of the others).
+Tools depend on this module and never on a backend. Two keep it today: `local` (this machine) and `editor` (this machine
+with the ACP client's terminals and buffers).
 """
 
 from __future__ import annotations

@@ -37,6 +37,7 @@ from acp_agent.executors.base import (
     Found,
     GrepQuery,
     OutputChunk,
+    Process,
     StreamName,
     Tally,
     TerminalView,
@@ -108,7 +109,7 @@ class LocalExecutor:
 
     # --- commands ---------------------------------------------------------------------------------------------
 
-    async def run(self, command: Command) -> LocalProcess:
+    async def run(self, command: Command) -> Process:
         mark = f"{self._mark}.{uuid.uuid4().hex}"
         environ = {**self.environment(command), MARK: mark}
         if (user := self._user()) is not None:

@@ -82,6 +82,9 @@ ROOMS: dict[str, tuple[str, ...]] = {"acp_agent.safety": ("", "folders", "lines"
 
 LONGEST_FILE = 750
 
+ROOM_PAGES = {"executors/sandbox": "docs/rooms/sandbox.md", "fronts/lsp_server": "docs/rooms/lsp-front.md"}
+"""Rooms with a page of their own: data, who calls whom."""
+
 SHARED_NAMES = {"__init__", "base"}
 """Names that files of several folders have, and mean the same: a package's face, a wing's contract."""
 
@@ -203,6 +206,13 @@ def test_no_two_files_have_one_name():
         if file.stem not in SHARED_NAMES and "fronts/demo" not in str(file):
             places.setdefault(file.stem, []).append(str(file.relative_to(ROOT)))
     assert not {name: where for name, where in places.items() if len(where) > 1}
+
+
+def test_the_page_of_a_room_names_all_its_files():
+    for room, page in ROOM_PAGES.items():
+        text = (ROOT / page).read_text(encoding="utf-8")
+        missing = [file.stem for file in (PACKAGE / room).glob("[!_]*.py") if not re.search(rf"\b{file.stem}\b", text)]
+        assert not missing, page
 
 
 def test_every_lazy_row_names_something_that_exists():

@@ -112,7 +112,7 @@ class Bubblewrap:
                 slots[len(start) - 1] = number
             start.append("--")
             return Confined(
-                (*start, *self._inside(spots, policy), *limited),
+                (*start, *self._inside(spots), *limited),
                 Path("/"),
                 _environment(invocation, view),
                 {INFO_FD: info, FILTER_FD: filter_file, ARGS_FD: arguments},
@@ -129,7 +129,7 @@ class Bubblewrap:
             return argv
         return ("/bin/sh", "-c", LIMIT.format(n=policy.max_processes), "sh", *argv)
 
-    def _inside(self, spots: Iterable[Spot], policy: SandboxPolicy) -> list[str]:
+    def _inside(self, spots: Iterable[Spot]) -> list[str]:
         if not self.landlock:
             return []
         rules: list[Rule] = [(READ, Path("/")), (DEVICE, Path("/dev")), (WRITE, Path("/dev/shm"))]

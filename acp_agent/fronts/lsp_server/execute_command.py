@@ -17,11 +17,11 @@ from lsprotocol.types import LSPErrorCodes, Position, Range
 from pygls.exceptions import JsonRpcException, JsonRpcInvalidParams
 
 from acp_agent.errors import AgentError, PeerError
-from acp_agent.fronts.lsp_server import prompts
+from acp_agent.fronts.lsp_server import prompt_content
 from acp_agent.fronts.lsp_server.conversation import Choice, Turn
 from acp_agent.fronts.lsp_server.front import Front
 from acp_agent.fronts.lsp_server.lsp_editor import Kind
-from acp_agent.fronts.lsp_server.prompts import Passage, Prompt
+from acp_agent.fronts.lsp_server.prompt_content import Passage, Prompt
 from acp_agent.fronts.lsp_server.status import one_line
 from acp_agent.fronts.lsp_server.transcript import is_answered, pending_prompt
 
@@ -130,13 +130,13 @@ class Commands:
         place = self._passage(given, "acpCoder.fix")
         if not given.message:
             raise JsonRpcInvalidParams("acpCoder.fix wants `diagnostic` with a `message`")
-        return self._turn(prompts.fix(given.message, given.source, place))
+        return self._turn(prompt_content.fix(given.message, given.source, place))
 
     def _explain(self, given: _Given) -> Work:
-        return self._turn(prompts.explain(self._passage(given, "acpCoder.explain")))
+        return self._turn(prompt_content.explain(self._passage(given, "acpCoder.explain")))
 
     def _test(self, given: _Given) -> Work:
-        return self._turn(prompts.test(self._passage(given, "acpCoder.test")))
+        return self._turn(prompt_content.test(self._passage(given, "acpCoder.test")))
 
     def _continue(self, given: _Given) -> Work:
         return self._turn(Prompt(CONTINUE))
@@ -155,7 +155,7 @@ class Commands:
             raise AgentError("the answer is still being written there: write below the `## You` that comes at its end")
         if any(turn.prompt.text == text for turn in self._sent if not turn.done.is_set()):
             raise AgentError("this was sent already")
-        return self._turn(prompts.linked(self._front.documents, text), sent=True)
+        return self._turn(prompt_content.linked(self._front.documents, text), sent=True)
 
     def _stop(self, given: _Given) -> Work:
         stopped = self._front.stop()
@@ -177,12 +177,12 @@ class Commands:
     def _about(self, text: str, given: _Given) -> Prompt:
         if not given.uri:
             return Prompt(text)
-        return Prompt(text, (prompts.passage(self._front.documents, given.uri, given.where),))
+        return Prompt(text, (prompt_content.passage(self._front.documents, given.uri, given.where),))
 
     def _passage(self, given: _Given, name: str) -> Passage:
         if not given.uri:
             raise JsonRpcInvalidParams(f"{name} wants an object with `uri`, and `range` for a part of the document")
-        return prompts.passage(self._front.documents, given.uri, given.where)
+        return prompt_content.passage(self._front.documents, given.uri, given.where)
 
     # --- picking ----------------------------------------------------------------------------------------------
 

@@ -28,7 +28,7 @@ from acp_agent.fronts.lsp_server.edits import hunks_between, text_edits
 from acp_agent.fronts.lsp_server.initialization_options import Options, read_options
 from acp_agent.fronts.lsp_server.lsp_editor import Editor, Kind
 from acp_agent.fronts.lsp_server.progress import Progress
-from acp_agent.fronts.lsp_server.prompts import Prompt
+from acp_agent.fronts.lsp_server.prompt_content import Prompt
 from acp_agent.fronts.lsp_server.questions import Questions
 from acp_agent.fronts.lsp_server.status import Board, Call, one_line
 from acp_agent.fronts.lsp_server.text_positions import Text, choose_encoding

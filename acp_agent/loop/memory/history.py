@@ -17,7 +17,6 @@ INTERRUPTED = "The call was interrupted before it had a result. Whether it had a
 
 _one: msgspec.json.Decoder[Message] = msgspec.json.Decoder(Message)
 _many: msgspec.json.Decoder[list[Message]] = msgspec.json.Decoder(list[Message])
-_encoder = msgspec.json.Encoder()
 
 
 class History:
@@ -81,16 +80,8 @@ def _interrupted(call: ToolUse, text: str) -> ToolMessage:
     return ToolMessage(call.id, call.name, (TextPart(text),))
 
 
-def encode_message(message: Message) -> bytes:
-    return _encoder.encode(message)
-
-
 def decode_message(data: bytes) -> Message:
     return _one.decode(data)
-
-
-def encode_messages(messages: Sequence[Message]) -> bytes:
-    return _encoder.encode(messages)
 
 
 def decode_messages(data: bytes) -> Iterator[Message]:

@@ -6,8 +6,8 @@ import copy
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from acp_agent.executors.dyn import DynExecutor, Offer, route
-from acp_agent.executors.local import LocalExecutor
+from acp_agent.executors.editor import EditorExecutor
+from acp_agent.executors.route import Offer, route
 from acp_agent.executors.shell_state import forget_state, last_cwd
 from acp_agent.loop.shell.confinement import Confinement
 from acp_agent.loop.shell.private_folder import PrivateFolder
@@ -27,8 +27,7 @@ class Shell:
         roots: Roots,
         turn: RunningTurn,
         folder: PrivateFolder,
-        executor: DynExecutor,
-        local: LocalExecutor,
+        executor: EditorExecutor,
         confinement: Confinement,
         hooks: Hooks,
         runs: SessionRuns,
@@ -39,7 +38,6 @@ class Shell:
         self.executor = executor
         self.offer: Offer = executor.offer
         """What the editor serves."""
-        self._local = local
         self.confinement = confinement
         self.hooks = hooks
         self.runs = runs
@@ -74,6 +72,6 @@ class Shell:
         return self.confinement.limits()
 
     async def close(self) -> None:
-        await self._local.close()
+        await self.executor.close()
         await self.hooks.close()
         self._folder.close()

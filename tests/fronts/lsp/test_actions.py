@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from lsprotocol import types
 
-from acp_agent.fronts.lsp_server.prompts import question_in
+from acp_agent.fronts.lsp_server.prompt_content import question_in
 from acp_agent.fronts.lsp_server.text_positions import Text
 from tests.fronts.lsp.kit import CAPTURED, raw_lsp
 

@@ -12,7 +12,7 @@ import pytest
 from lsprotocol import types
 
 from acp_agent.fronts.lsp_server.editor_documents import Documents
-from acp_agent.fronts.lsp_server.prompts import passage
+from acp_agent.fronts.lsp_server.prompt_content import passage
 from acp_agent.fronts.lsp_server.questions import QUIET_SECONDS
 from tests.editors.raw_agent import Failed, RawAgent, Turn
 from tests.fronts.lsp.kit import CAPTURED, Buffer, LspEditor, raw_lsp
