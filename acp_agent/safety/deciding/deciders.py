@@ -43,7 +43,7 @@ from acp_agent.safety.folders.paths import Roots, real_path
 from acp_agent.safety.globs import matches
 
 if TYPE_CHECKING:
-    from acp_agent.safety.lines.examine import Examined
+    from acp_agent.safety.lines.examined import Examined
     from acp_agent.safety.lines.risk import Risk
 
 __all__ = ["EXAMINE", "POLICY_DENIED", "CallFacts", "Deciders", "Judgement"]

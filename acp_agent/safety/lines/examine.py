@@ -3,7 +3,8 @@
 
 Two questions, two measures. A deny rule is tested on every candidate, and the walk collects them from whatever it
 finds, also from lines that no parser takes apart. An allow rule counts only where all is understood: kinds of syntax
-that `shell.judge` knows, words that two readers read alike, paths inside the session's folders.
+that are named here, words that two readers read alike, paths inside the session's folders. A line runs without a
+question only where each command in it only looks (`looks`); the first thing that is not plain makes it ask as it is.
 """
 
 from __future__ import annotations
@@ -16,46 +17,40 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from acp_agent.safety.access import Allow
+from acp_agent.safety.access import Allow, Ask
 from acp_agent.safety.folders.paths import Roots
-from acp_agent.safety.lines.arguments import (
-    forbidden_argument,
-    program_names,
-)
 from acp_agent.safety.lines.dangerous import dangers_of, is_safe_assignment
-from acp_agent.safety.lines.examined import NAMED, Examined, Match, Part, Redirect, decided
+from acp_agent.safety.lines.examined import NAMED, Examined, Part, decided
+from acp_agent.safety.lines.line import BACKGROUND, EXPANSIONS, MAX_CHARS, Line, Redirect, read
+from acp_agent.safety.lines.looks import Judged, check_redirect, judge_node, judge_words
 from acp_agent.safety.lines.quoting import braced, rough_commands, unquoted
-from acp_agent.safety.lines.reach import lands, paths_inside, protected_names
-from acp_agent.safety.lines.risk import INTERPRETERS, Risk, combined, risk_of, risk_of_text, risk_of_writing
-from acp_agent.safety.lines.shell import (
-    BACKGROUND,
+from acp_agent.safety.lines.reach import (
     CHANGES,
     EXPANDS,
-    MAX_CHARS,
     NOT_UNDERSTOOD,
     OUTSIDE,
-    gaps,
-    judge,
-    judge_node,
-    judge_words,
-    parsed,
-    text_trouble,
+    Reach,
+    lands,
+    paths_inside,
+    protected_names,
 )
+from acp_agent.safety.lines.risk import INTERPRETERS, Risk, combined, risk_of, risk_of_text, risk_of_writing
 from acp_agent.safety.lines.standing import Folded, Places, both
 from acp_agent.safety.lines.wrappers import SHELLS, Inner, base, inner_commands, is_shell_from_input, is_wrapper
 
 if TYPE_CHECKING:
     from tree_sitter import Node
 
-__all__ = ["Examined", "Match", "Part", "Redirect", "examine", "forbidden_argument", "program_names"]
-
 MAX_NODES = 60
+MAX_DEPTH = 40
+"""Of what may run without a question."""
 MAX_LINES = 6
 """Lines within lines."""
 MAX_PARTS = 1_000
 MAX_BRACED, MAX_WORDS = 50, 500
 IFS = re.compile(r"\$\{?IFS\}?")
 NESTED = 12
+SEPARATORS = frozenset("; \n ( ) { }".split(" "))
 MOVES = frozenset(("cd", "pushd", "popd", ".", "source", "eval"))
 RESERVED = frozenset(
     "if then else elif fi for while until do done case esac in function select time coproc { } ! [[ ]]".split()
@@ -76,7 +71,7 @@ def examine(command: str, roots: Roots, cwd: Path) -> Examined:
     """Total: what cannot be taken apart is not understood."""
     found = _Found(roots)
     found.line(command, frozenset((cwd,)), (), None, 0)
-    verdict = judge(command, roots, cwd)
+    verdict = found.verdict(command, cwd)
     rules = "; ".join(
         dict.fromkeys(part.rule for part in found.parts if part.looks == isinstance(verdict, Allow) and part.rule)
     )
@@ -94,6 +89,11 @@ def examine(command: str, roots: Roots, cwd: Path) -> Examined:
     )
 
 
+def judge(command: str, roots: Roots, cwd: Path) -> Allow | Ask:
+    """Whether `command`, run in `cwd`, may run without asking. Total: whatever is not understood asks."""
+    return examine(command, roots, cwd).verdict
+
+
 class _Found:
     """What the walk collects, over all lines within lines."""
 
@@ -103,14 +103,30 @@ class _Found:
         self.candidates: dict[str, None] = {}
         self.risks: list[Risk] = []
         self.trouble = ""
+        self.asks = ""
+        """Why the whole line asks as it is: the first reason."""
+        self.scopes: dict[str, None] = {}
+        """What an "always" answer must cover otherwise; nothing where the line only looks."""
+
+    def verdict(self, command: str, cwd: Path) -> Allow | Ask:
+        if self.asks:
+            # The same line means something else in another folder, so an answer is bound to the folder, too.
+            where = "" if cwd == self.roots.cwd else f"[in {cwd}] "
+            return Ask(self.asks, (f"bash = {where}{command}",), "this exact command in this project")
+        if not self.scopes:
+            return Allow()
+        names = [f"`{scope.removeprefix('bash ')}`" for scope in self.scopes]
+        return Ask(CHANGES, tuple(self.scopes), f"{' and '.join(names)} commands in this project")
 
     def troubled(self, reason: str) -> None:
         self.trouble = self.trouble or reason
 
     def line(self, text: str, folders: Folded, wrappers: tuple[str, ...], inside: int | None, depth: int) -> None:
         self.candidate(text)
-        if trouble := text_trouble(text):
-            self.troubled(trouble)
+        line = read(text)
+        if line.trouble:
+            self.troubled(line.trouble)
+            self.asks = self.asks or line.trouble
         if depth > MAX_LINES or len(text) > MAX_CHARS or len(self.parts) > MAX_PARTS:
             self.troubled(NOT_UNDERSTOOD)
             self.rough(text)
@@ -119,12 +135,15 @@ class _Found:
             self.rough(IFS.sub(" ", text))
         if "{" in text and "," in text:
             self.rough(" ".join(item for word in text.split(" ")[:MAX_WORDS] for item in braced(word)))
-        root = parsed(text)
-        if reason := gaps(text, root):
-            self.troubled(reason)
-        if root.has_error:
+        if line.gap:
+            self.troubled(line.gap)
+        if line.root.has_error:
             self.rough(text)
-        _Walk(text, self, wrappers, inside, depth).walk(root, folders, (), 0)
+        walk = _Walk(line, self, wrappers, inside, depth)
+        if depth == 0:
+            here = all(map(Reach(self.roots).is_inside, folders or ()))
+            walk.ask(NOT_UNDERSTOOD if line.root.has_error else line.gap if here else OUTSIDE)
+        walk.walk(line.root, folders, (), 0)
 
     def rough(self, text: str) -> None:
         for words in rough_commands(text):
@@ -172,23 +191,36 @@ class _Found:
 class _Walk:
     """One walk over the tree of one line."""
 
-    def __init__(self, text: str, found: _Found, wrappers: tuple[str, ...], inside: int | None, depth: int) -> None:
-        self._command = text
-        self._source = text.encode(errors="replace")
+    def __init__(self, line: Line, found: _Found, wrappers: tuple[str, ...], inside: int | None, depth: int) -> None:
+        self._line = line
+        self._text = line.text_of
         self._found = found
         self._wrappers = wrappers
         self._inside = inside
         self._depth = depth
         self._behind: list[Node] = []
+        self._within = depth
+        """Not 0 where what is walked is only a part of a command, whose words are judged as a whole."""
 
-    def _text(self, node: Node) -> str:
-        return self._source[node.start_byte : node.end_byte].decode(errors="replace")
+    def ask(self, reason: str) -> None:
+        """The whole line asks as it is, if nothing before it did."""
+        if not self._within:
+            self._found.asks = self._found.asks or reason
+
+    def _look_into(self, node: Node, folders: Folded, depth: int) -> None:
+        """For the commands within a word or a redirection."""
+        self._within += 1
+        self.walk(node, folders, (), depth)
+        self._within -= 1
 
     def walk(self, node: Node, folders: Folded, redirects: tuple[Redirect, ...], depth: int) -> Places:
         if depth > MAX_NODES or len(self._found.parts) > MAX_PARTS:
             self._found.troubled(NOT_UNDERSTOOD)
             self._found.rough(self._text(node))
+            self.ask(NOT_UNDERSTOOD)
             return Places(None, None)
+        if depth > MAX_DEPTH:
+            self.ask(NOT_UNDERSTOOD)
         depth += 1
         stay = Places(folders, folders)
         match node.type:
@@ -197,6 +229,8 @@ class _Walk:
             case "program" | "compound_statement" | "subshell":
                 after = stay
                 for child in node.children:
+                    if not child.is_named and child.type not in SEPARATORS:
+                        self.ask(NOT_UNDERSTOOD)
                     after = self.walk(child, after.either, redirects, depth)
                 return stay if node.type == "subshell" else after
             case "list":
@@ -204,6 +238,8 @@ class _Walk:
             case "pipeline":
                 return self._pipeline(node, folders, redirects, depth)
             case "negated_command":
+                if node.child_count != 2:
+                    self.ask(NOT_UNDERSTOOD)
                 for child in node.children:
                     stay = self.walk(child, folders, redirects, depth)
                 return Places(stay.failure, stay.success)
@@ -215,6 +251,8 @@ class _Walk:
                 self._found.troubled(BACKGROUND)
                 return stay
             case kind:
+                if node.is_named:
+                    self.ask(EXPANDS if kind in EXPANSIONS or kind == "variable_assignment" else NOT_UNDERSTOOD)
                 if kind.endswith("_statement") or kind in ("function_definition", "ERROR"):
                     self._found.troubled(NOT_UNDERSTOOD)
                 elif kind in ("variable_assignment", "variable_assignments"):
@@ -235,6 +273,7 @@ class _Walk:
             self._found.troubled(NOT_UNDERSTOOD)
             for child in children:
                 self.walk(child, folders, redirects, depth)
+                self.ask(NOT_UNDERSTOOD)
             return Places(None, None)
         first = self.walk(children[0], folders, redirects, depth)
         match children[1].type:
@@ -255,6 +294,8 @@ class _Walk:
                 start = len(self._found.parts)
                 self.walk(child, folders, redirects, depth)
                 stages.append(self._found.parts[start:])
+            elif child.type not in ("|", "|&"):
+                self.ask(NOT_UNDERSTOOD)
         self._fed(stages, first)
         return Places(folders, folders)
 
@@ -285,6 +326,10 @@ class _Walk:
         bodies = [child for child in node.children if not child.type.endswith("_redirect")]
         given = [child for child in node.children if child.type.endswith("_redirect")]
         mine = [self._redirect(child) for child in given]
+        for child in node.children[1:]:
+            self.ask(check_redirect(self._line, child, self._found.roots, folders or frozenset()))
+        if given and node.children[0] == given[0]:
+            self.ask(NOT_UNDERSTOOD)
         after = Places(folders, folders)
         start = len(self._found.parts)
         for body in bodies:
@@ -307,7 +352,7 @@ class _Walk:
                 self._nested(self._text(child), folders, ("<<",), None)
             elif shell and node.type == "herestring_redirect":
                 self._nested(unquoted(self._text(child)).text, folders, ("<<<",), None)
-            self.walk(child, folders, (), depth)
+            self._look_into(child, folders, depth)
         # `cat <<EOF | sh`: the grammar puts what follows the pipe into the redirection.
         if not shell and any(is_shell_from_input(part.rough) for part in self._found.parts[start:]):
             for child in node.children:
@@ -315,19 +360,11 @@ class _Walk:
                     self._nested(self._text(child), folders, ("<<", "|"), None)
 
     def _redirect(self, node: Node) -> Redirect:
-        if node.type != "file_redirect":
-            return Redirect("<<", None, False)
-        children = [child for child in node.children if child.type != "file_descriptor"]
-        operator = children[0].type if children else "?"
-        if len(children) < 2 or "\n" in self._text(node):  # for bash, a line ends a redirection
+        found = self._line.redirect(node)
+        if not found.understood:
             self._found.troubled(NOT_UNDERSTOOD)
             self._found.rough(self._text(node))
-            return Redirect(operator, None, True)
-        target = unquoted(self._text(children[1]))
-        if operator in (">&", "<&") and re.fullmatch(r"[0-9]|-", target.text):
-            return Redirect(operator, target.text, False)
-        writes = operator not in ("<", "<&")
-        return Redirect(operator, target.text if target.literal else None, writes, target.text)
+        return found
 
     # --- one simple command -----------------------------------------------------------------------------------------
 
@@ -363,23 +400,30 @@ class _Walk:
             words.append(word.text)
         if program is None or program in RESERVED or "=" in program:
             literal = False
-        judged = None if folders is None or behind else judge_node(self._command, node, self._found.roots, folders)
+        plain: tuple[str, ...] | None = None
+        judged: Judged | None = None
+        if folders is not None and not behind:
+            judged, plain = judge_node(self._line, node, self._found.roots, folders)
+            if judged.after is None:
+                self.ask(judged.reason)
+            elif not self._within:
+                self._found.scopes.update(dict.fromkeys(judged.scopes))
         index = self._add(
             _Raw(self._text(node), words, literal, program, assignments, assigned, tuple(mine)),
             folders,
             self._inside,
             self._wrappers,
-            judged_looks=judged is not None and judged.looks,
-            reason=OUTSIDE if judged is None else judged.reason,
+            judged=judged,
+            plain=plain,
         )
         for child in node.children:
             if child.type.endswith("_redirect"):
                 self._inside_redirect(child, folders, depth, is_shell_from_input(words))
             elif child.type == "variable_assignment":
                 for within in child.children:
-                    self.walk(within, folders, (), depth)
+                    self._look_into(within, folders, depth)
             else:
-                self.walk(child, folders, (), depth)
+                self._look_into(child, folders, depth)
         self._inner(index, words, literal, folders, 0)
         if judged is not None and judged.after is not None:
             return Places(judged.after.success, judged.after.failure)
@@ -398,8 +442,8 @@ class _Walk:
         inside: int | None,
         wrappers: tuple[str, ...],
         *,
-        judged_looks: bool = False,
-        reason: str = CHANGES,
+        judged: Judged | None = None,
+        plain: tuple[str, ...] | None = None,
         inner: Inner | None = None,
     ) -> int:
         roots, found = self._found.roots, self._found
@@ -407,7 +451,11 @@ class _Walk:
         places = tuple(folders or ())
         closed = inner is None or not inner.open
         unsafe = [f"{name}=" for name in raw.assignments if not is_safe_assignment(name)]
-        by_words = judge_words(words, roots, folders) if words and folders else None
+        judged_looks = judged is not None and judged.looks
+        reason = CHANGES if inner is not None else OUTSIDE if judged is None else judged.reason
+        by_words = None
+        if words and folders:
+            by_words = judged if plain == words else judge_words(words, roots, folders)
         looks = judged_looks or (by_words is not None and by_words.looks and not unsafe and closed)
         writes = [redirect for redirect in raw.redirects if redirect.writes and redirect.target not in NOWHERE]
         inners = inner_commands(words) if words else []

@@ -9,25 +9,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from acp_agent.safety.access import Allow, Ask
+from acp_agent.safety.lines.line import Redirect
 from acp_agent.safety.lines.reach import CHANGES, EXPANDS, WRITES
 from acp_agent.safety.lines.risk import Risk
-
-__all__ = ["Examined", "Match", "Part", "Redirect", "covers", "decided"]
 
 Match = Callable[[str], str | bool | None]
 """The pattern that allows a text; `True` where it is not known which."""
 
 WILD = re.compile(r"[*?\[]")
-
-
-@dataclass(frozen=True)
-class Redirect:
-    operator: str
-    target: str | None
-    """`None`: known only when it runs."""
-    writes: bool
-    shown: str = ""
-    """The target as far as it is known."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +67,7 @@ class Examined:
     candidates: tuple[str, ...]
     """Every text a deny rule is tested on."""
     verdict: Allow | Ask
-    """As `shell.judge` gives it."""
+    """Whether it may run without asking."""
     risk: Risk
     cwd: Path = Path("/")
 

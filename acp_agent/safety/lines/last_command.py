@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from acp_agent.safety.lines.shell import parsed
+from acp_agent.safety.lines.line import read
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -143,7 +143,7 @@ def last_command(script: str) -> LastCommand:
     """
     if len(script) > MAX_CHARS:
         return NONE
-    root = parsed(script)
+    root = read(script).root
     if root.has_error:
         return NONE
     segments, renamed = _segments(root, 0), _renamed(root)

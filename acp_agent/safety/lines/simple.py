@@ -1,7 +1,7 @@
 """The simple commands of a shell line: what runs with which words, and where its input comes from.
 
 For hints and nothing else: a line that bash reads otherwise gives wrong commands here, or none. Whoever decides what
-may run without asking uses `shell.judge`, which takes nothing from the tree unchecked.
+may run without asking uses `examine.judge`, which takes nothing from the tree unchecked.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from acp_agent.safety.lines.shell import parsed
+from acp_agent.safety.lines.line import read
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -43,7 +43,7 @@ def simple_commands(command: str) -> list[SimpleCommand]:
     known."""
     if len(command) > MAX_CHARS:
         return []
-    root = parsed(command)
+    root = read(command).root
     if root.has_error:
         return []
     return list(_below(root, has_input=False, output_taken=False, depth=0))
