@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,7 +21,7 @@ from acp_agent.safety.access import Allow, Ask
 from acp_agent.safety.folders.paths import Roots
 from acp_agent.safety.lines.dangerous import dangers_of, is_safe_assignment
 from acp_agent.safety.lines.examined import NAMED, Examined, Part, decided
-from acp_agent.safety.lines.line import BACKGROUND, EXPANSIONS, MAX_CHARS, Line, Redirect, read
+from acp_agent.safety.lines.line import ASSIGNMENT, BACKGROUND, EXPANSIONS, MAX_CHARS, Line, Redirect, Simple, read
 from acp_agent.safety.lines.looks import Judged, check_redirect, judge_node, judge_words
 from acp_agent.safety.lines.quoting import braced, rough_commands, unquoted
 from acp_agent.safety.lines.reach import (
@@ -64,7 +64,6 @@ KNOWN = frozenset(
 NOWHERE = frozenset(("/dev/null", "/dev/stdout", "/dev/stderr"))
 NET = frozenset("curl wget fetch aria2c nc ncat netcat lynx http https base64 xxd openssl ssh gunzip zcat".split())
 FETCHES = re.compile(r"\b(?:curl|wget|fetch|nc|ncat|base64|xxd)\b")
-ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 
 
 def examine(command: str, roots: Roots, cwd: Path) -> Examined:
@@ -325,7 +324,9 @@ class _Walk:
     def _redirected(self, node: Node, folders: Folded, redirects: tuple[Redirect, ...], depth: int) -> Places:
         bodies = [child for child in node.children if not child.type.endswith("_redirect")]
         given = [child for child in node.children if child.type.endswith("_redirect")]
-        mine = [self._redirect(child) for child in given]
+        mine = [self._line.redirect(child) for child in given]
+        for redirect, child in zip(mine, given, strict=True):
+            self._note(redirect, child)
         for child in node.children[1:]:
             self.ask(check_redirect(self._line, child, self._found.roots, folders or frozenset()))
         if given and node.children[0] == given[0]:
@@ -359,47 +360,21 @@ class _Walk:
                 if child.type == "heredoc_body":
                     self._nested(self._text(child), folders, ("<<", "|"), None)
 
-    def _redirect(self, node: Node) -> Redirect:
-        found = self._line.redirect(node)
-        if not found.understood:
+    def _note(self, redirect: Redirect, node: Node) -> None:
+        if not redirect.understood:
             self._found.troubled(NOT_UNDERSTOOD)
             self._found.rough(self._text(node))
-        return found
 
     # --- one simple command -----------------------------------------------------------------------------------------
 
     def _part(self, node: Node, folders: Folded, redirects: tuple[Redirect, ...], depth: int) -> Places:
-        words: list[str] = []
-        assignments: dict[str, bool] = {}
-        assigned: list[str] = []
-        literal, program, end = node.type == "command", None, -1
-        mine = list(redirects)
-        for child in node.children:
-            text = self._text(child)
-            glued = child.start_byte == end and child.is_named
-            literal = literal and not glued  # two words without a blank between them are one for bash
-            end = child.end_byte
-            if child.type == "variable_assignment" and node.type == "command":
-                name = ASSIGNMENT.fullmatch(text)
-                value = unquoted(name[2]) if name else unquoted(text)
-                literal = literal and name is not None and (value.literal or value.glob)
-                assignments[name[1] if name else text] = True
-                assigned.append(f"{name[1]}={value.text}" if name else text)
-            elif child.type.endswith("_redirect"):
-                mine.append(self._redirect(child))
-            elif child.type != "comment":
-                word = unquoted(text)
-                literal = literal and word.literal
-                if not words and word.literal and child.type == "command_name":
-                    program = word.text
-                words.append((words.pop() if glued and words else "") + word.text)
         behind, self._behind = self._behind, []
-        for child in behind:
-            word = unquoted(self._text(child))
-            literal = literal and word.literal
-            words.append(word.text)
-        if program is None or program in RESERVED or "=" in program:
-            literal = False
+        simple = self._line.simple(node, behind)
+        words, program = simple.words, simple.program
+        literal = simple.literal and program is not None and program not in RESERVED and "=" not in program
+        for child in node.children:
+            if child.type.endswith("_redirect"):
+                self._note(self._line.redirect(child), child)
         plain: tuple[str, ...] | None = None
         judged: Judged | None = None
         if folders is not None and not behind:
@@ -409,7 +384,7 @@ class _Walk:
             elif not self._within:
                 self._found.scopes.update(dict.fromkeys(judged.scopes))
         index = self._add(
-            _Raw(self._text(node), words, literal, program, assignments, assigned, tuple(mine)),
+            replace(simple, literal=literal, redirects=(*redirects, *simple.redirects)),
             folders,
             self._inside,
             self._wrappers,
@@ -437,7 +412,7 @@ class _Walk:
 
     def _add(
         self,
-        raw: _Raw,
+        simple: Simple,
         folders: Folded,
         inside: int | None,
         wrappers: tuple[str, ...],
@@ -446,18 +421,20 @@ class _Walk:
         plain: tuple[str, ...] | None = None,
         inner: Inner | None = None,
     ) -> int:
-        roots, found = self._found.roots, self._found
-        words = tuple(raw.words) if raw.literal and raw.words else None
+        roots, found, redirects = self._found.roots, self._found, simple.redirects
+        words = simple.words if simple.literal and simple.words else None
         places = tuple(folders or ())
         closed = inner is None or not inner.open
-        unsafe = [f"{name}=" for name in raw.assignments if not is_safe_assignment(name)]
+        names = tuple(dict.fromkeys(name for name, _ in simple.assigned))
+        assigned = [name if value is None else f"{name}={value}" for name, value in simple.assigned]
+        unsafe = [f"{name}=" for name in names if not is_safe_assignment(name)]
         judged_looks = judged is not None and judged.looks
         reason = CHANGES if inner is not None else OUTSIDE if judged is None else judged.reason
         by_words = None
         if words and folders:
             by_words = judged if plain == words else judge_words(words, roots, folders)
         looks = judged_looks or (by_words is not None and by_words.looks and not unsafe and closed)
-        writes = [redirect for redirect in raw.redirects if redirect.writes and redirect.target not in NOWHERE]
+        writes = [redirect for redirect in redirects if redirect.writes and redirect.target not in NOWHERE]
         inners = inner_commands(words) if words else []
         dangers = [*unsafe, *dangers_of(words or ())]
         if words and not looks:
@@ -465,7 +442,7 @@ class _Walk:
             dangers += [f"{NAMED}{name}" for name in protected_names(words[1:], roots, places)]
         if looks and writes:
             dangers.append(">")  # what it prints is all there is to it
-        if writes or any(redirect.target is None for redirect in raw.redirects):
+        if writes or any(redirect.target is None for redirect in redirects):
             looks = False
         if words is None and not judged_looks:
             found.troubled(EXPANDS)
@@ -473,33 +450,30 @@ class _Walk:
             dangers.append("")
         neutral = bool(inners) and not unsafe and all(one.neutral for one in inners)
         if neutral and words and base(words[0]) == "env":
-            names = [word.partition("=")[0] for word in words[1 : len(words) - len(inners[0].words)] if "=" in word]
-            neutral = all(is_safe_assignment(name) for name in names)
-            dangers.extend(f"{name}=" for name in names if not is_safe_assignment(name))
-        contained = words is not None and bool(folders) and all(_lands(item, roots, places) for item in raw.redirects)
+            given = [word.partition("=")[0] for word in words[1 : len(words) - len(inners[0].words)] if "=" in word]
+            neutral = all(map(is_safe_assignment, given))
+            dangers.extend(f"{name}=" for name in given if not is_safe_assignment(name))
+        contained = words is not None and bool(folders) and all(_lands(item, roots, places) for item in redirects)
         contained = contained and (looks or neutral or paths_inside((words or ())[1:], roots, folders or frozenset()))
         scopes = by_words.scopes if by_words is not None and by_words.after is not None and closed else None
         spelled = shlex.join(words) if words and closed else ""
-        shown = [f"{item.operator} {shlex.quote(item.target or '')}" for item in raw.redirects if item.writes]
-        longer = [" ".join([*map(_assignment, raw.assigned), spelled, *shown])] if spelled else []
-        if raw.assigned and shown:
-            longer += [" ".join([*map(_assignment, raw.assigned), spelled]), " ".join([spelled, *shown])]
-        full = [*raw.assigned, *raw.words]
-        spellings = [raw.text, *found.spellings(full, 0), *longer]
-        found.candidate(raw.text)
+        shown = [f"{item.operator} {shlex.quote(item.target or '')}" for item in redirects if item.writes]
+        longer = [" ".join([*map(_assignment, assigned), spelled, *shown])] if spelled else []
+        if assigned and shown:
+            longer += [" ".join([*map(_assignment, assigned), spelled]), " ".join([spelled, *shown])]
+        full = [*assigned, *simple.words]
+        spellings = [simple.text, *found.spellings(full, 0), *longer]
+        found.candidate(simple.text)
         found.candidates.update(dict.fromkeys(longer))
-        risks = [risk_of(raw.words, roots, places, looks=looks or neutral)]
+        risks = [risk_of(simple.words, roots, places, looks=looks or neutral)]
         risks += [risk_of_writing(item.target, roots, places, item.shown) for item in writes]
-        if raw.words and base(raw.words[0]) in INTERPRETERS and FETCHES.search(raw.text) and not raw.literal:
-            risks.append(Risk("high", True, reasons=("it runs what comes from the network",)))
-        if any(name == "PATH=" or name.startswith(("LD_", "DYLD_", "BASH_ENV")) for name in unsafe):
-            risks.append(Risk("high", True, reasons=("it changes which programs run",)))
+        risks += _disguises(simple, unsafe)
         rule, why = decided(words, looks, neutral, [item for item in dangers if item], writes, scopes, reason)
         found.parts.append(
             Part(
-                raw.text, words, raw.program, tuple(raw.assignments), wrappers, inside, raw.redirects, looks, why, rule,
+                simple.text, words, simple.program, names, wrappers, inside, simple.redirects, looks, why, rule,
                 scopes, combined(risks), tuple(dict.fromkeys(dangers)), spelled, tuple(dict.fromkeys(spellings)),
-                places, neutral, contained, tuple(raw.words), tuple(longer),
+                places, neutral, contained, simple.words, tuple(longer),
             )
         )  # fmt: skip
         return len(found.parts) - 1
@@ -522,22 +496,19 @@ class _Walk:
                 self._nested(inner.line, where, (*around.wrappers[len(self._wrappers) :], name), index)
                 continue
             name_of = inner.words[0] if literal else None
-            raw = _Raw(" ".join(inner.words), list(inner.words), literal, name_of, {}, [], around.redirects)
-            here = self._add(raw, folders, index, (*around.wrappers, name), inner=inner)
+            simple = Simple(" ".join(inner.words), inner.words, (), literal, name_of, (), around.redirects)
+            here = self._add(simple, folders, index, (*around.wrappers, name), inner=inner)
             self._inner(here, inner.words, literal, folders, depth + 1)
         if is_wrapper(name) and not literal:
             self._found.troubled(EXPANDS)
 
 
-@dataclass(frozen=True)
-class _Raw:
-    text: str
-    words: list[str]
-    literal: bool
-    program: str | None
-    assignments: dict[str, bool]
-    assigned: list[str]
-    redirects: tuple[Redirect, ...]
+def _disguises(simple: Simple, unsafe: Sequence[str]) -> Iterator[Risk]:
+    """The risk of a command that is not what it seems."""
+    if simple.words and base(simple.words[0]) in INTERPRETERS and FETCHES.search(simple.text) and not simple.literal:
+        yield Risk("high", True, reasons=("it runs what comes from the network",))
+    if any(name == "PATH=" or name.startswith(("LD_", "DYLD_", "BASH_ENV")) for name in unsafe):
+        yield Risk("high", True, reasons=("it changes which programs run",))
 
 
 def _targets(redirect: Node) -> list[Node]:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
@@ -40,6 +41,7 @@ QUOTED = {
 }
 NEVER = re.compile(r"`|\$[({\[]|[<>]\(|<<")
 """Asks wherever it stands, quoted or not: no quoting mistake of ours may turn it into a program that runs."""
+ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 TILDE = re.compile(r"(?:^|[=:])~")
 LANGUAGE = Language(tree_sitter_bash.language())
 
@@ -78,6 +80,24 @@ class Redirect:
     def takes_output(self) -> bool:
         """Whether standard output goes to a file."""
         return self.operator in ("&>", "&>>") or (self.operator in (">", ">>", ">|") and self.descriptor in ("", "1"))
+
+
+@dataclass(frozen=True)
+class Simple:
+    """A simple command as the second reader has it; what is known only when it runs stands as written."""
+
+    text: str
+    words: tuple[str, ...]
+    """Program and arguments, without quotes."""
+    written: tuple[str, ...]
+    """The same with quotes."""
+    literal: bool
+    """Whether these are the words that a program gets."""
+    program: str | None
+    """Its name, where that is literal."""
+    assigned: tuple[tuple[str, str | None], ...]
+    """Variables that are set for it alone, with their values; a value of `None`: the name is the whole text."""
+    redirects: tuple[Redirect, ...]
 
 
 class Line:
@@ -173,6 +193,39 @@ class Line:
         if second != Unquoted(text, not has_glob, has_glob):
             raise AsksExactly(NOT_UNDERSTOOD)
         return Word(text, has_glob)
+
+    def simple(self, node: Node, behind: Sequence[Node] = ()) -> Simple:
+        """The simple command of a node. `behind`: words of it that the tree has elsewhere."""
+        words: list[str] = []
+        written: list[str] = []
+        assigned: list[tuple[str, str | None]] = []
+        literal, program, end = node.type == "command", None, -1
+        for child in node.children:
+            glued = child.start_byte == end and child.is_named
+            literal = literal and not glued  # two words without a blank between them are one for bash
+            end = child.end_byte
+            if child.type == "variable_assignment" and node.type == "command":
+                found = ASSIGNMENT.fullmatch(self.text_of(child))
+                value = unquoted(found[2]) if found else self.unquoted(child)
+                literal = literal and found is not None and (value.literal or value.glob)
+                assigned.append((found[1], value.text) if found else (self.text_of(child), None))
+            elif not child.type.endswith("_redirect") and child.type != "comment":
+                word = self.unquoted(child)
+                literal = literal and word.literal
+                if not words and word.literal and child.type == "command_name":
+                    program = word.text
+                words.append((words.pop() if glued and words else "") + word.text)
+                written.append((written.pop() if glued and written else "") + self.text_of(child))
+        for child in behind:
+            literal = literal and self.unquoted(child).literal
+            words.append(self.unquoted(child).text)
+            written.append(self.text_of(child))
+        redirects = tuple(self.redirects(node))
+        return Simple(self.text_of(node), tuple(words), tuple(written), literal, program, tuple(assigned), redirects)
+
+    def redirects(self, node: Node) -> list[Redirect]:
+        """Those that are children of a node."""
+        return [self.redirect(child) for child in node.children if child.type.endswith("_redirect")]
 
     def redirect(self, node: Node) -> Redirect:
         if node.type != "file_redirect":
