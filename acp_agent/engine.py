@@ -519,7 +519,7 @@ class SessionEngine:
                 told.append(NOT_REDACTED)
             told += [*self.redaction.redactor.trouble, *self._filters.trouble()]
             unknown = ", ".join(f"`{name}`" for name in self.offer.unknown_names())
-            told += self.safety.deciders.policy.trouble
+            told += self.safety.deciders.rules.trouble
             told += self.safety.unknown_tools()
             told += [self._session.config.trouble] if self._session.config.trouble else []
             told += self.servers.trouble

@@ -302,7 +302,7 @@ COMMANDS: dict[str, Command] = {
         Command("policy", "Show the rules in force, or what would become of a call", "status|check tool json", _policy),
         Command("approve", "Let one call pass that a limit of `tools.scoped` stopped", "tool call id", _approve),
         Command("reject", "Mark a tool call as unacceptable, so that it is not repeated", "tool call id", _reject),
-        Command("unblock", "Use a tool again that failed too often", "tool", _unblock),
+        Command("unblock", "List what the session has learned to block, and lift it", "tool|learned|hour", _unblock),
         Command("doctor", "Show how commands are confined, and what is written down", "", _doctor),
     )
 }

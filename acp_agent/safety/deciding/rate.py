@@ -33,6 +33,12 @@ class ActionRate:
             return 0.0
         return max(0.0, self._times[-self.limit] + HOUR - self._clock())
 
+    def lift(self) -> bool:
+        """The hour begins anew; False where no call had to wait."""
+        waited = self.wait() > 0
+        self._times.clear()
+        return waited
+
     def count(self) -> None:
         if self.limit:
             self._times.append(self._clock())

@@ -73,10 +73,8 @@ def _below(line: Line, node: Node, *, has_input: bool, output_taken: bool, depth
 
 def _redirected(line: Line, node: Node, *, has_input: bool, output_taken: bool, depth: int) -> Iterator[SimpleCommand]:
     body, *redirects = node.children
-    takes, piped = has_input, output_taken
-    for redirect in redirects:
-        takes = takes or line.redirect(redirect).gives_input
-        piped = piped or any(child.type == "pipeline" for child in redirect.children)
+    takes = has_input or any(redirect.gives_input for redirect in line.redirects(node))
+    piped = output_taken or any(child.type == "pipeline" for redirect in redirects for child in redirect.children)
     if body.type == "pipeline" and takes and not has_input:
         # The redirection belongs to the last command, which the pipe feeds anyway.
         takes = has_input
