@@ -14,29 +14,6 @@ from functools import lru_cache
 
 from acp_agent.linear import at_first_use
 
-__all__ = [
-    "AFTER",
-    "ANCHORS",
-    "AUTHORIZATION",
-    "BEARER",
-    "COOKIE",
-    "COOKIE_HANGING",
-    "COOKIE_PAIR",
-    "CONTEXTS",
-    "HANGING",
-    "HANGING_NAME",
-    "HEAD",
-    "OPTION",
-    "PROVIDERS",
-    "PROVIDER_TOKEN",
-    "QUICK_WORDS",
-    "early",
-    "kind_of_name",
-    "kind_of_token",
-    "names_secret",
-    "value_end",
-]
-
 B64URL = r"[A-Za-z0-9_\-]"
 ALNUM = r"[A-Za-z0-9]"
 

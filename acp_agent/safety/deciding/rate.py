@@ -6,8 +6,6 @@ import time
 from collections import deque
 from collections.abc import Callable
 
-__all__ = ["HOUR", "ActionRate"]
-
 HOUR = 3600.0
 
 

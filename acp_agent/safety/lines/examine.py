@@ -69,7 +69,7 @@ FETCHES = re.compile(r"\b(?:curl|wget|fetch|nc|ncat|base64|xxd)\b")
 def examine(command: str, roots: Roots, cwd: Path) -> Examined:
     """Total: what cannot be taken apart is not understood."""
     found = _Found(roots)
-    found.line(command, frozenset((cwd,)), (), None, 0)
+    found.line(command, frozenset((cwd,)), None, 0)
     verdict = found.verdict(command, cwd)
     rules = "; ".join(
         dict.fromkeys(part.rule for part in found.parts if part.looks == isinstance(verdict, Allow) and part.rule)
@@ -120,7 +120,7 @@ class _Found:
     def troubled(self, reason: str) -> None:
         self.trouble = self.trouble or reason
 
-    def line(self, text: str, folders: Folded, wrappers: tuple[str, ...], inside: int | None, depth: int) -> None:
+    def line(self, text: str, folders: Folded, inside: int | None, depth: int) -> None:
         self.candidate(text)
         line = read(text)
         if line.trouble:
@@ -138,7 +138,7 @@ class _Found:
             self.troubled(line.gap)
         if line.root.has_error:
             self.rough(text)
-        walk = _Walk(line, self, wrappers, inside, depth)
+        walk = _Walk(line, self, inside, depth)
         if depth == 0:
             here = all(map(Reach(self.roots).is_inside, folders or ()))
             walk.ask(NOT_UNDERSTOOD if line.root.has_error else line.gap if here else OUTSIDE)
@@ -190,11 +190,10 @@ class _Found:
 class _Walk:
     """One walk over the tree of one line."""
 
-    def __init__(self, line: Line, found: _Found, wrappers: tuple[str, ...], inside: int | None, depth: int) -> None:
+    def __init__(self, line: Line, found: _Found, inside: int | None, depth: int) -> None:
         self._line = line
         self._text = line.text_of
         self._found = found
-        self._wrappers = wrappers
         self._inside = inside
         self._depth = depth
         self._behind: list[Node] = []
@@ -313,11 +312,11 @@ class _Walk:
                 if name in SHELLS and from_input:
                     for other in before:
                         if other.rough and base(other.rough[0]) in ("echo", "printf"):
-                            self._nested(" ".join(other.rough[1:]), None, (name,), None)
+                            self._nested(" ".join(other.rough[1:]), None, None)
                             self._found.troubled(EXPANDS)
 
-    def _nested(self, text: str, folders: Folded, wrappers: tuple[str, ...], inside: int | None) -> None:
-        self._found.line(text, folders, (*self._wrappers, *wrappers), inside, self._depth + 1)
+    def _nested(self, text: str, folders: Folded, inside: int | None) -> None:
+        self._found.line(text, folders, inside, self._depth + 1)
 
     # --- redirections ---------------------------------------------------------------------------------------------
 
@@ -350,15 +349,15 @@ class _Walk:
         start = len(self._found.parts)
         for child in node.children:
             if shell and child.type == "heredoc_body":
-                self._nested(self._text(child), folders, ("<<",), None)
+                self._nested(self._text(child), folders, None)
             elif shell and node.type == "herestring_redirect":
-                self._nested(unquoted(self._text(child)).text, folders, ("<<<",), None)
+                self._nested(unquoted(self._text(child)).text, folders, None)
             self._look_into(child, folders, depth)
         # `cat <<EOF | sh`: the grammar puts what follows the pipe into the redirection.
         if not shell and any(is_shell_from_input(part.rough) for part in self._found.parts[start:]):
             for child in node.children:
                 if child.type == "heredoc_body":
-                    self._nested(self._text(child), folders, ("<<", "|"), None)
+                    self._nested(self._text(child), folders, None)
 
     def _note(self, redirect: Redirect, node: Node) -> None:
         if not redirect.understood:
@@ -387,7 +386,6 @@ class _Walk:
             replace(simple, literal=literal, redirects=(*redirects, *simple.redirects)),
             folders,
             self._inside,
-            self._wrappers,
             judged=judged,
             plain=plain,
         )
@@ -401,7 +399,7 @@ class _Walk:
                 self._look_into(child, folders, depth)
         self._inner(index, words, literal, folders, 0)
         if judged is not None and judged.after is not None:
-            return Places(judged.after.success, judged.after.failure)
+            return judged.after
         moves = (
             program is None
             or bool(behind)
@@ -415,7 +413,6 @@ class _Walk:
         simple: Simple,
         folders: Folded,
         inside: int | None,
-        wrappers: tuple[str, ...],
         *,
         judged: Judged | None = None,
         plain: tuple[str, ...] | None = None,
@@ -456,24 +453,18 @@ class _Walk:
         contained = words is not None and bool(folders) and all(_lands(item, roots, places) for item in redirects)
         contained = contained and (looks or neutral or paths_inside((words or ())[1:], roots, folders or frozenset()))
         scopes = by_words.scopes if by_words is not None and by_words.after is not None and closed else None
-        spelled = shlex.join(words) if words and closed else ""
-        shown = [f"{item.operator} {shlex.quote(item.target or '')}" for item in redirects if item.writes]
-        longer = [" ".join([*map(_assignment, assigned), spelled, *shown])] if spelled else []
-        if assigned and shown:
-            longer += [" ".join([*map(_assignment, assigned), spelled]), " ".join([spelled, *shown])]
-        full = [*assigned, *simple.words]
-        spellings = [simple.text, *found.spellings(full, 0), *longer]
+        shown = list(_shown(words, assigned, redirects)) if words and closed else []
+        spellings = [simple.text, *found.spellings([*assigned, *simple.words], 0), *shown[:-1]]
         found.candidate(simple.text)
-        found.candidates.update(dict.fromkeys(longer))
+        found.candidates.update(dict.fromkeys(shown[:-1]))
         risks = [risk_of(simple.words, roots, places, looks=looks or neutral)]
         risks += [risk_of_writing(item.target, roots, places, item.shown) for item in writes]
         risks += _disguises(simple, unsafe)
         rule, why = decided(words, looks, neutral, [item for item in dangers if item], writes, scopes, reason)
         found.parts.append(
             Part(
-                simple.text, words, simple.program, names, wrappers, inside, simple.redirects, looks, why, rule,
-                scopes, combined(risks), tuple(dict.fromkeys(dangers)), spelled, tuple(dict.fromkeys(spellings)),
-                places, neutral, contained, simple.words, tuple(longer),
+                simple, inside, places, looks, neutral, contained, why, rule, combined(risks),
+                tuple(dict.fromkeys(dangers)), tuple(shown), tuple(dict.fromkeys(spellings)),
             )
         )  # fmt: skip
         return len(found.parts) - 1
@@ -493,14 +484,26 @@ class _Walk:
                 continue
             if inner.line is not None:
                 where = folders if name in SHELLS or name == "eval" else None
-                self._nested(inner.line, where, (*around.wrappers[len(self._wrappers) :], name), index)
+                self._nested(inner.line, where, index)
                 continue
             name_of = inner.words[0] if literal else None
             simple = Simple(" ".join(inner.words), inner.words, (), literal, name_of, (), around.redirects)
-            here = self._add(simple, folders, index, (*around.wrappers, name), inner=inner)
+            here = self._add(simple, folders, index, inner=inner)
             self._inner(here, inner.words, literal, folders, depth + 1)
         if is_wrapper(name) and not literal:
             self._found.troubled(EXPANDS)
+
+
+def _shown(words: Sequence[str], assigned: Sequence[str], redirects: Sequence[Redirect]) -> Iterator[str]:
+    """A literal command as patterns that allow may spell it, the plainest last."""
+    spelled = shlex.join(words)
+    before = list(map(_assignment, assigned))
+    behind = [f"{item.operator} {shlex.quote(item.target or '')}" for item in redirects if item.writes]
+    yield " ".join([*before, spelled, *behind])
+    if before and behind:
+        yield " ".join([*before, spelled])
+        yield " ".join([spelled, *behind])
+    yield spelled
 
 
 def _disguises(simple: Simple, unsafe: Sequence[str]) -> Iterator[Risk]:

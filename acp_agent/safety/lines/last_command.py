@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from acp_agent.safety.lines.line import Line, read
+from acp_agent.safety.lines.programs import words
 from acp_agent.safety.lines.wrappers import WRAPPERS, base, behind, seen_by
 
 if TYPE_CHECKING:
@@ -18,25 +19,24 @@ if TYPE_CHECKING:
 
 MAX_DEPTH = 40
 
-CUTTERS = frozenset(("tail", "head", "cat", "tee", "less", "more"))
+CUTTERS = words("tail head cat tee less more")
 """What these let through has the format of what they read: of the pipe, where they name no file."""
 CUTTER_OPTIONS = {
     "head": ("-n", "-c", "--lines", "--bytes"),
     "tail": ("-n", "-c", "-s", "--lines", "--bytes", "--pid", "--sleep-interval", "--max-unchanged-stats"),
 }
 """Options of cutters that take a word."""
-FEEDERS = frozenset(("yes", "echo", "printf"))
+FEEDERS = words("yes echo printf")
 """In front of a pipe they answer questions; what is seen is the next program's."""
-SILENT = frozenset(
+SILENT = words(
     "cd pushd popd export set unset source . true : exit return mkdir rm touch cp mv chmod umask ulimit sleep trap "
-    "wait shopt alias exec declare local readonly typeset test [ eval".split()
+    "wait shopt alias exec declare local readonly typeset test [ eval"
 )
-SPEAKING = frozenset(("echo", "printf"))
+SPEAKING = words("echo printf")
 """They print a remark after another's output (`make; echo $?`)."""
 
-PYTHON_OPTIONS = frozenset(("-W", "-X"))
-
-PYTHONS = frozenset(("python", "python3", "pypy", "pypy3"))
+PYTHON_OPTIONS = words("-W -X")
+PYTHONS = words("python python3 pypy pypy3")
 SEEN_THROUGH = seen_by("filters")
 RUNNERS = {"pnpm": "exec", **{name: WRAPPERS[name].sub for name in SEEN_THROUGH if WRAPPERS[name].sub}}
 KNOWN = CUTTERS | FEEDERS | SILENT | SPEAKING | PYTHONS | SEEN_THROUGH | RUNNERS.keys()
@@ -44,51 +44,32 @@ KNOWN = CUTTERS | FEEDERS | SILENT | SPEAKING | PYTHONS | SEEN_THROUGH | RUNNERS
 
 GLOBAL: dict[str, tuple[frozenset[str], frozenset[str]]] = {
     "git": (
-        frozenset(("-C", "-c", "--git-dir", "--work-tree", "--namespace", "--config-env", "--exec-path")),
-        frozenset(("--no-pager", "-P", "-p", "--paginate", "--no-optional-locks", "--bare", "--literal-pathspecs")),
+        words("-C -c --git-dir --work-tree --namespace --config-env --exec-path"),
+        words("--no-pager -P -p --paginate --no-optional-locks --bare --literal-pathspecs"),
     ),
-    "cargo": (
-        frozenset(("--color", "--config", "-C", "-Z")),
-        frozenset(("-q", "--quiet", "-v", "-vv", "--verbose", "--offline", "--locked", "--frozen")),
-    ),
+    "cargo": (words("--color --config -C -Z"), words("-q --quiet -v -vv --verbose --offline --locked --frozen")),
     "npm": (
-        frozenset(("--prefix", "-C", "-w", "--workspace", "--loglevel", "--registry", "--userconfig")),
-        frozenset(
-            ("-s", "--silent", "-q", "--quiet", "--workspaces", "-ws", "--verbose", "-d", "--offline", "--yes", "-y")
-        ),
+        words("--prefix -C -w --workspace --loglevel --registry --userconfig"),
+        words("-s --silent -q --quiet --workspaces -ws --verbose -d --offline --yes -y"),
     ),
     "pnpm": (
-        frozenset(("-C", "--dir", "-F", "--filter", "--loglevel", "--reporter")),
-        frozenset(("-r", "--recursive", "-w", "--workspace-root", "-s", "--silent")),
+        words("-C --dir -F --filter --loglevel --reporter"),
+        words("-r --recursive -w --workspace-root -s --silent"),
     ),
-    "yarn": (frozenset(("--cwd",)), frozenset(("-s", "--silent"))),
+    "yarn": (words("--cwd"), words("-s --silent")),
     "docker": (
-        frozenset(("--context", "-c", "-H", "--host", "--config", "-l", "--log-level", "--tlscacert", "--tlscert")),
-        frozenset(("-D", "--debug", "--tls", "--tlsverify")),
+        words("--context -c -H --host --config -l --log-level --tlscacert --tlscert"),
+        words("-D --debug --tls --tlsverify"),
     ),
     "kubectl": (
-        frozenset(("-n", "--namespace", "--context", "--kubeconfig", "--cluster", "--user", "-s", "--server", "--as")),
-        frozenset(("--insecure-skip-tls-verify",)),
+        words("-n --namespace --context --kubeconfig --cluster --user -s --server --as"),
+        words("--insecure-skip-tls-verify"),
     ),
-    "terraform": (frozenset(), frozenset()),
-    "tofu": (frozenset(), frozenset()),
+    "terraform": (words(""), words("")),
+    "tofu": (words(""), words("")),
     "pip": (
-        frozenset(
-            ("--proxy", "--python", "--cache-dir", "--log", "--timeout", "--retries", "--cert", "--trusted-host")
-        ),
-        frozenset(
-            (
-                "-q",
-                "-qq",
-                "--quiet",
-                "-v",
-                "--verbose",
-                "--no-input",
-                "--disable-pip-version-check",
-                "--isolated",
-                "--no-cache-dir",
-            )
-        ),
+        words("--proxy --python --cache-dir --log --timeout --retries --cert --trusted-host"),
+        words("-q -qq --quiet -v --verbose --no-input --disable-pip-version-check --isolated --no-cache-dir"),
     ),
 }
 """Program -> options that may stand before its sub-command: with a word of their own, and without."""

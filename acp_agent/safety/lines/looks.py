@@ -33,6 +33,7 @@ from acp_agent.safety.lines.reach import (
     Folders,
     Reach,
 )
+from acp_agent.safety.lines.standing import Places
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -42,18 +43,10 @@ TEST_OPERATORS = frozenset(("=", "==", "!=", "!"))
 
 
 @dataclass(frozen=True)
-class After:
-    """Where the shell may stand after a command that succeeded, and after one that failed."""
-
-    success: Folders
-    failure: Folders
-
-
-@dataclass(frozen=True)
 class Judged:
     """One simple command for itself."""
 
-    after: After | None
+    after: Places | None
     """`None`: it asks as it stands."""
     scopes: tuple[str, ...] = ()
     """What an "always" covers; nothing for what only looks."""
@@ -159,7 +152,7 @@ def _test(line: Line, node: Node) -> tuple[str, list[Word]]:
 
 def _judged(program: str, arguments: Sequence[Word], roots: Roots, folders: Folders) -> Judged:
     reach = Reach(roots)
-    stays = After(folders, folders)
+    stays = Places(folders, folders)
     for word in arguments:
         if word.glob:
             reach.check_glob(word.text, folders)
@@ -179,7 +172,7 @@ def _judged(program: str, arguments: Sequence[Word], roots: Roots, folders: Fold
     return Judged(stays, tuple(dict.fromkeys(f"bash {scope}" for scope in scopes)), CHANGES if scopes else "")
 
 
-def _cd(arguments: Sequence[Word], reach: Reach, folders: Folders) -> After:
+def _cd(arguments: Sequence[Word], reach: Reach, folders: Folders) -> Places:
     if len(arguments) != 1 or arguments[0].glob or arguments[0].text.startswith("-") or not arguments[0].text:
         raise AsksExactly(OUTSIDE if not arguments else NOT_UNDERSTOOD)
     target = arguments[0].text
@@ -189,4 +182,4 @@ def _cd(arguments: Sequence[Word], reach: Reach, folders: Folders) -> After:
     reached |= {real_path(folder / target) for folder in folders}
     if not all(map(reach.is_inside, reached)):
         raise AsksExactly(OUTSIDE)
-    return After(frozenset(reached), folders)
+    return Places(frozenset(reached), folders)

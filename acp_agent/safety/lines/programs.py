@@ -13,8 +13,6 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-__all__ = ["long_option", "looked_at", "short_options", "words"]
-
 Arguments = Sequence[str]
 Paths = Sequence[str] | None
 
