@@ -28,7 +28,7 @@ from acp_agent.llm.base import PROVIDERS, Provider, ProviderOptions
 from acp_agent.llm.choose import choose_api, needs_key
 from acp_agent.loop.calls.guard import audit_path, home_of, roots_of
 from acp_agent.safety.deciding.audit import AuditLog
-from acp_agent.safety.deciding.authorization import Policy
+from acp_agent.safety.deciding.rule_list import RuleList
 from acp_agent.safety.folders.paths import real_path
 
 SQLITE_VERSION = "acp_agent.store.database:SQLITE_VERSION"
@@ -126,8 +126,9 @@ def _confinement(config: Config, environ: Mapping[str, str]) -> Iterator[Line]:
             yield BAD, "commands run as", str(error)
         else:
             yield OK, "commands run as", user.name if user is not None else "you"
-    policy = Policy(tools.policy, tools.authorization, environ, config.origin_of)
-    yield BAD if policy.trouble else OK, "policy", "\n".join(policy.trouble) or f"{len(policy)} rules"
+    rules = RuleList.compile(tools, environ, origin=config.origin_of)
+    count = sum(rule.name != "default" for rule in rules.of("policy"))
+    yield BAD if rules.trouble else OK, "policy", "\n".join(rules.trouble) or f"{count} rules"
     yield OK, "permissions", f"{sum(map(len, tools.permissions.values()))} rules"
 
 

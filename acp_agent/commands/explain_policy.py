@@ -64,7 +64,7 @@ class _Asker:
         self._deciders = Deciders.from_config(tools, roots, environ, home_of(environ), config.origin_of)
         self._mode: Mode = MODES[mode or settings.agent.mode]  # type: ignore[index]
         self._tools = tools
-        if trouble := self._deciders.policy.trouble:
+        if trouble := self._deciders.rules.trouble:
             raise ConfigError("\n".join(trouble))
 
     def _own_name(self, name: str) -> str:

@@ -13,8 +13,6 @@ from acp_agent.credentials import patterns as known
 from acp_agent.credentials.values import is_credential, is_placeholder
 from acp_agent.linear import Pattern, at_first_use, compiled
 
-__all__ = ["COLOURS", "MARK", "LineRedactor"]
-
 MARK = at_first_use(r"\[redacted: [A-Za-z0-9 '\-]{1,40}\]")
 """What stands in place of a credential. Without quotes and backslashes: it may stand in JSON and in shell lines."""
 

@@ -18,8 +18,6 @@ from acp_agent.credentials import patterns as known
 from acp_agent.credentials.key_blocks import KEY_MARK, UNIT, first_wait, line_end, run_start, word_length
 from acp_agent.credentials.line_redactor import COLOURS, LineRedactor
 
-__all__ = ["RedactingStream"]
-
 
 class RedactingStream:
     """`feed` gives what is decided, `finish` the rest; together exactly what `Redactor.redact` gives of the whole."""

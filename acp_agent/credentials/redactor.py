@@ -25,8 +25,6 @@ from acp_agent.credentials.redacting_stream import RedactingStream
 from acp_agent.credentials.values import is_credential
 from acp_agent.linear import MAX_PATTERN_CHARS, Pattern, PatternError, compiled
 
-__all__ = ["MARK", "Redactor", "RedactingStream", "holds_mark", "own_values"]
-
 SHORTEST_OWN = 8
 SETTINGS = frozenset("disabled required optional undefined anonymous automatic password testtest".split())
 """Values of such variables that hide nothing and stand in ordinary text."""

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from acp_agent.linear import at_first_use
 
-__all__ = ["is_credential", "is_placeholder"]
-
 SHORTEST = 6
 
 PLACEHOLDERS = at_first_use(

@@ -6,22 +6,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-__all__ = [
-    "RISK_METADATA",
-    "Access",
-    "Allow",
-    "Ask",
-    "Claim",
-    "Deny",
-    "ExecuteAccess",
-    "ModeAccess",
-    "NetworkAccess",
-    "NoAccess",
-    "PathAccess",
-    "ToolAccess",
-    "Verdict",
-]
-
 
 @dataclass(frozen=True)
 class PathAccess:

@@ -10,8 +10,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 from acp_agent.safety.globs import matches_any
 
-__all__ = ["SECRET_NAMES", "safe_environment"]
-
 SECRET_NAMES = (
     *("*TOKEN", "*TOKEN_*", "*SECRET*", "*PASSWORD*", "*PASSWD*", "*PASSPHRASE*", "*API_KEY*", "*APIKEY*"),
     *("*ACCESS_KEY*", "*PRIVATE_KEY*", "*CREDENTIAL*", "*_AUTH", "*_AUTH_*", "*_PAT", "*_DSN", "*__AUTH*"),

@@ -12,8 +12,6 @@ from collections.abc import Iterable, Sequence
 from functools import cached_property, lru_cache
 from pathlib import Path
 
-__all__ = ["PathGlobs", "covering", "matches", "matches_any"]
-
 FLAGS = re.IGNORECASE | re.DOTALL
 
 

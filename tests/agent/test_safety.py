@@ -14,6 +14,7 @@ import pytest
 from acp_agent.client.permissions import allow_always, allow_once, reject_once
 from acp_agent.executors.sandbox import probe
 from acp_agent.loop.shell import confinement
+from acp_agent.safety.lines import line
 from acp_agent.testing.fake_model import Answer, Call
 
 from .kit import rig
@@ -39,6 +40,28 @@ def audit(tmp_path: Path) -> list[dict]:
 ALLOW_TOUCH = '[[tools.permissions.bash]]\npattern = "touch *"\naction = "allow"\n'
 DENY_SUDO = '[[tools.permissions.bash]]\npattern = "*sudo*"\naction = "deny"\n'
 ASK_LS = '[[tools.permissions.bash]]\npattern = "ls *"\naction = "ask"\n'
+
+
+async def test_the_line_of_a_call_is_parsed_once(tmp_path, monkeypatch):
+    """By whoever looks at it: the access, the rules, hints, the choice of a filter, the observation for the model."""
+    texts: list[str] = []
+    parse = line.Parser
+
+    class Counting:
+        def __init__(self, language: object) -> None:
+            self._parser = parse(language)
+
+        def parse(self, source: bytes) -> object:
+            texts.append(source.decode())
+            return self._parser.parse(source)
+
+    monkeypatch.setattr(line, "Parser", Counting)
+    line.read.cache_clear()
+    command = "mkdir made && ls -a 2>&1 | tail -5; bash -c 'echo inner'"
+    async with rig(tmp_path, rounds(bash(command)), config=ALLOW_TOUCH, otherwise=allow_once) as r:
+        await r.editor.prompt("go")
+        assert "inner" in results(r, 2)[0]
+    assert texts == [command, "echo inner"]
 
 
 # --- rules -------------------------------------------------------------------------------------------------------

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from acp_agent.credentials.redactor import MARK, Redactor, holds_mark, own_values
+from acp_agent.credentials.line_redactor import MARK
+from acp_agent.credentials.redactor import Redactor, holds_mark, own_values
 
 ROOT = Path(__file__).resolve().parents[2]
 STDLIB = Path(sysconfig.get_paths()["stdlib"])

@@ -11,8 +11,8 @@ from acp_agent.safety.folders.paths import Roots
 from acp_agent.safety.globs import matches
 from acp_agent.safety.lines.arguments import forbidden_argument, program_names
 from acp_agent.safety.lines.dangerous import dangers_of
-from acp_agent.safety.lines.examine import Examined, examine
-from acp_agent.safety.lines.examined import Match
+from acp_agent.safety.lines.examine import examine
+from acp_agent.safety.lines.examined import Examined, Match
 from acp_agent.safety.lines.wrappers import inner_commands
 
 ALLOWED = ["cargo *", "git *", "npm test", "python3 *", "make *", "sed *", "find *", "tar *", "sort *", "awk *", "rg *",

@@ -8,7 +8,8 @@ import pytest
 
 from acp_agent.safety.folders.paths import Roots
 from acp_agent.safety.globs import matches
-from acp_agent.safety.lines.examine import Examined, examine
+from acp_agent.safety.lines.examine import examine
+from acp_agent.safety.lines.examined import Examined
 
 
 @pytest.fixture

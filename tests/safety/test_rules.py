@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from acp_agent.config.model import BashConfig
+from acp_agent.config.model import BashConfig, ToolsConfig
 from acp_agent.config.safety_settings import (
     AnomalyConfig,
     AuthorizationConfig,
@@ -17,13 +18,31 @@ from acp_agent.config.safety_settings import (
     ScopedConfig,
     ScopedConstraint,
 )
+from acp_agent.safety.access import Access, ExecuteAccess, NetworkAccess, NoAccess, PathAccess
 from acp_agent.safety.deciding.anomaly import Anomaly, AnomalyDetector
-from acp_agent.safety.deciding.authorization import MAX_RULES, Policy, Subject
+from acp_agent.safety.deciding.approvals import Approvals
+from acp_agent.safety.deciding.blocks import Block, Blocks
 from acp_agent.safety.deciding.rate import HOUR, ActionRate
-from acp_agent.safety.deciding.scoped import Approvals, Scoped
-from acp_agent.safety.deciding.tool_patterns import Permissions
+from acp_agent.safety.deciding.rule_list import MAX_POLICY_RULES, Rule, RuleList
+from acp_agent.safety.deciding.subjects import CallFacts, Subject
 from acp_agent.safety.deciding.trajectory import FAILURES, Sentinel
+from acp_agent.safety.folders.paths import Roots
 from acp_agent.safety.globs import PathGlobs, matches
+
+ROOTS = Roots(Path("/srv"))
+TOOLS = {"bash", "read", "write", "fetch"}
+
+
+def compiled(**sections: object) -> RuleList:
+    config = ToolsConfig(**sections)  # type: ignore[arg-type]
+    return RuleList.compile(config, {"STAGE": "prod"}, None, lambda key, index: f"c.toml:{index}", TOOLS.__contains__)
+
+
+def subject(tool: str = "bash", *texts: str, paths: Sequence[str | Path] = (), hosts: Sequence[str] = ()) -> Subject:
+    accesses: list[Access] = [PathAccess("read", Path(path)) for path in paths]
+    accesses += [NetworkAccess(host, f"GET {host}") for host in hosts]
+    return Subject(CallFacts(tool, {str(number): text for number, text in enumerate(texts)}, accesses), ROOTS)
+
 
 # --- globs -------------------------------------------------------------------------------------------------------
 
@@ -80,19 +99,23 @@ def test_a_folder_whose_name_holds_wildcards_is_taken_literally() -> None:
 # --- permissions -------------------------------------------------------------------------------------------------
 
 
-def rules(*lines: tuple[str, str], tool: str = "bash") -> Permissions:
+def rules(*lines: tuple[str, str], tool: str = "bash") -> RuleList:
     listed = [PermissionRule(pattern, action) for pattern, action in lines]  # type: ignore[arg-type]
-    return Permissions.from_config({tool: listed}, BashConfig(), lambda key, index: f"c.toml:{index + 1}")
+    return compiled(permissions={tool: listed})
+
+
+def effects(listed: Sequence[Rule]) -> list[str]:
+    return [rule.effect for rule in listed]
 
 
 def test_the_first_rule_that_matches_decides_and_says_where_it_stands() -> None:
     known = rules(("*sudo*", "deny"), ("cargo *", "allow"), ("*", "ask"))
     for text, action in (("sudo x", "deny"), ("cargo test", "allow"), ("cargo sudo", "deny"), ("ls", "ask")):
-        found = known.first("bash", [text])
+        found = known.permission("bash", [text])
         assert found is not None
-        assert found.action == action
-    assert str(known.first("bash", ["sudo x"])) == "tools.permissions.bash[0] deny `*sudo*` (c.toml:1)"
-    assert rules(("cargo *", "allow")).first("bash", ["ls"]) is None
+        assert found.effect == action
+    assert str(known.permission("bash", ["sudo x"])) == "tools.permissions.bash[0] deny `*sudo*` (c.toml:0)"
+    assert rules(("cargo *", "allow")).permission("bash", ["ls"]) is None
 
 
 def test_a_tool_is_hidden_where_nothing_of_it_can_be_allowed() -> None:
@@ -105,38 +128,37 @@ def test_a_tool_is_hidden_where_nothing_of_it_can_be_allowed() -> None:
 
 def test_a_tools_own_rules_come_before_those_of_a_glob() -> None:
     lists = {"*": [PermissionRule("*", "deny")], "read": [PermissionRule("*", "allow")]}
-    known = Permissions.from_config(lists, BashConfig())
-    assert [rule.action for rule in known.of("read")] == ["allow", "deny"]
+    known = compiled(permissions=lists)
+    assert effects(known.permissions("read")) == ["allow", "deny"]
     assert known.hides("read") is None
     assert known.hides("write") is not None
 
 
 def test_older_keys_become_rules_where_bash_has_none() -> None:
     bash = BashConfig(blocked_commands=["rm -rf", "[x]?"], confirm_patterns=["git push"])
-    known = Permissions.from_config({}, bash)
+    known = compiled(bash=bash)
     for text, action in (("a; rm -rf b", "deny"), ("git push origin", "ask"), ("run [x]? y", "deny")):
-        found = known.first("bash", [text])
+        found = known.permission("bash", [text])
         assert found is not None
-        assert found.action == action
-    assert known.first("bash", ["run xy"]) is None
-    both = Permissions.from_config({"bash": [PermissionRule("*", "allow")]}, bash)
-    assert [rule.action for rule in both.of("bash")] == ["allow"]
+        assert found.effect == action
+    assert known.permission("bash", ["run xy"]) is None
+    both = compiled(permissions={"bash": [PermissionRule("*", "allow")]}, bash=bash)
+    assert effects(both.permissions("bash")) == ["allow"]
 
 
 # --- policy ------------------------------------------------------------------------------------------------------
 
 
-def policy(*listed: PolicyRule, default: str = "allow", more: tuple[PolicyRule, ...] = ()) -> Policy:
-    return Policy(
-        PolicyConfig(default=default, rules=list(listed)),  # type: ignore[arg-type]
-        AuthorizationConfig(enabled=bool(more), rules=list(more)),
-        {"STAGE": "prod"},
-        lambda key, index: f"c.toml:{index}",
+def policy(*listed: PolicyRule, default: str = "allow", more: tuple[PolicyRule, ...] = ()) -> RuleList:
+    return compiled(
+        policy=PolicyConfig(default=default, rules=list(listed)),  # type: ignore[arg-type]
+        authorization=AuthorizationConfig(enabled=bool(more), rules=list(more)),
     )
 
 
-def subject(tool: str = "bash", *texts: str, paths: tuple[str, ...] = ()) -> Subject:
-    return Subject(tool, texts, texts, tuple(map(Path, paths)))
+def decided(made: RuleList, asked: Subject) -> str:
+    found = made.applies("policy", asked)
+    return found[0].effect if found is not None else "allow"
 
 
 SUDO = PolicyRule("deny", "bash", args_match="sudo")
@@ -168,75 +190,86 @@ HOME = PolicyRule("allow", "read", paths=["/home/*"])
     ],
 )
 def test_a_deny_wins_an_allow_must_match_all_and_the_default_decides_the_rest(
-    made: Policy, asked: Subject, effect: str
+    made: RuleList, asked: Subject, effect: str
 ) -> None:
-    assert made.decide(asked).effect == effect
+    assert decided(made, asked) == effect
 
 
 def test_the_trace_names_the_rule_and_its_place() -> None:
-    assert policy(HOME, SUDO).decide(subject("bash", "sudo x")).trace == (
-        "tools.policy.rules[1] deny bash args_match=sudo (c.toml:1)"
-    )
+    found = policy(HOME, SUDO).applies("policy", subject("bash", "sudo x"))
+    assert found is not None
+    assert str(found[0]) == "tools.policy.rules[1] deny bash args_match=sudo (c.toml:1)"
+    assert found[0].denial(found[1]).rule == "policy"  # the rest goes to the audit log only
 
 
 def test_a_rule_that_cannot_be_read_denies_every_call_of_its_tools() -> None:
     made = policy(PolicyRule("allow", "bash", args_match="(("))
     assert "no regular expression" in made.trouble[0]
-    assert made.decide(subject("bash", "ls")).effect == "deny"
-    assert made.decide(subject("read")).effect == "allow"
+    assert decided(made, subject("bash", "ls")) == "deny"
+    assert decided(made, subject("read")) == "allow"
 
 
 def test_more_rules_than_there_may_be_deny_everything() -> None:
-    many = tuple(PolicyRule("allow", "read") for _ in range(MAX_RULES // 2 + 1))
+    many = tuple(PolicyRule("allow", "read") for _ in range(MAX_POLICY_RULES // 2 + 1))
     made = policy(*many, more=many)
     assert made.trouble
-    assert made.decide(subject("read")).effect == "deny"
+    assert decided(made, subject("read")) == "deny"
 
 
 def test_a_pattern_of_more_than_1024_bytes_denies_everything() -> None:
     long = policy(PolicyRule("deny", "bash", args_match="ä" * 600))
     assert "1024 bytes" in long.trouble[0]
-    assert long.decide(subject("read")).effect == "deny"
-    assert policy(PolicyRule("deny", "bash", args_match="a" * 1024)).decide(subject("read")).effect == "allow"
+    assert decided(long, subject("read")) == "deny"
+    assert decided(policy(PolicyRule("deny", "bash", args_match="a" * 1024)), subject("read")) == "allow"
 
 
 # --- scoped ------------------------------------------------------------------------------------------------------
 
 
+def limits(*constraints: ScopedConstraint, **more: object) -> RuleList:
+    return compiled(scoped=ScopedConfig(constraints=list(constraints), **more))  # type: ignore[arg-type]
+
+
+def broken(made: RuleList, asked: Subject, *approved: str) -> str:
+    found = made.applies("limits", asked, approved)
+    return found[1] if found is not None else ""
+
+
 def test_an_allow_list_of_tools_makes_the_deny_list_moot() -> None:
-    both = Scoped(ScopedConfig(allowed_tools=["read", "mcp_*"], denied_tools=["read"]), None)
+    both = limits(allowed_tools=["read", "mcp_*"], denied_tools=["read"])
     assert both.hides("read") is None
     assert both.hides("mcp_x") is None
-    assert both.hides("bash") == "tools.scoped.allowed_tools"
-    denied = Scoped(ScopedConfig(denied_tools=["bash"]), None)
-    assert denied.hides("bash") == "tools.scoped.denied_tools"
-    assert not Scoped(ScopedConfig(enabled=False, denied_tools=["bash"]), None).hides("bash")
+    assert "tools.scoped.allowed_tools" in str(both.hides("bash"))
+    assert "not among the tools" in broken(both, subject("bash"))
+    assert "tools.scoped.denied_tools" in str(limits(denied_tools=["bash"]).hides("bash"))
+    assert not limits(enabled=False, denied_tools=["bash"]).hides("bash")
 
 
 @pytest.mark.parametrize(
-    ("constraint", "arguments", "more", "broken"),
+    ("constraint", "arguments", "stops"),
     [
-        (ScopedConstraint("bash", deny_patterns=["rm -rf"]), {"command": "RM -RF x"}, [], True),
-        (ScopedConstraint("bash", deny_patterns=["rm -rf"]), {"command": "r\\m -rf x"}, ["rm -rf x"], True),
-        (ScopedConstraint("bash", deny_patterns=["rm -rf"]), {"command": "ls"}, [], False),
-        (ScopedConstraint("bash", "description", deny_patterns=["ls"]), {"command": "ls"}, [], False),
-        (ScopedConstraint("bash", "command", allow_patterns=["ls *", "cat *"]), {"command": "ls -l"}, [], False),
-        (ScopedConstraint("bash", "command", allow_patterns=["ls *"]), {"command": "rm"}, [], True),
-        (ScopedConstraint("bash", "command", allow_patterns=["ls *"]), {}, [], True),
-        (ScopedConstraint("read"), {"command": "x"}, [], False),
+        (ScopedConstraint("bash", deny_patterns=["rm -rf"]), {"command": "RM -RF x"}, True),
+        (ScopedConstraint("bash", deny_patterns=["rm -rf"]), {"command": "r\\m -rf x"}, True),
+        (ScopedConstraint("bash", deny_patterns=["rm -rf"]), {"command": "ls"}, False),
+        (ScopedConstraint("bash", "description", deny_patterns=["ls"]), {"command": "xx"}, False),
+        (ScopedConstraint("bash", "command", allow_patterns=["ls *", "cat *"]), {"command": "ls -l"}, False),
+        (ScopedConstraint("bash", "command", allow_patterns=["ls *"]), {"command": "ls; cat x"}, True),
+        (ScopedConstraint("bash", "command", allow_patterns=["ls *"]), {"command": "rm"}, True),
+        (ScopedConstraint("bash", "command", allow_patterns=["ls *"]), {}, True),
+        (ScopedConstraint("read"), {"command": "x"}, False),
     ],
 )
-def test_constraints_of_arguments(constraint: ScopedConstraint, arguments: dict, more: list, broken: bool) -> None:
-    found = Scoped(ScopedConfig(constraints=[constraint]), None).check("bash", arguments, (), (), more)
-    assert (found is not None) is broken
+def test_constraints_of_arguments(constraint: ScopedConstraint, arguments: dict, stops: bool) -> None:
+    accesses = [ExecuteAccess(arguments["command"], Path("/srv")) if arguments else NoAccess()]
+    asked = Subject(CallFacts("bash", arguments, accesses), ROOTS)
+    assert bool(broken(limits(constraint), asked)) is stops
 
 
 def test_paths_and_hosts_are_held_to_theirs(tmp_path: Path) -> None:
-    constraint = ScopedConstraint("*", allowed_paths=[str(tmp_path / "a")], allowed_hosts=["*.example.com"])
-    scoped = Scoped(ScopedConfig(constraints=[constraint]), None)
-    assert scoped.check("write", {}, [tmp_path / "a/b"], ["x.example.com"], ()) is None
-    assert "not below" in scoped.check("write", {}, [tmp_path / "ab"], [], ()).reason  # type: ignore[union-attr]
-    assert "not among the hosts" in scoped.check("fetch", {}, [], ["example.org"], ()).reason  # type: ignore[union-attr]
+    held = limits(ScopedConstraint("*", allowed_paths=[str(tmp_path / "a")], allowed_hosts=["*.example.com"]))
+    assert not broken(held, subject("write", paths=[tmp_path / "a/b"], hosts=["x.example.com"]))
+    assert "not below" in broken(held, subject("write", paths=[tmp_path / "ab"]))
+    assert "not among the hosts" in broken(held, subject("fetch", hosts=["example.org"]))
 
 
 def test_an_approval_covers_the_same_call_once() -> None:
@@ -250,15 +283,13 @@ def test_an_approval_covers_the_same_call_once() -> None:
 
 
 def test_an_approval_covers_one_limit_and_is_not_used_up_by_another() -> None:
-    constraints = [ScopedConstraint("bash", deny_patterns=["a"]), ScopedConstraint("bash", deny_patterns=["b"])]
-    scoped = Scoped(ScopedConfig(constraints=constraints), None)
-    first, second = "tools.scoped.constraints[0]", "tools.scoped.constraints[1]"
-
-    def broken(*approved: str) -> str | None:
-        found = scoped.check("bash", {"command": "a b"}, (), (), (), approved=frozenset(approved))
-        return found.rule if found is not None else None
-
-    assert [broken(), broken(first), broken(first, second)] == [first, second, None]
+    held = limits(ScopedConstraint("bash", deny_patterns=["a"]), ScopedConstraint("bash", deny_patterns=["b"]))
+    first, second = (rule.label for rule in held.of("limits"))
+    asked = subject("bash", "a b")
+    assert first == "tools.scoped.constraints[0] (c.toml:0)"
+    assert held.applies("limits", asked, (first, second)) is None
+    assert "`a`" in broken(held, asked)
+    assert "`b`" in broken(held, asked, first)
 
 
 # --- sentinel ----------------------------------------------------------------------------------------------------
@@ -285,11 +316,12 @@ class Row:
         self.steps, self.failures, self.rejected = steps, failures, rejected
 
 
-def sentinel(*sequences: list[str], learns: bool = False, enabled: bool = True) -> Sentinel:
-    config = GovernanceConfig(
-        trajectory_enabled=enabled, block_risky_patterns=learns, blocked_sequences=list(sequences), window=2
-    )
-    return Sentinel(config, Kept(), {"bash", "read", "write", "fetch"}.__contains__)
+def sentinel(*, learns: bool = False) -> Sentinel:
+    return Sentinel(GovernanceConfig(trajectory_enabled=True, block_risky_patterns=learns, window=2), Kept())
+
+
+def blocks(watching: Sentinel, tool: str, words: str) -> bool:
+    return bool(watching.blocks(watching.step(tool, {"x": words})))
 
 
 @pytest.mark.parametrize(
@@ -309,13 +341,15 @@ def sentinel(*sequences: list[str], learns: bool = False, enabled: bool = True) 
 def test_a_blocked_sequence_blocks_the_call_that_would_complete_it(
     sequence: list[str], calls: list[tuple[str, str]], blocked: bool
 ) -> None:
-    watching, idle = sentinel(sequence), sentinel(sequence, enabled=False)
-    *before, (tool, text) = calls
-    for number, (earlier, words) in enumerate(before):
-        assert watching.check(earlier, {"x": words}) is None
-        watching.began(str(number), earlier, {"x": words})
-    assert (watching.check(tool, {"x": text}) is not None) is blocked
-    assert idle.check(tool, {"x": text}) is None
+    watching = sentinel()
+    for number, (tool, text) in enumerate(calls[:-1]):
+        watching.began(str(number), tool, {"x": text})
+    last = watching.step(calls[-1][0], {"x": calls[-1][1]})
+    asked = Subject(CallFacts(last.tool, {}, ()), ROOTS, (last,), watching.made)
+    for enabled in (True, False):
+        governance = GovernanceConfig(trajectory_enabled=enabled, blocked_sequences=[sequence])
+        found = compiled(governance=governance).applies("sequences", asked)
+        assert (found is not None) is (blocked and enabled)
 
 
 def test_what_the_person_rejected_is_blocked_and_only_in_the_same_surroundings() -> None:
@@ -324,10 +358,10 @@ def test_what_the_person_rejected_is_blocked_and_only_in_the_same_surroundings()
     watching.began("2", "bash", {"command": "make deploy"})
     assert watching.reject("2") == "bash"
     watching.began("3", "read", {"path": "other"})
-    assert watching.check("bash", {"command": "make deploy"}) is not None
-    assert watching.check("bash", {"command": "make test"}) is None
+    assert blocks(watching, "bash", "make deploy")
+    assert not blocks(watching, "bash", "make test")
     watching.began("4", "write", {"path": "a"})
-    assert watching.check("bash", {"command": "make deploy"}) is None
+    assert not blocks(watching, "bash", "make deploy")
     assert watching.reject("none") is None
 
 
@@ -342,11 +376,11 @@ def test_what_failed_often_is_blocked_until_it_succeeds() -> None:
 
     for _ in range(FAILURES - 1):
         call("failed")
-    assert watching.check("bash", {"command": "make"}) is None
+    assert not blocks(watching, "bash", "make")
     call("failed")
-    assert watching.check("bash", {"command": "make"}) is not None
+    assert blocks(watching, "bash", "make")
     call("succeeded")
-    assert watching.check("bash", {"command": "make"}) is None
+    assert not blocks(watching, "bash", "make")
 
 
 # --- anomalies, rate ---------------------------------------------------------------------------------------------
@@ -386,3 +420,25 @@ def test_a_rate_counts_the_last_hour_only() -> None:
     for _ in range(5):
         unlimited.count()
     assert unlimited.wait() == 0
+
+
+def test_what_is_blocked_is_one_list_and_can_be_lifted() -> None:
+    now = 0.0
+    made = Blocks(AnomalyDetector(AnomalyConfig(window_size=2)), sentinel(learns=True), ActionRate(1, lambda: now))
+    assert made.listed() == []
+    call = CallFacts("bash", {"command": "make deploy"}, [ExecuteAccess("make deploy", Path("/srv"))], "1")
+    made.began(call)
+    made.sentinel.reject("1")
+    for _ in range(2):
+        made.anomalies.observed("fetch", failed=True)
+    assert made.listed() == [
+        Block("fetch", "2 of the last 2 calls of `fetch` failed"),
+        Block("learned", "rejected: bash make deploy"),
+        Block("hour", "1 calls changed something within an hour; the next may in 60 min"),
+    ]
+    denied = made.check(call, made.steps(call, ()))
+    assert denied is not None
+    assert denied.rule == "learned sequence"
+    assert [made.lift(name) for name in ("fetch", "learned", "hour", "read")] == [True, True, True, False]
+    assert made.listed() == []
+    assert made.check(call, made.steps(call, ())) is None

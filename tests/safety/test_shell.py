@@ -12,18 +12,10 @@ from hypothesis import strategies as st
 
 from acp_agent.safety.access import Allow, Ask
 from acp_agent.safety.folders.paths import Roots
-from acp_agent.safety.lines.shell import (
-    BACKGROUND,
-    CHANGES,
-    EXPANDS,
-    HIDDEN,
-    HOSTILE_GIT,
-    NOT_UNDERSTOOD,
-    OUTSIDE,
-    TOO_LONG,
-    WRITES,
-    judge,
-)
+from acp_agent.safety.lines.examine import judge
+from acp_agent.safety.lines.line import BACKGROUND, HIDDEN, TOO_LONG
+from acp_agent.safety.lines.looks import HOSTILE_GIT
+from acp_agent.safety.lines.reach import CHANGES, EXPANDS, NOT_UNDERSTOOD, OUTSIDE, WRITES
 
 EXACT = "this exact command in this project"
 

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from acp_agent.safety.access import Allow
 from acp_agent.safety.folders.paths import Roots
 from acp_agent.safety.globs import matches
-from acp_agent.safety.lines.examine import examine
+from acp_agent.safety.lines.examine import examine, judge
+from acp_agent.safety.lines.line import read
 from acp_agent.safety.lines.quoting import unquoted
-from acp_agent.safety.lines.shell import judge, parsed
 
 FUZZ = settings(
     deadline=None, max_examples=200, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture]
@@ -52,7 +52,7 @@ def test_no_text_breaks_the_examination(line: str, project: Path) -> None:
 @FUZZ
 @given(line=LINES)
 def test_a_parse_error_is_never_allowed(line: str, project: Path) -> None:
-    if parsed(line).has_error:
+    if read(line).root.has_error:
         found = examine(line, Roots(project), project)
         assert not isinstance(judge(line, Roots(project), project), Allow)
         assert not found.understood

@@ -20,14 +20,15 @@ from acp_agent.errors import StoreError
 from acp_agent.loop.journal import Journal
 from acp_agent.loop.modes import Mode
 from acp_agent.loop.shell.confinement import Confinement
-from acp_agent.safety.access import Deny, ExecuteAccess, NetworkAccess, PathAccess, ToolAccess
+from acp_agent.safety.access import Deny, ExecuteAccess
 from acp_agent.safety.deciding.anomaly import Anomaly, AnomalyDetector
-from acp_agent.safety.deciding.authorization import Policy
+from acp_agent.safety.deciding.approvals import Approvals
+from acp_agent.safety.deciding.blocks import HOUR, LEARNED, Blocks
 from acp_agent.safety.deciding.deciders import CallFacts, Deciders, Judgement
 from acp_agent.safety.deciding.own_names import with_own_names
 from acp_agent.safety.deciding.rate import ActionRate
-from acp_agent.safety.deciding.scoped import Approvals
-from acp_agent.safety.deciding.trajectory import Learned, Outcome, Sentinel
+from acp_agent.safety.deciding.rule_list import RuleList
+from acp_agent.safety.deciding.trajectory import Learned, Sentinel
 from acp_agent.safety.folders.paths import Roots, real_path
 from acp_agent.safety.folders.protect import PathRules, configured_folders
 from acp_agent.store.base import Trajectory
@@ -61,7 +62,7 @@ def session_rules(config: Config, roots: Roots, environ: Mapping[str, str], home
     own = [Path(config_dir(environ)), Path(state_dir(environ)), Path(config_file(environ))]
     own += [Path(f"{store}{end}") for end in ("", "-wal", "-shm")] if store is not None else []
     own += [audit] if audit is not None else []
-    policy = Policy(tools.policy, tools.authorization, environ)
+    hidden = RuleList.compile(tools, environ).hidden_paths("read")
     return PathRules(
         tools.sandbox.protect,
         tools.files.deny_read,
@@ -69,7 +70,7 @@ def session_rules(config: Config, roots: Roots, environ: Mapping[str, str], home
         roots.real,
         home,
         own=dict.fromkeys(real_path(path) for path in own),
-        absolute=policy.hidden("read"),
+        absolute=hidden,
     )
 
 
@@ -109,12 +110,13 @@ class Guard:
         self._confinement = confinement
         self.project = str(roots.cwd)
         self.approvals = Approvals()
-        self.anomalies = AnomalyDetector(tools.anomaly, self._anomaly)
-        self.rate = ActionRate(tools.risk.max_actions_per_hour)
-        learned = _Trajectories(store, self.project, tools)
-        self.sentinel = Sentinel(tools.governance, learned, registry.knows, redactor.redact)
-        home = home_of(environ)
-        self.deciders = Deciders.from_config(tools, roots, environ, home, config.origin_of, self._learned)
+        self.blocks = Blocks(
+            AnomalyDetector(tools.anomaly, self._anomaly),
+            Sentinel(tools.governance, _Trajectories(store, self.project, tools), redactor.redact),
+            ActionRate(tools.risk.max_actions_per_hour),
+        )
+        home, knows = home_of(environ), registry.knows
+        self.deciders = Deciders.from_config(tools, roots, environ, home, config.origin_of, self.blocks, knows)
 
     def unknown_tools(self) -> list[str]:
         """A word about rules for tools that there are not. Those of MCP servers may still come."""
@@ -140,35 +142,11 @@ class Guard:
             self.approvals.keep(call.tool, call.arguments, approved)
         return decision
 
-    def _learned(self, call: CallFacts, spellings: Sequence[str]) -> Deny | None:
-        """What blocks a call for what was before it."""
-        if (anomaly := self.anomalies.blocks(call.tool)) is not None:
-            return Deny(
-                f"`{call.tool}` is blocked: {anomaly}. Only the person can change that (`/unblock {call.tool}`).",
-                "tools.anomaly",
-            )
-        try:
-            # Of a command line also its simple commands, plainly spelled.
-            compared = (call.arguments, *({"command": text} for text in spellings))
-            block = next(filter(None, (self.sentinel.check(call.tool, words) for words in compared)), None)
-        except StoreError as error:
-            log.warning("what was learned could not be read: %s", error)
-            block = None
-        if block is not None:
-            return Deny(block.reason, block.rule)
-        if _acts(call) and (wait := self.rate.wait()):
-            return Deny(
-                f"{self.rate.limit} calls of this session changed something within an hour, which is the limit "
-                f"(`tools.risk.max_actions_per_hour`). The next may be made in {wait / 60:.0f} min.",
-                "tools.risk.max_actions_per_hour",
-            )
-        return None
-
     # --- the life of a call -----------------------------------------------------------------------------------
 
     def decided(self, call: CallFacts, decision: Judgement, outcome: str, rule: str, reason: str = "") -> bool:
         """Writes the decision down; False where that failed and the log is required. `outcome`: as in `AuditEntry`."""
-        if outcome == "allow" and not self._tools.scope.audit_all_invocations and not _acts(call):
+        if outcome == "allow" and not self._tools.scope.audit_all_invocations and not call.acts:
             return True
         runs = any(isinstance(access, ExecuteAccess) for access in call.accesses)
         written = self._journal.write(
@@ -191,9 +169,7 @@ class Guard:
 
     def began(self, call: CallFacts) -> None:
         """The call may run and does."""
-        if _acts(call):
-            self.rate.count()
-        self.sentinel.began(call.call_id, call.tool, call.arguments)
+        self.blocks.began(call)
 
     def ended(
         self,
@@ -208,13 +184,9 @@ class Guard:
         """It has run. `result`: as in `AuditEntry`; `error`: the category of its failure; `broke`: whether it did not
         do what it is for, unlike a command that ends with an exit code."""
         if result != "cancelled":
-            self.anomalies.observed(call.tool, failed=broke and error in FAILURES_THAT_COUNT)
-            outcome: Outcome = "failed" if failed else "succeeded"
-            try:
-                self.sentinel.ended(call.call_id, outcome)
-            except StoreError as trouble:
-                log.warning("the outcome of a call could not be kept: %s", trouble)
-        if self._tools.scope.audit_all_invocations or _acts(call):
+            counts = broke and error in FAILURES_THAT_COUNT
+            self.blocks.ended(call, "failed" if failed else "succeeded", broke=counts)
+        if self._tools.scope.audit_all_invocations or call.acts:
             self._journal.write(
                 "result",
                 call_id=call.call_id,
@@ -241,7 +213,7 @@ class Guard:
 
     def proposals(self) -> list[str]:
         """Rules that would have saved questions, as TOML, the most useful first. Raises StoreError."""
-        known = {rule.pattern for rule in self.deciders.permissions.all() if rule.action == "allow"}
+        known = {rule.pattern for rule in self.deciders.rules.of("permissions") if rule.effect == "allow"}
         found = []
         for asked in self._store.questions.counts(self.project, 100):
             pattern = _pattern(asked.scope)
@@ -270,10 +242,11 @@ class Guard:
 
     def reject(self, beginning: str) -> str:
         """`/reject ID`; words for the person."""
-        if not self.sentinel.enabled:
+        sentinel = self.blocks.sentinel
+        if not sentinel.enabled:
             return "The trajectory sentinel is off; `tools.governance.trajectory_enabled` switches it on."
         try:
-            tool = self.sentinel.reject(beginning or self.sentinel.last_call)
+            tool = sentinel.reject(beginning or sentinel.last_call)
         except StoreError as error:
             return f"That could not be kept: {error}"
         if tool is None:
@@ -283,24 +256,32 @@ class Guard:
         more = "" if blocks else " (`tools.governance.block_risky_patterns` is off, so nothing is blocked by it yet)"
         return f"Remembered for this project: calls like that one of `{tool}` are not acceptable{more}."
 
-    def unblock(self, tool: str) -> str:
-        """`/unblock TOOL`; words for the person."""
-        if not tool:
-            blocked = "\n".join(f"- `{item.tool}`: {item}" for item in self.anomalies.blocked)
-            return f"Blocked tools:\n{blocked}\n\n`/unblock TOOL` lets one be used again." if blocked else NOT_BLOCKED
-        if not self.anomalies.unblock(tool):
-            return f"`{tool}` is not blocked."
-        self._journal.notice(f"unblocked by the person: {tool}", tool=tool)
-        return f"`{tool}` may be used again."
+    def unblock(self, name: str) -> str:
+        """`/unblock NAME`; words for the user."""
+        try:
+            if not name:
+                return self._blocked()
+            if not self.blocks.lift(name):
+                return f"`{name}` is not blocked."
+        except StoreError as error:
+            return f"That could not be read or kept: {error}"
+        self._journal.notice(f"unblocked by the person: {name}", tool=name)
+        what = {LEARNED: "What was learned is forgotten.", HOUR: "The hour's count begins anew."}
+        return what.get(name, f"`{name}` may be used again.")
+
+    def _blocked(self) -> str:
+        """Raises StoreError."""
+        listed = "\n".join(f"- `{block.name}`: {block.reason}" for block in self.blocks.listed())
+        return f"Blocked:\n{listed}\n\n`/unblock NAME` lifts one." if listed else NOT_BLOCKED
 
     def status(self) -> list[str]:
         """What is in force, a line each."""
-        tools, deciders = self._tools, self.deciders
+        tools, rules, rate = self._tools, self.deciders.rules, self.blocks.rate
         lines = [f"Autonomy: {tools.risk.autonomy}; commands of high risk are {_high(tools.risk)}."]
-        lines += [f"Rule: {rule}" for rule in deciders.permissions.all()] or ["No rules of permissions."]
-        lines += [f"Policy: {line}" for line in deciders.policy.lines()] if deciders.policy else ["No policy rules."]
-        lines += deciders.policy.trouble
-        lines.append("Limits of tools: " + ("`tools.scoped` is in force." if deciders.scoped else "none."))
+        lines += [f"Rule: {rule}" for rule in rules.of("permissions")] or ["No rules of permissions."]
+        lines += [f"Policy: {line}" for line in rules.policy_lines()] or ["No policy rules."]
+        lines += rules.trouble
+        lines.append("Limits of tools: " + ("`tools.scoped` is in force." if rules.of("limits") else "none."))
         governance = tools.governance
         lines.append(
             f"Trajectory sentinel: on, {len(governance.blocked_sequences)} blocked sequences"
@@ -308,10 +289,10 @@ class Guard:
             if governance.trajectory_enabled
             else "Trajectory sentinel: off."
         )
-        blocked = ", ".join(f"`{item.tool}`" for item in self.anomalies.blocked)
+        blocked = ", ".join(f"`{item.tool}`" for item in self.blocks.anomalies.blocked)
         lines.append(f"Tools blocked for failing: {blocked or 'none'}.")
-        if self.rate.limit:
-            lines.append(f"Changing calls within the last hour: {self.rate.used} of {self.rate.limit}.")
+        if rate.limit:
+            lines.append(f"Changing calls within the last hour: {rate.used} of {rate.limit}.")
         lines.append(self.audit_words())
         return lines
 
@@ -324,7 +305,7 @@ class Guard:
         return f"Audit log: {audit.path} {state}{needed}."
 
 
-NOT_BLOCKED = "No tool is blocked."
+NOT_BLOCKED = "Nothing is blocked."
 
 
 def _high(risk: RiskConfig) -> str:
@@ -349,17 +330,6 @@ class _Trajectories:
 
     def forget(self) -> int:
         return self._store.trajectories.forget(self._project)
-
-
-def _acts(call: CallFacts) -> bool:
-    """Whether a call may change something."""
-    for access in call.accesses:
-        match access:
-            case PathAccess(mode) if mode != "read":
-                return True
-            case ExecuteAccess() | ToolAccess(changes=True) | NetworkAccess(sends=True):
-                return True
-    return False
 
 
 def _pattern(scope: str) -> str | None:

@@ -22,7 +22,7 @@ BUILT_IN: dict[str, tuple[str, str]] = {
     "policy": ("Show the rules in force, or what would become of a call", "status|check tool json"),
     "approve": ("Let one call pass that a limit of `tools.scoped` stopped", "tool call id"),
     "reject": ("Mark a tool call as unacceptable, so that it is not repeated", "tool call id"),
-    "unblock": ("Use a tool again that failed too often", "tool"),
+    "unblock": ("List what the session has learned to block, and lift it", "tool|learned|hour"),
     "doctor": ("Show how commands are confined, and what is written down", ""),
 }
 """Name -> description and hint."""

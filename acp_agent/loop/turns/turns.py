@@ -55,7 +55,7 @@ class Turns:
         config, outputs, guard = self._session.config, self._calls.outputs, self._calls.guard
         told = [] if config.settings.secrets.redact else [NOT_REDACTED]
         told += [*outputs.redactor.trouble, *outputs.filters.trouble()]
-        told += guard.deciders.policy.trouble
+        told += guard.deciders.rules.trouble
         told += guard.unknown_tools()
         told += [config.trouble] if config.trouble else []
         told += self._toolbox.servers.trouble

@@ -11,8 +11,6 @@ from dataclasses import dataclass, field
 
 from acp_agent.config.safety_settings import AnomalyConfig
 
-__all__ = ["Anomaly", "AnomalyDetector"]
-
 
 @dataclass(frozen=True)
 class Anomaly:

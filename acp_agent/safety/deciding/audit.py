@@ -19,8 +19,6 @@ import msgspec
 
 from acp_agent.config.safety_settings import AuditConfig
 
-__all__ = ["SCHEMA_ID", "AuditEntry", "AuditLog"]
-
 log = logging.getLogger(__name__)
 
 SCHEMA_ID = "acp_coder.audit.v1"

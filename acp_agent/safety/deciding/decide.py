@@ -22,9 +22,7 @@ from acp_agent.safety.access import (
 )
 from acp_agent.safety.folders.paths import Roots
 
-__all__ = ["DELETE_SCOPE", "EDIT_SCOPE", "combine", "decide", "judge_access"]
-
-JUDGE = "acp_agent.safety.lines.shell:judge"
+JUDGE = "acp_agent.safety.lines.examine:judge"
 """Loaded with the first command: it brings tree-sitter."""
 
 EDIT_SCOPE = "edit *"

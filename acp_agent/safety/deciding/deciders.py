@@ -1,24 +1,19 @@
-"""All deciders of a session about one tool call, in their order. Pure: what is remembered of earlier calls comes in.
+"""The verdict on one tool call. Pure: what is remembered of earlier calls comes in.
 
-    scoped -> policy -> what a session has learned (sentinel, anomalies, rate) -> folders and mode -> the command itself
-    (forbidden paths, allow-list, risk, what the model claims) -> the person's own rules
+    rules on the call as a whole (limits, policy, sequences) -> what the session has learned (`blocks`) -> folders and
+    mode -> the command itself (risk, what the model claims) -> the user's own rules (permissions)
 
 Any deny denies; a rule's allow answers a question, never a deny; a rule's ask asks also where nothing else would. Each
-verdict names what decided, for the person, the audit log and `acp-coder policy explain`.
+verdict names what decided, for the user, the audit log and `acp-coder policy explain`.
 """
 
 from __future__ import annotations
 
-import glob
 import json
-import os
-import re
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field, replace
-from itertools import islice
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from acp_agent.config.model import ToolsConfig
 from acp_agent.lazy import load
@@ -35,39 +30,21 @@ from acp_agent.safety.access import (
     ToolAccess,
     Verdict,
 )
-from acp_agent.safety.deciding.authorization import Policy, Subject
+from acp_agent.safety.deciding.blocks import Blocks
+from acp_agent.safety.deciding.conditions import because
 from acp_agent.safety.deciding.decide import combine, judge_access
-from acp_agent.safety.deciding.scoped import Scoped, texts_of
-from acp_agent.safety.deciding.tool_patterns import BASH, Origin, Permissions, Rule
-from acp_agent.safety.folders.paths import Roots, real_path
-from acp_agent.safety.globs import matches
+from acp_agent.safety.deciding.rule_list import BASH, Origin, Rule, RuleList
+from acp_agent.safety.deciding.subjects import EXAMINE, CallFacts, Subject
+from acp_agent.safety.folders.paths import Roots
 
 if TYPE_CHECKING:
-    from acp_agent.safety.lines.examine import Examined
+    from acp_agent.safety.lines.examined import Examined
     from acp_agent.safety.lines.risk import Risk
 
-__all__ = ["EXAMINE", "POLICY_DENIED", "CallFacts", "Deciders", "Judgement"]
+__all__ = ["EXAMINE", "CallFacts", "Deciders", "Judgement"]
 
-EXAMINE = "acp_agent.safety.lines.examine:examine"
-FORBIDDEN_ARGUMENT = "acp_agent.safety.lines.arguments:forbidden_argument"
 UNDERSTATED = "acp_agent.safety.lines.risk:understated"
-PROGRAM_NAMES = "acp_agent.safety.lines.arguments:program_names"
-"""Loaded with the first command: they bring tree-sitter."""
-
-POLICY_DENIED = "The policy denied this call. It was not run; do not try to reach the same in another way."
-MAX_SHOWN = 5
-MAX_PATHS = 500
-"""Of one call that are resolved."""
-
-
-@dataclass(frozen=True)
-class CallFacts:
-    """A call to be judged."""
-
-    tool: str
-    arguments: Mapping[str, Any]
-    accesses: Sequence[Access]
-    call_id: str = ""
+"""Loaded with the first command: it brings tree-sitter."""
 
 
 @dataclass(frozen=True)
@@ -81,21 +58,14 @@ class Judgement:
     """How it came to that, a line each."""
 
 
-Learned = Callable[[CallFacts, Sequence[str]], Deny | None]
-
-
 @dataclass(frozen=True)
 class Deciders:
-    """`learned`: why a call is blocked for what was before it, as a Deny; it is given the call and the spellings of its
-    command, if it is one. `home`: the person's."""
+    """Of one session. `blocks`: what it has learned; `None` where calls are only looked at."""
 
     config: ToolsConfig
     roots: Roots
-    permissions: Permissions
-    policy: Policy
-    scoped: Scoped
-    home: Path | None
-    learned: Learned = field(default=lambda call, spellings: None)
+    rules: RuleList
+    blocks: Blocks | None = None
 
     @classmethod
     def from_config(
@@ -105,127 +75,65 @@ class Deciders:
         environ: Mapping[str, str],
         home: Path | None,
         origin: Origin,
-        learned: Learned = lambda call, spellings: None,
+        blocks: Blocks | None = None,
+        is_tool: Callable[[str], bool] = lambda name: False,
     ) -> Deciders:
-        return cls(
-            config,
-            roots,
-            Permissions.from_config(config.permissions, config.bash, origin),
-            Policy(config.policy, config.authorization, environ, origin),
-            Scoped(config.scoped, home, origin),
-            home,
-            learned,
-        )
+        """`home`: the user's."""
+        return cls(config, roots, RuleList.compile(config, environ, home, origin, is_tool), blocks)
 
     def hides(self, tool: str) -> str | None:
         """Why the model is not offered a tool at all."""
-        if (rule := self.permissions.hides(tool)) is not None:
-            return f"`{tool}` is denied ({rule})."
-        if (limit := self.scoped.hides(tool)) is not None:
-            return f"`{tool}` is not among the tools that may be used here (`{limit}`)."
-        return None
+        return self.rules.hides(tool)
 
     def decide(
         self, call: CallFacts, *, mode: str, may_change: bool, approved: frozenset[str] = frozenset()
     ) -> Judgement:
-        """`approved`: limits of `tools.scoped` that the person lets this call break."""
+        """`approved`: limits of `tools.scoped` that the user lets this call break."""
         if self.config.risk.autonomy == "readonly":
             mode, may_change = "readonly (tools.risk.autonomy)", False  # Whatever the session's mode.
-        examined = {id(access): self._examined(access) for access in call.accesses}
-        parses = [parse for parse in examined.values() if parse is not None]
-        if (violation := self._violation(call, examined, approved)) is not None:
-            return violation
-        policy = self.policy.decide(self._subject(call, examined)) if self.policy else None
-        matched = policy.trace if policy is not None else ""
-        if policy is not None and policy.effect == "deny":
-            return Judgement(Deny(POLICY_DENIED, "policy", trace=matched), matched)
-        if (blocked := self.learned(call, [text for parse in parses for text in parse.candidates])) is not None:
+        subject = Subject(call, self.roots)
+        if self.blocks is not None and self.blocks.sentinel.enabled:
+            steps = self.blocks.steps(call, subject.spellings)
+            subject = replace(subject, steps=steps, made=self.blocks.sentinel.made)
+        matched = ""
+        for rule, found in self.rules.before(subject, approved):
+            matched = str(rule) if rule.section == "policy" else matched
+            if rule.effect == "deny":
+                return Judgement(rule.denial(found), matched)
+        if self.blocks is not None and (blocked := self.blocks.check(call, subject.steps)) is not None:
             return Judgement(blocked, matched)
-        verdicts = [self._one(call, access, examined[id(access)], mode, may_change) for access in call.accesses]
-        if not call.accesses and (rule := self.permissions.first(call.tool, self._arguments(call))) is not None:
-            verdicts = [_deny(rule)] if rule.action == "deny" else []
-        risk = max((parse.risk for parse in parses), key=lambda risk: LEVELS.index(risk.level), default=None)
-        lines = [line for parse in parses for line in (*parse.lines(), *self._rules_of(parse))]
+        verdicts = [self._one(subject, access, mode, may_change) for access in call.accesses]
+        if not call.accesses and (last := self.rules.permission(call.tool, self._arguments(call))) is not None:
+            verdicts = [last.denial()] if last.effect == "deny" else []
+        risk = max((parse.risk for parse in subject.parses), key=lambda risk: LEVELS.index(risk.level), default=None)
+        lines = [line for parse in subject.parses for line in (*parse.lines(), *self._rules_of(parse))]
         return Judgement(combine(verdicts), matched, risk, explained=tuple(lines))
 
     def _rules_of(self, parse: Examined) -> list[str]:
-        """Which of the person's rules matches each part."""
+        """Which of the user's rules matches each part."""
         found = []
         for part in parse.parts:
-            if (rule := self.permissions.first(BASH, part.spellings or (part.text,))) is not None:
+            if (rule := self.rules.permission(BASH, part.spellings or (part.text,))) is not None:
                 found.append(f"by a rule of yours: {part.text}: {rule}")
         return found
 
-    # --- before the accesses ----------------------------------------------------------------------------------
-
-    def _examined(self, access: Access) -> Examined | None:
-        if not isinstance(access, ExecuteAccess):
-            return None
-        examined: Examined = load(EXAMINE)(access.command, self.roots, access.cwd)
-        return examined
-
-    def _violation(
-        self, call: CallFacts, examined: Mapping[int, Examined | None], approved: frozenset[str]
-    ) -> Judgement | None:
-        if not self.scoped:
-            return None
-        parses = [parse for parse in examined.values() if parse is not None]
-        paths = [access.path for access in call.accesses if isinstance(access, PathAccess)]
-        for access in call.accesses:
-            parse = examined[id(access)]
-            if isinstance(access, ExecuteAccess) and parse is not None:
-                targets = {link.target for part in parse.parts for link in part.redirects}
-                named = [word for word in _named(parse) if word in targets or _is_path(word, access.cwd)]
-                paths += [_resolved(access.cwd / word) for word in named if word != os.devnull]
-        parts = [part.spelled for parse in parses for part in parse.parts] if parses else None
-        if parses and not all(parse.understood for parse in parses):
-            parts = [*(parts or ()), ""]
-        hosts = [access.host for access in call.accesses if isinstance(access, NetworkAccess)]
-        spellings = [text for parse in parses for text in parse.candidates]
-        broken = self.scoped.check(call.tool, call.arguments, paths, hosts, spellings, parts, approved)
-        if broken is None:
-            return None
-        return Judgement(Deny(broken.reason, broken.rule, approvable=True))
-
-    def _subject(self, call: CallFacts, examined: Mapping[int, Examined | None]) -> Subject:
-        parses = [parse for parse in examined.values() if parse is not None]
-        texts = [*texts_of(call.arguments), *(text for parse in parses for text in parse.candidates)]
-        whole = [part.spelled or part.text for parse in parses for part in parse.parts]
-        paths = [access.path for access in call.accesses if isinstance(access, PathAccess)]
-        named: list[Path] = []
-        for access in call.accesses:
-            parse = examined[id(access)]
-            if isinstance(access, ExecuteAccess) and parse is not None:
-                words = _named(parse)
-                named += [access.cwd / word for word in (*words, *_expanded(parse, access.cwd))]
-                paths += [access.cwd / word for word in words if "/" in word]
-        return Subject(
-            call.tool,
-            tuple(map(_plain, texts)),
-            tuple(map(_plain, whole or texts_of(call.arguments))),
-            tuple(map(_resolved, paths[:MAX_PATHS])),
-            tuple(map(_resolved, named[:MAX_PATHS])) + tuple(map(_lexical, named[MAX_PATHS:])),
-        )
-
     # --- one access -------------------------------------------------------------------------------------------
 
-    def _one(self, call: CallFacts, access: Access, examined: Examined | None, mode: str, may_change: bool) -> Verdict:
-        if isinstance(access, ExecuteAccess):
-            assert examined is not None
-            if may_change:
-                return self._command(call, access, examined)
+    def _one(self, subject: Subject, access: Access, mode: str, may_change: bool) -> Verdict:
+        if isinstance(access, ExecuteAccess) and may_change:
+            return self._command(subject, access)
         verdict = judge_access(access, self.roots, mode, may_change)
         if isinstance(access, ModeAccess):
             return verdict
-        return self._by_rule(call, access, verdict)
+        return self._by_rule(subject.call, access, verdict)
 
     def _by_rule(self, call: CallFacts, access: Access, verdict: Verdict) -> Verdict:
-        rule = self.permissions.first(call.tool, self._texts(call, access)) if self.permissions else None
+        rule = self.rules.permission(call.tool, self._texts(call, access))
         if rule is None or isinstance(verdict, Deny):
             return verdict
-        if rule.action == "deny":
-            return _deny(rule)
-        if rule.action == "ask":
+        if rule.effect == "deny":
+            return rule.denial()
+        if rule.effect == "ask":
             if isinstance(verdict, Ask):
                 return replace(verdict, by_person=True, rule=str(rule))
             scope, words = _scope(access)
@@ -239,7 +147,7 @@ class Deciders:
         if not isinstance(access, PathAccess):
             return False
         name = self.roots.rules.protects(access.path)
-        return name is not None and not rule.names(name)
+        return name is not None and not rule.spells(name)
 
     def _texts(self, call: CallFacts, access: Access) -> list[str]:
         match access:
@@ -257,41 +165,21 @@ class Deciders:
 
     # --- a command --------------------------------------------------------------------------------------------
 
-    def _command(self, call: CallFacts, access: ExecuteAccess, examined: Examined) -> Verdict:
-        config = self.config.risk
-        if config.forbidden_paths:
-            home = self.home or Path("/nonexistent")
-            if (named := load(FORBIDDEN_ARGUMENT)(examined, config.forbidden_paths, home)) is not None:
-                return Deny(
-                    f"The command names {named}, which no command may (`tools.risk.forbidden_paths`). It was not run.",
-                    "tools.risk.forbidden_paths",
-                )
-        if config.allowed_commands and (why := self._not_listed(examined)) is not None:
-            return Deny(why, "tools.risk.allowed_commands")
-        risk = examined.risk
-        if risk.level == "high" and config.block_high_risk_commands:
-            words = _because(risk)
-            return Deny(f"Commands of high risk are blocked here ({words}). It was not run.", "tools.risk")
+    def _command(self, subject: Subject, access: ExecuteAccess) -> Verdict:
+        alone = replace(subject, call=replace(subject.call, accesses=(access,)))
+        if (denied := self.rules.applies("commands", alone)) is not None:
+            return denied[0].denial(denied[1])
+        examined = subject.examined(access)
         if (rule := self._denying(examined)) is not None:
-            return _deny(rule)
+            return rule.denial()
         verdict = self._asked(access, examined, self._by_risk(examined))
         return verdict if isinstance(verdict, Deny) else self._checked_claim(access, examined, verdict)
-
-    def _not_listed(self, examined: Examined) -> str | None:
-        names = load(PROGRAM_NAMES)(examined)
-        if names is None:
-            return "Which programs the command calls is not known, and only listed ones may be called. It was not run."
-        allowed = self.config.risk.allowed_commands
-        for name in names:
-            if not any(matches(pattern, name) for pattern in allowed):
-                return f"`{name}` is not among the programs that may be called (`tools.risk.allowed_commands`)."
-        return None
 
     def _denying(self, examined: Examined) -> Rule | None:
         """The rule that denies one of the spellings; each is matched as a line of its own."""
         for text in examined.candidates:
-            rule = self.permissions.first(BASH, [text])
-            if rule is not None and rule.action == "deny":
+            rule = self.rules.permission(BASH, [text])
+            if rule is not None and rule.effect == "deny":
                 return rule
         return None
 
@@ -300,12 +188,12 @@ class Deciders:
         verdict, risk, config = examined.verdict, examined.risk, self.config.risk
         if isinstance(verdict, Allow):
             return verdict
-        verdict = replace(verdict, notes=(*verdict.notes, f"Risk: {risk.level} ({_because(risk)})"))
+        verdict = replace(verdict, notes=(*verdict.notes, f"Risk: {risk.level} ({because(risk.reasons)})"))
         if config.autonomy == "full":
             return verdict
         if risk.level == "high":
-            reason = f"it is dangerous: {_because(risk)}"
-            return replace(verdict, reason=reason, every_time=True, rule=f"risk high: {_because(risk)}")
+            reason = f"it is dangerous: {because(risk.reasons)}"
+            return replace(verdict, reason=reason, every_time=True, rule=f"risk high: {because(risk.reasons)}")
         if not config.ask_medium_risk and examined.understood:
             return Allow(f"risk {risk.level} (tools.risk.ask_medium_risk)")
         return verdict
@@ -321,23 +209,23 @@ class Deciders:
             ask = verdict if isinstance(verdict, Ask) else Ask("", (f"bash = {access.command}",), "this exact command")
             joined = f"{reason}; {ask.reason}" if ask.reason else reason
             return replace(ask, reason=joined, every_time=True, rule=f"outside of the sandbox; {ask.rule}".strip("; "))
-        rules = self.permissions.of(BASH)
+        rules = self.rules.permissions(BASH)
         if not rules:
             return verdict
-        if isinstance(verdict, Ask) and not examined.understood and any(rule.action == "deny" for rule in rules):
+        if isinstance(verdict, Ask) and not examined.understood and any(rule.effect == "deny" for rule in rules):
             # It may be what a rule denies, in a form that nobody can see through.
             verdict = replace(verdict, by_person=True, rule=f"{verdict.rule}; rules deny some commands".lstrip("; "))
         for part in examined.parts:
-            rule = self.permissions.first(BASH, part.spellings or (part.text,))
-            if rule is not None and rule.action == "ask":
+            rule = self.rules.permission(BASH, part.spellings or (part.text,))
+            if rule is not None and rule.effect == "ask":
                 return self._ask_by(rule, access, verdict)
-        if not examined.parts and (rule := self.permissions.first(BASH, [access.command])) is not None:
-            return self._ask_by(rule, access, verdict) if rule.action == "ask" else verdict
+        if not examined.parts and (rule := self.rules.permission(BASH, [access.command])) is not None:
+            return self._ask_by(rule, access, verdict) if rule.effect == "ask" else verdict
         used: dict[str, None] = {}
 
         def allowed(text: str) -> str | None:
-            rule = self.permissions.first(BASH, [text])
-            if rule is None or rule.action != "allow":
+            rule = self.rules.permission(BASH, [text])
+            if rule is None or rule.effect != "allow":
                 return None
             used[str(rule)] = None
             return rule.pattern
@@ -382,40 +270,6 @@ RULE_ASKS = "a rule of yours asks"
 LEVELS = ("low", "medium", "high")
 
 
-def _because(risk: Risk) -> str:
-    return ", ".join(risk.reasons[:MAX_SHOWN]) or "it may change something"
-
-
-def _deny(rule: Rule) -> Deny:
-    return Deny(f"A rule of the person's denies this call ({rule.name}). It was not run.", str(rule), trace=str(rule))
-
-
-def _named(parse: Examined) -> list[str]:
-    """What of a command line may mean a path: arguments, values of options, where output goes."""
-    words = [word for part in parse.parts for word in (part.words or ())[1:]]
-    words += [link.target for part in parse.parts for link in part.redirects if link.target]
-    return [value for word in words for value in (word, word.partition("=")[2]) if value]
-
-
-def _is_path(word: str, cwd: Path) -> bool:
-    """Whether a word means a path, as far as one can tell."""
-    try:
-        return "/" in word or (cwd / word).exists()
-    except (OSError, ValueError):
-        return True
-
-
-def _expanded(parse: Examined, cwd: Path) -> list[str]:
-    """What the wildcards of a line stand for now, where bash would expand them."""
-    texts = {text for part in parse.parts if part.words is None for text in part.text.split()}
-    found: list[str] = []
-    for pattern in texts:
-        if any(char in pattern for char in "*?["):
-            with suppress(OSError, ValueError, re.error):
-                found += islice(glob.iglob(pattern.strip("'\""), root_dir=cwd, include_hidden=True), MAX_PATHS)
-    return found[:MAX_PATHS]
-
-
 def _scope(access: Access) -> tuple[str, str]:
     match access:
         case PathAccess(mode, path):
@@ -427,19 +281,3 @@ def _scope(access: Access) -> tuple[str, str]:
         case NoAccess():
             return "call", "calls of this tool"
     return "call", "calls like this"
-
-
-def _plain(text: str) -> str:
-    """Without lone surrogates, which no regular expression takes."""
-    return text.encode("utf-8", "replace").decode("utf-8")
-
-
-def _resolved(path: Path) -> Path:
-    try:
-        return real_path(path)
-    except (OSError, RuntimeError, ValueError):
-        return _lexical(path)
-
-
-def _lexical(path: Path) -> Path:
-    return Path(os.path.normpath(path))

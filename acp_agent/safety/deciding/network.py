@@ -24,8 +24,6 @@ import idna
 from acp_agent.config.model import WebConfig
 from acp_agent.errors import ToolError
 
-__all__ = ["IPAddress", "NetworkPolicy", "Target", "check_addresses", "check_url", "why_not_public"]
-
 IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 LONGEST_URL = 8192

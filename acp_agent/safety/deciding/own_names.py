@@ -9,8 +9,6 @@ import msgspec
 from acp_agent.config.model import ToolsConfig
 from acp_agent.config.safety_settings import PermissionRule, PolicyRule
 
-__all__ = ["with_own_names"]
-
 
 def with_own_names(tools: ToolsConfig, own: Callable[[str], str]) -> ToolsConfig:
     """`own`: a tool's own name for any of its names; other texts (globs) as they stand."""

@@ -6,8 +6,6 @@ import time
 from collections import deque
 from collections.abc import Callable
 
-__all__ = ["HOUR", "ActionRate"]
-
 HOUR = 3600.0
 
 
@@ -32,6 +30,12 @@ class ActionRate:
         if not self.limit or self.used < self.limit:
             return 0.0
         return max(0.0, self._times[-self.limit] + HOUR - self._clock())
+
+    def lift(self) -> bool:
+        """The hour begins anew; False where no call had to wait."""
+        waited = self.wait() > 0
+        self._times.clear()
+        return waited
 
     def count(self) -> None:
         if self.limit:

@@ -14,8 +14,6 @@ from pathlib import Path
 
 from acp_agent.safety.folders.paths import read_regular, real_path
 
-__all__ = ["CONFIG", "FOLDER", "MARK_CHARS", "TOOLS", "mark_of", "own_files", "scope_of", "tools_of"]
-
 FOLDER = ".acp-coder"
 CONFIG = f"{FOLDER}/config.toml"
 TOOLS = f"{FOLDER}/tools"

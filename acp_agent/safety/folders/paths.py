@@ -22,8 +22,6 @@ from urllib.parse import unquote, urlsplit
 from acp_agent.errors import ToolError
 from acp_agent.safety.folders.protect import PathRules
 
-__all__ = ["Roots", "read_regular", "real_path"]
-
 MAX_PATH_BYTES = 4095
 """Linux's PATH_MAX without the NUL at the end."""
 

@@ -11,8 +11,6 @@ from pathlib import Path
 from acp_agent.config.safety_settings import PROTECTED
 from acp_agent.safety.globs import PathGlobs, covering
 
-__all__ = ["ALWAYS", "PathRules", "configured_folders", "git_places"]
-
 ALWAYS = (".git",)
 """Whatever the configuration says: all of a repository's inside, for tools (commands of git work there)."""
 

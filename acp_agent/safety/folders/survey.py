@@ -15,8 +15,6 @@ from pathlib import Path
 
 from acp_agent.safety.folders.paths import Roots, read_regular, real_path
 
-__all__ = ["MAX_LOOKED_AT", "Survey", "survey"]
-
 MAX_LOOKED_AT = 20_000
 MAX_LOOKED_AT_FOR_HIDDEN = 300_000
 """Where there is something to hide."""

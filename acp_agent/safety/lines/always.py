@@ -13,8 +13,6 @@ from dataclasses import dataclass
 
 from acp_agent.safety.lines.programs import long_option, looked_at, short_options, words
 
-__all__ = ["scopes_of"]
-
 SUB = re.compile(r"[A-Za-z][\w:.-]*")
 LONGEST = 60
 MAX_NESTING = 4

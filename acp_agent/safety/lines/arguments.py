@@ -11,8 +11,6 @@ from pathlib import Path
 from acp_agent.safety.folders.paths import real_path
 from acp_agent.safety.lines.examined import Examined
 
-__all__ = ["forbidden_argument", "program_names"]
-
 HOME = re.compile(r"\$HOME(?!\w)|\$\{HOME\}")
 QUOTES = str.maketrans("", "", "'\"\\")
 WILD = re.compile(r"[*?\[]")

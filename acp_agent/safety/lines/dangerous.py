@@ -15,8 +15,6 @@ from dataclasses import dataclass, field
 from acp_agent.safety.lines.programs import words
 from acp_agent.safety.lines.wrappers import SHELLS, base
 
-__all__ = ["SAFE_ASSIGNMENTS", "dangers_of", "is_safe_assignment"]
-
 SAFE_ASSIGNMENTS = words(
     "CI NO_COLOR FORCE_COLOR CLICOLOR CLICOLOR_FORCE COLORTERM TERM COLUMNS LINES LANG LANGUAGE TZ DEBUG VERBOSE "
     "RUST_BACKTRACE RUST_LOG LOG_LEVEL LOGLEVEL NODE_ENV APP_ENV RAILS_ENV PYTHONUNBUFFERED PYTHONDONTWRITEBYTECODE "

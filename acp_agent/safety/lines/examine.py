@@ -3,59 +3,54 @@
 
 Two questions, two measures. A deny rule is tested on every candidate, and the walk collects them from whatever it
 finds, also from lines that no parser takes apart. An allow rule counts only where all is understood: kinds of syntax
-that `shell.judge` knows, words that two readers read alike, paths inside the session's folders.
+that are named here, words that two readers read alike, paths inside the session's folders. A line runs without a
+question only where each command in it only looks (`looks`); the first thing that is not plain makes it ask as it is.
 """
 
 from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from acp_agent.safety.access import Allow
+from acp_agent.safety.access import Allow, Ask
 from acp_agent.safety.folders.paths import Roots
-from acp_agent.safety.lines.arguments import (
-    forbidden_argument,
-    program_names,
-)
 from acp_agent.safety.lines.dangerous import dangers_of, is_safe_assignment
-from acp_agent.safety.lines.examined import NAMED, Examined, Match, Part, Redirect, decided
+from acp_agent.safety.lines.examined import NAMED, Examined, Part, decided
+from acp_agent.safety.lines.line import ASSIGNMENT, BACKGROUND, EXPANSIONS, MAX_CHARS, Line, Redirect, Simple, read
+from acp_agent.safety.lines.looks import Judged, check_redirect, judge_node, judge_words
 from acp_agent.safety.lines.quoting import braced, rough_commands, unquoted
-from acp_agent.safety.lines.reach import lands, paths_inside, protected_names
-from acp_agent.safety.lines.risk import INTERPRETERS, Risk, combined, risk_of, risk_of_text, risk_of_writing
-from acp_agent.safety.lines.shell import (
-    BACKGROUND,
+from acp_agent.safety.lines.reach import (
     CHANGES,
     EXPANDS,
-    MAX_CHARS,
     NOT_UNDERSTOOD,
     OUTSIDE,
-    gaps,
-    judge,
-    judge_node,
-    judge_words,
-    parsed,
-    text_trouble,
+    Reach,
+    lands,
+    paths_inside,
+    protected_names,
 )
+from acp_agent.safety.lines.risk import INTERPRETERS, Risk, combined, risk_of, risk_of_text, risk_of_writing
 from acp_agent.safety.lines.standing import Folded, Places, both
 from acp_agent.safety.lines.wrappers import SHELLS, Inner, base, inner_commands, is_shell_from_input, is_wrapper
 
 if TYPE_CHECKING:
     from tree_sitter import Node
 
-__all__ = ["Examined", "Match", "Part", "Redirect", "examine", "forbidden_argument", "program_names"]
-
 MAX_NODES = 60
+MAX_DEPTH = 40
+"""Of what may run without a question."""
 MAX_LINES = 6
 """Lines within lines."""
 MAX_PARTS = 1_000
 MAX_BRACED, MAX_WORDS = 50, 500
 IFS = re.compile(r"\$\{?IFS\}?")
 NESTED = 12
+SEPARATORS = frozenset("; \n ( ) { }".split(" "))
 MOVES = frozenset(("cd", "pushd", "popd", ".", "source", "eval"))
 RESERVED = frozenset(
     "if then else elif fi for while until do done case esac in function select time coproc { } ! [[ ]]".split()
@@ -69,14 +64,13 @@ KNOWN = frozenset(
 NOWHERE = frozenset(("/dev/null", "/dev/stdout", "/dev/stderr"))
 NET = frozenset("curl wget fetch aria2c nc ncat netcat lynx http https base64 xxd openssl ssh gunzip zcat".split())
 FETCHES = re.compile(r"\b(?:curl|wget|fetch|nc|ncat|base64|xxd)\b")
-ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 
 
 def examine(command: str, roots: Roots, cwd: Path) -> Examined:
     """Total: what cannot be taken apart is not understood."""
     found = _Found(roots)
-    found.line(command, frozenset((cwd,)), (), None, 0)
-    verdict = judge(command, roots, cwd)
+    found.line(command, frozenset((cwd,)), None, 0)
+    verdict = found.verdict(command, cwd)
     rules = "; ".join(
         dict.fromkeys(part.rule for part in found.parts if part.looks == isinstance(verdict, Allow) and part.rule)
     )
@@ -94,6 +88,11 @@ def examine(command: str, roots: Roots, cwd: Path) -> Examined:
     )
 
 
+def judge(command: str, roots: Roots, cwd: Path) -> Allow | Ask:
+    """Whether `command`, run in `cwd`, may run without asking. Total: whatever is not understood asks."""
+    return examine(command, roots, cwd).verdict
+
+
 class _Found:
     """What the walk collects, over all lines within lines."""
 
@@ -103,14 +102,30 @@ class _Found:
         self.candidates: dict[str, None] = {}
         self.risks: list[Risk] = []
         self.trouble = ""
+        self.asks = ""
+        """Why the whole line asks as it is: the first reason."""
+        self.scopes: dict[str, None] = {}
+        """What an "always" answer must cover otherwise; nothing where the line only looks."""
+
+    def verdict(self, command: str, cwd: Path) -> Allow | Ask:
+        if self.asks:
+            # The same line means something else in another folder, so an answer is bound to the folder, too.
+            where = "" if cwd == self.roots.cwd else f"[in {cwd}] "
+            return Ask(self.asks, (f"bash = {where}{command}",), "this exact command in this project")
+        if not self.scopes:
+            return Allow()
+        names = [f"`{scope.removeprefix('bash ')}`" for scope in self.scopes]
+        return Ask(CHANGES, tuple(self.scopes), f"{' and '.join(names)} commands in this project")
 
     def troubled(self, reason: str) -> None:
         self.trouble = self.trouble or reason
 
-    def line(self, text: str, folders: Folded, wrappers: tuple[str, ...], inside: int | None, depth: int) -> None:
+    def line(self, text: str, folders: Folded, inside: int | None, depth: int) -> None:
         self.candidate(text)
-        if trouble := text_trouble(text):
-            self.troubled(trouble)
+        line = read(text)
+        if line.trouble:
+            self.troubled(line.trouble)
+            self.asks = self.asks or line.trouble
         if depth > MAX_LINES or len(text) > MAX_CHARS or len(self.parts) > MAX_PARTS:
             self.troubled(NOT_UNDERSTOOD)
             self.rough(text)
@@ -119,12 +134,15 @@ class _Found:
             self.rough(IFS.sub(" ", text))
         if "{" in text and "," in text:
             self.rough(" ".join(item for word in text.split(" ")[:MAX_WORDS] for item in braced(word)))
-        root = parsed(text)
-        if reason := gaps(text, root):
-            self.troubled(reason)
-        if root.has_error:
+        if line.gap:
+            self.troubled(line.gap)
+        if line.root.has_error:
             self.rough(text)
-        _Walk(text, self, wrappers, inside, depth).walk(root, folders, (), 0)
+        walk = _Walk(line, self, inside, depth)
+        if depth == 0:
+            here = all(map(Reach(self.roots).is_inside, folders or ()))
+            walk.ask(NOT_UNDERSTOOD if line.root.has_error else line.gap if here else OUTSIDE)
+        walk.walk(line.root, folders, (), 0)
 
     def rough(self, text: str) -> None:
         for words in rough_commands(text):
@@ -172,23 +190,35 @@ class _Found:
 class _Walk:
     """One walk over the tree of one line."""
 
-    def __init__(self, text: str, found: _Found, wrappers: tuple[str, ...], inside: int | None, depth: int) -> None:
-        self._command = text
-        self._source = text.encode(errors="replace")
+    def __init__(self, line: Line, found: _Found, inside: int | None, depth: int) -> None:
+        self._line = line
+        self._text = line.text_of
         self._found = found
-        self._wrappers = wrappers
         self._inside = inside
         self._depth = depth
         self._behind: list[Node] = []
+        self._within = depth
+        """Not 0 where what is walked is only a part of a command, whose words are judged as a whole."""
 
-    def _text(self, node: Node) -> str:
-        return self._source[node.start_byte : node.end_byte].decode(errors="replace")
+    def ask(self, reason: str) -> None:
+        """The whole line asks as it is, if nothing before it did."""
+        if not self._within:
+            self._found.asks = self._found.asks or reason
+
+    def _look_into(self, node: Node, folders: Folded, depth: int) -> None:
+        """For the commands within a word or a redirection."""
+        self._within += 1
+        self.walk(node, folders, (), depth)
+        self._within -= 1
 
     def walk(self, node: Node, folders: Folded, redirects: tuple[Redirect, ...], depth: int) -> Places:
         if depth > MAX_NODES or len(self._found.parts) > MAX_PARTS:
             self._found.troubled(NOT_UNDERSTOOD)
             self._found.rough(self._text(node))
+            self.ask(NOT_UNDERSTOOD)
             return Places(None, None)
+        if depth > MAX_DEPTH:
+            self.ask(NOT_UNDERSTOOD)
         depth += 1
         stay = Places(folders, folders)
         match node.type:
@@ -197,6 +227,8 @@ class _Walk:
             case "program" | "compound_statement" | "subshell":
                 after = stay
                 for child in node.children:
+                    if not child.is_named and child.type not in SEPARATORS:
+                        self.ask(NOT_UNDERSTOOD)
                     after = self.walk(child, after.either, redirects, depth)
                 return stay if node.type == "subshell" else after
             case "list":
@@ -204,6 +236,8 @@ class _Walk:
             case "pipeline":
                 return self._pipeline(node, folders, redirects, depth)
             case "negated_command":
+                if node.child_count != 2:
+                    self.ask(NOT_UNDERSTOOD)
                 for child in node.children:
                     stay = self.walk(child, folders, redirects, depth)
                 return Places(stay.failure, stay.success)
@@ -215,6 +249,8 @@ class _Walk:
                 self._found.troubled(BACKGROUND)
                 return stay
             case kind:
+                if node.is_named:
+                    self.ask(EXPANDS if kind in EXPANSIONS or kind == "variable_assignment" else NOT_UNDERSTOOD)
                 if kind.endswith("_statement") or kind in ("function_definition", "ERROR"):
                     self._found.troubled(NOT_UNDERSTOOD)
                 elif kind in ("variable_assignment", "variable_assignments"):
@@ -235,6 +271,7 @@ class _Walk:
             self._found.troubled(NOT_UNDERSTOOD)
             for child in children:
                 self.walk(child, folders, redirects, depth)
+                self.ask(NOT_UNDERSTOOD)
             return Places(None, None)
         first = self.walk(children[0], folders, redirects, depth)
         match children[1].type:
@@ -255,6 +292,8 @@ class _Walk:
                 start = len(self._found.parts)
                 self.walk(child, folders, redirects, depth)
                 stages.append(self._found.parts[start:])
+            elif child.type not in ("|", "|&"):
+                self.ask(NOT_UNDERSTOOD)
         self._fed(stages, first)
         return Places(folders, folders)
 
@@ -273,18 +312,24 @@ class _Walk:
                 if name in SHELLS and from_input:
                     for other in before:
                         if other.rough and base(other.rough[0]) in ("echo", "printf"):
-                            self._nested(" ".join(other.rough[1:]), None, (name,), None)
+                            self._nested(" ".join(other.rough[1:]), None, None)
                             self._found.troubled(EXPANDS)
 
-    def _nested(self, text: str, folders: Folded, wrappers: tuple[str, ...], inside: int | None) -> None:
-        self._found.line(text, folders, (*self._wrappers, *wrappers), inside, self._depth + 1)
+    def _nested(self, text: str, folders: Folded, inside: int | None) -> None:
+        self._found.line(text, folders, inside, self._depth + 1)
 
     # --- redirections ---------------------------------------------------------------------------------------------
 
     def _redirected(self, node: Node, folders: Folded, redirects: tuple[Redirect, ...], depth: int) -> Places:
         bodies = [child for child in node.children if not child.type.endswith("_redirect")]
         given = [child for child in node.children if child.type.endswith("_redirect")]
-        mine = [self._redirect(child) for child in given]
+        mine = [self._line.redirect(child) for child in given]
+        for redirect, child in zip(mine, given, strict=True):
+            self._note(redirect, child)
+        for child in node.children[1:]:
+            self.ask(check_redirect(self._line, child, self._found.roots, folders or frozenset()))
+        if given and node.children[0] == given[0]:
+            self.ask(NOT_UNDERSTOOD)
         after = Places(folders, folders)
         start = len(self._found.parts)
         for body in bodies:
@@ -304,85 +349,57 @@ class _Walk:
         start = len(self._found.parts)
         for child in node.children:
             if shell and child.type == "heredoc_body":
-                self._nested(self._text(child), folders, ("<<",), None)
+                self._nested(self._text(child), folders, None)
             elif shell and node.type == "herestring_redirect":
-                self._nested(unquoted(self._text(child)).text, folders, ("<<<",), None)
-            self.walk(child, folders, (), depth)
+                self._nested(unquoted(self._text(child)).text, folders, None)
+            self._look_into(child, folders, depth)
         # `cat <<EOF | sh`: the grammar puts what follows the pipe into the redirection.
         if not shell and any(is_shell_from_input(part.rough) for part in self._found.parts[start:]):
             for child in node.children:
                 if child.type == "heredoc_body":
-                    self._nested(self._text(child), folders, ("<<", "|"), None)
+                    self._nested(self._text(child), folders, None)
 
-    def _redirect(self, node: Node) -> Redirect:
-        if node.type != "file_redirect":
-            return Redirect("<<", None, False)
-        children = [child for child in node.children if child.type != "file_descriptor"]
-        operator = children[0].type if children else "?"
-        if len(children) < 2 or "\n" in self._text(node):  # for bash, a line ends a redirection
+    def _note(self, redirect: Redirect, node: Node) -> None:
+        if not redirect.understood:
             self._found.troubled(NOT_UNDERSTOOD)
             self._found.rough(self._text(node))
-            return Redirect(operator, None, True)
-        target = unquoted(self._text(children[1]))
-        if operator in (">&", "<&") and re.fullmatch(r"[0-9]|-", target.text):
-            return Redirect(operator, target.text, False)
-        writes = operator not in ("<", "<&")
-        return Redirect(operator, target.text if target.literal else None, writes, target.text)
 
     # --- one simple command -----------------------------------------------------------------------------------------
 
     def _part(self, node: Node, folders: Folded, redirects: tuple[Redirect, ...], depth: int) -> Places:
-        words: list[str] = []
-        assignments: dict[str, bool] = {}
-        assigned: list[str] = []
-        literal, program, end = node.type == "command", None, -1
-        mine = list(redirects)
-        for child in node.children:
-            text = self._text(child)
-            glued = child.start_byte == end and child.is_named
-            literal = literal and not glued  # two words without a blank between them are one for bash
-            end = child.end_byte
-            if child.type == "variable_assignment" and node.type == "command":
-                name = ASSIGNMENT.fullmatch(text)
-                value = unquoted(name[2]) if name else unquoted(text)
-                literal = literal and name is not None and (value.literal or value.glob)
-                assignments[name[1] if name else text] = True
-                assigned.append(f"{name[1]}={value.text}" if name else text)
-            elif child.type.endswith("_redirect"):
-                mine.append(self._redirect(child))
-            elif child.type != "comment":
-                word = unquoted(text)
-                literal = literal and word.literal
-                if not words and word.literal and child.type == "command_name":
-                    program = word.text
-                words.append((words.pop() if glued and words else "") + word.text)
         behind, self._behind = self._behind, []
-        for child in behind:
-            word = unquoted(self._text(child))
-            literal = literal and word.literal
-            words.append(word.text)
-        if program is None or program in RESERVED or "=" in program:
-            literal = False
-        judged = None if folders is None or behind else judge_node(self._command, node, self._found.roots, folders)
+        simple = self._line.simple(node, behind)
+        words, program = simple.words, simple.program
+        literal = simple.literal and program is not None and program not in RESERVED and "=" not in program
+        for child in node.children:
+            if child.type.endswith("_redirect"):
+                self._note(self._line.redirect(child), child)
+        plain: tuple[str, ...] | None = None
+        judged: Judged | None = None
+        if folders is not None and not behind:
+            judged, plain = judge_node(self._line, node, self._found.roots, folders)
+            if judged.after is None:
+                self.ask(judged.reason)
+            elif not self._within:
+                self._found.scopes.update(dict.fromkeys(judged.scopes))
         index = self._add(
-            _Raw(self._text(node), words, literal, program, assignments, assigned, tuple(mine)),
+            replace(simple, literal=literal, redirects=(*redirects, *simple.redirects)),
             folders,
             self._inside,
-            self._wrappers,
-            judged_looks=judged is not None and judged.looks,
-            reason=OUTSIDE if judged is None else judged.reason,
+            judged=judged,
+            plain=plain,
         )
         for child in node.children:
             if child.type.endswith("_redirect"):
                 self._inside_redirect(child, folders, depth, is_shell_from_input(words))
             elif child.type == "variable_assignment":
                 for within in child.children:
-                    self.walk(within, folders, (), depth)
+                    self._look_into(within, folders, depth)
             else:
-                self.walk(child, folders, (), depth)
+                self._look_into(child, folders, depth)
         self._inner(index, words, literal, folders, 0)
         if judged is not None and judged.after is not None:
-            return Places(judged.after.success, judged.after.failure)
+            return judged.after
         moves = (
             program is None
             or bool(behind)
@@ -393,23 +410,28 @@ class _Walk:
 
     def _add(
         self,
-        raw: _Raw,
+        simple: Simple,
         folders: Folded,
         inside: int | None,
-        wrappers: tuple[str, ...],
         *,
-        judged_looks: bool = False,
-        reason: str = CHANGES,
+        judged: Judged | None = None,
+        plain: tuple[str, ...] | None = None,
         inner: Inner | None = None,
     ) -> int:
-        roots, found = self._found.roots, self._found
-        words = tuple(raw.words) if raw.literal and raw.words else None
+        roots, found, redirects = self._found.roots, self._found, simple.redirects
+        words = simple.words if simple.literal and simple.words else None
         places = tuple(folders or ())
         closed = inner is None or not inner.open
-        unsafe = [f"{name}=" for name in raw.assignments if not is_safe_assignment(name)]
-        by_words = judge_words(words, roots, folders) if words and folders else None
+        names = tuple(dict.fromkeys(name for name, _ in simple.assigned))
+        assigned = [name if value is None else f"{name}={value}" for name, value in simple.assigned]
+        unsafe = [f"{name}=" for name in names if not is_safe_assignment(name)]
+        judged_looks = judged is not None and judged.looks
+        reason = CHANGES if inner is not None else OUTSIDE if judged is None else judged.reason
+        by_words = None
+        if words and folders:
+            by_words = judged if plain == words else judge_words(words, roots, folders)
         looks = judged_looks or (by_words is not None and by_words.looks and not unsafe and closed)
-        writes = [redirect for redirect in raw.redirects if redirect.writes and redirect.target not in NOWHERE]
+        writes = [redirect for redirect in redirects if redirect.writes and redirect.target not in NOWHERE]
         inners = inner_commands(words) if words else []
         dangers = [*unsafe, *dangers_of(words or ())]
         if words and not looks:
@@ -417,7 +439,7 @@ class _Walk:
             dangers += [f"{NAMED}{name}" for name in protected_names(words[1:], roots, places)]
         if looks and writes:
             dangers.append(">")  # what it prints is all there is to it
-        if writes or any(redirect.target is None for redirect in raw.redirects):
+        if writes or any(redirect.target is None for redirect in redirects):
             looks = False
         if words is None and not judged_looks:
             found.troubled(EXPANDS)
@@ -425,33 +447,24 @@ class _Walk:
             dangers.append("")
         neutral = bool(inners) and not unsafe and all(one.neutral for one in inners)
         if neutral and words and base(words[0]) == "env":
-            names = [word.partition("=")[0] for word in words[1 : len(words) - len(inners[0].words)] if "=" in word]
-            neutral = all(is_safe_assignment(name) for name in names)
-            dangers.extend(f"{name}=" for name in names if not is_safe_assignment(name))
-        contained = words is not None and bool(folders) and all(_lands(item, roots, places) for item in raw.redirects)
+            given = [word.partition("=")[0] for word in words[1 : len(words) - len(inners[0].words)] if "=" in word]
+            neutral = all(map(is_safe_assignment, given))
+            dangers.extend(f"{name}=" for name in given if not is_safe_assignment(name))
+        contained = words is not None and bool(folders) and all(_lands(item, roots, places) for item in redirects)
         contained = contained and (looks or neutral or paths_inside((words or ())[1:], roots, folders or frozenset()))
         scopes = by_words.scopes if by_words is not None and by_words.after is not None and closed else None
-        spelled = shlex.join(words) if words and closed else ""
-        shown = [f"{item.operator} {shlex.quote(item.target or '')}" for item in raw.redirects if item.writes]
-        longer = [" ".join([*map(_assignment, raw.assigned), spelled, *shown])] if spelled else []
-        if raw.assigned and shown:
-            longer += [" ".join([*map(_assignment, raw.assigned), spelled]), " ".join([spelled, *shown])]
-        full = [*raw.assigned, *raw.words]
-        spellings = [raw.text, *found.spellings(full, 0), *longer]
-        found.candidate(raw.text)
-        found.candidates.update(dict.fromkeys(longer))
-        risks = [risk_of(raw.words, roots, places, looks=looks or neutral)]
+        shown = list(_shown(words, assigned, redirects)) if words and closed else []
+        spellings = [simple.text, *found.spellings([*assigned, *simple.words], 0), *shown[:-1]]
+        found.candidate(simple.text)
+        found.candidates.update(dict.fromkeys(shown[:-1]))
+        risks = [risk_of(simple.words, roots, places, looks=looks or neutral)]
         risks += [risk_of_writing(item.target, roots, places, item.shown) for item in writes]
-        if raw.words and base(raw.words[0]) in INTERPRETERS and FETCHES.search(raw.text) and not raw.literal:
-            risks.append(Risk("high", True, reasons=("it runs what comes from the network",)))
-        if any(name == "PATH=" or name.startswith(("LD_", "DYLD_", "BASH_ENV")) for name in unsafe):
-            risks.append(Risk("high", True, reasons=("it changes which programs run",)))
+        risks += _disguises(simple, unsafe)
         rule, why = decided(words, looks, neutral, [item for item in dangers if item], writes, scopes, reason)
         found.parts.append(
             Part(
-                raw.text, words, raw.program, tuple(raw.assignments), wrappers, inside, raw.redirects, looks, why, rule,
-                scopes, combined(risks), tuple(dict.fromkeys(dangers)), spelled, tuple(dict.fromkeys(spellings)),
-                places, neutral, contained, tuple(raw.words), tuple(longer),
+                simple, inside, places, looks, neutral, contained, why, rule, combined(risks),
+                tuple(dict.fromkeys(dangers)), tuple(shown), tuple(dict.fromkeys(spellings)),
             )
         )  # fmt: skip
         return len(found.parts) - 1
@@ -471,25 +484,34 @@ class _Walk:
                 continue
             if inner.line is not None:
                 where = folders if name in SHELLS or name == "eval" else None
-                self._nested(inner.line, where, (*around.wrappers[len(self._wrappers) :], name), index)
+                self._nested(inner.line, where, index)
                 continue
             name_of = inner.words[0] if literal else None
-            raw = _Raw(" ".join(inner.words), list(inner.words), literal, name_of, {}, [], around.redirects)
-            here = self._add(raw, folders, index, (*around.wrappers, name), inner=inner)
+            simple = Simple(" ".join(inner.words), inner.words, (), literal, name_of, (), around.redirects)
+            here = self._add(simple, folders, index, inner=inner)
             self._inner(here, inner.words, literal, folders, depth + 1)
         if is_wrapper(name) and not literal:
             self._found.troubled(EXPANDS)
 
 
-@dataclass(frozen=True)
-class _Raw:
-    text: str
-    words: list[str]
-    literal: bool
-    program: str | None
-    assignments: dict[str, bool]
-    assigned: list[str]
-    redirects: tuple[Redirect, ...]
+def _shown(words: Sequence[str], assigned: Sequence[str], redirects: Sequence[Redirect]) -> Iterator[str]:
+    """A literal command as patterns that allow may spell it, the plainest last."""
+    spelled = shlex.join(words)
+    before = list(map(_assignment, assigned))
+    behind = [f"{item.operator} {shlex.quote(item.target or '')}" for item in redirects if item.writes]
+    yield " ".join([*before, spelled, *behind])
+    if before and behind:
+        yield " ".join([*before, spelled])
+        yield " ".join([spelled, *behind])
+    yield spelled
+
+
+def _disguises(simple: Simple, unsafe: Sequence[str]) -> Iterator[Risk]:
+    """The risk of a command that is not what it seems."""
+    if simple.words and base(simple.words[0]) in INTERPRETERS and FETCHES.search(simple.text) and not simple.literal:
+        yield Risk("high", True, reasons=("it runs what comes from the network",))
+    if any(name == "PATH=" or name.startswith(("LD_", "DYLD_", "BASH_ENV")) for name in unsafe):
+        yield Risk("high", True, reasons=("it changes which programs run",))
 
 
 def _targets(redirect: Node) -> list[Node]:

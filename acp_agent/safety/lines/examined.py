@@ -5,14 +5,13 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from acp_agent.safety.access import Allow, Ask
+from acp_agent.safety.lines.line import Redirect, Simple
 from acp_agent.safety.lines.reach import CHANGES, EXPANDS, WRITES
 from acp_agent.safety.lines.risk import Risk
-
-__all__ = ["Examined", "Match", "Part", "Redirect", "covers", "decided"]
 
 Match = Callable[[str], str | bool | None]
 """The pattern that allows a text; `True` where it is not known which."""
@@ -21,51 +20,57 @@ WILD = re.compile(r"[*?\[]")
 
 
 @dataclass(frozen=True)
-class Redirect:
-    operator: str
-    target: str | None
-    """`None`: known only when it runs."""
-    writes: bool
-    shown: str = ""
-    """The target as far as it is known."""
-
-
-@dataclass(frozen=True)
 class Part:
     """One simple command."""
 
-    text: str
-    words: tuple[str, ...] | None
-    """As bash hands them over; `None` where that is known only when it runs."""
-    program: str | None
-    assignments: tuple[str, ...]
-    """Names of the variables set for it alone."""
-    wrappers: tuple[str, ...]
+    simple: Simple
     inside: int | None
     """The part it stands in the words of."""
-    redirects: tuple[Redirect, ...]
+    folders: tuple[Path, ...]
+    """Where the shell may stand; nothing where nobody knows."""
     looks: bool
+    neutral: bool
+    """It does nothing but what the parts inside of it do."""
+    contained: bool
+    """Its paths and the files it writes are inside of the session's folders, and not protected."""
     reason: str
     rule: str
     """What decided: `looks:git status`, `scope:cargo test`, `dangerous:git -c`, `redirect`, `not literal`, …"""
-    scopes: tuple[str, ...] | None
     risk: Risk
     dangers: tuple[str, ...]
     """What a pattern must spell out; an empty one no pattern with wildcards does."""
-    spelled: str
-    """What patterns that allow are compared with; empty where none may."""
+    shown: tuple[str, ...]
+    """What patterns that allow are compared with: with its redirections and variables, and last without. Empty where
+    none may."""
     spellings: tuple[str, ...]
     """What patterns that deny or ask are compared with."""
-    folders: tuple[Path, ...] = ()
-    """Where the shell may stand; nothing where nobody knows."""
-    neutral: bool = False
-    """It does nothing but what the parts inside of it do."""
-    contained: bool = False
-    """Its paths and the files it writes are inside of the session's folders, and not protected."""
-    rough: tuple[str, ...] = field(default=(), repr=False)
-    """Its words as far as they are known."""
-    longer: tuple[str, ...] = field(default=(), repr=False)
-    """`spelled` with its redirections and variables."""
+
+    @property
+    def text(self) -> str:
+        return self.simple.text
+
+    @property
+    def words(self) -> tuple[str, ...] | None:
+        """As bash hands them over; `None` where that is known only when it runs."""
+        return self.simple.words if self.simple.literal and self.simple.words else None
+
+    @property
+    def rough(self) -> tuple[str, ...]:
+        """Its words as far as they are known."""
+        return self.simple.words
+
+    @property
+    def program(self) -> str | None:
+        return self.simple.program
+
+    @property
+    def redirects(self) -> tuple[Redirect, ...]:
+        return self.simple.redirects
+
+    @property
+    def spelled(self) -> str:
+        """The plainest of `shown`."""
+        return self.shown[-1] if self.shown else ""
 
 
 @dataclass(frozen=True)
@@ -78,7 +83,7 @@ class Examined:
     candidates: tuple[str, ...]
     """Every text a deny rule is tested on."""
     verdict: Allow | Ask
-    """As `shell.judge` gives it."""
+    """Whether it may run without asking."""
     risk: Risk
     cwd: Path = Path("/")
 
@@ -94,7 +99,7 @@ class Examined:
             return True
         if part.words is None or not part.contained:
             return False
-        if part.spelled and any(covers(match(text), part.dangers) for text in (*part.longer, part.spelled)):
+        if any(covers(match(text), part.dangers) for text in part.shown):
             return True
         dangers = (part.words[0], *part.dangers)
         outer = part.inside

@@ -16,8 +16,6 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ["runs_programs"]
-
 MAX_BYTES = 200_000
 MAX_INDEX_BYTES = 100_000_000
 SUBMODULE = b"\0\0\xe0\0"

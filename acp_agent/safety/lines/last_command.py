@@ -10,113 +10,66 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from acp_agent.safety.lines.shell import parsed
+from acp_agent.safety.lines.line import Line, read
+from acp_agent.safety.lines.programs import words
+from acp_agent.safety.lines.wrappers import WRAPPERS, base, behind, seen_by
 
 if TYPE_CHECKING:
     from tree_sitter import Node
 
-__all__ = ["LastCommand", "last_command"]
-
-MAX_CHARS = 10_000
 MAX_DEPTH = 40
 
-CUTTERS = frozenset(("tail", "head", "cat", "tee", "less", "more"))
+CUTTERS = words("tail head cat tee less more")
 """What these let through has the format of what they read: of the pipe, where they name no file."""
 CUTTER_OPTIONS = {
     "head": ("-n", "-c", "--lines", "--bytes"),
     "tail": ("-n", "-c", "-s", "--lines", "--bytes", "--pid", "--sleep-interval", "--max-unchanged-stats"),
 }
 """Options of cutters that take a word."""
-FEEDERS = frozenset(("yes", "echo", "printf"))
+FEEDERS = words("yes echo printf")
 """In front of a pipe they answer questions; what is seen is the next program's."""
-SILENT = frozenset(
+SILENT = words(
     "cd pushd popd export set unset source . true : exit return mkdir rm touch cp mv chmod umask ulimit sleep trap "
-    "wait shopt alias exec declare local readonly typeset test [ eval".split()
+    "wait shopt alias exec declare local readonly typeset test [ eval"
 )
-SPEAKING = frozenset(("echo", "printf"))
+SPEAKING = words("echo printf")
 """They print a remark after another's output (`make; echo $?`)."""
 
-WRAPPERS: dict[str, frozenset[str]] = {
-    "env": frozenset(("-u", "--unset", "-C", "--chdir")),
-    "time": frozenset(("-f", "-o", "--format", "--output")),
-    "timeout": frozenset(("-k", "-s", "--kill-after", "--signal")),
-    "nice": frozenset(("-n", "--adjustment")),
-    "ionice": frozenset(("-c", "-n", "--class", "--classdata")),
-    "sudo": frozenset(("-u", "-g", "-h", "-p", "-C", "-D", "--user", "--group", "--host", "--chdir")),
-    "doas": frozenset(("-u", "-C")),
-    "command": frozenset(),
-    "exec": frozenset(("-a",)),
-    "nohup": frozenset(),
-    "setsid": frozenset(),
-    "stdbuf": frozenset(("-i", "-o", "-e", "--input", "--output", "--error")),
-    "unbuffer": frozenset(),
-    "npx": frozenset(("-p", "--package")),
-    "bunx": frozenset(),
-}
-"""Programs that run the program behind their options, with those of their options that take a word."""
-OPERANDS = {"timeout": 1}
-"""Words of a wrapper before the program."""
-STOPS = {
-    "command": ("-v", "-V"),
-    "env": ("-S", "--split-string"),
-    "npx": ("-c", "--call"),
-    "sudo": ("-l", "-v", "-e", "-i", "-s"),
-}
-"""With these the wrapper runs nothing, or what cannot be seen here."""
-RUNNERS = frozenset((("uv", "run"), ("poetry", "run"), ("pipenv", "run"), ("pnpm", "exec"), ("bundle", "exec")))
-PYTHON_OPTIONS = frozenset(("-W", "-X"))
-
-PYTHONS = frozenset(("python", "python3", "pypy", "pypy3"))
-KNOWN = CUTTERS | FEEDERS | SILENT | SPEAKING | PYTHONS | WRAPPERS.keys() | {name for name, _ in RUNNERS}
+PYTHON_OPTIONS = words("-W -X")
+PYTHONS = words("python python3 pypy pypy3")
+SEEN_THROUGH = seen_by("filters")
+RUNNERS = {"pnpm": "exec", **{name: WRAPPERS[name].sub for name in SEEN_THROUGH if WRAPPERS[name].sub}}
+KNOWN = CUTTERS | FEEDERS | SILENT | SPEAKING | PYTHONS | SEEN_THROUGH | RUNNERS.keys()
 """What a line calls so in another meaning can no longer be read."""
 
 GLOBAL: dict[str, tuple[frozenset[str], frozenset[str]]] = {
     "git": (
-        frozenset(("-C", "-c", "--git-dir", "--work-tree", "--namespace", "--config-env", "--exec-path")),
-        frozenset(("--no-pager", "-P", "-p", "--paginate", "--no-optional-locks", "--bare", "--literal-pathspecs")),
+        words("-C -c --git-dir --work-tree --namespace --config-env --exec-path"),
+        words("--no-pager -P -p --paginate --no-optional-locks --bare --literal-pathspecs"),
     ),
-    "cargo": (
-        frozenset(("--color", "--config", "-C", "-Z")),
-        frozenset(("-q", "--quiet", "-v", "-vv", "--verbose", "--offline", "--locked", "--frozen")),
-    ),
+    "cargo": (words("--color --config -C -Z"), words("-q --quiet -v -vv --verbose --offline --locked --frozen")),
     "npm": (
-        frozenset(("--prefix", "-C", "-w", "--workspace", "--loglevel", "--registry", "--userconfig")),
-        frozenset(
-            ("-s", "--silent", "-q", "--quiet", "--workspaces", "-ws", "--verbose", "-d", "--offline", "--yes", "-y")
-        ),
+        words("--prefix -C -w --workspace --loglevel --registry --userconfig"),
+        words("-s --silent -q --quiet --workspaces -ws --verbose -d --offline --yes -y"),
     ),
     "pnpm": (
-        frozenset(("-C", "--dir", "-F", "--filter", "--loglevel", "--reporter")),
-        frozenset(("-r", "--recursive", "-w", "--workspace-root", "-s", "--silent")),
+        words("-C --dir -F --filter --loglevel --reporter"),
+        words("-r --recursive -w --workspace-root -s --silent"),
     ),
-    "yarn": (frozenset(("--cwd",)), frozenset(("-s", "--silent"))),
+    "yarn": (words("--cwd"), words("-s --silent")),
     "docker": (
-        frozenset(("--context", "-c", "-H", "--host", "--config", "-l", "--log-level", "--tlscacert", "--tlscert")),
-        frozenset(("-D", "--debug", "--tls", "--tlsverify")),
+        words("--context -c -H --host --config -l --log-level --tlscacert --tlscert"),
+        words("-D --debug --tls --tlsverify"),
     ),
     "kubectl": (
-        frozenset(("-n", "--namespace", "--context", "--kubeconfig", "--cluster", "--user", "-s", "--server", "--as")),
-        frozenset(("--insecure-skip-tls-verify",)),
+        words("-n --namespace --context --kubeconfig --cluster --user -s --server --as"),
+        words("--insecure-skip-tls-verify"),
     ),
-    "terraform": (frozenset(), frozenset()),
-    "tofu": (frozenset(), frozenset()),
+    "terraform": (words(""), words("")),
+    "tofu": (words(""), words("")),
     "pip": (
-        frozenset(
-            ("--proxy", "--python", "--cache-dir", "--log", "--timeout", "--retries", "--cert", "--trusted-host")
-        ),
-        frozenset(
-            (
-                "-q",
-                "-qq",
-                "--quiet",
-                "-v",
-                "--verbose",
-                "--no-input",
-                "--disable-pip-version-check",
-                "--isolated",
-                "--no-cache-dir",
-            )
-        ),
+        words("--proxy --python --cache-dir --log --timeout --retries --cert --trusted-host"),
+        words("-q -qq --quiet -v --verbose --no-input --disable-pip-version-check --isolated --no-cache-dir"),
     ),
 }
 """Program -> options that may stand before its sub-command: with a word of their own, and without."""
@@ -141,12 +94,10 @@ def last_command(script: str) -> LastCommand:
     gives none; nor do loops, conditions and here documents in pipes, and names to which the line itself gives another
     meaning.
     """
-    if len(script) > MAX_CHARS:
+    line = read(script)
+    if not line.is_shell:
         return NONE
-    root = parsed(script)
-    if root.has_error:
-        return NONE
-    segments, renamed = _segments(root, 0), _renamed(root)
+    segments, renamed = _segments(line, line.root, 0), _renamed(line)
     if segments is None or renamed & KNOWN:
         return NONE
     for number in range(len(segments) - 1, -1, -1):
@@ -168,7 +119,7 @@ class _Segment:
     speaks: bool = False
 
 
-def _segments(node: Node, depth: int) -> list[_Segment] | None:
+def _segments(line: Line, node: Node, depth: int) -> list[_Segment] | None:
     """What runs one after the other; None where a part of it is not understood."""
     if depth > MAX_DEPTH:
         return None
@@ -178,30 +129,30 @@ def _segments(node: Node, depth: int) -> list[_Segment] | None:
             found: list[_Segment] = []
             for child in node.children:
                 if child.is_named and child.type not in ("comment", "heredoc_body"):
-                    below = _segments(child, depth)
+                    below = _segments(line, child, depth)
                     if below is None:
                         return None
                     found += below
             return found
         case "command":
-            return [_segment(node)]
+            return [_segment(line.simple(node).written)]
         case "variable_assignment" | "variable_assignments" | "declaration_command" | "unset_command" | "test_command":
             return [_Segment("", False)]
         case "function_definition":
             return [_Segment("", False)]
         case "pipeline":
-            return _pipeline(node, depth)
+            return _pipeline(line, node, depth)
         case "redirected_statement":
-            return _redirected(node, depth)
+            return _redirected(line, node, depth)
     return [_Segment("", True)]
 
 
-def _pipeline(node: Node, depth: int) -> list[_Segment] | None:
+def _pipeline(line: Line, node: Node, depth: int) -> list[_Segment] | None:
     stages: list[list[_Segment]] = []
     for child in node.children:
         if child.is_named and child.type != "comment":
-            stage = _segments(child, depth)
-            if not stage or (stages and any(_gives_input(part) for part in child.children)):
+            stage = _segments(line, child, depth)
+            if not stage or (stages and any(one.gives_input for one in line.redirects(child))):
                 return None
             stages.append(stage)
     while len(stages) > 1 and _program(stages[0]) in FEEDERS:
@@ -236,117 +187,66 @@ def _ends_in_option(program: str, word: str) -> bool:
     return program in CUTTER_OPTIONS and word[:1] == "-" != word[1:2] and word[-1:] in "nc"
 
 
-def _renamed(root: Node) -> frozenset[str]:
+def _renamed(line: Line) -> frozenset[str]:
     """Functions and aliases that the line makes."""
     names = set()
-    nodes = [root]
+    nodes = [line.root]
     while nodes:
         node = nodes.pop()
         nodes += node.children
         if node.type == "function_definition" and (name := node.child_by_field_name("name")) is not None:
-            names.add(_text(name))
-        elif node.type == "command" and _text(node).startswith("alias "):
-            names.update(_text(child).strip("'\"").partition("=")[0] for child in node.children[1:])
+            names.add(line.text_of(name))
+        elif node.type == "command" and line.text_of(node).startswith("alias "):
+            names.update(line.text_of(child).strip("'\"").partition("=")[0] for child in node.children[1:])
     return frozenset(names)
 
 
-def _text(node: Node) -> str:
-    return (node.text or b"").decode(errors="replace")
-
-
-def _redirected(node: Node, depth: int) -> list[_Segment] | None:
-    body, *redirects = node.children
-    found = _segments(body, depth)
+def _redirected(line: Line, node: Node, depth: int) -> list[_Segment] | None:
+    body, *parts = node.children
+    found = _segments(line, body, depth)
     if not found:
         return found
-    if any(child.type == "pipeline" for redirect in redirects for child in redirect.children):
+    if any(child.type == "pipeline" for part in parts for child in part.children):
         return None  # A here document into a pipe: the grammar hides the pipe in it.
-    if body.type == "pipeline" and any(map(_gives_input, redirects)):
+    redirects = line.redirects(node)
+    if body.type == "pipeline" and any(redirect.gives_input for redirect in redirects):
         return None
-    last = found[-1]
-    if any(_takes_output(redirect) for redirect in redirects):
+    if any(redirect.takes_output for redirect in redirects):
         # Of `{ a; b; } > file` nothing is seen; of `a; b > file` the grammar makes one node, too.
-        whole = body.type in ("subshell", "compound_statement")
-        silent = [_Segment(segment.text, False) for segment in found] if whole else [_Segment(last.text, False)]
-        return silent if whole else found[:-1] + silent
+        kept = [] if body.type in ("subshell", "compound_statement") else found[:-1]
+        return kept + [_Segment(segment.text, False) for segment in found[len(kept) :]]
     return found
 
 
-def _gives_input(part: Node) -> bool:
-    """Whether it is a redirection of standard input: behind a pipe the program then reads that, not the pipe."""
-    if part.type == "file_redirect":
-        return any(child.type in ("<", "<&") for child in part.children)
-    return part.type in ("herestring_redirect", "heredoc_redirect")
-
-
-def _takes_output(redirect: Node) -> bool:
-    """Whether standard output goes to a file."""
-    if redirect.type != "file_redirect":
-        return False
-    kinds = [child.type for child in redirect.children]
-    descriptor = redirect.children[0].text if kinds[0] == "file_descriptor" else b"1"
-    return ("&>" in kinds or "&>>" in kinds) or (
-        descriptor == b"1" and any(kind in (">", ">>", ">|") for kind in kinds)
-    )
-
-
-def _segment(node: Node) -> _Segment:
-    words = []
-    for child in node.children:
-        if (
-            child.is_named
-            and child.type not in ("comment", "variable_assignment")
-            and not child.type.endswith("_redirect")
-        ):
-            words.append(_text(child))
-    words = _without_wrappers(words)
+def _segment(written: Sequence[str]) -> _Segment:
+    words = _without_wrappers(written)
     if not words:
         return _Segment("", True)
     text = " ".join(_without_options(words))
     return _Segment(text, words[0] not in SILENT and words[0] not in SPEAKING, words[0] in SPEAKING)
 
 
-def _without_wrappers(words: list[str]) -> list[str]:
+def _without_wrappers(written: Sequence[str]) -> list[str]:
     """Program and arguments; empty where a wrapper hides them."""
-    words = list(words)
+    words = list(written)
     for _ in range(10):
         if not words:
             return []
-        words[0] = words[0].strip("'\"").rpartition("/")[2]
-        program = words[0]
-        if program in WRAPPERS:
-            if len(words) == 1:
+        program = words[0] = base(words[0].strip("'\""))
+        if program in RUNNERS:
+            if words[1:2] != [RUNNERS[program]] or len(words) < 3 or words[2].startswith("-"):
                 return words
-            inner = _behind(program, words[1:])
-            if inner is None:
-                return words
-            words = inner
-        elif tuple(words[:2]) in RUNNERS and len(words) > 2 and not words[2].startswith("-"):
             words = words[2:]
+        elif program in SEEN_THROUGH:
+            found = behind(words)
+            if found is None or not found.words:
+                return words
+            words = list(found.words)
         elif program.rstrip("0123456789.") in ("python", "pypy") and (module := _module(words[1:])):
             words = module
         else:
             return words
     return []
-
-
-def _behind(wrapper: str, words: list[str]) -> list[str] | None:
-    """What a wrapper runs; None where it runs nothing that is seen here."""
-    at = 0
-    while at < len(words):
-        word = words[at]
-        if word == "--":
-            at += 1
-            break
-        if word.startswith(STOPS.get(wrapper, ("\0",))):
-            return None
-        if word.startswith("-"):
-            at += 2 if word in WRAPPERS[wrapper] else 1
-        elif wrapper in ("env", "sudo") and "=" in word:
-            at += 1
-        else:
-            break
-    return words[at + OPERANDS.get(wrapper, 0) :] or None
 
 
 def _module(words: list[str]) -> list[str]:

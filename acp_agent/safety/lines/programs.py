@@ -13,8 +13,6 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-__all__ = ["long_option", "looked_at", "short_options", "words"]
-
 Arguments = Sequence[str]
 Paths = Sequence[str] | None
 
@@ -76,54 +74,25 @@ _NO_FILES = _Options(paths=False)
 _FILES = _Options()
 
 SIMPLE: dict[str, _Options] = {
+    **dict.fromkeys(words("cat head stat df realpath readlink cmp comm nl tac rev column"), _FILES),
+    **dict.fromkeys(
+        words("pwd echo true false which type uname whoami id basename dirname tr seq expr uptime nproc locale"),
+        _NO_FILES,
+    ),
     "ls": _Options("LH", ("--dereference", "--dereference-command-line-symlink-to-dir")),
-    "cat": _FILES,
-    "head": _FILES,
     "tail": _Options("fF", ("--follow", "--retry", "--pid")),
     "wc": _Options("", ("--files0-from",)),
-    "pwd": _NO_FILES,
-    "echo": _NO_FILES,
-    "true": _NO_FILES,
-    "false": _NO_FILES,
-    "which": _NO_FILES,
-    "type": _NO_FILES,
-    "stat": _FILES,
     "du": _Options("LDHX", ("--dereference", "--dereference-args", "--files0-from", "--exclude-from")),
-    "df": _FILES,
-    "uname": _NO_FILES,
-    "whoami": _NO_FILES,
-    "id": _NO_FILES,
-    "basename": _NO_FILES,
-    "dirname": _NO_FILES,
-    "realpath": _FILES,
-    "readlink": _FILES,
-    "cmp": _FILES,
-    "comm": _FILES,
     "sort": _Options("oT", ("--output", "--compress-program", "--temporary-directory", "--files0-from")),
-    "tr": _NO_FILES,
-    "nl": _FILES,
-    "tac": _FILES,
-    "rev": _FILES,
-    "seq": _NO_FILES,
-    "expr": _NO_FILES,
-    "column": _FILES,
     "file": _Options(
         "CfmzZsS",
-        (
-            "--compile",
-            "--files-from",
-            "--magic-file",
-            "--uncompress",
-            "--uncompress-noreport",
-            "--special-files",
-            "--no-sandbox",
+        tuple(
+            "--compile --files-from --magic-file --uncompress --uncompress-noreport --special-files "
+            "--no-sandbox".split()
         ),
     ),
     "fd": _Options("xXLl", ("--exec", "--exec-batch", "--follow", "--dereference", "--list-details", "--search-path")),
     "tree": _Options("olR", ("--output", "--fromfile", "--fromtabfile")),
-    "uptime": _NO_FILES,
-    "nproc": _NO_FILES,
-    "locale": _NO_FILES,
     "free": _Options("sc", ("--seconds", "--count"), paths=False),
 }
 
@@ -345,16 +314,9 @@ def _sed(arguments: Arguments) -> Paths:
 
 # --- git ------------------------------------------------------------------------------------------------------
 
-GIT_FORBIDDEN = (
-    "--alternate-refs",
-    "--recurse-submodules",
-    "--submodule",
-    "--output",
-    "--ext-diff",
-    "--textconv",
-    "--filters",
-    "--open-files-in-pager",
-    "--show-signature",
+GIT_FORBIDDEN = tuple(
+    "--alternate-refs --recurse-submodules --submodule --output --ext-diff --textconv --filters --open-files-in-pager "
+    "--show-signature".split()
 )
 GIT_SIGNATURES = re.compile(r"%G|%\(\*?signature")
 GIT_LOOKS = words(

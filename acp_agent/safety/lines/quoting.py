@@ -9,8 +9,6 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-__all__ = ["Unquoted", "braced", "rough_commands", "unquoted"]
-
 EXPANSION = re.compile(r"\$[\w({\[*@#?$!-]")
 META = frozenset(" \t\r\n;&|<>()`")
 GLOB = frozenset("*?[")

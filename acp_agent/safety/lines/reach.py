@@ -11,18 +11,6 @@ from pathlib import Path
 
 from acp_agent.safety.folders.paths import Roots, real_path
 
-__all__ = [
-    "CHANGES",
-    "DEV_NULL",
-    "NOT_UNDERSTOOD",
-    "OUTSIDE",
-    "AsksExactly",
-    "Folders",
-    "Reach",
-    "lands",
-    "paths_inside",
-]
-
 EXPANDS = "it uses values that are known only when it runs"
 WRITES = "it writes its output to a file"
 CHANGES = "it may change something"

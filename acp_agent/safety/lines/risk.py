@@ -19,18 +19,6 @@ from acp_agent.safety.folders.paths import Roots, real_path
 from acp_agent.safety.lines.programs import long_option, short_options, words
 from acp_agent.safety.lines.wrappers import ESCALATING, SHELLS, base
 
-__all__ = [
-    "INTERPRETERS",
-    "LOOKS",
-    "Level",
-    "Risk",
-    "combined",
-    "risk_of",
-    "risk_of_text",
-    "risk_of_writing",
-    "understated",
-]
-
 Level = Literal["low", "medium", "high"]
 ORDER: dict[str, int] = {"low": 0, "medium": 1, "high": 2}
 

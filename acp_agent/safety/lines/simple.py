@@ -1,27 +1,21 @@
 """The simple commands of a shell line: what runs with which words, and where its input comes from.
 
 For hints and nothing else: a line that bash reads otherwise gives wrong commands here, or none. Whoever decides what
-may run without asking uses `shell.judge`, which takes nothing from the tree unchecked.
+may run without asking uses `examine.judge`, which takes nothing from the tree unchecked.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from acp_agent.safety.lines.shell import parsed
+from acp_agent.safety.lines.line import Line, read
 
 if TYPE_CHECKING:
     from tree_sitter import Node
 
-__all__ = ["SimpleCommand", "simple_commands"]
-
-MAX_CHARS = 10_000
 MAX_DEPTH = 60
-INPUTS = frozenset(("<", "<&", "<>"))
-ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -41,15 +35,11 @@ class SimpleCommand:
 def simple_commands(command: str) -> list[SimpleCommand]:
     """In the order of the line; empty for what is no shell. Bodies of functions are left out: who calls them is not
     known."""
-    if len(command) > MAX_CHARS:
-        return []
-    root = parsed(command)
-    if root.has_error:
-        return []
-    return list(_below(root, has_input=False, output_taken=False, depth=0))
+    line = read(command)
+    return list(_below(line, line.root, has_input=False, output_taken=False, depth=0)) if line.is_shell else []
 
 
-def _below(node: Node, *, has_input: bool, output_taken: bool, depth: int) -> Iterator[SimpleCommand]:
+def _below(line: Line, node: Node, *, has_input: bool, output_taken: bool, depth: int) -> Iterator[SimpleCommand]:
     depth += 1
     match node.type:
         case _ if depth > MAX_DEPTH:
@@ -61,77 +51,38 @@ def _below(node: Node, *, has_input: bool, output_taken: bool, depth: int) -> It
             for number, part in enumerate(parts):
                 last = number == len(parts) - 1
                 yield from _below(
-                    part, has_input=has_input or number > 0, output_taken=output_taken or not last, depth=depth
+                    line, part, has_input=has_input or number > 0, output_taken=output_taken or not last, depth=depth
                 )
             return
         case "redirected_statement":
-            yield from _redirected(node, has_input=has_input, output_taken=output_taken, depth=depth)
+            yield from _redirected(line, node, has_input=has_input, output_taken=output_taken, depth=depth)
             return
         case "command" | "declaration_command":
-            yield _command(node, has_input=has_input, output_taken=output_taken)
+            simple, following = line.simple(node), node.next_sibling
+            has_input = has_input or any(redirect.gives_input for redirect in simple.redirects)
+            variables = tuple(name for name, value in simple.assigned if value is not None)
+            detached = following is not None and following.type == "&"
+            yield SimpleCommand(simple.words, variables, has_input, output_taken, detached)
             has_input, output_taken = False, True  # What is substituted within it.
     for child in node.children:
         if child.type == "heredoc_body":
             continue
         substituted = child.type in ("command_substitution", "process_substitution")
-        yield from _below(child, has_input=has_input, output_taken=output_taken or substituted, depth=depth)
+        yield from _below(line, child, has_input=has_input, output_taken=output_taken or substituted, depth=depth)
 
 
-def _redirected(node: Node, *, has_input: bool, output_taken: bool, depth: int) -> Iterator[SimpleCommand]:
+def _redirected(line: Line, node: Node, *, has_input: bool, output_taken: bool, depth: int) -> Iterator[SimpleCommand]:
     body, *redirects = node.children
-    takes, piped = has_input, output_taken
-    for redirect in redirects:
-        takes = takes or _is_input(redirect)
-        piped = piped or any(child.type == "pipeline" for child in redirect.children)
+    takes = has_input or any(redirect.gives_input for redirect in line.redirects(node))
+    piped = output_taken or any(child.type == "pipeline" for redirect in redirects for child in redirect.children)
     if body.type == "pipeline" and takes and not has_input:
         # The redirection belongs to the last command, which the pipe feeds anyway.
         takes = has_input
-    yield from _below(body, has_input=takes, output_taken=piped, depth=depth)
+    yield from _below(line, body, has_input=takes, output_taken=piped, depth=depth)
     for redirect in redirects:  # `cat <<EOF | python`: the grammar puts what follows the pipe into the redirection.
         for child in redirect.children:
             if child.type == "pipeline":
                 for part in child.children:
-                    yield from _below(part, has_input=True, output_taken=output_taken, depth=depth)
+                    yield from _below(line, part, has_input=True, output_taken=output_taken, depth=depth)
             elif child.type not in ("heredoc_body", "heredoc_start", "heredoc_end"):
-                yield from _below(child, has_input=has_input, output_taken=output_taken, depth=depth)
-
-
-def _is_input(redirect: Node) -> bool:
-    if redirect.type in ("heredoc_redirect", "herestring_redirect"):
-        return True
-    return redirect.type == "file_redirect" and any(child.type in INPUTS for child in redirect.children)
-
-
-def _command(node: Node, *, has_input: bool, output_taken: bool) -> SimpleCommand:
-    words, variables = [], []
-    declares = node.type == "declaration_command"
-    for child in node.children:
-        if declares and not child.type.endswith("_redirect"):
-            words.append(_source(child))
-        elif child.type == "variable_assignment":
-            variables.append(_source(child).partition("=")[0])
-        elif child.type.endswith("_redirect"):
-            has_input = has_input or _is_input(child)
-        elif child.is_named and child.type != "comment":
-            words.append(_word(child))
-    following = node.next_sibling
-    detached = following is not None and following.type == "&"
-    return SimpleCommand(tuple(words), tuple(variables), has_input, output_taken, detached)
-
-
-def _word(node: Node) -> str:
-    source = _source(node)
-    match node.type:
-        case "raw_string":
-            return source[1:-1]
-        case "string":
-            return ESCAPE.sub(r"\1", source[1:-1])
-        case "word" | "number":
-            return ESCAPE.sub(r"\1", source)
-        case "command_name" | "concatenation":
-            return "".join(_word(child) for child in node.children) or source
-    return source
-
-
-def _source(node: Node) -> str:
-    return (node.text or b"").decode(errors="replace")
+                yield from _below(line, child, has_input=has_input, output_taken=output_taken, depth=depth)

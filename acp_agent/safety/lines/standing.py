@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 from acp_agent.safety.lines.reach import Folders
 
-__all__ = ["Folded", "Places", "both"]
-
 Folded = Folders | None
 """Where the shell may stand; `None`: nobody knows."""
 

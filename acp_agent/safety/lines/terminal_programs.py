@@ -13,8 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from acp_agent.safety.lines.simple import SimpleCommand
-
-__all__ = ["EDITOR_VARIABLES", "ENDLESS", "RULES", "SHELLS", "SUDO_VALUES", "WantsTerminal"]
+from acp_agent.safety.lines.wrappers import WRAPPERS
 
 
 @dataclass(frozen=True)
@@ -28,6 +27,7 @@ class WantsTerminal:
 Rule = Callable[[SimpleCommand, Sequence[str]], WantsTerminal | None]
 
 
+SUDO_VALUES = frozenset(WRAPPERS["sudo"].values.split())
 SHELLS = frozenset(("bash", "sh", "zsh", "dash", "ksh"))
 
 # --- words -------------------------------------------------------------------------------------------------------
@@ -296,9 +296,6 @@ def _kubectl(simple: SimpleCommand, arguments: Sequence[str]) -> WantsTerminal |
             f"this `kubectl {operands[0]}` asks for a terminal", "Leave out `-t` and `-i`: `kubectl exec POD -- ls`."
         )
     return None
-
-
-SUDO_VALUES = frozenset(("-u", "-g", "-h", "-C", "-p", "-U", "-D", "-R", "-T"))
 
 
 def _sudo(simple: SimpleCommand, arguments: Sequence[str]) -> WantsTerminal | None:

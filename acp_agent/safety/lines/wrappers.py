@@ -3,17 +3,20 @@ matters.
 
 A neutral wrapper (`timeout 5 make`) does nothing but what the inner command does. Of any other, its own words must be
 allowed, too.
+
+One table for all who look behind a wrapper: what decides wants every command that may be in there (`inner_commands`),
+hints and filter rules want the one that is plainly meant (`behind`).
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from acp_agent.safety.lines.programs import words
 
-__all__ = ["ESCALATING", "SHELLS", "Inner", "inner_commands", "is_shell_from_input", "is_wrapper"]
-
+ASSIGNMENT = re.compile(r"\w+=")
 SHELLS = words("bash sh zsh dash ksh ash mksh rbash fish csh tcsh")
 ESCALATING = words("sudo doas su pkexec runuser sudoedit run0")
 EXEC_OPTIONS = words("-exec -execdir -ok -okdir")
@@ -49,25 +52,38 @@ class _Wrapper:
     """The words are joined and read by a shell."""
     line_options: str = ""
     """Options whose value a shell reads."""
+    readers: str = ""
+    """Who else looks behind it: `hints`, `filters`."""
+    stops: str = ""
+    """Options with which it runs nothing, or nothing that is seen, for these."""
+    sub: str = ""
+    """The sub-command that runs a program, for these."""
+    skips: str = ""
+    """More options with a value, for these: what decides would rather see a word too many."""
 
 
 NEUTRAL_TIMEOUT = "-k -s -v --signal --kill-after --preserve-status --foreground --verbose"
 
+BOTH = "hints filters"
+
 WRAPPERS: dict[str, _Wrapper] = {
-    "env": _Wrapper("-u --unset -C --chdir", assignments=True, neutral="-i", line_options="-S --split-string"),
-    "nohup": _Wrapper(neutral=""),
-    "timeout": _Wrapper("-k -s --signal --kill-after", operands=1, neutral=NEUTRAL_TIMEOUT),
+    "env": _Wrapper("-u --unset -C --chdir", assignments=True, neutral="-i", line_options="-S --split-string",
+        readers=BOTH, stops="-S --split-string"),
+    "nohup": _Wrapper(neutral="", readers=BOTH),
+    "timeout": _Wrapper("-k -s --signal --kill-after", operands=1, neutral=NEUTRAL_TIMEOUT, readers=BOTH),
     "gtimeout": _Wrapper("-k -s --signal --kill-after", operands=1, neutral=NEUTRAL_TIMEOUT),
-    "nice": _Wrapper("-n --adjustment", neutral="-n --adjustment"),
-    "ionice": _Wrapper("-c -n -p -P -u --class --classdata --pid", neutral="-c -n -t --class --classdata"),
-    "stdbuf": _Wrapper("-i -o -e --input --output --error", neutral="-i -o -e --input --output --error"),
-    "time": _Wrapper("-o -f --output --format", neutral="-p"),
-    "command": _Wrapper(neutral=""),
-    "builtin": _Wrapper(neutral=""),
-    "exec": _Wrapper("-a", neutral=""),
+    "nice": _Wrapper("-n --adjustment", neutral="-n --adjustment", readers=BOTH),
+    "ionice": _Wrapper("-c -n -p -P -u --class --classdata --pid", neutral="-c -n -t --class --classdata",
+        readers=BOTH),
+    "stdbuf": _Wrapper("-i -o -e --input --output --error", neutral="-i -o -e --input --output --error",
+        readers=BOTH),
+    "time": _Wrapper("-o -f --output --format", neutral="-p", readers=BOTH),
+    "command": _Wrapper(neutral="", readers=BOTH, stops="-v -V"),
+    "builtin": _Wrapper(neutral="", readers="hints"),
+    "exec": _Wrapper("-a", neutral="", readers=BOTH),
     "!": _Wrapper(),
     "coproc": _Wrapper(),
-    "setsid": _Wrapper(),
+    "setsid": _Wrapper(readers=BOTH),
     "setpriv": _Wrapper("--reuid --regid --groups --inh-caps --ambient-caps --bounding-set --securebits"),
     "prlimit": _Wrapper(),
     "numactl": _Wrapper("-N -m -C -i -p"),
@@ -75,17 +91,20 @@ WRAPPERS: dict[str, _Wrapper] = {
     "su-exec": _Wrapper(operands=1),
     "firejail": _Wrapper(),
     "valgrind": _Wrapper(),
-    "uv": _Wrapper("--with --python -p --project --directory", operands=1),
-    "poetry": _Wrapper(operands=1),
-    "pipenv": _Wrapper(operands=1),
+    "uv": _Wrapper("--with --python -p --project --directory", operands=1, readers=BOTH, sub="run",
+        skips="-i -f -m --module --with-editable --with-requirements --extra --group --only-group --no-group "
+        "--no-extra --package --env-file --index --index-url --default-index --extra-index-url --find-links "
+        "--cache-dir --config-file --color"),
+    "poetry": _Wrapper(operands=1, readers=BOTH, sub="run", skips="-C --directory -P --project"),
+    "pipenv": _Wrapper(operands=1, readers="filters", sub="run"),
     "pdm": _Wrapper(operands=1),
     "hatch": _Wrapper(operands=1),
     "rye": _Wrapper(operands=1),
-    "bundle": _Wrapper(operands=1),
+    "bundle": _Wrapper(operands=1, readers="filters", sub="exec"),
     "mise": _Wrapper(operands=1),
-    "npx": _Wrapper("-p --package", line_options="-c --call"),
+    "npx": _Wrapper("-p --package", line_options="-c --call", readers="filters", stops="-c --call"),
     "pnpx": _Wrapper("-p --package", line_options="-c --call"),
-    "bunx": _Wrapper(),
+    "bunx": _Wrapper(readers="filters"),
     "perf": _Wrapper("-e -o -F -p -t -C", operands=1),
     "tmux": _Wrapper("-L -S -f -t -s -n -c -e -x -y", operands=1),
     "screen": _Wrapper("-S -t -T -s -c"),
@@ -94,7 +113,7 @@ WRAPPERS: dict[str, _Wrapper] = {
     "setarch": _Wrapper(operands=1),
     "linux32": _Wrapper(),
     "linux64": _Wrapper(),
-    "unbuffer": _Wrapper(),
+    "unbuffer": _Wrapper(readers="filters"),
     "caffeinate": _Wrapper("-t -w"),
     "fakeroot": _Wrapper("-l -f -i -s -b"),
     "catchsegv": _Wrapper(),
@@ -112,15 +131,15 @@ WRAPPERS: dict[str, _Wrapper] = {
     "script": _Wrapper("-t -T -I -O -B -E", line_options="-c --command"),
     "sudo": _Wrapper(
         "-u -g -h -p -C -r -t -T -U -D -R --user --group --host --prompt --chdir --chroot --close-from --role --type",
-        assignments=True,
+        assignments=True, readers=BOTH, stops="-l -v -e -i -s",
     ),
-    "doas": _Wrapper("-u -C -a"),
+    "doas": _Wrapper("-u -C -a", readers="filters"),
     "pkexec": _Wrapper("--user"),
     "run0": _Wrapper("-u -g -D --user --group --chdir --setenv"),
     "runuser": _Wrapper("-u -g -G -s --user --group --shell", line_options="-c --command"),
     "su": _Wrapper("-g -G -s -w --group --shell", operands=1, line_options="-c --command"),
     "xargs": _Wrapper("-I -n -P -L -s -d -E -a -R -S --replace --max-args --max-procs --max-lines --delimiter "
-        "--arg-file --max-chars", open=True),
+        "--arg-file --max-chars", open=True, readers="hints"),
     "parallel": _Wrapper("-j -I -n -N -L -S -a -d --jobs --colsep --joblog --results", open=True),
     "watch": _Wrapper("-n --interval", line=True),
     "ssh": _Wrapper("-b -c -D -E -e -F -I -i -J -L -l -m -O -o -p -Q -R -S -W -w", operands=1, line=True),
@@ -130,6 +149,43 @@ WRAPPERS: dict[str, _Wrapper] = {
     "entr": _Wrapper(),
     "hyperfine": _Wrapper("-w -m -M -r -p -c --warmup --runs", line=True),
 }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Behind:
+    """What is plainly meant behind a wrapper."""
+
+    words: tuple[str, ...]
+    variables: tuple[str, ...] = ()
+    """Names of the variables that it sets."""
+
+
+def seen_by(reader: str) -> frozenset[str]:
+    """The wrappers that `hints` or `filters` look behind."""
+    return frozenset(name for name, row in WRAPPERS.items() if reader in row.readers.split())
+
+
+def behind(command: Sequence[str]) -> Behind | None:
+    """What follows a wrapper's options, for those who do not decide; `None` where it runs nothing that is seen here.
+    `command` begins with the name of one."""
+    row = WRAPPERS[command[0]]
+    rest, variables = list(command[1:]), list[str]()
+    values = (*row.values.split(), *row.skips.split())
+    for sub in (row.sub, "") if row.sub else ("",):
+        at = 0
+        while at < len(rest) and rest[at] != "--":
+            if row.stops and rest[at].startswith(tuple(row.stops.split())):
+                return None
+            if not rest[at].startswith("-"):
+                if ASSIGNMENT.match(rest[at]) is None:
+                    break
+                variables.append(rest[at].partition("=")[0])
+            at += 2 if rest[at] in values else 1
+        at += rest[at : at + 1] == ["--"]
+        if sub and rest[at : at + 1] != [sub]:
+            return None
+        rest = rest[at + bool(sub) :]
+    return Behind(tuple(rest if row.sub else rest[row.operands :]), tuple(variables))
 
 
 def is_wrapper(program: str) -> bool:

@@ -1,0 +1,56 @@
+"""Calls that a limit of `[tools.scoped]` stopped, and which of them the user lets pass.
+
+`/approve ID` covers the next call of the same tool with the same arguments, once, and no other rule.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+MAX_VIOLATIONS = 50
+
+
+@dataclass
+class Approvals:
+    """Of one session."""
+
+    _violations: dict[str, tuple[str, str]] = field(default_factory=dict)
+    """Call id -> what the call was, and which limit it broke; the newest last."""
+    _approved: dict[str, frozenset[str]] = field(default_factory=dict)
+    """What a call was -> the limits it may break once."""
+
+    def violated(self, call_id: str, tool: str, arguments: Mapping[str, Any], rule: str) -> None:
+        self._violations[call_id] = (_what(tool, arguments), rule)
+        while len(self._violations) > MAX_VIOLATIONS:
+            del self._violations[next(iter(self._violations))]
+
+    def find(self, beginning: str) -> str | None:
+        """The id of the violation that begins so; `None` where there is none, or several."""
+        found = [call_id for call_id in self._violations if call_id.startswith(beginning)]
+        return found[0] if len(found) == 1 and beginning else None
+
+    @property
+    def pending(self) -> list[str]:
+        return list(self._violations)
+
+    def approve(self, call_id: str) -> str:
+        """Gives the limit that the call may break."""
+        what, rule = self._violations.pop(call_id)
+        self._approved[what] = self._approved.get(what, frozenset()) | {rule}
+        return rule
+
+    def take(self, tool: str, arguments: Mapping[str, Any]) -> frozenset[str]:
+        """The limits that this call may break; it may once."""
+        return self._approved.pop(_what(tool, arguments), frozenset())
+
+    def keep(self, tool: str, arguments: Mapping[str, Any], rules: frozenset[str]) -> None:
+        """The call broke another limit as well and was not run: what it may is not used up."""
+        if rules:
+            self._approved[_what(tool, arguments)] = rules
+
+
+def _what(tool: str, arguments: Mapping[str, Any]) -> str:
+    return f"{tool} {json.dumps(arguments, sort_keys=True, default=str)}"

@@ -1,0 +1,104 @@
+"""What blocks calls of a session for what was before them: tools that keep failing (`anomaly`), sequences that went
+wrong (`trajectory`), too many changes within an hour (`rate`). One list, each entry with its reason; the user sees it
+and lifts it with `/unblock`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from acp_agent.errors import StoreError
+from acp_agent.safety.access import Deny
+from acp_agent.safety.deciding.anomaly import AnomalyDetector
+from acp_agent.safety.deciding.rate import ActionRate
+from acp_agent.safety.deciding.subjects import CallFacts, Step
+from acp_agent.safety.deciding.trajectory import Outcome, Sentinel, spelled
+
+log = logging.getLogger(__name__)
+
+LEARNED = "learned"
+HOUR = "hour"
+RATE = "tools.risk.max_actions_per_hour"
+MAX_LISTED = 20
+
+
+@dataclass(frozen=True)
+class Block:
+    name: str
+    """What lifts it: `/unblock NAME`."""
+    reason: str
+
+
+class Blocks:
+    """Of one session."""
+
+    def __init__(self, anomalies: AnomalyDetector, sentinel: Sentinel, rate: ActionRate) -> None:
+        self.anomalies = anomalies
+        self.sentinel = sentinel
+        self.rate = rate
+
+    # --- before a call ----------------------------------------------------------------------------------------
+
+    def steps(self, call: CallFacts, spellings: Sequence[str]) -> tuple[Step, ...]:
+        """The call as sequences compare it; of a command line also its simple commands, plainly spelled."""
+        given = (call.arguments, *({"command": text} for text in spellings))
+        return tuple(self.sentinel.step(call.tool, arguments) for arguments in given) if self.sentinel.enabled else ()
+
+    def check(self, call: CallFacts, steps: Sequence[Step]) -> Deny | None:
+        if (anomaly := self.anomalies.blocks(call.tool)) is not None:
+            return Deny(
+                f"`{call.tool}` is blocked: {anomaly}. Only the person can change that (`/unblock {call.tool}`).",
+                "tools.anomaly",
+            )
+        try:
+            learned = next(filter(None, map(self.sentinel.blocks, steps)), "")
+        except StoreError as error:
+            log.warning("what was learned could not be read: %s", error)
+            learned = ""
+        if learned:
+            return Deny(learned, "learned sequence")
+        if call.acts and (wait := self.rate.wait()):
+            return Deny(
+                f"{self.rate.limit} calls of this session changed something within an hour, which is the limit "
+                f"(`{RATE}`). The next may be made in {wait / 60:.0f} min.",
+                RATE,
+            )
+        return None
+
+    # --- the life of a call -----------------------------------------------------------------------------------
+
+    def began(self, call: CallFacts) -> None:
+        if call.acts:
+            self.rate.count()
+        self.sentinel.began(call.call_id, call.tool, call.arguments)
+
+    def ended(self, call: CallFacts, outcome: Outcome, *, broke: bool) -> None:
+        """`broke`: the tool did not do what it is for."""
+        self.anomalies.observed(call.tool, failed=broke)
+        try:
+            self.sentinel.ended(call.call_id, outcome)
+        except StoreError as error:
+            log.warning("the outcome of a call could not be kept: %s", error)
+
+    # --- what the user sees and lifts ---------------------------------------------------------------------------
+
+    def listed(self) -> list[Block]:
+        """Raises StoreError."""
+        found = [Block(item.tool, str(item)) for item in self.anomalies.blocked]
+        for learned in self.sentinel.blocking[:MAX_LISTED] if self.sentinel.enabled else ():
+            why = "rejected" if learned.rejected else f"failed {learned.failures} times"
+            found.append(Block(LEARNED, f"{why}: {spelled(learned)}"))
+        if wait := self.rate.wait():
+            why = f"{self.rate.limit} calls changed something within an hour; the next may in {wait / 60:.0f} min"
+            found.append(Block(HOUR, why))
+        return found
+
+    def lift(self, name: str) -> bool:
+        """False where nothing is blocked by that name. Raises StoreError."""
+        if self.anomalies.unblock(name):
+            return True
+        if name == LEARNED:
+            return self.sentinel.enabled and self.sentinel.forget() > 0
+        return name == HOUR and self.rate.lift()

@@ -1,0 +1,262 @@
+"""When a rule applies to a call. Pure; each says in words what it found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from acp_agent.config.safety_settings import ScopedConstraint
+from acp_agent.lazy import load
+from acp_agent.linear import compiled
+from acp_agent.safety.deciding.subjects import Step, Subject, texts_of
+from acp_agent.safety.folders.paths import real_path
+from acp_agent.safety.globs import matches, matches_any
+
+FORBIDDEN_ARGUMENT = "acp_agent.safety.lines.arguments:forbidden_argument"
+PROGRAM_NAMES = "acp_agent.safety.lines.arguments:program_names"
+"""Loaded with the first command: they bring tree-sitter."""
+
+COMMAND = "command"
+"""The parameter that holds a command line."""
+MAX_SHOWN = 5
+
+
+class Condition(Protocol):
+    """Its text says it in a line of rules."""
+
+    def found(self, subject: Subject) -> str:
+        """A sentence for the model and the user why the call is stopped, if the rule denies; empty where the rule does
+        not apply."""
+        ...
+
+
+@dataclass(frozen=True)
+class Always:
+    words: str
+    said: str = ""
+
+    def __str__(self) -> str:
+        return self.said
+
+    def found(self, subject: Subject) -> str:
+        return self.words
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """`[tools.permissions]`: a glob of a command, a path, an address, the arguments as JSON. Which of these it is
+    compared with depends on the access, so it is asked by text."""
+
+    text: str
+
+    def __str__(self) -> str:
+        return f"`{self.text}`"
+
+    def holds(self, texts: Iterable[str]) -> bool:
+        """Whether it matches one of `texts`, several spellings of one thing."""
+        return any(matches(self.text, text) for text in texts)
+
+    def found(self, subject: Subject) -> str:
+        return self.text if self.holds(subject.texts) else ""
+
+
+@dataclass(frozen=True)
+class Fields:
+    """`[tools.policy]`: paths and arguments. A deny matches what it finds anywhere in a call: in one path, in one
+    simple command of a line. An allow must match all of it."""
+
+    said: str
+    paths: Sequence[str]
+    args_match: str
+    in_force: bool
+    """Whether the agent's environment is as the rule demands."""
+    all: bool
+    words: str
+
+    def __str__(self) -> str:
+        return self.said
+
+    def found(self, subject: Subject) -> str:
+        return self.words if self.in_force and (self._all(subject) if self.all else self._any(subject)) else ""
+
+    def _any(self, subject: Subject) -> bool:
+        if self.paths and not any(matches_any(self.paths, str(path)) for path in (*subject.paths, *subject.named)):
+            return False
+        return not self.args_match or any(map(self._finds, subject.texts))
+
+    def _all(self, subject: Subject) -> bool:
+        if self.paths and not (subject.paths and all(matches_any(self.paths, str(path)) for path in subject.paths)):
+            return False
+        return not self.args_match or (bool(subject.whole) and all(map(self._finds, subject.whole)))
+
+    def _finds(self, text: str) -> bool:
+        return compiled(self.args_match).search(text) is not None
+
+
+@dataclass(frozen=True)
+class Tools:
+    """`[tools.scoped]`: tools that may not be used at all, or the only ones that may (`only`)."""
+
+    patterns: Sequence[str]
+    only: bool
+
+    def __str__(self) -> str:
+        return ("all but " if self.only else "") + ", ".join(self.patterns)
+
+    def found(self, subject: Subject) -> str:
+        return f"`{subject.tool}` is not among the tools that may be used here." if self.covers(subject.tool) else ""
+
+    def covers(self, tool: str) -> bool:
+        return matches_any(self.patterns, tool) is not self.only
+
+
+@dataclass(frozen=True)
+class Limit:
+    """`[[tools.scoped.constraints]]`: what the arguments of a tool must keep to."""
+
+    constraint: ScopedConstraint
+    home: Path | None
+    folders: tuple[Path, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        folders = tuple(_folder(text, self.home) for text in self.constraint.allowed_paths)
+        object.__setattr__(self, "folders", folders)
+
+    def __str__(self) -> str:
+        return f"{self.constraint.tool} beyond its limit"
+
+    def found(self, subject: Subject) -> str:
+        why = self._broken(subject)
+        return f"The call was not run: {why}. The person may let this one call pass." if why else ""
+
+    def _broken(self, subject: Subject) -> str:
+        constraint, arguments, parts = self.constraint, subject.call.arguments, subject.parts
+        parameter = constraint.parameter
+        given = [arguments[parameter]] if parameter in arguments else []
+        texts = texts_of(given if parameter else arguments)
+        for pattern in constraint.deny_patterns:
+            if any(pattern.lower() in text.lower() for text in (*texts, *subject.spellings)):
+                return f"`{pattern}` must not occur in it"
+        if constraint.allow_patterns:
+            commands = parts if parts is not None and (not parameter or parameter == COMMAND) else None
+            for text in commands or texts or ("",):
+                if not matches_any(constraint.allow_patterns, text):
+                    return f"its arguments must look like {' or '.join(f'`{p}`' for p in constraint.allow_patterns)}"
+        if constraint.allowed_paths:
+            if parts is not None and "" in parts:
+                return "which paths the command means is known only when it runs"
+            for path in subject.meant:
+                if not any(path == folder or folder in path.parents for folder in self.folders):
+                    return f"{path} is not below {' or '.join(map(str, self.folders))}"
+        if constraint.allowed_hosts:
+            for host in subject.hosts:
+                if not matches_any(constraint.allowed_hosts, host):
+                    return f"{host} is not among the hosts {', '.join(constraint.allowed_hosts)}"
+        return ""
+
+
+@dataclass(frozen=True)
+class Completes:
+    """`tools.governance.blocked_sequences`: a list of words. One that is a tool's name begins a step; the words behind
+    it must occur in the arguments of that call, in this order (in a command line as whole words). The last step is the
+    call to be judged, the ones before it must have been made earlier in the session, in this order."""
+
+    steps: tuple[tuple[str, tuple[str, ...]], ...]
+    said: str
+
+    def __str__(self) -> str:
+        return self.said
+
+    @classmethod
+    def of(cls, words: Sequence[str], is_tool: Callable[[str], bool]) -> Completes:
+        steps: list[list[str]] = []
+        for word in words:
+            if not steps or is_tool(word):
+                steps.append([word])
+            else:
+                steps[-1].append(word)
+        return cls(tuple((tool, tuple(rest)) for tool, *rest in steps), " ".join(words))
+
+    def found(self, subject: Subject) -> str:
+        ends = self.steps and any(_is(self.steps[-1], step) for step in subject.steps)
+        rest = iter(subject.made)
+        if not ends or not all(any(_is(step, call) for call in rest) for step in self.steps[:-1]):
+            return ""
+        return f"This call would complete a sequence that is not allowed here: {self.said}."
+
+
+def _is(step: tuple[str, tuple[str, ...]], call: Step) -> bool:
+    tool, wanted = step
+    if tool != call.tool:
+        return False
+    words = iter(call.words)
+    if tool == "bash":
+        return all(any(want == word for word in words) for want in wanted)
+    return all(any(want.lower() in word.lower() for word in words) for want in wanted)
+
+
+@dataclass(frozen=True)
+class Names:
+    """`tools.risk.forbidden_paths`: a command names one."""
+
+    paths: Sequence[str]
+    home: Path
+
+    def __str__(self) -> str:
+        return f"commands that name {', '.join(self.paths)}"
+
+    def found(self, subject: Subject) -> str:
+        for parse in subject.parses:
+            if (named := load(FORBIDDEN_ARGUMENT)(parse, self.paths, self.home)) is not None:
+                why = f"The command names {named}, which no command may (`tools.risk.forbidden_paths`)."
+                return f"{why} It was not run."
+        return ""
+
+
+@dataclass(frozen=True)
+class CallsOther:
+    """`tools.risk.allowed_commands`: a command calls another program than these."""
+
+    programs: Sequence[str]
+
+    def __str__(self) -> str:
+        return f"commands that call other programs than {', '.join(self.programs)}"
+
+    def found(self, subject: Subject) -> str:
+        for parse in subject.parses:
+            if (names := load(PROGRAM_NAMES)(parse)) is None:
+                return (
+                    "Which programs the command calls is not known, and only listed ones may be called. It was not run."
+                )
+            for name in names:
+                if not matches_any(self.programs, name):
+                    return f"`{name}` is not among the programs that may be called (`tools.risk.allowed_commands`)."
+        return ""
+
+
+@dataclass(frozen=True)
+class HighRisk:
+    """`tools.risk.block_high_risk_commands`."""
+
+    def __str__(self) -> str:
+        return "commands of high risk"
+
+    def found(self, subject: Subject) -> str:
+        for parse in subject.parses:
+            if parse.risk.level == "high":
+                words = because(parse.risk.reasons)
+                return f"Commands of high risk are blocked here ({words}). It was not run."
+        return ""
+
+
+def because(reasons: Sequence[str]) -> str:
+    return ", ".join(reasons[:MAX_SHOWN]) or "it may change something"
+
+
+def _folder(text: str, home: Path | None) -> Path:
+    path = Path(text)
+    if home is not None and text.startswith("~"):
+        path = home / text[1:].lstrip("/")
+    return real_path(path)

@@ -1,0 +1,210 @@
+"""A call as rules see it: its texts, its paths and its hosts, in every spelling."""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from acp_agent.lazy import load
+from acp_agent.safety.access import Access, ExecuteAccess, NetworkAccess, PathAccess, ToolAccess
+from acp_agent.safety.folders.paths import Roots, real_path
+
+if TYPE_CHECKING:
+    from acp_agent.safety.lines.examined import Examined
+
+EXAMINE = "acp_agent.safety.lines.examine:examine"
+"""Loaded with the first command: it brings tree-sitter."""
+
+MAX_PATHS = 500
+"""Of one call that are resolved."""
+MAX_WORDS = 200
+"""Words of a call that are compared."""
+
+WORD = re.compile(r"[^\s\"'`;|&()<>{}\[\],]+")
+
+
+class Step(msgspec.Struct, frozen=True):
+    """One call, as it is compared with others."""
+
+    tool: str
+    words: tuple[str, ...]
+    """Of its arguments, in order."""
+
+
+@dataclass(frozen=True)
+class CallFacts:
+    """A call to be judged."""
+
+    tool: str
+    arguments: Mapping[str, Any]
+    accesses: Sequence[Access]
+    call_id: str = ""
+
+    @property
+    def acts(self) -> bool:
+        """Whether it may change something."""
+        for access in self.accesses:
+            match access:
+                case PathAccess(mode) if mode != "read":
+                    return True
+                case ExecuteAccess() | ToolAccess(changes=True) | NetworkAccess(sends=True):
+                    return True
+        return False
+
+
+@dataclass(frozen=True)
+class Subject:
+    """Everything is found out when a rule first asks for it."""
+
+    call: CallFacts
+    roots: Roots
+    steps: tuple[Step, ...] = ()
+    """The call as a step: as it was given, and in further spellings of its command."""
+    made: tuple[Step, ...] = ()
+    """The session's calls before it."""
+    _examined: dict[int, Examined] = field(default_factory=dict)
+
+    @property
+    def tool(self) -> str:
+        return self.call.tool
+
+    def examined(self, access: ExecuteAccess) -> Examined:
+        if id(access) not in self._examined:
+            self._examined[id(access)] = load(EXAMINE)(access.command, self.roots, access.cwd)
+        return self._examined[id(access)]
+
+    @cached_property
+    def commands(self) -> tuple[tuple[ExecuteAccess, Examined], ...]:
+        return tuple(
+            (access, self.examined(access)) for access in self.call.accesses if isinstance(access, ExecuteAccess)
+        )
+
+    @cached_property
+    def parses(self) -> tuple[Examined, ...]:
+        return tuple(parse for _, parse in self.commands)
+
+    @cached_property
+    def spellings(self) -> tuple[str, ...]:
+        """Of a command line: the line and its simple commands in all their spellings."""
+        return tuple(text for parse in self.parses for text in parse.candidates)
+
+    @cached_property
+    def texts(self) -> tuple[str, ...]:
+        """Of the arguments, and `spellings`: what a deny looks at."""
+        return tuple(map(_plain, (*texts_of(self.call.arguments), *self.spellings)))
+
+    @cached_property
+    def whole(self) -> tuple[str, ...]:
+        """What an allow must match, every one: the arguments, or the simple commands of a line."""
+        whole = [part.spelled or part.text for parse in self.parses for part in parse.parts]
+        return tuple(map(_plain, whole or texts_of(self.call.arguments)))
+
+    @cached_property
+    def parts(self) -> tuple[str, ...] | None:
+        """The simple commands of a command line; an empty text is one that is not literal, or a line that is not
+        understood. `None` where there is none."""
+        if not self.parses:
+            return None
+        parts = [part.spelled for parse in self.parses for part in parse.parts]
+        return tuple(parts if all(parse.understood for parse in self.parses) else [*parts, ""])
+
+    @cached_property
+    def hosts(self) -> tuple[str, ...]:
+        return tuple(access.host for access in self.call.accesses if isinstance(access, NetworkAccess))
+
+    @cached_property
+    def _own_paths(self) -> tuple[Path, ...]:
+        return tuple(access.path for access in self.call.accesses if isinstance(access, PathAccess))
+
+    @cached_property
+    def paths(self) -> tuple[Path, ...]:
+        """Resolved: what an allow must match, every one."""
+        words = [access.cwd / word for access, parse in self.commands for word in _named(parse) if "/" in word]
+        return tuple(map(_resolved, (*self._own_paths, *words)[:MAX_PATHS]))
+
+    @cached_property
+    def named(self) -> tuple[Path, ...]:
+        """Further paths that a deny looks at: all that a command line may mean as one."""
+        named = [
+            access.cwd / word
+            for access, parse in self.commands
+            for word in (*_named(parse), *_expanded(parse, access.cwd))
+        ]
+        return (*map(_resolved, named[:MAX_PATHS]), *map(_lexical, named[MAX_PATHS:]))
+
+    @cached_property
+    def meant(self) -> tuple[Path, ...]:
+        """The paths of the call as far as one can tell: what a limit holds."""
+        paths = list(self._own_paths)
+        for access, parse in self.commands:
+            targets = {link.target for part in parse.parts for link in part.redirects}
+            words = [word for word in _named(parse) if word in targets or _is_path(word, access.cwd)]
+            paths += [_resolved(access.cwd / word) for word in words if word != os.devnull]
+        return tuple(paths)
+
+
+def texts_of(value: object) -> tuple[str, ...]:
+    """Every text in the arguments of a call, keys of tables left out."""
+    if isinstance(value, str):
+        return (value,)
+    if isinstance(value, Mapping):
+        return tuple(text for item in value.values() for text in texts_of(item))
+    if isinstance(value, list | tuple):
+        return tuple(text for item in value for text in texts_of(item))
+    return () if value is None else (str(value),)
+
+
+def step_of(tool: str, text: str) -> Step:
+    return Step(tool, tuple(WORD.findall(text)[:MAX_WORDS]))
+
+
+def _named(parse: Examined) -> list[str]:
+    """What of a command line may mean a path: arguments, values of options, where output goes."""
+    words = [word for part in parse.parts for word in (part.words or ())[1:]]
+    words += [link.target for part in parse.parts for link in part.redirects if link.target]
+    return [value for word in words for value in (word, word.partition("=")[2]) if value]
+
+
+def _is_path(word: str, cwd: Path) -> bool:
+    """Whether a word means a path, as far as one can tell."""
+    try:
+        return "/" in word or (cwd / word).exists()
+    except (OSError, ValueError):
+        return True
+
+
+def _expanded(parse: Examined, cwd: Path) -> list[str]:
+    """What the wildcards of a line stand for now, where bash would expand them."""
+    texts = {text for part in parse.parts if part.words is None for text in part.text.split()}
+    found: list[str] = []
+    for pattern in texts:
+        if any(char in pattern for char in "*?["):
+            with suppress(OSError, ValueError, re.error):
+                found += islice(glob.iglob(pattern.strip("'\""), root_dir=cwd, include_hidden=True), MAX_PATHS)
+    return found[:MAX_PATHS]
+
+
+def _plain(text: str) -> str:
+    """Without lone surrogates, which no regular expression takes."""
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
+def _resolved(path: Path) -> Path:
+    try:
+        return real_path(path)
+    except (OSError, RuntimeError, ValueError):
+        return _lexical(path)
+
+
+def _lexical(path: Path) -> Path:
+    return Path(os.path.normpath(path))

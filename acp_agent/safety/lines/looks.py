@@ -1,0 +1,185 @@
+"""Whether a simple command only looks, and what an "always" answer for it would cover.
+
+A command looks only when every part of it is understood and its program is known to look and not to touch
+(`programs`), at paths inside the session's folders. This is a white list from end to end: an unknown kind of syntax, an
+unknown program, an unknown option of a program that could do harm: each of them asks.
+
+What is not seen here: the files behind the names may change between the judgement and the run, and programs read the
+user's own configuration (`~/.gitconfig`, `RIPGREP_CONFIG_PATH`), which is trusted. A repository's own configuration is
+looked at (`git_folder`).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from acp_agent.safety.folders.paths import Roots, real_path
+from acp_agent.safety.lines.always import scopes_of
+from acp_agent.safety.lines.git_folder import runs_programs
+from acp_agent.safety.lines.line import EXPANSIONS, WORDS, Line, Word
+from acp_agent.safety.lines.programs import looked_at
+from acp_agent.safety.lines.reach import (
+    CHANGES,
+    DEV_NULL,
+    EXPANDS,
+    NOT_UNDERSTOOD,
+    OUTSIDE,
+    WRITES,
+    AsksExactly,
+    Folders,
+    Reach,
+)
+from acp_agent.safety.lines.standing import Places
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
+
+HOSTILE_GIT = "the configuration of this git repository names programs to run"
+TEST_OPERATORS = frozenset(("=", "==", "!=", "!"))
+
+
+@dataclass(frozen=True)
+class Judged:
+    """One simple command for itself."""
+
+    after: Places | None
+    """`None`: it asks as it stands."""
+    scopes: tuple[str, ...] = ()
+    """What an "always" covers; nothing for what only looks."""
+    reason: str = ""
+
+    @property
+    def looks(self) -> bool:
+        return self.after is not None and not self.scopes
+
+
+def judge_node(line: Line, node: Node, roots: Roots, folders: Folders) -> tuple[Judged, tuple[str, ...] | None]:
+    """A simple command of the tree, its own redirections with it; and its words where all are plain."""
+    words: tuple[str, ...] | None = None
+    try:
+        match node.type:
+            case "command":
+                program, arguments = _command(line, node, Reach(roots), folders)
+            case "test_command":
+                program, arguments = _test(line, node)
+            case _:
+                raise AsksExactly(NOT_UNDERSTOOD)
+        if not any(word.glob for word in arguments):
+            words = (program, *(word.text for word in arguments))
+        return _judged(program, arguments, roots, folders), words
+    except AsksExactly as asks:
+        return Judged(None, (), asks.reason), words
+
+
+def judge_words(words: Sequence[str], roots: Roots, folders: Folders) -> Judged:
+    """Literal words."""
+    try:
+        return _judged(words[0], [Word(word) for word in words[1:]], roots, folders)
+    except AsksExactly as asks:
+        return Judged(None, (), asks.reason)
+
+
+def check_redirect(line: Line, node: Node, roots: Roots, folders: Folders) -> str:
+    """Why a redirection asks; empty where it does not."""
+    try:
+        _redirect(line, node, Reach(roots), folders)
+    except AsksExactly as asks:
+        return asks.reason
+    return ""
+
+
+# --- what stands there. All may raise AsksExactly ---------------------------------------------------------------
+
+
+def _redirect(line: Line, node: Node, reach: Reach, folders: Folders) -> None:
+    if node.type != "file_redirect":
+        raise AsksExactly(EXPANDS)
+    children = [child for child in node.children if child.type != "file_descriptor"]
+    if len(children) != 2:
+        raise AsksExactly(NOT_UNDERSTOOD)
+    operator, target = children[0].type, line.word(children[1])
+    if target.glob:
+        raise AsksExactly(NOT_UNDERSTOOD)
+    match operator:
+        case ">&" if target.text in ("1", "2"):
+            return
+        case ">" | ">>" | "&>" | "&>>" if target.text == DEV_NULL:
+            return
+        case "<":
+            reach.check_path(target.text, folders)
+        case _:
+            raise AsksExactly(WRITES)
+
+
+def _command(line: Line, node: Node, reach: Reach, folders: Folders) -> tuple[str, list[Word]]:
+    name, *rest = node.children
+    if name.type != "command_name" or name.child_count != 1:
+        raise AsksExactly(EXPANDS if name.type == "variable_assignment" else NOT_UNDERSTOOD)
+    program = line.word(name.children[0])
+    if program.glob or "=" in program.text:
+        raise AsksExactly(NOT_UNDERSTOOD)
+    arguments = []
+    for child in rest:
+        if child.type.endswith("redirect"):
+            _redirect(line, child, reach, folders)
+        else:
+            arguments.append(line.word(child))
+    return program.text, arguments
+
+
+def _test(line: Line, node: Node) -> tuple[str, list[Word]]:
+    words = []
+    pending = list(reversed(node.children[1:-1]))
+    while pending:
+        part = pending.pop()
+        if part.type in WORDS:
+            words.append(line.word(part))
+        elif part.type in ("unary_expression", "binary_expression", "negation_expression"):
+            pending.extend(reversed(part.children))
+        elif part.type == "test_operator" or part.type in TEST_OPERATORS:
+            words.append(Word(line.text_of(part)))
+        else:
+            raise AsksExactly(EXPANDS if part.type in EXPANSIONS else NOT_UNDERSTOOD)
+    opening, closing = node.children[0].type, node.children[-1].type
+    if (opening, closing) not in (("[", "]"), ("[[", "]]")):
+        raise AsksExactly(NOT_UNDERSTOOD)
+    return opening, words
+
+
+def _judged(program: str, arguments: Sequence[Word], roots: Roots, folders: Folders) -> Judged:
+    reach = Reach(roots)
+    stays = Places(folders, folders)
+    for word in arguments:
+        if word.glob:
+            reach.check_glob(word.text, folders)
+    texts = [word.text for word in arguments]
+    if program == "cd":
+        return Judged(_cd(arguments, reach, folders))
+    paths = looked_at(program, texts)
+    if paths is not None:
+        if program == "git" and any(runs_programs(folder) for folder in folders):
+            raise AsksExactly(HOSTILE_GIT)
+        reach.check_paths(paths, folders)
+        return Judged(stays)
+    reach.check_paths(texts, folders, reason=CHANGES)
+    scopes = scopes_of([program, *texts])
+    if scopes is None:
+        raise AsksExactly(CHANGES)
+    return Judged(stays, tuple(dict.fromkeys(f"bash {scope}" for scope in scopes)), CHANGES if scopes else "")
+
+
+def _cd(arguments: Sequence[Word], reach: Reach, folders: Folders) -> Places:
+    if len(arguments) != 1 or arguments[0].glob or arguments[0].text.startswith("-") or not arguments[0].text:
+        raise AsksExactly(OUTSIDE if not arguments else NOT_UNDERSTOOD)
+    target = arguments[0].text
+    reach.check_path(target, folders)
+    # Bash goes by names where it can (`link/..` is where it was), and by real folders where it cannot.
+    reached = {Path(os.path.normpath(folder / target)) for folder in folders}
+    reached |= {real_path(folder / target) for folder in folders}
+    if not all(map(reach.is_inside, reached)):
+        raise AsksExactly(OUTSIDE)
+    return Places(frozenset(reached), folders)
