@@ -57,7 +57,29 @@ class Usage(msgspec.Struct, frozen=True):
     reasoning_tokens: int = 0
 
 
-class Answer(msgspec.Struct, frozen=True, kw_only=True):
+class Faults(msgspec.Struct, frozen=True, kw_only=True):
+    """How an answer does not come to its end."""
+
+    hang_after: int | None = None
+    """Fall silent after so many deltas (writes, of a raw answer), until `FakeModel.release()`."""
+    drop_after: int | None = None
+    """Break the connection after so many."""
+
+
+class Pace(Faults, frozen=True, kw_only=True):
+    """How fast an answer comes, if at all."""
+
+    delay: float = 0.0
+    """Seconds before each delta but the first."""
+    deltas: int = 0
+    """Instead of `text`: so many deltas of `delta_text`, `interval_ms` apart."""
+    delta_text: str = "word "
+    """With `deltas` on the chat API, `{number}` stands for the delta's number, counted from 0, and `{now}` for the
+    moment it is written: nanoseconds of the system's monotonic clock, which other processes share."""
+    interval_ms: float = 0.0
+
+
+class Answer(Pace, frozen=True, kw_only=True):
     """One answer of the model."""
 
     text: str | tuple[str, ...] = ()
@@ -75,22 +97,10 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     """Chat only: whether `[DONE]` is sent."""
     encrypted: str = ""
     """Responses only: the encrypted content of a reasoning item."""
-    delay: float = 0.0
-    """Seconds before each delta but the first."""
     hang_before: bool = False
     """Send nothing, not even the status line, until `FakeModel.release()`."""
-    hang_after: int | None = None
-    """Fall silent after so many deltas, until `FakeModel.release()`."""
-    drop_after: int | None = None
-    """Break the connection after so many deltas."""
     repeat: bool = False
     """Give this answer to all further requests too."""
-    deltas: int = 0
-    """Instead of `text`: so many deltas of `delta_text`, `interval_ms` apart."""
-    delta_text: str = "word "
-    """With `deltas` on the chat API, `{number}` stands for the delta's number, counted from 0, and `{now}` for the
-    moment it is written: nanoseconds of the system's monotonic clock, which other processes share."""
-    interval_ms: float = 0.0
 
 
 class Failure(msgspec.Struct, frozen=True):
@@ -102,14 +112,12 @@ class Failure(msgspec.Struct, frozen=True):
     headers: dict[str, str] = {}
 
 
-class RawAnswer(msgspec.Struct, frozen=True):
+class RawAnswer(Faults, frozen=True):
     """Bytes sent as they stand, one write each, for what no well-behaved server would send."""
 
     chunks: tuple[bytes, ...]
     status: int = 200
     content_type: str = "text/event-stream"
-    hang_after: int | None = None
-    drop_after: int | None = None
 
 
 Reply = Answer | Failure | RawAnswer

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import struct
 import uuid
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -180,7 +180,19 @@ def build_filter(arch: Arch, *, unix_sockets: bool = False, network: bool = True
         if value is not None:
             out.test(EQUAL, value, yes="refuse")
     out.answer(ALLOW)
+    _look_at_processes(out)
+    _look_at_modes(out, calls.keys())
+    _look_at_sockets(out, unix_sockets=unix_sockets, network=network)
+    out.label("refuse")
+    out.answer(EPERM_ANSWER)
+    out.label("allow")
+    out.answer(ALLOW)
+    out.label("kill")
+    out.answer(KILL)
+    return out.assemble()
 
+
+def _look_at_processes(out: Assembler) -> None:
     out.label("clone")
     out.load(_argument(0))
     out.test(ANY_BIT, NEW_NAMESPACES, yes="refuse", no="allow")
@@ -199,6 +211,9 @@ def build_filter(arch: Arch, *, unix_sockets: bool = False, network: bool = True
         out.test(EQUAL, value, yes="allow")
     out.go("refuse")
 
+
+def _look_at_modes(out: Assembler, calls: Collection[str]) -> None:
+    """No file gets the setuid or the setgid bit."""
     for name, place in MODES.items():
         if name in calls:
             out.label(name)
@@ -215,6 +230,8 @@ def build_filter(arch: Arch, *, unix_sockets: bool = False, network: bool = True
     # Its mode is in memory, where a filter cannot look. Programs that know it go on with openat.
     out.answer(ENOSYS_ANSWER)
 
+
+def _look_at_sockets(out: Assembler, *, unix_sockets: bool, network: bool) -> None:
     out.label("socketpair")
     # Ends of a pair of datagrams can be sent to the address of any socket there is; those of streams cannot.
     out.load(_argument(1))
@@ -232,14 +249,6 @@ def build_filter(arch: Arch, *, unix_sockets: bool = False, network: bool = True
     out.test(EQUAL, AF_NETLINK, no="refuse")
     out.load(_argument(2))
     out.test(EQUAL, NETLINK_ROUTE, yes="allow")
-
-    out.label("refuse")
-    out.answer(EPERM_ANSWER)
-    out.label("allow")
-    out.answer(ALLOW)
-    out.label("kill")
-    out.answer(KILL)
-    return out.assemble()
 
 
 def write_filter(folder: Path, arch: Arch, *, unix_sockets: bool, network: bool = True) -> Path:
