@@ -1,4 +1,4 @@
-"""What all sessions of the process share: providers, the built-in tools, redactors.
+"""Builds what all sessions of the process share: providers, the built-in tools, redactors.
 
 Loaded in stage two, in a thread, once the first session has been answered.
 """
@@ -46,7 +46,7 @@ class Builder:
         self._redactions: dict[object, Redaction] = {}
 
     async def parts(self, session: Session, store: SessionStore) -> Parts:
-        """What the turns of `session` need; they live beside it from now on."""
+        """Builds the parts of `session`; they live beside it from now on."""
         redaction = self._redaction(session)
         parts = build_parts(session, store, self._registry, self._models, redaction, self._environ, self._spawn)
         self._spawn(parts.beside.live())

@@ -136,7 +136,7 @@ class RedactingStream:
             self._sent = hold
 
     def _plain(self, out: list[str], text: str, hold: int) -> None:
-        """Gives a text with nothing in it up to `hold`, where the beginning of a format is cut off by its end."""
+        """Returns a text with nothing in it up to `hold`, where the beginning of a format is cut off by its end."""
         if self._fresh and text[0].isascii() and blocks.PART_LINE.search(text) is not None:
             hold = min(hold, word_length(text))
         blank = max(text.rfind(" ", 0, hold), text.rfind("\t", 0, hold)) + 1

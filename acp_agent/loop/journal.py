@@ -1,4 +1,4 @@
-"""What is written down of a session in the audit log, and what the user hears beside the conversation."""
+"""Notices of a session: to the audit log, and to the user next to the conversation."""
 
 from __future__ import annotations
 

@@ -86,7 +86,8 @@ class Session:
         return anyio.Lock()
 
     async def parts(self) -> Parts:
-        """What a turn needs; built by the first who asks. Raises ResourceNotFound once the session is closed."""
+        """Returns the parts that a turn needs; the first caller builds them. Raises ResourceNotFound once the session
+        is closed."""
         async with self._building:
             if self.queue.closed:
                 raise ResourceNotFound(f"The session {self.id!r} is closed")

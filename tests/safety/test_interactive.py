@@ -1,4 +1,4 @@
-"""Which command lines want a person at a terminal, and which only look as if they did."""
+"""Which command lines want a user at a terminal, and which only look as if they did."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ class Shortened:
 
     text: str
     words: str
-    """What was done, for the user and the model."""
+    """A line on what was done, for the user and the model."""
 
 
 class GoalCompression:

@@ -1,6 +1,6 @@
-"""What repeats itself: the same failure of the same call, the same round of a turn. Pure bookkeeping.
+"""Counts repetitions: the same failure of the same call, the same round of a turn. Pure.
 
-A model that is stuck costs a person time and money; it is told once in words that cannot be misread, then stopped.
+A model that is stuck costs a user time and money; it is told once in words that cannot be misread, then stopped.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class RepeatedFailures:
         self._seen.clear()
 
     def remedy(self, name: str, arguments: object) -> ToolError | None:
-        """What the model is told instead of running the call once more."""
+        """Returns the error the model gets instead of running the call once more."""
         found = self._seen.get(call_key(name, arguments))
         if found is None or found[1] < self._limit:
             return None
@@ -57,7 +57,7 @@ class RepeatedFailures:
             f"This exact call of `{name}` has failed {found[1]} times in the same way and was not run again. "
             f"The error was: {found[0]}",
             suggestion="Do one of these: change the arguments; find out first what the error names (read the file, "
-            "list the folder); use another tool; or tell the person what is in the way.",
+            "list the folder); use another tool; or tell the user what is in the way.",
         )
 
 

@@ -1,4 +1,4 @@
-"""`/compact` and `/context`: what the model's context holds, and making it short because the person wants it.
+"""`/compact` and `/context`: what the model's context holds, and making it short because the user wants it.
 
 Both always answer: without a model, without a key, with a server that fails.
 """

@@ -1,4 +1,4 @@
-"""What every request has beside messages and tools."""
+"""The settings of a request: system prompt and choices."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ class Prompts:
         return UserMessage(parts)
 
     def notes(self) -> Sequence[Message]:
-        """What happened since the last turn that the model must hear of before the prompt."""
+        """Returns what happened since the last turn that the model must hear of before the prompt."""
         notes: list[Message] = [*self._calls.shell.runs.notes()]
         goal = self._memory.goals.active
         if goal is not None and not any(mentions(message, goal.text) for message in self._memory.messages()):

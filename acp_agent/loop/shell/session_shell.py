@@ -37,7 +37,7 @@ class Shell:
         self._folder = folder
         self.executor = executor
         self.offer: Offer = executor.offer
-        """What the editor serves."""
+        """The operations that the editor serves."""
         self.confinement = confinement
         self.hooks = hooks
         self.runs = runs
@@ -68,7 +68,7 @@ class Shell:
         return route("run", self.offer) == "local"
 
     def limits(self) -> str:
-        """What keeps commands from something, in a sentence for the model; empty where nothing does."""
+        """Describes the limits of the sandbox, in a sentence for the model; empty where there is none."""
         return self.confinement.limits()
 
     async def close(self) -> None:

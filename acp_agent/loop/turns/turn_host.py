@@ -1,4 +1,4 @@
-"""What `run_turn` sees of a session."""
+"""Hosts of a turn: what `run_turn` sees of a session."""
 
 from __future__ import annotations
 

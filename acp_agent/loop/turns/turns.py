@@ -35,7 +35,8 @@ class Turns:
         self._told = False
 
     async def prepare(self) -> Sequence[str]:
-        """Makes ready what the first turn needs; whoever comes later finds it done. Gives what the user should hear."""
+        """Makes ready what the first turn needs; whoever comes later finds it done. Returns what the user should
+        hear."""
         first, self._told = not self._told, True
         if first:
             self._expire()
@@ -51,7 +52,7 @@ class Turns:
             log.warning("old outputs could not be removed: %s", error)
 
     def _troubles(self) -> list[str]:
-        """What is wrong with the configuration and what it names."""
+        """Lists what is wrong with the configuration and what it names."""
         config, outputs, guard = self._session.config, self._calls.outputs, self._calls.guard
         told = [] if config.settings.secrets.redact else [NOT_REDACTED]
         told += [*outputs.redactor.trouble, *outputs.filters.trouble()]
@@ -60,7 +61,7 @@ class Turns:
         told += [config.trouble] if config.trouble else []
         told += self._toolbox.servers.trouble
         unknown = ", ".join(f"`{name}`" for name in self._toolbox.offer.unknown_names())
-        return [*told, f"The configuration names tools that there are not: {unknown}."] if unknown else told
+        return [*told, f"The configuration names tools that do not exist: {unknown}."] if unknown else told
 
     async def run(self, model: ReadyModel, blocks: Sequence[ContentBlock]) -> StopReason:
         """Asks the model until it is done; the prompt `blocks` is in the history already."""

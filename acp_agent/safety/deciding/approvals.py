@@ -37,7 +37,7 @@ class Approvals:
         return list(self._violations)
 
     def approve(self, call_id: str) -> str:
-        """Gives the limit that the call may break."""
+        """Returns the limit that the call may break."""
         what, rule = self._violations.pop(call_id)
         self._approved[what] = self._approved.get(what, frozenset()) | {rule}
         return rule

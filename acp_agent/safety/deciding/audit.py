@@ -63,7 +63,7 @@ class AuditEntry(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class AuditLog:
-    """One file, of all sessions of a person. `redact` takes credentials out of a text; `trouble` is told once."""
+    """One file, of all sessions of a user. `redact` takes credentials out of a text; `trouble` is told once."""
 
     def __init__(
         self,

@@ -49,7 +49,7 @@ class Blocks:
     def check(self, call: CallFacts, steps: Sequence[Step]) -> Deny | None:
         if (anomaly := self.anomalies.blocks(call.tool)) is not None:
             return Deny(
-                f"`{call.tool}` is blocked: {anomaly}. Only the person can change that (`/unblock {call.tool}`).",
+                f"`{call.tool}` is blocked: {anomaly}. Only the user can change that (`/unblock {call.tool}`).",
                 "tools.anomaly",
             )
         try:

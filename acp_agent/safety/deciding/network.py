@@ -96,7 +96,7 @@ _IDEOGRAPHIC_STOPS = str.maketrans("。｡．", "...")
 
 @dataclass(frozen=True)
 class NetworkPolicy:
-    """What the person allowed beyond https to public hosts. Names as `check_url` gives them."""
+    """What the user allowed beyond https to public hosts. Names as `check_url` gives them."""
 
     http_hosts: frozenset[str] = frozenset()
     """May be asked without TLS."""
@@ -139,7 +139,7 @@ class Target:
 
 
 def check_url(url: str, policy: NetworkPolicy) -> Target:
-    """The parts of `url`. Raises ToolError: `invalid_parameters` for what is no URL, `policy_blocked` for what must
+    """The parts of `url`. Raises ToolError: `invalid_parameters` for what is not a URL, `policy_blocked` for what must
     not be asked. A name is judged by its spelling only: what it resolves to is `check_addresses`' to judge.
     """
     shown = _shown(url)
@@ -163,7 +163,7 @@ def check_url(url: str, policy: NetworkPolicy) -> Target:
     if scheme == "http" and host not in policy.http_hosts:
         _blocked(
             f"{shown} was not asked: only https is allowed. Try https://{_bracketed(host)}; "
-            "the person may allow the host without TLS in `tools.web.http_hosts`."
+            "the user may allow the host without TLS in `tools.web.http_hosts`."
         )
     path = quote(rest if rest.startswith("/") else "/" + rest, safe="!$%&'()*+,/:;=?@[]~-._")
     return Target(scheme, host, _DEFAULT_PORTS[scheme] if port is None else port, path, address)
@@ -188,7 +188,7 @@ def check_addresses(host: str, addresses: Iterable[str], policy: NetworkPolicy) 
             if (word := why_not_public(address)) is not None:
                 _blocked(
                     f"{host} was not asked: its address {shown} is not public ({word}). "
-                    "The person may allow the host in `tools.web.private_hosts`."
+                    "The user may allow the host in `tools.web.private_hosts`."
                 )
     return tuple(found)
 
@@ -289,7 +289,7 @@ def _number(text: str) -> int | None:
 def _judge_host(host: str, address: IPAddress | None, shown: str, policy: NetworkPolicy) -> None:
     if host in policy.private_hosts:
         return
-    allow = "The person may allow the host in `tools.web.private_hosts`."
+    allow = "The user may allow the host in `tools.web.private_hosts`."
     if address is not None:
         if (word := why_not_public(address)) is not None:
             _blocked(f"{shown} was not asked: the address {host} is not public ({word}). {allow}")

@@ -99,7 +99,7 @@ class Rule:
     def denial(self, found: str = "") -> Deny:
         """`found`: the words of its condition."""
         if self.section == "permissions":
-            found = f"A rule of the person's denies this call ({self.name}). It was not run."
+            found = f"A rule of the user's denies this call ({self.name}). It was not run."
         trace = str(self) if self.section in ("policy", "permissions") else ""
         return Deny(found, self.label, trace=trace, approvable=self.section == "limits")
 
@@ -246,7 +246,7 @@ def _policy_rule(name: str, rule: PolicyRule, origin: str, environ: Mapping[str,
     try:
         compiled(rule.args_match)
     except PatternError as error:
-        wrong = f"{made}: `args_match` is no regular expression ({error}), so every call of `{rule.tool}` is denied."
+        wrong = f"{made}: `args_match` is not a regular expression ({error}), so every call of `{rule.tool}` is denied."
         return replace(made, effect="deny", condition=replace(fields, paths=(), args_match="", all=False)), wrong
     return made, ""
 

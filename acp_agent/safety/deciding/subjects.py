@@ -195,7 +195,7 @@ def _expanded(parse: Examined, cwd: Path) -> list[str]:
 
 
 def _plain(text: str) -> str:
-    """Without lone surrogates, which no regular expression takes."""
+    """Without lone surrogates, which not a regular expression takes."""
     return text.encode("utf-8", "replace").decode("utf-8")
 
 

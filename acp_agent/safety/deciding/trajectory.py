@@ -83,7 +83,7 @@ class Sentinel:
             return ""
         for learned in self.blocking:
             if self._like(learned, step):
-                what = "the person rejected" if learned.rejected else f"failed {learned.failures} times"
+                what = "the user rejected" if learned.rejected else f"failed {learned.failures} times"
                 return f"Calls like this one {what} before, so it was not run. Try another way."
         return ""
 

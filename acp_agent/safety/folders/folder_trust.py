@@ -1,4 +1,4 @@
-"""What of a folder's own files takes effect only where the person trusts the folder: configuration (hooks and MCP
+"""What of a folder's own files takes effect only where the user trusts the folder: configuration (hooks and MCP
 servers in it) and tools.
 
 Trust belongs to a folder and to the very bytes of these files, and is remembered outside of it: a pulled commit that
@@ -61,7 +61,7 @@ def scope_of(files: Mapping[str, bytes]) -> str:
 
 
 def mark_of(scope: str) -> str:
-    """Enough of it for a person to repeat."""
+    """Enough of it for a user to repeat."""
     return scope.rpartition(" ")[2][:MARK_CHARS]
 
 

@@ -113,7 +113,7 @@ class Examined:
         return False
 
     def lines(self) -> list[str]:
-        """For a person: each part below what it is inside of."""
+        """For a user: each part below what it is inside of."""
         told = [f"not understood: {self.trouble}"] if not self.understood else []
         for part in self.parts:
             depth, outer = 0, part.inside

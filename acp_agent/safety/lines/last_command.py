@@ -1,4 +1,4 @@
-"""The command whose output a person sees at the end of a shell line, in the form that filter rules are written for.
+"""The command whose output a user sees at the end of a shell line, in the form that filter rules are written for.
 
 For the choice of a filter and nothing else: no decision about what may run is taken here. What is not certain is no
 command (an empty text), and then no filter is applied.

@@ -29,7 +29,7 @@ class Risk:
     mutation: bool
     """Whether it changes something."""
     privesc: bool = False
-    """Whether it uses more rights than the person's own."""
+    """Whether it uses more rights than the user's own."""
     reasons: tuple[str, ...] = ()
 
 
@@ -48,7 +48,7 @@ def combined(risks: Iterable[Risk]) -> Risk:
 
 
 def understated(claimed: str, mutation: bool, privesc: bool, own: Risk) -> str | None:
-    """Words for the person where the model claims less than is seen; an unknown claim is the lowest."""
+    """Words for the user where the model claims less than is seen; an unknown claim is the lowest."""
     less = []
     if ORDER.get(claimed, 0) < ORDER[own.level]:
         less.append(f"it calls the risk {claimed}, but it looks {own.level} ({'; '.join(own.reasons) or 'unknown'})")

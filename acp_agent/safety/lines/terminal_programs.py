@@ -1,4 +1,4 @@
-"""Programs that want a person at a terminal, and the options and input that make them work without one.
+"""Programs that want a user at a terminal, and the options and input that make them work without one.
 
 A table of hints (`interactive`): a program that is not named here passes, and whatever is not plain passes, too.
 
@@ -58,13 +58,13 @@ def _has(arguments: Sequence[str], letters: str = "", *long: str) -> bool:
     return False
 
 
-LEAVE = "Leave this to the person."
+LEAVE = "Leave this to the user."
 
 # --- rules -------------------------------------------------------------------------------------------------------
 
 
 def _editor(name: str, batch: str = "") -> Rule:
-    """`batch`: options (a regular expression) that make it work without a person."""
+    """`batch`: options (a regular expression) that make it work without a user."""
 
     def rule(simple: SimpleCommand, arguments: Sequence[str]) -> WantsTerminal | None:
         if batch and any(re.fullmatch(batch, argument) for argument in arguments):

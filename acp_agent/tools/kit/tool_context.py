@@ -1,4 +1,4 @@
-"""What a tool is given and what it gives. Free of pydantic: the first model call does not wait for it."""
+"""The context and the results of tools. Free of pydantic: the first model call does not wait for it."""
 
 from __future__ import annotations
 
@@ -34,30 +34,30 @@ class Location:
 
 @dataclass(frozen=True)
 class Description:
-    """What the person sees before the call runs."""
+    """The description that the user sees before the call runs."""
 
     title: str
-    """What happens, in a few words: the exact command, `Edit src/app.py`."""
+    """The action, in a few words: the exact command, `Edit src/app.py`."""
     locations: tuple[Location, ...] = ()
 
 
 @dataclass(frozen=True)
 class Preview:
-    """What a look ahead found."""
+    """The result of looking ahead."""
 
     content: tuple[ToolCallContent, ...] = ()
     """Shown with the permission request (a diff)."""
     state: Any = None
-    """Whatever `run` needs of it; opaque to everybody else."""
+    """State for `run`; opaque to everybody else."""
     locations: tuple[Location, ...] = ()
     """Where it will happen, if that is known more closely than before."""
     accesses: tuple[Access, ...] = ()
-    """What the call touches beside what was known before."""
+    """Further things that the call touches."""
 
 
 @dataclass(frozen=True)
 class CommandOutput:
-    """What a command printed, as it came. What the model and the person read of it is made of it later."""
+    """The output of a command, as it came. The text for the model and the user is made of it later."""
 
     script: str
     streams: ShellOutput
@@ -73,12 +73,12 @@ class CommandOutput:
 
 @dataclass(frozen=True)
 class ToolResult:
-    """What a call gave."""
+    """The result of a call."""
 
     text: str
     """For the model. With `command`: what stands below its output."""
     content: tuple[ToolCallContent, ...] | None = None
-    """For the person; `None`: the same text."""
+    """For the user; `None`: the same text."""
     parts: tuple[Part, ...] = ()
     """More for the model (images)."""
     command: CommandOutput | None = None
@@ -92,9 +92,9 @@ class ToolResult:
     error: ToolError | None = None
     """With `failed`: why, where the taxonomy has a word for it; the model is told what follows from it."""
     ends_turn: bool = False
-    """The turn ends after this message's calls: the next word is the person's."""
+    """The turn ends after this message's calls: the next word is the user's."""
     notes: tuple[str, ...] = ()
-    """What was left out for the model, a line each; shown also where a terminal shows the output itself."""
+    """Notes on what was left out for the model, a line each; shown also where a terminal shows the output itself."""
     meta: Mapping[str, Any] = field(default_factory=dict)
     """For programs, in the `_meta` of the call's final update."""
     keep: bool = True
@@ -112,7 +112,7 @@ class Seen:
 
 
 class Ledger:
-    """What of each file the model has seen, for edits that must not overwrite what it has not."""
+    """Remembers which text of each file the model has seen, for edits that must not overwrite what it has not."""
 
     def __init__(self) -> None:
         self._seen: dict[Path, Seen] = {}
@@ -153,7 +153,7 @@ class RunState:
     exit_code: int | None
     """124: it ran into its timeout. `None`: it runs, or no exit code is known."""
     text: str
-    """What it has printed, both streams; bounded."""
+    """Its output, both streams; bounded."""
     ending: str = ""
     """How it ended, where the exit code does not say it."""
 
@@ -175,7 +175,7 @@ class RunState:
 
 @dataclass(frozen=True)
 class Question:
-    """A question of the model to the person."""
+    """A question of the model to the user."""
 
     text: str
     choices: tuple[str, ...] = ()
@@ -186,7 +186,7 @@ class Question:
 
 @dataclass(frozen=True)
 class Answer:
-    """What became of a question."""
+    """The answer to a question, or why there is none."""
 
     text: str | None
     """`None`: nobody answered."""
@@ -195,7 +195,7 @@ class Answer:
     cancelled: bool = False
     """The client is cancelling the turn."""
     ends_turn: bool = False
-    """The question stands in the conversation, and the person answers by the next prompt."""
+    """The question stands in the conversation, and the user answers by the next prompt."""
 
 
 @dataclass(frozen=True)
@@ -235,7 +235,7 @@ class CallHandle(Protocol):
         ...
 
     def to_background(self, process: Process, command: Command, *, timeout: float | None = None) -> str:
-        """Hands a process of this call over to the session: it outlives the call and the turn. Gives its run_id.
+        """Hands a process of this call over to the session: it outlives the call and the turn. Returns its run_id.
 
         `timeout` in seconds from now; the configured one bounds it. The call is to end at once: its card is the run's
         then. Raises ToolError where too many run.
@@ -253,7 +253,7 @@ class CallHandle(Protocol):
 
 @dataclass(frozen=True)
 class ToolContext:
-    """What a call is given: the call itself, the parts of its session, and where it works."""
+    """The context of a call: the call itself, the parts of its session, and where it works."""
 
     call: CallHandle
     executor: Executor
