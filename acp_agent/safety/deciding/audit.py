@@ -45,13 +45,13 @@ class AuditEntry(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """JSON, without credentials, cut."""
     decision: Literal["allow", "deny", "allowed_by_person", "rejected_by_person", "cancelled"] | None = None
     rule: str | None = None
-    """What decided: a rule with its place in the configuration, a remembered answer, a mode."""
+    """The reason: a rule with its place in the configuration, a remembered answer, a mode."""
     policy_match: str | None = None
     """The rule of the policy that matched."""
     reason: str | None = None
     risk: Literal["low", "medium", "high"] | None = None
     sandbox: str | None = None
-    """What confines a command: `bubblewrap`, `landlock`, `seatbelt`, `none`."""
+    """The confinement of a command: `bubblewrap`, `landlock`, `seatbelt`, `none`."""
     exit_code: int | None = None
     truncated: bool | None = None
     duration_ms: int | None = None
@@ -63,7 +63,7 @@ class AuditEntry(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class AuditLog:
-    """One file, of all sessions of a person. `redact` takes credentials out of a text; `trouble` is told once."""
+    """One file, of all sessions of a user. `redact` takes credentials out of a text; `trouble` is told once."""
 
     def __init__(
         self,

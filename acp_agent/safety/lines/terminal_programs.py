@@ -1,4 +1,4 @@
-"""Programs that want a person at a terminal, and the options and input that make them work without one.
+"""Programs that want somebody at a terminal, and the options and input that make them work without one.
 
 A table of hints (`interactive`): a program that is not named here passes, and whatever is not plain passes, too.
 
@@ -21,7 +21,7 @@ class WantsTerminal:
     why: str
     """The beginning of a sentence, for the model: `` `vim` is an editor and wants a terminal``."""
     instead: str
-    """What to do instead, a sentence."""
+    """Advice, a sentence."""
 
 
 Rule = Callable[[SimpleCommand, Sequence[str]], WantsTerminal | None]
@@ -64,7 +64,7 @@ LEAVE = "Leave this to the person."
 
 
 def _editor(name: str, batch: str = "") -> Rule:
-    """`batch`: options (a regular expression) that make it work without a person."""
+    """`batch`: options (a regular expression) that make it work without anybody."""
 
     def rule(simple: SimpleCommand, arguments: Sequence[str]) -> WantsTerminal | None:
         if batch and any(re.fullmatch(batch, argument) for argument in arguments):
@@ -341,7 +341,7 @@ def _opens_editor(name: str, opens: str, instead: str, harmless: str = "") -> Ru
 
 KEYGEN_VALUES = tuple("abCEfImNnOPtVwZ")
 KEYGEN_OTHERS = "ABcDeFgGHiIKklLMpQRrsTuUWyYz"
-"""What `ssh-keygen` does beside making a key."""
+"""Options with which `ssh-keygen` does something else than make a key."""
 
 
 def _keygen(simple: SimpleCommand, arguments: Sequence[str]) -> WantsTerminal | None:
@@ -408,7 +408,7 @@ def _journal(simple: SimpleCommand, arguments: Sequence[str]) -> WantsTerminal |
 
 
 ENDLESS: dict[str, Rule] = {"tail": _tail, "journalctl": _journal}
-"""What goes on until somebody ends it: the background is the place for it."""
+"""Programs that go on until somebody ends them: the background is the place for them."""
 
 RULES: dict[str, Rule] = {
     **{name: _editor(name, r"-[sEe]*es?[sn]*|-Es|-es|--headless") for name in ("vim", "nvim", "ex")},
