@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 NPM := bash scripts/with_node.sh npm --prefix editors/vscode
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test test-editors check bench generate venv tools clean
+.PHONY: demo test test-editors quick check bench generate lock venv tools clean
 
 venv: $(STAMP)
 
@@ -36,19 +36,33 @@ test-editors: $(STAMP) tools
 	@bash scripts/install_python_clients.sh
 	@bash scripts/with_node.sh $(BIN)/python -m pytest -n 0 --reruns 1 tests/editors
 
+# What to run while working: under a minute.
+quick: $(STAMP)
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/python -m pytest tests/house tests/loop tests/protocol tests/schema tests/config \
+	  tests/agent/test_golden.py tests/agent/test_prompt.py tests/agent/test_tool_calls.py
+
 check: $(STAMP)
 	@bash scripts/install_extension_tools.sh
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(NPM) run check --silent
-	@$(BIN)/python -m pytest tests/house
+	@$(BIN)/python -m pytest -rP tests/house
 
 bench: $(STAMP)
 	@$(BIN)/python scripts/bench.py
 
 generate: $(STAMP)
 	@$(BIN)/python scripts/generate.py
+
+# Pins all dependencies with their hashes.
+lock: $(STAMP)
+	@$(BIN)/python -m pip install --quiet uv
+	@$(BIN)/uv export --quiet --all-groups --all-extras --no-emit-project --no-annotate --no-header --format requirements-txt \
+	  --output-file requirements.lock >/dev/null
+	@rm -f uv.lock
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -3,4 +3,4 @@
 This face stays empty on purpose: whatever it imported would be paid for by every start.
 """
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"

@@ -15,14 +15,14 @@ import os
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from acp_agent.auth import Login
 from acp_agent.config.load import Config, load_config
-from acp_agent.config.places import state_dir
 from acp_agent.config.sources import merge
+from acp_agent.config.xdg import state_dir
 from acp_agent.errors import (
     AgentError,
     ConfigError,
@@ -36,9 +36,9 @@ from acp_agent.errors import (
 from acp_agent.handshake import LSP_NOTIFICATIONS, answer_initialize
 from acp_agent.lazy import load
 from acp_agent.loop.options import AUTO_MODEL
-from acp_agent.loop.rules import project_rules
-from acp_agent.loop.session import Engine, Session
-from acp_agent.loop.trust import project_layer
+from acp_agent.loop.prompts.project_rules import project_rules
+from acp_agent.loop.session import Session
+from acp_agent.loop.toolbox.trust import project_layer
 from acp_agent.protocol.client import Client
 from acp_agent.protocol.connection import Connection, Reply
 from acp_agent.protocol.profiles import rendering_plan
@@ -74,22 +74,23 @@ from acp_agent.schema.acp import (
     SetSessionModeResponse,
 )
 from acp_agent.schema.decode import decode_params
-from acp_agent.store.base import SessionRecord, SessionStore
+from acp_agent.store.base import SessionRecord
+from acp_agent.store.session_store import SessionStore
 
-__all__ = ["Agent", "open_store"]
+if TYPE_CHECKING:
+    from acp_agent.build.builder import Builder
+    from acp_agent.loop.parts import Parts
 
 log = logging.getLogger(__name__)
 
-BUILDER = "acp_agent.build:Builder"
-LSP_NOTE = "acp_agent.schema.lsp:decode_notification"
-STORE = "acp_agent.store.sqlite:SqliteStore"
+BUILDER = "acp_agent.build.builder:Builder"
+LSP_NOTE = "acp_agent.schema.lsp_types:decode_notification"
 
 
 def open_store(config: Config, environ: Mapping[str, str]) -> SessionStore:
     """The person's session store. Raises StoreError."""
     path = config.settings.store.path or f"{state_dir(environ)}/sessions.db"
-    store: SessionStore = load(STORE)(Path(path).expanduser(), busy_timeout=config.settings.store.busy_timeout)
-    return store
+    return SessionStore(Path(path).expanduser(), busy_timeout=config.settings.store.busy_timeout)
 
 
 class Agent:
@@ -117,7 +118,7 @@ class Agent:
         self._reopening = asyncio.Lock()
         self._closing: dict[str, asyncio.Future[None]] = {}
         self._login = Login(environ)
-        self._builder: asyncio.Future[Any] | None = None
+        self._builder: asyncio.Future[Builder] | None = None
         self._background: set[asyncio.Task[None]] = set()
         self._methods: dict[str, Callable[[Any], Awaitable[Any]]] = {
             "authenticate": self.authenticate,
@@ -171,7 +172,7 @@ class Agent:
             log.warning("session/cancel: %s", error)
             return
         if (session := self._sessions.get(cancel.session_id)) is not None:
-            session.cancel()
+            session.queue.cancel()
 
     def _note_diagnostics(self, method: str, params: Any) -> None:
         try:
@@ -180,21 +181,21 @@ class Agent:
             log.warning("%s: %s", method, error)
             return
         if (session := self._sessions.get(note.session_id)) is not None:
-            session.note_diagnostics(note)
+            session.published.take(note)
 
     def cancel_request(self, method: str, params: Any) -> bool:
         if method != "session/prompt" or not isinstance(params, dict):
             return False
         session = self._sessions.get(str(params.get("sessionId")))
-        if session is None or session.prompts != 1:
+        if session is None or len(session.queue) != 1:
             return False  # Where prompts wait behind each other only the one that was named is to end.
-        session.cancel()
+        session.queue.cancel()
         return True
 
     def cancel_turns(self) -> None:
         """Nobody asks any more: every turn ends as `session/cancel` would end it."""
         for session in self._sessions.values():
-            session.cancel()
+            session.queue.cancel()
 
     def _take_client(self, params: object) -> None:
         request: InitializeRequest = decode_params("initialize", params, "agent")
@@ -230,8 +231,8 @@ class Agent:
         session = self._add(record, config, request.mcp_servers)
         answer = NewSessionResponse(
             session_id=session.id,
-            modes=session.mode_state(),
-            config_options=session.options(),
+            modes=session.choices.mode_state(),
+            config_options=session.choices.options(),
             meta=_rules(session),
         )
         return Reply(answer, lambda: self._start(session))
@@ -240,17 +241,19 @@ class Agent:
         session = await self._reopen(request)
         replay = load(REPLAY)
         for update in replay(session.stored()):
-            if session.closed:
+            if session.queue.closed:
                 raise InvalidParams(f"The session {session.id!r} was closed or loaded again meanwhile")
             session.client.update(update)
-            await session.drain()
-        answer = LoadSessionResponse(modes=session.mode_state(), config_options=session.options(), meta=_rules(session))
+            await session.outbox.drain()
+        answer = LoadSessionResponse(
+            modes=session.choices.mode_state(), config_options=session.choices.options(), meta=_rules(session)
+        )
         return Reply(answer, lambda: self._start(session))
 
     async def resume_session(self, request: ResumeSessionRequest) -> Reply:
         session = await self._reopen(request)
         answer = ResumeSessionResponse(
-            modes=session.mode_state(), config_options=session.options(), meta=_rules(session)
+            modes=session.choices.mode_state(), config_options=session.choices.options(), meta=_rules(session)
         )
         return Reply(answer, lambda: self._start(session))
 
@@ -265,7 +268,7 @@ class Agent:
         async with self._reopening:
             await self._closed(record.id)
             if (open_ := self._sessions.get(record.id)) is not None:
-                if open_.busy:
+                if open_.queue.busy:
                     raise InvalidParams(f"The session {record.id!r} is open and a turn is running; cancel it first")
                 await self._close(open_)
             return self._add(self._moved(record, cwd, more), config, request.mcp_servers)
@@ -302,7 +305,7 @@ class Agent:
             config,
             models=_models(config),
             soon=_soon,
-            engine=self._build,
+            build=self._build,
             mcp_servers=mcp_servers or (),
         )
         self._sessions[record.id] = session
@@ -310,9 +313,9 @@ class Agent:
 
     def _start(self, session: Session) -> None:
         """What follows the answer that names the session."""
-        if session.closed:
+        if session.queue.closed:
             return
-        session.release()
+        session.outbox.release()
         self._spawn(self._warm(session))
 
     async def list_sessions(self, request: ListSessionsRequest) -> ListSessionsResponse:
@@ -376,13 +379,13 @@ class Agent:
 
     async def set_mode(self, request: SetSessionModeRequest) -> Reply:
         session = self._session(request.session_id)
-        session.set_mode(request.mode_id, tell=False)
-        return Reply(SetSessionModeResponse(), session.show_options)
+        session.choices.set_mode(request.mode_id, tell=False)
+        return Reply(SetSessionModeResponse(), session.choices.show)
 
     async def set_config_option(self, request: SetSessionConfigOptionRequest) -> SetSessionConfigOptionResponse:
         session = self._session(request.session_id)
-        session.set_option(request.config_id, request.value)
-        return SetSessionConfigOptionResponse(config_options=session.options())
+        session.choices.set_option(request.config_id, request.value)
+        return SetSessionConfigOptionResponse(config_options=session.choices.options())
 
     def _session(self, session_id: str) -> Session:
         session = self._sessions.get(session_id)
@@ -392,24 +395,24 @@ class Agent:
 
     # --- stage two --------------------------------------------------------------------------------------------
 
-    async def _build(self, session: Session) -> Engine:
+    async def _build(self, session: Session) -> Parts:
         builder = await asyncio.shield(self._stage_two())
-        engine: Engine = await builder.engine(session, self._store)
-        return engine
+        return await builder.parts(session, self._open_store(session.config))
 
-    def _stage_two(self) -> asyncio.Future[Any]:
+    def _stage_two(self) -> asyncio.Future[Builder]:
         """The builder, loaded in a thread: the loop answers meanwhile."""
         if self._builder is None:
             self._builder = asyncio.ensure_future(asyncio.to_thread(self._make_builder))
         return self._builder
 
-    def _make_builder(self) -> Any:
-        return load(BUILDER)(self._environ, self._spawn, self.loaded)
+    def _make_builder(self) -> Builder:
+        builder: Builder = load(BUILDER)(self._environ, self._spawn, self.loaded)
+        return builder
 
     async def _warm(self, session: Session) -> None:
         """Makes the session ready before its first prompt, and tells the client what it then offers."""
         try:
-            await session.engine()
+            await session.parts()
             builder = await self._stage_two()
             await builder.introduce(session)
         except AgentError as error:
@@ -465,7 +468,7 @@ class Agent:
         return self._store
 
 
-REPLAY = "acp_agent.loop.replay:replayed_updates"
+REPLAY = "acp_agent.loop.memory.replay:replayed_updates"
 
 
 def _rules(session: Session) -> dict[str, Any] | None:

@@ -12,8 +12,6 @@ from acp_agent.config.sources import merge
 from acp_agent.errors import AuthRequired, ConfigError, InvalidParams, MethodNotFound
 from acp_agent.handshake import AGENT_METHOD, needs_login
 
-__all__ = ["Login"]
-
 HINT = (
     "No API key for the provider `{provider}` was found. Set {variable} in the environment the editor starts the agent "
     "with, run `acp-coder login`, or set OPENAI_BASE_URL to a server on this machine that needs no key."

@@ -9,8 +9,6 @@ import sys
 
 from acp_agent.lazy import load
 
-__all__ = ["main"]
-
 STDIO = "acp_agent.commands.stdio:run"
 PARSER = "acp_agent.commands.parser:run"
 

@@ -5,7 +5,7 @@
     ├── StoreError                  the session database cannot be used                        -> clear error
     ├── UsageError                  a command line is wrong                                    -> CLI exit 2
     ├── RpcError                    becomes a JSON-RPC error answer, with its code
-    │   ├── ParseError (-32700) InvalidRequest (-32600) MethodNotFound (-32601) InvalidParams (-32602)
+    │   ├── ParseError (-32700) MethodNotFound (-32601) InvalidParams (-32602)
     │   ├── InternalError (-32603) RequestCancelled (-32800)
     │   └── AuthRequired (-32000) ResourceNotFound (-32002)
     ├── LocalProtocolError          we misused the protocol (answered twice, ...): our bug
@@ -52,29 +52,6 @@ if TYPE_CHECKING:
         "timeout",
     ]
 
-__all__ = [
-    "AgentError",
-    "AuthRequired",
-    "CapabilityMissing",
-    "ConfigError",
-    "ConnectionClosed",
-    "ExecutorError",
-    "InternalError",
-    "InvalidParams",
-    "InvalidRequest",
-    "LocalProtocolError",
-    "MethodNotFound",
-    "ParseError",
-    "PeerError",
-    "ProviderError",
-    "RequestCancelled",
-    "ResourceNotFound",
-    "RpcError",
-    "StoreError",
-    "ToolError",
-    "UsageError",
-]
-
 
 class AgentError(Exception):
     """Base of all our errors. `str(error)` is a sentence fit for a person."""
@@ -105,10 +82,6 @@ class RpcError(AgentError):
 
 class ParseError(RpcError):
     code = -32700
-
-
-class InvalidRequest(RpcError):
-    code = -32600
 
 
 class MethodNotFound(RpcError):

@@ -17,14 +17,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-__all__ = [
-    "AGENT_METHOD",
-    "LSP_NOTIFICATIONS",
-    "PROTOCOL_VERSION",
-    "TERMINAL_METHOD",
-    "answer_initialize",
-    "needs_login",
-]
 
 PROTOCOL_VERSION = 1
 MAX_VERSION = 65_535

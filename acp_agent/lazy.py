@@ -8,8 +8,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-__all__ = ["load"]
-
 
 def load(row: str) -> Any:
     """The object a `"module:name"` row names. Raises ImportError or AttributeError when the row is wrong."""

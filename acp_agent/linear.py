@@ -12,8 +12,6 @@ from typing import Any, Protocol, cast
 
 import re2
 
-__all__ = ["MAX_PATTERN_CHARS", "Match", "Pattern", "PatternError", "at_first_use", "compiled"]
-
 MAX_PATTERN_CHARS = 512
 """Of a pattern that a person or a project wrote."""
 
@@ -31,9 +29,6 @@ class Match(Protocol):
     def end(self, group: int | str = 0) -> int: ...
 
     def group(self, group: int | str = 0) -> str: ...
-
-    @property
-    def lastgroup(self) -> str | None: ...
 
     def groupdict(self) -> dict[str, str | None]: ...
 

@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import anyio
@@ -41,9 +42,9 @@ from acp_agent.executors.shell_state import with_state
 from acp_agent.llm.base import AssistantMessage, Message, ModelSettings, TextPart, UserMessage
 from acp_agent.llm.chat_request import Dialect, RequestEncoder
 from acp_agent.loop.modes import MODES
-from acp_agent.loop.offer import Offer
-from acp_agent.loop.relevance import Relevance
-from acp_agent.tools.registry import builtin_registry
+from acp_agent.loop.toolbox.offer import Offer
+from acp_agent.loop.toolbox.relevance import Relevance
+from acp_agent.tools.kit.registry import builtin_registry
 
 ROOT = Path(__file__).resolve().parents[1]
 COMMAND = str(Path(sys.executable).with_name("acp-coder"))
@@ -573,11 +574,12 @@ class Bench:
     def definitions(self) -> None:
         """The definitions that go with each request: read from the generated file, and made anew as bytes."""
         registry = builtin_registry()
-        relevance = Relevance()
-        code = "import time; from acp_agent.tools.registry import builtin_registry; s = time.perf_counter(); "
+        choices: Any = SimpleNamespace(mode=lambda: MODES["code"])
+        always: Any = SimpleNamespace(why=lambda tool: None, hides=lambda tool: None)
+        code = "import time; from acp_agent.tools.kit.registry import builtin_registry; s = time.perf_counter(); "
         code += "[e.definition for e in builtin_registry().entries()]; print((time.perf_counter() - s) * 1000)"
         cold = [float(subprocess.check_output([sys.executable, "-c", code])) for _ in range(10)]
-        offer = Offer(registry, ToolsConfig(), lambda: MODES["code"], {}, relevance)
+        offer = Offer(registry, ToolsConfig(), choices, always, Relevance(), always)
         warm = [_timed(offer.definitions) for _ in range(50)]
         note = (
             f"{len(registry.entries())} tools, {len(json.dumps([e.parameters for e in registry.entries()]))} B schema"

@@ -22,10 +22,11 @@ from acp_agent.llm.base import (
     ToolUse,
     UserMessage,
 )
-from acp_agent.loop.compaction import Compacted, summarise
-from acp_agent.loop.history import History, encode_messages
-from acp_agent.loop.room import Asked, Room
-from acp_agent.tools.registry import builtin_registry
+from acp_agent.loop.memory.compaction import Compacted, summarise
+from acp_agent.loop.memory.history import History
+from acp_agent.loop.memory.room import Asked, Room
+from acp_agent.protocol.codec import encode
+from acp_agent.tools.kit.registry import builtin_registry
 
 __all__ = ["compaction", "long_conversation"]
 
@@ -66,7 +67,7 @@ class _Desk:
 
     def replace(self, done: Compacted, before: int, after: int) -> None:
         self.history.replace(done.messages)
-        self.stored = encode_messages(self.history.messages)
+        self.stored = encode(self.history.messages)
         self.done = done
 
     def gave_up(self, *, cancelled: bool = False) -> None:

@@ -17,9 +17,9 @@ from pathlib import Path
 
 import anyio
 
-from acp_agent.config.language import LspConfig
+from acp_agent.config.language_settings import LspConfig
 from acp_agent.lsp.base import Document, Launch, NewErrors
-from acp_agent.lsp.servers import OwnServers
+from acp_agent.lsp.own_servers import OwnServers
 
 LINES = 2000
 ROUNDS = 10

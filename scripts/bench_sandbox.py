@@ -9,12 +9,12 @@ import tempfile
 import time
 from pathlib import Path
 
-from acp_agent.config.safety import PROTECTED, SandboxConfig
-from acp_agent.confinement import START_FILES
+from acp_agent.config.safety_settings import PROTECTED, SandboxConfig
 from acp_agent.executors.base import Command
 from acp_agent.executors.sandbox import bubblewrap
 from acp_agent.executors.sandbox.base import Confined, Invocation, SandboxPolicy
 from acp_agent.executors.start import start_confined
+from acp_agent.loop.shell.confinement import START_FILES
 
 ROUNDS = 40
 ARGV = ("/bin/bash", "-c", "true")

@@ -22,9 +22,9 @@ from acp_agent.lazy import load
 from acp_agent.output.envelope import ShellOutput
 from acp_agent.output.observation import Observation
 from acp_agent.safety.deciding.audit import AuditEntry
-from acp_agent.tools.base import Tool
-from acp_agent.tools.definitions import parameters_of
-from acp_agent.tools.registry import TOOLS
+from acp_agent.tools.kit.base import Tool
+from acp_agent.tools.kit.json_schema import parameters_of
+from acp_agent.tools.kit.registry import TOOLS
 
 __all__ = ["SECTIONS", "render_all"]
 
@@ -83,7 +83,8 @@ def _definition(name: str, tool: type[Tool[Any]]) -> Definition:
 
 
 def _guidance(name: str) -> str:
-    return (ROOT / "acp_agent" / "tools" / f"{name}.md").read_text(encoding="utf-8").strip()
+    module = TOOLS[name].partition(":")[0]
+    return ROOT.joinpath(*module.split(".")).with_suffix(".md").read_text(encoding="utf-8").strip()
 
 
 def _tool_parameters(definitions: Iterable[Definition]) -> dict[str, Any]:

@@ -18,10 +18,10 @@ from typing import Any, Self
 
 import anyio
 
-from acp_agent.client.background import Background
 from acp_agent.client.dispatch import Dispatcher, Serve
-from acp_agent.client.files import Files
+from acp_agent.client.fs import Files
 from acp_agent.client.permissions import Permissions, reject_once
+from acp_agent.client.tasks import Background
 from acp_agent.client.terminals import Terminals
 from acp_agent.errors import RpcError
 from acp_agent.protocol.codec import encode
@@ -70,8 +70,6 @@ from acp_agent.schema.acp import (
     TextContent,
 )
 from acp_agent.schema.decode import decode_params, decode_result
-
-__all__ = ["AcpClient", "ElicitationAnswer", "LanguageServers", "OnUpdate"]
 
 log = logging.getLogger(__name__)
 

@@ -15,8 +15,6 @@ from jsonrpcserver import JsonRpcError, Result, Success, async_dispatch_to_seria
 from acp_agent.errors import InternalError, InvalidParams, MethodNotFound, RpcError
 from acp_agent.schema.decode import decode_params
 
-__all__ = ["Dispatcher", "Serve"]
-
 Serve = Callable[[Any], Awaitable[Any]]
 """Answers one method: the Struct of its params in, the Struct of its result (or None) out. Raises RpcError."""
 

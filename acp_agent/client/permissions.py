@@ -14,8 +14,6 @@ from acp_agent.schema.acp import (
     SelectedPermissionOutcome,
 )
 
-__all__ = ["Permissions", "allow_always", "allow_once", "cancelled", "never_answers", "reject_always", "reject_once"]
-
 
 class Permissions(Protocol):
     async def __call__(self, request: RequestPermissionRequest, /) -> RequestPermissionOutcome: ...

@@ -20,7 +20,8 @@ from typing import Self
 import anyio
 from anyio.abc import Process
 
-from acp_agent.client.background import Background
+from acp_agent.child import signal_group, signal_name
+from acp_agent.client.tasks import Background
 from acp_agent.errors import InternalError, InvalidParams, ResourceNotFound
 from acp_agent.schema.acp import (
     CreateTerminalRequest,
@@ -35,8 +36,6 @@ from acp_agent.schema.acp import (
     WaitForTerminalExitRequest,
     WaitForTerminalExitResponse,
 )
-
-__all__ = ["Terminals"]
 
 READ_SIZE = 64 * 1024
 DRAIN_READS = 32
@@ -165,7 +164,7 @@ class _Terminal:
             code = await self._process.wait()
             self.drain()
             if code < 0:
-                self.exit_status = TerminalExitStatus(signal=_signal_name(-code))
+                self.exit_status = TerminalExitStatus(signal=signal_name(-code))
             else:
                 self.exit_status = TerminalExitStatus(exit_code=code)
             self.exited.set()
@@ -209,19 +208,9 @@ class _Terminal:
     async def kill(self) -> None:
         """The whole group. A group whose pipe has ended has nobody left, and its number may be another's by now."""
         if not self.exited.is_set() or not self._at_end:
-            try:
-                os.killpg(self._process.pid, signal.SIGKILL)
-            except (ProcessLookupError, PermissionError):
-                pass  # It ended meanwhile.
+            signal_group(self._process.pid, signal.SIGKILL)
         await self.exited.wait()
 
     async def release(self) -> None:
         await self.kill()
         self._reading.cancel()
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"SIG{number}"

@@ -12,9 +12,7 @@ import msgspec
 
 from acp_agent.agent import open_store
 from acp_agent.config.load import Config, load_config
-from acp_agent.loop.trust import project_layer
-
-__all__ = ["config_here", "rows", "run"]
+from acp_agent.loop.toolbox.trust import project_layer
 
 HIDDEN = ("api_key", "env", "headers")
 """Keys whose values are not shown."""

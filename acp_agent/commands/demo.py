@@ -14,10 +14,8 @@ from collections.abc import Mapping
 from importlib.resources import as_file, files
 from pathlib import Path
 
-from acp_agent.commands.prompt import view_for
+from acp_agent.commands.one_prompt import view_for
 from acp_agent.fronts.headless import Headless, run_headless
-
-__all__ = ["run"]
 
 PROMPT = "The tests of this project fail. Find out why and mend it."
 TESTS = ("python3", "-m", "unittest", "-q")

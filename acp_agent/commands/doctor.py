@@ -19,27 +19,25 @@ from acp_agent.commands.config import config_here, rows
 from acp_agent.commands.logs import log_file
 from acp_agent.config.credentials import find_key
 from acp_agent.config.load import Config
-from acp_agent.config.places import config_file
+from acp_agent.config.xdg import config_file
 from acp_agent.errors import ConfigError, ExecutorError, ProviderError, StoreError
 from acp_agent.executors.base import Command
 from acp_agent.executors.local import LocalExecutor
 from acp_agent.lazy import load
 from acp_agent.llm.base import PROVIDERS, Provider, ProviderOptions
 from acp_agent.llm.choose import choose_api, needs_key
-from acp_agent.loop.safety import audit_path, home_of, roots_of
+from acp_agent.loop.calls.guard import audit_path, home_of, roots_of
 from acp_agent.safety.deciding.audit import AuditLog
 from acp_agent.safety.deciding.rule_list import RuleList
 from acp_agent.safety.folders.paths import real_path
 
-__all__ = ["run"]
-
 SQLITE_VERSION = "acp_agent.store.database:SQLITE_VERSION"
 
-SESSION_FILTERS = "acp_agent.loop.filtering:SessionFilters"
+SESSION_FILTERS = "acp_agent.loop.calls.session_filters:SessionFilters"
 REDACTOR = "acp_agent.credentials.redactor:Redactor"
-MISSING_BROWSER = "acp_agent.tools.browser_session:missing_browser"
+MISSING_BROWSER = "acp_agent.tools.net.browser_session:missing_browser"
 
-CONFINEMENT = "acp_agent.confinement:Confinement"
+CONFINEMENT = "acp_agent.loop.shell.confinement:Confinement"
 FIND_USER = "acp_agent.executors.users:find_user"
 
 PACKAGES = (
@@ -110,7 +108,7 @@ def _confinement(config: Config, environ: Mapping[str, str]) -> Iterator[Line]:
     tools = config.settings.tools
     roots = roots_of(config, real_path(Path.cwd()), environ)
     with tempfile.TemporaryDirectory(prefix="acp-coder-") as folder:
-        made = load(CONFINEMENT)(tools, roots, environ, home_of(environ), Path(folder), lambda found: None)
+        made = load(CONFINEMENT)(tools, roots, environ, home_of(environ), Path(folder))
         lines = anyio.run(made.lines)
         found = made.found
     confined = found.sandbox.kind != "none"

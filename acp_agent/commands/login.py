@@ -11,8 +11,6 @@ from acp_agent.config.credentials import forget_key, store_key
 from acp_agent.config.load import load_config
 from acp_agent.errors import ConfigError, UsageError
 
-__all__ = ["login", "logout"]
-
 
 def login(options: Namespace, environ: Mapping[str, str]) -> int:
     name = _provider(options.provider, environ)

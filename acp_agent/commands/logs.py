@@ -11,10 +11,8 @@ from logging.handlers import RotatingFileHandler
 from pathlib import Path
 
 from acp_agent.config.model import LogConfig, SecretsConfig
-from acp_agent.config.places import state_dir
+from acp_agent.config.xdg import state_dir
 from acp_agent.lazy import load
-
-__all__ = ["log_file", "set_up_logs"]
 
 FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 REDACTOR = "acp_agent.credentials.redactor:Redactor"

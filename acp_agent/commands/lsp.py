@@ -12,8 +12,6 @@ from acp_agent.errors import ConfigError
 from acp_agent.fronts.headless import AGENT_COMMAND
 from acp_agent.fronts.lsp_server.server import serve
 
-__all__ = ["run"]
-
 
 def run(options: Namespace, environ: Mapping[str, str]) -> int:
     """0 when the editor has said `shutdown` before it left, as LSP has it."""

@@ -12,16 +12,14 @@ from acp_agent.errors import AgentError, ConfigError, StoreError, UsageError
 from acp_agent.lazy import load
 from acp_agent.loop.modes import mode_ids
 
-__all__ = ["build_parser", "run"]
-
 COMMANDS: dict[str, str] = {
-    "prompt": "acp_agent.commands.prompt:run",
+    "prompt": "acp_agent.commands.one_prompt:run",
     "sessions": "acp_agent.commands.sessions:run",
     "login": "acp_agent.commands.login:login",
     "logout": "acp_agent.commands.login:logout",
     "doctor": "acp_agent.commands.doctor:run",
     "config": "acp_agent.commands.config:run",
-    "policy": "acp_agent.commands.policy:run",
+    "policy": "acp_agent.commands.explain_policy:run",
     "setup": "acp_agent.commands.setup:run",
     "lsp": "acp_agent.commands.lsp:run",
     "demo": "acp_agent.commands.demo:run",

@@ -29,8 +29,6 @@ from acp_agent.protocol.connection import Connection
 from acp_agent.protocol.peer import Event, Peer
 from acp_agent.protocol.transports import stdio
 
-__all__ = ["serve"]
-
 log = logging.getLogger(__name__)
 
 GARBAGE_THRESHOLD = 50_000

@@ -13,10 +13,9 @@ import msgspec
 from acp_agent.agent import open_store
 from acp_agent.config.load import load_config
 from acp_agent.errors import UsageError
-from acp_agent.loop.replay import replayed_updates
-from acp_agent.store.base import SessionRecord, SessionStore
-
-__all__ = ["run"]
+from acp_agent.loop.memory.replay import replayed_updates
+from acp_agent.store.base import SessionRecord
+from acp_agent.store.session_store import SessionStore
 
 ALL = 1_000_000
 

@@ -10,9 +10,7 @@ from pathlib import Path
 
 from acp_agent.errors import UsageError
 from acp_agent.setup.change import Change, is_set_up, planned, undone, write
-from acp_agent.setup.table import Editor, config_path, editor, editors
-
-__all__ = ["own_command", "run"]
+from acp_agent.setup.editor_table import Editor, config_path, editor, editors
 
 
 def run(options: Namespace, environ: Mapping[str, str]) -> int:

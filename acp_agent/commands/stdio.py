@@ -18,8 +18,6 @@ from acp_agent.handshake import answer_initialize
 from acp_agent.lazy import load
 from acp_agent.protocol.peer import Event, Peer, RequestReceived
 
-__all__ = ["run"]
-
 SERVE = "acp_agent.commands.serve:serve"
 READ_SIZE = 65_536
 

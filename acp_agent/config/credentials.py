@@ -13,11 +13,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from acp_agent.config.model import ProviderConfig
-from acp_agent.config.places import config_dir
+from acp_agent.config.xdg import config_dir
 from acp_agent.errors import ConfigError
 from acp_agent.lazy import load
-
-__all__ = ["Key", "credentials_file", "find_key", "forget_key", "store_key", "stored_keys"]
 
 SERVICE = "acp-coder"
 KEYRING = {

@@ -12,12 +12,9 @@ from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 import msgspec
 
 from acp_agent.config.model import Settings
-from acp_agent.config.places import config_file
 from acp_agent.config.sources import Layer, environment_layer, flags_layer, merge, read_file
+from acp_agent.config.xdg import config_file
 from acp_agent.errors import ConfigError
-
-__all__ = ["Config", "Key", "keys", "load_config"]
-
 
 SERVERS = "mcp.servers"
 

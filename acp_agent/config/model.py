@@ -12,8 +12,8 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from acp_agent.config.language import PROJECT, ClientProfileConfig, LspConfig
-from acp_agent.config.safety import (
+from acp_agent.config.language_settings import PROJECT, ClientProfileConfig, LspConfig
+from acp_agent.config.safety_settings import (
     SAFE_VARIABLES,
     AnomalyConfig,
     AuditConfig,
@@ -28,45 +28,8 @@ from acp_agent.config.safety import (
     ScopedConfig,
 )
 
-__all__ = [
-    "AgentConfig",
-    "BashConfig",
-    "BrowserConfig",
-    "CacheConfig",
-    "CompactionConfig",
-    "CompressionConfig",
-    "DelegateConfig",
-    "DependenciesConfig",
-    "DependencyRule",
-    "DiagnosticsConfig",
-    "EnvelopeConfig",
-    "FilesConfig",
-    "FiltersConfig",
-    "HookConfig",
-    "HooksConfig",
-    "LimitsConfig",
-    "LogConfig",
-    "McpConfig",
-    "McpServerConfig",
-    "MemoryConfig",
-    "OverflowConfig",
-    "ProviderConfig",
-    "RetryConfig",
-    "ScheduleConfig",
-    "SchemaFilterConfig",
-    "SecretsConfig",
-    "Settings",
-    "StoreConfig",
-    "TafcConfig",
-    "ToolsConfig",
-    "WebConfig",
-]
-
 ModeName = Literal["ask", "architect", "code", "auto"]
 ThoughtLevelName = Literal["default", "off", "low", "medium", "high"]
-
-Seconds = Annotated[float, Meta(gt=0)]
-Count = Annotated[int, Meta(ge=1)]
 
 
 class AgentConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -389,7 +352,6 @@ class OverflowConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class EnvelopeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    capture_bytes: Annotated[int, Meta(ge=1024, description="Bytes of a command's output that are looked at.")] = 65_536
     output_chars: Annotated[int, Meta(ge=100, description="Characters of `result.output`.")] = 6_000
     raw_chars: Annotated[int, Meta(ge=100, description="Characters of `tool.raw`, the call's arguments.")] = 2_000
 
@@ -513,9 +475,6 @@ class CompactionConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     result_chars: Annotated[
         int, Meta(ge=50, description="Characters that remain of a shortened tool result.", extra=PROJECT)
     ] = 400
-    summary_tokens: Annotated[
-        int, Meta(ge=100, description="Tokens of the summary the model writes, at most.", extra=PROJECT)
-    ] = 2_000
 
 
 class SecretsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

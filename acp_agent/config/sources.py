@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from acp_agent.config.places import config_file
+from acp_agent.config.xdg import config_file
 from acp_agent.errors import ConfigError
 from acp_agent.lazy import load
 
@@ -15,16 +15,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-__all__ = [
-    "ENVIRONMENT",
-    "PROJECT_FILE",
-    "Layer",
-    "environment_layer",
-    "flags_layer",
-    "merge",
-    "read_file",
-    "user_layers",
-]
 
 TOML = "tomllib:loads"
 PROJECT_FILE = ".acp-coder/config.toml"

@@ -93,6 +93,10 @@ class Redactor:
         """The text with a mark in place of each credential. The text itself, if there is none."""
         return self.redact_counted(text)[0]
 
+    def finds(self, text: str) -> bool:
+        """Whether there is a credential in it."""
+        return self.redact(text) != text
+
     def redact_counted(self, text: str) -> tuple[str, tuple[str, ...]]:
         """The redacted text, and the kinds that were found, each once, in order ("GitHub token", "password")."""
         if not self.enabled or not text:

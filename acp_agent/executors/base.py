@@ -1,7 +1,7 @@
 """The contract of an executor: run a command, read and write text, look at the file system.
 
-Tools depend on this module and never on a backend. Three backends keep it today: `local` (this machine), `editor`
-(the ACP client's terminals and buffers) and `dyn` (routes each operation to one of the others).
+Tools depend on this module and never on a backend. Two keep it today: `local` (this machine) and `editor` (this machine
+with the ACP client's terminals and buffers).
 """
 
 from __future__ import annotations
@@ -10,22 +10,6 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, Protocol
-
-__all__ = [
-    "Command",
-    "EntryKind",
-    "Executor",
-    "ExitStatus",
-    "FileStat",
-    "FindQuery",
-    "Found",
-    "GrepQuery",
-    "Match",
-    "OutputChunk",
-    "Process",
-    "Tally",
-    "TerminalView",
-]
 
 StreamName = Literal["stdout", "stderr"]
 EntryKind = Literal["file", "dir", "symlink", "other"]
@@ -123,7 +107,6 @@ class FileStat:
     """By lstat: a link is a link, whatever it points to."""
     size: int
     """Bytes."""
-    mtime_ns: int
 
 
 @dataclass(frozen=True)

@@ -23,8 +23,6 @@ from acp_agent.errors import ExecutorError
 from acp_agent.executors.tree_walk import FOLDER, STEP, NoFolder, look, reach
 from acp_agent.lazy import load
 
-__all__ = ["Swapped", "folder", "kernels_own", "kernel_walks", "named", "need_regular", "regular", "what_it_is"]
-
 OPENAT2 = 437
 MACHINES = frozenset({"x86_64", "amd64", "aarch64", "arm64", "riscv64", "ppc64le"})
 """Where the number is that, and a `long` has 64 bits."""

@@ -9,8 +9,6 @@ from __future__ import annotations
 import codecs
 from collections import deque
 
-__all__ = ["LONGEST_CUT_LINE", "BoundedText", "Utf8Stream", "without_first_part"]
-
 LONGEST_CUT_LINE = 8_192
 """Characters of a cut line that are left out with it; of a longer one so many are."""
 

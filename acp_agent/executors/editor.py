@@ -14,52 +14,42 @@ environment, and what still carries it after a kill is killed here.
 from __future__ import annotations
 
 import itertools
+import os
 import uuid
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from pathlib import Path
 
 import anyio
 
 from acp_agent.errors import AgentError, ConnectionClosed, ExecutorError, PeerError
-from acp_agent.executors.base import (
-    Command,
-    EntryKind,
-    ExitStatus,
-    FileStat,
-    FindQuery,
-    Found,
-    GrepQuery,
-    OutputChunk,
-    Tally,
-    TerminalView,
-)
+from acp_agent.executors.base import Command, ExitStatus, OutputChunk, Process, TerminalView
 from acp_agent.executors.buffer import without_first_part
-from acp_agent.executors.local import MARK, QUIET, LocalExecutor, kill_marked
+from acp_agent.executors.local import MARK, QUIET, TERMINATE_GRACE, LocalExecutor, kill_marked
+from acp_agent.executors.route import Offer, route
 from acp_agent.executors.sandbox.base import Confined, Invocation
 from acp_agent.executors.sandbox.script import confined_script
 from acp_agent.executors.shell_state import with_state
 from acp_agent.executors.start import Confine
+from acp_agent.executors.tree_walk import Hides
+from acp_agent.executors.users import User
 from acp_agent.protocol.client import Client
 from acp_agent.schema.acp import TerminalExitStatus
-
-__all__ = ["EditorExecutor", "EditorProcess"]
 
 METHOD_NOT_FOUND = -32601
 POLL_SECONDS = 0.1
 """Pause between looks at a terminal whose client has no working `wait_for_exit`."""
 
 
-class EditorExecutor:
-    """`scripts`: an existing private folder for the script files, its path free of characters a shell would split.
+class EditorTerminals:
+    """Commands in terminals of the editor.
 
+    `scripts`: an existing private folder for the script files, its path free of characters a shell would split.
     `confine`: how commands are confined; `None`: not.
-    What the protocol has no word for (stat, list, bytes) is asked of the disk: the editor runs on this machine.
     """
 
     def __init__(
         self,
         client: Client,
-        local: LocalExecutor,
         scripts: Path,
         *,
         kill_timeout: float = 2.0,
@@ -72,23 +62,22 @@ class EditorExecutor:
         self._confine = confine
         self._output_limit = output_limit
         self._client = client
-        self._local = local
         self._scripts = scripts
         self._kill_timeout = kill_timeout
         self._numbers = itertools.count(1)
 
-    async def run(self, command: Command) -> EditorProcess:
-        """Raises NotStarted when the editor refused before anything ran."""
+    async def run(self, command: Command, environ: Mapping[str, str], state_file: Path | None) -> EditorProcess:
+        """`environ`: the whole environment of a confined command. Raises NotStarted when the editor refused before
+        anything ran."""
         script = self._scripts / f"command-{next(self._numbers)}.sh"
-        line = with_state(command.script, self._local.state_file(command), keep=command.keeps_state)
+        line = with_state(command.script, state_file, keep=command.keeps_state)
         mark = str(uuid.uuid4())
         env = {**{k: v for k, v in QUIET.items() if k != "TERM"}, **command.env, MARK: mark}
         text = f"exec </dev/null; {line}\n"
         confined: Confined | None = None
         if self._confine is not None and command.confined:
-            environ = {**self._local.environment(command), MARK: mark}
             argv = ("bash", "-c", text.rstrip("\n"))
-            confined = self._confine(Invocation(argv, command.cwd, environ, by_script=True), command)
+            confined = self._confine(Invocation(argv, command.cwd, {**environ, MARK: mark}, by_script=True), command)
             text = confined_script(confined)
         else:
             text = self._scrub(env) + text
@@ -117,14 +106,50 @@ class EditorExecutor:
             raise
         return EditorProcess(self._client, terminal_id, script, mark, self._kill_timeout, confined)
 
+
+class EditorExecutor(LocalExecutor):
+    """This machine, with commands in the editor's terminals and text in its buffers as far as `offer` goes. What the
+    protocol has no word for (stat, list, bytes) is asked of the disk: the editor runs on this machine.
+
+    A command runs here when the editor's terminal fails before it started, and only then.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        terminals: EditorTerminals,
+        offer: Offer,
+        *,
+        environ: Mapping[str, str] = os.environ,
+        terminate_grace: float = TERMINATE_GRACE,
+        confine: Confine | None = None,
+        hides: Hides | None = None,
+        user: Callable[[], User | None] = lambda: None,
+    ) -> None:
+        """The others are those of `LocalExecutor`."""
+        super().__init__(environ=environ, terminate_grace=terminate_grace, confine=confine, hides=hides, user=user)
+        self.offer = offer
+        self._client = client
+        self._terminals = terminals
+
+    async def run(self, command: Command) -> Process:
+        if route("run", self.offer) == "editor":
+            try:
+                return await self._terminals.run(command, self.environment(command), self.state_file(command))
+            except NotStarted:
+                pass
+        return await super().run(command)
+
     async def read_text(self, path: Path) -> str:
-        await self._local.need_plain(path)
+        if route("read_text", self.offer) == "local":
+            return await super().read_text(path)
+        await self.need_plain(path)
         try:
             text = await self._client.read_text_file(path)
         except (AgentError, TimeoutError):
             # Clients tell a missing file in many ways, and some cannot read outside their workspace: the disk decides.
-            return await self._local.read_text(path)
-        if not text and await self._local.stat(path) is None:
+            return await super().read_text(path)
+        if not text and await self.stat(path) is None:
             raise FileNotFoundError(2, "No such file or directory", str(path))
         return await self._with_what_was_lost(path, text)
 
@@ -134,7 +159,7 @@ class EditorExecutor:
         Raises UnicodeDecodeError where the client left out what it could not decode: written back, that would be gone.
         """
         try:
-            disk = await self._local.read_text(path)
+            disk = await super().read_text(path)
         except UnicodeDecodeError as error:
             lossy = {_line_feeds(error.object.decode("utf-8", how)) for how in ("ignore", "replace")}
             if _line_feeds(text) in lossy:
@@ -144,19 +169,18 @@ class EditorExecutor:
             return text
         return disk if text == _line_feeds(disk) else text
 
-    async def read_bytes(self, path: Path, limit: int) -> bytes:
-        return await self._local.read_bytes(path, limit)
-
     async def write_text(self, path: Path, text: str) -> str:
-        await self._local.need_plain(path)
+        if route("write_text", self.offer) == "local":
+            return await super().write_text(path, text)
+        await self.need_plain(path)
         before = await self._on_disk(path)
         if before is None:
-            await self._local.make_directory(path.parent)  # some clients fail where the parent is missing
+            await self.make_directory(path.parent)  # some clients fail where the parent is missing
         try:
             await self._client.write_text_file(path, text)
         except PeerError as error:
             if error.code == METHOD_NOT_FOUND:
-                return await self._local.write_text(path, text)
+                return await super().write_text(path, text)
             raise ExecutorError(f"the editor refused to write {path}: {error.message}") from error
         except TimeoutError as error:
             raise ExecutorError(f"{error}; whether {path} was written is not known") from error
@@ -170,37 +194,13 @@ class EditorExecutor:
             shown = None
         if shown is not None and shown == text and shown != (before or ""):
             return shown
-        return await self._local.write_text(path, text)
+        return await super().write_text(path, text)
 
     async def _on_disk(self, path: Path) -> str | None:
         try:
-            return await self._local.read_text(path)
+            return await super().read_text(path)
         except (FileNotFoundError, UnicodeDecodeError, ExecutorError):
             return None
-
-    async def stat(self, path: Path) -> FileStat | None:
-        return await self._local.stat(path)
-
-    async def list(self, path: Path) -> list[tuple[str, EntryKind]]:
-        return await self._local.list(path)
-
-    async def find(self, query: FindQuery) -> Found:
-        return await self._local.find(query)
-
-    async def grep(self, query: GrepQuery) -> Found:
-        return await self._local.grep(query)
-
-    async def make_directory(self, path: Path) -> int:
-        return await self._local.make_directory(path)
-
-    async def remove(self, path: Path, *, max_entries: int) -> Tally:
-        return await self._local.remove(path, max_entries=max_entries)
-
-    async def move(self, source: Path, destination: Path, *, overwrite: bool, max_entries: int) -> Tally:
-        return await self._local.move(source, destination, overwrite=overwrite, max_entries=max_entries)
-
-    async def copy(self, source: Path, destination: Path, *, overwrite: bool, max_entries: int) -> Tally:
-        return await self._local.copy(source, destination, overwrite=overwrite, max_entries=max_entries)
 
 
 def _forget(script: Path, confined: Confined | None) -> None:

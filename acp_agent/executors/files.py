@@ -20,8 +20,6 @@ from acp_agent.executors.base import EntryKind, FileStat
 from acp_agent.executors.beneath import Swapped, folder, kernels_own, named, need_regular, regular, what_it_is
 from acp_agent.executors.tree_walk import identity, look
 
-__all__ = ["entries", "kind_of", "lines", "look_at", "need_plain", "read", "write"]
-
 IRREPLACEABLE = frozenset({errno.EACCES, errno.EPERM, errno.EBUSY, errno.EROFS, errno.EXDEV})
 """What is answered where a file may be written but not replaced. A full disk is not among them: what is written in
 place there would be lost."""
@@ -83,7 +81,7 @@ def look_at(path: Path) -> FileStat | None:
             found = os.stat(path.name or ".", dir_fd=parent, follow_symlinks=False)
     except (FileNotFoundError, NotADirectoryError):
         return None
-    return FileStat(kind_of(found.st_mode), found.st_size, found.st_mtime_ns)
+    return FileStat(kind_of(found.st_mode), found.st_size)
 
 
 def entries(path: Path) -> list[tuple[str, EntryKind]]:

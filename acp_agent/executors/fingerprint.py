@@ -10,8 +10,6 @@ import hashlib
 import os
 from pathlib import Path
 
-__all__ = ["MAX_ENTRIES", "tree_fingerprint"]
-
 MAX_ENTRIES = 2000
 """Looking at so many entries takes about as long as most searches."""
 

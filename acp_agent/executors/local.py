@@ -11,7 +11,6 @@ as a whole with the process that was started; what is found by its mark is ended
 
 from __future__ import annotations
 
-import contextlib
 import os
 import selectors
 import shutil
@@ -26,6 +25,7 @@ import anyio
 import anyio.from_thread
 import anyio.to_thread
 
+from acp_agent.child import exit_descriptor, signal_group, signal_name
 from acp_agent.errors import ExecutorError
 from acp_agent.executors import files, search, tree
 from acp_agent.executors.base import (
@@ -37,6 +37,7 @@ from acp_agent.executors.base import (
     Found,
     GrepQuery,
     OutputChunk,
+    Process,
     StreamName,
     Tally,
     TerminalView,
@@ -44,11 +45,9 @@ from acp_agent.executors.base import (
 from acp_agent.executors.buffer import BoundedText, Utf8Stream
 from acp_agent.executors.sandbox.base import Confined, Invocation
 from acp_agent.executors.shell_state import mend_state, with_state
-from acp_agent.executors.start import Confine, exit_descriptor, start, start_confined
+from acp_agent.executors.start import Confine, start, start_confined
 from acp_agent.executors.tree_walk import Hides
 from acp_agent.executors.users import User
-
-__all__ = ["LocalExecutor", "LocalProcess", "shell_environment"]
 
 T = TypeVar("T")
 
@@ -110,7 +109,7 @@ class LocalExecutor:
 
     # --- commands ---------------------------------------------------------------------------------------------
 
-    async def run(self, command: Command) -> LocalProcess:
+    async def run(self, command: Command) -> Process:
         mark = f"{self._mark}.{uuid.uuid4().hex}"
         environ = {**self.environment(command), MARK: mark}
         if (user := self._user()) is not None:
@@ -381,19 +380,11 @@ class LocalProcess:
     def _status(self) -> ExitStatus:
         code = self._popen.returncode
         if code is not None and code < 0:
-            return ExitStatus(None, _signal_name(-code))
+            return ExitStatus(None, signal_name(-code))
         return ExitStatus(code, None)
 
     def _signal(self, number: signal.Signals) -> None:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._popen.pid, number)
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:  # a real-time signal
-        return f"signal {number}"
+        signal_group(self._popen.pid, number)
 
 
 async def kill_marked(mark: str) -> None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-__all__ = ["scrubbing"]
-
 PLAIN = re.compile(r"[A-Za-z0-9_*]+")
 """Patterns that may stand in a `case` as they are."""
 

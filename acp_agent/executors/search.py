@@ -26,8 +26,6 @@ from acp_agent.executors import files
 from acp_agent.executors.base import FindQuery, Found, GrepQuery, Match
 from acp_agent.executors.tree_walk import Hides
 
-__all__ = ["find", "grep"]
-
 WORKER = Path(__file__).with_name("search_worker.py")
 MAX_LINE_BYTES = 1_000_000
 MAX_COLUMNS = 500

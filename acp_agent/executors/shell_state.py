@@ -12,9 +12,6 @@ import shutil
 import stat
 from pathlib import Path
 
-__all__ = ["forget_state", "last_cwd", "mend_state", "with_state"]
-
-
 MAX_PATH_BYTES = 4096
 
 

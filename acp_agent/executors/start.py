@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -13,8 +12,6 @@ from acp_agent.errors import ExecutorError
 from acp_agent.executors.base import Command
 from acp_agent.executors.sandbox.base import Confined, Invocation
 from acp_agent.executors.users import User
-
-__all__ = ["Confine", "exit_descriptor", "start", "start_confined"]
 
 Confine = Callable[[Invocation, Command], Confined]
 """What a command becomes in the sandbox. Raises ExecutorError where it must not be run."""
@@ -62,18 +59,3 @@ def start_confined(confined: Confined, command: Command, user: User | None = Non
     finally:
         for fd in numbers.values():
             os.close(fd)
-
-
-def exit_descriptor(popen: subprocess.Popen[bytes]) -> int:
-    """A descriptor that becomes readable when the process has ended."""
-    try:
-        return os.pidfd_open(popen.pid)
-    except (AttributeError, OSError):
-        reader, writer = os.pipe()
-
-        def watch() -> None:
-            popen.wait()
-            os.close(writer)
-
-        threading.Thread(target=watch, daemon=True).start()
-        return reader

@@ -25,8 +25,6 @@ from acp_agent.errors import ExecutorError
 from acp_agent.executors.base import Tally
 from acp_agent.executors.tree_walk import Check, Hides, Walk, identity, look, names, reach
 
-__all__ = ["copy", "make_directory", "move", "remove"]
-
 NO_HARD_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK})
 
 

@@ -15,8 +15,6 @@ from pathlib import Path
 from acp_agent.errors import ExecutorError
 from acp_agent.executors.base import Tally
 
-__all__ = ["FOLDER", "MAX_DEPTH", "STEP", "Check", "Handle", "Hides", "NoFolder", "Walk", "identity", "look", "reach"]
-
 Check = Callable[[], None]
 Hides = Callable[[Path], bool]
 """Whether a path must not be read."""

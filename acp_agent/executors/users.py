@@ -11,8 +11,6 @@ from pathlib import Path
 
 from acp_agent.errors import ExecutorError
 
-__all__ = ["User", "find_user"]
-
 
 @dataclass(frozen=True)
 class User:

@@ -15,9 +15,9 @@ import anyio.to_thread
 
 from acp_agent import __version__
 from acp_agent.client.acp_client import AcpClient
-from acp_agent.client.files import Files
+from acp_agent.client.fs import Files
 from acp_agent.client.permissions import allow_once, cancelled, reject_once
-from acp_agent.client.process import AgentProcess, spawn_agent
+from acp_agent.client.spawn import AgentProcess, spawn_agent
 from acp_agent.client.terminals import Terminals
 from acp_agent.errors import AgentError, ConnectionClosed, PeerError, ResourceNotFound, UsageError
 from acp_agent.fronts.view import View, plain
@@ -30,8 +30,6 @@ from acp_agent.schema.acp import (
     RequestPermissionRequest,
     SelectedPermissionOutcome,
 )
-
-__all__ = ["AGENT_COMMAND", "STATUS", "Answers", "Headless", "run_headless"]
 
 AGENT_COMMAND = (sys.executable, "-m", "acp_agent")
 

@@ -29,8 +29,6 @@ from acp_agent.schema.acp import (
     ToolCallProgress,
 )
 
-__all__ = ["JsonView", "PlainView", "TerminalView", "View", "plain"]
-
 OUTPUT_LINES = 12
 """Lines of a tool's output that are shown."""
 OMITTED = "characters omitted ...]"

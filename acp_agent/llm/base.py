@@ -19,31 +19,6 @@ from typing import Any, Literal, Protocol
 
 import msgspec
 
-__all__ = [
-    "PROVIDERS",
-    "AssistantMessage",
-    "AudioPart",
-    "FinishReason",
-    "Finished",
-    "ImagePart",
-    "Message",
-    "ModelEvent",
-    "ModelInfo",
-    "ModelSettings",
-    "Part",
-    "Provider",
-    "ProviderOptions",
-    "TextDelta",
-    "TextPart",
-    "ThoughtDelta",
-    "ThoughtLevel",
-    "ToolDefinition",
-    "ToolMessage",
-    "ToolUse",
-    "UsageReport",
-    "UserMessage",
-]
-
 # --- history -----------------------------------------------------------------------------------------------------
 
 

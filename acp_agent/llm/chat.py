@@ -1,7 +1,7 @@
 """`ChatProvider`: any server that speaks chat completions, over HTTP. The only module of this wing with httpx2.
 
-The thinking is elsewhere: `chat_request` makes the body, `sse` and `chat_answer` read the answer, `errors` names what
-went wrong, `retry` decides on another try. Here are the connection, the timeouts and the order of things.
+The thinking is elsewhere: `chat_request` makes the body, `sse` and `chat_answer` read the answer, `provider_errors`
+names what went wrong, `retry` decides on another try. Here are the connection, the timeouts and the order of things.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from acp_agent.llm.base import Message, ModelEvent, ModelInfo, ModelSettings, Pr
 from acp_agent.llm.chat_answer import AnswerReader, WebPage
 from acp_agent.llm.chat_request import Dialect, RequestEncoder, learn
 from acp_agent.llm.choose import choose_api, complete_base_url, is_azure, is_loopback
-from acp_agent.llm.errors import (
+from acp_agent.llm.model_list import read_model_list
+from acp_agent.llm.provider_errors import (
     ErrorInAnswer,
     error_from_object,
     error_from_status,
@@ -30,11 +31,8 @@ from acp_agent.llm.errors import (
     read_vendor_error,
     web_page_error,
 )
-from acp_agent.llm.model_list import read_model_list
 from acp_agent.llm.retry import RetryPolicy, with_retries
 from acp_agent.llm.sse import EventTooLong
-
-__all__ = ["ChatProvider"]
 
 log = logging.getLogger(__name__)
 

@@ -25,11 +25,9 @@ from acp_agent.llm.base import (
     UsageReport,
 )
 from acp_agent.llm.chat_request import encode_json
-from acp_agent.llm.errors import ErrorInAnswer
+from acp_agent.llm.provider_errors import ErrorInAnswer
 from acp_agent.llm.sse import EventTooLong, SseDecoder
-from acp_agent.llm.text import SurrogateJoiner, ThinkSplitter, clean
-
-__all__ = ["AnswerReader", "ChatAnswer", "WebPage"]
+from acp_agent.llm.streamed_text import SurrogateJoiner, ThinkSplitter, clean
 
 _DONE = b"[DONE]"
 

@@ -25,9 +25,7 @@ from acp_agent.llm.base import (
     UserMessage,
 )
 from acp_agent.llm.choose import reasoning_effort
-from acp_agent.llm.text import clean
-
-__all__ = ["Dialect", "RequestEncoder", "encode_json", "learn"]
+from acp_agent.llm.streamed_text import clean
 
 _CACHED_MESSAGES = 4096
 _AUDIO_FORMATS = {

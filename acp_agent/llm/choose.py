@@ -16,17 +16,6 @@ from acp_agent.errors import ConfigError
 if TYPE_CHECKING:
     from acp_agent.llm.base import ThoughtLevel
 
-__all__ = [
-    "OPENAI_BASE_URL",
-    "choose_api",
-    "complete_base_url",
-    "is_azure",
-    "is_loopback",
-    "is_reasoning_model",
-    "needs_key",
-    "reasoning_effort",
-]
-
 OPENAI_BASE_URL = "https://api.openai.com/v1"
 _AZURE_SUFFIXES = (".openai.azure.com", ".cognitiveservices.azure.com", ".services.ai.azure.com")
 _REASONING_MODEL = re.compile(r"(o\d|gpt-([5-9]|\d\d))(?![0-9a-z])")

@@ -10,9 +10,7 @@ import msgspec
 
 from acp_agent.llm.base import ProviderOptions
 from acp_agent.llm.choose import complete_base_url, is_azure, is_loopback
-from acp_agent.llm.errors import error_from_object, error_from_status, network_error
-
-__all__ = ["Embedder"]
+from acp_agent.llm.provider_errors import error_from_object, error_from_status, network_error
 
 TIMEOUT = 20.0
 """Seconds; choosing tools is not worth a longer wait."""

@@ -39,8 +39,6 @@ from acp_agent.llm.base import (
     UserMessage,
 )
 
-__all__ = ["FenceReader", "FencedProvider", "ToolCalling", "catalogue", "fenced_messages"]
-
 log = logging.getLogger(__name__)
 
 ToolCalling = Literal["auto", "native", "fenced"]

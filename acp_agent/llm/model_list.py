@@ -5,9 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from acp_agent.llm.base import ModelInfo
-from acp_agent.llm.errors import ErrorInAnswer
-
-__all__ = ["read_model_list"]
+from acp_agent.llm.provider_errors import ErrorInAnswer
 
 _WINDOW_NAMES = ("max_model_len", "context_length", "context_window", "max_context_length", "n_ctx", "n_ctx_train")
 """vLLM; OpenRouter, Together; Groq; LM Studio; llama.cpp, the last two in `meta`."""

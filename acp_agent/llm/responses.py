@@ -56,7 +56,8 @@ from acp_agent.llm.choose import (
     is_reasoning_model,
     reasoning_effort,
 )
-from acp_agent.llm.errors import (
+from acp_agent.llm.model_list import read_model_list
+from acp_agent.llm.provider_errors import (
     ErrorInAnswer,
     error_from_object,
     error_from_status,
@@ -64,11 +65,8 @@ from acp_agent.llm.errors import (
     key_error,
     network_error,
 )
-from acp_agent.llm.model_list import read_model_list
 from acp_agent.llm.retry import RetryPolicy, with_retries
-from acp_agent.llm.text import SurrogateJoiner, clean
-
-__all__ = ["ResponsesProvider"]
+from acp_agent.llm.streamed_text import SurrogateJoiner, clean
 
 _LEAST_OUTPUT_TOKENS = 16
 _DRAIN_TIMEOUT = 0.1

@@ -18,8 +18,6 @@ import msgspec
 from acp_agent.errors import ProviderError
 from acp_agent.llm.base import ModelEvent, ProviderOptions
 
-__all__ = ["RetryPolicy", "next_delay", "retry_after", "with_retries"]
-
 
 class RetryPolicy(msgspec.Struct, frozen=True):
     """Times in seconds."""

@@ -31,8 +31,6 @@ from acp_agent.llm.base import (
     UsageReport,
 )
 
-__all__ = ["ScriptedProvider"]
-
 
 class _Call(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     name: str

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-__all__ = ["EventTooLong", "ServerSentEvent", "SseDecoder"]
-
 _BOM = b"\xef\xbb\xbf"
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-__all__ = ["MODES", "Mode", "ModeId", "mode_ids", "narrower"]
-
 ModeId = Literal["ask", "architect", "code", "auto"]
 
 

@@ -13,8 +13,6 @@ from acp_agent.schema.acp import (
     SessionModeState,
 )
 
-__all__ = ["AUTO_MODEL", "THOUGHT_LEVELS", "config_options", "mode_state"]
-
 AUTO_MODEL = "auto"
 """Stands for the first model of the server's list, until that is known."""
 

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Protocol
 from acp_agent.errors import AgentError
 
 if TYPE_CHECKING:
-    from acp_agent.schema.lsp import (
+    from acp_agent.config.language_settings import LspConfig
+    from acp_agent.schema.lsp_types import (
         Diagnostic,
         DocumentSymbol,
         FileDiagnostics,
@@ -23,16 +24,6 @@ if TYPE_CHECKING:
         WorkspaceEdit,
         WorkspaceSymbol,
     )
-
-__all__ = [
-    "Document",
-    "LanguageServices",
-    "Launch",
-    "Launcher",
-    "LspError",
-    "NewErrors",
-    "Report",
-]
 
 
 class LspError(AgentError):
@@ -93,6 +84,11 @@ class LanguageServices(Protocol):
 
     All but `watch` and `new_errors` raise LspError (also where no server is known for the file's language).
     """
+
+    @property
+    def config(self) -> LspConfig:
+        """The limits of what is told of them."""
+        ...
 
     def watch(self, document: Document) -> None:
         """The file is of interest: its servers start, beside everything else, and look at it. Never fails or waits."""

@@ -11,9 +11,7 @@ import re
 from collections.abc import Callable, Sequence
 from difflib import SequenceMatcher
 
-from acp_agent.schema.lsp import Diagnostic
-
-__all__ = ["ERROR", "new_errors"]
+from acp_agent.schema.lsp_types import Diagnostic
 
 ERROR = 1
 """LSP's severity of an error."""

@@ -11,8 +11,6 @@ from lsprotocol import types
 from acp_agent import __version__
 from acp_agent.lsp.uris import uri_of
 
-__all__ = ["configuration", "initialize_params"]
-
 SYMBOL_KINDS = list(types.SymbolKind)
 
 

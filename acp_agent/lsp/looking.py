@@ -14,18 +14,16 @@ from pathlib import Path
 import anyio
 from lsprotocol import types
 
-from acp_agent.config.language import LspConfig
+from acp_agent.config.language_settings import LspConfig
 from acp_agent.lsp import tsserver
+from acp_agent.lsp.answers import diagnostics
 from acp_agent.lsp.base import Document, LspError
-from acp_agent.lsp.client import Refused
 from acp_agent.lsp.compare import new_errors
-from acp_agent.lsp.decode import diagnostics
-from acp_agent.lsp.documents import OpenDocument
-from acp_agent.lsp.server import Server
+from acp_agent.lsp.language_server import Server
+from acp_agent.lsp.lsp_client import Refused
+from acp_agent.lsp.server_documents import OpenDocument
 from acp_agent.lsp.uris import path_of
-from acp_agent.schema.lsp import Diagnostic
-
-__all__ = ["PATIENCE", "SILENCES", "Looking", "Silent"]
+from acp_agent.schema.lsp_types import Diagnostic
 
 log = logging.getLogger(__name__)
 

@@ -6,8 +6,6 @@ from collections.abc import Callable
 
 import anyio
 
-__all__ = ["Signal"]
-
 
 class Signal:
     """Whoever changes something calls `notify`; whoever waits looks again then."""

@@ -11,10 +11,8 @@ from typing import Any
 
 from lsprotocol import types
 
-from acp_agent.lsp.decode import diagnostics
-from acp_agent.schema.lsp import Diagnostic
-
-__all__ = ["COMMAND", "look"]
+from acp_agent.lsp.answers import diagnostics
+from acp_agent.schema.lsp_types import Diagnostic
 
 COMMAND = "typescript.tsserverRequest"
 REQUESTS = ("syntacticDiagnosticsSync", "semanticDiagnosticsSync")

@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-__all__ = ["path_of", "uri_of"]
-
 
 def uri_of(path: Path) -> str:
     return path.as_uri()

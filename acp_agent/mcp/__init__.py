@@ -1,5 +1,5 @@
 """MCP servers of a session: their tools, prompts and results.
 
-`servers.McpServers` is the door. `base`, `names`, `content` and `process` are free of the `mcp` package, which takes a
-second to import; `client` is where it is used, loaded in a thread at the first server.
+`mcp_servers.McpServers` is the door. `base`, `names`, `content` and `stdio_server` are free of the `mcp` package, which
+takes a second to import; `mcp_client` is where it is used, loaded in a thread at the first server.
 """

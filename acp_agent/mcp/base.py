@@ -18,32 +18,11 @@ from acp_agent.schema.acp import McpServer, McpServerHttp, McpServerSse
 if TYPE_CHECKING:
     from acp_agent.errors import ToolErrorCategory
 
-__all__ = [
-    "RETRYABLE",
-    "TOOL_CATEGORIES",
-    "McpContent",
-    "McpError",
-    "McpErrorCode",
-    "McpPrompt",
-    "McpResult",
-    "McpTool",
-    "PromptArgument",
-    "ServerSpec",
-    "Transport",
-    "from_acp",
-    "from_config",
-    "gather",
-    "prompt_arguments",
-]
-
 Transport = Literal["stdio", "http", "sse"]
 
 McpErrorCode = Literal[
     "transient", "rate_limited", "invalid_input", "auth_failure", "server_error", "not_found", "policy_blocked"
 ]
-
-RETRYABLE: frozenset[McpErrorCode] = frozenset(("transient", "rate_limited", "server_error"))
-"""Where the same call may succeed a little later."""
 
 TOOL_CATEGORIES: dict[McpErrorCode, ToolErrorCategory] = {
     "transient": "network_error",
@@ -67,10 +46,6 @@ class McpError(AgentError):
         super().__init__(message)
         self.code: McpErrorCode = code
         self.retry_after = retry_after
-
-    @property
-    def retryable(self) -> bool:
-        return self.code in RETRYABLE
 
 
 class ServerSpec(msgspec.Struct, frozen=True):

@@ -14,8 +14,6 @@ from typing import Any
 
 from acp_agent.mcp.base import McpContent, McpResult
 
-__all__ = ["one_line", "read_content", "read_result", "readable"]
-
 IMAGES = frozenset(("image/png", "image/jpeg", "image/gif", "image/webp"))
 """Kinds of images that models read."""
 

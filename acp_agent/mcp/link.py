@@ -1,4 +1,4 @@
-"""What the keeper of a server (`servers`) and its connection (`client`) tell each other."""
+"""What the keeper of a server (`mcp_servers`) and its connection (`mcp_client`) tell each other."""
 
 from __future__ import annotations
 
@@ -7,9 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from acp_agent.mcp.base import McpError, McpErrorCode, ServerSpec
-from acp_agent.mcp.process import ServerProcess
-
-__all__ = ["Link"]
+from acp_agent.mcp.stdio_server import StdioServer
 
 ROOM = 1024 * 1024
 """Bytes of a message beside what is in it."""
@@ -29,7 +27,7 @@ class Link:
     """The server is gone."""
     on_lists: Callable[[], None]
     """Its tools or prompts may have changed."""
-    process: ServerProcess | None = field(default=None, init=False)
+    process: StdioServer | None = field(default=None, init=False)
     lost: McpError | None = field(default=None, init=False)
     """Why the server is gone."""
 

@@ -7,8 +7,6 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 
-__all__ = ["LONGEST", "unique_names"]
-
 LONGEST = 64
 """Characters in the name of a function, in OpenAI's API."""
 

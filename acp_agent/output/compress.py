@@ -16,8 +16,6 @@ from dataclasses import dataclass
 from acp_agent.config.model import CompressionConfig, CompressionStrategy
 from acp_agent.output.error_lines import error_lines
 
-__all__ = ["STRATEGIES", "Sections", "compressed", "sections_of", "strategy_of", "wants_compression"]
-
 STRATEGIES: Mapping[str, CompressionStrategy] = {
     "bash": "aggressive",
     "bash_output": "aggressive",

@@ -14,8 +14,6 @@ from typing import Literal
 from acp_agent.linear import compiled
 from acp_agent.output.error_lines import error_lines, looks_like_error, unready_rows
 
-__all__ = ["NOTHING", "Confidence", "Cut", "Omission", "carried_out", "worst"]
-
 Confidence = Literal["Full", "Partial", "Fallback"]
 """Full: understood. Partial: something useful may have gone. Fallback: not understood, nothing was changed."""
 ORDER: tuple[Confidence, ...] = ("Full", "Partial", "Fallback")

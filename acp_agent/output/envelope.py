@@ -7,8 +7,6 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-__all__ = ["MAX_STREAM_CHARS", "NO_OUTPUT", "ShellOutput", "bounded"]
-
 MAX_STREAM_CHARS = 100_000
 """Characters of one stream in an envelope: it travels in one message."""
 

@@ -16,8 +16,6 @@ from itertools import islice
 
 from acp_agent.linear import Match, at_first_use
 
-__all__ = ["error_lines", "is_passing_line", "looks_like_error", "unready_rows"]
-
 CHUNK = 500
 """Lines searched at once: most outputs have no error in most places."""
 

@@ -1,6 +1,7 @@
 """What the model reads of a command's output: the rules that match the command, one after the other.
 
-Pure. Rules are read by `rules`, a rule's strategies stand in `strategies`, and what none of them may do in `cut`.
+Pure. Rules are read by `filter_rules`, a rule's strategies stand in `strategies`, and what none of them may do in
+`cut`.
 """
 
 from __future__ import annotations
@@ -9,11 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from acp_agent.output.cut import Confidence, carried_out, worst
-from acp_agent.output.rules import Rule, load_rules, read_user_filters
+from acp_agent.output.filter_rules import Rule, load_rules
 from acp_agent.output.sanitize import encodable
 from acp_agent.output.strategies import may_cut_strangers
-
-__all__ = ["Filtered", "Filters", "load_filters", "read_user_filters"]
 
 
 @dataclass(frozen=True)

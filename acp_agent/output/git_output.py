@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 from acp_agent.linear import compiled
 from acp_agent.output.cut import Cut, Omission
 
-__all__ = ["git_diff_cut", "git_status_cut"]
-
 STATUS = compiled(
     r"(?m)^(?:# )?(?:On branch |HEAD detached |Not currently on any branch|interactive rebase in progress"
     r"|rebase in progress"

@@ -14,8 +14,6 @@ from acp_agent.output.cut import NOTHING, Cut, Omission
 from acp_agent.output.error_lines import error_lines, looks_like_error
 from acp_agent.output.passing import CARGO_PROGRESS
 
-__all__ = ["group_by_rule_cut"]
-
 HEAD = compiled(
     r"^(?P<level>warning|error)(?:\[(?P<code>\w+)\])?: (?P<message>.*)$"
     r"|^(?P<rule>[A-Z]{1,5}\d{2,5}) (?:\[\*\] )?(?P<found>.+)$"

@@ -9,8 +9,6 @@ from msgspec import Meta
 
 from acp_agent.output.envelope import bounded
 
-__all__ = ["Observation", "ObservedResult", "ObservedSession", "ObservedTool", "ResultStatus", "observation_text"]
-
 ResultStatus = Literal["completed", "failed", "denied", "cancelled"]
 
 

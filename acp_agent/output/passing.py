@@ -14,8 +14,6 @@ from acp_agent.linear import compiled
 from acp_agent.output.cut import Confidence, Cut, Omission
 from acp_agent.output.error_lines import is_passing_line
 
-__all__ = ["CARGO_PROGRESS", "test_summary_of"]
-
 PASSED = Omission("line of a passing test", "lines of passing tests")
 SKIPPED = Omission("skipped test", "skipped tests")
 PROGRESS = Omission("line of progress", "lines of progress")

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from typing import Literal
 
-__all__ = ["STREAM_CHARS", "TEXT_CHARS", "keeps", "shortened", "shortened_streams"]
-
 STREAM_CHARS = 4_000
 """Of stdout, and of stderr."""
 

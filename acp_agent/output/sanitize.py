@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["encodable", "sanitize_output", "strip_ansi"]
-
 STRING = r"[^\x00-\x06\x07\x0e-\x1f\x80-\x9f]*(?:\x07|\x1b\\|\x9c)"
 """The rest of OSC, DCS, APC, PM and SOS: any text up to its end. Where that is missing, only the start is dropped."""
 SEQUENCE = re.compile(
@@ -40,14 +38,6 @@ def sanitize_output(text: str) -> str:
     if BLANK_RUN.search(text) is not None:
         text = BLANK_START.sub("\n", BLANK_LINES.sub("\n\n", text))
     return text
-
-
-def strip_ansi(text: str) -> str:
-    """`text` without escape sequences; all else stays, other control characters too."""
-    text = encodable(text)
-    if CONTROL.search(text) is None:
-        return text
-    return SEQUENCE.sub(lambda match: "" if match.group()[0] in "\x1b\x9b\x9d\x90\x98\x9e\x9f" else match.group(), text)
 
 
 def encodable(text: str) -> str:

@@ -21,8 +21,6 @@ from acp_agent.output.git_output import git_diff_cut, git_status_cut
 from acp_agent.output.grouping import group_by_rule_cut
 from acp_agent.output.passing import test_summary_of
 
-__all__ = ["AnyStrategy", "Strategy", "checked_pattern", "may_cut_strangers"]
-
 MAX_DIFF_LINES = 500
 
 NOISE = Omission("line of noise", "lines of noise")

@@ -42,7 +42,7 @@ from acp_agent.schema.acp import (
 from acp_agent.schema.decode import decode_result
 
 if TYPE_CHECKING:
-    from acp_agent.schema.lsp import (
+    from acp_agent.schema.lsp_types import (
         CodeAction,
         DiagnosticReport,
         DocumentSymbol,
@@ -53,10 +53,9 @@ if TYPE_CHECKING:
         WorkspaceSymbol,
     )
 
-__all__ = ["Client"]
 
-LSP_RESULT = "acp_agent.schema.lsp:decode_result"
-LSP_METHODS = "acp_agent.schema.lsp:METHODS"
+LSP_RESULT = "acp_agent.schema.lsp_types:decode_result"
+LSP_METHODS = "acp_agent.schema.lsp_types:METHODS"
 
 
 class Client:

@@ -9,8 +9,6 @@ import msgspec
 from acp_agent.protocol.peer import encode_json
 from acp_agent.schema.acp import AgentMessageChunk, AgentThoughtChunk, SessionNotification, TextContent
 
-__all__ = ["coalesce_updates", "encode"]
-
 _encoder = msgspec.json.Encoder()
 _Chunk = AgentMessageChunk | AgentThoughtChunk
 

@@ -24,8 +24,6 @@ from acp_agent.errors import ConnectionClosed, InternalError, PeerError, Request
 from acp_agent.protocol.peer import Event, Malformed, NotificationReceived, Peer, RequestReceived, ResponseReceived
 from acp_agent.protocol.transports import Transport
 
-__all__ = ["Connection", "Handler", "Reply"]
-
 log = logging.getLogger(__name__)
 
 WRITE_BATCH_BYTES = 256 * 1024

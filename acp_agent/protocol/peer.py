@@ -26,16 +26,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-__all__ = [
-    "MAX_LINE_BYTES",
-    "Event",
-    "Malformed",
-    "NotificationReceived",
-    "Peer",
-    "RequestReceived",
-    "ResponseReceived",
-    "encode_json",
-]
 
 MAX_LINE_BYTES = 64 * 1024 * 1024
 """The longest line accepted, without its line feed."""

@@ -10,10 +10,8 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from acp_agent.config.language import ClientProfileConfig
+from acp_agent.config.language_settings import ClientProfileConfig
 from acp_agent.schema.acp import ClientCapabilities, Implementation
-
-__all__ = ["PROFILES", "UNNAMED", "Quirks", "RenderingPlan", "config_name", "rendering_plan"]
 
 UNNAMED = "unnamed"
 """The row, and the key of the configuration, for a client that gives no `clientInfo`."""

@@ -16,8 +16,6 @@ from typing import Protocol
 
 from acp_agent.errors import ConnectionClosed
 
-__all__ = ["FdTransport", "MemoryTransport", "Transport", "memory_pair", "stdio"]
-
 READ_SIZE = 256 * 1024
 """Bytes asked of the kernel at once."""
 

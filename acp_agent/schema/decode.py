@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-__all__ = ["MalformedResult", "Side", "decode_params", "decode_result"]
-
 Side: TypeAlias = Literal["agent", "client"]
 """Who serves a method."""
 

@@ -18,13 +18,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from acp_agent.config.places import state_dir
+from acp_agent.config.xdg import state_dir
 from acp_agent.errors import UsageError
+from acp_agent.setup.editor_table import Editor, folder
 from acp_agent.setup.helix import add, ask_helix, remove
 from acp_agent.setup.json_text import get_member, remove_member, set_member
-from acp_agent.setup.table import Editor, folder
-
-__all__ = ["Change", "is_set_up", "planned", "undone", "write"]
 
 BEGIN = "acp-coder setup: begin (these lines are written by it)"
 END = "acp-coder setup: end"

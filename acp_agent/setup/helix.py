@@ -18,8 +18,6 @@ from tomlkit.items import AoT, Array, Comment, Table
 
 from acp_agent.errors import UsageError
 
-__all__ = ["KNOWN", "add", "ask_helix", "remove"]
-
 SERVER = "acp-coder"
 
 KNOWN: dict[str, tuple[str, ...]] = {

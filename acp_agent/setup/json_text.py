@@ -15,8 +15,6 @@ from tree_sitter import Language, Node, Parser
 
 from acp_agent.errors import UsageError
 
-__all__ = ["get_member", "remove_member", "set_member"]
-
 INDENT = "  "
 
 

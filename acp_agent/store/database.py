@@ -19,8 +19,6 @@ from acp_agent.errors import StoreError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["MIGRATIONS", "SCHEMA_VERSION", "SQLITE_VERSION", "Database", "clean", "now"]
-
 SQLITE_VERSION = sqlite3.sqlite_version
 
 MIGRATIONS: tuple[tuple[str, ...], ...] = (

@@ -7,8 +7,6 @@ import re
 from acp_agent.store.base import Memory, MemoryCategory
 from acp_agent.store.database import Database, clean, now
 
-__all__ = ["SqliteMemories"]
-
 WORD = re.compile(r"\w+")
 MAX_WORDS = 32
 """Words of a query that are searched for."""
@@ -16,11 +14,14 @@ MAX_WORDS = 32
 COLUMNS = "m.key, m.content, m.category, m.project, m.updated_at"
 
 
-class SqliteMemories:
+class MemoryStore:
+    """All methods raise StoreError."""
+
     def __init__(self, db: Database) -> None:
         self._db = db
 
     def store(self, project: str, key: str, content: str, category: MemoryCategory) -> bool:
+        """Keeps it; True where it replaces an earlier one of the same key."""
         with self._db.write() as db:
             known = db.execute("SELECT 1 FROM memories WHERE project = ? AND key = ?", (project, clean(key))).fetchone()
             db.execute(
@@ -34,6 +35,7 @@ class SqliteMemories:
     def recall(
         self, projects: tuple[str, ...], query: str, limit: int, category: MemoryCategory | None = None
     ) -> list[Memory]:
+        """Those that share words with `query`, the best first (BM25; words of the key count twice)."""
         words = list(dict.fromkeys(word.lower() for word in WORD.findall(clean(query))))[:MAX_WORDS]
         if not words or not projects:
             return []
@@ -53,6 +55,7 @@ class SqliteMemories:
             return [Memory(*row) for row in db.execute(sql, (*values, limit))]
 
     def keys(self, project: str, limit: int) -> list[str]:
+        """The newest first."""
         with self._db.read() as db:
             rows = db.execute(
                 "SELECT key FROM memories WHERE project = ? ORDER BY updated_at DESC LIMIT ?", (project, limit)
@@ -60,6 +63,7 @@ class SqliteMemories:
         return [key for (key,) in rows]
 
     def forget(self, project: str, key: str) -> bool:
+        """False where there was none."""
         with self._db.write() as db:
             found = db.execute("DELETE FROM memories WHERE project = ? AND key = ?", (project, clean(key)))
             return found.rowcount > 0

@@ -10,17 +10,18 @@ from acp_agent.errors import StoreError
 from acp_agent.store.base import OverflowEntry, OverflowPart
 from acp_agent.store.database import Database, clean, now
 
-__all__ = ["SqliteOverflow"]
-
 CUT = "\n[... {} bytes omitted ...]\n"
 """Stands where an output was longer than an entry may be."""
 
 
-class SqliteOverflow:
+class OverflowStore:
+    """All methods raise StoreError."""
+
     def __init__(self, db: Database) -> None:
         self._db = db
 
     def keep(self, session_id: str, tool: str, text: str, max_bytes: int) -> OverflowEntry:
+        """Keeps `text`, in UTF-8 at most `max_bytes` of it (0: all; else its middle is left out)."""
         kept = _fitting(text if text.isascii() else clean(text), max_bytes)
         entry = OverflowEntry(str(uuid.uuid4()), tool, len(kept), now(), complete=len(kept) == len(text))
         try:
@@ -37,6 +38,7 @@ class SqliteOverflow:
         return entry
 
     def read(self, session_id: str, entry_id: str, offset: int, limit: int) -> OverflowPart | None:
+        """`limit` characters from `offset`; `None` where this session has no such entry."""
         with self._db.read() as db:
             row = db.execute(
                 "SELECT id, tool, chars, created_at, complete, substr(content, ?, ?) FROM tool_overflow "
@@ -49,6 +51,7 @@ class SqliteOverflow:
         return OverflowPart(OverflowEntry(id_, tool, chars, created_at, complete=bool(complete)), offset, text)
 
     def expire(self, days: float) -> int:
+        """Removes what is older; how many."""
         limit = (datetime.now(UTC) - timedelta(days=days)).isoformat(timespec="microseconds").replace("+00:00", "Z")
         with self._db.write() as db:
             return db.execute("DELETE FROM tool_overflow WHERE created_at < ?", (limit,)).rowcount

@@ -7,12 +7,12 @@ import uuid
 from acp_agent.store.base import Schedule
 from acp_agent.store.database import Database, clean, now
 
-__all__ = ["SqliteSchedules"]
-
 COLUMNS = "id, project, timing, prompt, mode, created_at, next_run, last_run, runs"
 
 
-class SqliteSchedules:
+class ScheduleStore:
+    """All methods raise StoreError."""
+
     def __init__(self, db: Database) -> None:
         self._db = db
 
@@ -26,6 +26,7 @@ class SqliteSchedules:
         return made
 
     def list(self, project: str) -> list[Schedule]:
+        """The next first."""
         with self._db.read() as db:
             rows = db.execute(
                 f"SELECT {COLUMNS} FROM schedules WHERE project = ? ORDER BY next_run, id", (project,)
@@ -33,11 +34,14 @@ class SqliteSchedules:
         return [Schedule(*row) for row in rows]
 
     def remove(self, project: str, schedule_id: str) -> bool:
+        """False where there was none."""
         with self._db.write() as db:
             found = db.execute("DELETE FROM schedules WHERE project = ? AND id = ?", (project, schedule_id))
             return found.rowcount > 0
 
     def claim(self, schedule: Schedule, next_run: float, *, at: float | None) -> bool:
+        """Sets when it runs next. True for exactly one of all agents that claim the same run. `at`: it runs now;
+        `None`: the run is left out."""
         ran = at is not None
         with self._db.write() as db:
             found = db.execute(

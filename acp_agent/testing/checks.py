@@ -19,8 +19,6 @@ from typing import Any, Literal
 
 from acp_agent.lazy import load
 
-__all__ = ["Direction", "WireChecks"]
-
 Direction = Literal["to_agent", "from_agent"]
 
 BASE_URI = "acp:schema"

@@ -29,9 +29,9 @@ import anyio
 from msgspec import UNSET
 
 from acp_agent.client.acp_client import AcpClient, ElicitationAnswer, LanguageServers
-from acp_agent.client.background import Background
 from acp_agent.client.permissions import Permissions, allow_once
-from acp_agent.client.process import AgentProcess, agent_process
+from acp_agent.client.spawn import AgentProcess, agent_process
+from acp_agent.client.tasks import Background
 from acp_agent.errors import AgentError, MethodNotFound, RpcError
 from acp_agent.protocol.transports import Transport
 from acp_agent.schema.acp import (
@@ -68,19 +68,6 @@ from acp_agent.schema.acp import (
 )
 from acp_agent.testing.checks import Direction, WireChecks
 from acp_agent.testing.quirks import QuirkyFiles, QuirkyTerminals
-
-__all__ = [
-    "AnswersError",
-    "AnswersGarbage",
-    "AnswersLate",
-    "FakeEditor",
-    "Line",
-    "Misbehaviour",
-    "NeverAnswers",
-    "ToolCallState",
-    "Turn",
-    "live_editors",
-]
 
 WAIT_SECONDS = 10.0
 """How long the waiting helpers wait before they fail the test."""

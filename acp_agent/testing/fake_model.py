@@ -27,8 +27,6 @@ from typing import Any, Literal
 
 import msgspec
 
-__all__ = ["Answer", "Call", "Failure", "FakeModel", "FakeRequest", "RawAnswer", "Usage", "main"]
-
 # --- scripts -----------------------------------------------------------------------------------------------------
 
 

@@ -12,8 +12,6 @@ import pytest
 
 from acp_agent.testing.fake_editor import FakeEditor, live_editors
 
-__all__ = ["pytest_runtest_makereport", "pytest_runtest_setup", "wire"]
-
 SHOWN_LINES = 400
 SHOWN_CHARS = 2000
 

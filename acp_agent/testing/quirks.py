@@ -7,7 +7,7 @@ from pathlib import Path
 import anyio
 import msgspec
 
-from acp_agent.client.files import Files
+from acp_agent.client.fs import Files
 from acp_agent.client.terminals import Terminals
 from acp_agent.errors import InternalError, InvalidParams, ResourceNotFound
 from acp_agent.schema.acp import (
@@ -24,8 +24,6 @@ from acp_agent.schema.acp import (
     WriteTextFileRequest,
     WriteTextFileResponse,
 )
-
-__all__ = ["QuirkyFiles", "QuirkyTerminals"]
 
 
 class QuirkyFiles(Files):

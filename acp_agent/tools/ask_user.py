@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import ClassVar
 
 from pydantic import Field
 
+from acp_agent.config.model import ToolsConfig
 from acp_agent.safety.access import Access, NoAccess
 from acp_agent.safety.folders.paths import Roots
 from acp_agent.schema.acp import ToolKind
-from acp_agent.tools.base import Params, Tool
-from acp_agent.tools.context import Description, Preview, Question, ToolContext, ToolResult
-
-__all__ = ["AskUser", "AskUserParams"]
+from acp_agent.tools.kit.base import Params, Tool
+from acp_agent.tools.kit.tool_context import Description, Preview, Question, ToolContext, ToolResult
 
 TITLE_CHARS = 120
 
@@ -34,12 +34,12 @@ class AskUser(Tool[AskUserParams]):
         line = " ".join(params.question.split())
         return Description(f"Ask: {line if len(line) <= TITLE_CHARS else line[:TITLE_CHARS] + '…'}")
 
-    def access(self, params: AskUserParams, ctx: ToolContext) -> list[Access]:
+    def access(self, params: AskUserParams, roots: Roots, cwd: Path, config: ToolsConfig) -> list[Access]:
         return [NoAccess()]
 
     async def run(self, params: AskUserParams, ctx: ToolContext, preview: Preview) -> ToolResult:
         choices = tuple(dict.fromkeys(choice.strip() for choice in params.choices if choice.strip()))
-        answer = await ctx.ask_person(Question(params.question.strip(), choices, params.several))
+        answer = await ctx.call.ask(Question(params.question.strip(), choices, params.several))
         if answer.text is not None:
             return ToolResult(f"The person answered: {answer.text}")
         return ToolResult(answer.reason, ends_turn=answer.ends_turn)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import anyio
 from pydantic import Field, field_validator, model_validator
 from pydantic.json_schema import SkipJsonSchema
 
+from acp_agent.config.model import ToolsConfig
 from acp_agent.errors import ToolError
 from acp_agent.executors.base import Command, ExitStatus, Process
 from acp_agent.output.envelope import NO_OUTPUT, ShellOutput
@@ -16,11 +18,9 @@ from acp_agent.safety.access import RISK_METADATA, Access, Claim, ExecuteAccess
 from acp_agent.safety.folders.paths import Roots
 from acp_agent.safety.lines.interactive import wants_terminal
 from acp_agent.schema.acp import ToolKind
-from acp_agent.tools.base import Params, Tool
-from acp_agent.tools.context import CommandOutput, Description, Preview, ToolContext, ToolResult
-from acp_agent.tools.waiting import wait_of
-
-__all__ = ["Bash", "BashParams"]
+from acp_agent.tools.kit.base import Params, Tool
+from acp_agent.tools.kit.durations import wait_of
+from acp_agent.tools.kit.tool_context import CommandOutput, Description, Preview, ToolContext, ToolResult
 
 COMMAND_NAMES = ("command", "cmd", "script", "shell_command", "bash", "sh")
 """What models call the command line."""
@@ -121,16 +121,16 @@ class Bash(Tool[BashParams]):
     def describe(self, params: BashParams, roots: Roots) -> Description:
         return Description(params.command.strip())
 
-    def access(self, params: BashParams, ctx: ToolContext) -> list[Access]:
+    def access(self, params: BashParams, roots: Roots, cwd: Path, config: ToolsConfig) -> list[Access]:
         if not params.command.strip():
             raise ToolError("The command is empty. Give the command line to run.", "invalid_parameters")
         if "\0" in params.command:
             raise ToolError("The command holds a NUL character, which no shell can take.", "invalid_parameters")
         claim = _claim(params)
-        if claim is None and ctx.config.require_risk_metadata:
+        if claim is None and config.require_risk_metadata:
             missing = ", ".join(f"`{name}`" for name in RISK_METADATA if getattr(params, name) in (None, ""))
             raise ToolError(f"The arguments of `bash` are not complete: {missing} missing.", "invalid_parameters")
-        return [ExecuteAccess(params.command, ctx.shell_cwd(), not params.outside_sandbox, claim)]
+        return [ExecuteAccess(params.command, cwd, not params.outside_sandbox, claim)]
 
     async def preview(self, params: BashParams, ctx: ToolContext) -> Preview:
         if ctx.config.bash.refuse_interactive:
@@ -138,7 +138,7 @@ class Bash(Tool[BashParams]):
             if found is not None:
                 raise ToolError(f"The command was not run: {found.why}.", suggestion=found.instead)
         if params.in_background or params.patience is not None:
-            ctx.services.runs.check_room()
+            ctx.shell.runs.check_room()
         return Preview()
 
     async def run(self, params: BashParams, ctx: ToolContext, preview: Preview) -> ToolResult:
@@ -146,20 +146,20 @@ class Bash(Tool[BashParams]):
         patience = params.patience
         command = Command(
             params.command,
-            ctx.shell_cwd(),
+            ctx.shell.cwd(),
             output_limit=config.output_limit,
-            state_file=ctx.shell_state,
+            state_file=ctx.shell.state,
             keeps_state=not params.in_background and patience is None,
             confined=not params.outside_sandbox,
         )
-        process = await ctx.start(command)
+        process = await ctx.call.start(command)
         if params.in_background:
-            return _started(ctx.to_background(process, command, timeout=params.timeout))
+            return _started(ctx.call.to_background(process, command, timeout=params.timeout))
         limit = min(patience or params.timeout or config.timeout, config.max_timeout)
         status = ExitStatus()
         with anyio.move_on_after(limit) as scope:
             async for chunk in process.output():
-                ctx.show_output(chunk)
+                ctx.call.show(chunk)
             status = await process.wait()
         if not scope.cancelled_caught:
             return _result(process, params.command, status, None, _limits(params, ctx))
@@ -167,7 +167,7 @@ class Bash(Tool[BashParams]):
             await process.look()
             rest = None if params.timeout is None else params.timeout - limit
             printed = _printed(process, params.command, ExitStatus(), running=True)
-            return _started(ctx.to_background(process, command, timeout=rest), printed, limit)
+            return _started(ctx.call.to_background(process, command, timeout=rest), printed, limit)
         await process.kill()
         return _result(process, params.command, status, limit, _limits(params, ctx))
 
@@ -190,7 +190,7 @@ def _printed(
 
 def _limits(params: BashParams, ctx: ToolContext) -> str:
     """What the sandbox forbids, in words for the model; nothing where the command was not confined."""
-    return "" if params.outside_sandbox else ctx.services.sandbox()
+    return "" if params.outside_sandbox else ctx.shell.limits()
 
 
 def _result(

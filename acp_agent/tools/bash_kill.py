@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import ClassVar
 
 from pydantic import Field
 
+from acp_agent.config.model import ToolsConfig
 from acp_agent.safety.access import Access, NoAccess
 from acp_agent.safety.folders.paths import Roots
 from acp_agent.schema.acp import ToolKind
-from acp_agent.tools.base import Params, Tool
-from acp_agent.tools.context import Description, Preview, ToolContext, ToolResult
-
-__all__ = ["BashKill", "BashKillParams"]
+from acp_agent.tools.kit.base import Params, Tool
+from acp_agent.tools.kit.tool_context import Description, Preview, ToolContext, ToolResult
 
 
 class BashKillParams(Params):
@@ -27,9 +27,9 @@ class BashKill(Tool[BashKillParams]):
     def describe(self, params: BashKillParams, roots: Roots) -> Description:
         return Description(f"End the background command {params.run_id[:8]}")
 
-    def access(self, params: BashKillParams, ctx: ToolContext) -> list[Access]:
+    def access(self, params: BashKillParams, roots: Roots, cwd: Path, config: ToolsConfig) -> list[Access]:
         return [NoAccess()]  # It ends only what this session started.
 
     async def run(self, params: BashKillParams, ctx: ToolContext, preview: Preview) -> ToolResult:
-        state = await ctx.services.runs.kill(params.run_id)
+        state = await ctx.shell.runs.kill(params.run_id)
         return ToolResult("", command=state.printed())

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import ClassVar
 
+from acp_agent.config.model import ToolsConfig
 from acp_agent.safety.access import Access, NoAccess
 from acp_agent.safety.folders.paths import Roots
 from acp_agent.schema.acp import ToolKind
-from acp_agent.tools.base import Params, Tool
-from acp_agent.tools.context import Description, Preview, ToolContext, ToolResult
-
-__all__ = ["BashList", "BashListParams"]
+from acp_agent.tools.kit.base import Params, Tool
+from acp_agent.tools.kit.tool_context import Description, Preview, ToolContext, ToolResult
 
 
 class BashListParams(Params):
@@ -26,10 +26,10 @@ class BashList(Tool[BashListParams]):
     def describe(self, params: BashListParams, roots: Roots) -> Description:
         return Description("List the background commands")
 
-    def access(self, params: BashListParams, ctx: ToolContext) -> list[Access]:
+    def access(self, params: BashListParams, roots: Roots, cwd: Path, config: ToolsConfig) -> list[Access]:
         return [NoAccess()]
 
     async def run(self, params: BashListParams, ctx: ToolContext, preview: Preview) -> ToolResult:
-        states = ctx.services.runs.states()
+        states = ctx.shell.runs.states()
         lines = [f"{state.run_id} [{state.words}] {' '.join(state.command.split())}" for state in states]
         return ToolResult("\n".join(lines) or "[no command runs in the background, nor did any]")

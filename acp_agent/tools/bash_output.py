@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import ClassVar
 
 from pydantic import Field, field_validator
 
+from acp_agent.config.model import ToolsConfig
 from acp_agent.safety.access import Access, NoAccess
 from acp_agent.safety.folders.paths import Roots
 from acp_agent.schema.acp import ToolKind
-from acp_agent.tools.base import Params, Tool
-from acp_agent.tools.context import Description, Preview, ToolContext, ToolResult
-from acp_agent.tools.waiting import wait_of
-
-__all__ = ["BashOutput", "BashOutputParams"]
+from acp_agent.tools.kit.base import Params, Tool
+from acp_agent.tools.kit.durations import wait_of
+from acp_agent.tools.kit.tool_context import Description, Preview, ToolContext, ToolResult
 
 MAX_WAIT = 60.0
 
@@ -46,11 +46,11 @@ class BashOutput(Tool[BashOutputParams]):
     def describe(self, params: BashOutputParams, roots: Roots) -> Description:
         return Description(f"Output of the background command {params.run_id[:8]}")
 
-    def access(self, params: BashOutputParams, ctx: ToolContext) -> list[Access]:
+    def access(self, params: BashOutputParams, roots: Roots, cwd: Path, config: ToolsConfig) -> list[Access]:
         return [NoAccess()]
 
     async def run(self, params: BashOutputParams, ctx: ToolContext, preview: Preview) -> ToolResult:
-        state = await ctx.services.runs.look(params.run_id, params.seconds)
+        state = await ctx.shell.runs.look(params.run_id, params.seconds)
         if params.tail is None:
             return ToolResult("", command=state.printed())
         lines = state.text.splitlines()

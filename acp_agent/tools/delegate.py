@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import ClassVar
 
 from pydantic import Field
 
+from acp_agent.config.model import ToolsConfig
 from acp_agent.safety.access import Access, NoAccess
 from acp_agent.safety.folders.paths import Roots
 from acp_agent.schema.acp import ToolKind
-from acp_agent.tools.base import Params, Tool
-from acp_agent.tools.context import Description, Preview, Task, ToolContext, ToolResult
-
-__all__ = ["Delegate", "DelegateParams"]
+from acp_agent.tools.kit.base import Params, Tool
+from acp_agent.tools.kit.tool_context import Description, Preview, Task, ToolContext, ToolResult
 
 TITLE_CHARS = 60
 
@@ -35,14 +35,14 @@ class Delegate(Tool[DelegateParams]):
     def describe(self, params: DelegateParams, roots: Roots) -> Description:
         return Description(f"Sub-agent: {_title(params)}")
 
-    def access(self, params: DelegateParams, ctx: ToolContext) -> list[Access]:
+    def access(self, params: DelegateParams, roots: Roots, cwd: Path, config: ToolsConfig) -> list[Access]:
         return [NoAccess()]
 
     async def run(self, params: DelegateParams, ctx: ToolContext, preview: Preview) -> ToolResult:
         limit = ctx.config.delegate.max_iterations
         tools = None if params.tools is None else tuple(dict.fromkeys(params.tools))
         rounds = min(params.max_iterations or limit, limit)
-        return await ctx.delegate(Task(params.prompt, _title(params), tools, rounds))
+        return await ctx.call.delegate(Task(params.prompt, _title(params), tools, rounds))
 
 
 def _title(params: DelegateParams) -> str:

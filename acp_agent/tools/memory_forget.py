@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import ClassVar
 
 from pydantic import Field
 
+from acp_agent.config.model import ToolsConfig
 from acp_agent.errors import ToolError
 from acp_agent.safety.access import Access, NoAccess, ToolAccess
 from acp_agent.safety.folders.paths import Roots
 from acp_agent.schema.acp import ToolKind
-from acp_agent.tools.base import Params, Tool
-from acp_agent.tools.context import Description, Preview, ToolContext, ToolResult
+from acp_agent.tools.kit.base import Params, Tool
+from acp_agent.tools.kit.tool_context import Description, Preview, ToolContext, ToolResult
 from acp_agent.tools.memory_store import project_of
-
-__all__ = ["MemoryForget", "MemoryForgetParams"]
 
 SHOWN_KEYS = 20
 
@@ -33,13 +33,13 @@ class MemoryForget(Tool[MemoryForgetParams]):
     def describe(self, params: MemoryForgetParams, roots: Roots) -> Description:
         return Description(f"Forget {params.key}")
 
-    def access(self, params: MemoryForgetParams, ctx: ToolContext) -> list[Access]:
+    def access(self, params: MemoryForgetParams, roots: Roots, cwd: Path, config: ToolsConfig) -> list[Access]:
         return [ToolAccess("memory everywhere", "memories for all projects")] if params.everywhere else [NoAccess()]
 
     async def run(self, params: MemoryForgetParams, ctx: ToolContext, preview: Preview) -> ToolResult:
         project, key = project_of(params.everywhere, ctx), params.key.strip()
-        if not ctx.services.memories.forget(project, key):
-            keys = ctx.services.memories.keys(project, SHOWN_KEYS)
+        if not ctx.memory.notes.forget(project, key):
+            keys = ctx.memory.notes.keys(project, SHOWN_KEYS)
             there = f"The newest are: {', '.join(f'`{known}`' for known in keys)}." if keys else "There are none."
             raise ToolError(f"There is no memory `{key}`. {there}")
         return ToolResult(f"Forgot `{key}`.")

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import ClassVar, Literal
 
 from pydantic import Field
 
+from acp_agent.config.model import ToolsConfig
 from acp_agent.safety.access import Access, NoAccess
 from acp_agent.safety.folders.paths import Roots
 from acp_agent.schema.acp import ToolKind
-from acp_agent.tools.base import Params, Tool
-from acp_agent.tools.context import Description, Preview, ToolContext, ToolResult
+from acp_agent.tools.kit.base import Params, Tool
+from acp_agent.tools.kit.tool_context import Description, Preview, ToolContext, ToolResult
 from acp_agent.tools.memory_store import EVERYWHERE
-
-__all__ = ["MemoryRecall", "MemoryRecallParams"]
 
 MAX_LIMIT = 100
 SHOWN_KEYS = 20
@@ -35,11 +35,11 @@ class MemoryRecall(Tool[MemoryRecallParams]):
     def describe(self, params: MemoryRecallParams, roots: Roots) -> Description:
         return Description(f"Recall {params.query[:80]}")
 
-    def access(self, params: MemoryRecallParams, ctx: ToolContext) -> list[Access]:
+    def access(self, params: MemoryRecallParams, roots: Roots, cwd: Path, config: ToolsConfig) -> list[Access]:
         return [NoAccess()]
 
     async def run(self, params: MemoryRecallParams, ctx: ToolContext, preview: Preview) -> ToolResult:
-        memories, project = ctx.services.memories, str(ctx.roots.cwd)
+        memories, project = ctx.memory.notes, str(ctx.roots.cwd)
         limit = params.limit or ctx.config.memory.recall_limit
         found = memories.recall((project, EVERYWHERE), params.query, limit, params.category)
         if not found:

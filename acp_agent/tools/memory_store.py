@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import ClassVar, Literal
 
 from pydantic import Field
 
+from acp_agent.config.model import ToolsConfig
 from acp_agent.errors import ToolError
 from acp_agent.safety.access import Access, NoAccess, ToolAccess
 from acp_agent.safety.folders.paths import Roots
 from acp_agent.schema.acp import ToolKind
-from acp_agent.tools.base import Params, Tool
-from acp_agent.tools.context import Description, Preview, ToolContext, ToolResult
-
-__all__ = ["EVERYWHERE", "MemoryStore", "MemoryStoreParams", "project_of"]
+from acp_agent.tools.kit.base import Params, Tool
+from acp_agent.tools.kit.tool_context import Description, Preview, ToolContext, ToolResult
 
 EVERYWHERE = ""
 """The project of memories that belong to none."""
@@ -42,7 +42,7 @@ class MemoryStore(Tool[MemoryStoreParams]):
     def describe(self, params: MemoryStoreParams, roots: Roots) -> Description:
         return Description(f"Remember {params.key}")
 
-    def access(self, params: MemoryStoreParams, ctx: ToolContext) -> list[Access]:
+    def access(self, params: MemoryStoreParams, roots: Roots, cwd: Path, config: ToolsConfig) -> list[Access]:
         return [ToolAccess("memory everywhere", "memories for all projects")] if params.everywhere else [NoAccess()]
 
     async def run(self, params: MemoryStoreParams, ctx: ToolContext, preview: Preview) -> ToolResult:
@@ -54,8 +54,8 @@ class MemoryStore(Tool[MemoryStoreParams]):
                 "invalid_parameters",
             )
         project = project_of(params.everywhere, ctx)
-        replaced = ctx.services.memories.store(
-            project, ctx.services.redact(params.key.strip()), ctx.services.redact(params.content), params.category
+        replaced = ctx.memory.notes.store(
+            project, ctx.redactor.redact(params.key.strip()), ctx.redactor.redact(params.content), params.category
         )
         where = "for all projects" if params.everywhere else "for this project"
         return ToolResult(f"{'Replaced' if replaced else 'Stored'} memory `{params.key.strip()}` {where}.")

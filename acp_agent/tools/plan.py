@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from acp_agent.config.model import ToolsConfig
 from acp_agent.errors import ToolError
 from acp_agent.safety.access import Access, NoAccess
 from acp_agent.safety.folders.paths import Roots
 from acp_agent.schema.acp import Content, TextContent, ToolKind
 from acp_agent.store.base import GoalTask
-from acp_agent.tools.base import Params, Tool
-from acp_agent.tools.context import Description, Preview, ToolContext, ToolResult
-
-__all__ = ["Plan", "PlanParams"]
+from acp_agent.tools.kit.base import Params, Tool
+from acp_agent.tools.kit.tool_context import Description, Preview, ToolContext, ToolResult
 
 
 class Step(BaseModel):
@@ -52,15 +52,15 @@ class Plan(Tool[PlanParams]):
         done = sum(step.status == "completed" for step in params.entries)
         return Description(f"Plan: {done} of {len(params.entries)} steps done")
 
-    def access(self, params: PlanParams, ctx: ToolContext) -> list[Access]:
+    def access(self, params: PlanParams, roots: Roots, cwd: Path, config: ToolsConfig) -> list[Access]:
         return [NoAccess()]
 
     async def run(self, params: PlanParams, ctx: ToolContext, preview: Preview) -> ToolResult:
         tasks = params.tasks()
-        of_the_goal = ctx.set_plan(tasks)
+        of_the_goal = ctx.memory.goals.set_plan(tasks)
         open_ = sum(task.status != "completed" for task in tasks)
         told = f"The plan is shown. Open: {open_}." if open_ else "The plan is shown; every step is done."
-        steps = None if ctx.services.plans_are_drawn else (_steps(tasks),)
+        steps = None if ctx.memory.goals.drawn else (_steps(tasks),)
         return ToolResult(f"{told} {of_the_goal}".strip(), content=steps)
 
 

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import uuid
+from pathlib import Path
 from typing import ClassVar
 
 from pydantic import Field, field_validator
 
+from acp_agent.config.model import ToolsConfig
 from acp_agent.errors import ToolError
 from acp_agent.safety.access import Access, NoAccess
 from acp_agent.safety.folders.paths import Roots
 from acp_agent.schema.acp import ToolKind
-from acp_agent.tools.base import Params, Tool
-from acp_agent.tools.context import Description, Preview, ToolContext, ToolResult
-
-__all__ = ["ReadOverflow", "ReadOverflowParams"]
+from acp_agent.tools.kit.base import Params, Tool
+from acp_agent.tools.kit.tool_context import Description, Preview, ToolContext, ToolResult
 
 PREFIX = "overflow:"
 
@@ -55,12 +55,12 @@ class ReadOverflow(Tool[ReadOverflowParams]):
     def describe(self, params: ReadOverflowParams, roots: Roots) -> Description:
         return Description(f"Read the output {params.id[:8]} from character {params.offset}")
 
-    def access(self, params: ReadOverflowParams, ctx: ToolContext) -> list[Access]:
+    def access(self, params: ReadOverflowParams, roots: Roots, cwd: Path, config: ToolsConfig) -> list[Access]:
         return [NoAccess()]  # It was this session's own output.
 
     async def run(self, params: ReadOverflowParams, ctx: ToolContext, preview: Preview) -> ToolResult:
         limit = min(params.limit or ctx.config.overflow.read_chars, MOST_CHARS)
-        part = ctx.services.overflow(params.id, params.offset, limit)
+        part = ctx.memory.read_overflow(params.id, params.offset, limit)
         if part is None:
             raise ToolError(
                 f"There is no output `{PREFIX}{params.id}` in this session.",

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import time
 from datetime import datetime
+from pathlib import Path
 from typing import ClassVar
 
 from pydantic import Field
 
+from acp_agent.config.model import ToolsConfig
 from acp_agent.errors import ToolError
 from acp_agent.safety.access import Access, ToolAccess
 from acp_agent.safety.folders.paths import Roots
 from acp_agent.schema.acp import Content, TextContent, ToolKind
-from acp_agent.tools.base import Params, Tool
-from acp_agent.tools.context import Description, Preview, ToolContext, ToolResult
-from acp_agent.tools.timing import next_run
-
-__all__ = ["ScheduleAdd", "ScheduleAddParams", "when"]
+from acp_agent.tools.kit.base import Params, Tool
+from acp_agent.tools.kit.timing import next_run
+from acp_agent.tools.kit.tool_context import Description, Preview, ToolContext, ToolResult
 
 
 class ScheduleAddParams(Params):
@@ -40,16 +40,16 @@ class ScheduleAdd(Tool[ScheduleAddParams]):
     def describe(self, params: ScheduleAddParams, roots: Roots) -> Description:
         return Description(f"Schedule ({params.timing[:40]}): {' '.join(params.prompt.split())[:80]}")
 
-    def access(self, params: ScheduleAddParams, ctx: ToolContext) -> list[Access]:
+    def access(self, params: ScheduleAddParams, roots: Roots, cwd: Path, config: ToolsConfig) -> list[Access]:
         return [ToolAccess("schedule add", "new schedules in this project")]
 
     async def preview(self, params: ScheduleAddParams, ctx: ToolContext) -> Preview:
         config = ctx.config.schedule
-        known = len(ctx.services.schedules.list(str(ctx.roots.cwd)))
+        known = len(ctx.scheduler.store.list(str(ctx.roots.cwd)))
         if known >= config.max_schedules:
             raise ToolError(f"This project has {known} schedules, which is the most. Remove one first.")
         first = next_run(params.timing, time.time(), min_interval=config.min_interval)
-        mode = ctx.services.mode()
+        mode = ctx.call.mode
         text = (
             f"Runs `{params.timing}`, first {when(first)}, while a session is open here, with no more freedom than the "
             f"mode `{mode}`:\n\n{params.prompt}"
@@ -57,11 +57,9 @@ class ScheduleAdd(Tool[ScheduleAddParams]):
         return Preview((Content(content=TextContent(text=text)),), first)
 
     async def run(self, params: ScheduleAddParams, ctx: ToolContext, preview: Preview) -> ToolResult:
-        prompt = ctx.services.redact(params.prompt)
-        made = ctx.services.schedules.add(
-            str(ctx.roots.cwd), params.timing.strip(), prompt, preview.state, ctx.services.mode()
-        )
-        ctx.services.schedules_changed()
+        prompt = ctx.redactor.redact(params.prompt)
+        made = ctx.scheduler.store.add(str(ctx.roots.cwd), params.timing.strip(), prompt, preview.state, ctx.call.mode)
+        ctx.scheduler.changed()
         return ToolResult(
             f"Schedule {made.id} runs first {when(made.next_run)}, while a session of this project is open."
         )

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import ClassVar
 
+from acp_agent.config.model import ToolsConfig
 from acp_agent.safety.access import Access, NoAccess
 from acp_agent.safety.folders.paths import Roots
 from acp_agent.schema.acp import ToolKind
-from acp_agent.tools.base import Params, Tool
-from acp_agent.tools.context import Description, Preview, ToolContext, ToolResult
+from acp_agent.tools.kit.base import Params, Tool
+from acp_agent.tools.kit.tool_context import Description, Preview, ToolContext, ToolResult
 from acp_agent.tools.schedule_add import when
-
-__all__ = ["ScheduleList", "ScheduleListParams"]
 
 
 class ScheduleListParams(Params):
@@ -28,7 +28,7 @@ class ScheduleList(Tool[ScheduleListParams]):
     def describe(self, params: ScheduleListParams, roots: Roots) -> Description:
         return Description("List the schedules of this project")
 
-    def access(self, params: ScheduleListParams, ctx: ToolContext) -> list[Access]:
+    def access(self, params: ScheduleListParams, roots: Roots, cwd: Path, config: ToolsConfig) -> list[Access]:
         return [NoAccess()]
 
     async def run(self, params: ScheduleListParams, ctx: ToolContext, preview: Preview) -> ToolResult:
@@ -36,6 +36,6 @@ class ScheduleList(Tool[ScheduleListParams]):
             f"- {item.id} `{item.timing}`, next {when(item.next_run)}, "
             f"{f'last {when(item.last_run)}, {item.runs} runs' if item.last_run is not None else 'never run'}: "
             f"{' '.join(item.prompt.split())[:200]}"
-            for item in ctx.services.schedules.list(str(ctx.roots.cwd))
+            for item in ctx.scheduler.store.list(str(ctx.roots.cwd))
         ]
         return ToolResult("\n".join(lines) or "This project has no schedules.")

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import ClassVar
 
 from pydantic import Field
 
+from acp_agent.config.model import ToolsConfig
 from acp_agent.errors import ToolError
 from acp_agent.safety.access import Access, NoAccess
 from acp_agent.safety.folders.paths import Roots
 from acp_agent.schema.acp import ToolKind
-from acp_agent.tools.base import Params, Tool
-from acp_agent.tools.context import Description, Preview, ToolContext, ToolResult
-
-__all__ = ["Skill", "SkillParams"]
+from acp_agent.tools.kit.base import Params, Tool
+from acp_agent.tools.kit.tool_context import Description, Preview, ToolContext, ToolResult
 
 
 class SkillParams(Params):
@@ -30,12 +30,12 @@ class Skill(Tool[SkillParams]):
     def describe(self, params: SkillParams, roots: Roots) -> Description:
         return Description(f"Skill {params.name[:60]}")
 
-    def access(self, params: SkillParams, ctx: ToolContext) -> list[Access]:
+    def access(self, params: SkillParams, roots: Roots, cwd: Path, config: ToolsConfig) -> list[Access]:
         return [NoAccess()]
 
     async def run(self, params: SkillParams, ctx: ToolContext, preview: Preview) -> ToolResult:
-        text = ctx.services.skill(params.name)
+        text = ctx.memory.skills.use(params.name)
         if text is None:
-            names = ", ".join(f"`{name}`" for name in ctx.services.skills()) or "none"
+            names = ", ".join(f"`{name}`" for name in ctx.memory.skills.names()) or "none"
             raise ToolError(f"There is no skill `{params.name}`. The skills are: {names}.", "invalid_parameters")
         return ToolResult(text)

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import ClassVar, Literal
 
 from pydantic import Field
 
+from acp_agent.config.model import ToolsConfig
 from acp_agent.safety.access import Access, ModeAccess
 from acp_agent.safety.folders.paths import Roots
 from acp_agent.schema.acp import Content, TextContent, ToolKind
-from acp_agent.tools.base import Params, Tool
-from acp_agent.tools.context import Description, Preview, ToolContext, ToolResult
-
-__all__ = ["SwitchMode", "SwitchModeParams"]
+from acp_agent.tools.kit.base import Params, Tool
+from acp_agent.tools.kit.tool_context import Description, Preview, ToolContext, ToolResult
 
 
 class SwitchModeParams(Params):
@@ -29,7 +29,7 @@ class SwitchMode(Tool[SwitchModeParams]):
     def describe(self, params: SwitchModeParams, roots: Roots) -> Description:
         return Description(f"Switch to the mode {params.mode}")
 
-    def access(self, params: SwitchModeParams, ctx: ToolContext) -> list[Access]:
+    def access(self, params: SwitchModeParams, roots: Roots, cwd: Path, config: ToolsConfig) -> list[Access]:
         return [ModeAccess(params.mode)]
 
     async def preview(self, params: SwitchModeParams, ctx: ToolContext) -> Preview:
@@ -37,5 +37,5 @@ class SwitchMode(Tool[SwitchModeParams]):
         return Preview((Content(content=TextContent(text=plan)),)) if plan else Preview()
 
     async def run(self, params: SwitchModeParams, ctx: ToolContext, preview: Preview) -> ToolResult:
-        ctx.set_mode(params.mode)
+        ctx.call.set_mode(params.mode)
         return ToolResult(f"The mode is `{params.mode}` now: you have the tools that change things. Begin.")

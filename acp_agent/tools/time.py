@@ -6,15 +6,15 @@ import json
 import time
 from datetime import UTC, datetime
 from email.utils import format_datetime
+from pathlib import Path
 from typing import ClassVar
 
+from acp_agent.config.model import ToolsConfig
 from acp_agent.safety.access import Access, NoAccess
 from acp_agent.safety.folders.paths import Roots
 from acp_agent.schema.acp import ToolKind
-from acp_agent.tools.base import Params, Tool
-from acp_agent.tools.context import Description, Preview, ToolContext, ToolResult
-
-__all__ = ["Time", "TimeParams"]
+from acp_agent.tools.kit.base import Params, Tool
+from acp_agent.tools.kit.tool_context import Description, Preview, ToolContext, ToolResult
 
 
 class TimeParams(Params):
@@ -31,7 +31,7 @@ class Time(Tool[TimeParams]):
     def describe(self, params: TimeParams, roots: Roots) -> Description:
         return Description("Look at the clock")
 
-    def access(self, params: TimeParams, ctx: ToolContext) -> list[Access]:
+    def access(self, params: TimeParams, roots: Roots, cwd: Path, config: ToolsConfig) -> list[Access]:
         return [NoAccess()]
 
     async def run(self, params: TimeParams, ctx: ToolContext, preview: Preview) -> ToolResult:

@@ -13,7 +13,7 @@ from acp_agent.errors import CapabilityMissing, InvalidParams
 from acp_agent.handshake import LSP_NOTIFICATIONS
 from acp_agent.protocol.client import Client
 from acp_agent.schema.decode import MalformedResult
-from acp_agent.schema.lsp import METHODS, NOTIFICATIONS, Position, Range
+from acp_agent.schema.lsp_types import METHODS, NOTIFICATIONS, Position, Range
 from acp_agent.testing.fake_editor import AnswersError, AnswersGarbage, NeverAnswers
 from tests.agent.kit import Answer, Call, Rig, rig
 

@@ -12,9 +12,9 @@ import pytest
 
 from acp_agent.client.permissions import allow_once, reject_once
 from acp_agent.schema.acp import Diff
-from acp_agent.schema.lsp import Position, Range, TextEdit
+from acp_agent.schema.lsp_types import Position, Range, TextEdit
 from acp_agent.testing.fake_model import Answer, Call
-from acp_agent.tools.rename import edited
+from acp_agent.tools.code.rename import edited
 from tests.agent.kit import Rig, rig
 
 pytestmark = pytest.mark.anyio

@@ -194,7 +194,7 @@ async def test_a_skill_with_strange_front_matter_breaks_nothing(tmp_path, text):
 TOOL = '''
 from pathlib import Path
 from typing import Annotated
-from acp_agent.tools.define import tool
+from acp_agent.tools.kit.from_function import tool
 
 Path({marker!r}).write_text("loaded")
 
@@ -287,8 +287,8 @@ async def test_what_is_no_regular_file_is_left_alone(tmp_path, what):
 
 async def test_a_tool_that_ends_the_program_or_breaks_before_it_runs_fails_its_call_only(tmp_path):
     tools = '''
-from acp_agent.tools.define import tool
-from acp_agent.tools.context import Description
+from acp_agent.tools.kit.from_function import tool
+from acp_agent.tools.kit.tool_context import Description
 
 @tool
 def leave() -> str:

@@ -11,9 +11,9 @@ from pathlib import Path
 import anyio
 import pytest
 
-from acp_agent import confinement
 from acp_agent.client.permissions import allow_always, allow_once, reject_once
 from acp_agent.executors.sandbox import probe
+from acp_agent.loop.shell import confinement
 from acp_agent.safety.lines import line
 from acp_agent.testing.fake_model import Answer, Call
 

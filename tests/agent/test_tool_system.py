@@ -15,7 +15,7 @@ from acp_agent.schema.acp import (
     SelectedPermissionOutcome,
 )
 from acp_agent.testing.fake_model import Answer, Call, Failure
-from acp_agent.tools.registry import builtin_registry
+from acp_agent.tools.kit.registry import builtin_registry
 
 from .kit import rig
 

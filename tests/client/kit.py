@@ -9,7 +9,7 @@ from typing import Any
 
 import anyio
 
-from acp_agent.client.background import Background
+from acp_agent.client.tasks import Background
 from acp_agent.protocol.codec import encode
 from acp_agent.protocol.connection import Connection
 from acp_agent.protocol.peer import Peer

@@ -11,9 +11,9 @@ from typing import ClassVar
 
 import anyio
 
-from acp_agent.tools.context import Preview, ToolContext, ToolResult
-from acp_agent.tools.edit import Edit, EditParams
-from acp_agent.tools.read import Read, ReadParams
+from acp_agent.tools.files.edit import Edit, EditParams
+from acp_agent.tools.files.read import Read, ReadParams
+from acp_agent.tools.kit.tool_context import Preview, ToolContext, ToolResult
 
 __all__ = ["TOOLS", "held"]
 

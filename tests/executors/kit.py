@@ -11,12 +11,12 @@ from typing import Any
 
 import anyio
 
-from acp_agent.client.background import Background
+from acp_agent.client.tasks import Background
 from acp_agent.errors import MethodNotFound
 from acp_agent.executors.base import Command, Executor, ExitStatus, OutputChunk, Process
-from acp_agent.executors.dyn import DynExecutor, Offer
-from acp_agent.executors.editor import EditorExecutor
+from acp_agent.executors.editor import EditorExecutor, EditorTerminals
 from acp_agent.executors.local import LocalExecutor
+from acp_agent.executors.route import Offer
 from acp_agent.protocol.client import Client
 from acp_agent.protocol.codec import encode
 from acp_agent.protocol.connection import Connection
@@ -27,7 +27,7 @@ from acp_agent.testing.fake_editor import FakeEditor
 BOUND = 20.0
 """Seconds after which a test that waits has failed."""
 
-BACKENDS = ("local", "editor", "dyn")
+BACKENDS = ("local", "editor")
 
 
 class _NothingToAsk:
@@ -44,8 +44,7 @@ class _NothingToAsk:
 class Stage:
     """What a test plays on."""
 
-    executor: Executor
-    local: LocalExecutor
+    executor: LocalExecutor
     folder: Path
     scripts: Path
     editor: FakeEditor | None = None
@@ -72,11 +71,11 @@ async def stage(
     folder, scripts = tmp_path / "work", tmp_path / "scripts"
     folder.mkdir(exist_ok=True)
     scripts.mkdir(exist_ok=True)
-    local = LocalExecutor(hides=hides)
+    executor = LocalExecutor(hides=hides)
     with anyio.fail_after(BOUND):
         try:
             if backend == "local":
-                yield Stage(local, local, folder, scripts)
+                yield Stage(executor, folder, scripts)
                 return
             ours, theirs = memory_pair()
             connection = Connection(ours, _NothingToAsk(), peer=Peer(encode=encode))
@@ -85,16 +84,14 @@ async def stage(
                 try:
                     async with FakeEditor(theirs, check=False, **editor_options) as fake:
                         client = Client(connection, "s", fake.client.capabilities, timeout=timeout)
-                        editor = EditorExecutor(client, local, scripts, kill_timeout=0.5)
-                        executor: Executor = editor
-                        if backend == "dyn":
-                            executor = DynExecutor(editor, local, offer or Offer(True, True, True))
-                        yield Stage(executor, local, folder, scripts, fake, connection)
+                        terminals = EditorTerminals(client, scripts, kill_timeout=0.5)
+                        executor = EditorExecutor(client, terminals, offer or Offer(True, True, True), hides=hides)
+                        yield Stage(executor, folder, scripts, fake, connection)
                 finally:
                     connection.close()
         finally:
             with anyio.CancelScope(shield=True):
-                await local.close()
+                await executor.close()
 
 
 @dataclass

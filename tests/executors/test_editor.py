@@ -9,8 +9,8 @@ import pytest
 
 from acp_agent.errors import ConnectionClosed, ExecutorError
 from acp_agent.executors.base import Command, ExitStatus
-from acp_agent.executors.dyn import Backend, Offer, Operation, route
 from acp_agent.executors.editor import NotStarted
+from acp_agent.executors.route import Backend, Offer, Operation, route
 from acp_agent.testing.fake_editor import AnswersError, NeverAnswers
 from tests.e2e.kit import alive, until_gone
 from tests.executors.kit import collect, run, stage, until_exists
@@ -37,11 +37,6 @@ ROUTES: list[tuple[Operation, Offer, Backend]] = [
     ("write_text", NOTHING, "local"),
     ("write_text", Offer(read_text=True, terminal=True), "local"),
     ("write_text", Offer(write_text=True), "editor"),
-    ("read_bytes", ALL, "local"),
-    ("stat", ALL, "local"),
-    ("list", ALL, "local"),
-    ("find", ALL, "local"),
-    ("grep", ALL, "local"),
 ]
 
 
@@ -52,7 +47,7 @@ def test_each_capability_counts_by_itself(operation: Operation, offer: Offer, ba
 
 async def test_what_is_not_offered_is_never_asked(tmp_path: Path) -> None:
     offer = {"terminal": False, "fs_read": False, "fs_write": False}
-    async with stage("dyn", tmp_path, offer=NOTHING, **offer) as on:
+    async with stage("editor", tmp_path, offer=NOTHING, **offer) as on:
         assert (await run(on.executor, "echo x", on.folder)).stdout == "x\n"
         await on.executor.write_text(on.folder / "f", "x")
         assert await on.executor.read_text(on.folder / "f") == "x"
@@ -166,7 +161,7 @@ async def test_a_lost_terminal_is_told_in_words(tmp_path: Path) -> None:
 
 
 async def test_a_terminal_that_cannot_be_made_is_replaced_by_a_local_command(tmp_path: Path) -> None:
-    async with stage("dyn", tmp_path, misbehave={"terminal/create": AnswersError()}) as on:
+    async with stage("editor", tmp_path, misbehave={"terminal/create": AnswersError()}) as on:
         process = await on.executor.run(Command("echo x; echo y >> log", on.folder))
         assert process.view is None
         assert (await collect(process)).stdout == "x\n"
@@ -174,14 +169,8 @@ async def test_a_terminal_that_cannot_be_made_is_replaced_by_a_local_command(tmp
         assert list(on.scripts.iterdir()) == []
 
 
-async def test_a_terminal_that_cannot_be_made_is_not_started(tmp_path: Path) -> None:
-    async with stage("editor", tmp_path, misbehave={"terminal/create": NOT_FOUND}) as on:
-        with pytest.raises(NotStarted, match="could not start a terminal"):
-            await on.executor.run(Command("echo x", on.folder))
-
-
 async def test_a_create_that_is_not_answered_is_not_run_a_second_time(tmp_path: Path) -> None:
-    async with stage("dyn", tmp_path, timeout=0.2, misbehave={"terminal/create": NeverAnswers()}) as on:
+    async with stage("editor", tmp_path, timeout=0.2, misbehave={"terminal/create": NeverAnswers()}) as on:
         with pytest.raises(ExecutorError, match="not known") as error:
             await on.executor.run(Command("echo y >> log", on.folder))
         assert not isinstance(error.value, NotStarted)
@@ -189,7 +178,7 @@ async def test_a_create_that_is_not_answered_is_not_run_a_second_time(tmp_path: 
 
 
 async def test_a_connection_that_ends_is_not_replaced_by_a_local_command(tmp_path: Path) -> None:
-    async with stage("dyn", tmp_path) as on:
+    async with stage("editor", tmp_path) as on:
         assert on.connection is not None
         on.connection.close()
         with pytest.raises(ConnectionClosed):
@@ -212,13 +201,13 @@ async def test_closing_after_the_connection_ended_is_quiet(tmp_path: Path) -> No
 
 async def test_unsaved_text_is_read(tmp_path: Path) -> None:
     path = tmp_path / "work" / "f.txt"
-    async with stage("dyn", tmp_path, buffers={path: "unsaved"}) as on:
+    async with stage("editor", tmp_path, buffers={path: "unsaved"}) as on:
         path.write_text("saved")
         assert await on.executor.read_text(path) == "unsaved"
 
 
 async def test_a_missing_file_that_reads_empty_is_missing(tmp_path: Path) -> None:
-    async with stage("dyn", tmp_path, missing_file_reads_empty=True) as on:
+    async with stage("editor", tmp_path, missing_file_reads_empty=True) as on:
         with pytest.raises(FileNotFoundError):
             await on.executor.read_text(on.folder / "missing")
         (on.folder / "empty").touch()
@@ -227,7 +216,7 @@ async def test_a_missing_file_that_reads_empty_is_missing(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("failure", [AnswersError(), NOT_FOUND, NeverAnswers()])
 async def test_a_read_that_fails_is_answered_by_the_disk(failure: AnswersError | NeverAnswers, tmp_path: Path) -> None:
-    async with stage("dyn", tmp_path, timeout=0.2, misbehave={"fs/read_text_file": failure}) as on:
+    async with stage("editor", tmp_path, timeout=0.2, misbehave={"fs/read_text_file": failure}) as on:
         (on.folder / "f").write_text("disk")
         assert await on.executor.read_text(on.folder / "f") == "disk"
         with pytest.raises(FileNotFoundError):
@@ -235,7 +224,7 @@ async def test_a_read_that_fails_is_answered_by_the_disk(failure: AnswersError |
 
 
 async def test_a_write_that_does_nothing_is_made_on_disk(tmp_path: Path) -> None:
-    async with stage("dyn", tmp_path, write_does_nothing=True) as on:
+    async with stage("editor", tmp_path, write_does_nothing=True) as on:
         (on.folder / "f").write_text("old")
         for path in (on.folder / "f", on.folder / "new" / "g"):
             assert await on.executor.write_text(path, "text") == "text"
@@ -243,7 +232,7 @@ async def test_a_write_that_does_nothing_is_made_on_disk(tmp_path: Path) -> None
 
 
 async def test_a_write_answered_by_null_is_fine(tmp_path: Path) -> None:
-    async with stage("dyn", tmp_path, write_answers_null=True) as on:
+    async with stage("editor", tmp_path, write_answers_null=True) as on:
         assert await on.executor.write_text(on.folder / "f", "text") == "text"
         assert on.asked("fs/write_text_file") == 1
 
@@ -251,7 +240,7 @@ async def test_a_write_answered_by_null_is_fine(tmp_path: Path) -> None:
 async def test_a_write_that_stays_in_the_buffer_is_not_made_on_disk(tmp_path: Path) -> None:
     path = tmp_path / "work" / "f"
     buffers = {path: "typed"}
-    async with stage("dyn", tmp_path, buffers=buffers, save=False) as on:
+    async with stage("editor", tmp_path, buffers=buffers, save=False) as on:
         path.write_text("disk")
         assert await on.executor.write_text(path, "text") == "text"
         assert path.read_text() == "disk"
@@ -259,26 +248,26 @@ async def test_a_write_that_stays_in_the_buffer_is_not_made_on_disk(tmp_path: Pa
 
 
 async def test_writing_the_same_text_again_is_fine(tmp_path: Path) -> None:
-    async with stage("dyn", tmp_path) as on:
+    async with stage("editor", tmp_path) as on:
         (on.folder / "f").write_text("same")
         assert await on.executor.write_text(on.folder / "f", "same") == "same"
 
 
 async def test_a_write_that_the_editor_refuses_is_told_in_words_and_not_forced(tmp_path: Path) -> None:
-    async with stage("dyn", tmp_path, misbehave={"fs/write_text_file": AnswersError()}) as on:
+    async with stage("editor", tmp_path, misbehave={"fs/write_text_file": AnswersError()}) as on:
         with pytest.raises(ExecutorError, match=r"the editor refused to write .*out of order"):
             await on.executor.write_text(on.folder / "f", "text")
         assert not (on.folder / "f").exists()
 
 
 async def test_a_client_that_offers_writing_without_serving_it_is_passed_by(tmp_path: Path) -> None:
-    async with stage("dyn", tmp_path, misbehave={"fs/write_text_file": NOT_FOUND}) as on:
+    async with stage("editor", tmp_path, misbehave={"fs/write_text_file": NOT_FOUND}) as on:
         assert await on.executor.write_text(on.folder / "f", "text") == "text"
         assert (on.folder / "f").read_text() == "text"
 
 
 async def test_a_write_that_is_not_answered_is_told_to_be_unknown(tmp_path: Path) -> None:
-    async with stage("dyn", tmp_path, timeout=0.2, misbehave={"fs/write_text_file": NeverAnswers()}) as on:
+    async with stage("editor", tmp_path, timeout=0.2, misbehave={"fs/write_text_file": NeverAnswers()}) as on:
         with pytest.raises(ExecutorError, match="not known"):
             await on.executor.write_text(on.folder / "f", "text")
 

@@ -141,7 +141,7 @@ async def test_stat_and_list_tell_kinds_without_following(backend: str, tmp_path
             ("to-dir", "symlink"),
         ]
         found = await on.executor.stat(on.folder / "f")
-        assert found == FileStat("file", 3, (on.folder / "f").stat().st_mtime_ns)
+        assert found == FileStat("file", 3)
         assert await on.executor.stat(on.folder / "missing") is None
         dangling = await on.executor.stat(on.folder / "dangling")
         assert dangling is not None

@@ -7,14 +7,15 @@ from pathlib import Path
 import pytest
 
 from acp_agent.executors.base import Command, ExitStatus
+from acp_agent.executors.route import Offer
 from tests.executors.kit import alive, run, stage, until_dead, until_exists
 
-pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("backend", ["local", "dyn"])]
+pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("backend", ["local", "editor"])]
 
 
 async def test_a_killed_tree_is_dead_to_the_last_child(backend: str, tmp_path: Path) -> None:
-    async with stage(backend, tmp_path) as on:
-        executor = on.local
+    async with stage(backend, tmp_path, offer=Offer()) as on:
+        executor = on.executor
         script = (
             "setsid bash -c 'echo $$ > setsid; sleep 600' & "
             "(bash -c 'echo $$ > nested; sleep 600' &) ; "
@@ -35,11 +36,11 @@ async def test_a_killed_tree_is_dead_to_the_last_child(backend: str, tmp_path: P
 
 
 async def test_closing_the_executor_kills_what_commands_left_running(backend: str, tmp_path: Path) -> None:
-    async with stage(backend, tmp_path) as on:
-        ended = await run(on.local, "setsid sleep 600 & echo $! > pid", on.folder)
+    async with stage(backend, tmp_path, offer=Offer()) as on:
+        ended = await run(on.executor, "setsid sleep 600 & echo $! > pid", on.folder)
         assert ended.status == ExitStatus(0)
         pid = int(await until_exists(on.folder / "pid"))
         assert alive(pid)
-        await on.local.close()
+        await on.executor.close()
         await until_dead(pid)
-        await on.local.close()
+        await on.executor.close()

@@ -12,9 +12,15 @@ import pytest
 
 from acp_agent.config.model import Settings
 from acp_agent.output.envelope import ShellOutput
-from acp_agent.tools.registry import TOOLS
+from acp_agent.tools.kit.registry import TOOLS
 
 ROOT = Path(__file__).resolve().parents[2]
+
+
+def guidance(name: str) -> str:
+    """The text of a tool for the model, as it lies beside its module."""
+    module = TOOLS[name].partition(":")[0]
+    return ROOT.joinpath(*module.split(".")).with_suffix(".md").read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +39,7 @@ def test_every_generated_file_is_fresh(script: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("name", TOOLS)
 def test_the_guidance_of_every_tool_has_the_four_sections_in_order(name: str, script: dict[str, Any]) -> None:
-    text = (ROOT / "acp_agent" / "tools" / f"{name}.md").read_text(encoding="utf-8")
+    text = guidance(name)
     lines = text.splitlines()
     places = [
         next((number for number, line in enumerate(lines) if line.startswith(section)), None)
@@ -47,7 +53,7 @@ def test_the_guidance_of_every_tool_has_the_four_sections_in_order(name: str, sc
 @pytest.mark.parametrize("name", TOOLS)
 def test_the_examples_of_every_tool_are_valid_arguments_of_it(name: str) -> None:
     schema = msgspec.json.decode((ROOT / "schemas" / "tool-parameters.schema.json").read_bytes())
-    text = (ROOT / "acp_agent" / "tools" / f"{name}.md").read_text(encoding="utf-8")
+    text = guidance(name)
     examples = text.partition("Examples:")[2].split(" ; ")
     assert len(examples) >= 1
     for example in examples:

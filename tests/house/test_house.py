@@ -17,9 +17,6 @@ FLOORS: dict[str, int] = {
     "auth": 6,
     "handshake": 6,
     "build": 6,
-    "confinement": 6,
-    "engine": 6,
-    "models": 6,
     "loop": 5,
     "tools": 4,
     "executors": 3,
@@ -33,6 +30,7 @@ FLOORS: dict[str, int] = {
     "lsp": 3,
     "testing": 3,
     "protocol": 2,
+    "child": 2,
     "config": 2,
     "schema": 1,
     "errors": 1,
@@ -53,9 +51,9 @@ DOORS: dict[str, tuple[str, ...]] = {
     "mcp_types": ("acp_agent.mcp",),
     "pygls": ("acp_agent.lsp", "acp_agent.fronts.lsp_server"),
     "lsprotocol": ("acp_agent.lsp", "acp_agent.fronts.lsp_server"),
-    "httpx2": ("acp_agent.llm", "acp_agent.mcp", "acp_agent.tools.web_client"),
-    "httpcore2": ("acp_agent.tools.web_client",),
-    "selectolax": ("acp_agent.tools.web_page", "acp_agent.tools.web_results"),
+    "httpx2": ("acp_agent.llm", "acp_agent.mcp", "acp_agent.tools.net.web_client"),
+    "httpcore2": ("acp_agent.tools.net.web_client",),
+    "selectolax": ("acp_agent.tools.net.web_page", "acp_agent.tools.net.web_results"),
     "jsonrpcserver": ("acp_agent.client",),
     "oslash": ("acp_agent.client",),
     "sqlite3": ("acp_agent.store",),
@@ -69,20 +67,26 @@ DOORS: dict[str, tuple[str, ...]] = {
     "re2": ("acp_agent.linear",),
     "yaml": (),
     "playwright": (),
-    "cronsim": ("acp_agent.tools.timing",),
+    "cronsim": ("acp_agent.tools.kit.timing",),
     "platformdirs": (),
     "keyring": (),
     "asyncio": ("acp_agent.protocol", "acp_agent.agent", "acp_agent.commands.serve", "acp_agent.testing.fake_model"),
 }
 """Dependency -> the modules (and what is below them) that may import it. An empty tuple: by lazy rows only."""
 
-BROAD = {"acp_agent/protocol/connection.py", "acp_agent/loop/calls.py", "acp_agent/tools/extend.py"}
+BROAD = {"acp_agent/protocol/connection.py", "acp_agent/loop/calls/runner.py", "acp_agent/tools/kit/third_party.py"}
 """Where `except Exception` may stand."""
 
 ROOMS: dict[str, tuple[str, ...]] = {"acp_agent.safety": ("", "folders", "lines", "deciding")}
 """The rooms of a wing in the order in which they build on each other; the first is what stands at its top."""
 
 LONGEST_FILE = 750
+
+ROOM_PAGES = {"executors/sandbox": "docs/rooms/sandbox.md", "fronts/lsp_server": "docs/rooms/lsp-front.md"}
+"""Rooms with a page of their own: data, who calls whom."""
+
+SHARED_NAMES = {"__init__", "base"}
+"""Names that files of several folders have, and mean the same: a package's face, a wing's contract."""
 
 
 def part(module: str) -> str:
@@ -194,6 +198,21 @@ def test_no_file_tells_two_stories():
         if "Do not edit." not in text[:500] and text.count("\n") > LONGEST_FILE:
             long[str(file.relative_to(ROOT))] = text.count("\n")
     assert not long
+
+
+def test_no_two_files_have_one_name():
+    places: dict[str, list[str]] = {}
+    for file, _ in modules():
+        if file.stem not in SHARED_NAMES and "fronts/demo" not in str(file):
+            places.setdefault(file.stem, []).append(str(file.relative_to(ROOT)))
+    assert not {name: where for name, where in places.items() if len(where) > 1}
+
+
+def test_the_page_of_a_room_names_all_its_files():
+    for room, page in ROOM_PAGES.items():
+        text = (ROOT / page).read_text(encoding="utf-8")
+        missing = [file.stem for file in (PACKAGE / room).glob("[!_]*.py") if not re.search(rf"\b{file.stem}\b", text)]
+        assert not missing, page
 
 
 def test_every_lazy_row_names_something_that_exists():

@@ -23,7 +23,7 @@ from acp_agent.llm.base import (
     ToolUse,
     UserMessage,
 )
-from acp_agent.loop.compaction import (
+from acp_agent.loop.memory.compaction import (
     Compacted,
     Limits,
     compact,
@@ -32,9 +32,9 @@ from acp_agent.loop.compaction import (
     size_of,
     window_of,
 )
-from acp_agent.loop.history import History
-from acp_agent.loop.room import Asked, Room
-from acp_agent.loop.tokens import TokenEstimator, characters
+from acp_agent.loop.memory.history import History
+from acp_agent.loop.memory.room import Asked, Room
+from acp_agent.loop.memory.token_counts import TokenEstimator, characters
 
 pytestmark = pytest.mark.anyio
 

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from acp_agent.config.model import CompressionConfig
 from acp_agent.errors import ProviderError
-from acp_agent.loop.compression import GoalCompression
-from acp_agent.loop.goals import Goals
-from acp_agent.loop.relevance import Relevance
+from acp_agent.loop.calls.goal_compression import GoalCompression
+from acp_agent.loop.memory.session_goals import Goals
+from acp_agent.loop.toolbox.relevance import Relevance
 from acp_agent.store.base import SessionRecord
-from acp_agent.store.sqlite import SqliteStore
+from acp_agent.store.session_store import SessionStore
 
 pytestmark = pytest.mark.anyio
 
@@ -22,9 +24,10 @@ TEXT = "\n".join(f"line {number} of something" for number in range(400))
 
 @pytest.fixture
 def goals(tmp_path: Path) -> Iterator[Goals]:
-    store = SqliteStore(tmp_path / "sessions.db")
+    store = SessionStore(tmp_path / "sessions.db")
     store.create(SessionRecord("s", "/p"))
-    yield Goals("s", store.goals, lambda update: None)
+    client = SimpleNamespace(plan=SimpleNamespace(plans=True))
+    yield Goals(cast(Any, SimpleNamespace(session_id="s", client=client, emit=lambda update: None)), store.goals)
     store.close()
 
 
@@ -43,19 +46,21 @@ class Embeds:
 
 
 def compression(goals: Goals, relevance: Relevance) -> GoalCompression:
-    return GoalCompression(CompressionConfig(), goals, relevance, lambda chars: chars // 4)
+    estimator = SimpleNamespace(tokens=lambda model, chars: chars // 4)
+    memory: Any = SimpleNamespace(goals=goals, room=SimpleNamespace(estimator=estimator))
+    return GoalCompression(CompressionConfig(), memory, relevance, cast(Any, SimpleNamespace(model="m")))
 
 
 async def test_without_a_goal_nothing_is_compressed(goals: Goals) -> None:
     compress = compression(goals, Relevance())
-    assert await compress("bash", TEXT, exit_code=0) is None
+    assert await compress.shortened("bash", TEXT, exit_code=0) is None
     goals.begin("The aim")
-    assert await compress("bash", TEXT, exit_code=0) is not None
+    assert await compress.shortened("bash", TEXT, exit_code=0) is not None
     goals.pause(True)
-    assert await compress("bash", TEXT, exit_code=0) is None
+    assert await compress.shortened("bash", TEXT, exit_code=0) is None
     goals.pause(False)
     goals.end(reached=True)
-    assert await compress("bash", TEXT, exit_code=0) is None
+    assert await compress.shortened("bash", TEXT, exit_code=0) is None
 
 
 async def test_an_embeddings_endpoint_judges_what_is_relevant_once(goals: Goals) -> None:
@@ -64,11 +69,11 @@ async def test_an_embeddings_endpoint_judges_what_is_relevant_once(goals: Goals)
     goals.begin("The aim")
     compress = compression(goals, relevance)
     text = TEXT.replace("line 200 of something", "line 200 near something")
-    short = await compress("read", text, exit_code=0)
+    short = await compress.shortened("read", text, exit_code=0)
     assert short is not None
     assert "line 200 near something" in short.text and "line 300 of" not in short.text
     assert embeds.asked[0][0] == "The aim"
-    assert await compress("read", text, exit_code=0) is short, "remembered"
+    assert await compress.shortened("read", text, exit_code=0) is short, "remembered"
     assert len(embeds.asked) == 1
 
 
@@ -76,6 +81,6 @@ async def test_where_embeddings_fail_words_are_compared(goals: Goals) -> None:
     relevance = Relevance()
     relevance.use(Embeds(fails=True))
     goals.begin("The aim is line 200")
-    short = await compression(goals, relevance)("bash", TEXT, exit_code=0)
+    short = await compression(goals, relevance).shortened("bash", TEXT, exit_code=0)
     assert short is not None
     assert short.words.startswith("[bash] compressed for the goal: 400 lines -> ")

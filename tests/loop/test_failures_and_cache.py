@@ -11,11 +11,11 @@ from acp_agent.errors import ToolError
 from acp_agent.executors.fingerprint import tree_fingerprint
 from acp_agent.executors.local import LocalExecutor
 from acp_agent.llm.base import AssistantMessage, TextPart, ToolMessage, ToolUse, UserMessage
-from acp_agent.loop.cache import MARK, ResultCache, fingerprint_with
-from acp_agent.loop.failures import DoomLoop, RepeatedFailures, call_key
-from acp_agent.loop.limits import CallQuota
+from acp_agent.loop.calls.quota import CallQuota
+from acp_agent.loop.calls.repeats import DoomLoop, RepeatedFailures, call_key
+from acp_agent.loop.calls.result_cache import MARK, ResultCache, fingerprint_with
 from acp_agent.safety.access import NoAccess, PathAccess
-from acp_agent.tools.context import ToolResult
+from acp_agent.tools.kit.tool_context import ToolResult
 
 pytestmark = pytest.mark.anyio
 
@@ -191,4 +191,6 @@ def test_what_a_history_has_used_is_counted_by_messages():
         AssistantMessage("y"),
         AssistantMessage("", calls),
     ]
-    assert CallQuota.used_by(history) == 2
+    quota = CallQuota(5)
+    quota.count(history)
+    assert quota.used == 2

@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acp_agent.llm.base import AssistantMessage, TextPart, ToolMessage, ToolUse, UserMessage
-from acp_agent.loop.history import INTERRUPTED, History, decode_message, encode_message
-from acp_agent.loop.prompt import title_of
-from acp_agent.loop.replay import rebuild_history, replayed_updates
+from acp_agent.loop.memory.history import INTERRUPTED, History, decode_message
+from acp_agent.loop.memory.replay import rebuild_history, replayed_updates
+from acp_agent.loop.prompts.prompt_text import title_of
+from acp_agent.protocol.codec import encode
 from acp_agent.schema.acp import ResourceLink, TextContent
 from acp_agent.store.base import LogEntry
 
@@ -56,7 +57,7 @@ def test_open_calls_are_answered_once():
 
 def test_messages_survive_their_encoding():
     for message in (user("é\u2028"), calls("a"), answer("a"), AssistantMessage("x", thought="y", opaque=({"a": 1},))):
-        assert decode_message(encode_message(message)) == message
+        assert decode_message(encode(message)) == message
 
 
 def update(**fields: object) -> LogEntry:
@@ -116,7 +117,7 @@ def test_an_update_of_an_unknown_call_is_left_out():
 def test_text_that_was_told_but_not_finished_is_remembered():
     history, mended = rebuild_history(
         [
-            LogEntry("message", encode_message(user("go"))),
+            LogEntry("message", encode(user("go"))),
             chunk("agent_message_chunk", "half an ", "1"),
             chunk("agent_message_chunk", "answer", "1"),
         ]
@@ -127,9 +128,9 @@ def test_text_that_was_told_but_not_finished_is_remembered():
 
 def test_a_reset_replaces_what_was_before():
     entries = [
-        LogEntry("message", encode_message(user("one"))),
+        LogEntry("message", encode(user("one"))),
         LogEntry("reset", b"[]"),
-        LogEntry("message", encode_message(user("two"))),
+        LogEntry("message", encode(user("two"))),
     ]
     history, mended = rebuild_history(entries)
     assert (history.messages, mended) == ([user("two")], [])
@@ -137,7 +138,7 @@ def test_a_reset_replaces_what_was_before():
 
 def test_a_log_that_a_crash_has_cut_is_mended_wherever_the_cut_is():
     entries = [
-        LogEntry("message", encode_message(message))
+        LogEntry("message", encode(message))
         for message in (user("go"), calls("a", "b"), answer("a"), user("again"), answer("b"), AssistantMessage("ok"))
     ]
     history, mended = rebuild_history(entries)

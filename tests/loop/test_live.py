@@ -9,7 +9,7 @@ import pytest
 from acp_agent.credentials.redactor import Redactor
 from acp_agent.executors.base import ExitStatus, OutputChunk, StreamName
 from acp_agent.executors.buffer import LONGEST_CUT_LINE
-from acp_agent.loop.live import SPARE, TERMINAL_FACTOR, ContentFeed, TerminalFeed
+from acp_agent.loop.calls.live import SPARE, TERMINAL_FACTOR, ContentFeed, TerminalFeed
 from acp_agent.schema.acp import Content, TextContent, ToolCallProgress
 
 TOKEN = "gh" + "p_" + "A1b2" * 9

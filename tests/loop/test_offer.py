@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
+from typing import Any
 
 import anyio
 import pytest
@@ -11,9 +13,9 @@ from acp_agent.config.model import DependenciesConfig, DependencyRule, SchemaFil
 from acp_agent.errors import ProviderError
 from acp_agent.llm.base import ToolDefinition
 from acp_agent.loop.modes import MODES, ModeId
-from acp_agent.loop.offer import Offer, complexity, think_first, threshold_of
-from acp_agent.loop.relevance import Relevance, lexical_scores
-from acp_agent.tools.registry import Registry, SessionRegistry, ToolEntry, builtin_registry
+from acp_agent.loop.toolbox.offer import Offer, complexity, think_first, threshold_of
+from acp_agent.loop.toolbox.relevance import Relevance, lexical_scores
+from acp_agent.tools.kit.registry import Registry, SessionRegistry, ToolEntry, builtin_registry
 
 pytestmark = pytest.mark.anyio
 
@@ -26,7 +28,15 @@ def entry(name: str, description: str = "", *, core: bool = False, reads_only: b
 def offer(entries, mode: ModeId = "code", missing=None, relevance=None, **config) -> Offer:
     registry = Registry(entries, {})
     tools = ToolsConfig(**config)
-    return Offer(registry, tools, lambda: MODES[mode], missing or {}, relevance or Relevance())
+    return made_of(registry, tools, mode, missing, relevance)
+
+
+def made_of(registry, config, mode: ModeId = "code", missing=None, relevance=None) -> Offer:
+    """`missing`: tool -> why it is not there."""
+    choices: Any = SimpleNamespace(mode=lambda: MODES[mode])
+    absent: Any = SimpleNamespace(why=lambda tool: (missing or {}).get(tool))
+    deciders: Any = SimpleNamespace(hides=lambda tool: None)
+    return Offer(registry, config, choices, absent, relevance or Relevance(), deciders)
 
 
 MANY = [entry("bash", core=True), entry("read", core=True)] + [
@@ -48,7 +58,7 @@ MANY = [entry("bash", core=True), entry("read", core=True)] + [
 def test_each_mode_offers_what_its_promise_allows():
     registry = builtin_registry()
     for mode in MODES.values():
-        made = Offer(registry, ToolsConfig(), lambda mode=mode: mode, {}, Relevance())
+        made = made_of(registry, ToolsConfig(), mode.id)
         names = set(made.names())
         assert ("write" in names) == mode.changes
         assert ("bash" in names) == mode.changes
@@ -59,7 +69,7 @@ def test_each_mode_offers_what_its_promise_allows():
 
 
 def test_switched_off_missing_and_unknown_tools_say_why():
-    made = offer([entry("a"), entry("b"), entry("c")], disabled=["a"], missing={"b": lambda: "`b` is not here."})
+    made = offer([entry("a"), entry("b"), entry("c")], disabled=["a"], missing={"b": "`b` is not here."})
     assert made.names() == ["c"]
     assert "switched off" in made.excluded()["a"]
     assert made.excluded()["b"] == "`b` is not here."
@@ -82,7 +92,7 @@ def test_a_tool_is_hidden_until_what_it_requires_has_succeeded():
 def test_aliases_in_the_configuration_mean_their_tool_and_unknown_names_are_told():
     rules = {"edit": DependencyRule(requires=["read_file"])}
     config = ToolsConfig(disabled=["shell", "teleport"], dependencies=DependenciesConfig(enabled=True, rules=rules))
-    made = Offer(builtin_registry(), config, lambda: MODES["code"], {}, Relevance())
+    made = made_of(builtin_registry(), config)
     assert "bash" not in made.names()
     assert "edit" not in made.names()
     made.succeeded("read")
@@ -91,7 +101,7 @@ def test_aliases_in_the_configuration_mean_their_tool_and_unknown_names_are_told
 
 
 def test_complex_built_in_tools_think_first_where_it_is_enabled():
-    made = Offer(builtin_registry(), ToolsConfig(tafc=TafcConfig(enabled=True)), lambda: MODES["code"], {}, Relevance())
+    made = made_of(builtin_registry(), ToolsConfig(tafc=TafcConfig(enabled=True)))
     thinking = {tool.name for tool in made.definitions() if "thinking" in tool.parameters["properties"]}
     assert thinking == {"plan", "http_request"}
 
@@ -145,7 +155,7 @@ async def test_the_filter_can_be_switched_off_and_a_threshold_leaves_out_what_is
 
 
 async def test_a_model_with_a_small_context_gets_the_essential_tools_and_the_relevant_few():
-    made = Offer(builtin_registry(), ToolsConfig(), lambda: MODES["code"], {}, Relevance())
+    made = made_of(builtin_registry(), ToolsConfig())
     await made.aim("what is the weather on the web page", 8192)
     names = sent(made)
     assert {"bash", "read", "edit", "write", "grep"} <= set(names)

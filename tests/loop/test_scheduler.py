@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import anyio
 import pytest
 
 from acp_agent.errors import ProviderError, StoreError
-from acp_agent.loop.scheduler import PUNCTUAL, Scheduler
-from acp_agent.store.sqlite import SqliteStore
+from acp_agent.loop.beside.scheduler import PUNCTUAL, Scheduler
+from acp_agent.store.session_store import SessionStore
 
 pytestmark = pytest.mark.anyio
 
@@ -20,7 +22,7 @@ class Office:
     """A store, a clock, and what happened."""
 
     def __init__(self, tmp_path: Path) -> None:
-        self.store = SqliteStore(tmp_path / "s.db")
+        self.store = SessionStore(tmp_path / "s.db")
         self.now = NOW
         self.ran: list[str] = []
         self.told: list[str] = []
@@ -30,17 +32,21 @@ class Office:
         self.happened = anyio.Event()
 
     def scheduler(self, store=None) -> Scheduler:
-        async def run(schedule) -> None:
-            self.ran.append(schedule.prompt)
+        async def run(blocks, mode, words) -> None:
+            prompt = blocks[0].text
+            self.ran.append(prompt)
             if len(self.ran) == self.awaited:
                 self.happened.set()
-            match self.during.get(schedule.prompt, 0.0):
+            match self.during.get(prompt, 0.0):
                 case Exception() as error:
                     raise error
                 case seconds:
                     self.now += seconds
 
-        return Scheduler("/p", store or self.store.schedules, run=run, tell=self.told.append, clock=lambda: self.now)
+        session: Any = SimpleNamespace(
+            roots=SimpleNamespace(cwd="/p"), outbox=SimpleNamespace(tell=self.told.append), prompt_unasked=run
+        )
+        return Scheduler(session, store or self.store.schedules, clock=lambda: self.now)
 
 
 @pytest.fixture

@@ -13,10 +13,10 @@ from typing import Any
 
 import anyio
 
-from acp_agent.config.language import LanguageServerConfig, LspConfig
+from acp_agent.config.language_settings import LanguageServerConfig, LspConfig
 from acp_agent.lsp.base import Document, Launch
-from acp_agent.lsp.servers import OwnServers
-from acp_agent.schema.lsp import Position
+from acp_agent.lsp.own_servers import OwnServers
+from acp_agent.schema.lsp_types import Position
 
 HERE = Path(__file__).parent
 NODE = HERE.parent / ".node" / "node_modules"

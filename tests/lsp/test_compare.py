@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acp_agent.lsp.compare import new_errors
-from acp_agent.schema.lsp import Diagnostic, Position, Range
+from acp_agent.schema.lsp_types import Diagnostic, Position, Range
 
 
 def at(line: int, message: str = "bad", severity: int = 1, code: str = "E") -> Diagnostic:

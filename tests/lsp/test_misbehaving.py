@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from acp_agent.lsp.base import Document, LspError
-from acp_agent.lsp.documents import MOST_OPEN
+from acp_agent.lsp.server_documents import MOST_OPEN
 from tests.lsp.kit import START, Kit, messages, raw, running
 
 
@@ -402,7 +402,7 @@ def alive(pid: int) -> bool:
 
 
 async def test_a_server_that_never_answers_is_soon_waited_for_less(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("acp_agent.lsp.servers.PATIENCE", 0.05)
+    monkeypatch.setattr("acp_agent.lsp.own_servers.PATIENCE", 0.05)
     async with running(tmp_path, raw("silent", start_timeout=60, edit_wait=60)) as kit:
         kit.servers.watch(Document(tmp_path / "a.raw", "one\n"))
         (server,) = kit.servers._servers.values()

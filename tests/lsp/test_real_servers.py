@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from acp_agent.config.language import LspConfig
+from acp_agent.config.language_settings import LspConfig
 from acp_agent.lsp.base import Document, LspError
-from acp_agent.schema.lsp import FileDiagnostics, Location, Position
+from acp_agent.schema.lsp_types import FileDiagnostics, Location, Position
 from tests.lsp.kit import BIN, NODE, Kit, messages, running
 
 PATH = os.pathsep.join([str(BIN), "/usr/local/bin", "/usr/bin", "/bin"])

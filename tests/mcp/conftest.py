@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-import acp_agent.mcp.client  # noqa: F401 - loaded ahead, so that no short timeout has to wait for it
+import acp_agent.mcp.mcp_client  # noqa: F401 - loaded ahead, so that no short timeout has to wait for it
 from tests.mcp.kit import HERE, kept, raw
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import anyio
 
 from acp_agent.mcp.base import ServerSpec
-from acp_agent.mcp.servers import McpServers
+from acp_agent.mcp.mcp_servers import McpServers
 
 BOUND = 20.0
 HERE = Path(__file__).parent

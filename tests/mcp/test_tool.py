@@ -14,8 +14,8 @@ from acp_agent.mcp.base import TOOL_CATEGORIES, McpError, McpResult, McpTool
 from acp_agent.safety.access import Ask, Deny, ToolAccess
 from acp_agent.safety.deciding.decide import decide
 from acp_agent.safety.folders.paths import Roots
-from acp_agent.tools.context import Preview
-from acp_agent.tools.mcp_tool import LARGEST_SCHEMA, ServerTool, server_tools
+from acp_agent.tools.kit.mcp_tool import LARGEST_SCHEMA, ServerTool, server_tools
+from acp_agent.tools.kit.tool_context import Preview
 from tests.tools.kit import bench
 
 SCHEMA = {"type": "object", "properties": {"a": {"type": "string"}, "b": {}}, "required": ["a"]}
@@ -38,7 +38,7 @@ async def run(tool: ServerTool, tmp_path, **arguments: Any):
     async with bench(tmp_path) as b:
         params = tool.parse(arguments)
         tool.describe(params, b.ctx.roots)
-        tool.access(params, b.ctx)
+        b.accesses(tool, params)
         return await tool.run(params, b.ctx, Preview())
 
 
@@ -100,7 +100,7 @@ def test_a_title_is_one_short_line(arguments, title, tmp_path):
 async def test_every_call_is_asked_about_whatever_the_server_claims(tmp_path):
     async with bench(tmp_path) as b:
         t = made(tool(read_only_hint=True))
-        (access,) = t.access(t.parse({"a": ""}), b.ctx)
+        (access,) = b.accesses(t, t.parse({"a": ""}))
         assert access == ToolAccess("mcp s t", "calls of `t` of the server s", changes=True)
         assert isinstance(decide([access], b.ctx.roots, mode="code", may_change=True), Ask)
         assert isinstance(decide([access], b.ctx.roots, mode="ask", may_change=False), Deny)
@@ -110,7 +110,7 @@ async def test_no_two_tools_share_what_an_always_covers(tmp_path):
     pairs = [("a b", "c"), ("a", "b c"), ("a", "b/c"), ("a/b", "c"), ("a%20b", "c")]
     async with bench(tmp_path) as b:
         tools = [made(tool(name, server)) for server, name in pairs]
-        scopes = {access.scope for t in tools for access in t.access(t.parse({"a": ""}), b.ctx)}
+        scopes = {access.scope for t in tools for access in b.accesses(t, t.parse({"a": ""}))}
     assert len(scopes) == len(pairs)
 
 

@@ -7,7 +7,8 @@ import os
 
 import pytest
 
-from acp_agent.output.filters import Filtered, load_filters, read_user_filters
+from acp_agent.output.filter_rules import read_user_filters
+from acp_agent.output.filters import Filtered, load_filters
 from acp_agent.safety.lines.last_command import last_command
 
 FILTERS, WARNINGS = load_filters()

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acp_agent.output.sanitize import sanitize_output, strip_ansi
+from acp_agent.output.sanitize import sanitize_output
 
 TABLE = {
     "plain\ttext\n": "plain\ttext\n",
@@ -39,10 +39,6 @@ TABLE = {
 @pytest.mark.parametrize("text", TABLE, ids=[ascii(text) for text in TABLE])
 def test_escape_sequences_and_progress_are_as_a_terminal_shows_them(text):
     assert sanitize_output(text) == TABLE[text]
-
-
-def test_strip_ansi_leaves_all_else():
-    assert strip_ansi("\x1b[1ma\x1b[0m\rb\x07\n\n\n\nc") == "a\rb\x07\n\n\n\nc"
 
 
 PIECES = [

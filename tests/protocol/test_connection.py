@@ -9,7 +9,7 @@ from typing import Any
 import anyio
 import pytest
 
-from acp_agent.client.background import Background
+from acp_agent.client.tasks import Background
 from acp_agent.errors import ConnectionClosed, InvalidParams, PeerError, ResourceNotFound
 from acp_agent.protocol.connection import HIGH_WATER, Connection, Reply
 from acp_agent.protocol.peer import Peer

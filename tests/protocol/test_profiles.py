@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from acp_agent.config.language import ClientProfileConfig
+from acp_agent.config.language_settings import ClientProfileConfig
 from acp_agent.config.load import load_config
 from acp_agent.errors import ConfigError
 from acp_agent.protocol.profiles import PROFILES, UNNAMED, Quirks, RenderingPlan, config_name, rendering_plan

@@ -13,7 +13,7 @@ from typing import Any
 import anyio
 import pytest
 
-from acp_agent.client.background import Background
+from acp_agent.client.tasks import Background
 from acp_agent.errors import ConnectionClosed
 from acp_agent.protocol.connection import Connection
 from acp_agent.protocol.transports import FdTransport, Transport, memory_pair

@@ -12,7 +12,7 @@ import jsonschema_rs
 import msgspec
 import pytest
 
-from acp_agent.config.safety import AuditConfig
+from acp_agent.config.safety_settings import AuditConfig
 from acp_agent.credentials.redactor import Redactor
 from acp_agent.safety.deciding.audit import AuditEntry, AuditLog
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from acp_agent.config.model import BashConfig, ToolsConfig
-from acp_agent.config.safety import (
+from acp_agent.config.safety_settings import (
     AnomalyConfig,
     AuthorizationConfig,
     GovernanceConfig,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from acp_agent.config.safety import SAFE_VARIABLES
+from acp_agent.config.safety_settings import SAFE_VARIABLES
 from acp_agent.credentials.redactor import Redactor
 from acp_agent.safety.environment import safe_environment
 from acp_agent.safety.folders.folder_trust import CONFIG, own_files, scope_of, tools_of

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from acp_agent.setup.table import config_path, editors, folder
+from acp_agent.setup.editor_table import config_path, editors, folder
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = str(Path(sys.executable).with_name("acp-coder"))

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from acp_agent.errors import StoreError
-from acp_agent.store.base import LogEntry, SessionRecord, SessionStore
-from acp_agent.store.sqlite import SqliteStore
+from acp_agent.store.base import LogEntry, SessionRecord
+from acp_agent.store.session_store import SessionStore
 
 Open = Callable[[], SessionStore]
 
@@ -20,7 +20,7 @@ def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Open]:
     stores: list[SessionStore] = []
 
     def make() -> SessionStore:
-        stores.append(SqliteStore(tmp_path / "deep" / "sessions.db"))
+        stores.append(SessionStore(tmp_path / "deep" / "sessions.db"))
         return stores[-1]
 
     yield make

@@ -11,19 +11,19 @@ import pytest
 
 from acp_agent.errors import StoreError
 from acp_agent.store.base import GoalTask, SessionRecord
-from acp_agent.store.sqlite import SqliteStore
+from acp_agent.store.session_store import SessionStore
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[SqliteStore]:
-    made = SqliteStore(tmp_path / "sessions.db")
+def store(tmp_path: Path) -> Iterator[SessionStore]:
+    made = SessionStore(tmp_path / "sessions.db")
     for name in ("s", "other"):
         made.create(SessionRecord(name, "/project"))
     yield made
     made.close()
 
 
-def test_an_output_is_read_back_in_parts_by_characters(store: SqliteStore) -> None:
+def test_an_output_is_read_back_in_parts_by_characters(store: SessionStore) -> None:
     text = "".join(f"line {n} ü🐍\n" for n in range(5000))
     entry = store.overflow.keep("s", "bash", text, 0)
     assert uuid.UUID(entry.id).version == 4
@@ -35,7 +35,7 @@ def test_an_output_is_read_back_in_parts_by_characters(store: SqliteStore) -> No
     assert found == text
 
 
-def test_an_output_belongs_to_its_session_alone(store: SqliteStore) -> None:
+def test_an_output_belongs_to_its_session_alone(store: SessionStore) -> None:
     entry = store.overflow.keep("s", "bash", "x" * 10, 0)
     assert store.overflow.read("other", entry.id, 0, 10) is None
     assert store.overflow.read("s", str(uuid.uuid4()), 0, 10) is None
@@ -46,7 +46,7 @@ def test_an_output_belongs_to_its_session_alone(store: SqliteStore) -> None:
 
 
 @pytest.mark.parametrize("char", ["a", "ü", "🐍"])
-def test_an_entry_is_bounded_in_bytes_and_says_so(store: SqliteStore, char: str) -> None:
+def test_an_entry_is_bounded_in_bytes_and_says_so(store: SessionStore, char: str) -> None:
     entry = store.overflow.keep("s", "bash", char * 3000, 1000)
     part = store.overflow.read("s", entry.id, 0, 100_000)
     assert part is not None
@@ -57,7 +57,7 @@ def test_an_entry_is_bounded_in_bytes_and_says_so(store: SqliteStore, char: str)
     assert len(part.text) == entry.chars
 
 
-def test_old_outputs_expire_and_new_ones_stay(store: SqliteStore) -> None:
+def test_old_outputs_expire_and_new_ones_stay(store: SessionStore) -> None:
     old, new = (store.overflow.keep("s", "bash", text, 0) for text in ("old", "new"))
     with sqlite3.connect(store.path) as db:
         db.execute("UPDATE tool_overflow SET created_at = '2020-01-01T00:00:00.000000Z' WHERE id = ?", (old.id,))
@@ -66,19 +66,19 @@ def test_old_outputs_expire_and_new_ones_stay(store: SqliteStore) -> None:
     assert store.overflow.read("s", new.id, 0, 10) is not None
 
 
-def test_lone_surrogates_are_replaced(store: SqliteStore) -> None:
+def test_lone_surrogates_are_replaced(store: SessionStore) -> None:
     entry = store.overflow.keep("s", "bash", "a\ud83db", 0)
     part = store.overflow.read("s", entry.id, 0, 10)
     assert part is not None
     assert part.text == "a?b"
 
 
-def test_a_goal_and_its_tasks_survive_a_restart(store: SqliteStore, tmp_path: Path) -> None:
+def test_a_goal_and_its_tasks_survive_a_restart(store: SessionStore, tmp_path: Path) -> None:
     assert store.goals.current("s") is None
     goal = store.goals.begin("s", "Build it")
     tasks = (GoalTask("a", "First", "high", "completed"), GoalTask("b", "Then ü", depends_on=("a",)))
     store.goals.set_tasks(goal.id, tasks)
-    again = SqliteStore(tmp_path / "sessions.db")
+    again = SessionStore(tmp_path / "sessions.db")
     found = again.goals.current("s")
     again.close()
     assert found is not None
@@ -86,7 +86,7 @@ def test_a_goal_and_its_tasks_survive_a_restart(store: SqliteStore, tmp_path: Pa
     assert store.goals.current("other") is None
 
 
-def test_a_new_goal_takes_the_place_of_the_one_before(store: SqliteStore) -> None:
+def test_a_new_goal_takes_the_place_of_the_one_before(store: SessionStore) -> None:
     first = store.goals.begin("s", "One")
     second = store.goals.begin("s", "Two")
     found = store.goals.current("s")
@@ -100,7 +100,7 @@ def test_a_new_goal_takes_the_place_of_the_one_before(store: SqliteStore) -> Non
     assert store.goals.current("s") is None, "the first stays abandoned"
 
 
-def test_goals_go_with_their_session(store: SqliteStore) -> None:
+def test_goals_go_with_their_session(store: SessionStore) -> None:
     goal = store.goals.begin("s", "One")
     store.goals.set_tasks(goal.id, [GoalTask("a", "A")])
     store.delete("s")

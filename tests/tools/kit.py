@@ -5,32 +5,38 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import anyio
 
-from acp_agent.config.language import LspConfig
-from acp_agent.config.model import BashConfig, FilesConfig, ToolsConfig
+from acp_agent.config.language_settings import LspConfig
+from acp_agent.config.model import BashConfig, CompactionConfig, FilesConfig, ToolsConfig
 from acp_agent.credentials.redactor import Redactor
 from acp_agent.executors.base import Command, Executor, OutputChunk, Process
 from acp_agent.executors.local import LocalExecutor
 from acp_agent.executors.shell_state import last_cwd
-from acp_agent.loop.background import SessionRuns
-from acp_agent.loop.outputs import Outputs
-from acp_agent.loop.redaction import Redaction
-from acp_agent.lsp.base import Document, LspError, NewErrors
+from acp_agent.loop.beside.background_runs import SessionRuns
+from acp_agent.loop.calls.outputs import Outputs
+from acp_agent.loop.calls.redaction import Redaction
+from acp_agent.loop.memory.memory import Memory
+from acp_agent.loop.memory.room import Room
+from acp_agent.loop.prompts.instructions import Instructions
+from acp_agent.loop.prompts.skills import Skill, Skills
+from acp_agent.loop.turns.running import RunningTurn
+from acp_agent.lsp.base import Document, LanguageServices, LspError, NewErrors
 from acp_agent.output.filters import load_filters
 from acp_agent.safety.access import Access
 from acp_agent.safety.folders.paths import Roots
 from acp_agent.safety.folders.protect import PathRules
 from acp_agent.store.base import GoalTask
-from acp_agent.store.sqlite import SqliteStore
-from acp_agent.tools.browser_session import BrowserSession
-from acp_agent.tools.context import Answer, Ledger, Preview, Question, Services, Task, ToolContext, ToolResult
-from acp_agent.tools.registry import builtin_registry
-from acp_agent.tools.web_client import GuardedClient
+from acp_agent.store.session_store import SessionStore
+from acp_agent.tools.kit.registry import builtin_registry
+from acp_agent.tools.kit.tool_context import Answer, Preview, Question, Task, ToolContext, ToolResult
+from acp_agent.tools.net.browser_session import BrowserSession
+from acp_agent.tools.net.web_access import WebAccess
+from acp_agent.tools.net.web_client import GuardedClient
 
 BOUND = 20.0
 
@@ -47,6 +53,8 @@ def _spawn_nothing(work: object) -> None:
 class NoServers:
     """A session whose editor has no language servers, on a machine without any."""
 
+    config = LspConfig()
+
     def knows(self, path: Path) -> bool:
         return False
 
@@ -62,33 +70,89 @@ class NoServers:
     diagnostics = definition = references = hover = document_symbols = workspace_symbols = rename = _none
 
 
-def services(store: SqliteStore, bash: BashConfig) -> Services:
-    """What the tools share, as a session without any configuration has it."""
-    web = GuardedClient(ToolsConfig().web)
-    return Services(
-        web=web,
-        browser=BrowserSession(web, ToolsConfig().browser),
-        secret=lambda name: None,
-        skill=SKILLS.get,
-        skills=lambda: list(SKILLS),
-        memories=store.memories,
-        schedules=store.schedules,
-        schedules_changed=lambda: None,
-        mode=lambda: "code",
-        runs=SessionRuns(
-            bash,
-            max_output_chars=10_000,
-            spawn=_spawn_nothing,
-            ended=_spawn_nothing,
-            outputs=outputs(store, ToolsConfig(bash=bash)),
-        ),
-        redact=Redactor().redact,
-        overflow=partial(store.overflow.read, "session-1"),
-        sandbox=lambda: "",
-        language=NoServers(),
-        lsp=LspConfig(),
-        plans_are_drawn=True,
+class BenchGoals:
+    """No goal; the plans that were shown."""
+
+    drawn = True
+    active = None
+
+    def __init__(self) -> None:
+        self.plans: list[Sequence[GoalTask]] = []
+
+    def set_plan(self, tasks: Sequence[GoalTask]) -> str:
+        self.plans.append(tasks)
+        return ""
+
+
+def memory_of(store: SessionStore, roots: Roots) -> Memory:
+    """The memory of a session without any configuration."""
+    outbox: Any = SimpleNamespace(session_id="session-1", redaction=None)
+    skills = {name: Skill(name, "", text, roots.cwd) for name, text in SKILLS.items()}
+    return Memory(
+        outbox,
+        store,
+        Room(CompactionConfig(), 0.9),
+        cast(Any, BenchGoals()),
+        Instructions(roots, enabled=False, max_bytes=0),
+        Skills(skills, roots, RunningTurn("session-1")),
     )
+
+
+class BenchShell:
+    """The working directory and variables as a session keeps them, and no sandbox."""
+
+    def __init__(self, folder: Path, state: Path, runs: SessionRuns) -> None:
+        self._folder = folder
+        self.state = state
+        self.runs = runs
+
+    def cwd(self) -> Path:
+        return last_cwd(self.state, self._folder)
+
+    def limits(self) -> str:
+        return ""
+
+
+@dataclass
+class BenchCall:
+    """A call, as its tool sees it; what it asks for is written down."""
+
+    executor: Executor
+    id: str = "call-1"
+    mode: str = "code"
+    chunks: list[OutputChunk] = field(default_factory=list)
+    processes: list[Process] = field(default_factory=list)
+    answers: list[Answer] = field(default_factory=list)
+    """What the user answers, in order."""
+    questions: list[Question] = field(default_factory=list)
+    tasks: list[Task] = field(default_factory=list)
+    modes: list[str] = field(default_factory=list)
+    background: list[tuple[Command, float | None]] = field(default_factory=list)
+    """What was handed over to run in the background, with its timeout."""
+
+    def set_mode(self, mode: str) -> None:
+        self.modes.append(mode)
+
+    async def start(self, command: Command) -> Process:
+        process = await self.executor.run(command)
+        self.processes.append(process)
+        return process
+
+    def show(self, chunk: OutputChunk) -> None:
+        self.chunks.append(chunk)
+
+    def to_background(self, process: Process, command: Command, *, timeout: float | None = None) -> str:
+        assert process in self.processes
+        self.background.append((command, timeout))
+        return f"run-{len(self.background)}"
+
+    async def ask(self, question: Question) -> Answer:
+        self.questions.append(question)
+        return self.answers.pop(0)
+
+    async def delegate(self, task: Task) -> ToolResult:
+        self.tasks.append(task)
+        return ToolResult("done")
 
 
 @dataclass
@@ -98,73 +162,49 @@ class Bench:
     folder: Path
     executor: Executor
     config: ToolsConfig
-    services: Services
-    shell_state: Path | None = None
-    ledger: Ledger = field(default_factory=Ledger)
-    chunks: list[OutputChunk] = field(default_factory=list)
-    plans: list[Sequence[GoalTask]] = field(default_factory=list)
-    processes: list[Process] = field(default_factory=list)
-    answers: list[Answer] = field(default_factory=list)
-    """What the person answers, in order."""
-    questions: list[Question] = field(default_factory=list)
-    tasks: list[Task] = field(default_factory=list)
-    modes: list[str] = field(default_factory=list)
+    memory: Memory
+    shell: BenchShell
+    web: WebAccess
+    the_call: BenchCall
+    schedules: Any
+    languages: LanguageServices = field(default_factory=lambda: NoServers())
     rules: PathRules = field(default_factory=PathRules)
-    background: list[tuple[Command, float | None]] = field(default_factory=list)
-    """What was handed over to run in the background, with its timeout."""
 
     @property
     def ctx(self) -> ToolContext:
+        scheduler: Any = SimpleNamespace(store=self.schedules, changed=lambda: None)
         return ToolContext(
+            call=self.the_call,
             executor=self.executor,
             roots=Roots(self.folder, rules=self.rules),
             config=self.config,
-            ledger=self.ledger,
-            start=self._start,
-            show_output=self.chunks.append,
-            to_background=self._to_background,
-            set_plan=self._set_plan,
-            services=self.services,
-            call_id="call-1",
-            caller_id="session-1",
-            ask_person=self._ask,
-            delegate=self._delegate,
-            set_mode=self.modes.append,
-            shell_state=self.shell_state,
-            shell_cwd=lambda: last_cwd(self.shell_state, self.folder),
+            shell=cast(Any, self.shell),
+            memory=self.memory,
+            languages=self.languages,
+            web=self.web,
+            scheduler=scheduler,
+            redactor=Redactor(),
         )
 
-    def _set_plan(self, tasks: Sequence[GoalTask]) -> str:
-        self.plans.append(tasks)
-        return ""
+    @property
+    def plans(self) -> list[Sequence[GoalTask]]:
+        """The plans that were shown."""
+        goals: Any = self.memory.goals
+        return cast(BenchGoals, goals).plans
 
-    async def _start(self, command: Command) -> Process:
-        process = await self.executor.run(command)
-        self.processes.append(process)
-        return process
-
-    def _to_background(self, process: Process, command: Command, *, timeout: float | None = None) -> str:
-        assert process in self.processes
-        self.background.append((command, timeout))
-        return f"run-{len(self.background)}"
-
-    async def _ask(self, question: Question) -> Answer:
-        self.questions.append(question)
-        return self.answers.pop(0)
-
-    async def _delegate(self, task: Task) -> ToolResult:
-        self.tasks.append(task)
-        return ToolResult("done")
+    def accesses(self, tool: Any, params: Any) -> list[Access]:
+        found: list[Access] = tool.access(params, self.ctx.roots, self.shell.cwd(), self.config)
+        return found
 
     def access(self, name: str, **arguments: Any) -> list[Access]:
         tool = REGISTRY.tool(name)
-        return tool.access(tool.parse(arguments), self.ctx)
+        return self.accesses(tool, tool.parse(arguments))
 
     async def preview(self, name: str, **arguments: Any) -> Preview:
         tool = REGISTRY.tool(name)
         params = tool.parse(arguments)
         tool.describe(params, self.ctx.roots)
-        tool.access(params, self.ctx)
+        self.accesses(tool, params)
         return await tool.preview(params, self.ctx)
 
     async def call(self, name: str, **arguments: Any) -> ToolResult:
@@ -183,19 +223,21 @@ def shown(result: ToolResult, config: ToolsConfig) -> ToolResult:
     return replace(result, text=f"{output}{separator}{result.text}", raw_output=raw)
 
 
-def outputs(store: SqliteStore, config: ToolsConfig) -> Outputs:
-    """The output pipeline, as a session without any configuration has it."""
-
-    async def compress(tool: str, text: str, *, exit_code: int | None) -> None:
+class NoCompression:
+    async def shortened(self, tool: str, text: str, *, exit_code: int | None) -> None:
         return None
+
+
+def outputs(store: SessionStore, config: ToolsConfig) -> Outputs:
+    """The output pipeline, as a session without any configuration has it."""
 
     return Outputs(
         session_id="session-1",
         store=store.overflow,
         redaction=Redaction(Redactor()),
         config=config,
-        filters=lambda: load_filters()[0],
-        compress=compress,
+        filters=cast(Any, SimpleNamespace(get=lambda: load_filters()[0])),
+        compression=cast(Any, NoCompression()),
     )
 
 
@@ -212,15 +254,32 @@ async def bench(
     config = ToolsConfig(bash=bash or BashConfig(), files=files or FilesConfig())
     rules = PathRules(deny_read=config.files.deny_read, allow_read=config.files.allow_read, bases=[folder])
     local = LocalExecutor(hides=rules.hides)
-    store = SqliteStore(tmp_path / "store" / "sessions.db")
-    made = Bench(folder, executor or local, config, services(store, config.bash), tmp_path / "shell-state")
-    made.rules = rules
+    store = SessionStore(tmp_path / "store" / "sessions.db")
+    runs = SessionRuns(
+        config.bash,
+        max_output_chars=10_000,
+        spawn=_spawn_nothing,
+        journal=cast(Any, None),
+        outputs=outputs(store, ToolsConfig(bash=config.bash)),
+    )
+    client = GuardedClient(ToolsConfig().web)
+    made = Bench(
+        folder,
+        executor or local,
+        config,
+        memory_of(store, Roots(folder)),
+        BenchShell(folder, tmp_path / "shell-state", runs),
+        WebAccess(client, BrowserSession(client, ToolsConfig().browser), {}),
+        BenchCall(executor or local),
+        store.schedules,
+        rules=rules,
+    )
     with anyio.fail_after(BOUND):
         try:
             yield made
         finally:
             with anyio.CancelScope(shield=True):
-                for process in made.processes:
+                for process in made.the_call.processes:
                     await process.close()
                 await local.close()
                 store.close()

@@ -25,7 +25,7 @@ async def test_output_goes_to_the_model_the_person_and_the_envelope(tmp_path: Pa
         assert sorted(result.text.splitlines()) == ["err", "out"]
         assert result.raw_output == {"stdout": "out\n", "stderr": "err\n", "exit_code": 0, "truncated": False}
         assert not result.failed
-        assert {OutputChunk("stdout", "out\n"), OutputChunk("stderr", "err\n")} == set(on.chunks)
+        assert {OutputChunk("stdout", "out\n"), OutputChunk("stderr", "err\n")} == set(on.the_call.chunks)
 
 
 @pytest.mark.parametrize(
@@ -177,7 +177,7 @@ async def test_a_background_command_is_handed_over_at_once(how: dict[str, Any], 
         assert result.text == "[background] started run_id=run-1"
         assert result.raw_output == {"run_id": "run-1", "background": True}
         assert not result.failed
-        ((command, timeout),) = on.background
+        ((command, timeout),) = on.the_call.background
         assert (command.script, command.keeps_state, timeout) == ("sleep 600", False, 5)
 
 
@@ -185,14 +185,14 @@ async def test_what_outlives_its_wait_is_handed_over_with_the_time_that_is_left(
     async with bench(tmp_path) as on:
         result = await on.call("bash", command="echo begun; sleep 600", wait=0.5, timeout=5)
         assert result.text == "begun\n[background] still running after 0.5 s, and goes on: run_id=run-1"
-        assert on.background[0][1] == pytest.approx(4.5)
+        assert on.the_call.background[0][1] == pytest.approx(4.5)
 
 
 async def test_a_timeout_within_the_wait_kills(tmp_path: Path) -> None:
     async with bench(tmp_path) as on:
         result = await on.call("bash", command="sleep 600", wait="30s", timeout=0.2)
         assert "longer than 0.2 s" in result.text
-        assert not on.background
+        assert not on.the_call.background
 
 
 @pytest.mark.parametrize("how", [{"background": True}, {"wait": "1s"}])

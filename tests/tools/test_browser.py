@@ -22,8 +22,8 @@ from acp_agent.config.model import BrowserConfig, WebConfig
 from acp_agent.errors import ToolError
 from acp_agent.llm.base import ImagePart
 from acp_agent.safety.access import NetworkAccess, NoAccess
-from acp_agent.tools.browser_session import BrowserSession, find_chromium, missing_browser
-from acp_agent.tools.web_client import GuardedClient
+from acp_agent.tools.net.browser_session import BrowserSession, find_chromium, missing_browser
+from acp_agent.tools.net.web_client import GuardedClient
 
 from .kit import Bench, bench
 
@@ -115,7 +115,7 @@ async def browsing(tmp_path: Path, **changes: object) -> AsyncIterator[Bench]:
     client = GuardedClient(web, resolve=resolve)
     browser = BrowserSession(client, msgspec.structs.replace(BrowserConfig(), **changes))
     async with bench(tmp_path) as tools, anyio.create_task_group() as tasks:
-        tools.services = replace(tools.services, web=client, browser=browser)
+        tools.web = replace(tools.web, client=client, browser=browser)
         tasks.start_soon(browser.live)
         yield tools
         tasks.cancel_scope.cancel()
@@ -175,7 +175,7 @@ async def test_what_may_not_be_asked_is_refused_before_a_browser_is_started(tmp_
         with pytest.raises(ToolError) as error:
             await tools.call("browser", action="open", url=target.replace("{secret}", str(secret.server_address[1])))
         assert error.value.category in ("policy_blocked", "invalid_parameters")
-        assert tools.services.browser.url == ""
+        assert tools.web.browser.url == ""
         assert secret.asked == []
 
 
@@ -208,7 +208,7 @@ async def test_an_unused_browser_is_closed_and_started_again_when_it_is_needed(t
     async with browsing(tmp_path, idle_timeout=0.05) as tools:
         await tools.call("browser", action="open", url=url(site))
         with anyio.fail_after(10):
-            while tools.services.browser.url:
+            while tools.web.browser.url:
                 await anyio.lowlevel.checkpoint()
         assert "Title: Start" in (await tools.call("browser", action="open", url=url(site))).text
 
@@ -328,7 +328,7 @@ async def test_a_browser_that_was_killed_is_started_again_by_the_next_call(tmp_p
         await tools.call("browser", action="open", url=url(site))
         kill(str(profiles))
         with anyio.fail_after(10):
-            while tools.services.browser.url:
+            while tools.web.browser.url:
                 await anyio.lowlevel.checkpoint()
         with pytest.raises(ToolError, match="No page is open"):
             await tools.call("browser", action="text")
@@ -345,13 +345,13 @@ async def test_a_call_during_which_the_browser_dies_is_told_so(tmp_path, sites, 
             await page.evaluate("() => new Promise(() => 0)")
 
         with anyio.fail_after(10), pytest.raises(ToolError, match="ended meanwhile"):
-            await tools.services.browser.do(die)
+            await tools.web.browser.do(die)
         assert "Title: Start" in (await tools.call("browser", action="open", url=url(site))).text
 
 
 async def test_a_page_with_an_image_that_never_comes_works(tmp_path, sites, monkeypatch):
     site, _ = sites
-    monkeypatch.setattr("acp_agent.tools.browser.SETTLE_TIMEOUT", 0.2)
+    monkeypatch.setattr("acp_agent.tools.web.browser.SETTLE_TIMEOUT", 0.2)
     async with browsing(tmp_path, timeout=5.0) as tools:
         assert "there" in (await tools.call("browser", action="open", url=url(site, "/hanging"))).text
         assert "pressed" in (await tools.call("browser", action="click", selector="text=Press")).text

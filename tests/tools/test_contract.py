@@ -11,8 +11,8 @@ import pytest
 from acp_agent.errors import ToolError
 from acp_agent.safety.access import RISK_METADATA
 from acp_agent.safety.folders.paths import Roots
-from acp_agent.tools.base import Tool
-from acp_agent.tools.registry import TOOLS, ToolEntry
+from acp_agent.tools.kit.base import Tool
+from acp_agent.tools.kit.registry import TOOLS, ToolEntry
 from tests.tools.kit import REGISTRY
 
 ENTRIES = REGISTRY.entries()

@@ -15,7 +15,8 @@ import pytest
 
 from acp_agent.config.model import FilesConfig
 from acp_agent.errors import ExecutorError, ToolError
-from acp_agent.loop.instructions import Instructions, read_skills
+from acp_agent.loop.prompts.instructions import Instructions
+from acp_agent.loop.prompts.skills import read_skills
 from acp_agent.safety.access import Deny, ExecuteAccess
 from acp_agent.safety.deciding.decide import decide
 from tests.tools.kit import REGISTRY, Bench, bench

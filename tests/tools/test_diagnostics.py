@@ -20,9 +20,8 @@ from acp_agent.safety.access import Ask, ExecuteAccess, PathAccess
 from acp_agent.safety.deciding.decide import decide
 from acp_agent.safety.folders.paths import Roots
 from acp_agent.schema.acp import Content, TextContent
-from acp_agent.tools.context import Location, ToolResult
-from acp_agent.tools.diagnostics_checkers import choose
-from acp_agent.tools.diagnostics_parsers import (
+from acp_agent.tools.code.diagnostics_checkers import choose
+from acp_agent.tools.code.diagnostics_parsers import (
     Diagnostic,
     parse_cargo,
     parse_eslint,
@@ -33,6 +32,7 @@ from acp_agent.tools.diagnostics_parsers import (
     parse_tsc,
     plain,
 )
+from acp_agent.tools.kit.tool_context import Location, ToolResult
 from tests.executors.kit import stage
 from tests.tools.kit import REGISTRY, Bench, bench
 
@@ -384,7 +384,7 @@ async def test_what_runs_is_what_was_asked_about_or_nothing(tmp_path: Path) -> N
         with pytest.raises(ToolError, match="the project changed meanwhile"):
             await tool.run(params, on.ctx, preview)
         assert not ran.exists()
-        assert on.processes == []
+        assert on.the_call.processes == []
         assert (await on.call("diagnostics", kind="tsc")).text == "No problems found by tsc."
         assert ran.exists()
 
@@ -394,7 +394,7 @@ async def test_the_question_shows_the_lines_that_were_declared(tmp_path: Path) -
         (on.folder / "tsconfig.json").write_text("{}")
         tool = REGISTRY.tool("diagnostics")
         params = tool.parse({})
-        [execute, _] = tool.access(params, on.ctx)
+        [execute, _] = on.accesses(tool, params)
         pretend(on, "node_modules/.bin/tsc", "exit 0")
         preview = await tool.preview(params, on.ctx)
         assert isinstance(execute, ExecuteAccess)

@@ -14,7 +14,7 @@ from acp_agent.executors.local import LocalExecutor
 from acp_agent.llm.base import ImagePart
 from acp_agent.safety.access import PathAccess
 from acp_agent.schema.acp import Diff
-from acp_agent.tools.context import Location
+from acp_agent.tools.kit.tool_context import Location
 from tests.tools.kit import REGISTRY, bench
 
 pytestmark = pytest.mark.anyio
@@ -219,7 +219,7 @@ async def test_edit_keeps_the_line_ends_of_the_file(tmp_path: Path) -> None:
         await on.call("edit", path="f", old_string="a\nb", new_string="x\ny\nz")
         assert path.read_bytes() == b"x\r\ny\r\nz\r\nc\r\n"
         path.write_bytes(b"a\r\nb\nc\n")
-        on.ledger.forget(path)
+        on.memory.ledger.forget(path)
         await on.call("edit", path="f", old_string="b\nc", new_string="B C")
         assert path.read_bytes() == b"a\r\nB C\n"
 

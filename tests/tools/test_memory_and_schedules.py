@@ -31,7 +31,7 @@ async def test_a_memory_is_stored_recalled_replaced_and_forgotten(tmp_path):
 
 async def test_memories_of_another_folder_are_not_found_but_those_for_everywhere_are(tmp_path):
     async with bench(tmp_path) as tools:
-        tools.services.memories.store("/another", "theirs", "word", "core")
+        tools.memory.notes.store("/another", "theirs", "word", "core")
         await tools.call("memory_store", key="mine", content="word")
         await tools.call("memory_store", key="all", content="word", everywhere=True)
         text = (await tools.call("memory_recall", query="word")).text
@@ -66,7 +66,7 @@ async def test_a_schedule_is_added_after_asking_listed_and_removed(tmp_path):
         assert "Look." in preview.content[0].content.text
         before = time.time()
         made = await tools.call("schedule_add", timing="2h", prompt="Look.")
-        (schedule,) = tools.services.schedules.list(str(tools.folder))
+        (schedule,) = tools.schedules.list(str(tools.folder))
         assert before + 7200 <= schedule.next_run <= time.time() + 7200
         assert schedule.id in made.text
         listed = (await tools.call("schedule_list")).text
@@ -85,6 +85,6 @@ async def test_wrong_times_and_ids_and_too_many_are_told(tmp_path):
         with pytest.raises(ToolError, match="no schedule nope; it has none"):
             await tools.call("schedule_remove", id="nope")
         for _ in range(ToolsConfig().schedule.max_schedules):
-            tools.services.schedules.add(str(tools.folder), "1h", "x", 1.0, "code")
+            tools.schedules.add(str(tools.folder), "1h", "x", 1.0, "code")
         with pytest.raises(ToolError, match="which is the most"):
             await tools.preview("schedule_add", timing="1h", prompt="x")

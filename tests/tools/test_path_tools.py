@@ -13,7 +13,7 @@ from acp_agent.errors import ExecutorError, ToolError
 from acp_agent.safety.access import Ask, PathAccess
 from acp_agent.safety.deciding.decide import DELETE_SCOPE, EDIT_SCOPE, decide
 from acp_agent.safety.folders.paths import Roots
-from acp_agent.tools.context import Description, Location
+from acp_agent.tools.kit.tool_context import Description, Location
 from tests.tools.kit import REGISTRY, Bench, bench
 from tests.tools.test_files import OpenBuffers
 
@@ -275,12 +275,12 @@ async def test_what_is_gone_or_replaced_is_not_known_any_more(tmp_path: Path) ->
         for path in known:
             await on.call("read", path=str(path))
         await on.call("copy_path", source="src/a.py", destination="f", overwrite=True)
-        assert on.ledger.last_seen(known[2]) is None
-        assert on.ledger.last_seen(known[0]) is not None
+        assert on.memory.ledger.last_seen(known[2]) is None
+        assert on.memory.ledger.last_seen(known[0]) is not None
         await on.call("move_path", source="src/in", destination="in")
-        assert on.ledger.last_seen(known[1]) is None
+        assert on.memory.ledger.last_seen(known[1]) is None
         await on.call("delete_path", path="src")
-        assert on.ledger.last_seen(known[0]) is None
+        assert on.memory.ledger.last_seen(known[0]) is None
 
 
 async def test_a_file_that_is_typed_in_while_the_person_decides_is_not_deleted(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from acp_agent.config.model import FilesConfig
 from acp_agent.errors import ExecutorError, ToolError
 from acp_agent.safety.access import NoAccess, PathAccess
 from acp_agent.store.base import GoalTask
-from acp_agent.tools.context import Location
+from acp_agent.tools.kit.tool_context import Location
 from tests.tools.kit import Bench, bench
 
 pytestmark = pytest.mark.anyio

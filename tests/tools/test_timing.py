@@ -7,7 +7,7 @@ from datetime import datetime
 import pytest
 
 from acp_agent.errors import ToolError
-from acp_agent.tools.timing import interval_of, next_run
+from acp_agent.tools.kit.timing import interval_of, next_run
 
 FRIDAY = datetime(2026, 11, 20, 8, 30).timestamp()
 

@@ -13,9 +13,9 @@ import pytest
 from acp_agent.config.model import WebConfig
 from acp_agent.errors import ToolError
 from acp_agent.safety.access import NetworkAccess
-from acp_agent.tools import web_text
-from acp_agent.tools.context import ToolResult
-from acp_agent.tools.web_page import page_text, select
+from acp_agent.tools.kit.tool_context import ToolResult
+from acp_agent.tools.net import web_text
+from acp_agent.tools.net.web_page import page_text, select
 from tests.tools.kit import Bench, bench
 from tests.tools.web_site import PUBLIC, Authority, Reply, Site, Web, redirect
 from tests.tools.web_site import serving_site as make_site
@@ -87,9 +87,7 @@ class Surfing:
 
     def configure(self, **config: Any) -> None:
         self.bench.config = replace_web(self.bench, WebConfig(**config))
-        self.bench.services = replace(
-            self.bench.services, web=self.web.client(**config), secret=lambda name: self.secrets.get(name)
-        )
+        self.bench.web = replace(self.bench.web, client=self.web.client(**config), environ=self.secrets)
 
     async def call(self, name: str, **arguments: Any) -> ToolResult:
         return await self.bench.call(name, **arguments)
@@ -175,7 +173,7 @@ async def test_an_open_redirect_sends_nothing_to_a_host_nobody_asked_for(surf: S
 async def test_a_link_of_the_person_may_lead_to_any_public_host(surf: Surfing) -> None:
     surf.web.serve("/there", "there")
     url = surf.web.serve("/short", redirect("https://search.example.net/there"))
-    assert (await web_text.read_link(surf.bench.services.web, url, 1000)).endswith("there")
+    assert (await web_text.read_link(surf.bench.web.client, url, 1000)).endswith("there")
 
 
 async def test_fetch_tells_what_became_of_a_page_that_is_not_there(surf: Surfing) -> None:

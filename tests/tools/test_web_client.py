@@ -20,9 +20,9 @@ import pytest
 from acp_agent.config.model import WebConfig
 from acp_agent.errors import ToolError
 from acp_agent.safety.deciding.network import NetworkPolicy, check_url
-from acp_agent.tools.web_body import WebAnswer, need_text
-from acp_agent.tools.web_client import GuardedClient, same_site
-from acp_agent.tools.web_text import read_link
+from acp_agent.tools.net.web_body import WebAnswer, need_text
+from acp_agent.tools.net.web_client import GuardedClient, same_site
+from acp_agent.tools.net.web_text import read_link
 from tests.tools.web_site import OTHER, PUBLIC, PUBLIC_6, Authority, Proxy, Reply, Site, Web, redirect, serving
 from tests.tools.web_site import serving_site as make_site
 

@@ -9,8 +9,8 @@ import anyio.abc
 import pytest
 
 from acp_agent.config.model import WebConfig
-from acp_agent.tools.web_client import GuardedClient
-from acp_agent.tools.web_proxy import MAX_HEAD, GuardedProxy
+from acp_agent.tools.net.web_client import GuardedClient
+from acp_agent.tools.net.web_proxy import MAX_HEAD, GuardedProxy
 from tests.tools.web_site import PUBLIC
 
 BOUND = 20.0

@@ -22,7 +22,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from acp_agent.config.model import WebConfig
-from acp_agent.tools.web_client import GuardedClient
+from acp_agent.tools.net.web_client import GuardedClient
 
 PUBLIC = "93.184.216.34"
 OTHER = "8.8.4.4"

@@ -1,1 +1,1 @@
-"""Confining the commands that run on this machine. See docs/sandbox.md."""
+"""Confining the commands that run on this machine. The promises: docs/sandbox.md; this room: docs/rooms/sandbox.md."""

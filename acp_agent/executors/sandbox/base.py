@@ -12,8 +12,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, Protocol
 
-__all__ = ["SANDBOXES", "Confined", "Invocation", "Sandbox", "SandboxKind", "SandboxPolicy"]
-
 SandboxKind = Literal["bubblewrap", "landlock", "seatbelt", "none"]
 
 SANDBOXES: dict[SandboxKind, str] = {
@@ -117,11 +115,6 @@ class Sandbox(Protocol):
 
     @property
     def kind(self) -> SandboxKind: ...
-
-    @property
-    def keeps_protected(self) -> bool:
-        """Whether `SandboxPolicy.protected` is kept. If not, the person has to be asked about more."""
-        ...
 
     def words(self) -> str:
         """What it is made of, for the person: `bubblewrap 0.8.0 with seccomp and Landlock (ABI 7)`."""

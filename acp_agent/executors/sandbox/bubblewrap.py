@@ -19,7 +19,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from acp_agent.config.safety import SandboxConfig
+from acp_agent.config.safety_settings import SandboxConfig
 from acp_agent.errors import ExecutorError
 from acp_agent.executors.sandbox.base import Confined, Invocation, SandboxKind, SandboxPolicy
 from acp_agent.executors.sandbox.ending import end_namespace
@@ -29,9 +29,7 @@ from acp_agent.executors.sandbox.pids import ENTER, door, find_groups, make_grou
 from acp_agent.executors.sandbox.seccomp import write_filter
 from acp_agent.executors.sandbox.syscalls import ARCHES, Arch
 from acp_agent.executors.sandbox.system import MASKED_PROC, READ_ONLY_PROC
-from acp_agent.executors.sandbox.view import Spot, View, plan
-
-__all__ = ["Bubblewrap", "find"]
+from acp_agent.executors.sandbox.visible_paths import Spot, View, plan
 
 USUAL = Path("/usr/bin/bwrap")
 OLDEST = (0, 8)
@@ -62,7 +60,6 @@ class Bubblewrap:
     """Where control groups can be made."""
 
     kind: SandboxKind = "bubblewrap"
-    keeps_protected: bool = True
 
     def words(self) -> str:
         inside = f" and Landlock (ABI {self.landlock})" if self.landlock else ""
@@ -115,7 +112,7 @@ class Bubblewrap:
                 slots[len(start) - 1] = number
             start.append("--")
             return Confined(
-                (*start, *self._inside(spots, policy), *limited),
+                (*start, *self._inside(spots), *limited),
                 Path("/"),
                 _environment(invocation, view),
                 {INFO_FD: info, FILTER_FD: filter_file, ARGS_FD: arguments},
@@ -132,7 +129,7 @@ class Bubblewrap:
             return argv
         return ("/bin/sh", "-c", LIMIT.format(n=policy.max_processes), "sh", *argv)
 
-    def _inside(self, spots: Iterable[Spot], policy: SandboxPolicy) -> list[str]:
+    def _inside(self, spots: Iterable[Spot]) -> list[str]:
         if not self.landlock:
             return []
         rules: list[Rule] = [(READ, Path("/")), (DEVICE, Path("/dev")), (WRITE, Path("/dev/shm"))]

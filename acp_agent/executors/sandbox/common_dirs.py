@@ -13,8 +13,6 @@ from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
-__all__ = ["NAME", "hold", "release"]
-
 log = logging.getLogger(__name__)
 
 NAME = "commondir"

@@ -13,8 +13,6 @@ import select
 import signal
 from pathlib import Path
 
-__all__ = ["end_namespace"]
-
 MILLISECONDS = 2000
 """A process that hangs in the kernel is not waited for longer; it cannot do anything there either."""
 

@@ -19,8 +19,6 @@ from pathlib import Path
 
 from acp_agent.errors import ExecutorError
 
-__all__ = ["hold", "is_place_holder", "release"]
-
 MODE = 0o1555
 """Read-only and sticky: nobody makes that by accident."""
 

@@ -11,8 +11,6 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-__all__ = ["INSIDE", "READ", "WRITE", "Rule", "abi", "inside_words", "interpreter"]
-
 CREATE_RULESET = 444
 ASK_VERSION = 1
 

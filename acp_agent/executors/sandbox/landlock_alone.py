@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from acp_agent.config.safety import SandboxConfig
+from acp_agent.config.safety_settings import SandboxConfig
 from acp_agent.errors import ExecutorError
 from acp_agent.executors.sandbox.base import Confined, Invocation, SandboxKind, SandboxPolicy
 from acp_agent.executors.sandbox.landlock import (
@@ -34,8 +34,6 @@ from acp_agent.executors.sandbox.seccomp import write_filter
 from acp_agent.executors.sandbox.syscalls import ARCHES, Arch
 from acp_agent.executors.sandbox.system import READABLE, link_targets, secrets
 
-__all__ = ["LandlockAlone", "find"]
-
 LEAST = 3
 """Older ones let a command empty any file of this user's."""
 
@@ -51,7 +49,6 @@ class LandlockAlone:
     groups: Path | None
 
     kind: SandboxKind = "landlock"
-    keeps_protected: bool = False
 
     def words(self) -> str:
         return f"Landlock (ABI {self.version}) and seccomp, without namespaces"

@@ -8,8 +8,6 @@ from pathlib import Path
 from acp_agent.errors import ExecutorError
 from acp_agent.executors.sandbox.base import Confined, Invocation, SandboxKind, SandboxPolicy
 
-__all__ = ["Noop"]
-
 
 @dataclass(frozen=True)
 class Noop:
@@ -18,7 +16,6 @@ class Noop:
     """Why there is nothing better."""
 
     kind: SandboxKind = "none"
-    keeps_protected: bool = False
 
     def words(self) -> str:
         return "no sandbox; commands are refused (tools.sandbox.strict)" if self.strict else "no sandbox"

@@ -15,8 +15,6 @@ import time
 from functools import cache
 from pathlib import Path
 
-__all__ = ["ENTER", "door", "end_group", "find_groups", "make_group", "remove_group"]
-
 ENTER = 'echo 0 >"$1" || exit 126; shift; exec "$@"'
 """A line of sh that joins the group whose `door` is its first argument and becomes the others."""
 

@@ -17,13 +17,11 @@ from pathlib import Path
 import anyio.to_thread
 import msgspec
 
-from acp_agent.config.safety import SandboxConfig
+from acp_agent.config.safety_settings import SandboxConfig
 from acp_agent.errors import ExecutorError
 from acp_agent.executors.sandbox.base import SANDBOXES, Confined, Invocation, Sandbox, SandboxKind, SandboxPolicy
 from acp_agent.executors.sandbox.noop import Noop
 from acp_agent.lazy import load
-
-__all__ = ["Found", "find_sandbox", "try_out"]
 
 SECONDS = 5.0
 TEXT = "only outside"

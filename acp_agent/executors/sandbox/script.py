@@ -7,8 +7,6 @@ import shlex
 
 from acp_agent.executors.sandbox.base import Confined
 
-__all__ = ["confined_script"]
-
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 FROM_TERMINAL = ("TERM", "COLORTERM")

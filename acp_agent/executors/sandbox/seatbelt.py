@@ -13,11 +13,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from acp_agent.config.safety import SandboxConfig
+from acp_agent.config.safety_settings import SandboxConfig
 from acp_agent.errors import ExecutorError
 from acp_agent.executors.sandbox.base import Confined, Invocation, SandboxKind, SandboxPolicy
-
-__all__ = ["Seatbelt", "find", "profile"]
 
 PROGRAM = Path("/usr/bin/sandbox-exec")
 
@@ -56,7 +54,6 @@ HEAD = """\
 @dataclass(frozen=True)
 class Seatbelt:
     kind: SandboxKind = "seatbelt"
-    keeps_protected: bool = True
 
     def words(self) -> str:
         return "sandbox-exec (Seatbelt)"

@@ -17,8 +17,6 @@ from typing import Final
 
 from acp_agent.executors.sandbox.syscalls import DENIED, Arch, number
 
-__all__ = ["ALLOW", "AUDIT_ARCH", "ENOSYS_ANSWER", "EPERM_ANSWER", "KILL", "Assembler", "build_filter", "write_filter"]
-
 ALLOW: Final = 0x7FFF0000
 KILL: Final = 0x80000000
 """The whole process, not the thread."""

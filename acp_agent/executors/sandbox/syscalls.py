@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Literal
 
-__all__ = ["ARCHES", "CALLS", "DENIED", "Arch", "number"]
-
 Arch = Literal["x86_64", "aarch64"]
 
 ARCHES: dict[str, Arch] = {"x86_64": "x86_64", "amd64": "x86_64", "aarch64": "aarch64", "arm64": "aarch64"}

@@ -8,8 +8,6 @@ import time
 from functools import lru_cache
 from pathlib import Path
 
-__all__ = ["MASKED_PROC", "READABLE", "READ_ONLY_PROC", "SECRETS", "link_targets", "readable", "secrets"]
-
 READABLE = (
     *("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt"),
     *("/nix/store", "/nix/var/nix/profiles", "/gnu/store", "/run/current-system", "/run/opengl-driver", "/snap"),

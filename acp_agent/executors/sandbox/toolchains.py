@@ -13,8 +13,6 @@ from pathlib import Path
 
 from acp_agent.executors.sandbox.system import READABLE
 
-__all__ = ["BELOW_HOME", "toolchains"]
-
 BELOW_HOME = (
     *(".pyenv", ".rustup", ".cargo/bin", ".cargo/registry", ".cargo/git", ".cargo/config.toml", ".cargo/env"),
     *(".nvm", ".volta", ".fnm", ".bun", ".deno", ".asdf", ".sdkman", ".rbenv", ".rvm", ".jenv", ".goenv", ".phpenv"),

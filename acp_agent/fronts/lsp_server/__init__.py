@@ -5,6 +5,7 @@ message requests its questions, commands and code actions its prompts, a Markdow
 diagnostics, inlay hints and code lenses show what its tool calls are doing.
 
 `server` registers LSP's methods, `wire` carries them; `front` puts the parts together: `conversation` (one ACP session)
-on `agent_host` (the process), `buffers` on `documents` (the agent's `fs`), `questions`, `transcript`, and what draws:
-`status` (the plain data), `drawing`, `progress`. pygls and lsprotocol are imported nowhere else but in `acp_agent.lsp`.
+on `agent_host` (the process), `buffers` on `editor_documents` (the agent's `fs`), `questions`, `transcript`, and what
+draws: `status` (the plain data), `drawing`, `progress`. pygls and lsprotocol are imported nowhere else but in
+`acp_agent.lsp`.
 """

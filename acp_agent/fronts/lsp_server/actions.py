@@ -12,13 +12,11 @@ from typing import Any
 
 from lsprotocol import types
 
-from acp_agent.fronts.lsp_server.documents import Document
 from acp_agent.fronts.lsp_server.drawing import SOURCE
-from acp_agent.fronts.lsp_server.prompts import question_in
+from acp_agent.fronts.lsp_server.editor_documents import Document
+from acp_agent.fronts.lsp_server.prompt_content import question_in
 from acp_agent.fronts.lsp_server.status import one_line
 from acp_agent.fronts.lsp_server.transcript import is_transcript
-
-__all__ = ["KIND", "actions_for"]
 
 KIND = "source.acpCoder"
 QUICKFIX = types.CodeActionKind.QuickFix.value

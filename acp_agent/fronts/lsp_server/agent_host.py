@@ -10,12 +10,10 @@ import anyio
 import anyio.abc
 
 from acp_agent.client.acp_client import AcpClient
-from acp_agent.client.process import AgentProcess, spawn_agent
+from acp_agent.client.spawn import AgentProcess, spawn_agent
 from acp_agent.errors import AgentError, ConnectionClosed, PeerError
 from acp_agent.protocol.transports import Transport
 from acp_agent.schema.acp import InitializeResponse
-
-__all__ = ["AgentHost", "RunningAgent"]
 
 log = logging.getLogger(__name__)
 

@@ -14,13 +14,13 @@ from typing import Literal
 import anyio
 import anyio.to_thread
 
-from acp_agent.client.files import Files
+from acp_agent.client.fs import Files
 from acp_agent.client.terminals import Terminals
 from acp_agent.errors import InternalError
-from acp_agent.fronts.lsp_server.documents import Document, Documents, same_text, text_of_file
-from acp_agent.fronts.lsp_server.editor import Editor, Kind
+from acp_agent.fronts.lsp_server.editor_documents import Document, Documents, same_text, text_of_file
 from acp_agent.fronts.lsp_server.edits import Hunk, rebased, text_edits
-from acp_agent.fronts.lsp_server.positions import Text, split_lines
+from acp_agent.fronts.lsp_server.lsp_editor import Editor, Kind
+from acp_agent.fronts.lsp_server.text_positions import Text, split_lines
 from acp_agent.schema.acp import (
     CreateTerminalRequest,
     CreateTerminalResponse,
@@ -31,8 +31,6 @@ from acp_agent.schema.acp import (
     WriteTextFileRequest,
     WriteTextFileResponse,
 )
-
-__all__ = ["Buffers", "Save", "WarnedTerminals"]
 
 log = logging.getLogger(__name__)
 

@@ -18,7 +18,7 @@ import anyio.abc
 
 from acp_agent.errors import AgentError, PeerError
 from acp_agent.fronts.lsp_server.agent_host import AgentHost, RunningAgent
-from acp_agent.fronts.lsp_server.prompts import Prompt
+from acp_agent.fronts.lsp_server.prompt_content import Prompt
 from acp_agent.schema.acp import (
     ConfigOptionUpdate,
     CurrentModeUpdate,
@@ -30,8 +30,6 @@ from acp_agent.schema.acp import (
     SessionModeState,
     SessionUpdate,
 )
-
-__all__ = ["Choice", "Conversation", "Folders", "Session", "Turn", "Watcher"]
 
 log = logging.getLogger(__name__)
 

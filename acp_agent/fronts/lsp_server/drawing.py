@@ -13,13 +13,11 @@ import anyio
 import anyio.abc
 from lsprotocol import types
 
-from acp_agent.fronts.lsp_server.documents import Documents
-from acp_agent.fronts.lsp_server.editor import Editor
-from acp_agent.fronts.lsp_server.options import Options
+from acp_agent.fronts.lsp_server.editor_documents import Documents
+from acp_agent.fronts.lsp_server.initialization_options import Options
+from acp_agent.fronts.lsp_server.lsp_editor import Editor
 from acp_agent.fronts.lsp_server.progress import Progress
 from acp_agent.fronts.lsp_server.status import Board, Mark
-
-__all__ = ["SOURCE", "Drawing"]
 
 SOURCE = "acp-coder"
 """The source of our diagnostics, by which they are known again."""

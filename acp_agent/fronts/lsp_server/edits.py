@@ -12,9 +12,7 @@ from dataclasses import dataclass
 
 from lsprotocol.types import Range, TextEdit
 
-from acp_agent.fronts.lsp_server.positions import Text
-
-__all__ = ["Hunk", "hunks_between", "rebased", "text_edits"]
+from acp_agent.fronts.lsp_server.text_positions import Text
 
 MATCHED_LINES = 4_000
 """Above that, what lies between the common beginning and end is replaced as one piece: matching takes too long."""

@@ -12,10 +12,8 @@ from itertools import count
 import anyio.abc
 from lsprotocol import types
 
-from acp_agent.fronts.lsp_server.editor import Editor
+from acp_agent.fronts.lsp_server.lsp_editor import Editor
 from acp_agent.fronts.lsp_server.status import Board, one_line
-
-__all__ = ["Progress"]
 
 NEW_LINES = 3
 """Calls that get a line in one drawing: a turn with thousands of quick ones must not fill the screen."""

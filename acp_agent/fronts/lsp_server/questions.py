@@ -15,7 +15,7 @@ import anyio
 
 from acp_agent.client.permissions import reject_once
 from acp_agent.errors import PeerError
-from acp_agent.fronts.lsp_server.editor import Editor, Kind
+from acp_agent.fronts.lsp_server.lsp_editor import Editor, Kind
 from acp_agent.fronts.lsp_server.status import Board, Call, one_line
 from acp_agent.fronts.lsp_server.transcript import ASKED_LINES, Transcript, command_of, details_of, diff_text
 from acp_agent.fronts.view import plain
@@ -39,8 +39,6 @@ from acp_agent.schema.acp import (
     TextContent,
     TitledMultiSelectItems,
 )
-
-__all__ = ["Questions", "question_text", "safe_first"]
 
 log = logging.getLogger(__name__)
 

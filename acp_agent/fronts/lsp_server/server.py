@@ -18,13 +18,11 @@ from pygls.protocol import default_converter
 from acp_agent import __version__
 from acp_agent.errors import ConnectionClosed
 from acp_agent.fronts.lsp_server.actions import KIND, QUICKFIX, actions_for
-from acp_agent.fronts.lsp_server.commands import Commands
-from acp_agent.fronts.lsp_server.editor import Editor
+from acp_agent.fronts.lsp_server.execute_command import Commands
 from acp_agent.fronts.lsp_server.front import Front
+from acp_agent.fronts.lsp_server.lsp_editor import Editor
 from acp_agent.fronts.lsp_server.wire import Outgoing, Wire, flush_bounded, serve_wire
 from acp_agent.protocol.transports import FdTransport
-
-__all__ = ["serve", "serve_streams"]
 
 log = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from lsprotocol.types import Range
 from msgspec import UNSET
 
-from acp_agent.fronts.lsp_server.positions import split_lines
+from acp_agent.fronts.lsp_server.text_positions import split_lines
 from acp_agent.fronts.view import plain
 from acp_agent.schema.acp import (
     SessionUpdate,
@@ -20,8 +20,6 @@ from acp_agent.schema.acp import (
     ToolCallStatus,
     ToolCallUpdate,
 )
-
-__all__ = ["Board", "Call", "Mark", "one_line"]
 
 MARKS = 200
 """So many of the newest are shown; a turn may have thousands of calls."""

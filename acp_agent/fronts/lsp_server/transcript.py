@@ -34,17 +34,6 @@ from acp_agent.schema.acp import (
     UserMessageChunk,
 )
 
-__all__ = [
-    "ASKED_LINES",
-    "NAME",
-    "Transcript",
-    "command_of",
-    "is_answered",
-    "is_transcript",
-    "pending_prompt",
-    "with_draft",
-]
-
 log = logging.getLogger(__name__)
 
 NAME = "acp-coder.md"

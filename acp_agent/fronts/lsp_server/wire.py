@@ -3,7 +3,7 @@
 What pygls 2 does not do, and is done here: every request is answered, the malformed too (pygls drops them); requests
 before `initialize` and after `shutdown` are refused; a request of ours that is given up is cancelled at the editor;
 the writer never blocks the loop; `exit` ends the loop instead of raising SystemExit inside a callback. Our documents
-are kept in `documents`, since pygls' own positions follow `str.splitlines` and clamp wrongly.
+are kept in `editor_documents`, since pygls' own positions follow `str.splitlines` and clamp wrongly.
 """
 
 from __future__ import annotations
@@ -25,8 +25,6 @@ from pygls.protocol import LanguageServerProtocol, lsp_method
 
 from acp_agent.errors import AgentError, ConnectionClosed, PeerError
 from acp_agent.protocol.transports import FdTransport
-
-__all__ = ["Outgoing", "Wire", "flush_bounded", "serve_wire"]
 
 log = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from acp_agent.config.safety import AnomalyConfig
+from acp_agent.config.safety_settings import AnomalyConfig
 
 
 @dataclass(frozen=True)

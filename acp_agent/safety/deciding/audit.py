@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from acp_agent.config.safety import AuditConfig
+from acp_agent.config.safety_settings import AuditConfig
 
 log = logging.getLogger(__name__)
 
@@ -27,8 +27,8 @@ PRIVATE = 0o600
 AuditEvent = Literal["decision", "result", "notice"]
 
 
-class AuditEntry(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """One line. What is not known is left out."""
+class _Line(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """Of every line: when, and about which call."""
 
     schema: Literal["acp_coder.audit.v1"]
     time: str
@@ -43,6 +43,11 @@ class AuditEntry(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     tool: str | None = None
     arguments: str | None = None
     """JSON, without credentials, cut."""
+
+
+class _Decided(_Line, frozen=True, omit_defaults=True, kw_only=True):
+    """Of a decision: what was decided, and why."""
+
     decision: Literal["allow", "deny", "allowed_by_person", "rejected_by_person", "cancelled"] | None = None
     rule: str | None = None
     """The reason: a rule with its place in the configuration, a remembered answer, a mode."""
@@ -52,6 +57,11 @@ class AuditEntry(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     risk: Literal["low", "medium", "high"] | None = None
     sandbox: str | None = None
     """The confinement of a command: `bubblewrap`, `landlock`, `seatbelt`, `none`."""
+
+
+class AuditEntry(_Decided, frozen=True, omit_defaults=True, kw_only=True):
+    """One line; with what came of the call, if that is told. What is not known is left out."""
+
     exit_code: int | None = None
     truncated: bool | None = None
     duration_ms: int | None = None

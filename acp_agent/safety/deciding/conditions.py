@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from acp_agent.config.safety import ScopedConstraint
+from acp_agent.config.safety_settings import ScopedConstraint
 from acp_agent.lazy import load
 from acp_agent.linear import compiled
 from acp_agent.safety.deciding.subjects import Step, Subject, texts_of

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import msgspec
 
 from acp_agent.config.model import ToolsConfig
-from acp_agent.config.safety import PermissionRule, PolicyRule
+from acp_agent.config.safety_settings import PermissionRule, PolicyRule
 
 
 def with_own_names(tools: ToolsConfig, own: Callable[[str], str]) -> ToolsConfig:

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Literal
 
 from acp_agent.config.model import BashConfig, ToolsConfig
-from acp_agent.config.safety import GovernanceConfig, PolicyRule, RiskConfig, ScopedConfig
+from acp_agent.config.safety_settings import GovernanceConfig, PolicyRule, RiskConfig, ScopedConfig
 from acp_agent.linear import PatternError, compiled
 from acp_agent.safety.access import Deny
 from acp_agent.safety.deciding.conditions import (

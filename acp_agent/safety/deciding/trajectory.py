@@ -13,7 +13,7 @@ from typing import Any, Literal, Protocol
 
 import msgspec
 
-from acp_agent.config.safety import GovernanceConfig
+from acp_agent.config.safety_settings import GovernanceConfig
 from acp_agent.safety.deciding.subjects import Step, step_of, texts_of
 
 FAILURES = 3

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from acp_agent.config.safety import PROTECTED
+from acp_agent.config.safety_settings import PROTECTED
 from acp_agent.safety.globs import PathGlobs, covering
 
 ALWAYS = (".git",)

@@ -16,7 +16,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from acp_agent.config.safety import SandboxConfig
+from acp_agent.config.safety_settings import SandboxConfig
 from acp_agent.errors import ExecutorError
 from acp_agent.executors.sandbox import bubblewrap, landlock_alone
 from acp_agent.executors.sandbox.base import Confined, Invocation, Sandbox, SandboxPolicy

@@ -8,7 +8,7 @@ from pathlib import Path
 import anyio.to_thread
 import pytest
 
-from acp_agent.config.safety import SandboxConfig
+from acp_agent.config.safety_settings import SandboxConfig
 from acp_agent.errors import ExecutorError
 from acp_agent.executors.sandbox import base, bubblewrap, landlock_alone, probe
 from acp_agent.executors.sandbox.base import Confined, Invocation, Sandbox, SandboxPolicy
@@ -28,7 +28,6 @@ async def test_the_best_one_is_found_and_says_what_it_is_made_of() -> None:
     needs_sandbox()
     found = await find_sandbox(SandboxConfig())
     assert found.sandbox.kind == "bubblewrap"
-    assert found.sandbox.keeps_protected
     assert found.words.startswith("bubblewrap ") and found.words.endswith("network allowed")
     assert (await find_sandbox(SandboxConfig(allow_network=False))).words.endswith("network blocked")
 
@@ -77,7 +76,6 @@ async def test_without_namespaces_it_is_landlock_alone(monkeypatch: pytest.Monke
     monkeypatch.setattr(bubblewrap, "USUAL", refuses)
     found = await find_sandbox(SandboxConfig())
     assert found.sandbox.kind == "landlock"
-    assert not found.sandbox.keeps_protected
     assert len(found.trouble) == 1
     assert "refuses user namespaces" in found.trouble[0] and "uid map" in found.trouble[0]
 
@@ -117,7 +115,6 @@ class Leaky:
     sandbox: Sandbox
     hole: str
     kind: base.SandboxKind = "bubblewrap"
-    keeps_protected: bool = True
 
     def words(self) -> str:
         return "leaky"

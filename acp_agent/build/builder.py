@@ -1,0 +1,101 @@
+"""What all sessions of the process share: providers, the built-in tools, redactors.
+
+Loaded in stage two, in a thread, once the first session has been answered.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any
+
+import anyio.to_thread
+
+from acp_agent.build.session_parts import build_parts
+from acp_agent.config.credentials import stored_keys
+from acp_agent.credentials.redactor import Redactor, own_values
+from acp_agent.errors import AuthRequired, InvalidParams, ProviderError
+from acp_agent.lazy import load
+from acp_agent.loop.calls.redaction import Redaction
+from acp_agent.loop.parts import Parts
+from acp_agent.loop.session import Session
+from acp_agent.loop.shell.private_folder import sweep
+from acp_agent.loop.turns.models import Models
+from acp_agent.safety.deciding.deciders import EXAMINE
+from acp_agent.store.session_store import SessionStore
+from acp_agent.tools.kit.registry import builtin_registry
+
+log = logging.getLogger(__name__)
+
+
+class Builder:
+    """`spawn` runs something in the background until the agent closes. `loaded` is called once all is loaded."""
+
+    def __init__(
+        self,
+        environ: Mapping[str, str],
+        spawn: Callable[[Coroutine[Any, Any, None]], None],
+        loaded: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._environ = environ
+        self._spawn = spawn
+        self._loaded = loaded
+        self._registry = builtin_registry()
+        self._models = Models(environ, spawn)
+        self._warm = False
+        self._redactions: dict[object, Redaction] = {}
+
+    async def parts(self, session: Session, store: SessionStore) -> Parts:
+        """What the turns of `session` need; they live beside it from now on."""
+        redaction = self._redaction(session)
+        parts = build_parts(session, store, self._registry, self._models, redaction, self._environ, self._spawn)
+        self._spawn(parts.beside.live())
+        self._spawn(parts.languages.live())  # Apart: what befalls a language server is no matter of the others.
+        return parts
+
+    def _redaction(self, session: Session) -> Redaction:
+        """With the agent's own keys, and those of the MCP servers. Sessions that share them share it."""
+        settings = session.config.settings
+        variables = [
+            self._environ,
+            *(server.env for server in settings.mcp.servers.values()),
+            *({item.name: item.value for item in getattr(server, "env", ())} for server in session.mcp_servers),
+        ]
+        keys = [provider.api_key for provider in settings.providers.values()] + stored_keys(self._environ)
+        values = tuple(
+            dict.fromkeys([*(value for some in variables for value in own_values(some)), *filter(None, keys)])
+        )
+        identity = (values, tuple(settings.secrets.extra_patterns), settings.secrets.redact)
+        if identity not in self._redactions:
+            redactor = Redactor(values=values, extra_patterns=identity[1], enabled=settings.secrets.redact)
+            self._redactions[identity] = Redaction(redactor)
+        return self._redactions[identity]
+
+    async def introduce(self, session: Session) -> None:
+        """Tells the client the session's commands and models, and loads what the first prompt needs.
+
+        In the order of need: the provider is asked long before a tool is, and loading the tools takes longest.
+        """
+        parts = await session.parts()
+        parts.prompts.menu.show()
+        try:
+            await self._models.discover(session.config, session.choices)
+        except (AuthRequired, ProviderError, InvalidParams) as error:
+            log.info("the models could not be listed: %s", error)
+        if not self._warm:
+            self._warm = True
+            await anyio.to_thread.run_sync(self._registry.warm)
+            self._loaded()
+            self._spawn(_sweep())
+        if told := await parts.turns.prepare():
+            session.outbox.tell("\n".join(told))
+        await anyio.to_thread.run_sync(load, EXAMINE)
+        await parts.shell.confinement.ready()
+
+    async def close(self) -> None:
+        await self._models.close()
+
+
+async def _sweep() -> None:
+    for folder in await anyio.to_thread.run_sync(sweep):
+        log.info("removed %s, which an agent that was killed had left", folder)

@@ -1,0 +1,247 @@
+"""The parts of one session, each built by one function. Whoever is built later gets those built before it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from typing import Any
+
+from acp_agent.config.load import Config
+from acp_agent.config.model import ProviderConfig
+from acp_agent.executors.editor import EditorExecutor, EditorTerminals
+from acp_agent.executors.local import LocalExecutor
+from acp_agent.executors.route import Offer as EditorOffer
+from acp_agent.executors.scrub import scrubbing
+from acp_agent.loop.beside.background_runs import SessionRuns
+from acp_agent.loop.beside.beside import Beside
+from acp_agent.loop.beside.languages import Languages
+from acp_agent.loop.beside.scheduler import Scheduler
+from acp_agent.loop.calls.gate import Gate
+from acp_agent.loop.calls.goal_compression import GoalCompression
+from acp_agent.loop.calls.guard import Guard, audit_path, home_of, session_rules
+from acp_agent.loop.calls.hooks import Hooks
+from acp_agent.loop.calls.outputs import Outputs
+from acp_agent.loop.calls.redaction import Redaction
+from acp_agent.loop.calls.reports import Display, Reports
+from acp_agent.loop.calls.runner import Calls
+from acp_agent.loop.calls.session_filters import SessionFilters
+from acp_agent.loop.commands import Commands
+from acp_agent.loop.journal import Journal
+from acp_agent.loop.memory.context_use import ContextUse
+from acp_agent.loop.memory.memory import Memory
+from acp_agent.loop.memory.room import Room
+from acp_agent.loop.memory.session_goals import Goals
+from acp_agent.loop.parts import Parts
+from acp_agent.loop.prompts.instructions import Instructions
+from acp_agent.loop.prompts.menu import Menu
+from acp_agent.loop.prompts.session_prompts import Prompts
+from acp_agent.loop.prompts.skills import Skills, read_skills
+from acp_agent.loop.session import Session
+from acp_agent.loop.shell.confinement import Confinement
+from acp_agent.loop.shell.private_folder import PrivateFolder
+from acp_agent.loop.shell.session_shell import Shell
+from acp_agent.loop.toolbox.absent import Absent
+from acp_agent.loop.toolbox.extensions import Extensions
+from acp_agent.loop.toolbox.mcp_tools import SessionServers
+from acp_agent.loop.toolbox.offer import Offer
+from acp_agent.loop.toolbox.relevance import Relevance
+from acp_agent.loop.toolbox.toolbox import Toolbox
+from acp_agent.loop.turns.models import Models
+from acp_agent.loop.turns.running import RunningTurn
+from acp_agent.loop.turns.turns import Turns
+from acp_agent.safety.deciding.audit import AuditLog
+from acp_agent.safety.environment import SECRET_NAMES, safe_environment
+from acp_agent.store.session_store import SessionStore
+from acp_agent.tools.kit.registry import Registry, SessionRegistry
+from acp_agent.tools.net.browser_session import BrowserSession
+from acp_agent.tools.net.web_access import WebAccess
+from acp_agent.tools.net.web_client import GuardedClient
+
+Spawn = Callable[[Coroutine[Any, Any, None]], None]
+"""Runs something in the background until the agent closes."""
+
+
+def build_parts(
+    session: Session,
+    store: SessionStore,
+    tools: Registry,
+    models: Models,
+    redaction: Redaction,
+    environ: Mapping[str, str],
+    spawn: Spawn,
+) -> Parts:
+    settings, outbox = session.config.settings, session.outbox
+    outbox.redaction = redaction
+    session.client.clean = redaction.struct
+    session.roots.rules = session_rules(session.config, session.roots, environ, home_of(environ))
+    turn = RunningTurn(session.id, announced=settings.tools.bash.turn_context)
+    audit = AuditLog(audit_path(session.config, environ), settings.audit, redaction.text, outbox.tell)
+    journal = Journal(audit, outbox, session.queue, turn)
+    memory = build_memory(session, store, turn)
+    relevance = Relevance()
+    outputs = build_outputs(session, store, redaction, memory, relevance, environ)
+    shell, inherited = build_shell(session, turn, journal, outputs, environ, spawn)
+    languages = Languages(outbox, settings.lsp, session.roots, shell.confinement, inherited, session.published, spawn)
+    registry = SessionRegistry(tools)
+    guard = Guard(
+        session.config, session.roots, environ, registry, store, redaction.redactor, journal, shell.confinement
+    )
+    menu = Menu(outbox, session.queue, memory.skills)
+    servers = build_servers(session, registry, menu, environ)
+    absent = Absent(settings.tools, memory.skills, shell.runs, languages)
+    offer = Offer(registry, settings.tools, session.choices, absent, relevance, guard.deciders)
+    extensions = Extensions(session.roots.cwd, registry, store, packages=settings.tools.entry_points)
+    toolbox = Toolbox(registry, offer, extensions, servers, relevance)
+    scheduler = Scheduler(session, store.schedules)
+    web = build_web(session.config, environ)
+    gate = Gate(session.client, store, session.choices, guard, redaction.redactor)
+    reports = build_reports(session, shell, redaction)
+    calls = Calls(session, toolbox, gate, shell, memory, languages, web, scheduler, reports, outputs)
+    return Parts(
+        toolbox=toolbox,
+        calls=calls,
+        shell=shell,
+        memory=memory,
+        languages=languages,
+        models=models,
+        journal=journal,
+        commands=Commands(session),
+        prompts=Prompts(session, models, memory, toolbox, languages, calls, menu),
+        turns=Turns(session, memory, toolbox, calls, journal),
+        context=ContextUse(session, memory, offer, models),
+        beside=Beside(servers, scheduler if settings.tools.schedule.enabled else None, web.browser),
+    )
+
+
+def build_memory(session: Session, store: SessionStore, turn: RunningTurn) -> Memory:
+    settings, roots = session.config.settings, session.roots
+    agent = settings.agent
+    return Memory(
+        session.outbox,
+        store,
+        Room(settings.compaction, agent.context_budget),
+        Goals(session.outbox, store.goals),
+        Instructions(roots, enabled=agent.instruction_files, max_bytes=agent.max_instruction_bytes),
+        Skills(read_skills(roots) if agent.skills else {}, roots, turn),
+    )
+
+
+def build_outputs(
+    session: Session,
+    store: SessionStore,
+    redaction: Redaction,
+    memory: Memory,
+    relevance: Relevance,
+    environ: Mapping[str, str],
+) -> Outputs:
+    tools = session.config.settings.tools
+    return Outputs(
+        session_id=session.id,
+        store=store.overflow,
+        redaction=redaction,
+        config=tools,
+        filters=SessionFilters(tools.filters, environ),
+        compression=GoalCompression(tools.compression, memory, relevance, session.choices),
+    )
+
+
+def build_shell(
+    session: Session,
+    turn: RunningTurn,
+    journal: Journal,
+    outputs: Outputs,
+    environ: Mapping[str, str],
+    spawn: Spawn,
+) -> tuple[Shell, dict[str, str]]:
+    """The shell, and the environment its commands and the language servers inherit."""
+    settings, roots = session.config.settings, session.roots
+    tools, bash, home = settings.tools, settings.tools.bash, home_of(environ)
+    hidden = own_keys(session.config)
+    inherited = safe_environment(environ, bash.environment, bash.environment_extra, hidden, outputs.redactor.finds)
+    if home is not None:
+        inherited["HOME"] = str(home)  # By its own name: the sandbox knows no links to it.
+    folder = PrivateFolder(roots)
+    confinement = Confinement(tools, roots, inherited, home, folder.path, journal, spawn)
+    hooks_run_with = LocalExecutor(environ=environ, hidden=hidden, terminate_grace=bash.terminate_grace)
+    runs = SessionRuns(bash, max_output_chars=tools.max_output_chars, spawn=spawn, journal=journal, outputs=outputs)
+    executor = build_executor(session, inherited, folder, confinement)
+    hooks = Hooks(settings.hooks, hooks_run_with, roots.cwd, session.outbox, turn)
+    return Shell(roots, turn, folder, executor, confinement, hooks, runs), inherited
+
+
+def build_executor(
+    session: Session, environ: Mapping[str, str], folder: PrivateFolder, confinement: Confinement
+) -> EditorExecutor:
+    settings, client = session.config.settings, session.client
+    tools, bash = settings.tools, settings.tools.bash
+
+    def scrub(own: Iterable[str]) -> str:
+        return scrubbing(bash.environment, SECRET_NAMES, (*own, *bash.environment_extra))
+
+    terminals = EditorTerminals(
+        client,
+        folder.path / "scripts",
+        kill_timeout=settings.limits.kill_timeout,
+        output_limit=bash.editor_output_limit,
+        confine=confinement.confine if tools.sandbox.editor_terminal else None,
+        scrub=scrub,
+    )
+    offer = EditorOffer(
+        # The editor's terminals are the user's: whoever else commands are to run as cannot be had there.
+        terminal=client.has_terminals and bash.editor_terminal and not tools.scope.run_as_user,
+        read_text=client.reads_files and tools.files.editor_buffers,
+        write_text=client.writes_files and tools.files.editor_buffers,
+    )
+    return EditorExecutor(
+        client,
+        terminals,
+        offer,
+        environ=environ,
+        terminate_grace=bash.terminate_grace,
+        confine=confinement.confine,
+        user=confinement.user,
+        hides=session.roots.rules.hides,
+    )
+
+
+def build_servers(
+    session: Session, registry: SessionRegistry, menu: Menu, environ: Mapping[str, str]
+) -> SessionServers:
+    return SessionServers(
+        session.mcp_servers,
+        session.config.settings.mcp,
+        registry,
+        cwd=session.roots.cwd,
+        folders=session.roots.all,
+        environ=environ,
+        hidden=own_keys(session.config),
+        outbox=session.outbox,
+        menu=menu,
+    )
+
+
+def build_web(config: Config, environ: Mapping[str, str]) -> WebAccess:
+    tools = config.settings.tools
+    client = GuardedClient(tools.web)
+    return WebAccess(client, BrowserSession(client, tools.browser, proxy=tools.web.proxy), environ)
+
+
+def build_reports(session: Session, shell: Shell, redaction: Redaction) -> Reports:
+    settings = session.config.settings
+    display = Display(
+        terminal_meta=session.client.shows_terminal_output and shell.draws_here,
+        updates_per_second=settings.limits.updates_per_second,
+        live_chars=settings.limits.live_output_chars,
+    )
+    return Reports(
+        session.outbox,
+        redaction,
+        display,
+        cwd=str(session.roots.cwd),
+        max_output_chars=settings.tools.max_output_chars,
+    )
+
+
+def own_keys(config: Config) -> frozenset[str]:
+    """The variables that hold the agent's own keys: no command the model runs needs them."""
+    providers = (ProviderConfig(), *config.settings.providers.values())
+    return frozenset((*(provider.api_key_env for provider in providers), config.settings.tools.web.brave_key_env))

@@ -1,0 +1,303 @@
+"""A child process: started, spoken to through its pipes, and ended for certain. Servers of both kinds and other agents
+are children.
+
+It leads a session of its own, so that one signal reaches it and all it started. The end is: close its stdin, wait a
+little; SIGTERM to the group, wait a little; SIGKILL. No step depends on its good will.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import re
+import signal
+import subprocess
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Self
+
+import anyio
+import anyio.lowlevel
+
+log = logging.getLogger(__name__)
+
+READ_SIZE = 64 * 1024
+LEAVE = 0.3
+"""Seconds a child has to leave by itself once its stdin was closed."""
+TERMINATE = 0.2
+"""Seconds between SIGTERM and SIGKILL."""
+REAP = 0.2
+"""Seconds for the kernel to report the end."""
+LAST_WORDS = 1.0
+"""Seconds for a child whose output has ended to end itself, so that its exit code can be told."""
+POLL = 0.005
+
+STDERR_BYTES = 64 * 1024
+"""How much of the end of its stderr is kept."""
+STDERR_READS = 16
+"""How often its stderr is read before others get their turn: it may write faster than we read."""
+TAIL = 5
+"""Lines of that which are told when it fails."""
+LINE = 300
+"""Characters of each."""
+LOGGED = 256 * 1024
+"""Bytes of its stderr that are logged."""
+
+CONTROL = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|[\x00-\x1f\x7f-\x9f]+")
+
+
+def one_line(text: str, limit: int) -> str:
+    """The text without control characters, at most `limit` characters of it."""
+    line = " ".join(CONTROL.sub(" ", text).split())
+    return line if len(line) <= limit else line[: limit - 1] + "…"
+
+
+def signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # a real-time signal
+        return f"signal {number}"
+
+
+def signal_group(leader: int, number: int) -> bool:
+    """Sends a signal to a process group; 0 only asks. Whether anything of the group lives."""
+    try:
+        os.killpg(leader, number)
+    except (ProcessLookupError, PermissionError):  # All of them are gone, or only zombies are left.
+        return False
+    return True
+
+
+def exit_descriptor(popen: subprocess.Popen[bytes]) -> int:
+    """A descriptor that becomes readable when the process has ended. The process must not have been reaped."""
+    try:
+        return os.pidfd_open(popen.pid)
+    except (AttributeError, OSError):
+        reader, writer = os.pipe()
+
+        def watch() -> None:
+            popen.wait()
+            os.close(writer)
+
+        threading.Thread(target=watch, daemon=True).start()
+        return reader
+
+
+class Child:
+    """Made by `start`. `end`, and in any case `close`, must be called, whatever happened."""
+
+    leave = LEAVE
+    terminate = TERMINATE
+    """0: SIGKILL at once."""
+    log_level = logging.DEBUG
+    """At which its stderr is logged."""
+
+    def __init__(self, name: str, popen: subprocess.Popen[bytes]) -> None:
+        """`name`: what it is called in the log."""
+        self._name = name
+        self._popen = popen
+        assert popen.stdin is not None
+        assert popen.stdout is not None
+        assert popen.stderr is not None
+        self._stdin, self._stdout, self._stderr = popen.stdin, popen.stdout, popen.stderr
+        for pipe in (self._stdin, self._stdout, self._stderr):
+            os.set_blocking(pipe.fileno(), False)
+        self._said = bytearray()
+        self._said_all = False
+        self._unlogged = b""
+        self._may_log = LOGGED
+        self._exit: int | None = None
+        """The exit code, where it left before it was told to."""
+        self._ending = False
+        self._gone = False
+
+    @classmethod
+    def start(
+        cls,
+        name: str,
+        argv: Sequence[str],
+        *,
+        cwd: Path | None = None,
+        env: Mapping[str, str] | None = None,
+        pass_fds: Sequence[int] = (),
+    ) -> Self:
+        """`env`: its whole environment. Raises OSError or ValueError where there is nothing to start."""
+        popen = subprocess.Popen(
+            list(argv),
+            cwd=cwd,
+            env=None if env is None else dict(env),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            bufsize=0,
+            start_new_session=True,
+            pass_fds=pass_fds,
+        )
+        return cls(name, popen)
+
+    @property
+    def pid(self) -> int:
+        return self._popen.pid
+
+    @property
+    def returncode(self) -> int | None:
+        """`None` while it runs; negative when a signal ended it."""
+        return self._popen.poll()
+
+    # --- talking ----------------------------------------------------------------------------------------------
+
+    async def read(self) -> bytes:
+        """What it has written; empty at the end of its output."""
+        while True:
+            await anyio.lowlevel.checkpoint()
+            try:
+                return os.read(self._stdout.fileno(), READ_SIZE)
+            except BlockingIOError:
+                await anyio.wait_readable(self._stdout.fileno())
+            except OSError:
+                return b""
+
+    async def send(self, data: bytes) -> None:
+        """Raises OSError when it does not read any more."""
+        rest = memoryview(data)
+        while rest:
+            try:
+                rest = rest[os.write(self._stdin.fileno(), rest) :]
+            except BlockingIOError:
+                await anyio.wait_writable(self._stdin.fileno())
+
+    async def watch_stderr(self) -> None:
+        """Reads what it writes there until nobody writes any more: it must not stall on a full pipe. Logs it, and
+        keeps the end of it."""
+        while not self._said_all:
+            await anyio.wait_readable(self._stderr.fileno())
+            self._take_stderr()
+
+    @property
+    def stderr(self) -> str:
+        """The end of what it wrote there so far."""
+        self._take_stderr()
+        return self._said.decode("utf-8", "replace")
+
+    def heard(self, line: bytes) -> None:
+        """A line of its stdout that is no message, for the words about its end."""
+        self._hear(line + b"\n")
+
+    def _take_stderr(self) -> None:
+        for _ in range(STDERR_READS):
+            if self._said_all or self._stderr.closed:
+                return
+            try:
+                data = os.read(self._stderr.fileno(), READ_SIZE)
+            except BlockingIOError:
+                return
+            except OSError:
+                data = b""
+            self._said_all = not data
+            self._hear(data)
+
+    def _hear(self, data: bytes) -> None:
+        self._said += data
+        del self._said[:-STDERR_BYTES]
+        if self._may_log <= 0 or not log.isEnabledFor(self.log_level):
+            return
+        *lines, self._unlogged = (self._unlogged + data).split(b"\n")
+        if len(self._unlogged) > READ_SIZE or self._said_all:
+            lines, self._unlogged = [*lines, self._unlogged], b""
+        for line in lines:
+            if (text := one_line(line.decode("utf-8", "replace"), LINE)) and self._may_log > 0:
+                self._may_log -= len(text)
+                log.log(self.log_level, "%s: %s", self._name, text)
+                if self._may_log <= 0:
+                    log.log(self.log_level, "%s: more of its stderr is not logged", self._name)
+
+    # --- the end ----------------------------------------------------------------------------------------------
+
+    async def wait(self) -> int:
+        """The exit code. For any number of those who wait."""
+        while (code := self._popen.poll()) is None:
+            descriptor = exit_descriptor(self._popen)
+            try:
+                await anyio.wait_readable(descriptor)
+            finally:
+                os.close(descriptor)
+        return code
+
+    async def left(self) -> None:
+        """Waits a little for the exit code and the last words of a child whose output ended."""
+        await _until(lambda: self._ended() and self._said_all, LAST_WORDS)
+        if not self._ending and self._exit is None:
+            self._exit = self._popen.poll()
+
+    def close_stdin(self) -> None:
+        """Ends its input, with nobody sending any more. Idempotent."""
+        self._stdin.close()
+
+    async def end(self) -> None:
+        """Ends it and what it started, within `leave` and `terminate` and a little. Call it shielded, with nobody
+        sending any more."""
+        if not self._ending and self._exit is None:
+            self._exit = self._popen.poll()
+        self._ending = True
+        self.close_stdin()
+        with anyio.move_on_after(self.leave):
+            await self.wait()
+        if self._alive():
+            if self.terminate:
+                signal_group(self.pid, signal.SIGTERM)
+            if not self.terminate or not await _until(lambda: not self._alive(), self.terminate):
+                signal_group(self.pid, signal.SIGKILL)
+        if not await _until(self._ended, REAP):
+            log.warning("the process %d of %s could not be killed", self.pid, self._name)
+        self._gone = True
+
+    def kill(self) -> None:
+        """Kills it and what it started, now."""
+        if not self._gone:
+            signal_group(self.pid, signal.SIGKILL)
+
+    def close(self) -> None:
+        """Kills what is left, and closes the pipes, with nobody reading any more. What was heard stays."""
+        if not self._gone:
+            self.kill()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._popen.wait(REAP)
+        self._take_stderr()
+        for pipe in (self._stdin, self._stdout, self._stderr):
+            pipe.close()
+
+    def _ended(self) -> bool:
+        return self._popen.poll() is not None
+
+    def _alive(self) -> bool:
+        """Whether anything of its group lives."""
+        self._popen.poll()
+        return signal_group(self.pid, 0)
+
+    # --- words ------------------------------------------------------------------------------------------------
+
+    def end_words(self) -> str:
+        """How it ended, with its last words."""
+        code = self._exit
+        if code is None:
+            words = "it closed its output"
+        elif code < 0:
+            words = f"its process was killed by {signal_name(-code)}"
+        else:
+            words = f"its process exited with code {code}"
+        return words + self.said()
+
+    def said(self) -> str:
+        """Its last lines, to be put behind a clause; empty where it said nothing."""
+        lines = (one_line(line, LINE) for line in self._said.decode("utf-8", "replace").split("\n"))
+        tail = [line for line in lines if line][-TAIL:]
+        return f"; its last words: {' / '.join(tail)}" if tail else ""
+
+
+async def _until(happened: Callable[[], bool], seconds: float) -> bool:
+    with anyio.move_on_after(seconds):
+        while not happened():  # noqa: ASYNC110 - the kernel has no event for the end of a process group
+            await anyio.sleep(POLL)
+    return happened()

@@ -1,0 +1,76 @@
+"""`fs/*` on real files, below the unsaved text of open buffers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import anyio
+
+from acp_agent.errors import InternalError, InvalidParams, ResourceNotFound
+from acp_agent.schema.acp import (
+    ReadTextFileRequest,
+    ReadTextFileResponse,
+    WriteTextFileRequest,
+    WriteTextFileResponse,
+)
+
+
+class Files:
+    """Text files in UTF-8, with their line ends as they are.
+
+    `buffers` is what a person has typed and not saved: reads see it before the disk. `save`: whether a write to an
+    open buffer is saved at once, as most editors do, or stays in the buffer.
+    """
+
+    def __init__(self, *, buffers: dict[Path, str] | None = None, save: bool = True) -> None:
+        self.buffers: dict[Path, str] = {} if buffers is None else buffers
+        self.save = save
+
+    async def read(self, request: ReadTextFileRequest) -> ReadTextFileResponse:
+        path = _absolute(request.path)
+        text = self.buffers.get(path)
+        if text is None:
+            text = await _read(path)
+        if request.line is not None or request.limit is not None:
+            text = _lines(text, request.line or 1, request.limit)
+        return ReadTextFileResponse(content=text)
+
+    async def write(self, request: WriteTextFileRequest) -> WriteTextFileResponse | None:
+        """Makes missing parent folders."""
+        path = _absolute(request.path)
+        if path in self.buffers:
+            if not self.save:
+                self.buffers[path] = request.content
+                return WriteTextFileResponse()
+            del self.buffers[path]
+        try:
+            await anyio.Path(path).parent.mkdir(parents=True, exist_ok=True)
+            await anyio.Path(path).write_bytes(request.content.encode("utf-8", "replace"))
+        except OSError as error:
+            raise InternalError(f"cannot write {path}: {error.strerror}") from error
+        return WriteTextFileResponse()
+
+
+async def _read(path: Path) -> str:
+    try:
+        return (await anyio.Path(path).read_bytes()).decode("utf-8")
+    except FileNotFoundError as error:
+        raise ResourceNotFound(f"no such file: {path}", {"uri": str(path)}) from error
+    except OSError as error:
+        raise InternalError(f"cannot read {path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise InternalError(f"{path} is not text in UTF-8") from error
+
+
+def _lines(text: str, line: int, limit: int | None) -> str:
+    first = max(line, 1) - 1
+    lines = text.split("\n")
+    end = len(lines) if limit is None else min(first + limit, len(lines))
+    chosen = "\n".join(lines[first:end])
+    return chosen + "\n" if first < end < len(lines) else chosen
+
+
+def _absolute(path: str) -> Path:
+    if not Path(path).is_absolute():
+        raise InvalidParams(f"the path must be absolute: {path}")
+    return Path(path)

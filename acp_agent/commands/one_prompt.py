@@ -1,0 +1,42 @@
+"""`acp-coder prompt`: one prompt here, with live tool status."""
+
+from __future__ import annotations
+
+import sys
+from argparse import Namespace
+from collections.abc import Mapping
+from pathlib import Path
+
+from acp_agent.errors import UsageError
+from acp_agent.fronts.headless import Answers, Headless, run_headless
+from acp_agent.fronts.view import JsonView, PlainView, TerminalView, View
+
+
+def run(options: Namespace, environ: Mapping[str, str]) -> int:
+    text = sys.stdin.read() if options.text == "-" else options.text
+    if not text.strip():
+        raise UsageError("the prompt is empty")
+    cwd = Path(options.cwd or ".").absolute()
+    if not cwd.is_dir():
+        raise UsageError(f"{cwd} is not a folder")
+    answers: Answers = "nobody"
+    if options.yes:
+        answers = "allow"
+    elif options.deny:
+        answers = "deny"
+    elif sys.stdin.isatty() and not options.json:
+        answers = "person"
+    model = options.model
+    environ = dict(environ)
+    if model and options.session is None:
+        environ["OPENAI_MODEL"] = model  # A new session starts with it, whether or not the server lists it.
+        model = None
+    job = Headless(text, cwd, environ, options.mode, model, options.session, answers)
+    return run_headless(job, view_for(json=options.json))
+
+
+def view_for(*, json: bool) -> View:
+    """JSON lines, a live terminal, or plain lines, as stdout is."""
+    if json:
+        return JsonView(sys.stdout)
+    return TerminalView(sys.stdout) if sys.stdout.isatty() else PlainView(sys.stdout)

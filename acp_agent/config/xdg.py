@@ -1,0 +1,45 @@
+"""The folders of this program, by the XDG base directory rules and `platformdirs`.
+
+On Linux the rule is two lines and is applied here, since this runs before the first answer; a test holds it against
+`platformdirs`, which answers everywhere else.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+
+from acp_agent.lazy import load
+
+APP = "acp-coder"
+
+PLATFORM_DIRS = {
+    "config": "platformdirs:user_config_dir",
+    "state": "platformdirs:user_state_dir",
+}
+
+
+def config_dir(environ: Mapping[str, str]) -> str:
+    """Where the person's configuration lives."""
+    return _folder("config", "XDG_CONFIG_HOME", ".config", environ)
+
+
+def state_dir(environ: Mapping[str, str]) -> str:
+    """Where sessions, logs and permission answers live."""
+    return _folder("state", "XDG_STATE_HOME", ".local/state", environ)
+
+
+def config_file(environ: Mapping[str, str]) -> str:
+    """The person's configuration file, whether it exists or not; `ACP_CODER_CONFIG` names another."""
+    return environ.get("ACP_CODER_CONFIG") or f"{config_dir(environ)}/config.toml"
+
+
+def _folder(which: str, variable: str, below_home: str, environ: Mapping[str, str]) -> str:
+    if sys.platform != "linux":
+        return str(load(PLATFORM_DIRS[which])(APP, appauthor=False))
+    base = environ.get(variable, "").strip()
+    if not base:
+        home = environ.get("HOME") or os.path.expanduser("~")
+        base = f"{home}/{below_home}"
+    return f"{base}/{APP}"

@@ -1,0 +1,33 @@
+"""Who serves what: the editor what it offers and may be asked for, this machine the rest. Pure.
+
+A remote backend (container, ssh) will be one more name in the answers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Operation = Literal["run", "read_text", "write_text"]
+"""What an editor may have of its own. Everything else is asked of the disk."""
+Backend = Literal["editor", "local"]
+
+
+@dataclass(frozen=True)
+class Offer:
+    """What the editor offers and the configuration lets us use."""
+
+    terminal: bool = False
+    read_text: bool = False
+    write_text: bool = False
+
+
+def route(operation: Operation, offer: Offer) -> Backend:
+    """The backend of an operation. Each capability counts by itself (FS-1, TERM-1)."""
+    match operation:
+        case "run":
+            return "editor" if offer.terminal else "local"
+        case "read_text":
+            return "editor" if offer.read_text else "local"
+        case "write_text":
+            return "editor" if offer.write_text else "local"

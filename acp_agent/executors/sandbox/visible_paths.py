@@ -1,0 +1,167 @@
+"""What a command sees where: one decision for each path, parents before what is below them.
+
+That order is what makes it right: a mount covers everything that was mounted below it before. A secret in a folder
+that may be written, a folder that may be written in one that is hidden, both come out as they are written here.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from acp_agent.errors import ExecutorError
+from acp_agent.executors.sandbox.base import SandboxPolicy
+from acp_agent.executors.sandbox.holders import is_place_holder
+from acp_agent.executors.sandbox.system import link_targets, secrets
+from acp_agent.executors.sandbox.system import readable as system_paths
+
+Treatment = Literal["link", "read", "write", "keep", "stand-in", "empty", "protect", "absent", "hide"]
+"""`link`: a link as it is outside; `keep`: as its surroundings, but it cannot be renamed; `stand-in`: another folder
+(`source`) in its place, writable; `empty`: an empty folder, writable; `protect`: read-only;
+`absent`: nothing that could be written, where nothing is."""
+
+ORDER: tuple[Treatment, ...] = ("link", "read", "empty", "stand-in", "keep", "write", "protect", "absent", "hide")
+STRENGTH = {treatment: place for place, treatment in enumerate(ORDER)}
+"""Of two treatments of one path the later one counts."""
+
+HELD: tuple[Treatment, ...] = ("keep", "protect", "absent")
+"""What is only done because something above may be written."""
+
+TEMPORARY = ("/tmp", "/var/tmp")
+
+
+@dataclass(frozen=True)
+class Spot:
+    path: Path
+    treatment: Treatment
+    source: Path | None = None
+
+
+@dataclass(frozen=True)
+class View:
+    spots: tuple[Spot, ...]
+    """Parents first."""
+    missing: tuple[Path, ...]
+    """Protected, and not there: the topmost missing part of each. To be made, so that it can be held."""
+
+    def at(self, path: Path) -> Spot | None:
+        """What decides about `path`."""
+        for spot in reversed(self.spots):
+            if path.is_relative_to(spot.path):
+                return spot
+        return None
+
+    def sees(self, path: Path) -> bool:
+        """Whether a command finds there what is there outside, or what earlier commands left in its stead."""
+        spot = self.at(path)
+        if spot is None or spot.treatment == "hide":
+            return False
+        if spot.path == path:
+            return True
+        if spot.source is not None:
+            return (spot.source / path.relative_to(spot.path)).exists()
+        return spot.treatment != "empty"
+
+
+def plan(policy: SandboxPolicy, *, scratch: Path | None, more: Iterable[Path] = ()) -> View:
+    """The view `policy` asks for. `more`: further paths that must be readable. Raises ExecutorError where a protected
+    path cannot be held."""
+    spots = {path: Spot(path, "link" if is_link else "read") for path, is_link in system_paths()}
+    spots[Path("/run")] = Spot(Path("/run"), "empty")
+    for path in (*link_targets(), *more):
+        _put(spots, path, "read")
+    for path in {Path(os.path.realpath(name)) for name in TEMPORARY}:
+        _put(spots, path, "stand-in" if scratch else "empty", scratch / "tmp" if scratch else None)
+    if policy.home is not None and policy.home != Path("/"):
+        _put(spots, policy.home, "stand-in" if scratch else "empty", scratch / "home" if scratch else None)
+
+    readable = [path for path in policy.readable if path.exists()]
+    writable = [path for path in policy.writable if path.exists()]
+    for path in (*readable, *writable):
+        if os.path.realpath(path) != str(path):
+            raise ExecutorError(f"{path} has become a link, or lies behind one, so commands cannot be shown it")
+    for path in readable:
+        spots[path] = Spot(path, "read")
+    for path in writable:
+        spots[path] = Spot(path, "write")
+
+    missing: list[Path] = []
+    for path in policy.protected:
+        missing += _protect(path, writable, spots)
+    for path in (*secrets(), *policy.hidden):
+        if os.path.lexists(path) and _is_shown(path, spots):
+            _put(spots, path, "hide")
+            _keep_above(path, writable, spots)
+    for path in [path for path, spot in spots.items() if spot.treatment in HELD]:
+        if _surrounding(path, spots) == "hide":
+            del spots[path]
+    ordered = sorted(spots.values(), key=lambda spot: (len(spot.path.parts), spot.path))
+    return View(tuple(ordered), tuple(path for path in dict.fromkeys(missing) if path in spots))
+
+
+def _put(spots: dict[Path, Spot], path: Path, treatment: Treatment, source: Path | None = None) -> None:
+    there = spots.get(path)
+    if there is None or STRENGTH[treatment] >= STRENGTH[there.treatment]:
+        spots[path] = Spot(path, treatment, source)
+
+
+def _surrounding(path: Path, spots: dict[Path, Spot]) -> Treatment | None:
+    """What is done with the nearest folder above `path`, whatever is only kept in its place left out."""
+    for parent in path.parents:
+        spot = spots.get(parent)
+        if spot is not None and spot.treatment not in HELD:
+            return spot.treatment
+    return None
+
+
+def _is_shown(path: Path, spots: dict[Path, Spot]) -> bool:
+    """Whether something of this machine stands at `path`: else there is nothing to hide."""
+    there = spots.get(path)
+    treatment = there.treatment if there is not None else _surrounding(path, spots)
+    return treatment is not None and treatment not in ("empty", "stand-in", "hide", "link")
+
+
+def _keep_above(path: Path, writable: list[Path], spots: dict[Path, Spot]) -> None:
+    """Holds every folder above what is hidden that could be renamed: by another name it would be seen."""
+    tops = [folder for folder in writable if folder != path and path.is_relative_to(folder)]
+    if tops:
+        top = min(tops, key=lambda folder: len(folder.parts))
+        for depth in range(len(top.parts) + 1, len(path.parts)):
+            _put(spots, Path(*path.parts[:depth]), "keep")
+
+
+def _protect(path: Path, writable: list[Path], spots: dict[Path, Spot]) -> list[Path]:
+    """Holds `path` and every folder above it that could be renamed. Gives what has to be made for that."""
+    tops = [folder for folder in writable if folder != path and path.is_relative_to(folder)]
+    if not tops:
+        return []
+    top = min(tops, key=lambda folder: len(folder.parts))
+    for depth in range(len(top.parts) + 1, len(path.parts) + 1):
+        part = Path(*path.parts[:depth])
+        if part in spots and spots[part].treatment == "read" and part != path:
+            return []  # read-only already
+        try:
+            found = part.lstat()
+        except FileNotFoundError:
+            _put(spots, part, "absent")
+            return [part]
+        except PermissionError:
+            return []  # Where the agent cannot look, a command of the same user cannot write.
+        if stat.S_ISLNK(found.st_mode):
+            raise ExecutorError(
+                f"{part} is a link and {path} is protected: a command could replace the link. Put what it leads to in "
+                f"its place, or take it out of tools.sandbox.protect"
+            )
+        if is_place_holder(found):
+            _put(spots, part, "absent")
+            return [part]
+        if part == path or not stat.S_ISDIR(found.st_mode):
+            # Where a file is, nothing can be below it; but the file could be replaced by a folder.
+            _put(spots, part, "protect")
+            return []
+        _put(spots, part, "keep")
+    return []

@@ -1,0 +1,172 @@
+"""The editor's open documents, as it tells of them: their texts now, saved or not."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import quote, unquote, urlsplit
+
+import anyio
+from lsprotocol.types import (
+    DidChangeTextDocumentParams,
+    Range,
+    TextDocumentContentChangePartial,
+    TextDocumentItem,
+)
+
+from acp_agent.fronts.lsp_server.text_positions import Encoding, Text
+
+LARGEST = 16 * 1024 * 1024
+"""Bytes of a file that is compared with its document."""
+
+OnEdit = Callable[[Path, Range, str, bool], None]
+"""Called with what a change replaced, in the text before it, with what, and whether it is one that we asked for."""
+
+
+def path_of(uri: str) -> Path | None:
+    """The file that a URI names; `None` where it names none (an untitled buffer)."""
+    try:
+        parts = urlsplit(uri)
+    except ValueError:
+        return None
+    if parts.scheme != "file" or parts.netloc not in ("", "localhost") or not parts.path.startswith("/"):
+        return None
+    path = unquote(parts.path)
+    return None if "\0" in path else Path(os.path.normpath(path))
+
+
+def uri_of(path: Path) -> str:
+    return "file://" + quote(str(path).encode("utf-8", "surrogatepass"))
+
+
+def text_of_file(path: Path) -> str | None:
+    """A regular file's text, as far as it is one of a size to edit; `None` else."""
+    try:
+        found = path.stat()
+        if not stat.S_ISREG(found.st_mode) or found.st_size > LARGEST:
+            return None
+        return path.read_bytes().decode("utf-8", "replace")
+    except (OSError, ValueError):
+        return None
+
+
+def same_text(one: str | None, other: str) -> bool:
+    """Whatever the line ends: some editors tell of them as `\\n` always."""
+    return one is not None and plain_ends(one) == plain_ends(other)
+
+
+def plain_ends(text: str) -> str:
+    return text.removeprefix("\ufeff").replace("\r\n", "\n")
+
+
+@dataclass
+class Document:
+    uri: str
+    path: Path | None
+    version: int
+    language: str
+    told: Text
+    """As the editor told last."""
+    applied: Text | None = None
+    """What the editor said it has made of it, until it tells of the change itself."""
+    expected: Text | None = None
+    """What it will be, or became, by the last edit that was asked of the editor."""
+    clean: str | None = None
+    """What it held when it was last known to be as the file is; `None`: it never was."""
+    saves: int = 0
+    news: anyio.Event = field(default_factory=anyio.Event)
+    """Set, and replaced, when the editor tells anything about it."""
+
+    @property
+    def now(self) -> Text:
+        return self.told if self.applied is None else self.applied
+
+    def heard(self) -> None:
+        self.news.set()
+        self.news = anyio.Event()
+
+
+class Documents:
+    def __init__(self) -> None:
+        self.encoding: Encoding = "utf-16"
+        self.on_edit: OnEdit | None = None
+        self._open: dict[str, Document] = {}
+        self._by_path: dict[str, Document] = {}
+
+    def __iter__(self) -> Iterator[Document]:
+        return iter(self._open.values())
+
+    def get(self, uri: str) -> Document | None:
+        """The open document of a URI, however the URI is spelled."""
+        document = self._open.get(uri)
+        if document is not None:
+            return document
+        path = path_of(uri)
+        return None if path is None else self.of(path)
+
+    def of(self, path: Path) -> Document | None:
+        """The open document of a file, under any of its names."""
+        try:
+            return self._by_path.get(str(path)) or self._by_path.get(os.path.realpath(path))
+        except ValueError:  # No file can have such a name.
+            return None
+
+    def uri(self, path: Path) -> str:
+        """As the editor spells it, where it has the file open."""
+        document = self.of(path)
+        return uri_of(path) if document is None else document.uri
+
+    def open(self, item: TextDocumentItem) -> Document:
+        """One that is opened again has the new text."""
+        self.close(item.uri)
+        path = path_of(item.uri)
+        document = Document(item.uri, path, item.version, str(item.language_id), Text(item.text, self.encoding))
+        if path is not None and same_text(text_of_file(path), item.text):
+            document.clean = item.text
+        self._open[item.uri] = document
+        if path is not None:
+            self._by_path[os.path.realpath(path)] = document
+            self._by_path[str(path)] = document
+        return document
+
+    def change(self, params: DidChangeTextDocumentParams) -> Document | None:
+        """`None` where it is not open."""
+        document = self.get(params.text_document.uri)
+        if document is None:
+            return None
+        edits = []
+        for change in params.content_changes:
+            before = document.told
+            if isinstance(change, TextDocumentContentChangePartial):
+                document.told = before.changed(change.range, change.text)
+                edits.append((change.range, change.text))
+            else:
+                document.told = Text(change.text, self.encoding)
+        ours = document.expected is not None and document.expected.text == document.told.text
+        for where, new in edits:
+            if self.on_edit is not None and document.path is not None:
+                self.on_edit(document.path, where, new, ours)
+        document.version = params.text_document.version
+        document.applied = None
+        document.heard()
+        return document
+
+    def saved(self, uri: str) -> Document | None:
+        document = self.get(uri)
+        if document is not None:
+            document.saves += 1
+            document.clean = document.told.text
+            document.heard()
+        return document
+
+    def close(self, uri: str) -> None:
+        document = self.get(uri)
+        if document is None:
+            return
+        del self._open[document.uri]
+        for key in [key for key, other in self._by_path.items() if other is document]:
+            del self._by_path[key]
+        document.heard()

@@ -1,0 +1,52 @@
+"""`initializationOptions`: what a person sets up for the editor's side. What is wrong is told, and counts as unset."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+from acp_agent.fronts.lsp_server.buffers import Save
+
+TranscriptSync = Literal["turn", "live"]
+
+
+@dataclass(frozen=True)
+class Options:
+    save: Save = "never"
+    """Who saves a document that was saved before the agent changed it: nobody, the editor when it is told
+    (`acpCoder/save`), or this server."""
+    updates: bool = False
+    """Whether every `session/update` goes on to the editor, as the notification `acpCoder/update`."""
+    transcript: TranscriptSync = "turn"
+    """When an open transcript is brought up to date: at the end of a turn, or each second of it."""
+    diagnostics: bool = True
+    hints: bool = True
+    lenses: bool = True
+    """Whether tool calls are shown in these ways; progress is the editor's own choice (its capabilities)."""
+
+
+def read_options(given: object) -> tuple[Options, list[str]]:
+    """The options, and what was wrong with them in words."""
+    if given is None:
+        return Options(), []
+    if not isinstance(given, Mapping):
+        return Options(), ["initializationOptions must be an object"]
+    found: dict[str, Any] = {}
+    problems = []
+    words = {"save": get_args(Save), "transcript": get_args(TranscriptSync)}
+    switches = ("updates", "diagnostics", "hints", "lenses")
+    for name, value in given.items():
+        if name in words:
+            if value in words[name]:
+                found[name] = value
+            else:
+                problems.append(f"`{name}` must be one of {', '.join(words[name])}, not {value!r}")
+        elif name in switches:
+            if isinstance(value, bool):
+                found[name] = value
+            else:
+                problems.append(f"`{name}` must be true or false, not {value!r}")
+        else:
+            problems.append(f"there is no option {name!r}")
+    return Options(**found), problems

@@ -1,0 +1,149 @@
+"""The editor, as what it can be asked to do. Each method looks at what the editor announced; none hangs for ever
+except the question to a person."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+import anyio
+from lsprotocol import types
+from pygls.lsp.server import LanguageServer
+
+from acp_agent.errors import PeerError
+from acp_agent.fronts.lsp_server.editor_documents import Document
+from acp_agent.fronts.lsp_server.wire import Wire
+from acp_agent.fronts.view import plain
+
+log = logging.getLogger(__name__)
+
+ANSWER_SECONDS = 10.0
+"""Bound of what no person is asked."""
+
+SHOWN_LENGTH = 2_000
+"""Characters of a message: more no editor shows."""
+
+Kind = types.MessageType
+
+
+class Editor:
+    """`capabilities` are known once `initialize` was received."""
+
+    def __init__(self, server: LanguageServer, wire: Wire) -> None:
+        self._server = server
+        self._wire = wire
+        self.capabilities = types.ClientCapabilities()
+        self.name = ""
+        """As `clientInfo` has it."""
+
+    # --- what it announced ------------------------------------------------------------------------------------
+
+    @property
+    def applies_edits(self) -> bool:
+        return bool(self.capabilities.workspace and self.capabilities.workspace.apply_edit)
+
+    @property
+    def takes_versions(self) -> bool:
+        """Whether an edit may say which version of a document it is for."""
+        workspace = self.capabilities.workspace
+        return bool(workspace and workspace.workspace_edit and workspace.workspace_edit.document_changes)
+
+    @property
+    def shows_documents(self) -> bool:
+        window = self.capabilities.window
+        return bool(window and window.show_document and window.show_document.support)
+
+    @property
+    def shows_progress(self) -> bool:
+        return bool(self.capabilities.window and self.capabilities.window.work_done_progress)
+
+    @property
+    def refreshes_hints(self) -> bool:
+        workspace = self.capabilities.workspace
+        return bool(workspace and workspace.inlay_hint and workspace.inlay_hint.refresh_support)
+
+    @property
+    def refreshes_lenses(self) -> bool:
+        workspace = self.capabilities.workspace
+        return bool(workspace and workspace.code_lens and workspace.code_lens.refresh_support)
+
+    @property
+    def takes_action_literals(self) -> bool:
+        document = self.capabilities.text_document
+        return bool(document and document.code_action and document.code_action.code_action_literal_support)
+
+    # --- what it is told --------------------------------------------------------------------------------------
+
+    def say(self, text: str, kind: Kind = Kind.Info) -> None:
+        self._wire.notify(
+            types.WINDOW_SHOW_MESSAGE, types.ShowMessageParams(type=kind, message=plain(text)[:SHOWN_LENGTH])
+        )
+
+    def notify(self, method: str, params: object) -> None:
+        self._wire.notify(method, params)
+
+    # --- what it is asked -------------------------------------------------------------------------------------
+
+    async def ask(self, method: str, params: object) -> object:
+        """Raises PeerError for an error answer, TimeoutError."""
+        with anyio.fail_after(ANSWER_SECONDS):
+            return await self._wire.ask(method, params)
+
+    async def try_to_ask(self, method: str, params: object = None) -> bool:
+        """Whether it answered, and not with an error."""
+        try:
+            await self.ask(method, params)
+        except (PeerError, TimeoutError) as error:
+            log.info("%s: %s", method, error)
+            return False
+        return True
+
+    async def apply(self, document: Document, edits: Sequence[types.TextEdit], label: str) -> str | None:
+        """`None` once the editor has made the edits in its document, else why not, in words."""
+        if not self.applies_edits:
+            return "it takes no edits from a language server (workspace/applyEdit); nothing was written"
+        # A document whose last change was not told yet has no version that both sides know.
+        version = document.version if document.applied is None else None
+        if self.takes_versions:
+            named = types.OptionalVersionedTextDocumentIdentifier(uri=document.uri, version=version)
+            edit = types.WorkspaceEdit(
+                document_changes=[types.TextDocumentEdit(text_document=named, edits=list(edits))]
+            )
+        else:
+            edit = types.WorkspaceEdit(changes={document.uri: list(edits)})
+        try:
+            answer = await self.ask(
+                types.WORKSPACE_APPLY_EDIT, types.ApplyWorkspaceEditParams(edit=edit, label=label[:200])
+            )
+        except PeerError as error:
+            return f"{error.message}; nothing was written"
+        except TimeoutError:
+            return f"it did not answer within {ANSWER_SECONDS:g} s; whether it made the change is not known"
+        if isinstance(answer, types.ApplyWorkspaceEditResult) and answer.applied:
+            return None
+        reason = answer.failure_reason if isinstance(answer, types.ApplyWorkspaceEditResult) else None
+        return f"{reason or 'it gave no reason'}; nothing was written"
+
+    async def choose(self, message: str, choices: Sequence[str], kind: Kind = Kind.Info) -> str | None:
+        """What the person chose, `None` where the question was put away. Waits as long as the person does.
+
+        Raises PeerError where the editor cannot ask.
+        """
+        actions = [types.MessageActionItem(title=choice) for choice in choices]
+        params = types.ShowMessageRequestParams(type=kind, message=plain(message)[:SHOWN_LENGTH], actions=actions)
+        answer = await self._wire.ask(types.WINDOW_SHOW_MESSAGE_REQUEST, params)
+        title = getattr(answer, "title", None)
+        return title if title in choices else None
+
+    async def show(self, uri: str, line: int) -> bool:
+        """Opens a document in front of the person, at the beginning of a line (from 0); whether the editor did."""
+        if not self.shows_documents:
+            return False
+        try:
+            place = types.Position(line, 0)
+            params = types.ShowDocumentParams(uri, external=False, take_focus=True, selection=types.Range(place, place))
+            answer = await self.ask(types.WINDOW_SHOW_DOCUMENT, params)
+        except (PeerError, TimeoutError) as error:
+            log.info("showDocument: %s", error)
+            return False
+        return bool(getattr(answer, "success", False))

@@ -1,0 +1,220 @@
+"""What a server's refusal means: status, headers and body in, one `ProviderError` in plain words out.
+
+The sentence names the provider, holds the vendor's own words and says what to do. Kinds are decided by the vendor's
+codes first, by wording second (local servers give no codes), by status last. No I/O and no HTTP library here.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from acp_agent.errors import ProviderError
+from acp_agent.llm.retry import retry_after
+from acp_agent.llm.streamed_text import clean
+
+if TYPE_CHECKING:
+    from acp_agent.errors import ProviderErrorKind
+
+_LONGEST_QUOTE = 600
+
+_CONTEXT_CODES = frozenset({"context_length_exceeded", "exceed_context_size_error", "string_above_max_length"})
+_CONTEXT_WORDS = re.compile(
+    r"maximum context length"  # OpenAI, OpenRouter, vLLM, Mistral, Ollama
+    r"|exceeds? the (model's )?(maximum )?context (window|length|limit)"  # OpenAI responses, Ollama
+    r"|maximum model length"  # vLLM
+    r"|available context size"  # llama.cpp
+    r"|exceeded max context length"  # Ollama
+    r"|loaded with context length"  # LM Studio
+    r"|greater than the context length"  # LM Studio
+    r"|exceed context limit"
+    r"|prompt is too long"
+    r"|input token count .* exceeds the maximum"
+    r"|reduce the length of (the|your) (messages|prompt|input)"
+    r"|request too large for"  # one request above a whole minute's tokens: waiting does not help
+)
+_QUOTA_CODES = frozenset({"insufficient_quota", "billing_hard_limit_reached", "billing_not_active"})
+_QUOTA_WORDS = re.compile(
+    r"exceeded your current quota|insufficient (credits|balance|funds|quota)|credit balance|out of credits"
+)
+_REFUSAL_CODES = frozenset({"content_filter", "content_policy_violation", "bio_policy", "moderation_blocked"})
+_REFUSAL_WORDS = re.compile(r"content management policy|input was flagged|flagged (by|as|for)|requires moderation")
+_MODEL_CODES = frozenset({"model_not_found", "deploymentnotfound", "invalid_model"})
+_MODEL_WORDS = re.compile(r"\bmodel\b.*(not found|not exist)|no such model|not a valid model")
+_RATE_CODES = frozenset({"rate_limit_exceeded", "rate_limit_error", "too_many_requests"})
+_SERVER_CODES = frozenset(
+    {"server_error", "internal_error", "internal_server_error", "overloaded_error", "vector_store_timeout"}
+)
+
+_ADVICE: dict[str, str] = {
+    "auth": "Check the API key of this provider and what it may be used for.",
+    "rate_limit": "Wait a moment and try again.",
+    "quota": "Check the plan and the credit of this account.",
+    "context_too_long": "The conversation is longer than this model can read: compact it or start a new session.",
+    "refusal": "Rephrase the request.",
+    "bad_request": "The server did not accept the request: check the model's name and the provider's settings.",
+    "server": "Try again in a moment.",
+    "network": "Check the base URL and the network.",
+}
+
+_OPENING: dict[str, str] = {
+    "auth": "refused the API key",
+    "rate_limit": "is receiving too many requests",
+    "quota": "says that the account's quota is used up",
+    "context_too_long": "says that the conversation is too long",
+    "refusal": "refused the request because of its content policy",
+    "bad_request": "rejected the request",
+    "server": "failed",
+}
+
+
+class ErrorInAnswer(Exception):
+    """Inside the wing only: the server put an error where an answer should be. `body` is its error object, or text."""
+
+    def __init__(self, body: object) -> None:
+        super().__init__(str(body))
+        self.body = body
+
+
+class VendorError(msgspec.Struct, frozen=True):
+    """What a server said, in its own words."""
+
+    message: str = ""
+    code: str = ""
+    type: str = ""
+    status: int | None = None
+    """Only where the error object itself names an HTTP status (OpenRouter, llama.cpp)."""
+
+
+def read_vendor_error(body: object) -> VendorError:
+    """Reads any of the shapes servers use: `{"error": {...}}`, `{"error": "text"}`, `{"detail": ...}`, plain text."""
+    if isinstance(body, (bytes, bytearray)):
+        body = bytes(body).decode("utf-8", "replace")
+    if isinstance(body, str):
+        text = body.strip()
+        if text[:1] in ("{", "["):
+            try:
+                return read_vendor_error(json.loads(text))
+            except (ValueError, RecursionError):
+                pass
+        if text[:1] == "<":
+            return VendorError(message="")  # a proxy's web page helps nobody
+        return VendorError(message=_quote(text))
+    if isinstance(body, list) and body:
+        return read_vendor_error(body[0])  # Gemini's endpoint wraps the object in a list
+    if not isinstance(body, dict):
+        return VendorError()
+    error = body.get("error") or body
+    if not isinstance(error, dict):
+        return VendorError(message=_quote(error))
+    message = error.get("message") or error.get("detail") or error.get("error") or ""
+    raw = error["metadata"].get("raw") if isinstance(error.get("metadata"), dict) else None
+    if isinstance(raw, str) and raw:
+        message = f"{message}: {raw}"  # OpenRouter: the upstream's own words
+    code = error.get("code")
+    status = code if isinstance(code, int) and not isinstance(code, bool) and 400 <= code < 600 else None
+    return VendorError(
+        message=_quote(message if isinstance(message, str) else json.dumps(message, ensure_ascii=False)),
+        code=code.lower() if isinstance(code, str) else "",
+        type=error["type"].lower() if isinstance(error.get("type"), str) else "",
+        status=status,
+    )
+
+
+def error_from_status(
+    provider: str, status: int, body: object, headers: Mapping[str, str], *, model: str = ""
+) -> ProviderError:
+    """The error of an HTTP answer other than 2xx. `headers` has lower-case keys or ignores case."""
+    wait = retry_after(headers, datetime.now(UTC))
+    return _error(provider, status, read_vendor_error(body), model=model, wait=wait)
+
+
+def error_from_object(provider: str, body: object, *, model: str = "") -> ProviderError:
+    """The error of an error object inside a stream that had begun with status 200."""
+    vendor = read_vendor_error(body)
+    return _error(provider, vendor.status, vendor, model=model, wait=None)
+
+
+def network_error(provider: str, base_url: str, cause: str) -> ProviderError:
+    """No answer, or half of one. `cause` is the transport's word for it."""
+    detail = f" ({_quote(cause)})" if cause else ""
+    return ProviderError("network", f"{provider}: the connection to {base_url} failed{detail}. {_ADVICE['network']}")
+
+
+def idle_timeout_error(provider: str, base_url: str, seconds: float) -> ProviderError:
+    return ProviderError(
+        "timeout",
+        f"{provider}: {base_url} sent nothing for {seconds:g} seconds. "
+        "Try again, or raise the provider's idle timeout if the model needs longer.",
+    )
+
+
+def web_page_error(provider: str, base_url: str) -> ProviderError:
+    return ProviderError(
+        "not_found",
+        f"{provider}: {base_url} answered with a web page, not with a model's answer. "
+        "Check the provider's base URL (most servers want it to end in /v1).",
+    )
+
+
+def key_error(provider: str) -> ProviderError:
+    """The key, or a configured header, holds characters that HTTP cannot carry."""
+    return ProviderError(
+        "auth",
+        f"{provider}: the API key or a configured header holds characters that HTTP cannot carry. Enter it again.",
+    )
+
+
+def _error(provider: str, status: int | None, vendor: VendorError, *, model: str, wait: float | None) -> ProviderError:
+    kind = _kind(status, vendor)
+    said = f': "{vendor.message}"' if vendor.message else ""
+    number = f" (HTTP {status})" if status is not None else ""
+    if kind == "not_found":
+        if _is_about_model(vendor):
+            opening = f"does not know the model {model!r}" if model else "does not know the model"
+            advice = "Choose another model, or make it available on the server."
+        else:
+            opening = "does not serve this address"
+            advice = "Check the provider's base URL (most servers want it to end in /v1) and the model's name."
+    else:
+        opening, advice = _OPENING[kind], _ADVICE[kind]
+        if kind == "rate_limit" and wait:
+            advice = f"It asks to wait {wait:g} seconds."
+    end = "" if said.endswith('."') or not said else "."
+    text = f"{provider} {opening}{number}{said}{end} {advice}" if said else f"{provider} {opening}{number}. {advice}"
+    return ProviderError(kind, text, status=status, retry_after=wait)
+
+
+def _kind(status: int | None, vendor: VendorError) -> ProviderErrorKind:
+    words = vendor.message.lower()
+    names = {vendor.code, vendor.type}
+    if names & _CONTEXT_CODES or _CONTEXT_WORDS.search(words):
+        return "context_too_long"
+    if names & _QUOTA_CODES or status == 402 or (status in (None, 403, 429) and _QUOTA_WORDS.search(words)):
+        return "quota"
+    if names & _REFUSAL_CODES or (status in (400, 403) and _REFUSAL_WORDS.search(words)):
+        return "refusal"
+    if status in (401, 403, 407) or names & {"invalid_api_key", "authentication_error"}:
+        return "auth"
+    if status == 429 or names & _RATE_CODES:
+        return "rate_limit"
+    if status == 404 or _is_about_model(vendor):
+        return "not_found"
+    if status in (408, 409, 425) or (status is not None and status >= 500) or names & _SERVER_CODES:
+        return "server"
+    # Without a status the error came in the middle of a stream: the request itself had been accepted.
+    return "server" if status is None and "invalid_request_error" not in names else "bad_request"
+
+
+def _is_about_model(vendor: VendorError) -> bool:
+    return bool({vendor.code, vendor.type} & _MODEL_CODES) or _MODEL_WORDS.search(vendor.message.lower()) is not None
+
+
+def _quote(text: Any) -> str:
+    words = " ".join(clean(str(text)).split())
+    return words if len(words) <= _LONGEST_QUOTE else words[:_LONGEST_QUOTE] + "…"

@@ -1,0 +1,314 @@
+"""Commands that outlive the call that started them: `SessionRuns`, of one session.
+
+A call hands its running process over (`adopt`), has its final report, and from then on (`watch`) its card is the run's:
+live output goes into it, and at the end one more update holds the whole output. That update never has a status: the
+call's is final. The end is told twice: to the person at once, to the model at the start of its next turn, unless it
+has seen it by then. A run ends with its session, whatever happens: `close` kills what is left.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import anyio
+
+from acp_agent.errors import AgentError, ToolError
+from acp_agent.executors.base import Command, ExitStatus, Process
+from acp_agent.llm.base import TextPart, UserMessage
+from acp_agent.output.envelope import ShellOutput, bounded
+from acp_agent.tools.kit.tool_context import CommandOutput, RunState, ToolResult
+
+if TYPE_CHECKING:
+    from acp_agent.config.model import BashConfig
+    from acp_agent.loop.calls.call import Call
+    from acp_agent.loop.calls.outputs import Outputs
+    from acp_agent.loop.calls.reports import Reports
+    from acp_agent.loop.journal import Journal
+
+
+TIMED_OUT = 124
+"""The exit code of a command that ran too long, as `timeout` of the coreutils gives it."""
+KEPT = 50
+"""Runs that ended and are still known."""
+CLOSE_SECONDS = 10.0
+"""How long closing waits for all runs together; each end of a process is bounded by itself."""
+TITLE_CHARS = 80
+
+
+@dataclass
+class Ended:
+    """How a command in the background ended."""
+
+    exit_code: int | None = None
+    ending: str = ""
+    """How, where the exit code does not say it."""
+    text: str = ""
+    """What is kept of its output."""
+    told_text: str = ""
+    """What the model is told of it, unless it asks for more."""
+    seconds: float = 0.0
+    """How long it ran."""
+
+
+@dataclass
+class Run:
+    """One command in the background."""
+
+    process: Process | None
+    """`None` once it has ended."""
+    command: Command
+    call: Call
+    """The call that started it: its card shows the run."""
+    reports: Reports
+    timeout: float
+    """Seconds."""
+    id: str = field(default_factory=lambda: str(uuid.uuid4()), init=False)
+    started: float = field(default_factory=time.monotonic, init=False)
+    scope: anyio.CancelScope = field(default_factory=anyio.CancelScope, init=False)
+    """Cancelled to end it."""
+    over: anyio.Event = field(default_factory=anyio.Event, init=False)
+    """Set once it has ended and all of it was told."""
+    watched: bool = field(default=False, init=False)
+    ended: Ended = field(default_factory=Ended, init=False)
+    told: bool = field(default=False, init=False)
+    """Whether the model knows of its end."""
+    forgotten: bool = field(default=False, init=False)
+    """Whether the model has forgotten that it started it."""
+
+    @property
+    def running(self) -> bool:
+        return self.process is not None
+
+    def state(self) -> RunState:
+        process = self.process
+        return RunState(
+            run_id=self.id,
+            command=self.command.script,
+            running=process is not None,
+            seconds=self.ended.seconds if process is None else time.monotonic() - self.started,
+            exit_code=self.ended.exit_code,
+            text=self.ended.text if process is None else process.combined,
+            ending="" if process is not None else self.ended.ending,
+        )
+
+
+class SessionRuns:
+    """`spawn` runs something in the background of the session."""
+
+    def __init__(
+        self,
+        config: BashConfig,
+        *,
+        max_output_chars: int,
+        spawn: Callable[[Coroutine[Any, Any, None]], None],
+        journal: Journal,
+        outputs: Outputs,
+    ) -> None:
+        self._outputs = outputs
+        self._config = config
+        self._max_output_chars = max_output_chars
+        self._spawn = spawn
+        self._journal = journal
+        self._runs: dict[str, Run] = {}
+        self._closed = False
+
+    @property
+    def any(self) -> bool:
+        """Whether there is, or was, any."""
+        return bool(self._runs)
+
+    # --- the life of a run ------------------------------------------------------------------------------------
+
+    def adopt(self, process: Process, command: Command, call: Call, reports: Reports, *, timeout: float | None) -> Run:
+        """Takes over what `call` started. Raises ToolError where too many run."""
+        self.check_room()
+        limit = self._config.background_timeout
+        run = Run(process, command, call, reports, min(timeout or limit, limit))
+        self._runs[run.id] = run
+        return run
+
+    def watch(self, run: Run) -> None:
+        """The call has had its final report: the card is the run's now."""
+        if not self._closed:
+            run.watched = True
+            self._spawn(self._watch(run))
+
+    async def _watch(self, run: Run) -> None:
+        status: ExitStatus | None = None
+        try:
+            with run.scope, anyio.move_on_after(run.timeout) as limit:
+                status = await self._follow(run)
+            if status is None and limit.cancelled_caught:
+                run.ended.exit_code = TIMED_OUT
+                run.ended.ending = f"killed: it ran longer than {run.timeout:g} s"
+        finally:
+            with anyio.CancelScope(shield=True):
+                await self._end(run, status)
+
+    async def _follow(self, run: Run) -> ExitStatus | None:
+        """Shows what it prints, until it ends; `None` where it was lost from sight."""
+        process, feed = run.process, run.call.feed
+        assert process is not None, "it is followed once"
+        status: ExitStatus | None = None
+        async with anyio.create_task_group() as tasks:
+            if feed is not None:
+                tasks.start_soon(feed.pump)
+            try:
+                async for chunk in process.output():
+                    if feed is not None:
+                        feed.add(chunk)
+                status = await process.wait()
+            except AgentError as error:
+                run.ended.ending = f"lost: {error}"
+            tasks.cancel_scope.cancel()
+        return status
+
+    async def _end(self, run: Run, status: ExitStatus | None) -> None:
+        """Ends what still runs, and tells all of it; the terminal goes after the last update."""
+        process = run.process
+        assert process is not None, "it ends once"
+        by_itself = status is not None or run.ended.exit_code == TIMED_OUT
+        try:
+            if status is None:
+                with suppress(AgentError):  # The editor is gone, and its terminals with it.
+                    await process.kill()
+                run.ended.ending = run.ended.ending or "killed: its session was closed"
+            else:
+                run.ended.exit_code = status.exit_code
+                run.ended.ending = f"killed by {status.signal}" if status.signal is not None else ""
+            limit = self._config.raw_output_chars
+            redact = self._outputs.redactor.redact
+            output = ShellOutput(redact(process.stdout), redact(process.stderr), run.ended.exit_code, process.truncated)
+            printed = CommandOutput(run.command.script, output, process.combined)
+            done = self._outputs.treat_now(run.call.name, ToolResult("", command=printed))
+            run.ended.told_text = done.text
+            run.ended.text = bounded(self._outputs.clean(process.combined), limit)
+            run.ended.seconds = time.monotonic() - run.started
+            run.reports.ran_on(run.call, run, output, _card_text(run), limit=limit)
+        finally:
+            run.process = None
+            try:
+                await process.close()
+            finally:
+                run.over.set()
+        if by_itself:
+            self._journal.run_ended(f"Background command finished: {_quoted(run.command.script)} ({_ending(run)}).")
+        self._forget_old()
+
+    def _forget_old(self) -> None:
+        ended = [run for run in self._runs.values() if not run.running and run.told]
+        for run in ended[: max(0, len(ended) - KEPT)]:
+            del self._runs[run.id]
+
+    # --- what tools see ---------------------------------------------------------------------------------------
+
+    def check_room(self) -> None:
+        limit = self._config.max_background_runs
+        running = [run for run in self._runs.values() if run.running]
+        if len(running) < limit:
+            return
+        if not limit:
+            raise ToolError(
+                "Commands in the background are switched off (`tools.bash.max_background_runs`).", "policy_blocked"
+            )
+        names = "".join(f"\n- {run.id}: {_quoted(run.command.script)}" for run in running)
+        raise ToolError(
+            f"The command was not started: {len(running)} commands run in the background, and more may not:{names}",
+            suggestion="Wait for one of them with `bash_output`, or end one with `bash_kill`.",
+        )
+
+    def states(self) -> Sequence[RunState]:
+        return [run.state() for run in self._runs.values()]
+
+    async def look(self, run_id: str, wait: float = 0.0) -> RunState:
+        run = self._find(run_id)
+        with anyio.move_on_after(wait):
+            await run.over.wait()
+        if run.process is not None:
+            await run.process.look()
+        if not run.running:
+            run.told = True
+        return run.state()
+
+    async def kill(self, run_id: str) -> RunState:
+        run = self._find(run_id)
+        if run.running:
+            run.ended.ending = "killed by `bash_kill`"
+            run.told = True
+            run.scope.cancel()
+            await run.over.wait()
+        return run.state()
+
+    def _find(self, run_id: str) -> Run:
+        if (run := self._runs.get(run_id.strip())) is not None:
+            return run
+        known = ", ".join(self._runs) or "none"
+        raise ToolError(
+            f"There is no background command with the run_id {run_id!r}. A run ends with its session, so one of an "
+            f"earlier session is gone. Known are: {known}.",
+            "invalid_parameters",
+        )
+
+    # --- what the model is told -------------------------------------------------------------------------------
+
+    def notes(self) -> list[UserMessage]:
+        """What ended since the last turn and the model does not know of; each is told once."""
+        notes = []
+        for run in self._runs.values():
+            if run.running or run.told:
+                continue
+            run.told = True
+            state = run.state()
+            command = f"[command: {run.command.script}]\n" if run.forgotten else ""
+            text = (
+                f"[background complete] run_id={run.id} {state.words}\n{command}{run.ended.told_text or '[no output]'}"
+            )
+            notes.append(UserMessage((TextPart(bounded(text, self._max_output_chars)),)))
+        return notes
+
+    def forget(self) -> None:
+        """The model has forgotten the conversation: what ended is no news to it, what runs is told with its command."""
+        for run in self._runs.values():
+            run.told = run.told or not run.running
+            run.forgotten = True
+
+    async def close(self) -> None:
+        """Kills all that run, and waits for it, bounded."""
+        self._closed = True
+        running = [run for run in self._runs.values() if run.running]
+        for run in running:
+            run.scope.cancel()
+        with anyio.move_on_after(CLOSE_SECONDS, shield=True):
+            for run in running:
+                if run.watched:
+                    await run.over.wait()
+                else:
+                    await self._end(run, None)
+
+
+def _card_text(run: Run) -> str:
+    """The output, and below it how the command ended where that is not plain success."""
+    text = run.ended.text
+    last = "" if run.ended.exit_code == 0 and text.strip() else _ending(run)
+    if last == "exit code 0":
+        last = f"no output, {last}"
+    separator = "" if not text or text.endswith("\n") else "\n"
+    return f"{text}{separator}[{last}]" if last else text
+
+
+def _ending(run: Run) -> str:
+    if run.ended.ending:
+        return run.ended.ending
+    return "the exit code is not known" if run.ended.exit_code is None else f"exit code {run.ended.exit_code}"
+
+
+def _quoted(command: str) -> str:
+    """A command line within a sentence."""
+    line = " ".join(command.split())
+    line = line if len(line) <= TITLE_CHARS else line[: TITLE_CHARS - 1] + "…"
+    return f"`` {line} ``" if "`" in line else f"`{line}`"

@@ -1,0 +1,32 @@
+"""What runs beside the turns of a session, until it is closed."""
+
+from __future__ import annotations
+
+import anyio
+
+from acp_agent.loop.beside.scheduler import Scheduler
+from acp_agent.loop.toolbox.mcp_tools import SessionServers
+from acp_agent.tools.net.browser_session import BrowserSession
+
+
+class Beside:
+    """`scheduler`: `None` where schedules are switched off."""
+
+    def __init__(self, servers: SessionServers, scheduler: Scheduler | None, browser: BrowserSession) -> None:
+        self._servers = servers
+        self._scheduler = scheduler
+        self._browser = browser
+        self._scope = anyio.CancelScope()
+
+    async def live(self) -> None:
+        with self._scope:
+            async with anyio.create_task_group() as tasks:
+                if self._servers.any:
+                    tasks.start_soon(self._servers.run)
+                if self._scheduler is not None:
+                    tasks.start_soon(self._scheduler.live)
+                tasks.start_soon(self._browser.live)
+
+    async def close(self) -> None:
+        await self._servers.close()
+        self._scope.cancel()

@@ -1,0 +1,132 @@
+"""Runs the schedules of a project while one of its sessions is open.
+
+Several sessions, of several processes even, may be open: the store gives each run to exactly one of them. What is due
+together is judged together, before the first of it runs: waiting behind another is not being late. What was due while
+nobody could run it is told once, with the reason, and not made up for. No failure ends this: not the store's, no run's.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+import anyio
+
+from acp_agent.errors import AgentError, ToolError
+from acp_agent.lazy import load
+from acp_agent.schema.acp import TextContent
+from acp_agent.store.base import Schedule
+from acp_agent.store.schedules import ScheduleStore
+
+if TYPE_CHECKING:
+    from acp_agent.loop.session import Session
+
+log = logging.getLogger(__name__)
+
+NEXT_RUN = "acp_agent.tools.kit.timing:next_run"
+
+LOOK_AGAIN = 60.0
+"""Seconds after which the store is looked at in any case: another agent may have added a schedule."""
+
+TRY_AGAIN = 30.0
+"""Seconds after which it goes on when the store has failed."""
+
+PUNCTUAL = 90.0
+"""Seconds a run may be late and still run: longer, and nobody was there."""
+
+NEVER = 10 * 365 * 86_400.0
+"""Seconds; for a timing that does not come again."""
+
+
+class Scheduler:
+    """Of one session."""
+
+    def __init__(self, session: Session, store: ScheduleStore, clock: Callable[[], float] = time.time) -> None:
+        self._session = session
+        self.store = store
+        self._clock = clock
+        self._changed = anyio.Event()
+        self._opened = 0.0
+        self._busy = (0.0, 0.0)
+        """When the last runs began and ended."""
+
+    def changed(self) -> None:
+        """A schedule was added or removed here."""
+        changed, self._changed = self._changed, anyio.Event()
+        changed.set()
+
+    async def live(self) -> None:
+        """Until it is cancelled."""
+        self._opened = self._clock()
+        while True:
+            changed = self._changed
+            try:
+                wait = await self._round()
+            except AgentError as error:
+                log.error("schedules do not run for %g s: %s", TRY_AGAIN, error)
+                wait = TRY_AGAIN
+            with anyio.move_on_after(wait):
+                await changed.wait()
+
+    async def _round(self) -> float:
+        """Runs what is due; gives the seconds until something may be."""
+        now = self._clock()
+        schedules = self.store.list(str(self._session.roots.cwd))
+        due = [item for item in schedules if item.next_run <= now]
+        if not due:
+            return min(schedules[0].next_run - now, LOOK_AGAIN) if schedules else LOOK_AGAIN
+        self._leave_out([item for item in due if now - item.next_run > PUNCTUAL], now)
+        for item in due:
+            if now - item.next_run <= PUNCTUAL:
+                await self._run_one(item)
+        self._busy = (now, self._clock())
+        return 0.0
+
+    async def _run_one(self, schedule: Schedule) -> None:
+        now = self._clock()
+        if not self.store.claim(schedule, self._next(schedule, now), at=now):
+            return
+        try:
+            words = f"Scheduled (`{schedule.timing}`): {schedule.prompt}\n\n"
+            await self._session.prompt_unasked([TextContent(text=schedule.prompt)], schedule.mode, words)
+        except AgentError as error:
+            log.error("the scheduled run %s failed: %s", schedule.id, error)
+            self._session.outbox.tell(f"The scheduled run {schedule.id} (`{schedule.timing}`) failed: {error}")
+
+    def _leave_out(self, late: list[Schedule], now: float) -> None:
+        missed: dict[str, list[Schedule]] = {}
+        try:
+            for item in late:
+                if self.store.claim(item, self._next(item, now), at=None):
+                    missed.setdefault(self._reason(item), []).append(item)
+        finally:  # Those that were claimed are told, whatever becomes of the others.
+            for reason, items in missed.items():
+                self._session.outbox.tell(_missed(items, reason))
+
+    def _reason(self, schedule: Schedule) -> str:
+        """Why it was missed; only what this session can know."""
+        began, ended = self._busy
+        if schedule.next_run < self._opened:
+            return "since no session of this project was open, or none was free"
+        if began <= schedule.next_run <= ended:
+            return "since this session was busy"
+        return "since this session could not run then: the machine slept, or the store failed"
+
+    def _next(self, schedule: Schedule, now: float) -> float:
+        try:
+            return float(load(NEXT_RUN)(schedule.timing, now, min_interval=0.0))
+        except ToolError as error:
+            log.warning("the schedule %s does not come again: %s", schedule.id, error)
+            return now + NEVER
+
+
+def _missed(schedules: list[Schedule], reason: str) -> str:
+    lines = [
+        f"- {item.id} (`{item.timing}`, due {datetime.fromtimestamp(item.next_run):%Y-%m-%d %H:%M}): "
+        f"{' '.join(item.prompt.split())[:120]}"
+        for item in schedules
+    ]
+    return f"Scheduled runs were missed, {reason}:\n" + "\n".join(lines)

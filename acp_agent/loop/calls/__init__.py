@@ -1,0 +1,1 @@
+"""One tool call: from the model's words to its last report."""

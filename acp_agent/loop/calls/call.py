@@ -1,0 +1,80 @@
+"""One call on its way, and what came of it."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from acp_agent.errors import ToolError
+from acp_agent.executors.base import Process
+from acp_agent.llm.base import ToolMessage, ToolUse
+from acp_agent.loop.calls.live import Feed
+from acp_agent.tools.kit.registry import ToolEntry
+from acp_agent.tools.kit.tool_context import Description
+
+if TYPE_CHECKING:
+    from acp_agent.loop.beside.background_runs import Run
+    from acp_agent.safety.deciding.deciders import CallFacts
+    from acp_agent.tools.kit.base import Tool
+
+
+@dataclass(frozen=True)
+class Ready:
+    """What a reported call is run from."""
+
+    entry: ToolEntry
+    tool: Tool[Any]
+    params: Any
+    description: Description
+    arguments: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What became of the command of a call."""
+
+    workdir: str
+    exit_code: int | None
+    timed_out: bool
+
+
+@dataclass
+class Outcome:
+    """What came of a call, as far as it is known."""
+
+    ended: bool = False
+    """Its final status was reported."""
+    result: ToolMessage | None = None
+    """What the model gets."""
+    failed: bool = False
+    error: ToolError | None = None
+    """Set when it failed by an error."""
+    category: str = ""
+    """Of a result that failed: why, in a word of the taxonomy."""
+    cancelled: bool = False
+    ends_turn: bool = False
+    ran: Ran | None = None
+    """Set when it ran a command."""
+    audited: bool = False
+
+
+@dataclass
+class Call:
+    """One call on its way. `id` is ours: unique for the life of the session, whatever the model made up."""
+
+    use: ToolUse
+    name: str = ""
+    id: str = field(default_factory=lambda: str(uuid.uuid4()), init=False)
+    reported: bool = field(default=False, init=False)
+    ready: Ready | None = field(default=None, init=False)
+    facts: CallFacts | None = field(default=None, init=False)
+    """What was judged of it, once it is."""
+    began: float | None = field(default=None, init=False)
+    """When it began to run, by the monotonic clock."""
+    feed: Feed | None = field(default=None, init=False)
+    processes: list[Process] = field(default_factory=list, init=False)
+    """What it started, and ends."""
+    goes_on: Run | None = field(default=None, init=False)
+    """What it started and left to the background: neither this process nor the feed end with the call."""
+    outcome: Outcome = field(default_factory=Outcome, init=False)

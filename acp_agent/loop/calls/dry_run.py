@@ -1,0 +1,88 @@
+"""What would become of a call, without making it: for `/policy check`, `acp-coder policy explain` and `policy test`."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import msgspec
+
+from acp_agent.config.model import ToolsConfig
+from acp_agent.errors import AgentError, ToolError
+from acp_agent.loop.modes import Mode
+from acp_agent.safety.access import Allow, Ask, Deny, Verdict
+from acp_agent.safety.deciding.deciders import CallFacts, Deciders
+from acp_agent.tools.kit.registry import Tools
+
+Outcome = Literal["allow", "ask", "deny"]
+
+
+@dataclass(frozen=True)
+class Checked:
+    outcome: Outcome
+    rule: str
+    """What decided."""
+    lines: tuple[str, ...]
+    """The whole story, for a person."""
+
+
+def check_call(
+    registry: Tools, config: ToolsConfig, deciders: Deciders, mode: Mode, name: str, arguments: str
+) -> Checked:
+    """`arguments`: JSON. Raises ToolError for a tool there is not and for arguments it does not take."""
+    entry = registry.find(name)
+    if entry is None:
+        raise ToolError(f"There is no tool `{name}`.", "tool_not_found")
+    try:
+        given: Any = json.loads(arguments or "{}")
+    except ValueError as error:
+        raise ToolError(f"The arguments are no JSON: {error}", "invalid_parameters") from error
+    if not isinstance(given, dict):
+        raise ToolError("The arguments are no JSON object.", "invalid_parameters")
+    if (hidden := deciders.hides(entry.name)) is not None:
+        return Checked("deny", hidden, (f"deny: {hidden}",))
+    tool: Any = registry.tool(entry.name)
+    params = tool.parse(given)
+    try:
+        # Whether the model says what it thinks of the risk is not what is asked here.
+        config = msgspec.structs.replace(config, require_risk_metadata=False)
+        accesses = tool.access(params, deciders.roots, deciders.roots.cwd, config)
+    except (AgentError, OSError) as error:
+        return Checked("deny", "the tool refuses", (f"deny: {error}",))
+    judged = deciders.decide(CallFacts(entry.name, given, accesses), mode=mode.id, may_change=mode.changes)
+    verdict = judged.verdict
+    outcome = _outcome(verdict, mode)
+    lines = [f"{outcome}: {_reason(verdict)}", f"rule: {verdict.rule or 'none'}"]
+    lines += [f"policy: {judged.policy_match}"] if judged.policy_match else []
+    if judged.risk is not None:
+        lines.append(
+            f"risk: {judged.risk.level}" + (f" ({', '.join(judged.risk.reasons)})" if judged.risk.reasons else "")
+        )
+    if isinstance(verdict, Ask):
+        lines.append('an "always" covers: ' + (", ".join(verdict.scopes) if not verdict.every_time else "nothing"))
+        lines += verdict.notes
+    return Checked(outcome, verdict.rule, (*lines, *judged.explained))
+
+
+def _outcome(verdict: Verdict, mode: Mode) -> Outcome:
+    match verdict:
+        case Deny():
+            return "deny"
+        case Ask() if mode.asks or verdict.every_time or verdict.by_person:
+            return "ask"
+        case _:
+            return "allow"
+
+
+def _reason(verdict: Verdict) -> str:
+    match verdict:
+        case Allow():
+            return "nothing asks or denies"
+        case Ask(reason) | Deny(reason):
+            return reason
+
+
+def words(checked: Checked) -> str:
+    """For a chat."""
+    return "\n".join(["```", *checked.lines, "```"])

@@ -1,0 +1,205 @@
+"""The permission gate: rules, remembered answers, and the question to the person.
+
+The one place that turns a verdict into a question. An error, an unknown option or garbage as an answer is never
+approval. A remembered "always" answers an ask, never a deny.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from acp_agent.credentials.redactor import Redactor
+from acp_agent.errors import AgentError, ConnectionClosed
+from acp_agent.loop.calls.guard import Guard
+from acp_agent.loop.choices import Choices
+from acp_agent.loop.modes import Mode
+from acp_agent.protocol.client import Client
+from acp_agent.safety.access import Allow, Ask, Deny, Verdict
+from acp_agent.safety.deciding.deciders import CallFacts, Judgement
+from acp_agent.schema.acp import (
+    CancelledPermissionOutcome,
+    Content,
+    PermissionOption,
+    RequestPermissionResponse,
+    SelectedPermissionOutcome,
+    TextContent,
+    ToolCallUpdate,
+)
+from acp_agent.store.base import Decision, Permission
+from acp_agent.store.session_store import SessionStore
+
+if TYPE_CHECKING:
+    from acp_agent.errors import ToolErrorCategory
+
+
+log = logging.getLogger(__name__)
+
+REJECTED = (
+    "The person did not allow this call, and it was not run. Do not try to reach the same in another way; "
+    "go on without it, or say what you need and why."
+)
+
+
+@dataclass(frozen=True)
+class Permit:
+    """The call may run."""
+
+
+@dataclass(frozen=True)
+class Refused:
+    """The call must not run; `reason` is for the model and the person."""
+
+    reason: str
+    category: ToolErrorCategory = "policy_blocked"
+
+
+REJECTED_BY_PERSON = Refused(REJECTED, "confirmation_required")
+
+ID_CHARS = 8
+
+
+@dataclass(frozen=True)
+class TurnCancelledByClient:
+    """The client answered that the turn is being cancelled."""
+
+
+class Gate:
+    """Permissions of one session, remembered for its project.
+
+    An answer about a command that holds a credential is not remembered: what is remembered is kept on disk.
+    """
+
+    def __init__(self, client: Client, store: SessionStore, choices: Choices, guard: Guard, redactor: Redactor) -> None:
+        self.guard = guard
+        self._redactor = redactor
+        self._client = client
+        self._store = store
+        self._choices = choices
+        self._project = guard.project
+
+    async def permit(self, facts: CallFacts, call: ToolCallUpdate) -> Permit | Refused | TurnCancelledByClient:
+        """Whether a call may run; `call` is shown with the question, if there is one. Written down in any case."""
+        mode = self._choices.mode()
+        decision = self.guard.decide(facts, mode)
+        verdict: Verdict = decision.verdict
+        if isinstance(verdict, Ask):
+            verdict = self._remembered(verdict, mode)
+        match verdict:
+            case Allow(rule):
+                return self._written(Permit(), facts, decision, "allow", rule)
+            case Deny(reason, rule):
+                if verdict.approvable:
+                    reason += (
+                        f" They would say `/approve {facts.call_id[:ID_CHARS]}`, and the call could be made again."
+                    )
+                return self._written(Refused(reason), facts, decision, "deny", rule, verdict.reason)
+            case Ask():
+                return await self._asked(verdict, facts, decision, call)
+
+    async def _asked(
+        self, ask: Ask, facts: CallFacts, decision: Judgement, call: ToolCallUpdate
+    ) -> Permit | Refused | TurnCancelledByClient:
+        answer = await self._ask(ask, call)
+        if isinstance(answer, TurnCancelledByClient):
+            self.guard.decided(facts, decision, "cancelled", ask.rule, ask.reason)
+            return answer
+        allowed = isinstance(answer, Permit)
+        if not ask.every_time and (allowed or answer == REJECTED_BY_PERSON):
+            self.guard.answered(facts.tool, ask.scopes, allowed=allowed)
+        if allowed and ask.changes and not self._choices.mode().changes:
+            # The person thought it over in another way: the mode they chose meanwhile only reads.
+            answer = Refused(f"The mode was changed to `{self._choices.mode().id}`, which only reads. It was not run.")
+        said = "allowed_by_person" if isinstance(answer, Permit) else "rejected_by_person"
+        return self._written(answer, facts, decision, said, ask.rule, ask.reason)
+
+    def remembered(self) -> Sequence[Permission]:
+        """The answers that are remembered for the project."""
+        return self._store.permissions(self._project)
+
+    def revoke(self, number: int) -> bool:
+        """Forgets a remembered answer; False where there is none of that number."""
+        return self._store.revoke(self._project, number)
+
+    def _written(
+        self,
+        answer: Permit | Refused,
+        facts: CallFacts,
+        decision: Judgement,
+        outcome: str,
+        rule: str,
+        reason: str = "",
+    ) -> Permit | Refused:
+        if self.guard.decided(facts, decision, outcome, rule, reason) or isinstance(answer, Refused):
+            return answer
+        return Refused("The call could not be written into the audit log, which is required, so it was not run.")
+
+    def _remembered(self, ask: Ask, mode: Mode) -> Verdict:
+        if ask.every_time:
+            return ask
+        answers = {answer.scope: answer.decision for answer in self._store.permissions(self._project)}
+        if any(answers.get(scope) == "reject" for scope in ask.scopes):
+            words = f"The person has chosen never to allow {ask.scope_words} (see /permissions). It was not run."
+            return Deny(words, "a remembered answer")
+        if ask.scopes and all(answers.get(scope) == "allow" for scope in ask.scopes):
+            return Allow("a remembered answer")
+        return ask if mode.asks or ask.by_person else Allow(f"mode {mode.id}")
+
+    async def _ask(self, ask: Ask, call: ToolCallUpdate) -> Permit | Refused | TurnCancelledByClient:
+        options = [
+            PermissionOption(option_id="allow_once", name="Allow once", kind="allow_once"),
+            PermissionOption(option_id="allow_always", name=f"Always allow {ask.scope_words}", kind="allow_always"),
+            PermissionOption(option_id="reject_once", name="Reject", kind="reject_once"),
+            PermissionOption(option_id="reject_always", name=f"Never allow {ask.scope_words}", kind="reject_always"),
+        ]
+        if self._only_once(ask):
+            options = [option for option in options if option.kind in ("allow_once", "reject_once")]
+        try:
+            answer = await self._client.request_permission(_explained(call, ask), options)
+        except ConnectionClosed:
+            raise
+        except AgentError as error:
+            log.warning("the permission request failed: %s", error)
+            return Refused(f"The editor could not ask the person for permission ({error}), so the call was not run.")
+        return self._take(answer, ask)
+
+    def _only_once(self, ask: Ask) -> bool:
+        return ask.every_time or any(self._redactor.redact(scope) != scope for scope in ask.scopes)
+
+    def _take(self, answer: RequestPermissionResponse, ask: Ask) -> Permit | Refused | TurnCancelledByClient:
+        match answer.outcome:
+            case CancelledPermissionOutcome():
+                return TurnCancelledByClient()
+            case SelectedPermissionOutcome(option_id="allow_once"):
+                return Permit()
+            case SelectedPermissionOutcome(option_id="allow_always") if not self._only_once(ask):
+                self._remember(ask, "allow")
+                return Permit()
+            case SelectedPermissionOutcome(option_id="reject_always") if not self._only_once(ask):
+                self._remember(ask, "reject")
+                return REJECTED_BY_PERSON
+            case SelectedPermissionOutcome(option_id="reject_once"):
+                return REJECTED_BY_PERSON
+            case SelectedPermissionOutcome(option_id=unknown):
+                return Refused(f"The editor answered the permission request with an unknown option ({unknown!r}).")
+        return Refused("The editor's answer to the permission request was not understood.")
+
+    def _remember(self, ask: Ask, decision: Decision) -> None:
+        for scope in ask.scopes:
+            self._store.remember(self._project, scope.split(" ", 1)[0], scope, decision)
+
+
+def _explained(call: ToolCallUpdate, ask: Ask) -> ToolCallUpdate:
+    """The call with the reason for the question, and what decided that it is asked."""
+    lines = [f"Asked because {ask.reason}."]
+    lines += [f"Rule: {ask.rule}"] if ask.rule else []
+    lines += ask.notes
+    text = Content(content=TextContent(text="\n\n".join(lines)))
+    shown = call.content if isinstance(call.content, list) else []
+    meta = call.meta if isinstance(call.meta, dict) else {}
+    asked = {"reason": ask.reason, "rule": ask.rule}
+    return msgspec.structs.replace(call, content=[*shown, text], meta={**meta, "asked": asked})

@@ -1,0 +1,344 @@
+"""What a session's safety is made of, put together: the deciders with what the session has learned, and the audit log.
+
+The gate asks `decide` before a call runs; `ToolRunner` tells `began` and `ended`. The commands (`/policy`, `/approve`,
+`/reject`, `/unblock`, `/permissions`) read and change it.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from acp_agent.config.load import Config
+from acp_agent.config.safety_settings import RiskConfig
+from acp_agent.config.xdg import config_dir, config_file, state_dir
+from acp_agent.credentials.redactor import Redactor
+from acp_agent.errors import StoreError
+from acp_agent.loop.journal import Journal
+from acp_agent.loop.modes import Mode
+from acp_agent.loop.shell.confinement import Confinement
+from acp_agent.safety.access import Deny, ExecuteAccess
+from acp_agent.safety.deciding.anomaly import Anomaly, AnomalyDetector
+from acp_agent.safety.deciding.approvals import Approvals
+from acp_agent.safety.deciding.blocks import HOUR, LEARNED, Blocks
+from acp_agent.safety.deciding.deciders import CallFacts, Deciders, Judgement
+from acp_agent.safety.deciding.own_names import with_own_names
+from acp_agent.safety.deciding.rate import ActionRate
+from acp_agent.safety.deciding.rule_list import RuleList
+from acp_agent.safety.deciding.trajectory import Learned, Sentinel
+from acp_agent.safety.folders.paths import Roots, real_path
+from acp_agent.safety.folders.protect import PathRules, configured_folders
+from acp_agent.store.base import Trajectory
+from acp_agent.store.session_store import SessionStore
+from acp_agent.tools.kit.registry import SessionRegistry
+
+log = logging.getLogger(__name__)
+
+MIN_QUESTIONS = 2
+"""How often something must have been asked about, and always allowed, for a rule to be proposed."""
+MAX_PROPOSALS = 10
+FAILURES_THAT_COUNT = frozenset(("timeout", "server_error", "network_error", "permanent_failure", "rate_limited"))
+"""Categories of failures that say something of the tool: not what the model asked wrongly, nor what was refused."""
+
+
+def audit_path(config: Config, environ: Mapping[str, str]) -> Path | None:
+    """Where the audit log is; `None` where there is none."""
+    audit = config.settings.audit
+    if not audit.enabled:
+        return None
+    return Path(audit.file).expanduser() if audit.file else Path(state_dir(environ)) / "audit.jsonl"
+
+
+def session_rules(config: Config, roots: Roots, environ: Mapping[str, str], home: Path | None) -> PathRules:
+    """What is special in a session's folders. The agent's own files are, wherever they are: whoever changed them would
+    change what the person has allowed."""
+    settings = config.settings
+    tools = settings.tools
+    store = Path(settings.store.path).expanduser() if settings.store.path else None
+    audit = audit_path(config, environ)
+    own = [Path(config_dir(environ)), Path(state_dir(environ)), Path(config_file(environ))]
+    own += [Path(f"{store}{end}") for end in ("", "-wal", "-shm")] if store is not None else []
+    own += [audit] if audit is not None else []
+    hidden = RuleList.compile(tools, environ).hidden_paths("read")
+    return PathRules(
+        tools.sandbox.protect,
+        tools.files.deny_read,
+        tools.files.allow_read,
+        roots.real,
+        home,
+        own=dict.fromkeys(real_path(path) for path in own),
+        absolute=hidden,
+    )
+
+
+def home_of(environ: Mapping[str, str]) -> Path | None:
+    """The person's home, resolved."""
+    home = environ.get("HOME", "")
+    return real_path(Path(home)) if home.startswith("/") else None
+
+
+def roots_of(config: Config, cwd: Path, environ: Mapping[str, str]) -> Roots:
+    """The folders of a session in `cwd`, with what is special in them."""
+    roots = Roots(cwd, configured_folders(config.settings.tools.files.allowed_paths))
+    roots.rules = session_rules(config, roots, environ, home_of(environ))
+    return roots
+
+
+class Guard:
+    """The safety of one session."""
+
+    def __init__(
+        self,
+        config: Config,
+        roots: Roots,
+        environ: Mapping[str, str],
+        registry: SessionRegistry,
+        store: SessionStore,
+        redactor: Redactor,
+        journal: Journal,
+        confinement: Confinement,
+    ) -> None:
+        tools = with_own_names(config.settings.tools, registry.own_name)
+        self._registry = registry
+        self._config = config
+        self._tools = tools
+        self._store = store
+        self._journal = journal
+        self._confinement = confinement
+        self.project = str(roots.cwd)
+        self.approvals = Approvals()
+        self.blocks = Blocks(
+            AnomalyDetector(tools.anomaly, self._anomaly),
+            Sentinel(tools.governance, _Trajectories(store, self.project, tools), redactor.redact),
+            ActionRate(tools.risk.max_actions_per_hour),
+        )
+        home, origin = home_of(environ), config.origin_of
+        self.deciders = Deciders.from_config(tools, roots, environ, home, origin, self.blocks, registry.knows)
+
+    def unknown_tools(self) -> list[str]:
+        """A word about rules for tools that there are not. Those of MCP servers may still come."""
+        tools = self._tools
+        names = [*tools.permissions, *tools.scoped.allowed_tools, *tools.scoped.denied_tools]
+        names += [rule.tool for rule in (*tools.policy.rules, *tools.authorization.rules)]
+        names += [constraint.tool for constraint in tools.scoped.constraints]
+        wild = [name for name in names if not any(char in name for char in "*?[") and not name.startswith("mcp_")]
+        unknown = ", ".join(f"`{name}`" for name in dict.fromkeys(wild) if not self._registry.knows(name))
+        return [f"Your rules name tools that there are not: {unknown}."] if unknown else []
+
+    # --- before a call ----------------------------------------------------------------------------------------
+
+    def decide(self, call: CallFacts, mode: Mode) -> Judgement:
+        audit = self._journal.audit
+        if audit.refuses and not audit.write("notice", caller_id=self._journal.outbox.session_id, reason="tried again"):
+            words = "The audit log is required and cannot be written, so no tool runs (see `/policy status`)."
+            return Judgement(Deny(words, "audit.required"))
+        approved = self.approvals.take(call.tool, call.arguments)
+        decision = self.deciders.decide(call, mode=mode.id, may_change=mode.changes, approved=approved)
+        if isinstance(decision.verdict, Deny) and decision.verdict.approvable and call.call_id:
+            self.approvals.violated(call.call_id, call.tool, call.arguments, decision.verdict.rule)
+            self.approvals.keep(call.tool, call.arguments, approved)
+        return decision
+
+    # --- the life of a call -----------------------------------------------------------------------------------
+
+    def decided(self, call: CallFacts, decision: Judgement, outcome: str, rule: str, reason: str = "") -> bool:
+        """Writes the decision down; False where that failed and the log is required. `outcome`: as in `AuditEntry`."""
+        if outcome == "allow" and not self._tools.scope.audit_all_invocations and not call.acts:
+            return True
+        runs = any(isinstance(access, ExecuteAccess) for access in call.accesses)
+        written = self._journal.write(
+            "decision",
+            call_id=call.call_id,
+            tool=call.tool,
+            arguments=_json(call.arguments),
+            decision=outcome,
+            rule=rule,
+            policy_match=decision.policy_match,
+            reason=reason,
+            risk=decision.risk.level if decision.risk is not None else None,
+            sandbox=self._sandbox_of(call) if runs else None,
+        )
+        return written or not self._config.settings.audit.required
+
+    def _sandbox_of(self, call: CallFacts) -> str:
+        outside = any(isinstance(access, ExecuteAccess) and not access.confined for access in call.accesses)
+        return "none" if outside else self._confinement.kind
+
+    def began(self, call: CallFacts) -> None:
+        """The call may run and does."""
+        self.blocks.began(call)
+
+    def ended(
+        self,
+        call: CallFacts,
+        result: str,
+        *,
+        error: str = "",
+        failed: bool = False,
+        broke: bool = False,
+        **fields: Any,
+    ) -> None:
+        """It has run. `result`: as in `AuditEntry`; `error`: the category of its failure; `broke`: whether it did not
+        do what it is for, unlike a command that ends with an exit code."""
+        if result != "cancelled":
+            counts = broke and error in FAILURES_THAT_COUNT
+            self.blocks.ended(call, "failed" if failed else "succeeded", broke=counts)
+        if self._tools.scope.audit_all_invocations or call.acts:
+            self._journal.write(
+                "result",
+                call_id=call.call_id,
+                tool=call.tool,
+                result=result,
+                error=error,
+                **fields,
+            )
+
+    def _anomaly(self, anomaly: Anomaly) -> None:
+        log.warning("anomaly: %s", anomaly)
+        self._journal.notice(f"anomaly: {anomaly}", tool=anomaly.tool)
+        blocked = f" It is blocked until `/unblock {anomaly.tool}`." if self._tools.anomaly.auto_block else ""
+        self._journal.outbox.tell(f"Something is wrong: {anomaly}.{blocked}")
+
+    # --- questions --------------------------------------------------------------------------------------------
+
+    def answered(self, tool: str, scopes: Sequence[str], *, allowed: bool) -> None:
+        """The person was asked about these."""
+        try:
+            self._store.questions.answered(self.project, tool, scopes, allowed=allowed)
+        except StoreError as error:
+            log.warning("a question could not be counted: %s", error)
+
+    def proposals(self) -> list[str]:
+        """Rules that would have saved questions, as TOML, the most useful first. Raises StoreError."""
+        known = {rule.pattern for rule in self.deciders.rules.of("permissions") if rule.effect == "allow"}
+        found = []
+        for asked in self._store.questions.counts(self.project, 100):
+            pattern = _pattern(asked.scope)
+            if asked.rejected or asked.allowed < MIN_QUESTIONS or pattern is None or pattern in known:
+                continue
+            found.append(
+                f"[[tools.permissions.{asked.tool}]]  # would have saved {asked.allowed} questions\n"
+                f'pattern = "{pattern}"\naction = "allow"'
+            )
+        return found[:MAX_PROPOSALS]
+
+    # --- what the person says ---------------------------------------------------------------------------------
+
+    def approve(self, beginning: str) -> str:
+        """`/approve ID`; words for the person."""
+        pending = self.approvals.pending
+        if not beginning and len(pending) == 1:
+            beginning = pending[0]
+        call_id = self.approvals.find(beginning)
+        if call_id is None:
+            listed = ", ".join(f"`{item[:8]}`" for item in pending) or "none"
+            return f"There is no such stopped call. Calls that a limit of `tools.scoped` stopped: {listed}."
+        self.approvals.approve(call_id)
+        self._journal.notice(f"approved by the person: {call_id}", call_id=call_id)
+        return "The same call may be made once more, and passes that limit then. Ask for it again."
+
+    def reject(self, beginning: str) -> str:
+        """`/reject ID`; words for the person."""
+        sentinel = self.blocks.sentinel
+        if not sentinel.enabled:
+            return "The trajectory sentinel is off; `tools.governance.trajectory_enabled` switches it on."
+        try:
+            tool = sentinel.reject(beginning or sentinel.last_call)
+        except StoreError as error:
+            return f"That could not be kept: {error}"
+        if tool is None:
+            return f"There is no call `{beginning}` in this session. Without an id the last call is meant."
+        self._journal.notice(f"rejected by the person: a call of {tool}", tool=tool)
+        blocks = self._tools.governance.block_risky_patterns
+        more = "" if blocks else " (`tools.governance.block_risky_patterns` is off, so nothing is blocked by it yet)"
+        return f"Remembered for this project: calls like that one of `{tool}` are not acceptable{more}."
+
+    def unblock(self, name: str) -> str:
+        """`/unblock NAME`; words for the user."""
+        try:
+            if not name:
+                return self._blocked()
+            if not self.blocks.lift(name):
+                return f"`{name}` is not blocked."
+        except StoreError as error:
+            return f"That could not be read or kept: {error}"
+        self._journal.notice(f"unblocked by the person: {name}", tool=name)
+        what = {LEARNED: "What was learned is forgotten.", HOUR: "The hour's count begins anew."}
+        return what.get(name, f"`{name}` may be used again.")
+
+    def _blocked(self) -> str:
+        """Raises StoreError."""
+        listed = "\n".join(f"- `{block.name}`: {block.reason}" for block in self.blocks.listed())
+        return f"Blocked:\n{listed}\n\n`/unblock NAME` lifts one." if listed else NOT_BLOCKED
+
+    def status(self) -> list[str]:
+        """What is in force, a line each."""
+        tools, rules, rate = self._tools, self.deciders.rules, self.blocks.rate
+        lines = [f"Autonomy: {tools.risk.autonomy}; commands of high risk are {_high(tools.risk)}."]
+        lines += [f"Rule: {rule}" for rule in rules.of("permissions")] or ["No rules of permissions."]
+        lines += [f"Policy: {line}" for line in rules.policy_lines()] or ["No policy rules."]
+        lines += rules.trouble
+        lines.append("Limits of tools: " + ("`tools.scoped` is in force." if rules.of("limits") else "none."))
+        governance = tools.governance
+        lines.append(
+            f"Trajectory sentinel: on, {len(governance.blocked_sequences)} blocked sequences"
+            + (", learned ones block." if governance.block_risky_patterns else ".")
+            if governance.trajectory_enabled
+            else "Trajectory sentinel: off."
+        )
+        blocked = ", ".join(f"`{item.tool}`" for item in self.blocks.anomalies.blocked)
+        lines.append(f"Tools blocked for failing: {blocked or 'none'}.")
+        if rate.limit:
+            lines.append(f"Changing calls within the last hour: {rate.used} of {rate.limit}.")
+        lines.append(self.audit_words())
+        return lines
+
+    def audit_words(self) -> str:
+        audit = self._journal.audit
+        if audit.path is None:
+            return "Audit log: off (`audit.enabled`)."
+        state = "cannot be written" if audit.failing else "is written"
+        needed = ", and no tool runs without it" if self._config.settings.audit.required else ""
+        return f"Audit log: {audit.path} {state}{needed}."
+
+
+NOT_BLOCKED = "Nothing is blocked."
+
+
+def _high(risk: RiskConfig) -> str:
+    if risk.block_high_risk_commands:
+        return "refused"
+    return "asked about like others" if risk.autonomy == "full" else "asked about every time, in every mode"
+
+
+class _Trajectories:
+    """What was learned of one project."""
+
+    def __init__(self, store: SessionStore, project: str, tools: Any) -> None:
+        self._store = store
+        self._project = project
+        self._limit = tools.governance.max_learned
+
+    def learned(self) -> Sequence[Learned]:
+        return self._store.trajectories.learned(self._project)
+
+    def keep(self, steps: str, failures: int, rejected: bool) -> None:
+        self._store.trajectories.keep(self._project, Trajectory(steps, failures, rejected), self._limit)
+
+    def forget(self) -> int:
+        return self._store.trajectories.forget(self._project)
+
+
+def _pattern(scope: str) -> str | None:
+    """The glob that covers what a remembered answer would: `bash cargo test` -> `cargo test *`."""
+    word, _, rest = scope.partition(" ")
+    if word != "bash" or not rest or rest.startswith("= ") or any(char in rest for char in '*?["\\'):
+        return None
+    return f"{rest} *"
+
+
+def _json(arguments: Mapping[str, Any]) -> str:
+    return json.dumps(arguments, ensure_ascii=False, default=str)

@@ -1,0 +1,345 @@
+"""What becomes of a result on its way to the model and the person: the output pipeline, written once.
+
+    redact -> sanitize (commands) -> filter (commands that ended) -> compress (while a goal is active)
+        -> keep whole aside, where anything was left out -> bound
+
+Credentials go before anything is cut, so that no half of one is left. The person gets the whole, as long as it may be,
+the model what was filtered, and both a line that says so. What the model did not get it can read by its reference.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import anyio.to_thread
+import msgspec
+
+from acp_agent.credentials.redactor import Redactor
+from acp_agent.errors import StoreError
+from acp_agent.lazy import load
+from acp_agent.llm.base import TextPart, ToolMessage
+from acp_agent.loop.calls.goal_compression import IN_A_THREAD, GoalCompression, Shortened
+from acp_agent.loop.calls.redaction import Redaction
+from acp_agent.loop.calls.session_filters import SessionFilters
+from acp_agent.output.envelope import ShellOutput, bounded
+from acp_agent.output.observation import (
+    Observation,
+    ObservedResult,
+    ObservedSession,
+    ObservedTool,
+    ResultStatus,
+    observation_text,
+)
+from acp_agent.output.profile import TEXT_CHARS, keeps, shortened, shortened_streams
+from acp_agent.output.sanitize import sanitize_output
+from acp_agent.schema.acp import Content, TextContent, ToolCallContent
+from acp_agent.store.base import OverflowEntry
+from acp_agent.store.database import now
+from acp_agent.store.overflow import OverflowStore
+from acp_agent.tools.kit.tool_context import ToolResult
+
+if TYPE_CHECKING:
+    from acp_agent.config.model import ToolsConfig
+    from acp_agent.loop.calls.call import Call
+    from acp_agent.output.filters import Filtered
+
+
+log = logging.getLogger(__name__)
+
+WANTS_TERMINAL = "acp_agent.safety.lines.interactive:wants_terminal"
+LAST_COMMAND = "acp_agent.safety.lines.last_command:last_command"
+"""Loaded with the first command: they bring tree-sitter."""
+
+ROOM_FOR_NOTES = 600
+"""Characters of an envelope's output for the lines below it."""
+
+NOT_KEPT = frozenset(("read_overflow",))
+"""Tools whose output is kept aside already."""
+
+
+@dataclass(frozen=True)
+class _Digest:
+    """A result, looked at."""
+
+    clean: str
+    """All of it, without credentials; of a command also without control sequences."""
+    filtered: Filtered | None
+    found: tuple[str, ...]
+    """The kinds of credentials that were in it."""
+    streams: ShellOutput | None
+    """Of a command, without credentials."""
+
+    @property
+    def view(self) -> str:
+        return self.clean if self.filtered is None else self.filtered.text
+
+
+@dataclass(frozen=True)
+class _Told:
+    """A result as the model is told of it."""
+
+    text: str
+    notes: tuple[str, ...]
+    """What was done to it, a line each."""
+    reference: tuple[str, ...]
+    """Where all of it is kept, if it is."""
+    warning: tuple[str, ...]
+
+    def says(self, text: str) -> bool:
+        """Whether it is `text` and nothing else."""
+        return self.text == text and not (self.notes or self.reference or self.warning)
+
+
+@dataclass
+class Counts:
+    """What was done to the outputs of a session so far."""
+
+    since: str = field(default_factory=now)
+    steps: int = 0
+    """Messages of the model that called tools."""
+    commands: int = 0
+    observations: int = 0
+    confidences: Counter[str] = field(default_factory=Counter)
+    """Of the filters."""
+    lines_left_out: int = 0
+    compressed: int = 0
+    """Outputs, for a goal."""
+    kept_aside: int = 0
+    """Outputs."""
+
+
+@dataclass
+class Outputs:
+    """Of one session."""
+
+    session_id: str
+    store: OverflowStore
+    redaction: Redaction
+    config: ToolsConfig
+    filters: SessionFilters
+    compression: GoalCompression
+    counts: Counts = field(default_factory=Counts, init=False)
+
+    @property
+    def redactor(self) -> Redactor:
+        return self.redaction.redactor
+
+    # --- results ----------------------------------------------------------------------------------------------
+
+    async def treat(self, tool: str, result: ToolResult) -> ToolResult:
+        """The result as model (`text`), person (`content`) and programs (`raw_output`) get it."""
+        size = len(result.text) + (len(result.command.combined) if result.command is not None else 0)
+        if size > IN_A_THREAD:
+            digest = await anyio.to_thread.run_sync(self._digest, result, abandon_on_cancel=True)
+        else:
+            digest = self._digest(result)
+        exit_code = result.command.streams.exit_code if result.command is not None else 0
+        short = None
+        if not (result.command is not None and result.command.running):
+            short = await self.compression.shortened(tool, digest.view, exit_code=exit_code)
+        return self._finished(tool, result, digest, short)
+
+    def treat_now(self, tool: str, result: ToolResult) -> ToolResult:
+        """The same at once, for what may not wait: without compression."""
+        return self._finished(tool, result, self._digest(result), None)
+
+    def clean(self, text: str) -> str:
+        """A command's output as a text may show it: without credentials and control sequences."""
+        return self._clean(text)[0]
+
+    def _clean(self, text: str) -> tuple[str, tuple[str, ...]]:
+        return self._plain(*self.redactor.redact_counted(text))
+
+    def _plain(self, redacted: str, found: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
+        clean = sanitize_output(redacted)
+        if clean != redacted:  # What control sequences have hidden.
+            clean, more = self.redactor.redact_counted(clean)
+            found = tuple(dict.fromkeys((*found, *more)))
+        return clean, found
+
+    def _digest(self, result: ToolResult) -> _Digest:
+        command = result.command
+        if command is None:
+            text, found = self.redactor.redact_counted(result.text)
+            return _Digest(text, None, found, None)
+        streams = command.streams
+        stdout, found = self.redactor.redact_counted(streams.stdout)
+        shown = msgspec.structs.replace(streams, stdout=stdout, stderr=self.redactor.redact(streams.stderr))
+        if command.combined == streams.stdout:
+            clean, found = self._plain(stdout, found)
+        else:
+            clean, found = self._clean(command.combined)
+        filtered = None
+        if self.config.filters.enabled and not command.running and clean:
+            last, filters = load(LAST_COMMAND)(command.script), self.filters.get()
+            if filters.matching(last.text):  # Else it need not be taken into lines.
+                filtered = filters.apply(clean, last.text, exit_code=streams.exit_code, alone=last.alone)
+        return _Digest(clean, filtered, found, shown)
+
+    def _finished(self, tool: str, result: ToolResult, digest: _Digest, short: Shortened | None) -> ToolResult:
+        told = self._for_model(tool, digest, short)
+        below, heading = "", ""
+        if result.command is not None:
+            below, heading = result.text, f"{result.command.heading}\n".lstrip()
+        return replace(
+            result,
+            text=heading + _lines(told.text, *told.notes, *told.reference, *told.warning, below),
+            command=None,
+            content=self._for_user(result, digest, told, heading, below),
+            raw_output=self._for_programs(result, digest),
+            # A terminal does not say what we did to the command.
+            notes=(*told.notes, below) if result.failed and below else told.notes,
+            meta=self._meta(result, digest),
+        )
+
+    def _for_model(self, tool: str, digest: _Digest, short: Shortened | None) -> _Told:
+        """The text in its bounds, with what was done to it."""
+        notes = [] if digest.filtered is None else [digest.filtered.stats(tool)]
+        view = digest.view
+        if short is not None:
+            view = short.text
+            notes.append(short.words)
+            self.counts.compressed += 1
+        text = self._fitting(tool, view, digest)
+        if text != view:
+            notes.append(f"[{tool}] {len(view)} characters, cut for the model to {len(text)}")
+        reference = self._kept(tool, digest.clean, left_out=text != digest.clean)
+        warning = [f"[credentials were taken out of this: {', '.join(digest.found)}]"] if digest.found else []
+        return _Told(text, tuple(note for note in notes if note), tuple(reference), tuple(warning))
+
+    def _for_user(
+        self, result: ToolResult, digest: _Digest, told: _Told, heading: str, below: str
+    ) -> tuple[ToolCallContent, ...] | None:
+        """The whole of it, bounded; `None` where it is the text that the model gets."""
+        if result.content is not None:
+            return tuple(self.redaction.struct(block) for block in result.content)
+        if result.command is None and told.says(result.text):
+            return None
+        shown = bounded(digest.clean, self.config.max_output_chars)
+        whole = heading + _lines(shown, *told.notes, *told.warning, below)
+        return (Content(content=TextContent(text=whole)),) if whole else ()
+
+    def _for_programs(self, result: ToolResult, digest: _Digest) -> Any:
+        if result.raw_output is None and digest.streams is not None:
+            return digest.streams.as_json(self.config.bash.raw_output_chars)
+        return self.redactor.value(result.raw_output)
+
+    def _meta(self, result: ToolResult, digest: _Digest) -> dict[str, Any]:
+        meta = dict(result.meta)
+        if digest.filtered is not None and digest.filtered.confidence is not None:
+            meta["outputFilter"] = self._count(digest.filtered)
+        return meta
+
+    def _count(self, filtered: Filtered) -> dict[str, Any]:
+        """Counts what was filtered; the facts for programs."""
+        assert filtered.confidence is not None, "a rule has matched"
+        self.counts.confidences[filtered.confidence] += 1
+        self.counts.lines_left_out += max(0, filtered.lines_before - filtered.lines_after)
+        return {
+            "rules": list(filtered.rules),
+            "confidence": filtered.confidence,
+            "linesBefore": filtered.lines_before,
+            "linesAfter": filtered.lines_after,
+        }
+
+    def words(self) -> list[str]:
+        """What was done to outputs in this session so far, a line each."""
+        lines = []
+        if self.counts.confidences:
+            counts = ", ".join(f"{name} {self.counts.confidences[name]}" for name in ("Full", "Partial", "Fallback"))
+            lines.append(
+                f"Output filters: {self.counts.lines_left_out} lines left out for the model; confidence: {counts}"
+            )
+        if self.counts.compressed:
+            lines.append(f"Outputs compressed for the goal: {self.counts.compressed}")
+        if self.counts.kept_aside:
+            lines.append(f"Outputs kept aside whole: {self.counts.kept_aside}")
+        return lines
+
+    def _fitting(self, tool: str, view: str, digest: _Digest) -> str:
+        """What of `view` the model gets."""
+        if self.config.profile == "short":
+            if digest.streams is None or keeps(tool) == "tail":
+                return shortened(view, keep=keeps(tool))
+            streams = digest.streams
+            if len(view) <= TEXT_CHARS:
+                return view
+            return shortened_streams(sanitize_output(streams.stdout), sanitize_output(streams.stderr))
+        limit = min(self.config.max_output_chars, self.config.overflow.threshold)
+        if self.config.observation == "envelope":
+            limit = min(limit, max(self.config.envelope.output_chars - ROOM_FOR_NOTES, 1))
+        return bounded(view, limit)
+
+    def _kept(self, tool: str, clean: str, *, left_out: bool) -> list[str]:
+        """Keeps the whole aside; the line that names it."""
+        if tool in NOT_KEPT or not (left_out or len(clean) > self.config.overflow.threshold):
+            return []
+        try:
+            entry: OverflowEntry = self.store.keep(self.session_id, tool, clean, self.config.overflow.max_bytes)
+        except StoreError as error:
+            log.warning("an output could not be kept: %s", error)
+            return ["[the whole output could not be kept]"]
+        self.counts.kept_aside += 1
+        part = "all of it" if entry.complete else "its beginning and end"
+        return [f"[{part}, {entry.chars} characters: overflow:{entry.id} (`read_overflow`)]"]
+
+    # --- observations -----------------------------------------------------------------------------------------
+
+    def observed(self, call: Call) -> ToolMessage:
+        """The answer to a call as the model reads it: plain, or in the envelope."""
+        self.counts.observations += 1
+        message = call.outcome.result
+        assert message is not None, "a call has a result before it is observed"
+        if call.outcome.ran is not None:
+            self.counts.commands += 1
+        if self.config.observation == "plain":
+            return message
+        said = "\n".join(part.text for part in message.content if isinstance(part, TextPart))
+        others = [part for part in message.content if not isinstance(part, TextPart)]
+        arguments: Any = call.ready.arguments if call.ready is not None else call.use.arguments
+        raw = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False, default=str)
+        script = arguments.get("command") if isinstance(arguments, dict) and call.name == "bash" else None
+        ran = call.outcome.ran
+        observation = Observation(
+            schema="acp_coder.tool_observation.v1",
+            timestamp=now(),
+            session=ObservedSession(
+                self.counts.since, self.counts.steps, self.counts.commands, self.counts.observations
+            ),
+            tool=ObservedTool(
+                tool=call.name,
+                call_id=call.use.id,
+                command=self.redactor.redact(script) if isinstance(script, str) else None,
+                workdir=ran.workdir if ran is not None else None,
+                raw=self.redactor.redact(raw),
+            ),
+            result=ObservedResult(
+                status=_status(call),
+                exit_code=ran.exit_code if ran is not None else None,
+                timed_out=ran is not None and ran.timed_out,
+                interactive=isinstance(script, str) and load(WANTS_TERMINAL)(script) is not None,
+                output=said,
+            ),
+        )
+        envelope = self.config.envelope
+        text = observation_text(observation, output_chars=envelope.output_chars, raw_chars=envelope.raw_chars)
+        return ToolMessage(message.call_id, message.name, (TextPart(text), *others))
+
+
+def _status(call: Call) -> ResultStatus:
+    if call.outcome.error is None:
+        return "failed" if call.outcome.failed else "completed"
+    if call.outcome.error.category == "cancelled":
+        return "cancelled"
+    return "denied" if call.outcome.error.category in ("policy_blocked", "confirmation_required") else "failed"
+
+
+def _lines(text: str, *more: str) -> str:
+    """`text` and, each on a line of its own, what stands below it."""
+    below = "\n".join(line for line in more if line)
+    separator = "\n" if text and below and not text.endswith("\n") else ""
+    return f"{text}{separator}{below}"

@@ -1,0 +1,285 @@
+"""What the client and the model are told of a tool call, from its announcement to its one final status.
+
+The order of these reports is `ToolRunner`'s business (`calls.py`); here is what each of them holds.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from msgspec import UNSET, UnsetType
+
+from acp_agent.errors import ToolError
+from acp_agent.executors.base import ExitStatus, Process
+from acp_agent.llm.base import TextPart, ToolMessage
+from acp_agent.loop.calls.call import Call, Ready
+from acp_agent.loop.calls.live import ContentFeed, Feed, TerminalFeed, terminal_info
+from acp_agent.loop.calls.redaction import Redaction
+from acp_agent.loop.outbox import Outbox
+from acp_agent.output.envelope import ShellOutput, bounded
+from acp_agent.protocol.codec import encode
+from acp_agent.schema.acp import (
+    Content,
+    Terminal,
+    TextContent,
+    ToolCall,
+    ToolCallContent,
+    ToolCallLocation,
+    ToolCallProgress,
+    ToolCallUpdate,
+)
+from acp_agent.tools.kit.failures import feedback, is_retryable
+from acp_agent.tools.kit.registry import ToolEntry
+from acp_agent.tools.kit.tool_context import Description, Location, Preview, ToolResult
+
+if TYPE_CHECKING:
+    from acp_agent.loop.beside.background_runs import Run
+
+LARGEST_RAW = 1_000_000
+"""Bytes of JSON in `rawOutput`; the envelope of a command's output is bounded by itself."""
+
+SMALL_RAW = 20_000
+"""Bytes of `rawOutput` that are repeated in `_meta` for clients that read it there; else the text is."""
+
+CANCELLED = "The call was cancelled by the person."
+
+
+@dataclass(frozen=True)
+class Display:
+    """How running commands are shown."""
+
+    terminal_meta: bool
+    """Whether commands run here are drawn by the client from `_meta.terminal_output`."""
+    updates_per_second: int
+    live_chars: int
+
+
+class Parent:
+    """The call whose sub-agent makes these calls: its card says what is done now."""
+
+    def __init__(self, call: Call, reports: Reports, title: str) -> None:
+        self.call_id = call.id
+        self.title = title
+        self._call = call
+        self._reports = reports
+        self._made = 0
+
+    def began(self, title: str) -> None:
+        """The sub-agent makes a call."""
+        self._made += 1
+        self._reports.say(self._call, f"{self._made}. {title}")
+
+
+class Reports:
+    """Tells the client of calls. `parent`: these are the calls of a sub-agent."""
+
+    def __init__(
+        self,
+        outbox: Outbox,
+        redaction: Redaction,
+        display: Display,
+        *,
+        cwd: str,
+        max_output_chars: int,
+        parent: Parent | None = None,
+    ) -> None:
+        self._redact = redaction
+        self._outbox = outbox
+        self._display = display
+        self._cwd = cwd
+        self._max_output_chars = max_output_chars
+        self._parent = parent
+
+    def below(self, parent: Parent) -> Reports:
+        """The reports of the calls of a sub-agent."""
+        other = copy.copy(self)
+        other._parent = parent
+        return other
+
+    def feed(self, call: Call) -> Feed:
+        """Where the call's live output goes."""
+
+        def emit(update: ToolCallProgress) -> None:
+            if not call.outcome.ended or call.goes_on is not None:
+                self._outbox.emit(update, keep=False, clean=True)
+
+        kind = TerminalFeed if self._display.terminal_meta else ContentFeed
+        display = self._display
+        return kind(
+            call.id, emit, self._outbox.drain, display.updates_per_second, display.live_chars, self._redact.stream
+        )
+
+    def show_process(self, call: Call, process: Process) -> None:
+        """Shows the terminal of the editor in which the command runs."""
+        assert process.view is not None
+        self.update(call, content=[Terminal(terminal_id=process.view.terminal_id)], keep=False)
+
+    def announce(self, call: Call, entry: ToolEntry | None, description: Description, arguments: object) -> None:
+        call.reported = True
+        meta = self._meta(call)
+        content: list[ToolCallContent] = []
+        if entry is not None and entry.kind == "execute" and self._display.terminal_meta:
+            meta.update(terminal_info(call.id, self._cwd))
+            content.append(Terminal(terminal_id=call.id))
+        self._outbox.emit(
+            ToolCall(
+                tool_call_id=call.id,
+                title=description.title,
+                name=call.name,
+                kind=entry.kind if entry is not None else "other",
+                status="pending",
+                locations=locations_of(description.locations),
+                raw_input=arguments,
+                content=content,
+                meta=meta,
+            )
+        )
+        if self._parent is not None:
+            self._parent.began(description.title)
+
+    def question(self, call: Call, ready: Ready, preview: Preview) -> ToolCallUpdate:
+        """The call as a permission request shows it; one of a sub-agent says whose it is."""
+        description = ready.description
+        content = list(preview.content) or [Content(content=TextContent(text=f"```\n{description.title}\n```"))]
+        title = description.title
+        meta: dict[str, Any] | UnsetType = UNSET
+        if self._parent is not None:
+            title, meta = f"{title} (sub-agent: {self._parent.title})", self._meta(call)
+        return ToolCallUpdate(
+            tool_call_id=call.id,
+            title=title,
+            name=call.name,
+            kind=ready.entry.kind,
+            status="pending",
+            content=content,
+            locations=locations_of(preview.locations or description.locations),
+            raw_input=ready.arguments,
+            meta=meta,
+        )
+
+    def update(self, call: Call, *, keep: bool = True, clean: bool = False, **changed: Any) -> None:
+        self._outbox.emit(ToolCallProgress(tool_call_id=call.id, **changed), keep=keep, clean=clean)
+
+    def say(self, call: Call, text: str) -> None:
+        """A line that stands in the call until something else does."""
+        self.update(call, content=[Content(content=TextContent(text=text))], keep=False)
+
+    def complete(self, call: Call, result: ToolResult, *, clean: bool = True) -> None:
+        """`clean`: `result` has gone through `Outputs`, which takes credentials out."""
+        text = result.text
+        changed: dict[str, Any] = {}
+        if result.locations is not None:
+            changed["locations"] = locations_of(result.locations)
+        response: Any = text
+        if result.raw_output is not None:
+            size = len(encode(result.raw_output))
+            changed["raw_output"] = _bounded_raw(result.raw_output, size)
+            response = result.raw_output if size <= SMALL_RAW else text
+        content = result.content
+        if content is None:
+            shown = bounded(text, self._max_output_chars)
+            content = (Content(content=TextContent(text=shown)),) if shown else ()
+        meta: dict[str, Any] = dict(result.meta)
+        told = text
+        if result.failed:
+            error = result.error or ToolError("")
+            meta.update(_error_meta(error))
+            told = f"{text.rstrip()}\n{feedback(error)}" if result.error is not None else text
+        call.outcome.failed = result.failed
+        status = "failed" if result.failed else "completed"
+        self._end(call, status, response, list(content), meta, notes=result.notes, clean=clean, **changed)
+        call.outcome.ends_turn = result.ends_turn
+        call.outcome.result = ToolMessage(call.use.id, call.name, (TextPart(told), *result.parts))
+
+    def ran_on(self, call: Call, run: Run, output: ShellOutput, text: str, *, limit: int) -> None:
+        """How a command ended that had gone on in the background: the card anew, but never its status, which is final.
+
+        `text` is what the card says where no terminal shows the output; the ending of `run` stands below either.
+        """
+        meta = {**self._meta(call), "background": {"run_id": run.id, "exit_code": output.exit_code}}
+        raw_output = output.as_json(limit)
+        meta["claudeCode"]["toolResponse"] = raw_output
+        content: list[ToolCallContent] = [*_terminals(call)]
+        words = run.ended.ending if content else text
+        if words:
+            content.append(Content(content=TextContent(text=bounded(words, self._max_output_chars))))
+        if call.feed is not None:
+            meta.update(call.feed.finish(ExitStatus(output.exit_code)) or {})
+        self.update(call, content=content, raw_output=raw_output, meta=meta)
+
+    def fail(self, call: Call, error: ToolError) -> None:
+        """The person reads the error itself, the model what follows from it too. Nothing for a call that has ended."""
+        if call.outcome.ended or not call.reported:
+            return
+        call.outcome.error = error
+        text = bounded(self._redact.text(str(error)), self._max_output_chars)
+        told = bounded(self._redact.text(feedback(error)), self._max_output_chars)
+        self._end(call, "failed", text, [Content(content=TextContent(text=text))], _error_meta(error))
+        call.outcome.result = ToolMessage(call.use.id, call.name or call.use.name, (TextPart(told),))
+
+    def _end(
+        self,
+        call: Call,
+        status: str,
+        response: Any,
+        content: list[ToolCallContent],
+        meta: dict[str, Any],
+        *,
+        notes: Sequence[str] = (),
+        clean: bool = False,
+        **changed: Any,
+    ) -> None:
+        """`response`: what clients find as `toolResponse` in `_meta`. `notes`: lines beside a terminal."""
+        meta = {**self._meta(call), **meta}
+        meta["claudeCode"]["toolResponse"] = response
+        terminals = _terminals(call)
+        if terminals:
+            # The terminal already shows the output; text beside it only where it says more (a failure of ours).
+            if "raw_output" in changed:
+                content = [Content(content=TextContent(text="\n".join(notes)))] if notes else []
+            content = [*terminals, *content]
+        if call.feed is not None and call.goes_on is None:
+            meta.update(call.feed.finish(_exit_status(changed.get("raw_output"))) or {})
+        call.outcome.ended = True
+        self.update(call, status=status, content=content, meta=meta, clean=clean, **changed)
+
+    def _meta(self, call: Call) -> dict[str, Any]:
+        claude = {"toolName": call.name}
+        if self._parent is not None:
+            claude["parentToolUseId"] = self._parent.call_id
+        return {"tool_name": call.name, "claudeCode": claude}
+
+
+def _terminals(call: Call) -> list[Terminal]:
+    """The terminals in which the call's commands are shown."""
+    processes = [*call.processes]
+    if call.goes_on is not None and call.goes_on.process is not None:
+        processes.append(call.goes_on.process)
+    shown = [Terminal(terminal_id=process.view.terminal_id) for process in processes if process.view is not None]
+    if isinstance(call.feed, TerminalFeed):
+        shown.append(Terminal(terminal_id=call.id))
+    return shown
+
+
+def _exit_status(raw_output: Any) -> ExitStatus | None:
+    if isinstance(raw_output, dict) and "exit_code" in raw_output:
+        return ExitStatus(raw_output["exit_code"], raw_output.get("signal"))
+    return None
+
+
+def _error_meta(error: ToolError) -> dict[str, Any]:
+    return {"toolError": {"category": error.category, "retryable": is_retryable(error.category)}}
+
+
+def _bounded_raw(value: Any, size: int) -> Any:
+    """JSON for programs, of `size` bytes; too much of it is cut to its beginning, as text."""
+    if size <= LARGEST_RAW:
+        return value
+    return {"truncated": True, "bytes": size, "start": encode(value)[:LARGEST_RAW].decode("utf-8", "replace")}
+
+
+def locations_of(locations: Sequence[Location]) -> list[ToolCallLocation]:
+    return [ToolCallLocation(path=str(location.path), line=location.line) for location in locations]

@@ -1,0 +1,497 @@
+"""The life of a tool call, written once.
+
+    find -> parse (arguments mended once) -> emit(tool_call, pending)     for all calls of a message, then for each
+    known to fail? -> access -> preview -> permit -> hook -> emit(in_progress) -> remembered? else run, again where it
+    failed for a passing reason -> emit(completed | failed) -> hooks -> close its processes
+
+The first report already has title, kind, locations and rawInput. Whatever happens, a call that was reported gets
+exactly one final status, and what it started is closed after that (a client shows a terminal until it is released).
+A command that goes on in the background is the session's from then on (`background.py`), and so is the call's card.
+Calls of one model message that only read run together; others run in the model's order.
+
+One of the three places with `except Exception`: a tool that breaks is a failed call, never a broken turn.
+"""
+
+from __future__ import annotations
+
+import copy
+import difflib
+import json
+import logging
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import anyio.lowlevel
+import anyio.to_thread
+from msgspec import UNSET
+
+from acp_agent.errors import AgentError, ConnectionClosed, ToolError
+from acp_agent.llm.base import TextPart, ToolMessage, ToolUse
+from acp_agent.loop.beside.scheduler import Scheduler
+from acp_agent.loop.calls.call import Call, Ran, Ready
+from acp_agent.loop.calls.gate import Gate, Permit, Refused, TurnCancelledByClient
+from acp_agent.loop.calls.outputs import Outputs
+from acp_agent.loop.calls.quota import CallQuota
+from acp_agent.loop.calls.repeats import RepeatedFailures, call_key
+from acp_agent.loop.calls.reports import CANCELLED, Parent, Reports, locations_of
+from acp_agent.loop.calls.result_cache import ResultCache, fingerprint_with
+from acp_agent.loop.calls.this_call import ThisCall
+from acp_agent.loop.memory.memory import Memory
+from acp_agent.loop.shell.session_shell import Shell
+from acp_agent.loop.toolbox.offer import THOUGHTS
+from acp_agent.loop.toolbox.toolbox import Toolbox
+from acp_agent.lsp.base import LanguageServices
+from acp_agent.output.envelope import NO_OUTPUT, ShellOutput
+from acp_agent.safety.access import Access, Ask, Deny, ExecuteAccess, PathAccess
+from acp_agent.safety.deciding.decide import decide
+from acp_agent.safety.deciding.deciders import CallFacts, Judgement
+from acp_agent.schema.acp import Content, TextContent
+from acp_agent.tools.kit.failures import PARAMETERS, PASSING, as_tool_error
+from acp_agent.tools.kit.registry import ToolEntry
+from acp_agent.tools.kit.repair import mend
+from acp_agent.tools.kit.tool_context import CommandOutput, Description, Preview, ToolContext, ToolResult
+from acp_agent.tools.net.web_access import WebAccess
+
+if TYPE_CHECKING:
+    from anyio.abc import TaskGroup
+
+    from acp_agent.loop.session import Session
+
+log = logging.getLogger(__name__)
+
+NOT_RUN = "The call was not run: the turn was cancelled first."
+
+NOT_ANSWERED = "The call was not run: the person has not answered the question before it."
+
+
+@dataclass(frozen=True)
+class RoundResult:
+    """What running the calls of one message came to."""
+
+    ends_turn: bool
+    """The next word is the person's."""
+    progress: bool
+    """Something was changed."""
+
+
+class Calls:
+    """The calls of a session, or (`below`) of a sub-agent in it."""
+
+    def __init__(
+        self,
+        session: Session,
+        toolbox: Toolbox,
+        gate: Gate,
+        shell: Shell,
+        memory: Memory,
+        languages: LanguageServices,
+        web: WebAccess,
+        scheduler: Scheduler,
+        reports: Reports,
+        outputs: Outputs,
+    ) -> None:
+        config = session.config.settings.tools
+        self.session = session
+        self.config = config
+        self.toolbox = toolbox
+        self.gate = gate
+        self.guard = gate.guard
+        self.shell = shell
+        self.memory = memory
+        self.languages = languages
+        self.web = web
+        self.scheduler = scheduler
+        self.reports = reports
+        self.outputs = outputs
+        self.depth = 0
+        """How many sub-agents are above."""
+        self.quota = CallQuota(config.max_tool_calls_per_session)
+        self._begin()
+
+    def _begin(self) -> None:
+        self.failures = RepeatedFailures(self.config.repeated_failures)
+        cache = self.config.result_cache
+        fingerprint = fingerprint_with(self.shell.executor, buffers=self.shell.offer.read_text)
+        self._cache = ResultCache(fingerprint, enabled=cache.enabled, ttl=cache.ttl)
+
+    def below(self, parent: Parent, tools: frozenset[str]) -> Calls:
+        """The calls of a sub-agent, with these tools of ours and a shell and a memory of its own."""
+        other = copy.copy(self)
+        other.depth = self.depth + 1
+        other.toolbox = self.toolbox.only(tools)
+        other.shell = self.shell.below(parent.call_id)
+        other.memory = self.memory.below()
+        other.reports = self.reports.below(parent)
+        other._begin()
+        return other
+
+    def forget(self) -> None:
+        """The model has forgotten the conversation: what counts on it begins anew."""
+        self.quota.reset()
+        self._cache.clear()
+
+    async def run_all(self, uses: Sequence[ToolUse], add: Callable[[ToolMessage], None]) -> RoundResult:
+        """Runs the calls of one model message; `add` gets one result for each, in the model's order, in any case.
+
+        All are reported before the first runs: the person sees what is to come.
+        """
+        calls = [Call(use) for use in uses]
+        outputs = self.outputs
+        outputs.counts.steps += 1
+        blocked = self.quota.take()
+        not_run = NOT_RUN
+        try:
+            for call in calls:
+                await self._report(call, blocked)
+            for together, group in groupby(calls, self._only_reads):
+                if together:
+                    async with anyio.create_task_group() as tasks:
+                        for call in group:
+                            tasks.start_soon(self.run, call)
+                else:
+                    for call in group:
+                        await self.run(call)
+                if any(call.outcome.ends_turn for call in calls):
+                    not_run = NOT_ANSWERED
+                    break
+        finally:
+            for call in calls:
+                self.reports.fail(call, ToolError(not_run, "cancelled"))
+                call.outcome.result = call.outcome.result or ToolMessage(
+                    call.use.id, call.use.name, (TextPart(not_run),)
+                )
+                self._audit(call)
+                add(outputs.observed(call))
+        return RoundResult(any(call.outcome.ends_turn for call in calls), any(self._progressed(call) for call in calls))
+
+    def _only_reads(self, call: Call) -> bool:
+        entry = self.toolbox.registry.find(call.use.name)
+        return entry is not None and entry.reads_only
+
+    def _progressed(self, call: Call) -> bool:
+        """Whether a call changed something, or did it without a word."""
+        if (
+            call.outcome.error is not None
+            or call.outcome.result is None
+            or call.ready is None
+            or call.ready.entry.reads_only
+        ):
+            return False
+        said = "".join(part.text for part in call.outcome.result.content if isinstance(part, TextPart))
+        return call.ready.entry.kind != "execute" or said.strip() == NO_OUTPUT
+
+    async def run(self, call: Call) -> None:
+        """A call that was reported, to its last report; `call.outcome.result` is what the model gets."""
+        if call.ready is None:
+            self._audit(call)
+            return
+        try:
+            async with anyio.create_task_group() as tasks:
+                try:
+                    await self._life(call, call.ready, tasks)
+                except ConnectionClosed:
+                    self.reports.fail(call, ToolError("The connection to the editor has ended.", "cancelled"))
+                except Exception as error:
+                    log.exception("the tool %s broke", call.name)
+                    self.reports.fail(call, ToolError(f"The tool broke: {type(error).__name__}: {error}"))
+                finally:
+                    tasks.cancel_scope.cancel()
+        except anyio.get_cancelled_exc_class():
+            with anyio.CancelScope(shield=True):
+                await self._stop(call)
+            self._cancelled(call)
+            raise
+        finally:
+            self._audit(call)
+            if call.goes_on is not None:
+                self.shell.runs.watch(call.goes_on)
+            with anyio.CancelScope(shield=True):
+                for process in call.processes:
+                    await process.close()
+            call.processes.clear()  # The call may be found as garbage much later, and their output is large.
+
+    def _audit(self, call: Call) -> None:
+        """Writes down what became of a call; one that was refused stands there with the decision."""
+        facts, known = call.facts, call.facts is not None
+        if call.outcome.audited or not call.reported or (known and call.began is None and not call.outcome.cancelled):
+            return
+        call.outcome.audited = True
+        if facts is None:
+            facts = CallFacts(call.name, {"arguments": call.use.arguments}, (), call.id)
+        text = (
+            "".join(part.text for part in call.outcome.result.content if isinstance(part, TextPart))
+            if call.outcome.result
+            else ""
+        )
+        category = call.outcome.error.category if call.outcome.error is not None else call.outcome.category
+        if not known and category == "policy_blocked":
+            refused = Judgement(Deny(str(call.outcome.error), "the tool refuses"))
+            facts = CallFacts(call.name, call.ready.arguments if call.ready else facts.arguments, (), call.id)
+            self.guard.decided(facts, refused, "deny", "the tool refuses", str(call.outcome.error))
+            return
+        cancelled = call.outcome.cancelled or category == "cancelled"
+        failed = call.outcome.failed or call.outcome.error is not None
+        self.guard.ended(
+            facts,
+            "cancelled" if cancelled else "failed" if failed else "completed",
+            error=category,
+            arguments=None if known else call.use.arguments,
+            broke=call.outcome.error is not None or category == "timeout",
+            failed=failed,
+            exit_code=call.outcome.ran.exit_code if call.outcome.ran is not None else None,
+            truncated=any(process.truncated for process in call.processes) or None,
+            duration_ms=None if call.began is None else round((time.monotonic() - call.began) * 1000),
+            output=text,
+        )
+
+    async def _stop(self, call: Call) -> None:
+        """Ends what the call started; its last output stays visible."""
+        for process in call.processes:
+            try:
+                await process.kill()
+            except ConnectionClosed:
+                pass  # The editor is gone, and its terminals with it.
+
+    def _cancelled(self, call: Call) -> None:
+        """Ends a call that was stopped; what its command had printed is kept."""
+        call.outcome.cancelled = True
+        if not call.processes or call.outcome.ended:
+            self.reports.fail(call, ToolError(CANCELLED, "cancelled"))
+            return
+        process = call.processes[-1]
+        streams = ShellOutput(process.stdout, process.stderr, None, process.truncated)
+        printed = CommandOutput(call.use.name, streams, process.combined, running=True)
+        result = ToolResult(f"[{CANCELLED}]", command=printed, failed=True)
+        self.reports.complete(call, self.outputs.treat_now(call.name, result))
+
+    # --- before it runs ---------------------------------------------------------------------------------------
+
+    async def _report(self, call: Call, blocked: ToolError | None) -> None:
+        """Announces the call; one that cannot work has failed with that, also by a fault of the tool's own."""
+        try:
+            await self._look(call, blocked)
+        except Exception as error:
+            log.exception("the tool %s broke before it ran", call.name)
+            if not call.reported:
+                self.reports.announce(call, None, Description(call.name[:LONGEST_NAME]), call.use.arguments)
+            self.reports.fail(call, ToolError(f"The tool broke: {type(error).__name__}: {error}"))
+
+    async def _look(self, call: Call, blocked: ToolError | None) -> None:
+        registry, reports = self.toolbox.registry, self.reports
+        entry = registry.find(call.use.name)
+        call.name = entry.name if entry is not None else call.use.name
+        if entry is None:
+            reports.announce(
+                call, None, Description(f"Unknown tool {call.use.name[:LONGEST_NAME]}"), _arguments(call.use.arguments)
+            )
+            reports.fail(call, _unknown(call.use.name, self.toolbox.offer.names()))
+            return
+        tool = registry.loaded(entry.name)
+        if tool is None:  # The first call of a process may come before the tools were loaded in the background.
+            tool = await anyio.to_thread.run_sync(registry.tool, entry.name)
+        arguments = _arguments(call.use.arguments)
+        if not isinstance(arguments, dict):
+            arguments = (tool.from_text(arguments) if isinstance(arguments, str) else None) or call.use.arguments
+        if isinstance(arguments, str):
+            reports.announce(call, entry, Description(f"{entry.name} (arguments are no JSON object)"), arguments)
+            wrong = f"The arguments of `{entry.name}` are no JSON object. Call it again with a JSON object."
+            reports.fail(call, ToolError(wrong, "invalid_parameters"))
+            return
+        if THOUGHTS not in (entry.parameters.get("properties") or {}):
+            arguments.pop(THOUGHTS, None)
+        try:
+            arguments, params = _parsed(tool, entry, arguments)
+        except ToolError as error:
+            reports.announce(call, entry, Description(entry.name), arguments)
+            self._failed(call, arguments, error)
+            return
+        description = self._describe(tool, arguments, params)
+        reports.announce(call, entry, description, arguments)
+        if blocked is not None:
+            reports.fail(call, blocked)
+            return
+        call.ready = Ready(entry, tool, params, description, arguments)
+
+    def _describe(self, tool: Any, arguments: dict[str, Any], params: Any) -> Description:
+        """In words that were taken from arguments without credentials: a title is often cut."""
+        plain = self.outputs.redactor.value(arguments)
+        if plain is not arguments:
+            with suppress(ToolError):
+                params = tool.parse(plain)
+        description: Description = tool.describe(params, self.session.roots)
+        return description
+
+    def _failed(self, call: Call, arguments: object, error: ToolError) -> None:
+        remedy = self.failures.remedy(call.name, arguments)
+        self.failures.failed(call.name, arguments, error)
+        self.reports.fail(call, remedy or error)
+
+    async def _life(self, call: Call, ready: Ready, tasks: TaskGroup) -> None:
+        tool, params, hooks = ready.tool, ready.params, self.shell.hooks
+        ctx = self._context(call, tasks)
+        begun = False
+        try:
+            if (remedy := self.failures.remedy(call.name, ready.arguments)) is not None:
+                raise remedy
+            if (reason := self.toolbox.offer.why_not(ready.entry)) is not None:
+                raise ToolError(reason, "policy_blocked")
+            accesses = tool.access(params, ctx.roots, self.shell.cwd(), self.config)
+            preview = await tool.preview(params, ctx)
+            accesses = [*accesses, *preview.accesses]
+            if any(isinstance(access, ExecuteAccess) for access in accesses):
+                await self.shell.confinement.ready()
+            call.facts = CallFacts(call.name, ready.arguments, accesses, call.id)
+            match await self.gate.permit(call.facts, self.reports.question(call, ready, preview)):
+                case Refused(reason, category):
+                    raise ToolError(reason, category)
+                case TurnCancelledByClient():
+                    self.reports.fail(call, ToolError(CANCELLED, "cancelled"))
+                    self.session.queue.cancel()
+                    return
+                case Permit():
+                    pass
+            await anyio.lowlevel.checkpoint()  # A cancel that came meanwhile counts before anything is done.
+            begun = True
+            call.began = time.monotonic()
+            self.guard.began(call.facts)
+            await hooks.before(call.name, call.id, ready.arguments)
+            self.reports.update(
+                call,
+                status="in_progress",
+                content=list(preview.content) or UNSET,
+                locations=locations_of(preview.locations) or UNSET,
+            )
+            folder = self.shell.cwd()
+            result = await self._run(call, ready, ctx, preview, accesses)
+        except (AgentError, OSError) as error:
+            if isinstance(error, ConnectionClosed):
+                raise
+            failure = as_tool_error(error)
+            self.failures.failed(call.name, ready.arguments, failure)
+            self.reports.fail(call, failure)
+            if begun:
+                await hooks.after(call.name, call.id, "failed")
+        else:
+            if (printed := result.command) is not None and ready.entry.kind == "execute":
+                call.outcome.ran = Ran(str(folder), printed.streams.exit_code, printed.timed_out)
+            result = await self.outputs.treat(call.name, result)
+            paths = [access.path for access in accesses if isinstance(access, PathAccess)]
+            if told := self.outputs.redactor.redact(self.memory.instructions.for_paths(paths)):
+                shown = result.content
+                if shown is None:
+                    shown = (Content(content=TextContent(text=result.text)),)
+                result = replace(result, text=f"{result.text}\n\n{told}", content=shown)
+            self.reports.complete(call, result)
+            if not result.failed:
+                self.toolbox.offer.succeeded(call.name)
+            if result.error is not None:
+                call.outcome.category = result.error.category
+                self.failures.failed(call.name, ready.arguments, result.error)
+            elif self.failures.any and self._changes(accesses):
+                self.failures.changed()
+            await self._tell_hooks(call, result, accesses, folder, self.shell.cwd())
+
+    def _changes(self, accesses: Sequence[Access]) -> bool:
+        """Whether a call that touches these may have changed something: all but what is only looked at."""
+        verdict = decide(accesses, self.session.roots, mode="code", may_change=True)
+        return isinstance(verdict, Ask) and verdict.changes
+
+    async def _tell_hooks(
+        self, call: Call, result: ToolResult, accesses: Sequence[Access], before: Any, after: Any
+    ) -> None:
+        hooks = self.shell.hooks
+        for access in accesses:
+            if isinstance(access, PathAccess) and access.mode != "read":
+                await hooks.file_changed(call.name, call.id, access.path)
+        if before != after and any(isinstance(access, ExecuteAccess) for access in accesses):
+            await hooks.cwd_changed(call.name, call.id, before, after)
+        await hooks.after(call.name, call.id, "failed" if result.failed else "completed")
+
+    # --- the run ----------------------------------------------------------------------------------------------
+
+    async def _run(
+        self, call: Call, ready: Ready, ctx: ToolContext, preview: Preview, accesses: Sequence[Access]
+    ) -> ToolResult:
+        """What the tool gives, or gave; a call that may be repeated is, after a passing failure."""
+        tool, params = ready.tool, ready.params
+        if not ready.entry.idempotent:
+            return await tool.run(params, ctx, preview)
+        cache, retry = self._cache, self.config.retry
+        key = call_key(call.name, ready.arguments)
+        if (known := await cache.find(key)) is not None:
+            return known
+        paths = await cache.look(accesses)
+        for attempt in range(retry.attempts + 1):
+            begun = anyio.current_time()
+            try:
+                result = await tool.run(params, ctx, preview)
+            except (ToolError, OSError) as error:
+                failure = as_tool_error(error)
+                wait = failure.retry_after or min(retry.base_delay * 2**attempt, retry.max_delay)
+                took_long = anyio.current_time() - begun > retry.max_delay  # Nobody waits so long several times.
+                if failure.category not in PASSING or attempt == retry.attempts or wait > retry.max_delay or took_long:
+                    raise failure from error
+                self.reports.say(call, f"{failure}\nTrying again in {wait:g} s.")
+                await anyio.sleep(wait)
+            else:
+                cache.keep(key, result, paths)
+                return result
+        raise AssertionError("the last attempt returns or raises")
+
+    # --- what a tool is given ---------------------------------------------------------------------------------
+
+    def _context(self, call: Call, tasks: TaskGroup) -> ToolContext:
+        return ToolContext(
+            call=ThisCall(self, call, tasks),
+            executor=self.shell.executor,
+            roots=self.session.roots,
+            config=self.config,
+            shell=self.shell,
+            memory=self.memory,
+            languages=self.languages,
+            web=self.web,
+            scheduler=self.scheduler,
+            redactor=self.outputs.redactor,
+        )
+
+
+def _unknown(name: str, names: Sequence[str]) -> ToolError:
+    near = difflib.get_close_matches(name[:LONGEST_NAME], names, n=1)
+    meant = f" Did you mean `{near[0]}`?" if near else ""
+    return ToolError(
+        f"There is no tool `{name[:LONGEST_NAME]}`.{meant} The tools are: {', '.join(names)}.", "tool_not_found"
+    )
+
+
+LONGEST_NAME = 100
+"""Characters of a name the model made up that are shown."""
+
+
+def _parsed(tool: Any, entry: ToolEntry, arguments: dict[str, Any]) -> tuple[dict[str, Any], Any]:
+    """The arguments and the parameters made of them. What is wrong only in form is mended, once."""
+    try:
+        return arguments, tool.parse(arguments)
+    except ToolError as error:
+        mended = mend(arguments, entry.parameters) if error.category in PARAMETERS else None
+        if mended is None:
+            raise
+        try:
+            return mended, tool.parse(mended)
+        except ToolError:
+            raise error from None
+
+
+def _arguments(text: str) -> Any:
+    """The model's arguments as an object or a string; their text where they are neither."""
+    if not text.strip():
+        return {}
+    try:
+        value = json.loads(text, strict=False)
+    except (ValueError, RecursionError):
+        return text
+    return value if isinstance(value, dict | str) else text

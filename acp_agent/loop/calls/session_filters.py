@@ -1,0 +1,56 @@
+"""The filter rules of a session: the built-in ones, and those of the person's file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from acp_agent.config.model import FiltersConfig
+from acp_agent.config.xdg import config_dir
+from acp_agent.lazy import load
+
+if TYPE_CHECKING:
+    from acp_agent.output.filters import Filters
+
+
+FILTERS_FILE = "filters.toml"
+"""Beside the person's `config.toml`."""
+
+READ = "acp_agent.output.filter_rules:read_user_filters"
+LOAD = "acp_agent.output.filters:load_filters"
+"""The engine of the filters is loaded when the first command has ended."""
+
+
+class SessionFilters:
+    """Read once, when first needed: a changed file counts for new sessions."""
+
+    def __init__(self, config: FiltersConfig, environ: Mapping[str, str]) -> None:
+        self._config = config
+        self._path = Path(config.path).expanduser() if config.path else Path(config_dir(environ)) / FILTERS_FILE
+
+    @cached_property
+    def _loaded(self) -> tuple[Filters, Sequence[str]]:
+        text: str | None = None
+        warnings: list[str] = []
+        if self._config.path or self._path.exists():
+            text, warnings = load(READ)(self._path)
+        if self._config.path and text is None and not warnings:
+            warnings = [
+                f"There are no filter rules at {self._path} (`tools.filters.path`). The built-in ones are used."
+            ]
+        filters, more = load(LOAD)(
+            text, disabled=self._config.disabled, max_diff_lines=self._config.max_diff_lines, source=str(self._path)
+        )
+        return filters, [*warnings, *more]
+
+    def get(self) -> Filters:
+        return self._loaded[0]
+
+    def trouble(self) -> Sequence[str]:
+        """What is wrong with the person's rules, in words; nothing is read where there are none."""
+        config = self._config
+        if not config.enabled or not (config.path or config.disabled or self._path.exists()):
+            return []
+        return self._loaded[1]

@@ -1,0 +1,71 @@
+"""The call itself, as its tool sees it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from acp_agent.executors.base import Command, OutputChunk, Process
+from acp_agent.loop.calls.call import Call
+from acp_agent.loop.turns.ask import ask_user
+from acp_agent.loop.turns.sub_agents import run_sub_agent
+from acp_agent.tools.kit.tool_context import Answer, Question, Task, ToolResult
+
+if TYPE_CHECKING:
+    from anyio.abc import TaskGroup
+
+    from acp_agent.loop.calls.runner import Calls
+
+
+class ThisCall:
+    """Implements `CallHandle`. `tasks` end with the call."""
+
+    def __init__(self, calls: Calls, call: Call, tasks: TaskGroup) -> None:
+        self._calls = calls
+        self._call = call
+        self._tasks = tasks
+        self.id = call.id
+
+    @property
+    def mode(self) -> str:
+        return self._calls.session.choices.mode().id
+
+    def set_mode(self, mode: str) -> None:
+        choices = self._calls.session.choices
+        choices.set_mode(mode, tell=True)
+        choices.show()
+
+    async def start(self, command: Command) -> Process:
+        call, reports, shell = self._call, self._calls.reports, self._calls.shell
+        await shell.confinement.ready()
+        process = await shell.executor.run(replace(command, env={**shell.turn.variables(), **command.env}))
+        call.processes.append(process)
+        if process.view is not None:
+            reports.show_process(call, process)
+        else:
+            call.feed = reports.feed(call)
+            self._tasks.start_soon(call.feed.pump)
+        return process
+
+    def show(self, chunk: OutputChunk) -> None:
+        if self._call.feed is not None:
+            self._call.feed.add(chunk)
+
+    def to_background(self, process: Process, command: Command, *, timeout: float | None = None) -> str:
+        call, calls = self._call, self._calls
+        call.goes_on = calls.shell.runs.adopt(process, command, call, calls.reports, timeout=timeout)
+        call.processes.remove(process)
+        return call.goes_on.id
+
+    async def ask(self, question: Question) -> Answer:
+        session, config = self._calls.session, self._calls.config
+        answer = await ask_user(session.client, self._call, question, timeout=config.ask_timeout)
+        if answer.cancelled:
+            session.queue.cancel()
+        if answer.ends_turn:
+            choices = "".join(f"\n{number}. {choice}" for number, choice in enumerate(question.choices, 1))
+            session.outbox.say(f"{question.text}{choices}")
+        return answer
+
+    async def delegate(self, task: Task) -> ToolResult:
+        return await run_sub_agent(self._calls, self._call, task)

@@ -1,0 +1,91 @@
+"""The choices of a session: mode, model, thought level."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from acp_agent.errors import InvalidParams
+from acp_agent.loop.modes import MODES, Mode, ModeId, narrower
+from acp_agent.loop.options import THOUGHT_LEVELS, config_options, mode_state
+from acp_agent.loop.outbox import Outbox
+from acp_agent.schema.acp import ConfigOptionUpdate, CurrentModeUpdate, SessionConfigOption, SessionModeState
+from acp_agent.store.base import SessionRecord
+from acp_agent.store.session_store import SessionStore
+
+
+class Choices:
+    """`models`: the `provider:model`s known so far."""
+
+    def __init__(self, record: SessionRecord, outbox: Outbox, store: SessionStore, models: Sequence[str]) -> None:
+        self._id = record.id
+        self._outbox = outbox
+        self._store = store
+        self.models = list(models)
+        self.mode_id: ModeId = record.mode if record.mode in MODES else "code"
+        self.model = record.model
+        self.thought_level = record.thought_level or "default"
+        self.bound_to: Mode | None = None
+        """The most that the running turn may do, where nobody asked for it."""
+
+    def mode(self) -> Mode:
+        """The mode in force: the session's, or a narrower one where the turn is bound to it."""
+        mode = MODES[self.mode_id]
+        return mode if self.bound_to is None else narrower(mode, self.bound_to)
+
+    def mode_state(self) -> SessionModeState:
+        return mode_state(self.mode_id)
+
+    def options(self) -> list[SessionConfigOption]:
+        return config_options(mode=self.mode_id, model=self.model, models=self.models, thought_level=self.thought_level)
+
+    def show(self) -> None:
+        """Tells the client the complete list after a change it did not ask for."""
+        self._outbox.emit(ConfigOptionUpdate(config_options=self.options()), keep=False)
+
+    def set_mode(self, mode: str, *, tell: bool = True) -> None:
+        """Switches the mode, also while a turn runs. `tell`: the client did not ask for it by `session/set_mode`.
+        Raises InvalidParams for an unknown one."""
+        if mode not in MODES:
+            raise InvalidParams(f"Invalid params: unknown mode {mode!r}; the modes are {', '.join(MODES)}")
+        changed = mode != self.mode_id
+        self.mode_id = mode
+        if changed:
+            self._store.change(self._id, mode=mode)
+        if tell and changed:
+            self._outbox.emit(CurrentModeUpdate(current_mode_id=mode), keep=False)
+
+    def set_option(self, option: str, value: object) -> None:
+        """Raises InvalidParams for an unknown option, value or type. The caller shows the list anew."""
+        if not isinstance(value, str):
+            raise InvalidParams(f"Invalid params: $.value: the option {option!r} takes a string")
+        if option == "mode":
+            self.set_mode(value, tell=True)
+        elif option == "model":
+            if value not in (*self.models, self.model):
+                raise InvalidParams(f"Invalid params: unknown model {value!r}")
+            self._set_model(value)
+        elif option == "thought_level":
+            if value not in THOUGHT_LEVELS:
+                raise InvalidParams(
+                    f"Invalid params: unknown thought level {value!r}; they are {', '.join(THOUGHT_LEVELS)}"
+                )
+            self.thought_level = value
+            self._store.change(self._id, thought_level=value)
+        else:
+            raise InvalidParams(f"Invalid params: unknown option {option!r}")
+
+    def _set_model(self, model: str) -> None:
+        self.model = model
+        self._store.change(self._id, model=model)
+
+    def found(self, models: Sequence[str]) -> None:
+        """Adds the models that a server lists, and tells the client where that is news."""
+        if any(model not in self.models for model in models):
+            self.models = list(dict.fromkeys([*self.models, *models]))
+            self.show()
+
+    def use_real_name(self, name: str) -> None:
+        """Replaces the chosen `provider:auto` by the model it has become."""
+        self.models = list(dict.fromkeys(name if known == self.model else known for known in self.models))
+        self._set_model(name)
+        self.show()

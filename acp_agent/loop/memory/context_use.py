@@ -1,0 +1,140 @@
+"""`/compact` and `/context`: what the model's context holds, and making it short because the person wants it.
+
+Both always answer: without a model, without a key, with a server that fails.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import anyio
+
+from acp_agent.errors import AuthRequired, InvalidParams, ProviderError
+from acp_agent.llm.base import Message
+from acp_agent.loop.memory.compaction import Compacted, Limits, compact, drop_oldest, size_of, summary_messages
+from acp_agent.loop.memory.memory import Memory
+from acp_agent.loop.memory.room import Asked
+from acp_agent.loop.prompts.model_settings import model_settings
+from acp_agent.loop.toolbox.offer import Offer
+from acp_agent.loop.turns.models import Models, ReadyModel
+from acp_agent.loop.turns.turn_host import SessionDesk, summariser
+
+if TYPE_CHECKING:
+    from acp_agent.loop.session import Session
+
+BY_HAND = 2
+"""A conversation without a summary is made this much shorter by leaving out."""
+
+
+class ContextUse:
+    """Of one session."""
+
+    def __init__(self, session: Session, memory: Memory, offer: Offer, models: Models) -> None:
+        self._session = session
+        self._memory = memory
+        self._room = memory.room
+        self._offer = offer
+        self._models = models
+
+    async def _model(self) -> ReadyModel:
+        """Raises AuthRequired, ProviderError, InvalidParams."""
+        return await self._models.ready(self._session.config, self._session.choices.model)
+
+    def _asking(self, model: ReadyModel) -> Asked:
+        settings = model_settings(self._session, self._memory, model)
+        return Asked(model.name, settings, self._offer.definitions(), model.known_window)
+
+    # --- /compact ---------------------------------------------------------------------------------------------
+
+    async def compact(self) -> str:
+        session, before = self._session, list(self._memory.messages())
+        desk = SessionDesk(session.outbox, self._memory)
+        desk.begin()
+        done: Compacted | None = None
+        model: ReadyModel | None = None
+        try:
+            try:
+                model = await self._model()
+                asked = self._asking(model)
+                done = await self._summarised(before, model, asked)
+            except (AuthRequired, InvalidParams, ProviderError) as error:
+                done = await self._shorter(before, str(error))
+        except anyio.get_cancelled_exc_class():
+            desk.ended("cancelled")
+            raise
+        if size_of(done.messages) >= size_of(before):
+            desk.ended("failed")
+            why = f" ({done.trouble})" if done.trouble else ""
+            return f"The conversation could not be made shorter{why}; it stays as it is."
+        self._memory.replace(done.messages)
+        desk.ended("completed", done.summary)
+        name = session.choices.model if model is None else model.name
+        tokens = [self._room.estimator.tokens(name, size_of(some)) for some in (before, done.messages)]
+        if model is not None:
+            asked = self._asking(model)
+            size = self._room.measure(self._memory.messages(), asked)
+            session.report_usage(size.all, size.window or model.context_window)
+        text = f"Compacted: about {tokens[0]} tokens became {tokens[1]}."
+        if done.trouble:
+            return f"{text} The model could not write a summary ({done.trouble}): {done.words}."
+        return text if session.client.shows_compaction else f"{text}\n\n{done.summary}"
+
+    async def _summarised(self, messages: Sequence[Message], model: ReadyModel, asked: Asked) -> Compacted:
+        window = self._room.window(asked)
+        fitting = list(messages)
+        if window is not None:
+            room = self._room.estimator.chars(asked.model, window * self._room.budget) - len(asked.settings.system)
+            fitting, _ = drop_oldest(messages, max(room, 0))
+        summary = await summariser(model, asked.settings)(fitting)
+        kept = summary_messages(summary)
+        if not summary or size_of(kept) >= size_of(messages):
+            trouble = "the summary was not shorter than the conversation" if summary else "the model gave no summary"
+            return Compacted(list(messages), trouble=trouble)
+        return Compacted(kept, summarised=len(messages), summary=summary)
+
+    async def _shorter(self, messages: Sequence[Message], trouble: str) -> Compacted:
+        size = size_of(messages)
+        limits = Limits(size // BY_HAND, size // BY_HAND)
+        done = await compact(messages, limits, self._room.config, None)
+        return Compacted(done.messages, done.shortened, done.summarised, done.dropped, trouble=trouble)
+
+    # --- /context ---------------------------------------------------------------------------------------------
+
+    async def lines(self, *, aimed: bool = True) -> list[str]:
+        """`aimed`: the tools that are sent were chosen by a prompt; else they are chosen for none."""
+        session, history = self._session, self._memory.history
+        try:
+            if not aimed:
+                await self._offer.aim("", (await self._model()).known_window)
+            asked = self._asking(await self._model())
+        except (AuthRequired, InvalidParams, ProviderError) as error:
+            tokens = self._room.estimator.tokens(session.choices.model, history.characters())
+            return [
+                f"Messages the model remembers: {len(history)}, about {tokens} tokens.",
+                f"The model cannot be asked now: {error}",
+            ]
+        size = self._room.measure(self._memory.messages(), asked)
+        lines = [
+            f"The next request to `{session.choices.model}` has about {size.all} tokens:",
+            f"- instructions: {size.system}",
+            f"- {len(asked.tools)} tools: {size.tools}",
+            f"- {len(history)} messages: {size.messages}",
+        ]
+        if size.window is not None:
+            budget = 100 * self._room.budget
+            what = "room is made" if self._room.config.enabled else "turns stop"
+            lines.append(
+                f"The model can hold {size.window} tokens: {100 * size.all / size.window:.0f} % are in use; at "
+                f"{budget:.0f} % {what}."
+            )
+        else:
+            lines.append("How much the model can hold is not known (`providers.NAME.context_window`).")
+        spent = session.spent
+        if spent is not None and spent.input_tokens:
+            cached = 100 * spent.cached_tokens / spent.input_tokens
+            lines.append(
+                f"Last turn: {spent.input_tokens} tokens read, {spent.cached_tokens} of them ({cached:.0f} %) from the "
+                f"server's cache; {spent.output_tokens} written."
+            )
+        return lines

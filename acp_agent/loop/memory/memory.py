@@ -1,0 +1,92 @@
+"""What the model knows: the conversation, the room for it, the goal, the files it has seen, the project's words."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Sequence
+
+from acp_agent.llm.base import Message
+from acp_agent.loop.memory.history import History
+from acp_agent.loop.memory.replay import rebuild_history
+from acp_agent.loop.memory.room import Room
+from acp_agent.loop.memory.session_goals import Goals
+from acp_agent.loop.outbox import Outbox
+from acp_agent.loop.prompts.instructions import Instructions
+from acp_agent.loop.prompts.skills import Skills
+from acp_agent.protocol.codec import encode
+from acp_agent.store.base import LogEntry, OverflowPart
+from acp_agent.store.session_store import SessionStore
+from acp_agent.tools.kit.tool_context import Ledger
+
+
+class Memory:
+    """Of one session, or (`below`) of a sub-agent in it, which shares no conversation with it and keeps nothing."""
+
+    def __init__(
+        self,
+        outbox: Outbox,
+        store: SessionStore,
+        room: Room,
+        goals: Goals,
+        instructions: Instructions,
+        skills: Skills,
+    ) -> None:
+        self._outbox = outbox
+        self._store = store
+        self._kept = True
+        self.history = History()
+        self.room = room
+        self.goals = goals
+        self.instructions = instructions
+        self.skills = skills
+        self.ledger = Ledger()
+        self.notes = store.memories
+
+    def below(self) -> Memory:
+        """The memory of a sub-agent: it has been told nothing yet, and has seen no file."""
+        other = copy.copy(self)
+        other._kept = False
+        other.history = History()
+        other.room = self.room.below()
+        other.instructions = self.instructions.for_sub_agent()
+        other.ledger = Ledger()
+        return other
+
+    def messages(self) -> Sequence[Message]:
+        return self.history.messages
+
+    def add(self, message: Message, *, clean: bool = False) -> None:
+        """Appends to the history, on disk, too. `clean`: no credentials are in it."""
+        if not clean:
+            message = self._clean(message)
+        self.history.add(message)
+        if self._kept:
+            self._outbox.put("message", encode(message))
+
+    def replace(self, messages: Sequence[Message]) -> None:
+        """Forgets what was said for `messages`; what the user sees stays."""
+        messages = [self._clean(message) for message in messages]
+        self.history.replace(messages)
+        if self._kept:
+            self._outbox.put("reset", encode(messages))
+
+    def _clean(self, message: Message) -> Message:
+        redaction = self._outbox.redaction
+        return message if redaction is None else redaction.message(message)
+
+    def restore(self, entries: Iterable[LogEntry]) -> None:
+        """Takes up the history that was stored; what had to be added to repair it is stored, too."""
+        self.history, added = rebuild_history(entries)
+        for message in added:
+            self._outbox.put("message", encode(message))
+
+    def forget(self) -> None:
+        """The model forgets the conversation, and what it was told and shown in it."""
+        self.replace([])
+        self.instructions.forget()
+        self.ledger.clear()
+
+    def read_overflow(self, overflow_id: str, offset: int, limit: int) -> OverflowPart | None:
+        """A part of an output of this session that was too long: its UUID, offset and limit in characters. `None`:
+        there is no such output. Raises StoreError."""
+        return self._store.overflow.read(self._outbox.session_id, overflow_id, offset, limit)

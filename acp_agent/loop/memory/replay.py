@@ -1,0 +1,109 @@
+"""The stored log, read twice: as updates to show again, and as messages to remember.
+
+Pure. Works on the stored JSON itself, so that what a newer schema drops or renames is still shown as it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from acp_agent.llm.base import AssistantMessage, Message
+from acp_agent.loop.memory.history import History, decode_message, decode_messages
+from acp_agent.store.base import LogEntry
+
+CHUNKS = ("user_message_chunk", "agent_message_chunk", "agent_thought_chunk")
+INTERRUPTED = "Interrupted: the agent ended before this call did."
+
+
+def rebuild_history(entries: Iterable[LogEntry]) -> tuple[History, list[Message]]:
+    """What the model knew, and what had to be added: text it had begun to say when the process died, answers to open
+    calls. The caller stores these."""
+    history = History()
+    unsaved: dict[str, str] = {}
+    for entry in entries:
+        if entry.kind == "message":
+            history.add(decode_message(entry.payload))
+            unsaved = {}
+        elif entry.kind == "reset":
+            history.replace(decode_messages(entry.payload))
+            unsaved = {}
+        else:
+            update = msgspec.json.decode(entry.payload)
+            if update.get("sessionUpdate") == "agent_message_chunk":
+                text = _text(update)
+                id_ = str(update.get("messageId"))
+                unsaved[id_] = unsaved.get(id_, "") + text
+    mended: list[Message] = [*history.close_calls()]
+    if unsaved and _expects_answer(history):
+        begun = AssistantMessage("".join(unsaved.values()))
+        history.add(begun)
+        mended.append(begun)
+    return history, mended
+
+
+def _expects_answer(history: History) -> bool:
+    last: Message | None = history.messages[-1] if len(history) else None
+    return last is not None and not isinstance(last, AssistantMessage)
+
+
+def replayed_updates(entries: Iterable[LogEntry]) -> list[dict[str, Any]]:
+    """The conversation as `session/update`s, in order: chunks of a message joined, each tool call once, in its final
+    state. Terminals are replaced by their text: their ids mean nothing to a later connection."""
+    updates: list[dict[str, Any]] = []
+    calls: dict[str, dict[str, Any]] = {}
+    for entry in entries:
+        if entry.kind != "update":
+            continue
+        update = msgspec.json.decode(entry.payload)
+        kind = update.get("sessionUpdate")
+        if kind in CHUNKS and updates and _joins(updates[-1], update):
+            updates[-1]["content"]["text"] += update["content"]["text"]
+        elif kind == "tool_call":
+            calls[update["toolCallId"]] = update
+            updates.append(update)
+        elif kind == "tool_call_update":
+            if (call := calls.get(update["toolCallId"])) is not None:
+                meta = {**(call.get("_meta") or {}), **(update.get("_meta") or {})}
+                call.update({key: value for key, value in update.items() if key != "sessionUpdate"})
+                call["_meta"] = meta
+        else:
+            updates.append(update)
+    for call in calls.values():
+        _settle(call)
+    return updates
+
+
+def _joins(last: dict[str, Any], update: dict[str, Any]) -> bool:
+    return (
+        last.get("sessionUpdate") == update["sessionUpdate"]
+        and last.get("messageId") == update.get("messageId")
+        and last["content"].get("type") == update["content"].get("type") == "text"
+    )
+
+
+def _text(update: dict[str, Any]) -> str:
+    text = update.get("content", {}).get("text")
+    return text if isinstance(text, str) else ""
+
+
+def _settle(call: dict[str, Any]) -> None:
+    """Gives a replayed call its final status and content without terminals."""
+    content = call.get("content") or []
+    shown = [item for item in content if item.get("type") != "terminal"]
+    if len(shown) < len(content):
+        output = call.get("rawOutput")
+        text = "".join(output.get(key) or "" for key in ("stdout", "stderr")) if isinstance(output, dict) else ""
+        shown = [*([_content(f"```\n{text.rstrip()}\n```")] if text.strip() else []), *shown]
+    if call.get("status") not in ("completed", "failed"):
+        call["status"] = "failed"
+        shown = [*shown, _content(INTERRUPTED)]
+    call["content"] = shown
+    meta = call.get("_meta") or {}
+    call["_meta"] = {key: value for key, value in meta.items() if not key.startswith("terminal_")}
+
+
+def _content(text: str) -> dict[str, Any]:
+    return {"type": "content", "content": {"type": "text", "text": text}}

@@ -1,0 +1,193 @@
+"""Whether the next request fits the model, and what is done where it does not (`compaction`)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Protocol
+
+import anyio
+
+from acp_agent.config.model import CompactionConfig
+from acp_agent.llm.base import Message, ModelSettings, ToolDefinition
+from acp_agent.loop.memory.compaction import Compacted, Limits, Summarise, compact, floor_chars, size_of, window_of
+from acp_agent.loop.memory.token_counts import TokenEstimator, definition_chars
+
+if TYPE_CHECKING:
+    from acp_agent.errors import ProviderError
+
+
+log = logging.getLogger(__name__)
+
+GROWTH = 1.1
+"""How much a history that could not be made shorter must have grown before it is tried again."""
+
+CUT_WHEN_UNKNOWN = 0.7
+"""Part of what was too long for a server that names no limit: taken for its window."""
+
+STOPPED = (
+    "The model's context is full to {percent:.0f} % (about {tokens} of {window} tokens; turns stop at {budget:.0f} %), "
+    "so the turn was stopped here. `/compact` replaces the conversation by a summary, `/clear` forgets it."
+)
+
+TOO_SMALL = (
+    "The model `{model}` can hold {window} tokens, but the instructions (about {system}), the tools (about {tools}) "
+    "and the last prompt (about {prompt}) alone need about {tokens}. Choose a model with a larger context (`/model`), "
+    "a shorter prompt, or fewer tools (`tools.disabled`; `/tools` lists them)."
+)
+
+
+STUCK = (
+    "The request is too long for the model `{model}` (about {tokens} tokens), and nothing more could be left out of "
+    "it. `/clear` lets the model forget the conversation; `/model` chooses one with a larger context."
+)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What every request has beside the messages."""
+
+    model: str
+    settings: ModelSettings
+    tools: Sequence[ToolDefinition]
+    window: int | None
+    """Tokens, where they are known."""
+
+
+@dataclass(frozen=True)
+class Measure:
+    """The size of the next request, in tokens."""
+
+    system: int
+    tools: int
+    messages: int
+    window: int | None
+
+    @property
+    def all(self) -> int:
+        return self.system + self.tools + self.messages
+
+
+class Desk(Protocol):
+    """Whose messages they are."""
+
+    def messages(self) -> Sequence[Message]: ...
+
+    def begin(self) -> None:
+        """Room is about to be made."""
+        ...
+
+    def replace(self, done: Compacted, before: int, after: int) -> None:
+        """`done.messages` take the place of the history, which had `before` tokens, and has `after`."""
+        ...
+
+    def gave_up(self, *, cancelled: bool = False) -> None:
+        """Nothing could be gained, or the person cancelled it."""
+        ...
+
+
+@dataclass
+class Room:
+    """Of one session (or sub-agent). `estimator` may be shared."""
+
+    config: CompactionConfig
+    budget: float
+    """Part of the window that may be full."""
+    estimator: TokenEstimator = field(default_factory=TokenEstimator)
+    windows: dict[str, int] = field(default_factory=dict)
+    """By model: what a server named when it refused."""
+    _trial: tuple[str, int] | None = None
+    """A model and the window it may have: believed for good once a request that keeps to it was answered."""
+    _stuck: int = 0
+    """Characters of a history that could not be made shorter."""
+
+    def below(self) -> Room:
+        """The room of a sub-agent: it learns from, and teaches, this one."""
+        return replace(self)
+
+    def known(self, model: str, told: int | None) -> int | None:
+        """The window of `model`: what is `told` of it, or less, where its server has refused."""
+        known = [window for window in (told, self.windows.get(model)) if window]
+        return min(known) if known else None
+
+    def window(self, asked: Asked) -> int | None:
+        tried = self._trial[1] if self._trial is not None and self._trial[0] == asked.model else None
+        known = [window for window in (asked.window, self.windows.get(asked.model), tried) if window]
+        return min(known) if known else None
+
+    def measure(self, messages: Sequence[Message], asked: Asked) -> Measure:
+        def tokens(chars: int) -> int:
+            return self.estimator.tokens(asked.model, chars)
+
+        return Measure(
+            tokens(len(asked.settings.system)),
+            tokens(definition_chars(asked.tools)),
+            tokens(size_of(messages)),
+            self.window(asked),
+        )
+
+    def counted(self, messages: Sequence[Message], asked: Asked, tokens: int) -> None:
+        """The server answered the request with these messages, and counted `tokens` (0: it told no count)."""
+        if self._trial is not None:
+            self.windows.update([self._trial])
+            self._trial = None
+        chars = len(asked.settings.system) + definition_chars(asked.tools) + size_of(messages)
+        self.estimator.observe(asked.model, chars, tokens)
+
+    def learn(self, error: ProviderError, messages: Sequence[Message], asked: Asked) -> None:
+        """A server refused the request as too long: its window is what it names, else less than what was sent."""
+        sent = self.measure(messages, asked).all
+        named = window_of(error)
+        believed = named if named is not None and named <= sent * 1.5 else int(sent * CUT_WHEN_UNKNOWN)
+        if sent < believed:  # It counts more tokens than were estimated.
+            self.estimator.refused(asked.model, self.estimator.chars(asked.model, sent), believed)
+        self._trial = (asked.model, max(believed, 1))
+        self._stuck = 0
+
+    async def fit(
+        self, desk: Desk, asked: Asked, summarise: Callable[[], Summarise | None], *, forced: bool = False
+    ) -> str | None:
+        """Makes room where it is needed. Words for the person where the next request cannot fit. `forced`: the server
+        has refused it."""
+        if not forced:
+            self._trial = None
+        before = self.measure(desk.messages(), asked)
+        window = before.window
+        if window is None:
+            return None
+        budget = window * self.budget
+        size = size_of(desk.messages())
+        if not forced and (before.all <= budget or (before.all <= window and size < self._stuck * GROWTH)):
+            return None
+        if not self.config.enabled and not forced:
+            percent = 100 * before.all / window
+            return STOPPED.format(percent=percent, tokens=before.all, window=window, budget=100 * self.budget)
+        fixed = before.system + before.tools
+        most = self.estimator.chars(asked.model, max(0.0, budget - fixed))
+        target = self.estimator.chars(asked.model, max(0.0, window * min(self.config.target, self.budget) - fixed))
+        desk.begin()
+        try:
+            done = await compact(desk.messages(), Limits(most, target), self.config, summarise())
+        except anyio.get_cancelled_exc_class():
+            desk.gave_up(cancelled=True)
+            raise
+        if done.size < size:
+            desk.replace(done, before.all, fixed + self.estimator.tokens(asked.model, done.size))
+        else:
+            desk.gave_up()
+        after = self.measure(desk.messages(), asked)
+        self._stuck = size_of(desk.messages()) if after.all > budget else 0
+        if after.all <= window and (done.size < size or not forced):
+            return None
+        prompt = self.estimator.tokens(asked.model, floor_chars(desk.messages()))
+        if after.system + after.tools + prompt <= window:
+            return STUCK.format(model=asked.settings.model, tokens=after.all)
+        return TOO_SMALL.format(
+            model=asked.settings.model,
+            window=window,
+            system=after.system,
+            tools=after.tools,
+            prompt=prompt,
+            tokens=after.system + after.tools + prompt,
+        )

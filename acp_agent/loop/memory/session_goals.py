@@ -1,0 +1,121 @@
+"""The goal of a session: what `/plan` sets, its task graph, and when it ends.
+
+The store holds both; the model keeps the graph up to date with the tool `plan`, the person sees it as ACP's plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from acp_agent.llm.base import Message, TextPart, UserMessage
+from acp_agent.loop.outbox import Outbox
+from acp_agent.schema.acp import Plan, PlanEntry
+from acp_agent.store.base import Goal, GoalTask
+from acp_agent.store.goal_store import GoalStore
+
+PROMPT = """My goal: {goal}
+
+First look at what is there, as far as you need it for a plan. Then write the plan with the tool `plan`: each step with
+an `id`, and `depends_on` where a step needs another one first. Work it off in an order that the dependencies allow, and
+call `plan` again whenever the state of a step changes; mark a step completed only when it is. When all steps are
+completed, the goal is reached: say what was done and what is left."""
+
+MARKS = {"completed": "x", "in_progress": "~", "pending": " "}
+
+
+class Goals:
+    """Of one session. All raise StoreError."""
+
+    def __init__(self, outbox: Outbox, store: GoalStore) -> None:
+        self._session_id = outbox.session_id
+        self._store = store
+        self._outbox = outbox
+        self.drawn = outbox.client.plan.plans
+        """Whether the client draws plans by itself."""
+        self._goal: Goal | None = None
+        self._read = False
+
+    @property
+    def current(self) -> Goal | None:
+        """Active or paused."""
+        if not self._read:
+            self._goal, self._read = self._store.current(self._session_id), True
+        return self._goal
+
+    @property
+    def active(self) -> Goal | None:
+        goal = self.current
+        return goal if goal is not None and goal.status == "active" else None
+
+    def begin(self, text: str) -> Goal:
+        """A new goal; the one before it is abandoned."""
+        self._goal, self._read = self._store.begin(self._session_id, text), True
+        return self._goal
+
+    def pause(self, paused: bool) -> None:
+        if (goal := self.current) is not None:
+            self._store.set_status(goal.id, "paused" if paused else "active")
+            self._read = False
+
+    def end(self, *, reached: bool) -> Goal | None:
+        """Gives the goal that ended."""
+        goal = self.current
+        if goal is not None:
+            self._store.set_status(goal.id, "completed" if reached else "abandoned")
+            self._goal = None
+        return goal
+
+    def set_plan(self, tasks: Sequence[GoalTask]) -> str:
+        """Shows the plan; keeps it as the graph of the active goal. Gives what the model should hear of the goal."""
+        self.show(tasks)
+        goal = self.active
+        if goal is None:
+            return ""
+        self._store.set_tasks(goal.id, tasks)
+        self._read = False
+        if tasks and all(task.status == "completed" for task in tasks):
+            self.end(reached=True)
+            return "The goal is reached."
+        ready = [task.id for task in ready_tasks(tasks)]
+        return f"Ready to begin: {', '.join(ready)}." if ready else ""
+
+    def command(self, word: str) -> str:
+        """`/plan WORD`: does with the goal what the word says (empty: nothing); words for the user."""
+        if (goal := self.current) is None:
+            return "There is no goal. `/plan GOAL` sets one."
+        if word in ("done", "clear"):
+            self.end(reached=word == "done")
+            return f"The goal is {'reached' if word == 'done' else 'given up'}: {goal.text}"
+        if word:
+            self.pause(word == "pause")
+        goal = self.current or goal
+        self.show(goal.tasks)
+        return goal_words(goal)
+
+    def show(self, tasks: Sequence[GoalTask]) -> None:
+        entries = [PlanEntry(content=task.content, priority=task.priority, status=task.status) for task in tasks]
+        self._outbox.emit(Plan(entries=entries))
+
+
+def mentions(message: Message, goal: str) -> bool:
+    """Whether the goal's text stands in a message of the person's side."""
+    if not isinstance(message, UserMessage):
+        return False
+    return any(isinstance(part, TextPart) and goal in part.text for part in message.content)
+
+
+def ready_tasks(tasks: Sequence[GoalTask]) -> list[GoalTask]:
+    """Those that wait for nothing."""
+    done = {task.id for task in tasks if task.status == "completed"}
+    return [task for task in tasks if task.status == "pending" and done.issuperset(task.depends_on)]
+
+
+def goal_words(goal: Goal) -> str:
+    """The goal and its graph, for a person."""
+    lines = [f"Goal ({goal.status}): {goal.text}"]
+    for task in goal.tasks:
+        needs = f" (after {', '.join(task.depends_on)})" if task.depends_on else ""
+        lines.append(f"- [{MARKS[task.status]}] {task.id}: {task.content}{needs}")
+    if not goal.tasks:
+        lines.append("It has no plan yet.")
+    return "\n".join(lines)

@@ -1,0 +1,161 @@
+"""What the client is told, and the log keeps.
+
+`emit(update)` stores, then sends: what the client was told is on disk. The first update after a pause goes at once;
+those that follow closely go together, once per round of the event loop, so that a burst of small chunks costs one
+transaction and (joined) one message.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+import uuid
+from collections.abc import Callable
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import anyio
+
+from acp_agent.errors import StoreError
+from acp_agent.protocol.client import Client
+from acp_agent.protocol.codec import coalesce_updates, encode
+from acp_agent.schema.acp import (
+    AgentMessageChunk,
+    AgentThoughtChunk,
+    Notice,
+    SessionNotification,
+    SessionUpdate,
+    TextContent,
+    ToolCall,
+    UserMessageChunk,
+)
+from acp_agent.store.base import EntryKind, LogEntry
+from acp_agent.store.session_store import SessionStore
+
+if TYPE_CHECKING:
+    from acp_agent.loop.calls.redaction import Redaction
+
+log = logging.getLogger(__name__)
+
+PAUSE_SECONDS = 0.003
+"""After so long without an update the next one does not wait for company."""
+
+
+class Outbox:
+    """Of one session. `soon` calls back in the next round of the event loop."""
+
+    def __init__(
+        self, session_id: str, client: Client, store: SessionStore, soon: Callable[[Callable[[], None]], None]
+    ) -> None:
+        self.session_id = session_id
+        self.client = client
+        client.before_asking = self.flush
+        self.redaction: Redaction | None = None
+        """Takes credentials out of what is told and kept; there before the first prompt is."""
+        self.held = True
+        """Whether updates are stored, but not sent: the client does not know the session's id yet, or any more."""
+        self._store = store
+        self._soon = soon
+        self._waiting: list[tuple[EntryKind | None, Any]] = []
+        self._flush_planned = False
+        self._flushed_at = 0.0
+        self._failure: StoreError | None = None
+        self._text_is_last = False
+
+    @cached_property
+    def _released(self) -> anyio.Event:
+        # Made late: it loads the event loop's backend of anyio, which the session's answer does not wait for.
+        return anyio.Event()
+
+    def emit(self, update: SessionUpdate, *, keep: bool = True, clean: bool = False) -> None:
+        """Stores `update` (unless `keep` is false) and sends it, in the order of the calls. `clean`: credentials were
+        taken out of it, as they are of the model's words where one chunk follows the other."""
+        words = isinstance(update, AgentMessageChunk | AgentThoughtChunk)
+        if self.redaction is not None and not clean and not words:
+            update = self.redaction.struct(update)
+        if isinstance(update, AgentMessageChunk | ToolCall | UserMessageChunk):
+            self._text_is_last = isinstance(update, AgentMessageChunk)
+        kind: EntryKind | None = "update" if keep else None
+        if self._waiting and self._waiting[-1][0] == kind:
+            merged = coalesce_updates("session/update", self._note(self._waiting[-1][1]), self._note(update))
+            if merged is not None:
+                self._waiting[-1] = (kind, merged.update)
+                return
+        self.put(kind, update)
+        if time.monotonic() - self._flushed_at > PAUSE_SECONDS:
+            self.flush()
+
+    def _note(self, update: Any) -> SessionNotification:
+        return SessionNotification(session_id=self.session_id, update=update)
+
+    def put(self, kind: EntryKind | None, payload: Any) -> None:
+        """Adds an entry to the log, which goes with the next flush; `update`s are sent, too."""
+        self._waiting.append((kind, payload))
+        if not self._flush_planned:
+            self._flush_planned = True
+            self._soon(self.flush)
+
+    def flush(self) -> None:
+        """Stores and sends what was emitted. A store that fails is reported at the end of the turn."""
+        self._flush_planned = False
+        if not self._waiting:
+            return
+        waiting, self._waiting = self._waiting, []
+        self._flushed_at = time.monotonic()
+        entries = [
+            LogEntry(kind, payload if isinstance(payload, bytes) else encode(payload))
+            for kind, payload in waiting
+            if kind is not None
+        ]
+        try:
+            self._store.append(self.session_id, entries)
+        except StoreError as error:
+            log.error("%s", error)
+            self._failure = error
+        if self.held:
+            self._waiting = [(None, payload) for kind, payload in waiting if kind in (None, "update")]
+            return
+        for kind, payload in waiting:
+            if kind in (None, "update") and not (kind == "update" and isinstance(payload, UserMessageChunk)):
+                self.client.update(payload)
+        self.client.push()
+
+    def release(self) -> None:
+        """The client knows the session's id now: updates may be sent."""
+        self.held = False
+        self._released.set()
+        self.flush()
+
+    async def released(self) -> None:
+        """Returns once updates may be sent."""
+        if self.held:
+            await self._released.wait()
+
+    def taken_failure(self) -> StoreError | None:
+        """The failure of the store since the last call, if there was one."""
+        failure, self._failure = self._failure, None
+        return failure
+
+    async def drain(self) -> None:
+        """Waits while the client reads too slowly."""
+        await self.client.drain()
+
+    def say(self, text: str) -> None:
+        """Sends a message of the agent's own. It begins a paragraph, also in clients that join messages."""
+        text = self.clean(text)
+        if self._text_is_last:
+            text = f"\n\n{text}"
+        self.emit(AgentMessageChunk(content=TextContent(text=text), message_id=str(uuid.uuid4())))
+
+    def tell(self, words: str) -> None:
+        """Tells the user something: a notice where the client shows them, else a message; in the log, too."""
+        words = self.clean(words)
+        log.warning("%s", words)
+        if self.client.shows_notices:
+            self.emit(Notice(severity="warning", title=words), keep=False)
+        else:
+            self.say(f"{words}\n\n")
+
+    def clean(self, text: str) -> str:
+        """Gives the text without credentials."""
+        return text if self.redaction is None else self.redaction.text(text)

@@ -1,0 +1,42 @@
+"""The parts of a session: what its turns need beside the conversation itself. `build` makes them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from acp_agent.loop.beside.beside import Beside
+from acp_agent.loop.beside.languages import Languages
+from acp_agent.loop.calls.runner import Calls
+from acp_agent.loop.commands import Commands
+from acp_agent.loop.journal import Journal
+from acp_agent.loop.memory.context_use import ContextUse
+from acp_agent.loop.memory.memory import Memory
+from acp_agent.loop.prompts.session_prompts import Prompts
+from acp_agent.loop.shell.session_shell import Shell
+from acp_agent.loop.toolbox.toolbox import Toolbox
+from acp_agent.loop.turns.models import Models
+from acp_agent.loop.turns.turns import Turns
+
+
+@dataclass(frozen=True)
+class Parts:
+    toolbox: Toolbox
+    calls: Calls
+    shell: Shell
+    memory: Memory
+    languages: Languages
+    """The five owners; what follows works with them."""
+    models: Models
+    journal: Journal
+    commands: Commands
+    prompts: Prompts
+    turns: Turns
+    context: ContextUse
+    beside: Beside
+
+    async def close(self) -> None:
+        """Ends what the session left running."""
+        await self.shell.runs.close()
+        await self.beside.close()
+        await self.languages.close()
+        await self.shell.close()

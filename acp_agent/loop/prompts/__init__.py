@@ -1,0 +1,1 @@
+"""From a prompt to what the model reads: instructions, skills, links, the system prompt."""

@@ -1,0 +1,45 @@
+"""The agent's own commands by name; what they do is in `loop/commands.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from acp_agent.loop.prompts.prompt_text import leading_text
+from acp_agent.schema.acp import ContentBlock
+
+BUILT_IN: dict[str, tuple[str, str]] = {
+    "help": ("List the commands", ""),
+    "model": ("Show the models, or switch", "name"),
+    "mode": ("Show the modes, or switch", "ask|architect|code|auto"),
+    "clear": ("Let the model forget the conversation", ""),
+    "compact": ("Replace the conversation by a summary the model writes", ""),
+    "plan": ("Set a goal and work towards it; show, pause or end it", "goal|done|pause|resume|clear"),
+    "context": ("Show how full the model's context is", ""),
+    "tools": ("List the tools of the current mode", ""),
+    "status": ("Show session, model, mode and what the editor offers", ""),
+    "trust": ("Show the folder's own tools, and load them", "yes|no"),
+    "permissions": ("List and revoke remembered permissions; rules to add", "revoke number"),
+    "policy": ("Show the rules in force, or what would become of a call", "status|check tool json"),
+    "approve": ("Let one call pass that a limit of `tools.scoped` stopped", "tool call id"),
+    "reject": ("Mark a tool call as unacceptable, so that it is not repeated", "tool call id"),
+    "unblock": ("List what the session has learned to block, and lift it", "tool|learned|hour"),
+    "doctor": ("Show how commands are confined, and what is written down", ""),
+}
+"""Name -> description and hint."""
+
+PLAN_WORDS = frozenset(("done", "pause", "resume", "clear"))
+"""`/plan WORD` changes the goal that is there; anything else is a new goal."""
+
+
+def split_command(blocks: Sequence[ContentBlock]) -> tuple[str, str]:
+    """The name of the command a prompt calls, and what follows it; empty where it calls none."""
+    text = leading_text(blocks)
+    if not text.startswith("/"):
+        return "", ""
+    name, _, rest = text[1:].partition(" ")
+    return name.split("\n", 1)[0].strip(), rest.strip()
+
+
+def sets_goal(name: str, rest: str) -> bool:
+    """Whether a command is `/plan GOAL`, which is a prompt."""
+    return name == "plan" and bool(rest) and rest.lower() not in PLAN_WORDS

@@ -1,0 +1,100 @@
+"""The project's words for agents: `AGENTS.md` (else `CLAUDE.md`, else `GEMINI.md`).
+
+The files of the session's own folders are read when the session begins and stand in the system prompt, which stays the
+same as long as the session does. Those of sub-folders are told with the first result that touches a file below them.
+Links that lead out of the session's folders are not followed.
+"""
+
+from __future__ import annotations
+
+import copy
+import logging
+from collections.abc import Iterable
+from pathlib import Path
+
+from acp_agent.errors import ExecutorError
+from acp_agent.executors import files
+from acp_agent.loop.prompts.project_rules import instruction_file
+from acp_agent.safety.folders.paths import Roots, real_path
+
+log = logging.getLogger(__name__)
+
+
+class Instructions:
+    """Of one session. `max_bytes` bounds the text of each file and of all in the system prompt together."""
+
+    def __init__(self, roots: Roots, *, enabled: bool, max_bytes: int) -> None:
+        self._roots = roots
+        self._enabled = enabled
+        self._max_bytes = max_bytes
+        self._told: set[Path] = set()
+        self.text = self._of_roots()
+        """For the system prompt; empty where there is nothing."""
+
+    def _of_roots(self) -> str:
+        if not self._enabled:
+            return ""
+        parts, left = [], self._max_bytes
+        for folder in self._roots.all:
+            file = instruction_file(folder)
+            if file is not None and left > 0 and (text := self._read(file, left)):
+                left -= len(text.encode())
+                parts.append(f"\nInstructions of the project ({self._roots.display(real_path(file))}):\n{text}\n")
+        return "".join(parts)
+
+    def for_paths(self, paths: Iterable[Path]) -> str:
+        """What the folders between the session's and these files say, where it has not been told yet."""
+        if not self._enabled:
+            return ""
+        parts = []
+        for path in paths:
+            for folder in self._between(path):
+                file = instruction_file(folder)
+                if file is None or file in self._told:
+                    continue
+                self._told.add(file)
+                if text := self._read(file, self._max_bytes):
+                    shown = self._roots.display(folder)
+                    parts.append(f"[Instructions for everything below {shown}/ ({file.name}):\n{text}\n]")
+        return "\n".join(parts)
+
+    def for_sub_agent(self) -> Instructions:
+        """The same for a model that has been told nothing yet of sub-folders."""
+        other = copy.copy(self)
+        other._told = set()
+        return other
+
+    def forget(self) -> None:
+        """The model has forgotten the conversation, and what it was told in it."""
+        self._told.clear()
+
+    def _between(self, path: Path) -> list[Path]:
+        """The folders from below a root down to `path`, outermost first."""
+        folders: list[Path] = []
+        for folder in (path, *path.parents):
+            if self._roots.is_root(folder):
+                return folders[::-1]
+            if folder != path or path.is_dir():
+                folders.append(folder)
+        return []
+
+    def _read(self, file: Path, limit: int) -> str:
+        text = read_text(file, self._roots, limit)
+        return text.strip() if text is not None else ""
+
+
+def read_text(file: Path, roots: Roots, limit: int) -> str | None:
+    try:
+        real = real_path(file)
+        if not roots.contains(real):
+            log.warning("%s leads out of the session's folders and is not read", file)
+            return None
+        if roots.rules.hides(real):
+            log.warning("%s is hidden by `tools.files.deny_read` and is not read", file)
+            return None
+        data = files.read(real, limit + 1)
+    except (OSError, ExecutorError) as error:
+        log.warning("%s cannot be read: %s", file, error)
+        return None
+    text = data[:limit].decode("utf-8", "replace")
+    return f"{text}\n[... the rest is left out: more than {limit} bytes]" if len(data) > limit else text

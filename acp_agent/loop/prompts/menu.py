@@ -1,0 +1,46 @@
+"""What begins with `/`, as the client offers it for completion."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from acp_agent.loop.outbox import Outbox
+from acp_agent.loop.prompts.command_names import BUILT_IN
+from acp_agent.loop.prompts.skills import Skills
+from acp_agent.loop.turn_queue import TurnQueue
+from acp_agent.schema.acp import AvailableCommand, AvailableCommandsUpdate, UnstructuredCommandInput
+
+
+class Menu:
+    """The commands of a session: the agent's own, the skills of the project, the prompts of MCP servers."""
+
+    def __init__(self, outbox: Outbox, queue: TurnQueue, skills: Skills) -> None:
+        self._outbox = outbox
+        self._queue = queue
+        self._skills = skills
+        self._of_servers: Sequence[AvailableCommand] = ()
+
+    def update(self) -> AvailableCommandsUpdate:
+        hint = UnstructuredCommandInput(hint="what to apply it to")
+        skills = [
+            AvailableCommand(name=name, description=description or "A skill of this project", input=hint)
+            for name, description in self._skills.described().items()
+        ]
+        own = [
+            AvailableCommand(
+                name=name, description=description, input=UnstructuredCommandInput(hint=hint) if hint else None
+            )
+            for name, (description, hint) in BUILT_IN.items()
+        ]
+        more = [command for command in (*skills, *self._of_servers) if command.name not in BUILT_IN]
+        return AvailableCommandsUpdate(available_commands=[*own, *more])
+
+    def show(self) -> None:
+        """Tells the client."""
+        if not self._queue.closed:
+            self._outbox.emit(self.update(), keep=False)
+
+    def change(self, of_servers: Sequence[AvailableCommand]) -> None:
+        """The MCP servers offer these prompts now."""
+        self._of_servers = of_servers
+        self.show()

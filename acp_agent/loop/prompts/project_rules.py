@@ -1,0 +1,60 @@
+"""Where a project keeps its words for agents: instruction files and skills. Looks for their names only.
+
+Standard library only: the answer to `session/new` names them.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+INSTRUCTION_FILES = ("AGENTS.md", "CLAUDE.md", "GEMINI.md")
+"""The first that a folder has counts."""
+
+SKILLS_FOLDER = ".agents/skills"
+SKILL_FILE = "SKILL.md"
+
+MAX_SKILLS = 200
+
+HEAD_BYTES = 4096
+NAME = re.compile(r"---[ \t]*\r?\n(?:(?!---).*\n)*?name:[ \t]*[\"']?([A-Za-z0-9][\w-]{0,63})[\"']?[ \t]*\r?\n")
+
+
+def instruction_file(folder: Path) -> Path | None:
+    for name in INSTRUCTION_FILES:
+        if os.path.isfile(folder / name):
+            return folder / name
+    return None
+
+
+def skill_files(folder: Path) -> list[Path]:
+    """The `SKILL.md` of every skill of a project, by name."""
+    base = folder / SKILLS_FOLDER
+    try:
+        names = sorted(os.listdir(base))[:MAX_SKILLS]
+    except OSError:
+        return []
+    return [file for name in names if os.path.isfile(file := base / name / SKILL_FILE)]
+
+
+def _skill_name(file: Path) -> str:
+    """As its front matter has it, without a parser of YAML; else its folder's."""
+    try:
+        with open(file, "rb") as opened:
+            begin = opened.read(HEAD_BYTES).decode("utf-8", "replace")
+    except OSError:
+        return file.parent.name
+    found = NAME.match(begin)
+    return found[1] if found is not None else file.parent.name
+
+
+def project_rules(folders: tuple[Path, ...], *, instructions: bool, skills: bool) -> list[str]:
+    """The names of what is there: `AGENTS.md`, and each skill by its name."""
+    found: list[str] = []
+    for folder in folders:
+        if instructions and (file := instruction_file(folder)) is not None:
+            found.append(file.name)
+        if skills:
+            found += [_skill_name(file) for file in skill_files(folder)]
+    return list(dict.fromkeys(found))

@@ -1,0 +1,150 @@
+"""ACP content blocks -> what the model reads, and the system prompt."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import platform
+import sys
+from collections.abc import Mapping, Sequence
+from functools import cache
+from importlib.resources import files
+from urllib.parse import unquote, urlsplit
+
+from acp_agent.errors import InvalidParams
+from acp_agent.llm.base import AudioPart, ImagePart, Part, TextPart
+from acp_agent.loop.modes import Mode
+from acp_agent.safety.folders.paths import Roots
+from acp_agent.schema.acp import (
+    AudioContent,
+    BlobResourceContents,
+    ContentBlock,
+    EmbeddedResource,
+    ImageContent,
+    ResourceLink,
+    TextContent,
+    TextResourceContents,
+)
+
+TITLE_CHARS = 60
+
+
+def parts_of(blocks: Sequence[ContentBlock], *, images: bool, audio: bool, max_resource_bytes: int) -> tuple[Part, ...]:
+    """The blocks for the model. Raises InvalidParams for what was not advertised or cannot be decoded."""
+    parts: list[Part] = []
+    for index, block in enumerate(blocks):
+        where = f"$.prompt[{index}]"
+        match block:
+            case TextContent(text=text):
+                parts.append(TextPart(text))
+            case ImageContent(data=data, mime_type=mime):
+                if not images:
+                    raise InvalidParams(f"Invalid params: {where}: images are not supported by this model")
+                parts.append(ImagePart(mime, _checked(data, where)))
+            case AudioContent(data=data, mime_type=mime):
+                if not audio:
+                    raise InvalidParams(f"Invalid params: {where}: audio is not supported by this model")
+                parts.append(AudioPart(mime, _checked(data, where)))
+            case ResourceLink():
+                parts.append(TextPart(_link(block)))
+            case EmbeddedResource(resource=resource):
+                parts.append(_resource(resource, where, images, max_resource_bytes))
+    return tuple(parts)
+
+
+def _checked(data: str, where: str) -> str:
+    try:
+        base64.b64decode(data, validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise InvalidParams(f"Invalid params: {where}.data: not base64: {error}") from error
+    return data
+
+
+def _link(link: ResourceLink) -> str:
+    """A mention. Clients give a `file:` URI, another URI, or (some) a bare path."""
+    more = "".join(f"\n{text}" for text in (link.title, link.description) if text)
+    return f"[{link.name}]({_readable(link.uri)}){more}"
+
+
+def _readable(uri: str) -> str:
+    try:
+        parts = urlsplit(uri)
+    except ValueError:  # of brackets that hold no address
+        return uri
+    if parts.scheme != "file":
+        return uri
+    line = f" {parts.fragment}" if parts.fragment else ""
+    return unquote(parts.path) + line
+
+
+def _resource(resource: TextResourceContents | BlobResourceContents, where: str, images: bool, max_bytes: int) -> Part:
+    name = _readable(resource.uri)
+    mime = resource.mime_type or ""
+    if isinstance(resource, BlobResourceContents):
+        data = _checked(resource.blob, f"{where}.resource.blob")
+        if mime.startswith("image/") and images:
+            return ImagePart(mime, data)
+        raw = base64.b64decode(data)
+        try:
+            text = raw[:max_bytes].decode("utf-8") if b"\0" not in raw[:1024] else None
+        except UnicodeDecodeError:
+            text = None
+        if text is None:
+            return TextPart(f'<resource uri="{name}" type="{mime}">binary, {len(raw)} bytes, not shown</resource>')
+    else:
+        text = resource.text
+    if len(text) > max_bytes:
+        text = text[:max_bytes] + f"\n[... {len(text) - max_bytes} characters omitted ...]"
+    return TextPart(f'<resource uri="{name}">\n{text}\n</resource>')
+
+
+def leading_text(blocks: Sequence[ContentBlock]) -> str:
+    """The text of the first text block that says something: where a slash command stands."""
+    for block in blocks:
+        if isinstance(block, TextContent) and block.text.strip():
+            return block.text.strip()
+    return ""
+
+
+def with_command_text(blocks: Sequence[ContentBlock], text: str) -> list[ContentBlock]:
+    """The prompt with `text` in the place of the command it begins with."""
+    expanded, done = [], False
+    for block in blocks:
+        if not done and isinstance(block, TextContent) and block.text.strip():
+            block, done = TextContent(text=text), True
+        expanded.append(block)
+    return expanded
+
+
+def title_of(blocks: Sequence[ContentBlock]) -> str:
+    """A title for a session that begins with these blocks: its first words."""
+    text = leading_text(blocks)
+    if not text:
+        names = [block.name for block in blocks if isinstance(block, ResourceLink)]
+        text = ", ".join(names)
+    line = " ".join(text.splitlines()[0].split()) if text.strip() else ""
+    if len(line) <= TITLE_CHARS:
+        return line or "Untitled"
+    cut = line[: TITLE_CHARS - 1]
+    return (cut.rsplit(" ", 1)[0] if " " in cut[TITLE_CHARS // 2 :] else cut).rstrip(" ,.;:") + "…"
+
+
+@cache
+def _template() -> str:
+    return files("acp_agent.loop.prompts").joinpath("system.md").read_text(encoding="utf-8")
+
+
+def system_prompt(roots: Roots, mode: Mode, instructions: str, skills: Mapping[str, str] | None = None) -> str:
+    """What every request begins with: byte-stable for a session as long as its mode stays. `skills`: name and
+    description."""
+    more = "\n".join(f"- {root}" for root in roots.all[1:])
+    system = {"linux": "Linux", "darwin": "macOS", "win32": "Windows"}.get(sys.platform, sys.platform)
+    facts = _template().format(
+        cwd=roots.cwd,
+        additional=f"Further folders of this session:\n{more}\n" if more else "",
+        system=f"{system} ({platform.machine()})",
+        mode=f"{mode.name}: {mode.description}",
+    )
+    listed = "".join(f"\n- `{name}`: {description}" for name, description in (skills or {}).items())
+    known = f"\nSkills of this project (read one with the tool `skill` before you do what it names):{listed}\n"
+    return f"{facts}{known if listed else ''}\n{instructions}".rstrip() + "\n"

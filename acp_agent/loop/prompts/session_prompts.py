@@ -1,0 +1,117 @@
+"""From a prompt to what the model reads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from acp_agent.llm.base import Message, TextPart, UserMessage
+from acp_agent.loop.beside.languages import Languages
+from acp_agent.loop.beside.published_diagnostics import diagnostics_block, mentions_diagnostics
+from acp_agent.loop.calls.runner import Calls
+from acp_agent.loop.memory.memory import Memory
+from acp_agent.loop.memory.session_goals import PROMPT, goal_words, mentions
+from acp_agent.loop.prompts.command_names import sets_goal, split_command
+from acp_agent.loop.prompts.links import with_linked_pages
+from acp_agent.loop.prompts.menu import Menu
+from acp_agent.loop.prompts.prompt_text import parts_of, title_of, with_command_text
+from acp_agent.loop.session import Session
+from acp_agent.loop.toolbox.toolbox import Toolbox
+from acp_agent.loop.turns.models import Models
+from acp_agent.lsp.base import Report
+from acp_agent.schema.acp import ContentBlock
+
+
+class Prompts:
+    """Of one session."""
+
+    def __init__(
+        self,
+        session: Session,
+        models: Models,
+        memory: Memory,
+        toolbox: Toolbox,
+        languages: Languages,
+        calls: Calls,
+        menu: Menu,
+    ) -> None:
+        self._session = session
+        self._models = models
+        self._memory = memory
+        self._toolbox = toolbox
+        self._languages = languages
+        self._calls = calls
+        self.menu = menu
+
+    def title(self, blocks: Sequence[ContentBlock]) -> str:
+        """A title for a session that begins with this prompt."""
+        return title_of(blocks)
+
+    def user_message(self, blocks: Sequence[ContentBlock]) -> Message:
+        """The prompt for the model that is chosen. Raises InvalidParams for blocks it does not take."""
+        config = self._session.config
+        provider = self._models.settings(config, self._session.choices.model.partition(":")[0])
+        parts = parts_of(
+            blocks,
+            images=provider.images,
+            audio=provider.audio,
+            max_resource_bytes=config.settings.limits.max_prompt_bytes,
+        )
+        return UserMessage(parts)
+
+    def notes(self) -> Sequence[Message]:
+        """What happened since the last turn that the model must hear of before the prompt."""
+        notes: list[Message] = [*self._calls.shell.runs.notes()]
+        goal = self._memory.goals.active
+        if goal is not None and not any(mentions(message, goal.text) for message in self._memory.messages()):
+            notes.append(UserMessage((TextPart(f"[The goal of this session, set by /plan]\n{goal_words(goal)}"),)))
+        return notes
+
+    async def expand(self, blocks: Sequence[ContentBlock]) -> Sequence[ContentBlock] | str:
+        """The prompt as the model gets it: a skill or a prompt of an MCP server in the place of its command, web pages
+        with their links, diagnostics where it mentions them. A string: why there is nothing to ask, for the user."""
+        expanded = await self._expand(blocks)
+        if isinstance(expanded, str) or not mentions_diagnostics(blocks):
+            return expanded
+        lsp = self._session.config.settings.lsp
+        return [
+            *expanded,
+            await diagnostics_block(
+                client=self._session.client,
+                cache=self._session.published.known,
+                roots=self._session.roots,
+                files=lsp.max_diagnostic_files,
+                per_file=lsp.max_diagnostics_per_file,
+                own=self._own_diagnostics if self._languages.missing() is None else None,
+            ),
+        ]
+
+    async def _own_diagnostics(self) -> Report:
+        seen = self._memory.ledger.seen_below(self._session.roots.real[0])
+        return await self._languages.of_project(seen, self._calls.shell.executor, self._calls.config.files)
+
+    async def _expand(self, blocks: Sequence[ContentBlock]) -> Sequence[ContentBlock] | str:
+        name, rest = split_command(blocks)
+        if sets_goal(name, rest):
+            return with_command_text(blocks, PROMPT.format(goal=self._begin_goal(rest)))
+        if name and (text := self._memory.skills.use_next(name, rest)) is not None:
+            return with_command_text(blocks, text)
+        if name and ":" in name:
+            servers = self._toolbox.servers
+            await servers.ready()
+            if (prompt := servers.find_prompt(name)) is not None:
+                text, usable = await servers.text_of(prompt, rest)
+                return with_command_text(blocks, text) if usable else text
+        return await with_linked_pages(
+            blocks,
+            client=self._calls.web.client,
+            roots=self._session.roots,
+            reports=self._calls.reports,
+            entry=self._toolbox.offer.find("fetch"),
+            max_chars=self._session.config.settings.limits.max_link_chars,
+        )
+
+    def _begin_goal(self, text: str) -> str:
+        goals, outbox = self._memory.goals, self._session.outbox
+        if (earlier := goals.current) is not None:
+            outbox.tell(f"The goal before it is given up: {earlier.text}")
+        return goals.begin(outbox.clean(text)).text

@@ -1,0 +1,144 @@
+"""The skills of a project: ways of doing something, written down in it (`.agents/skills/NAME/SKILL.md`)."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from acp_agent.lazy import load
+from acp_agent.loop.prompts.instructions import read_text
+from acp_agent.loop.prompts.project_rules import skill_files
+from acp_agent.loop.turns.running import RunningTurn
+from acp_agent.safety.folders.paths import Roots, real_path
+
+log = logging.getLogger(__name__)
+
+YAML = "yaml:load"
+YAML_LOADER = "yaml:BaseLoader"
+"""Knows texts, lists and tables only: no dates, no merged tables that grow without end."""
+YAML_ERROR = "yaml:YAMLError"
+
+FRONT_MATTER = re.compile(r"\A---[ \t]*\r?\n(.*?)\r?\n---[ \t]*(?:\r?\n|\Z)", re.DOTALL)
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+MAX_DESCRIPTION = 1024
+MAX_FRONT_MATTER = 8192
+MAX_SKILL_BYTES = 200_000
+MAX_LISTED = 50
+"""Further files of a skill that are named with it."""
+MAX_SEEN = 5_000
+"""Entries of its folder that are looked at for that."""
+
+
+@dataclass(frozen=True)
+class Skill:
+    """A way of doing something, written down in the project."""
+
+    name: str
+    description: str
+    body: str
+    folder: Path
+    files: tuple[str, ...] = ()
+    """What else is in its folder, relative to it."""
+
+    def text(self, roots: Roots, arguments: str = "") -> str:
+        """What the model is to follow."""
+        where = roots.display(self.folder)
+        files = f"\n\nFiles of this skill, below {where}/: {', '.join(self.files)}" if self.files else ""
+        asked = f"\n\nArguments: {arguments}" if arguments else ""
+        return f'<skill name="{self.name}" folder="{where}">\n{self.body.strip()}{files}\n</skill>{asked}'
+
+
+class Skills:
+    """Of one session. `turn` is told which skill it follows."""
+
+    def __init__(self, known: dict[str, Skill], roots: Roots, turn: RunningTurn) -> None:
+        self._known = known
+        self._roots = roots
+        self._turn = turn
+
+    def names(self) -> list[str]:
+        return list(self._known)
+
+    def described(self) -> dict[str, str]:
+        """Name and description of each."""
+        return {skill.name: skill.description for skill in self._known.values()}
+
+    def use(self, name: str) -> str | None:
+        """The text of a skill, which the running turn follows from now on."""
+        if (skill := self._known.get(name)) is None:
+            return None
+        self._turn.skill = name
+        return skill.text(self._roots)
+
+    def use_next(self, name: str, arguments: str) -> str | None:
+        """The text of a skill that the next turn follows."""
+        if (skill := self._known.get(name)) is None:
+            return None
+        self._turn.next_skill = name
+        return skill.text(self._roots, arguments)
+
+
+def read_skills(roots: Roots) -> dict[str, Skill]:
+    """The skills of the session's folders by name; one that cannot be used is left out, and the log says why."""
+    skills: dict[str, Skill] = {}
+    for root in roots.all:
+        for file in skill_files(root):
+            skill = _read_skill(file, roots)
+            if skill is not None and skill.name not in skills:
+                skills[skill.name] = skill
+    return skills
+
+
+def _read_skill(file: Path, roots: Roots) -> Skill | None:
+    text = read_text(file, roots, MAX_SKILL_BYTES)
+    if text is None:
+        return None
+    facts: dict[str, str] = {}
+    if (front := FRONT_MATTER.match(text)) is not None:
+        facts = _facts(front[1], file)
+        text = text[front.end() :]
+    name = facts.get("name") or file.parent.name
+    if NAME.fullmatch(name) is None:
+        log.warning("%s: %r is no name for a skill (letters, digits, `-` and `_`)", file, name)
+        return None
+    described = facts.get("description") or _first_line(text)
+    description = " ".join(described.split())[:MAX_DESCRIPTION]
+    return Skill(name, description, text, real_path(file.parent), _others(file, roots))
+
+
+def _facts(front: str, file: Path) -> dict[str, str]:
+    """The texts of a front matter; whatever else it holds is left out."""
+    if len(front) > MAX_FRONT_MATTER:
+        log.warning("%s: the front matter is longer than %d characters and is not used", file, MAX_FRONT_MATTER)
+        return {}
+    try:
+        read = load(YAML)(front, Loader=load(YAML_LOADER))
+    except (load(YAML_ERROR), ValueError, RecursionError) as error:
+        log.warning("%s: the front matter is no YAML and is not used: %s", file, error)
+        return {}
+    if not isinstance(read, dict):
+        return {}
+    return {key: value for key, value in read.items() if isinstance(key, str) and isinstance(value, str)}
+
+
+def _first_line(text: str) -> str:
+    return next((line.strip("# ").strip() for line in text.splitlines() if line.strip("# ").strip()), "")
+
+
+def _others(file: Path, roots: Roots) -> tuple[str, ...]:
+    """What else is in a skill's folder; a folder with very much in it is not searched to its end."""
+    found: list[str] = []
+    seen = 0
+    for folder, folders, names in os.walk(file.parent):
+        folders.sort()
+        for name in sorted(names)[:MAX_LISTED]:
+            path = Path(folder, name)
+            if path != file and not roots.rules.hides(path) and len(found) < MAX_LISTED:
+                found.append(str(path.relative_to(file.parent)))
+        seen += len(names) + len(folders)
+        if len(found) >= MAX_LISTED or seen > MAX_SEEN:
+            break
+    return tuple(found)

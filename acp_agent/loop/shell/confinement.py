@@ -1,0 +1,359 @@
+"""How the commands of a session are confined: the sandbox of this machine with the session's folders.
+
+The sandbox is looked for once in a process (`executors.sandbox.probe`), by the first who waits for it; what a command
+may touch is worked out anew for each, since files come and go.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import anyio.to_thread
+
+from acp_agent.config.model import ToolsConfig
+from acp_agent.errors import ExecutorError
+from acp_agent.executors.base import Command
+from acp_agent.executors.sandbox.base import Confined, Invocation, SandboxPolicy
+from acp_agent.executors.sandbox.common_dirs import hold, release
+from acp_agent.lazy import load
+from acp_agent.loop.journal import Journal
+from acp_agent.lsp.base import Launch, LspError
+from acp_agent.safety.folders.paths import Roots, real_path
+from acp_agent.safety.folders.protect import git_places
+from acp_agent.safety.folders.survey import Survey, survey
+from acp_agent.safety.lines.git_folder import runs_programs
+
+if TYPE_CHECKING:
+    from acp_agent.executors.sandbox.probe import Found
+    from acp_agent.executors.users import User
+
+
+log = logging.getLogger(__name__)
+
+FIND_USER = "acp_agent.executors.users:find_user"
+FIND_SANDBOX = "acp_agent.executors.sandbox.probe:find_sandbox"
+TOOLCHAINS = "acp_agent.executors.sandbox.toolchains:toolchains"
+
+LOOK_AGAIN, LOOK_AFTER = 30.0, 1.0
+"""Seconds after which the session's folders are looked through again, before a command and after one."""
+
+TOO_LARGE = (
+    "the session's folders are too large to be looked through: not every repository in them is protected, nor every "
+    "file hidden that `deny_read` matches"
+)
+
+NOT_CONFINED = (
+    "No language server was started: several of them run what a project's files tell them to, and no sandbox confines "
+    "them here. `lsp.unconfined = true` starts them all the same."
+)
+
+PRIVATE_PARTS = ("scratch", "scripts", "sandbox")
+"""Of the session's private folder: not for commands, wherever it lies. What stands for /tmp and the home is in one."""
+
+OWN_PARTS = ("state", "scratch", "scratch/tmp", "scratch/home", "scripts", "sandbox")
+"""Of the session's private folder."""
+
+START_FILES = (".bash", ".profile", ".zsh", ".zprofile", ".zlogin", ".config/fish")
+
+
+class Confinement:
+    """Of one session. `folder`: private, existing; what a command may write of it is `state` and `scratch` below it."""
+
+    def __init__(
+        self,
+        config: ToolsConfig,
+        roots: Roots,
+        environ: Mapping[str, str],
+        home: Path | None,
+        folder: Path,
+        journal: Journal | None = None,
+        spawn: Callable[[Coroutine[Any, Any, None]], None] | None = None,
+    ) -> None:
+        """`journal` is told what was found, and of each repository that commands made and whose configuration would
+        make git run something. `spawn` runs that look beside everything else."""
+        self._journal = journal
+        self._spawn = spawn
+        self._looking = False
+        self._config = config
+        self._roots = roots
+        self._environ = environ
+        self._home = home
+        self._folder = folder
+        self.found: Found | None = None
+        self._finding = anyio.Lock()
+        self._readable: tuple[Path, ...] | None = None
+        self.links: list[Path] = []
+        """Protected paths that are links: what they lead to is protected, they themselves are not."""
+        for name in OWN_PARTS:
+            (folder / name).mkdir(mode=0o700)
+        self._other: User | None = None
+        self._survey = Survey()
+        self._looked: float | None = None
+        self._hidden: dict[Path, None] = {}
+        """What was ever found to be hidden: it stays so, however large the folders become."""
+
+    @property
+    def kind(self) -> str:
+        """As the audit log has it."""
+        return "none" if self.found is None else self.found.sandbox.kind
+
+    async def ready(self) -> Found:
+        """Waits until it is known what confines commands."""
+        async with self._finding:
+            if self.found is None:
+                self.found = await load(FIND_SANDBOX)(self._config.sandbox)
+                if self._journal is not None:
+                    self._journal.sandbox_found(self.found)
+            await self._look()
+            return self.found
+
+    def _ended(self) -> None:
+        """A command has: what it made is looked at soon."""
+        if self._spawn is not None and not self._looking and self.kind != "none":
+            self._looking = True
+            self._spawn(self._look_for_new())
+
+    async def _look_for_new(self) -> None:
+        try:
+            await anyio.sleep(max(0.0, (self._looked or 0.0) + LOOK_AFTER - anyio.current_time()))
+            await self._look_through()
+        finally:
+            self._looking = False
+
+    async def _look(self) -> None:
+        """What commands are to be kept from; not anew at once where nothing is to be hidden."""
+        if self.found is None or self.found.sandbox.kind == "none":
+            return
+        if self._looked is None or self._roots.rules.hides_any or anyio.current_time() - self._looked > LOOK_AGAIN:
+            await self._look_through()
+
+    async def _look_through(self) -> None:
+        """The session's folders; reports repositories that are new and name programs."""
+        first, known = self._looked is None, {*self._survey.repositories, *self._survey.pointers}
+        self._looked = anyio.current_time()
+        self._survey = await anyio.to_thread.run_sync(survey, self._roots)
+        self._hidden |= dict.fromkeys(self._survey.hidden)
+        if first:
+            if not self._survey.complete:
+                log.warning("%s", TOO_LARGE)
+            return
+        for place in (*self._survey.repositories, *self._survey.pointers):
+            if self._journal is None or place in known:
+                continue
+            if await anyio.to_thread.run_sync(runs_programs, place.parent):
+                self._journal.repository_made(place.parent)
+
+    async def lines(self) -> list[str]:
+        """What confines commands and what they may touch, for the person."""
+        found = await self.ready()
+        policy, config = self.policy(), self._config.sandbox
+        lines = [f"Sandbox: {found.words}.", *found.trouble]
+        if found.disabled or found.sandbox.kind == "none":
+            return lines
+        network, sockets = (("allowed" if on else "none") for on in (policy.network, policy.unix_sockets))
+        lines.append(f"Network: {network}; unix sockets: {sockets}.")
+        lines.append(f"May be written: {_names(policy.writable, self._folder)}.")
+        lines.append(f"Protected in them: {', '.join(config.protect) or 'nothing'}.")
+        if self.links:
+            lines.append(
+                f"Not protected from being replaced, since they are links: {_names(tuple(self.links), self._folder)}."
+            )
+        if not self._survey.complete:
+            lines.append(f"{TOO_LARGE[0].upper()}{TOO_LARGE[1:]}.")
+        if self._hidden:
+            lines.append(f"Hidden (`deny_read`): {_names(tuple(self._hidden), self._folder)}.")
+        if config.allow_read:
+            lines.append(f"Further readable: {', '.join(config.allow_read)}.")
+        if config.strict:
+            lines.append("Strict: without a sandbox no command runs.")
+        return lines
+
+    def limits(self) -> str:
+        """For the model, when a command failed for what may be the sandbox's doing; empty where there is none."""
+        config = self._config.sandbox
+        if self.found is None or self.found.sandbox.kind == "none":
+            return ""
+        network = "" if config.allow_network else " There is no network."
+        ask = (
+            "Only the person can change that."
+            if config.strict
+            else "If that is why it failed and there is no other way, call it again with `outside_sandbox`: the person "
+            "is asked."
+        )
+        return (
+            "The command ran in a sandbox: it can change only what is below the session's folders, less what other "
+            f"programs trust there (.git/hooks, .git/config, …), and does not see other people's files.{network} {ask}"
+        )
+
+    def user(self) -> User | None:
+        """Whom commands run as, where that is somebody else. Raises ExecutorError."""
+        if (name := self._config.scope.run_as_user) and self._other is None:
+            self._other = load(FIND_USER)(name)
+            if self._other is not None:
+                for path in (self._folder, *(self._folder / part for part in OWN_PARTS)):
+                    os.chown(path, self._other.uid, self._other.gid)
+        return self._other
+
+    def confine(self, invocation: Invocation, command: Command) -> Confined:
+        """The command as it is to be started. Raises ExecutorError where it must not run."""
+        if self._config.sandbox.strict and self._roots.rules.hides_any and not self._survey.complete:
+            raise ExecutorError(f"the command was not run: {TOO_LARGE}")
+        if self.found is None:
+            raise ExecutorError("the sandbox has not been looked for yet")  # A mistake of ours, never of the person's.
+        if not command.confined:
+            return Confined(invocation.argv, invocation.cwd, invocation.env)
+        held = hold(self._git_folders()) if self._protects_git else []
+        try:
+            policy = self.policy()
+            policy = replace(policy, protected=(*policy.protected, *held))
+            confined = self.found.sandbox.confine(invocation, policy, self._folder / "sandbox")
+        except BaseException:
+            release(held)
+            raise
+
+        closed = False
+
+        def close() -> None:
+            nonlocal closed
+            confined.close()
+            if not closed:
+                closed = True
+                release(held)
+                self._ended()
+
+        return replace(confined, cleanup=close)
+
+    def no_servers(self, *, unconfined: bool) -> str | None:
+        """Why no language server is started, where that is known; None where they may be."""
+        if self._config.scope.run_as_user:
+            return "Language servers are not started for another user (`tools.scope.run_as_user`)."
+        if self.found is not None and self.found.sandbox.kind == "none" and not unconfined:
+            return NOT_CONFINED
+        return None
+
+    async def launch(self, argv: Sequence[str], cwd: Path, *, unconfined: bool) -> Launch:
+        """A language server as it is to be started: it may read what commands may, and write nothing of it; there is
+        no network, and no socket of another program's. Raises LspError where nothing confines it, unless
+        `unconfined`."""
+        found = await self.ready()
+        if (reason := self.no_servers(unconfined=unconfined)) is not None:
+            raise LspError(reason)
+        if found.sandbox.kind == "none":
+            return Launch(argv, cwd, self._environ)
+        if self._roots.rules.hides_any and not self._survey.complete:
+            raise LspError(f"No language server was started: {TOO_LARGE}.")
+        policy = self.policy()
+        policy = replace(
+            policy,
+            writable=(),
+            protected=(),
+            readable=(*policy.readable, *policy.writable),
+            network=False,
+            unix_sockets=False,
+        )
+        invocation = Invocation(tuple(argv), cwd, self._environ)
+        try:
+            confined = found.sandbox.confine(invocation, policy, self._folder / "sandbox")
+        except ExecutorError as error:
+            raise LspError(f"{argv[0]} was not started: {error}") from error
+        try:
+            numbers = confined.open_files()
+        except OSError as error:
+            confined.close()
+            raise LspError(f"{argv[0]} was not started: the sandbox could not be set up: {error}") from error
+
+        def started() -> None:
+            while numbers:
+                os.close(numbers.popitem()[1])
+
+        argv = confined.argv_with(numbers)
+        return Launch(argv, confined.cwd, confined.env, tuple(numbers.values()), started, confined.close)
+
+    @property
+    def _protects_git(self) -> bool:
+        return any(name in self._config.sandbox.protect for name in (".git/config", ".git/hooks"))
+
+    def _git_folders(self) -> list[Path]:
+        """Of the repositories that stand in the session's folders."""
+        own = [folder / ".git" for folder in self._roots.real]
+        return [path for path in dict.fromkeys([*own, *self._survey.repositories]) if path.is_dir()]
+
+    def policy(self) -> SandboxPolicy:
+        """What a command may touch now."""
+        config, roots = self._config.sandbox, self._roots
+        folders = [real_path(root) for root in roots.all]
+        protected = [path for folder in folders for path in self._protected(folder)]
+        writable = [*folders, *self._existing(config.allow_write), self._folder / "state"]
+        for folder in folders:
+            places, special = git_places(folder)
+            writable += places
+            protected += special
+        if self._protects_git:
+            protected += self._survey.special()
+        own = [*self._roots.rules.own, *(self._folder / part for part in PRIVATE_PARTS)]
+        protected += [path for path in self._roots.rules.own if not path.exists()]
+        if self._readable is None:
+            other = self._other  # Who need not be able to see what is installed in our home.
+            home, environ = (self._home, self._environ) if other is None else (other.home, {})
+            self._readable = load(TOOLCHAINS)(home, environ)
+        return SandboxPolicy(
+            writable=tuple(dict.fromkeys(writable)),
+            readable=tuple(dict.fromkeys([*self._readable, *self._existing(config.allow_read)])),
+            hidden=tuple(path for path in dict.fromkeys([*self._hidden, *own]) if path.exists()),
+            protected=tuple(dict.fromkeys(protected)),
+            network=config.allow_network,
+            unix_sockets=config.allow_unix_sockets,
+            scratch=self._folder / "scratch",
+            home=self._home if self._other is None else self._other.home,
+            max_processes=config.max_processes,
+            other_user=self._other is not None,
+        )
+
+    def _protected(self, folder: Path) -> list[Path]:
+        """What stays as it is below one of the session's folders, also where it does not exist yet.
+
+        What a shell reads at its start counts in the person's home only, unless it is there. A link can be replaced
+        whatever is done about what it leads to; so where nothing stricter is asked for, that is what is protected.
+        """
+        found = []
+        for name in self._config.sandbox.protect:
+            path = folder / name.strip("/")
+            if path == folder or (name.startswith(START_FILES) and folder != self._home and not path.exists()):
+                continue
+            linked = any(os.path.islink(step) for step in (path, *path.parents) if folder in step.parents)
+            if not linked or self._config.sandbox.strict:
+                found.append(path)
+                continue
+            if path not in self.links:
+                self.links.append(path)
+                log.warning("%s is a link, which commands in the sandbox could replace", path)
+            target = real_path(path)
+            if target.exists() and any(root in target.parents for root in self._roots.real):
+                found.append(target)
+        return found
+
+    def _existing(self, texts: list[str]) -> list[Path]:
+        found = []
+        for text in texts:
+            path = Path(text)
+            if text.startswith("~") and self._home is not None:
+                path = self._home / text[1:].lstrip("/")
+            if path.is_absolute() and path.exists():
+                found.append(real_path(path))
+        return found
+
+
+MAX_NAMED = 10
+
+
+def _names(paths: tuple[Path, ...], private: Path) -> str:
+    """For people; the session's own private folder is nothing to them."""
+    shown = [str(path) for path in paths if private not in path.parents]
+    more = f" and {len(shown) - MAX_NAMED} more" if len(shown) > MAX_NAMED else ""
+    return (", ".join(shown[:MAX_NAMED]) or "nothing") + more

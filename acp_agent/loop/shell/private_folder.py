@@ -1,0 +1,93 @@
+"""A folder that only we can look into, for the script files and the shell state of one session.
+
+It is locked as long as its session lives, so that another agent can tell what was left by one that was killed.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+import shutil
+import tempfile
+import time
+from pathlib import Path
+
+from acp_agent.safety.folders.paths import Roots, real_path
+
+log = logging.getLogger(__name__)
+
+PREFIX = "acp-coder-"
+LOCK = "lock"
+
+OTHER_FOLDERS = ("/var/tmp", "/dev/shm")
+
+SAFE_FOLDER = "/tmp"
+"""Where the system's temporary folder has a name that a shell would split."""
+
+JUST_MADE = 60.0
+"""Seconds in which a folder without a lock may be one that is being made."""
+
+
+class PrivateFolder:
+    """Not below a folder of the session, if that can be."""
+
+    def __init__(self, roots: Roots) -> None:
+        self.path = Path(tempfile.mkdtemp(prefix=PREFIX, dir=_parents(roots)[0]))
+        self._lock = os.open(self.path / LOCK, os.O_CREAT | os.O_RDWR, 0o600)
+        fcntl.flock(self._lock, fcntl.LOCK_EX)
+
+    def close(self) -> None:
+        shutil.rmtree(self.path, ignore_errors=True)
+        os.close(self._lock)
+
+
+def _parents(roots: Roots) -> list[str]:
+    places = (tempfile.gettempdir(), SAFE_FOLDER, *OTHER_FOLDERS)
+    parents = [place for place in places if _may_hold(place, roots)] or [tempfile.gettempdir()]
+    return [parent if _is_plain(parent) else SAFE_FOLDER for parent in parents]
+
+
+def _may_hold(folder: str, roots: Roots) -> bool:
+    return os.access(folder, os.W_OK | os.X_OK) and not roots.contains(real_path(Path(folder)))
+
+
+def _is_plain(folder: str) -> bool:
+    return folder.replace("/", "").replace("_", "").replace("-", "").replace(".", "").isalnum()
+
+
+def sweep() -> list[Path]:
+    """Removes the folders that agents of this user left when they were killed; gives them."""
+    removed = []
+    for parent in dict.fromkeys((tempfile.gettempdir(), SAFE_FOLDER, *OTHER_FOLDERS)):
+        try:
+            found = [entry for entry in os.scandir(parent) if entry.name.startswith(PREFIX)]
+        except OSError:
+            continue
+        for entry in found:
+            try:
+                if _is_left(entry):
+                    shutil.rmtree(entry.path, ignore_errors=True)
+                    removed.append(Path(entry.path))
+            except OSError as error:
+                log.info("%s was not looked at: %s", entry.path, error)
+    return removed
+
+
+def _is_left(entry: os.DirEntry[str]) -> bool:
+    """Whether it is a private folder of ours whose agent is gone."""
+    status = entry.stat(follow_symlinks=False)
+    if not entry.is_dir(follow_symlinks=False) or status.st_uid != os.getuid():
+        return False
+    try:
+        lock = os.open(os.path.join(entry.path, LOCK), os.O_RDWR | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        # Made this moment, or by somebody else: only what looks like a session's is ours.
+        return time.time() - status.st_mtime > JUST_MADE and os.path.isdir(os.path.join(entry.path, "state"))
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    finally:
+        os.close(lock)
+    return True

@@ -1,0 +1,77 @@
+"""Where and how the commands of a session run and its files are touched."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from acp_agent.executors.editor import EditorExecutor
+from acp_agent.executors.route import Offer, route
+from acp_agent.executors.shell_state import forget_state, last_cwd
+from acp_agent.loop.shell.confinement import Confinement
+from acp_agent.loop.shell.private_folder import PrivateFolder
+from acp_agent.loop.turns.running import RunningTurn
+from acp_agent.safety.folders.paths import Roots
+
+if TYPE_CHECKING:
+    from acp_agent.loop.beside.background_runs import SessionRuns
+    from acp_agent.loop.calls.hooks import Hooks
+
+
+class Shell:
+    """Of one session, or (`below`) of a sub-agent in it, whose working directory and variables are its own."""
+
+    def __init__(
+        self,
+        roots: Roots,
+        turn: RunningTurn,
+        folder: PrivateFolder,
+        executor: EditorExecutor,
+        confinement: Confinement,
+        hooks: Hooks,
+        runs: SessionRuns,
+    ) -> None:
+        self._roots = roots
+        self.turn = turn
+        self._folder = folder
+        self.executor = executor
+        self.offer: Offer = executor.offer
+        """What the editor serves."""
+        self.confinement = confinement
+        self.hooks = hooks
+        self.runs = runs
+        self._of = ""
+
+    def below(self, call_id: str) -> Shell:
+        """The shell of a sub-agent that a call started."""
+        other = copy.copy(self)
+        other._of = f"-{call_id}"
+        return other
+
+    @property
+    def state(self) -> Path:
+        """Where the turn's shell keeps its working directory and variables; a new turn begins anew."""
+        return self._folder.path / "state" / f"shell-{self.turn.number}{self._of}"
+
+    def cwd(self) -> Path:
+        """Where the turn's shell stands now."""
+        return last_cwd(self.state, self._roots.cwd)
+
+    def forget_state(self) -> None:
+        """The turn is over."""
+        forget_state(self.state)
+
+    @property
+    def draws_here(self) -> bool:
+        """Whether the editor does not show by itself what a command prints."""
+        return route("run", self.offer) == "local"
+
+    def limits(self) -> str:
+        """What keeps commands from something, in a sentence for the model; empty where nothing does."""
+        return self.confinement.limits()
+
+    async def close(self) -> None:
+        await self.executor.close()
+        await self.hooks.close()
+        self._folder.close()

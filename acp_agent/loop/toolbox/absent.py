@@ -1,0 +1,46 @@
+"""Tools that are not always there."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+from acp_agent.config.model import ToolsConfig
+from acp_agent.loop.beside.background_runs import SessionRuns
+from acp_agent.loop.beside.languages import Languages
+from acp_agent.loop.prompts.skills import Skills
+from acp_agent.tools.net.browser_session import missing_browser
+
+ASK_LANGUAGE_SERVERS = frozenset(("definition", "references", "symbols", "hover", "rename"))
+LOOK_AT_RUNS = frozenset(("bash_output", "bash_kill", "bash_list"))
+
+NO_RUNS = (
+    "Nothing was started in the background in this session (`bash` with `background`). "
+    "A run ends with its session, so one of an earlier session is gone."
+)
+
+
+class Absent:
+    def __init__(self, config: ToolsConfig, skills: Skills, runs: SessionRuns, languages: Languages) -> None:
+        self._config = config
+        self._skills = skills
+        self._runs = runs
+        self._languages = languages
+
+    @cached_property
+    def _browser(self) -> str | None:
+        return missing_browser(self._config.browser)
+
+    def why(self, tool: str) -> str | None:
+        """Why a tool is not there now, as a sentence; `None` where it is."""
+        if tool in ASK_LANGUAGE_SERVERS:
+            return self._languages.missing()
+        if tool in LOOK_AT_RUNS:
+            return None if self._runs.any else NO_RUNS
+        match tool:
+            case "browser":
+                return self._browser
+            case "delegate" if not self._config.delegate.max_depth:
+                return "Sub-agents are switched off (`tools.delegate.max_depth`)."
+            case "skill" if not self._skills.names():
+                return "This project has no skills (`.agents/skills/NAME/SKILL.md`)."
+        return None

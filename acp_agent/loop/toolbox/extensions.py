@@ -1,0 +1,202 @@
+"""The tools that are not of this package: of installed packages, and of the project where the person trusts it.
+
+Trust belongs to a folder and to the very bytes of its files, and is remembered outside of the folder (in the session
+store, with the permissions): a pulled commit that changes a tool is asked about again.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import anyio
+import anyio.to_thread
+
+from acp_agent.lazy import load
+from acp_agent.loop.journal import Journal
+from acp_agent.loop.turns.ask import ask_trust
+from acp_agent.safety.folders.folder_trust import FOLDER, MARK_CHARS, mark_of, own_files, scope_of, tools_of
+from acp_agent.store.base import Decision
+from acp_agent.store.session_store import SessionStore
+from acp_agent.tools.kit.registry import SessionRegistry
+
+log = logging.getLogger(__name__)
+
+GROUP = "acp_coder.tools"
+PACKAGES = "package"
+PROJECT = "project"
+TOOL = "trust"
+
+LOAD_TIMEOUT = 30.0
+
+SHOWN_CHARS = 2_000
+"""Of each file, when the person is asked."""
+
+ANSWERS = {True: "given by the person", False: "refused by the person", None: "not answered"}
+
+QUESTION = "Trust this folder's own files, and let them take effect?"
+NOT_TRUSTED = "This folder has files of its own (configuration, tools) that are not used: `/trust` shows them."
+TRUSTED = "Trusted. The folder's tools are loaded; its configuration counts from the next session on."
+
+PACKAGE_TOOLS = "acp_agent.tools.kit.third_party:package_tools"
+PROJECT_TOOLS = "acp_agent.tools.kit.third_party:project_tools"
+"""Loaded in a thread: they bring pydantic."""
+
+
+class Extensions:
+    """Of one session in `folder`. Puts what it loads into `registry`."""
+
+    def __init__(self, folder: Path, registry: SessionRegistry, store: SessionStore, *, packages: bool) -> None:
+        self._folder = folder
+        self._registry = registry
+        self._store = store
+        self._packages = packages
+        self._begun = False
+        self._shown = ""
+        self._loaded = False
+        self._asks = False
+        self._loading = anyio.Lock()
+
+    async def read(self) -> dict[str, bytes]:
+        return await anyio.to_thread.run_sync(own_files, self._folder)
+
+    def trusted(self, files: Mapping[str, bytes]) -> bool:
+        """Whether the person trusts exactly these files."""
+        return self._answer(files) == "allow"
+
+    def _answer(self, files: Mapping[str, bytes]) -> Decision | None:
+        """What the person said of exactly these files."""
+        known = self._store.permissions(str(self._folder))
+        scope = scope_of(files)
+        return next((item.decision for item in known if item.tool == TOOL and item.scope == scope), None)
+
+    @property
+    def mark(self) -> str:
+        """Stands for the files that were shown last."""
+        return mark_of(self._shown)
+
+    @property
+    def loaded(self) -> bool:
+        """Whether tools of the project are loaded, in whatever state their files were then."""
+        return self._loaded
+
+    async def show(self) -> tuple[list[str], bool]:
+        """The files that could be trusted, relative to the folder, and whether they are; `trust` takes only these."""
+        files = await self.read()
+        self._shown = scope_of(files)
+        return list(files), self.trusted(files)
+
+    async def packages(self) -> list[str]:
+        """Loads the tools of packages; once. Gives what a person should hear of, in sentences. Whoever asks meanwhile
+        waits. Where no package offers any, nothing is loaded for it."""
+        async with self._loading:
+            if not self._packages:
+                return []
+            self._packages = False
+            if not await anyio.to_thread.run_sync(_any_package):
+                return []
+            return await self._load(PACKAGES, PACKAGE_TOOLS)
+
+    async def project(self) -> list[str]:
+        """Loads the project's tools where they are trusted; once. Whoever asks meanwhile waits until it is done."""
+        async with self._loading:
+            if self._begun or not (self._folder / FOLDER).is_dir():
+                return []
+            self._begun = True
+            files = await self.read()
+            if not files:
+                return []
+            answer = self._answer(files)
+            if answer == "allow":
+                return await self._load(PROJECT, PROJECT_TOOLS, tools_of(files))
+            self._asks = answer is None
+            return [] if self._asks else [NOT_TRUSTED]
+
+    async def ask(self, journal: Journal) -> list[str]:
+        """Asks the user, once for these very files, whether they are trusted; gives what the user should hear."""
+        if not self._asks:
+            return []
+        self._asks = False
+        files = await self.read()
+        self._shown = scope_of(files)
+        answer = await ask_trust(journal.outbox, QUESTION, [_shown(name, data) for name, data in files.items()])
+        journal.notice(f"trust in {', '.join(files)} ({mark_of(self._shown)}): {ANSWERS[answer]}")
+        if answer is None:
+            return [NOT_TRUSTED]
+        if answer:
+            trouble = await self.trust()
+            if trouble is None:
+                return [f"The files changed while you were asked. {NOT_TRUSTED}"]
+            return [TRUSTED, *trouble]
+        self._store.remember(str(self._folder), TOOL, self._shown, "reject")
+        return [NOT_TRUSTED]
+
+    async def trust(self, mark: str = "") -> list[str] | None:
+        """Remembers that the files are trusted, and loads them. Gives what went wrong; `None` where they are not those
+        that were shown last (or that `mark` stands for), so that nothing was done."""
+        async with self._loading:
+            files = await self.read()
+            scope = scope_of(files)
+            if scope != self._shown and (len(mark) < MARK_CHARS or mark_of(scope) != mark[:MARK_CHARS]):
+                return None
+            self._begun, self._asks = True, False
+            self._store.remember(str(self._folder), TOOL, scope, "allow")
+            return await self._load(PROJECT, PROJECT_TOOLS, tools_of(files))
+
+    async def distrust(self) -> None:
+        """Takes trust back. These files are not asked about again."""
+        async with self._loading:
+            self._begun, self._asks = True, False
+            project = str(self._folder)
+            for item in self._store.permissions(project):
+                if item.tool == TOOL:
+                    self._store.revoke(project, item.id)
+            if files := await self.read():
+                self._store.remember(project, TOOL, scope_of(files), "reject")
+            self._registry.set_group(PROJECT, ())
+            self._loaded = False
+
+    async def _load(self, group: str, row: str, *arguments: object) -> list[str]:
+        """Strange code is run in a thread that is left to itself where it takes too long."""
+        try:
+            with anyio.fail_after(LOAD_TIMEOUT):
+                made, trouble = await anyio.to_thread.run_sync(lambda: load(row)(*arguments), abandon_on_cancel=True)
+        except TimeoutError:
+            made, trouble = [], [f"The tools of the {group} were not loaded: it took more than {LOAD_TIMEOUT:g} s."]
+        taken = self._registry.set_group(group, made)
+        self._loaded = self._loaded or group == PROJECT
+        trouble += [f"The tool `{name}` of the {group} is left out: the name is taken." for name in taken]
+        for words in trouble:
+            log.warning("%s", words)
+        return list(trouble)
+
+
+def _shown(name: str, data: bytes) -> str:
+    """A file for the person: its name, and the beginning of what is in it."""
+    text = data.decode("utf-8", "replace")
+    more = f"\n… [{len(text) - SHOWN_CHARS} characters more]" if len(text) > SHOWN_CHARS else ""
+    fence = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", text)), default=0))
+    return f"{name}\n\n{fence}\n{text[:SHOWN_CHARS].rstrip()}{more}\n{fence}"
+
+
+def _any_package() -> bool:
+    """Whether an installed package names the group: looked for by hand, since the first turn waits for it and loading
+    `importlib.metadata` takes longer than all of this."""
+    for folder in sys.path:
+        try:
+            names = os.listdir(folder or ".")
+        except OSError:
+            continue
+        for name in names:
+            if name.endswith((".dist-info", ".egg-info")):
+                try:
+                    with open(os.path.join(folder, name, "entry_points.txt"), "rb") as opened:
+                        if f"[{GROUP}]".encode() in opened.read():
+                            return True
+                except OSError:
+                    continue
+    return False

@@ -1,0 +1,139 @@
+"""The MCP servers of a session, as the loop sees them: tools in its registry, prompts among its commands.
+
+The servers are connected in the background, after the session was answered. A prompt that comes meanwhile waits for
+them for a moment, and goes on without those that are not ready.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import anyio
+
+from acp_agent.config.model import McpConfig
+from acp_agent.lazy import load
+from acp_agent.loop.outbox import Outbox
+from acp_agent.loop.prompts.menu import Menu
+from acp_agent.mcp.base import McpError, McpPrompt, gather, prompt_arguments
+from acp_agent.mcp.mcp_servers import McpServers, ServerState
+from acp_agent.schema.acp import AvailableCommand, McpServer, UnstructuredCommandInput
+from acp_agent.tools.kit.registry import SessionRegistry
+
+log = logging.getLogger(__name__)
+
+GROUP = "mcp"
+UNFIT = re.compile(r"[^\w.:/-]+", re.ASCII)
+LONGEST_COMMAND = 80
+"""Characters of a command's name; what a server calls its prompts may hold anything."""
+
+SERVER_TOOLS = "acp_agent.tools.kit.mcp_tool:server_tools"
+"""Loaded with the first server: it brings pydantic."""
+
+
+class SessionServers:
+    """Of one session. What its prompts add to the commands goes into `menu`."""
+
+    def __init__(
+        self,
+        given: Sequence[McpServer],
+        config: McpConfig,
+        registry: SessionRegistry,
+        *,
+        cwd: Path,
+        folders: Sequence[Path],
+        environ: Mapping[str, str],
+        hidden: frozenset[str],
+        outbox: Outbox,
+        menu: Menu,
+    ) -> None:
+        specs, troubles = gather(given, config.servers)
+        self.trouble = [words for _, words in troubles]
+        self.any = bool(specs)
+        self._registry = registry
+        self._menu = menu
+        self._outbox = outbox
+        self._wait = config.prompt_wait
+        self._news = anyio.Event()
+        self._servers = McpServers(
+            specs,
+            cwd=cwd,
+            folders=folders,
+            connect_timeout=config.connect_timeout,
+            call_timeout=config.call_timeout,
+            max_result_bytes=config.max_result_bytes,
+            environ=environ,
+            hidden=hidden,
+            on_change=self._on_change,
+            on_trouble=self._on_trouble,
+        )
+
+    async def run(self) -> None:
+        """Connects the servers and keeps them until `close`."""
+        await self._servers.run()
+
+    async def close(self) -> None:
+        await self._servers.close()
+
+    def states(self) -> tuple[ServerState, ...]:
+        return self._servers.states()
+
+    async def ready(self) -> None:
+        """Waits until no server is being connected any more, or it has taken long enough for a prompt to wait."""
+        with anyio.move_on_after(self._wait):
+            while any(state.state == "connecting" for state in self._servers.states()):
+                await self._news.wait()
+
+    def _on_change(self) -> None:
+        left_out = self._registry.set_group(GROUP, load(SERVER_TOOLS)(self._servers.tools(), self._servers.call))
+        for name in left_out:
+            log.warning("the tool %s of an MCP server is left out: the name is taken", name)
+        self._wake()
+        self._menu.change(self.commands())
+
+    def _on_trouble(self, server: str, words: str) -> None:
+        self._wake()
+        self._outbox.tell(words)
+
+    def _wake(self) -> None:
+        news, self._news = self._news, anyio.Event()
+        news.set()
+
+    # --- prompts as commands ----------------------------------------------------------------------------------
+
+    def commands(self) -> list[AvailableCommand]:
+        return [
+            AvailableCommand(
+                name=_command(prompt),
+                description=prompt.description or f"A prompt of the MCP server {prompt.server}",
+                input=_hint(prompt),
+            )
+            for prompt in {_command(prompt): prompt for prompt in reversed(self._servers.prompts())}.values()
+        ]
+
+    def find_prompt(self, command: str) -> McpPrompt | None:
+        return next((prompt for prompt in self._servers.prompts() if _command(prompt) == command), None)
+
+    async def text_of(self, prompt: McpPrompt, rest: str) -> tuple[str, bool]:
+        """What a prompt says, and True; or why it could not be had, and False."""
+        try:
+            arguments = prompt_arguments(prompt, rest) if prompt.arguments else {}
+            messages = await self._servers.prompt(prompt.server, prompt.name, arguments)
+        except McpError as error:
+            return f"The prompt `{_command(prompt)}` could not be used: {error}", False
+        texts = [text if role == "user" else f"[{role}] {text}" for role, text in messages]
+        if rest and not prompt.arguments:  # It takes none: the person's words follow it.
+            texts.append(rest)
+        return "\n\n".join(texts), True
+
+
+def _command(prompt: McpPrompt) -> str:
+    """A command's name has no spaces: what follows the first is its argument."""
+    return UNFIT.sub("_", f"{prompt.server}:{prompt.name}")[:LONGEST_COMMAND]
+
+
+def _hint(prompt: McpPrompt) -> UnstructuredCommandInput | None:
+    names = [f"<{argument.name}>" if argument.required else f"[{argument.name}]" for argument in prompt.arguments]
+    return UnstructuredCommandInput(hint=" ".join(names)) if names else None

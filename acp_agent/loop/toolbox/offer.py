@@ -1,0 +1,269 @@
+"""Which tools the model is offered now, and in what form.
+
+All tools of the registry, less those that the mode, the configuration, the surroundings (no browser here) or unmet
+prerequisites exclude: these are not offered and do not run. Of the rest, the core tools are always sent; where there
+are many others (MCP servers), only the relevant ones are, chosen anew for each prompt. What was left out for lack of
+relevance still runs when the model calls it by name.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from acp_agent.config.model import DependencyRule, ToolsConfig
+from acp_agent.llm.base import ToolDefinition
+from acp_agent.loop.choices import Choices
+from acp_agent.loop.modes import Mode
+from acp_agent.loop.toolbox.absent import Absent
+from acp_agent.loop.toolbox.relevance import Relevance
+from acp_agent.safety.access import RISK_METADATA
+from acp_agent.safety.deciding.deciders import Deciders
+from acp_agent.tools.kit.registry import ToolEntry, Tools
+
+DEFAULT_THRESHOLD = 0.6
+
+THOUGHTS = "thinking"
+"""The field that complex tools get to think in; it is taken out before a tool sees its arguments."""
+
+ESSENTIAL = frozenset(
+    "bash bash_output bash_kill bash_list read edit write find_path grep list_directory plan skill switch_mode".split()
+)
+"""What a model with a small context always gets; the definitions of all tools would fill it."""
+
+
+class Offer:
+    """Of one session, or (`only`) of a sub-agent in it. `deciders` may take a tool away altogether."""
+
+    def __init__(
+        self,
+        registry: Tools,
+        config: ToolsConfig,
+        choices: Choices,
+        absent: Absent,
+        relevance: Relevance,
+        deciders: Deciders,
+    ) -> None:
+        self._deciders = deciders
+        self._registry = registry
+        self._config = config
+        self._choices = choices
+        self._absent = absent
+        self._relevance = relevance
+        self._only: frozenset[str] | None = None
+        self._succeeded: set[str] = set()
+        self._chosen: frozenset[str] | None = None
+        self._small = False
+
+    def only(self, tools: frozenset[str]) -> Offer:
+        """What a sub-agent with these tools is offered."""
+        other = copy.copy(self)
+        other._only = tools
+        return other
+
+    # --- what may run -----------------------------------------------------------------------------------------
+
+    def why_not(self, entry: ToolEntry) -> str | None:
+        """Why a tool is not offered now, as a sentence; `None` where it is."""
+        if self._only is not None and entry.name not in self._only:
+            return f"`{entry.name}` is not among the tools of this sub-agent."
+        mode = self._choices.mode()
+        if not _in_mode(entry, mode):
+            reads = "" if mode.changes else ", which only reads"
+            return f"`{entry.name}` is not available in the mode `{mode.id}`{reads}."
+        if any(name in self._config.disabled for name in (entry.name, *entry.aliases)):
+            return f"`{entry.name}` is switched off in the configuration (`tools.disabled`)."
+        if (denied := self._deciders.hides(entry.name)) is not None:
+            return denied
+        if (why := self._absent.why(entry.name)) is not None:
+            return why
+        needed = self._unmet(entry)
+        return f"`{entry.name}` needs {', '.join(f'`{name}`' for name in needed)} to succeed first." if needed else None
+
+    def entries(self) -> list[ToolEntry]:
+        """What is offered now, in the order of the registry."""
+        return [entry for entry in self._registry.entries() if self.why_not(entry) is None]
+
+    def find(self, name: str) -> ToolEntry | None:
+        """The tool of that name, where it is offered now."""
+        entry = self._registry.find(name)
+        return entry if entry is not None and self.why_not(entry) is None else None
+
+    def names(self) -> list[str]:
+        return [entry.name for entry in self.entries()]
+
+    def excluded(self) -> dict[str, str]:
+        """Tool -> why it is not offered."""
+        return {entry.name: why for entry in self._registry.entries() if (why := self.why_not(entry)) is not None}
+
+    def succeeded(self, name: str) -> None:
+        """A tool has succeeded: what requires or prefers it hears of it, and it stays among those that are sent."""
+        self._succeeded.add(name)
+        if self._chosen is not None:
+            self._chosen |= {name}
+
+    def _unmet(self, entry: ToolEntry) -> list[str]:
+        rule = self._rule(entry)
+        names = [self._registry.own_name(name) for name in rule.requires] if rule is not None else []
+        return [name for name in names if name not in self._succeeded]
+
+    def _rule(self, entry: ToolEntry) -> DependencyRule | None:
+        rules = self._config.dependencies
+        names = (entry.name, *entry.aliases) if rules.enabled else ()
+        return next((rules.rules[name] for name in names if name in rules.rules), None)
+
+    def unknown_names(self) -> list[str]:
+        """Names in the configuration that are no tool's. MCP tools may still come, so these are believed."""
+        rules = self._config.dependencies.rules
+        named = [*self._config.disabled, *rules]
+        named += [name for rule in rules.values() for name in (*rule.requires, *rule.prefers)]
+        unknown = (name for name in named if self._registry.find(name) is None and not name.startswith("mcp_"))
+        return list(dict.fromkeys(unknown))
+
+    # --- what is sent -----------------------------------------------------------------------------------------
+
+    async def aim(self, prompt: str, window: int | None = None) -> None:
+        """Chooses what is sent with the requests of one turn. `window`: tokens the model can hold, where known."""
+        config = self._config.schema_filter
+        self._small = window is not None and window <= config.small_window
+        most = config.max_tools_small if self._small else config.max_tools
+        others = [entry for entry in self.entries() if not self._always(entry)]
+        self._chosen = None
+        if not config.enabled or len(others) <= most:
+            return
+        scores = await self._relevance.scores(prompt, [_text(entry) for entry in others])
+        ranked = sorted(
+            zip(
+                (score + self._boost(entry) for entry, score in zip(others, scores, strict=True)),
+                others,
+                strict=True,
+            ),
+            key=lambda pair: -pair[0],
+        )
+        known = [entry for _, entry in ranked if entry.name in self._succeeded]
+        fitting = [entry for score, entry in ranked if score >= config.min_similarity and entry not in known]
+        self._chosen = frozenset(entry.name for entry in [*known, *fitting][:most])
+
+    def _always(self, entry: ToolEntry) -> bool:
+        return entry.name in ESSENTIAL if self._small else entry.core
+
+    def _boost(self, entry: ToolEntry) -> float:
+        rules, rule = self._config.dependencies, self._rule(entry)
+        if rule is None:
+            return 0.0
+        satisfied = sum(self._registry.own_name(name) in self._succeeded for name in rule.prefers)
+        return min(rules.boost_per_dep * satisfied, rules.max_total_boost)
+
+    def sent(self) -> list[ToolEntry]:
+        """The entries whose definitions are sent now."""
+        chosen = self._chosen
+        return [entry for entry in self.entries() if chosen is None or self._always(entry) or entry.name in chosen]
+
+    def definitions(self) -> Sequence[ToolDefinition]:
+        return self.definitions_of(self.sent())
+
+    def definitions_of(self, entries: Sequence[ToolEntry]) -> Sequence[ToolDefinition]:
+        """The form in which they are sent."""
+        tafc = self._config.tafc
+        definitions = [entry.definition for entry in entries]
+        if self._config.require_risk_metadata:
+            definitions = [with_risk_metadata(tool) if tool.name == "bash" else tool for tool in definitions]
+        if not tafc.enabled:
+            return definitions
+        threshold = threshold_of(tafc.complexity_threshold)
+        return [think_first(tool) if complexity(tool.parameters) >= threshold else tool for tool in definitions]
+
+    def words(self) -> str:
+        """How the tools that are sent were chosen."""
+        if self._chosen is None:
+            return "All of them are sent to the model."
+        left_out = len(self.entries()) - len(self.sent())
+        return f"{left_out} less relevant ones are not sent with this prompt; chosen by {self._relevance.method}."
+
+
+def _in_mode(entry: ToolEntry, mode: Mode) -> bool:
+    if entry.name in mode.extra_tools:
+        return True
+    if entry.kind == "switch_mode":
+        return False
+    return mode.changes or (entry.reads_only and entry.kind != "think")
+
+
+def _text(entry: ToolEntry) -> str:
+    properties = entry.parameters.get("properties")
+    parameters = " ".join(properties) if isinstance(properties, Mapping) else ""
+    return f"{entry.name.replace('_', ' ')}\n{entry.description}\n{parameters}"
+
+
+def with_risk_metadata(tool: ToolDefinition) -> ToolDefinition:
+    """The definition that demands what the model thinks of the risk."""
+    parameters = {
+        **tool.parameters,
+        "properties": {**tool.parameters.get("properties", {}), **RISK_METADATA},
+        "required": [*_list(tool.parameters.get("required")), *RISK_METADATA],
+    }
+    return ToolDefinition(tool.name, tool.description, parameters)
+
+
+# --- thinking before calling -----------------------------------------------------------------------------------
+
+
+def threshold_of(value: float) -> float:
+    """A configured threshold, from 0 to 1; what is no number counts as 0.6."""
+    if value != value or value in (float("inf"), float("-inf")):
+        return DEFAULT_THRESHOLD
+    return min(1.0, max(0.0, value))
+
+
+def complexity(parameters: Mapping[str, Any]) -> float:
+    """How hard a tool is to call right, 0 to 1: required parameters (3 are much), depth of nesting (2 levels below the
+    first are much), and the largest enumeration (6 words are much)."""
+    required = min(len(_list(parameters.get("required"))) / 3, 1.0)
+    depth = min(max(_depth(parameters) - 1, 0) / 2, 1.0)
+    enum = min(_largest_enum(parameters) / 6, 1.0)
+    return min(1.0, 0.4 * required + 0.35 * depth + 0.35 * enum)
+
+
+def think_first(tool: ToolDefinition) -> ToolDefinition:
+    """The definition with a field in which the model thinks before it fills the others."""
+    properties = tool.parameters.get("properties")
+    properties = properties if isinstance(properties, Mapping) else {}
+    if THOUGHTS in properties:
+        return tool
+    thoughts = {"type": "string", "description": "First think here, in a few words, about which values to give."}
+    parameters = {
+        **tool.parameters,
+        "properties": {THOUGHTS: thoughts, **properties},
+        "required": [THOUGHTS, *_list(tool.parameters.get("required"))],
+    }
+    return ToolDefinition(tool.name, tool.description, parameters)
+
+
+def _below(schema: Any) -> list[Any]:
+    if not isinstance(schema, Mapping):
+        return []
+    properties = schema.get("properties")
+    below = list(properties.values()) if isinstance(properties, Mapping) else []
+    if "items" in schema:
+        below.append(schema["items"])
+    return below + [part for word in ("anyOf", "oneOf", "allOf") for part in _list(schema.get(word))]
+
+
+def _list(value: Any) -> list[Any]:
+    """A server's schema may hold anything anywhere."""
+    return value if isinstance(value, list) else []
+
+
+def _depth(schema: Any) -> int:
+    if not isinstance(schema, Mapping):
+        return 0
+    own = 1 if "properties" in schema or "items" in schema else 0
+    return own + max((_depth(part) for part in _below(schema)), default=0)
+
+
+def _largest_enum(schema: Any) -> int:
+    if not isinstance(schema, Mapping):
+        return 0
+    own = len(schema["enum"]) if isinstance(schema.get("enum"), list) else 0
+    return max([own, *(_largest_enum(part) for part in _below(schema))])

@@ -1,0 +1,35 @@
+"""Which tools there are now."""
+
+from __future__ import annotations
+
+import copy
+
+from acp_agent.loop.toolbox.extensions import Extensions
+from acp_agent.loop.toolbox.mcp_tools import SessionServers
+from acp_agent.loop.toolbox.offer import Offer
+from acp_agent.loop.toolbox.relevance import Relevance
+from acp_agent.tools.kit.registry import SessionRegistry
+
+
+class Toolbox:
+    """Of one session, or (`only`) of a sub-agent in it."""
+
+    def __init__(
+        self,
+        registry: SessionRegistry,
+        offer: Offer,
+        extensions: Extensions,
+        servers: SessionServers,
+        relevance: Relevance,
+    ) -> None:
+        self.registry = registry
+        self.offer = offer
+        self.extensions = extensions
+        self.servers = servers
+        self.relevance = relevance
+
+    def only(self, tools: frozenset[str]) -> Toolbox:
+        """The toolbox of a sub-agent: these tools, as far as they are there."""
+        other = copy.copy(self)
+        other.offer = self.offer.only(tools)
+        return other

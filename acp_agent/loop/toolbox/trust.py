@@ -1,0 +1,38 @@
+"""Whether a folder's own configuration takes effect. Light: the answer to `session/new` needs it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from acp_agent.config.sources import PROJECT_FILE, Layer, parse
+from acp_agent.errors import ConfigError
+from acp_agent.lazy import load
+from acp_agent.store.session_store import SessionStore
+
+TOOL = "trust"
+"""What trust is remembered as, among the permissions."""
+
+OWN_FILES = "acp_agent.safety.folders.folder_trust:own_files"
+SCOPE_OF = "acp_agent.safety.folders.folder_trust:scope_of"
+
+
+def project_layer(folder: str, store: SessionStore) -> Layer | None:
+    """The folder's configuration where the person trusts the folder's files as they are now, else `None`.
+
+    Raises ConfigError where it is trusted and cannot be read; StoreError.
+    """
+    if not os.path.isfile(f"{folder}/{PROJECT_FILE}"):
+        return None
+    files: dict[str, bytes] = load(OWN_FILES)(Path(folder))
+    data = files.get(PROJECT_FILE)
+    if data is None:
+        return None
+    scope = load(SCOPE_OF)(files)
+    answers = {item.scope: item.decision for item in store.permissions(folder) if item.tool == TOOL}
+    if answers.get(scope) != "allow":
+        return None
+    try:
+        return parse(f"{folder}/{PROJECT_FILE}", data.decode("utf-8"))
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{folder}/{PROJECT_FILE}: cannot be read: {error}") from error

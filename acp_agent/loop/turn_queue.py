@@ -1,0 +1,51 @@
+"""The turns of a session: one runs, the others wait behind it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from functools import cached_property
+
+import anyio
+
+
+class TurnQueue:
+    def __init__(self) -> None:
+        self._scopes: list[anyio.CancelScope] = []
+        self.closed = False
+        """Whether the session is closed: nothing is told any more."""
+
+    @cached_property
+    def _lock(self) -> anyio.Lock:
+        # Made late: it loads the event loop's backend of anyio, which the session's answer does not wait for.
+        return anyio.Lock()
+
+    def __len__(self) -> int:
+        """How many prompts are running or waiting."""
+        return len(self._scopes)
+
+    @property
+    def busy(self) -> bool:
+        return bool(self._scopes)
+
+    @contextmanager
+    def cancellable(self) -> Iterator[anyio.CancelScope]:
+        """The scope of one prompt, which `cancel` ends."""
+        scope = anyio.CancelScope()
+        self._scopes.append(scope)
+        try:
+            with scope:
+                yield scope
+        finally:
+            self._scopes.remove(scope)
+
+    @asynccontextmanager
+    async def turn(self) -> AsyncIterator[None]:
+        """Waits until no other turn runs, and lets none run meanwhile."""
+        async with self._lock:
+            yield
+
+    def cancel(self) -> None:
+        """Ends the running turn and those that wait behind it; their prompts are answered `cancelled`."""
+        for scope in self._scopes:
+            scope.cancel()

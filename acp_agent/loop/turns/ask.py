@@ -1,0 +1,163 @@
+"""A question of the model to the person: by a form, else as a choice like a permission, else in the conversation.
+
+Never hangs: the first two are bounded by a timeout, the third ends the turn, and the next prompt is the answer.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Sequence
+
+import anyio
+
+from acp_agent.errors import AgentError, ConnectionClosed
+from acp_agent.loop.calls.call import Call
+from acp_agent.loop.outbox import Outbox
+from acp_agent.protocol.client import Client
+from acp_agent.schema.acp import (
+    CancelledPermissionOutcome,
+    Content,
+    CreateElicitationResponse,
+    ElicitationSchema,
+    MultiSelectPropertySchema,
+    PermissionOption,
+    SelectedPermissionOutcome,
+    StringMultiSelectItems,
+    StringPropertySchema,
+    TextContent,
+    ToolCall,
+    ToolCallContent,
+    ToolCallProgress,
+    ToolCallStatus,
+    ToolCallUpdate,
+)
+from acp_agent.tools.kit.tool_context import Answer, Question
+
+log = logging.getLogger(__name__)
+
+ANSWER = "answer"
+OTHER = "other"
+SKIP = "skip"
+
+DECLINED = "The person did not want to answer. Go on with what you know, or say what you assume."
+UNANSWERED = "Nobody answered in time. Go on with a sensible assumption and name it, or end the turn."
+MAX_OPTIONS = 9
+"""More buttons than that no editor shows well."""
+
+
+TRUST_MEANS = (
+    "They may start programs and change how the agent works, with your rights. Read them first; `/trust` shows and "
+    "changes this later."
+)
+
+
+async def ask_user(client: Client, call: Call, question: Question, *, timeout: float) -> Answer:
+    """`timeout` in seconds. Raises ConnectionClosed."""
+    try:
+        with anyio.fail_after(timeout):
+            if client.has_forms:
+                return await _by_form(client, call, question)
+            if 0 < len(question.choices) <= MAX_OPTIONS and not question.several:
+                return await _by_choice(client, call, question)
+    except TimeoutError:
+        return Answer(None, UNANSWERED)
+    except ConnectionClosed:
+        raise
+    except AgentError as error:
+        log.warning("the question could not be asked: %s", error)
+    return Answer(None, "The question stands in the conversation; the next prompt is the answer.", ends_turn=True)
+
+
+async def ask_trust(outbox: Outbox, words: str, files: Sequence[str]) -> bool | None:
+    """Whether the person trusts these files of the folder, as they are to be shown; `None` where nobody said.
+
+    Raises ConnectionClosed.
+    """
+    call_id = str(uuid.uuid4())
+    text = "\n\n".join([words, *files, TRUST_MEANS])
+    content: list[ToolCallContent] = [Content(content=TextContent(text=text))]
+    outbox.emit(ToolCall(tool_call_id=call_id, title=words, kind="other", status="pending", content=content))
+    shown = ToolCallUpdate(
+        tool_call_id=call_id, title=words, kind="other", status="pending", content=content, meta={"trust": True}
+    )
+    options = [
+        PermissionOption(option_id="trust", name="Trust these files", kind="allow_always"),
+        PermissionOption(option_id="no", name="Do not use them", kind="reject_always"),
+    ]
+    answer: bool | None = None
+    try:
+        outcome = (await outbox.client.request_permission(shown, options)).outcome
+        if isinstance(outcome, SelectedPermissionOutcome) and outcome.option_id in ("trust", "no"):
+            answer = outcome.option_id == "trust"
+    except ConnectionClosed:
+        raise
+    except AgentError as error:
+        log.warning("the question could not be asked: %s", error)
+    finally:
+        status: ToolCallStatus = "completed" if answer is not None else "failed"
+        outbox.emit(ToolCallProgress(tool_call_id=call_id, status=status))
+    return answer
+
+
+# --- by a form ---------------------------------------------------------------------------------------------------
+
+
+async def _by_form(client: Client, call: Call, question: Question) -> Answer:
+    answer = await client.elicit(question.text, _form(question), tool_call_id=call.id)
+    if answer.action != "accept":
+        return Answer(None, DECLINED)
+    return _read(answer, question)
+
+
+def _form(question: Question) -> ElicitationSchema:
+    choices = list(question.choices)
+    if not choices:
+        return ElicitationSchema(properties={ANSWER: StringPropertySchema(title="Answer")}, required=[ANSWER])
+    other = StringPropertySchema(title="Something else", description="In your own words, instead or in addition")
+    if question.several:
+        several = MultiSelectPropertySchema(title="Answers", items=StringMultiSelectItems(enum=choices))
+        return ElicitationSchema(properties={ANSWER: several, OTHER: other})
+    return ElicitationSchema(properties={ANSWER: StringPropertySchema(title="Answer", enum=choices), OTHER: other})
+
+
+def _read(answer: CreateElicitationResponse, question: Question) -> Answer:
+    """The content, checked again: a form may be filled by anything."""
+    content = answer.content or {}
+    given = content.get(ANSWER)
+    texts = given if isinstance(given, list) else [given]
+    picked = [text.strip() for text in texts if isinstance(text, str) and text.strip()]
+    if question.choices:
+        picked = [text for text in picked if text in question.choices]
+    other = content.get(OTHER)
+    if question.choices and isinstance(other, str) and other.strip():
+        picked.append(other.strip())
+    return Answer("; ".join(picked)) if picked else Answer(None, DECLINED)
+
+
+# --- as a choice -------------------------------------------------------------------------------------------------
+
+
+async def _by_choice(client: Client, call: Call, question: Question) -> Answer:
+    options = [
+        PermissionOption(option_id=f"choice-{number}", name=choice, kind="allow_once")
+        for number, choice in enumerate(question.choices)
+    ]
+    options.append(PermissionOption(option_id=SKIP, name="Do not answer", kind="reject_once"))
+    shown = ToolCallUpdate(
+        tool_call_id=call.id,
+        title=question.text,
+        name=call.name,
+        kind="other",
+        content=[Content(content=TextContent(text=question.text))],
+        meta={"question": True},
+    )
+    answer = await client.request_permission(shown, options)
+    match answer.outcome:
+        case CancelledPermissionOutcome():
+            return Answer(None, "The turn was cancelled.", cancelled=True)
+        case SelectedPermissionOutcome(option_id=picked):
+            for option, choice in zip(options, question.choices, strict=False):
+                if option.option_id == picked:
+                    return Answer(choice)
+    return Answer(None, DECLINED)

@@ -1,0 +1,178 @@
+"""The models that can be asked, and the providers behind them, which all sessions of the process share."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any
+
+import anyio
+import anyio.to_thread
+
+from acp_agent.config.credentials import find_key
+from acp_agent.config.load import Config
+from acp_agent.config.model import ProviderConfig
+from acp_agent.errors import AuthRequired, InvalidParams, ProviderError
+from acp_agent.lazy import load
+from acp_agent.llm.base import PROVIDERS, ModelInfo, Provider, ProviderOptions
+from acp_agent.llm.choose import choose_api, needs_key
+from acp_agent.llm.fenced import FencedProvider, ToolCalling
+from acp_agent.loop.choices import Choices
+from acp_agent.loop.options import AUTO_MODEL
+from acp_agent.loop.toolbox.relevance import Embed
+
+log = logging.getLogger(__name__)
+
+EMBEDDER = "acp_agent.llm.embeddings:Embedder"
+
+DEFAULT_MODEL = "gpt-5.1"
+"""Used with OpenAI when no model is configured: its list of models is long and in no useful order."""
+
+
+DEFAULT_CONTEXT_WINDOW = 128_000
+"""Tokens, where neither the configuration nor the server tells."""
+
+
+class ReadyModel:
+    """A model that can be asked now. `known`: what its server told of its models, filled while the model answers."""
+
+    def __init__(
+        self,
+        provider: Provider,
+        name: str,
+        known: Mapping[str, ModelInfo],
+        settings: ProviderConfig,
+        embed: Embed | None,
+    ) -> None:
+        self.provider = provider
+        self.embed = embed
+        self.name = name
+        self.id = name.partition(":")[2]
+        self._known = known
+        self._window = settings.context_window
+
+    @property
+    def known_window(self) -> int | None:
+        """Tokens, where the configuration or the server has told."""
+        info = self._known.get(self.id)
+        return self._window or (info.context_window if info else None)
+
+    @property
+    def context_window(self) -> int:
+        """Tokens; a guess until somebody has told."""
+        return self.known_window or DEFAULT_CONTEXT_WINDOW
+
+
+class _Server:
+    """A provider, and what it told of its models."""
+
+    def __init__(self, provider: Provider, embed: Embed | None) -> None:
+        self.provider = provider
+        self.embed = embed
+        self.models: dict[str, ModelInfo] = {}
+        self.asked = False
+        self._asking = anyio.Lock()
+
+    async def list(self) -> Mapping[str, ModelInfo]:
+        """Raises ProviderError; the next who asks tries again."""
+        self.asked = True
+        async with self._asking:
+            if not self.models:
+                self.models.update({info.id: info for info in await self.provider.models()})
+        return self.models
+
+
+class Models:
+    """`spawn` runs something in the background until the agent closes."""
+
+    def __init__(self, environ: Mapping[str, str], spawn: Callable[[Coroutine[Any, Any, None]], None]) -> None:
+        self._environ = environ
+        self._spawn = spawn
+        self._servers: dict[str, _Server] = {}
+        self._making = anyio.Lock()
+
+    async def discover(self, config: Config, choices: Choices) -> None:
+        """Makes the provider, and fills the model picker from a server that has a short list of its own. Raises
+        AuthRequired, ProviderError, InvalidParams."""
+        name = choices.model.partition(":")[0]
+        settings = self.settings(config, name)
+        server = await self._server(name, config)
+        if settings.models or _api(settings) != "chat":
+            return
+        choices.found([f"{name}:{model}" for model in await server.list()])
+
+    async def ready(self, config: Config, choice: str) -> ReadyModel:
+        """The model behind `provider:model`. Raises AuthRequired, ProviderError, InvalidParams."""
+        name, _, model = choice.partition(":")
+        settings = self.settings(config, name)
+        server = await self._server(name, config)
+        if model == AUTO_MODEL:
+            model = await self._first_model(name, settings, server)
+        if not server.asked and not settings.context_window and _api(settings) == "chat":
+            self._spawn(self._learn(server))
+        return ReadyModel(server.provider, f"{name}:{model}", server.models, settings, server.embed)
+
+    async def _learn(self, server: _Server) -> None:
+        """Asks for the context windows beside the prompt, which does not wait for them."""
+        try:
+            await server.list()
+        except ProviderError as error:
+            log.info("%s: context windows are not known: %s", server.provider.name, error)
+
+    async def _first_model(self, name: str, settings: ProviderConfig, server: _Server) -> str:
+        if _api(settings) == "responses":
+            return DEFAULT_MODEL
+        found = await server.list()
+        if not found:
+            raise ProviderError("not_found", f"The provider {name!r} lists no models; set OPENAI_MODEL.")
+        return next(iter(found))
+
+    async def _server(self, name: str, config: Config) -> _Server:
+        settings = self.settings(config, name)
+        api = _api(settings)
+        key = find_key(name, settings, self._environ)
+        if key is None and api != "scripted" and needs_key(settings.base_url):
+            raise AuthRequired(
+                f"No API key for the provider `{name}`: set {settings.api_key_env} or run `acp-coder login`"
+            )
+        options = ProviderOptions(
+            name=name,
+            base_url=settings.base_url,
+            api_key=key.value if key else None,
+            headers=settings.headers,
+            models=tuple(settings.models),
+            connect_timeout=settings.connect_timeout,
+            idle_timeout=settings.idle_timeout,
+            max_retries=settings.max_retries,
+            retry_base_delay=settings.retry_base_delay,
+            max_retry_delay=settings.max_retry_delay,
+            script=settings.script,
+        )
+        identity = f"{api} {settings.tool_calling} {settings.embedding_model} {options!r}"
+        async with self._making:
+            if identity not in self._servers:
+                self._servers[identity] = _Server(
+                    await anyio.to_thread.run_sync(_make_provider, api, options, settings.tool_calling),
+                    load(EMBEDDER)(options, settings.embedding_model).embed if settings.embedding_model else None,
+                )
+        return self._servers[identity]
+
+    def settings(self, config: Config, name: str) -> ProviderConfig:
+        """Raises InvalidParams for a provider that is not set up."""
+        settings = config.settings.provider(name)
+        if settings is None:
+            raise InvalidParams(f"There is no provider {name!r} in the configuration")
+        return settings
+
+    async def close(self) -> None:
+        for server in self._servers.values():
+            await server.provider.aclose()
+
+
+def _make_provider(api: str, options: ProviderOptions, tool_calling: ToolCalling) -> Provider:
+    provider: Provider = load(PROVIDERS[api])(options)
+    return provider if tool_calling == "native" else FencedProvider(provider, tool_calling)
+
+
+def _api(settings: ProviderConfig) -> str:
+    return settings.api or choose_api(settings.base_url)

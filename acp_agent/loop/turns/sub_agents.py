@@ -1,0 +1,171 @@
+"""Sub-agents: a prompt, a history and a set of tools of their own, inside one tool call.
+
+The calls of a sub-agent appear in the client below the call that made it (`_meta.claudeCode.parentToolUseId`); what it
+says goes to the model that asked for it, not to the person. The card of the call shows one line: what it does now.
+Cancelling the call ends all of it: it runs in the call's own task.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from acp_agent.errors import ProviderError, ToolError
+from acp_agent.llm.base import (
+    AssistantMessage,
+    ModelSettings,
+    TextPart,
+    ToolDefinition,
+    UsageReport,
+    UserMessage,
+)
+from acp_agent.loop.calls.call import Call
+from acp_agent.loop.calls.reports import Parent
+from acp_agent.loop.memory.compaction import Compacted
+from acp_agent.loop.memory.room import Asked
+from acp_agent.loop.prompts.model_settings import model_settings
+from acp_agent.loop.turns.turn import run_turn
+from acp_agent.loop.turns.turn_host import PlainCleaner
+from acp_agent.schema.acp import SessionUpdate, StopReason
+from acp_agent.tools.kit.tool_context import Task, ToolResult
+
+if TYPE_CHECKING:
+    from acp_agent.loop.calls.runner import Calls
+
+NOT_FOR_SUB_AGENTS = frozenset(("plan", "ask_user", "switch_mode", "schedule_add", "schedule_remove"))
+"""What belongs to the conversation with the person."""
+
+INSTRUCTIONS = """
+You are a sub-agent: another agent gave you one task and reads only your last message. Do the task with your tools, then
+answer with what it needs to know: findings with paths and lines, what you changed, what you could not do. Nobody can be
+asked anything.
+"""
+
+ENDINGS: dict[StopReason, str] = {
+    "max_turn_requests": "[the sub-agent was stopped by its limit before it was done; this is what it last said]",
+    "max_tokens": "[the sub-agent's answer was cut short: its context or answer was full]",
+    "refusal": "[the sub-agent refused the task]",
+}
+
+
+async def run_sub_agent(calls: Calls, call: Call, task: Task) -> ToolResult:
+    """One task to its end, as `call` among `calls`. Raises ToolError where it could not be begun, or the model
+    failed."""
+    config = calls.config
+    if calls.depth >= config.delegate.max_depth:
+        deep = config.delegate.max_depth
+        raise ToolError(f"Sub-agents may stand {deep} deep and not deeper. Do the task yourself.", "policy_blocked")
+    below = calls.below(Parent(call, calls.reports, task.title), _allowed(calls, task))
+    host = _SubHost(below)
+    host.add(UserMessage((TextPart(task.prompt),)))
+    try:
+        reason = await run_turn(
+            calls.shell.turn.model.provider,
+            host,
+            below.run_all,
+            max_iterations=task.max_iterations,
+            doom_loop=calls.session.config.settings.agent.doom_loop,
+        )
+    except ProviderError as error:
+        category = {"rate_limit": "rate_limited", "network": "network_error", "timeout": "timeout"}
+        raise ToolError(
+            f"The sub-agent's model failed: {error}",
+            category.get(error.kind, "server_error" if error.retryable else "permanent_failure"),  # type: ignore[arg-type]
+        ) from error
+    text = "\n\n".join(part for part in (host.last_words(), ENDINGS.get(reason, ""), *host.said) if part)
+    return ToolResult(text or "[the sub-agent said nothing]", failed=reason in ENDINGS)
+
+
+def _allowed(calls: Calls, task: Task) -> frozenset[str]:
+    """The tools it gets: never more than its parent has."""
+    offered = [entry for entry in calls.toolbox.offer.sent() if entry.name not in NOT_FOR_SUB_AGENTS]
+    if calls.depth + 1 >= calls.config.delegate.max_depth:
+        offered = [entry for entry in offered if entry.name != "delegate"]
+    if task.tools is None:
+        return frozenset(entry.name for entry in offered)
+    known = {name: entry.name for entry in offered for name in (entry.name, *entry.aliases)}
+    wrong = [name for name in task.tools if name not in known]
+    if wrong:
+        names = ", ".join(dict.fromkeys(known.values()))
+        raise ToolError(
+            f"A sub-agent cannot have the tools {', '.join(wrong)}. It can have: {names}.", "invalid_parameters"
+        )
+    return frozenset(known[name] for name in task.tools)
+
+
+def _sub_settings(settings: ModelSettings) -> ModelSettings:
+    """The settings of a sub-agent: told what it is, and with a prompt cache of its own."""
+    return msgspec.structs.replace(
+        settings,
+        system=settings.system.rstrip() + "\n" + INSTRUCTIONS,
+        cache_key=f"{settings.cache_key}-sub" if settings.cache_key else "",
+    )
+
+
+class _SubHost:
+    """What `run_turn` sees of a sub-agent: nothing it says is shown, nothing is stored."""
+
+    def __init__(self, calls: Calls) -> None:
+        turn = calls.shell.turn
+        self._memory = calls.memory
+        self._offer = calls.toolbox.offer
+        self._settings = _sub_settings(model_settings(calls.session, calls.memory, turn.model))
+        self._window = turn.model.known_window
+        self.said: list[str] = []
+        self.add = self._memory.add
+        self.messages = self._memory.messages
+
+    def tools(self) -> Sequence[ToolDefinition]:
+        return self._offer.definitions()
+
+    def undo_room(self) -> None:
+        """It ends with the refusal."""
+
+    def cleaner(self) -> PlainCleaner:
+        """Nothing of it is shown."""
+        return PlainCleaner()
+
+    def emit(self, update: SessionUpdate) -> None:
+        """Text and thoughts of a sub-agent are its own."""
+
+    async def drain(self) -> None:
+        """Nothing was sent."""
+
+    def settings(self) -> ModelSettings:
+        return self._settings
+
+    @property
+    def _asked(self) -> Asked:
+        return Asked(self._settings.model, self._settings, self.tools(), self._window)
+
+    def report_usage(self, usage: UsageReport | None, message: AssistantMessage) -> None:
+        messages = self.messages()
+        before = messages[:-1] if messages and isinstance(messages[-1], AssistantMessage) else messages
+        self._memory.room.counted(before, self._asked, 0 if usage is None else usage.input_tokens)
+
+    async def make_room(self, refused: ProviderError | None = None) -> str | None:
+        asked = self._asked
+        if refused is not None:
+            self._memory.room.learn(refused, self.messages(), asked)
+        return await self._memory.room.fit(self, asked, lambda: None, forced=refused is not None)
+
+    def begin(self) -> None:
+        """Nobody watches."""
+
+    def replace(self, done: Compacted, before: int, after: int) -> None:
+        self._memory.replace(done.messages)
+
+    def gave_up(self, *, cancelled: bool = False) -> None:
+        """Nobody watches."""
+
+    def say(self, text: str) -> None:
+        self.said.append(f"[{text}]")
+
+    def last_words(self) -> str:
+        """The last thing it said."""
+        for message in reversed(self.messages()):
+            if isinstance(message, AssistantMessage) and message.text.strip():
+                return message.text.strip()
+        return ""

@@ -1,0 +1,225 @@
+"""One turn: ask the model, run what it calls for, ask again, until it calls for nothing.
+
+Emits ACP's own updates and returns a `StopReason`. Cancellation passes through; whatever it interrupts, the history is
+left valid for the next prompt.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Protocol
+
+import msgspec
+
+from acp_agent.errors import ProviderError
+from acp_agent.llm.base import (
+    AssistantMessage,
+    Finished,
+    FinishReason,
+    Message,
+    ModelSettings,
+    Provider,
+    TextDelta,
+    TextPart,
+    ThoughtDelta,
+    ToolDefinition,
+    ToolMessage,
+    ToolUse,
+    UsageReport,
+)
+from acp_agent.loop.calls.repeats import DoomLoop
+from acp_agent.schema.acp import AgentMessageChunk, AgentThoughtChunk, SessionUpdate, StopReason, TextContent
+
+if TYPE_CHECKING:
+    from acp_agent.loop.calls.runner import RoundResult
+
+
+class Cleaner(Protocol):
+    def feed(self, text: str) -> str:
+        """What of the text so far can be shown, and was not yet."""
+        ...
+
+    def finish(self) -> str: ...
+
+
+class TurnHost(Protocol):
+    """What a turn needs of its session."""
+
+    def messages(self) -> Sequence[Message]: ...
+
+    def add(self, message: Message, *, clean: bool = False) -> None:
+        """Appends to the history, on disk too. `clean`: no credentials are in it."""
+        ...
+
+    def emit(self, update: SessionUpdate) -> None: ...
+
+    async def drain(self) -> None:
+        """Waits while the client reads too slowly."""
+        ...
+
+    def tools(self) -> Sequence[ToolDefinition]:
+        """The tools of the mode in force now."""
+        ...
+
+    def settings(self) -> ModelSettings: ...
+
+    def report_usage(self, usage: UsageReport | None, message: AssistantMessage) -> None:
+        """What the server counted for the answer `message`; `None`: nothing."""
+        ...
+
+    async def make_room(self, refused: ProviderError | None = None) -> str | None:
+        """Sees to it that the next request fits; words for the person where it cannot. `refused`: the server says that
+        it does not."""
+        ...
+
+    def undo_room(self) -> None:
+        """Brings back what the last refusal has cost."""
+        ...
+
+    def say(self, text: str) -> None:
+        """A message of the agent's own."""
+        ...
+
+    def cleaner(self) -> Cleaner:
+        """Takes credentials out of a text that comes in pieces."""
+        ...
+
+
+class Turn(msgspec.Struct):
+    """What one model call gave."""
+
+    message: AssistantMessage
+    reason: FinishReason
+    usage: UsageReport | None
+
+
+RunCalls = Callable[[Sequence[ToolUse], Callable[[ToolMessage], None]], Awaitable["RoundResult"]]
+"""Runs the calls of one message and hands over one result for each, in order, also when it is cancelled."""
+
+
+async def run_turn(
+    provider: Provider, host: TurnHost, run_calls: RunCalls, *, max_iterations: int, doom_loop: int
+) -> StopReason:
+    """Runs until the model is done, or a limit ends it (then the person is told which, but for the iterations, which
+    the stop reason names). Raises ProviderError; what the model had said by then stays in the history."""
+    circles = DoomLoop(doom_loop)
+    for _ in range(max_iterations):
+        turn = await _ask(provider, host)
+        if isinstance(turn, str):
+            host.say(turn)
+            return "max_tokens"
+        host.report_usage(turn.usage, turn.message)
+        calls = turn.message.tool_calls
+        if not calls:
+            return ENDS.get(turn.reason, "end_turn")
+        if (words := circles.asked(calls)) is not None:
+            for call in calls:
+                host.add(ToolMessage(call.id, call.name, (TextPart(words),)))
+            host.say(words)
+            return "max_turn_requests"
+        results: list[ToolMessage] = []
+
+        def add(result: ToolMessage, results: list[ToolMessage] = results) -> None:
+            results.append(result)
+            host.add(result, clean=True)  # The runner has taken them out.
+
+        outcome = await run_calls(calls, add)
+        if outcome.ends_turn:
+            return "end_turn"
+        if (words := circles.answered(results, progress=outcome.progress)) is not None:
+            host.say(words)
+            return "max_turn_requests"
+    return "max_turn_requests"
+
+
+async def _ask(provider: Provider, host: TurnHost) -> Turn | str:
+    """One model call that fits. A server that finds it too long is asked once more, with less; words for the person
+    where it cannot be made to fit."""
+    if (words := await host.make_room()) is not None:
+        return words
+    try:
+        return await ask_model(provider, host)
+    except ProviderError as error:
+        if error.kind != "context_too_long":
+            raise
+        if (words := await host.make_room(error)) is not None:
+            return words
+    try:
+        return await ask_model(provider, host)
+    except ProviderError as error:
+        if error.kind == "context_too_long":
+            host.undo_room()  # It was of no use: nothing is to be lost for it.
+        raise
+
+
+ENDS: dict[FinishReason, StopReason] = {"length": "max_tokens", "refusal": "refusal"}
+
+
+async def ask_model(provider: Provider, host: TurnHost) -> Turn:
+    """One model call, streamed to the person; its message is added to the history, also when it is cut short."""
+    said: list[str] = []
+    thought: list[str] = []
+    calls: list[ToolUse] = []
+    usage: UsageReport | None = None
+    finished: Finished | None = None
+    voice = _Voice(host, AgentMessageChunk)
+    mind = _Voice(host, AgentThoughtChunk)
+    try:
+        async with aclosing(provider.stream(host.messages(), host.tools(), host.settings())) as events:
+            async for event in events:
+                match event:
+                    case TextDelta(text):
+                        said.append(text)
+                        mind.rest()
+                        voice.say(text)
+                        await host.drain()
+                    case ThoughtDelta(text):
+                        thought.append(text)
+                        voice.rest()
+                        mind.say(text)
+                        await host.drain()
+                    case ToolUse():
+                        calls.append(event)
+                    case UsageReport():
+                        usage = event
+                    case Finished():
+                        finished = event
+    finally:
+        mind.rest()
+        voice.rest()
+        message = AssistantMessage(
+            text="".join(said),
+            # Calls of an answer that was cut short are never run, so they are not kept either.
+            tool_calls=tuple(calls) if finished is not None else (),
+            thought="".join(thought),
+            opaque=finished.opaque if finished is not None else (),
+        )
+        host.add(message)
+    return Turn(message, finished.reason if finished is not None else "stop", usage)
+
+
+class _Voice:
+    """Tells the person what the model says, in one message."""
+
+    def __init__(self, host: TurnHost, chunk: type[AgentMessageChunk | AgentThoughtChunk]) -> None:
+        self._host = host
+        self._chunk = chunk
+        self._id = str(uuid.uuid4())
+        self._cleaner: Cleaner | None = None
+
+    def say(self, text: str) -> None:
+        if self._cleaner is None:
+            self._cleaner = self._host.cleaner()
+        self._tell(self._cleaner.feed(text))
+
+    def rest(self) -> None:
+        """Nothing follows for now: what was held back is told."""
+        if self._cleaner is not None:
+            self._tell(self._cleaner.finish())
+            self._cleaner = None
+
+    def _tell(self, text: str) -> None:
+        if text:
+            self._host.emit(self._chunk(content=TextContent(text=text), message_id=self._id))

@@ -1,0 +1,134 @@
+"""What `run_turn` sees of a session."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from acp_agent.llm.base import AssistantMessage, Message, ModelSettings, UsageReport
+from acp_agent.loop.memory.compaction import Compacted, Summarise, summarise
+from acp_agent.loop.memory.room import Asked
+from acp_agent.loop.memory.token_counts import characters
+from acp_agent.loop.prompts.model_settings import model_settings
+from acp_agent.schema.acp import CompactionUpdate, ContentBlock, SessionUpdate, TextContent
+
+if TYPE_CHECKING:
+    from acp_agent.errors import ProviderError
+    from acp_agent.loop.memory.memory import Memory
+    from acp_agent.loop.outbox import Outbox
+    from acp_agent.loop.session import Session
+    from acp_agent.loop.toolbox.offer import Offer
+    from acp_agent.loop.turns.models import ReadyModel
+    from acp_agent.loop.turns.turn import Cleaner
+
+
+class PlainCleaner:
+    """Lets all pass."""
+
+    def feed(self, text: str) -> str:
+        return text
+
+    def finish(self) -> str:
+        return ""
+
+
+class SessionDesk:
+    """The history of a session, and what its user sees of its being made shorter."""
+
+    def __init__(self, outbox: Outbox, memory: Memory) -> None:
+        self._outbox = outbox
+        self._memory = memory
+        self._id = ""
+        self.messages = memory.messages
+
+    def begin(self) -> None:
+        self._id = str(uuid.uuid4())
+        self.ended("in_progress")
+
+    def replace(self, done: Compacted, before: int, after: int) -> None:
+        self._memory.replace(done.messages)
+        self.ended("completed", done.summary)
+        words = f"The conversation was made shorter: {done.words} (about {before} tokens became {after})."
+        if done.trouble:
+            words += f" There is no summary: {done.trouble}."
+        if not self._outbox.client.shows_compaction:
+            self._outbox.tell(words)
+
+    def gave_up(self, *, cancelled: bool = False) -> None:
+        self.ended("cancelled" if cancelled else "failed")
+
+    def ended(self, status: str, summary: str = "") -> None:
+        """Tells a client that shows compactions."""
+        if self._outbox.client.shows_compaction:
+            content: list[ContentBlock] = [TextContent(text=summary)] if summary else []
+            self._outbox.emit(CompactionUpdate(compaction_id=self._id, status=status, summary=content), keep=False)
+
+
+def summariser(model: ReadyModel, settings: ModelSettings) -> Summarise:
+    """Asks the model of the turn."""
+
+    async def ask(messages: Sequence[Message]) -> str:
+        summary, _ = await summarise(model.provider, messages, settings)
+        return summary
+
+    return ask
+
+
+class SessionHost:
+    """One turn of `session` with `model`. Settings and tools are asked anew for each request."""
+
+    def __init__(self, session: Session, model: ReadyModel, memory: Memory, offer: Offer) -> None:
+        self._session = session
+        self._model = model
+        self._memory = memory
+        self._room = memory.room
+        self._before_refusal: list[Message] = []
+        self.tools = offer.definitions
+        self.messages = memory.messages
+        self.add = memory.add
+        self.drain = session.outbox.drain
+        self.say = session.outbox.say
+
+    def settings(self) -> ModelSettings:
+        return model_settings(self._session, self._memory, self._model)
+
+    def emit(self, update: SessionUpdate) -> None:
+        self._session.outbox.emit(update)
+
+    def cleaner(self) -> Cleaner:
+        redaction = self._session.outbox.redaction
+        return PlainCleaner() if redaction is None else redaction.stream()
+
+    @property
+    def _asked(self) -> Asked:
+        return Asked(self._model.name, self.settings(), self.tools(), self._model.known_window)
+
+    def report_usage(self, usage: UsageReport | None, message: AssistantMessage) -> None:
+        asked = self._asked
+        messages = self.messages()
+        before = messages[:-1] if messages and isinstance(messages[-1], AssistantMessage) else messages
+        if usage is None:  # A guess, where the server tells nothing.
+            self._room.counted(before, asked, 0)
+            asked_for = self._room.measure(before, asked).all
+            usage = UsageReport(asked_for, self._room.estimator.tokens(asked.model, characters(message)))
+        else:
+            self._room.counted(before, asked, usage.input_tokens)
+        window = self._room.window(asked) or self._model.context_window
+        self._session.report_usage(usage.input_tokens + usage.output_tokens, window, usage)
+
+    def undo_room(self) -> None:
+        if self._before_refusal and self._before_refusal != list(self.messages()):
+            self._memory.replace(self._before_refusal)
+            self.say("The model refused the shorter conversation as well, so it was left as it had been.")
+
+    async def make_room(self, refused: ProviderError | None = None) -> str | None:
+        asked = self._asked
+        if refused is not None:
+            self._before_refusal = list(self.messages())
+            self._room.learn(refused, self.messages(), asked)
+        desk = SessionDesk(self._session.outbox, self._memory)
+        words = await self._room.fit(
+            desk, asked, lambda: summariser(self._model, asked.settings), forced=refused is not None
+        )
+        return words if words is None or refused is None else f"{words}\n\n{refused}"

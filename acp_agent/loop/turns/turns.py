@@ -1,0 +1,88 @@
+"""The turns of a session: what must be there before one, and one from its prompt to its end."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from acp_agent.errors import StoreError
+from acp_agent.loop.calls.runner import Calls
+from acp_agent.loop.journal import Journal
+from acp_agent.loop.memory.memory import Memory
+from acp_agent.loop.prompts.prompt_text import leading_text
+from acp_agent.loop.session import Session
+from acp_agent.loop.toolbox.toolbox import Toolbox
+from acp_agent.loop.turns.models import ReadyModel
+from acp_agent.loop.turns.turn import run_turn
+from acp_agent.loop.turns.turn_host import SessionHost
+from acp_agent.schema.acp import ContentBlock, StopReason
+
+log = logging.getLogger(__name__)
+
+NOT_REDACTED = (
+    "Credentials are not taken out of what the model, the editor, the log and the database get "
+    "(`secrets.redact = false`)."
+)
+
+
+class Turns:
+    def __init__(self, session: Session, memory: Memory, toolbox: Toolbox, calls: Calls, journal: Journal) -> None:
+        self._session = session
+        self._memory = memory
+        self._toolbox = toolbox
+        self._calls = calls
+        self._journal = journal
+        self._told = False
+
+    async def prepare(self) -> Sequence[str]:
+        """Makes ready what the first turn needs; whoever comes later finds it done. Gives what the user should hear."""
+        first, self._told = not self._told, True
+        if first:
+            self._expire()
+        extensions = self._toolbox.extensions
+        told = [*await extensions.project(), *await extensions.packages()]
+        return [*told, *self._troubles()] if first else told
+
+    def _expire(self) -> None:
+        """Removes what was kept aside long ago, of all sessions."""
+        try:
+            self._calls.outputs.store.expire(self._calls.config.overflow.retention_days)
+        except StoreError as error:
+            log.warning("old outputs could not be removed: %s", error)
+
+    def _troubles(self) -> list[str]:
+        """What is wrong with the configuration and what it names."""
+        config, outputs, guard = self._session.config, self._calls.outputs, self._calls.guard
+        told = [] if config.settings.secrets.redact else [NOT_REDACTED]
+        told += [*outputs.redactor.trouble, *outputs.filters.trouble()]
+        told += guard.deciders.rules.trouble
+        told += guard.unknown_tools()
+        told += [config.trouble] if config.trouble else []
+        told += self._toolbox.servers.trouble
+        unknown = ", ".join(f"`{name}`" for name in self._toolbox.offer.unknown_names())
+        return [*told, f"The configuration names tools that there are not: {unknown}."] if unknown else told
+
+    async def run(self, model: ReadyModel, blocks: Sequence[ContentBlock]) -> StopReason:
+        """Asks the model until it is done; the prompt `blocks` is in the history already."""
+        agent, outbox = self._session.config.settings.agent, self._session.outbox
+        goal = self._memory.goals.active
+        turn = self._calls.shell.turn
+        turn.begin(model, "" if goal is None else goal.id)
+        self._calls.failures.changed()
+        for told in [*await self.prepare(), *await self._toolbox.extensions.ask(self._journal)]:
+            outbox.tell(told)
+        await self._toolbox.servers.ready()
+        self._toolbox.relevance.use(model.embed)
+        window = self._memory.room.known(model.name, model.known_window)
+        await self._toolbox.offer.aim(outbox.clean(leading_text(blocks)), window)
+        host = SessionHost(self._session, model, self._memory, self._toolbox.offer)
+        try:
+            return await run_turn(
+                model.provider,
+                host,
+                self._calls.run_all,
+                max_iterations=agent.max_tool_iterations,
+                doom_loop=agent.doom_loop,
+            )
+        finally:
+            self._calls.shell.forget_state()

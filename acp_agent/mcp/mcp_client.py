@@ -1,0 +1,224 @@
+"""One connection to an MCP server, by the `mcp` package (2.x). Loaded by a row, in a thread: the import takes a second.
+
+The package's scopes are entered and left in the task that uses `connect`. Failures leave as `McpError` only.
+
+We offer servers the folders of the session as `roots`. We offer neither `sampling` nor `elicitation`: a server can
+use neither the person's model nor ask the person.
+
+A server is greeted by `initialize` first, which every one in use answers; one that knows only the protocol without a
+handshake (2026-07-28) is asked by `server/discover`.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import httpx2
+import mcp_types as types
+from mcp.client.session import ClientRequestContext, ClientSession, IncomingMessage
+from mcp.shared.exceptions import MCPError
+
+from acp_agent import __version__
+from acp_agent.mcp.base import McpError, McpPrompt, McpResult, McpTool, PromptArgument
+from acp_agent.mcp.content import one_line, read_content, read_result
+from acp_agent.mcp.link import Link
+from acp_agent.mcp.mcp_errors import TRACE, Trace, failure, first_failure
+from acp_agent.mcp.mcp_transports import Watched, transport
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+PAGES = 50
+"""Pages of a list that are asked for."""
+ENTRIES = 1000
+"""Tools or prompts of one server that are taken."""
+DESCRIPTION = 4096
+"""Characters of a description."""
+
+
+class Client:
+    """A connection that stands. Its methods raise McpError."""
+
+    def __init__(self, link: Link, session: ClientSession) -> None:
+        self._link = link
+        self._session = session
+
+    async def tools(self) -> tuple[McpTool, ...]:
+        capabilities = self._session.server_capabilities
+        if capabilities is None or capabilities.tools is None:
+            return ()
+
+        async def page(cursor: str | None) -> tuple[list[types.Tool], str | None]:
+            found = await self._session.list_tools(params=types.PaginatedRequestParams(cursor=cursor))
+            return found.tools, found.next_cursor
+
+        found = {tool.name: self._tool(tool) for tool in await self._all(page)}
+        return tuple(found.values())
+
+    async def prompts(self) -> tuple[McpPrompt, ...]:
+        capabilities = self._session.server_capabilities
+        if capabilities is None or capabilities.prompts is None:
+            return ()
+
+        async def page(cursor: str | None) -> tuple[list[types.Prompt], str | None]:
+            found = await self._session.list_prompts(params=types.PaginatedRequestParams(cursor=cursor))
+            return found.prompts, found.next_cursor
+
+        found = {prompt.name: self._prompt(prompt) for prompt in await self._all(page)}
+        return tuple(found.values())
+
+    async def call(self, name: str, arguments: Mapping[str, Any]) -> McpResult:
+        """Cancelled, it tells the server."""
+        params = types.CallToolRequestParams(name=name, arguments=_clean(arguments))
+        with self._words():
+            result = await self._session.send_request(types.CallToolRequest(params=params), types.CallToolResult)
+        return read_result(_json(result), self._link.max_bytes)
+
+    async def prompt(self, name: str, arguments: Mapping[str, str]) -> list[tuple[str, str]]:
+        """(role, text) of its messages."""
+        with self._words():
+            result = await self._session.get_prompt(name, _clean(arguments) or None)
+        left = self._link.max_bytes
+        messages: list[tuple[str, str]] = []
+        for message in _json(result)["messages"]:
+            text, images = read_content([message["content"]], left)
+            left = max(left - len(text), 0)
+            messages.append((message["role"], text or ("[an image is not shown]" if images else "")))
+        return messages
+
+    async def _all(self, page: Callable[[str | None], Awaitable[tuple[list[T], str | None]]]) -> list[T]:
+        found: list[T] = []
+        cursor: str | None = None
+        for _ in range(PAGES):
+            with self._words():
+                more, cursor = await page(cursor)
+            found += more
+            if cursor is None or len(found) >= ENTRIES:
+                break
+        if cursor is not None or len(found) > ENTRIES:
+            log.warning("%s offers more than is taken: %d entries", self._link.spec.name, len(found[:ENTRIES]))
+        return found[:ENTRIES]
+
+    def _tool(self, tool: types.Tool) -> McpTool:
+        hints = tool.annotations or types.ToolAnnotations()
+        return McpTool(
+            self._link.spec.name,
+            tool.name,
+            one_line(tool.title or hints.title or "", 200),
+            _bounded(tool.description or ""),
+            tool.input_schema,
+            hints.read_only_hint,
+            hints.destructive_hint,
+            hints.idempotent_hint,
+            hints.open_world_hint,
+        )
+
+    def _prompt(self, prompt: types.Prompt) -> McpPrompt:
+        arguments = tuple(
+            PromptArgument(argument.name, one_line(argument.description or "", 500), bool(argument.required))
+            for argument in prompt.arguments or ()
+        )
+        title, description = one_line(prompt.title or "", 200), one_line(prompt.description or "", 1000)
+        return McpPrompt(self._link.spec.name, prompt.name, title, description, arguments)
+
+    @contextmanager
+    def _words(self) -> Iterator[None]:
+        """A request: what goes wrong with it leaves as McpError."""
+        trace = Trace()
+        token = TRACE.set(trace)
+        try:
+            yield
+        except (MCPError, ValueError, OSError) as error:
+            raise failure(error, self._link, trace) from error
+        finally:
+            TRACE.reset(token)
+
+
+@asynccontextmanager
+async def connect(link: Link) -> AsyncGenerator[Client]:
+    """A client of the server, while it lasts: `link.on_end` is called when the server is gone.
+
+    Raises McpError where it cannot be connected, and where it was lost, when the block is left.
+    """
+    trace = Trace()
+    TRACE.set(trace)
+    try:
+        async with (
+            transport(link) as (incoming, outgoing),
+            ClientSession(
+                Watched(incoming, link.ended),
+                outgoing,
+                list_roots_callback=_Roots(link),
+                message_handler=_Listener(link),
+                client_info=types.Implementation(name="acp-coder", version=__version__),
+            ) as session,
+        ):
+            await _greet(session)
+            trace.status = None
+            yield Client(link, session)
+    except ExceptionGroup as group:
+        raise failure(first_failure(group), link, trace) from group
+    except (MCPError, httpx2.HTTPError, httpx2.InvalidURL, ValueError, OSError) as error:
+        raise failure(error, link, trace) from error
+    if link.lost is not None:
+        raise link.lost
+
+
+async def _greet(session: ClientSession) -> None:
+    try:
+        await session.initialize()
+    except MCPError as error:
+        if error.code not in (types.UNSUPPORTED_PROTOCOL_VERSION, types.METHOD_NOT_FOUND):
+            raise
+        await session.discover()
+    except RuntimeError as error:  # a version that the package does not know
+        raise McpError("server_error", str(error)) from error
+
+
+# --- what servers ask and tell ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Roots:
+    link: Link
+
+    async def __call__(self, context: ClientRequestContext) -> types.ListRootsResult:
+        roots = [{"uri": folder.as_uri(), "name": folder.name} for folder in self.link.folders]
+        return types.ListRootsResult.model_validate({"roots": roots})
+
+
+@dataclass(frozen=True)
+class _Listener:
+    link: Link
+
+    async def __call__(self, message: IncomingMessage) -> None:
+        if isinstance(message, types.ToolListChangedNotification | types.PromptListChangedNotification):
+            self.link.on_lists()
+        elif isinstance(message, types.LoggingMessageNotification):
+            words = message.params.data if isinstance(message.params.data, str) else json.dumps(message.params.data)
+            log.info("%s: %s", self.link.spec.name, one_line(words, 500))
+
+
+# --- values -----------------------------------------------------------------------------------------------------------
+
+
+def _json(model: types.Result) -> dict[str, Any]:
+    data: dict[str, Any] = model.model_dump(mode="json", by_alias=True, exclude_none=True)
+    return data
+
+
+def _clean(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments as JSON can carry them: a model may write NaN and half a surrogate pair."""
+    data = json.dumps(dict(arguments), ensure_ascii=False).encode("utf-8", "replace")
+    cleaned: dict[str, Any] = json.loads(data, parse_constant=lambda _: None)
+    return cleaned
+
+
+def _bounded(text: str) -> str:
+    return text if len(text) <= DESCRIPTION else f"{text[: DESCRIPTION - 1]}…"

@@ -1,0 +1,398 @@
+"""The MCP servers of a session, each kept by a task of its own.
+
+A server that fails is told in words and takes nothing with it. One that was connected and is lost keeps its tools for
+a while: the next call starts it again, three times at most. Nothing of a server outlives `close`.
+
+We offer servers the folders of the session as `roots`, and neither `sampling` nor `elicitation`.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+
+import anyio
+import anyio.to_thread
+
+from acp_agent.lazy import load
+from acp_agent.mcp.base import McpError, McpPrompt, McpResult, McpTool, ServerSpec
+from acp_agent.mcp.link import Link
+
+if TYPE_CHECKING:
+    from anyio.abc import TaskGroup
+
+    from acp_agent.mcp.mcp_client import Client
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+State = Literal["connecting", "ready", "lost", "failed", "closed"]
+"""`lost`: started again by the next call. `failed`: not any more."""
+
+CONNECT = "acp_agent.mcp.mcp_client:connect"
+
+RESTARTS = 3
+RELIST_PAUSE = 1.0
+"""Seconds between two listings, for a server that announces a change with every answer."""
+LEAVE = 0.8
+"""Seconds `close` waits for what ends by itself."""
+CANCELLED = 0.2
+"""Seconds it waits for what it cancelled."""
+
+
+@dataclass(frozen=True)
+class ServerState:
+    """A server as a person sees it."""
+
+    name: str
+    state: State
+    words: str
+    """Why it failed or was lost; else empty."""
+    tools: int
+    prompts: int
+
+
+class McpServers:
+    """`run` keeps the servers until `close`, or until it is cancelled. Times are in seconds.
+
+    `on_change` is called after every change of `tools` or `prompts`; `on_trouble` with a server's name and a sentence
+    for the person. `hidden` are names of variables that servers do not inherit. Errors are McpError.
+    """
+
+    def __init__(
+        self,
+        specs: Iterable[ServerSpec],
+        *,
+        cwd: Path,
+        folders: Iterable[Path] = (),
+        connect_timeout: float,
+        call_timeout: float,
+        max_result_bytes: int,
+        environ: Mapping[str, str] = os.environ,
+        hidden: frozenset[str] = frozenset(),
+        on_change: Callable[[], None],
+        on_trouble: Callable[[str, str], None],
+    ) -> None:
+        settings = _Settings(
+            cwd=cwd,
+            folders=tuple(dict.fromkeys((cwd, *folders))),
+            environ={name: value for name, value in environ.items() if name not in hidden},
+            connect_timeout=connect_timeout,
+            call_timeout=call_timeout,
+            max_result_bytes=max_result_bytes,
+            on_change=on_change,
+            on_trouble=on_trouble,
+        )
+        self._servers = {spec.name: _Server(spec, settings) for spec in specs}
+        self._running = False
+
+    async def run(self) -> None:
+        """Connects all servers and keeps them. Runs once."""
+        self._running = True
+        async with anyio.create_task_group() as tasks:
+            for server in self._servers.values():
+                tasks.start_soon(server.live)
+
+    def states(self) -> tuple[ServerState, ...]:
+        return tuple(server.describe() for server in self._servers.values())
+
+    def tools(self) -> tuple[McpTool, ...]:
+        """As known now, of the servers in their order."""
+        return tuple(tool for server in self._servers.values() for tool in server.tools)
+
+    def prompts(self) -> tuple[McpPrompt, ...]:
+        return tuple(prompt for server in self._servers.values() for prompt in server.prompts)
+
+    async def call(self, server: str, tool: str, arguments: Mapping[str, Any]) -> McpResult:
+        """Calls a tool. Cancelled, it returns at once, and the server is told."""
+        return await self._server(server).do(lambda client: client.call(tool, arguments))
+
+    async def prompt(self, server: str, name: str, arguments: Mapping[str, str]) -> list[tuple[str, str]]:
+        """(role, text) of a prompt's messages."""
+        return await self._server(server).do(lambda client: client.prompt(name, arguments))
+
+    async def close(self) -> None:
+        """Ends all servers and their processes within about a second, also those that are just being connected."""
+        servers = list(self._servers.values())
+        for server in servers:
+            server.stop()
+        if not self._running:
+            return
+        try:
+            await _gone(servers, LEAVE)
+            for server in servers:
+                server.cancel()
+            await _gone(servers, CANCELLED)
+        finally:
+            for server in servers:
+                server.cancel()
+                server.kill()
+
+    def _server(self, name: str) -> _Server:
+        try:
+            return self._servers[name]
+        except KeyError:
+            raise McpError("not_found", f"there is no MCP server {name}") from None
+
+
+async def _gone(servers: Iterable[_Server], seconds: float) -> None:
+    with anyio.move_on_after(seconds):
+        for server in servers:
+            await server.gone.wait()
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Settings:
+    """What the servers of a session share."""
+
+    cwd: Path
+    folders: tuple[Path, ...]
+    environ: Mapping[str, str]
+    connect_timeout: float
+    call_timeout: float
+    max_result_bytes: int
+    on_change: Callable[[], None]
+    on_trouble: Callable[[str, str], None]
+
+
+@dataclass
+class _Job(Generic[T]):
+    """A request on its way. Neither value nor error at its end: the connection was lost."""
+
+    scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
+    done: anyio.Event = field(default_factory=anyio.Event)
+    value: list[T] = field(default_factory=list)
+    error: McpError | None = None
+
+
+@dataclass(frozen=True)
+class _Connection:
+    """One that stands."""
+
+    client: Client
+    jobs: TaskGroup
+    link: Link
+    left: anyio.Event = field(default_factory=anyio.Event)
+    """It is known how it ended."""
+
+
+class _Server:
+    def __init__(self, spec: ServerSpec, settings: _Settings) -> None:
+        self.tools: tuple[McpTool, ...] = ()
+        self.prompts: tuple[McpPrompt, ...] = ()
+        self.gone = anyio.Event()
+        """Nothing of it is left."""
+        self._spec = spec
+        self._settings = settings
+        self._state: State = "connecting"
+        self._why: McpError | None = None
+        self._restarts = 0
+        self._closing = False
+        self._settled = anyio.Event()
+        """The attempt to connect has an outcome."""
+        self._wanted = anyio.Event()
+        """A call wants a lost server back."""
+        self._end = anyio.Event()
+        """The connection is to be left."""
+        self._lists_changed = anyio.Event()
+        self._scope = anyio.CancelScope()
+        self._link: Link | None = None
+        self._connection: _Connection | None = None
+
+    # --- its life ---------------------------------------------------------------------------------------------
+
+    async def live(self) -> None:
+        try:
+            while not self._closing:
+                await self._attempt()
+                if self._state != "lost":
+                    return
+                await self._wanted.wait()
+        finally:
+            self._state = "failed" if self._state == "failed" else "closed"
+            self._settled.set()
+            self.gone.set()
+
+    async def _attempt(self) -> None:
+        """One connection, from the first attempt to its end."""
+        self._end, self._lists_changed = anyio.Event(), anyio.Event()
+        common = self._settings
+        limit = common.connect_timeout
+        self._scope = anyio.CancelScope(deadline=anyio.current_time() + limit)
+        link = self._link = Link(
+            self._spec,
+            common.cwd,
+            common.folders,
+            common.environ,
+            common.max_result_bytes,
+            on_end=self._end.set,
+            on_lists=lambda: self._lists_changed.set(),
+        )
+        why = McpError("transient", f"it was not ready after {limit:g} seconds")
+        connection: _Connection | None = None
+        try:
+            with self._scope:
+                connect: Callable[[Link], AbstractAsyncContextManager[Client]]
+                connect = await anyio.to_thread.run_sync(load, CONNECT, abandon_on_cancel=True)
+                async with connect(link) as client, anyio.create_task_group() as jobs:
+                    await self._list(client)
+                    connection = _Connection(client, jobs, link)
+                    self._ready(connection)
+                    try:
+                        await self._end.wait()
+                    finally:
+                        self._connection, self._settled = None, anyio.Event()
+                        jobs.cancel_scope.cancel()
+        except McpError as error:
+            why = error
+        except ImportError as error:
+            why = McpError("server_error", f"the package `mcp` cannot be loaded ({error})")
+        else:
+            if connection is None and link.process is not None:
+                why = McpError(why.code, f"{why}{link.process.said()}")
+        finally:
+            if connection is not None:
+                connection.left.set()
+        if not self._closing:
+            self._lost(why, known=connection is not None or self._restarts > 0)
+
+    def _ready(self, connection: _Connection) -> None:
+        self._scope.deadline = float("inf")
+        self._connection = connection
+        self._state, self._why = "ready", None
+        self._settled.set()
+        connection.jobs.start_soon(self._keep_lists, connection.client)
+        self._settings.on_change()
+
+    def _lost(self, why: McpError, *, known: bool) -> None:
+        """`known`: it has been connected before, and may be again."""
+        self._why = why
+        words = f"The MCP server {self._spec.name}"
+        if not known:
+            self._state = "failed"
+            words = f"{words} could not be connected: {why}."
+        elif self._restarts < RESTARTS:
+            self._state = "lost"
+            self._wanted = anyio.Event()
+            words = f"{words} is gone: {why}. It is started again when one of its tools is called."
+        else:
+            self._state = "failed"
+            self.tools, self.prompts = (), ()
+            words = f"{words} is gone: {why}. It was started again {RESTARTS} times and is given up."
+        log.warning("%s", words)
+        self._settled.set()
+        self._settings.on_trouble(self._spec.name, words)
+        if known:
+            self._settings.on_change()
+
+    async def _list(self, client: Client) -> bool:
+        """Whether they changed. Prompts that cannot be listed are none: tools matter more."""
+        before = self.tools, self.prompts
+        self.tools = await client.tools()
+        try:
+            self.prompts = await client.prompts()
+        except McpError as error:
+            self.prompts = ()
+            log.warning("the prompts of the MCP server %s could not be read: %s", self._spec.name, error)
+        return before != (self.tools, self.prompts)
+
+    async def _keep_lists(self, client: Client) -> None:
+        while True:
+            await self._lists_changed.wait()
+            self._lists_changed = anyio.Event()
+            try:
+                with anyio.fail_after(self._settings.connect_timeout):
+                    changed = await self._list(client)
+            except (McpError, TimeoutError) as error:
+                log.warning("the tools of the MCP server %s could not be read again: %s", self._spec.name, error)
+            else:
+                if changed:
+                    self._settings.on_change()
+            await anyio.sleep(RELIST_PAUSE)
+
+    # --- requests ---------------------------------------------------------------------------------------------
+
+    async def do(self, work: Callable[[Client], Awaitable[T]]) -> T:
+        """The work's value. It runs in the task group of the connection, so that whoever is cancelled while waiting
+        for it goes at once: the server hears of it meanwhile."""
+        limit = self._settings.call_timeout
+        connection = await self._connected()
+        job: _Job[T] = _Job()
+        connection.jobs.start_soon(_run, job, work, connection.client)
+        try:
+            with anyio.move_on_after(limit):
+                await job.done.wait()
+        finally:
+            job.scope.cancel()
+        if job.value:
+            return job.value[0]
+        if job.error is not None:
+            raise job.error
+        if not job.done.is_set():
+            raise McpError("transient", f"the server did not answer within {limit:g} seconds")
+        with anyio.move_on_after(LEAVE):  # The connection was lost meanwhile.
+            await connection.left.wait()
+        why = connection.link.lost or self._why or McpError("transient", "it was closed")
+        raise McpError(why.code, f"the server was lost during the call: {why}", retry_after=why.retry_after)
+
+    async def _connected(self) -> _Connection:
+        """Waits for a connection; starts a lost server again, once."""
+        asked = False
+        with anyio.move_on_after(self._settings.connect_timeout + LEAVE):
+            while not self._closing and self._state != "failed":
+                if self._connection is not None:
+                    if self._connection.link.lost is None:
+                        break
+                    await self._connection.left.wait()
+                    continue
+                if self._state == "lost":
+                    if asked:
+                        break
+                    asked = True
+                    self._state = "connecting"
+                    self._restarts += 1
+                    self._settled = anyio.Event()
+                    self._wanted.set()
+                await self._settled.wait()
+        if self._connection is None or self._closing:
+            why = f": {self._why}" if self._why is not None else ""
+            raise McpError("transient", f"the server {self._spec.name} is not connected{why}")
+        return self._connection
+
+    # --- the end ----------------------------------------------------------------------------------------------
+
+    def stop(self) -> None:
+        """Asks it to end; what is just being connected is cancelled."""
+        self._closing = True
+        self.tools, self.prompts = (), ()
+        for event in (self._end, self._wanted, self._settled):
+            event.set()
+        if self._connection is None:
+            self.cancel()
+
+    def cancel(self) -> None:
+        self._scope.cancel()
+
+    def kill(self) -> None:
+        if self._link is not None and self._link.process is not None:
+            self._link.process.kill()
+
+    def describe(self) -> ServerState:
+        words = str(self._why) if self._why is not None else ""
+        return ServerState(self._spec.name, self._state, words, len(self.tools), len(self.prompts))
+
+
+async def _run(job: _Job[T], work: Callable[[Client], Awaitable[T]], client: Client) -> None:
+    try:
+        with job.scope:
+            job.value.append(await work(client))
+    except McpError as error:
+        job.error = error
+    finally:
+        job.done.set()

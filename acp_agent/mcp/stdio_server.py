@@ -1,0 +1,71 @@
+"""The process of a server on stdio, and the words about what goes wrong with it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncGenerator, Mapping
+from pathlib import Path
+
+from acp_agent.child import Child, one_line
+from acp_agent.mcp.base import McpError, ServerSpec
+
+log = logging.getLogger(__name__)
+
+
+class StdioServer(Child):
+    """Made by `of`. It sends a message a line."""
+
+    log_level = logging.INFO
+    _junk = ""
+    too_long = 0
+    """The limit in bytes that a line of the server went beyond; 0: none did."""
+
+    @classmethod
+    def of(cls, spec: ServerSpec, environ: Mapping[str, str], cwd: Path) -> StdioServer:
+        """Raises McpError, in words, where there is nothing to start."""
+        try:
+            return cls.start(spec.name, [spec.command, *spec.args], cwd=cwd, env={**environ, **spec.env})
+        except (OSError, ValueError) as error:
+            raise _not_started(spec, cwd, error) from error
+
+    async def lines(self, limit: int) -> AsyncGenerator[bytes]:
+        """The lines of its stdout until that ends. A line of more than `limit` bytes ends them, too."""
+        buffer = bytearray()
+        while chunk := await self.read():
+            start = len(buffer)
+            buffer += chunk
+            while (end := buffer.find(b"\n", start)) >= 0:
+                line = bytes(buffer[:end])
+                del buffer[: end + 1]
+                start = 0
+                if line.strip():
+                    yield line
+            if len(buffer) > limit:
+                self.too_long = limit
+                return
+
+    def heard_junk(self, line: bytes) -> None:
+        """A line of stdout that is no message: worse than what stderr says, and told only where that is empty."""
+        if not self._junk:
+            log.warning("%s printed what is no MCP message", self._name)
+        self._junk = one_line(line.decode("utf-8", "replace"), 100)
+        log.info("%s: %s", self._name, self._junk)
+
+    def end_words(self) -> str:
+        return f"it sent a message of more than {self.too_long} bytes" if self.too_long else super().end_words()
+
+    def said(self) -> str:
+        if not (said := super().said()) and self._junk:
+            return f"; it printed what is no MCP message: {self._junk}"
+        return said
+
+
+def _not_started(spec: ServerSpec, cwd: Path, error: OSError | ValueError) -> McpError:
+    if not cwd.is_dir():
+        return McpError("not_found", f"its working directory {cwd} does not exist")
+    if isinstance(error, FileNotFoundError):
+        return McpError("not_found", f"the program `{spec.command}` was not found")
+    if isinstance(error, PermissionError):
+        return McpError("policy_blocked", f"the program `{spec.command}` may not be executed")
+    words = error.strerror if isinstance(error, OSError) else str(error)
+    return McpError("invalid_input", f"the program `{spec.command}` could not be started: {words}")

@@ -1,0 +1,186 @@
+"""Filter rules: what a `filters.toml` may say, and how a person's file goes on top of the built-in one.
+
+A rule that is wrong costs itself alone: it is left out with a warning that names it, and the others load.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any, get_args
+
+import msgspec
+from msgspec import Meta
+
+from acp_agent.output.strategies import AnyStrategy, GitDiff, Strategy, checked_pattern
+
+MAX_FILE_BYTES = 1024 * 1024
+MAX_COMMAND_CHARS = 10_000
+BUILT_IN = Path(__file__).with_name("filters.toml")
+
+
+class Match(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Which commands: one of the three. They see what `safety.last_command` gives."""
+
+    exact: str | None = None
+    prefix: str | None = None
+    """Whole words: `git diff` is not the start of `git difftool`."""
+    regex: str | None = None
+    """Found anywhere unless it begins with `^`."""
+
+    def check(self) -> None:
+        """Raises ValueError, in words."""
+        given = [value for value in (self.exact, self.prefix, self.regex) if value is not None]
+        if len(given) != 1 or not given[0].strip():
+            raise ValueError("`match` needs exactly one of `exact`, `prefix` and `regex`, and it must not be empty")
+        if self.regex is not None:
+            checked_pattern(self.regex)
+
+    def __call__(self, command: str) -> bool:
+        if self.regex is not None:
+            return checked_pattern(self.regex).search(command[:MAX_COMMAND_CHARS]) is not None
+        if self.prefix is not None:
+            prefix = " ".join(self.prefix.split())
+            return command == prefix or command.startswith(prefix + " ")
+        return command == " ".join((self.exact or "").split())
+
+
+class _Written(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A rule as it stands in a file. What a person leaves out is taken from the built-in rule of that name."""
+
+    name: Annotated[str, Meta(min_length=1)]
+    enabled: bool = True
+    match: Match | None = None
+    strategy: AnyStrategy | None = None
+    strategies: Annotated[tuple[AnyStrategy, ...], Meta(min_length=1)] | None = None
+
+
+@dataclass(frozen=True)
+class Rule:
+    name: str
+    match: Match
+    strategies: tuple[Strategy, ...]
+    """Applied in this order, each to what the one before it left."""
+    enabled: bool = True
+
+    def matches(self, command: str) -> bool:
+        return self.match(command)
+
+
+def load_rules(
+    user_text: str | None, *, source: str, disabled: Sequence[str] = (), max_diff_lines: int = 500
+) -> tuple[list[Rule], list[str]]:
+    """Built-in rules and a person's: one of the same name takes the built-in one's place, new ones come after. With
+    them what is wrong with the person's file. `disabled` names rules to leave out."""
+    warnings: list[str] = []
+    rules = _read(BUILT_IN.read_text(encoding="utf-8"), "the built-in rules", {}, warnings)
+    built_in = {
+        name: replace(rule, strategies=tuple(_configured(strategy, max_diff_lines) for strategy in rule.strategies))
+        for name, rule in rules.items()
+    }
+    loaded = built_in | _read(user_text, source, built_in, warnings) if user_text is not None else built_in
+    warnings += [f"There is no filter rule `{name}` to disable." for name in disabled if name not in loaded]
+    return [rule for rule in loaded.values() if rule.enabled and rule.name not in disabled], warnings
+
+
+def read_user_filters(path: Path) -> tuple[str | None, list[str]]:
+    """The text of a person's file, None where there is none or it cannot be used, and why. Never waits: what is no
+    regular file is not read."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None, []
+    except (OSError, ValueError) as error:
+        return None, [_unused(path, f"cannot be read: {getattr(error, 'strerror', None) or error}")]
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            return None, [_unused(path, "is no regular file")]
+        with open(descriptor, "rb", closefd=False) as file:
+            content = file.read(MAX_FILE_BYTES + 1)
+    except OSError as error:
+        return None, [_unused(path, f"cannot be read: {error.strerror}")]
+    finally:
+        os.close(descriptor)
+    if len(content) > MAX_FILE_BYTES:
+        return None, [_unused(path, "is larger than 1 MiB")]
+    try:
+        return content.decode("utf-8-sig"), []
+    except UnicodeDecodeError as error:
+        return None, [_unused(path, f"is not UTF-8 at byte {error.start}")]
+
+
+def _unused(path: Path, why: str) -> str:
+    return f"The filter rules of {path} are not used: the file {why}. The built-in rules are."
+
+
+def _configured(strategy: Strategy, max_diff_lines: int) -> Strategy:
+    if isinstance(strategy, GitDiff) and strategy.max_diff_lines is None:
+        return GitDiff(max_diff_lines)
+    return strategy
+
+
+def _read(text: str, source: str, built_in: Mapping[str, Rule], warnings: list[str]) -> dict[str, Rule]:
+    """Rules by name, in the order of the file. A later rule takes the place of an earlier one of its name."""
+    try:
+        content = tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        warnings.append(f"The filter rules of {source} are not used: it is no TOML ({error}). The built-in rules are.")
+        return {}
+    warnings += [
+        f"{source}: there is no key `{key}`; rules are written as [[rules]]." for key in content if key != "rules"
+    ]
+    written = content.get("rules", [])
+    if not isinstance(written, list):
+        warnings.append(f"{source}: rules are written as [[rules]], each of its own.")
+        return {}
+    rules: dict[str, Rule] = {}
+    for number, item in enumerate(written, 1):
+        try:
+            rule = _rule(item, built_in)
+        except (msgspec.ValidationError, ValueError) as error:
+            warnings.append(f"{source}: the rule {_called(item, number)} is left out: {_words(error)}.")
+            continue
+        if rule.name in rules:
+            warnings.append(f"{source}: there are two rules `{rule.name}`; the later one counts.")
+        rules[rule.name] = rule
+    return rules
+
+
+def _rule(item: object, built_in: Mapping[str, Rule]) -> Rule:
+    """Raises ValueError and ValidationError."""
+    written = msgspec.convert(item, _Written)
+    base = built_in.get(written.name)
+    if written.strategy is not None and written.strategies is not None:
+        raise ValueError("it has both `strategy` and `strategies`")
+    match = written.match or (base.match if base else None)
+    strategies: tuple[Strategy, ...] = base.strategies if base else ()
+    if written.strategy is not None:
+        strategies = (written.strategy,)
+    elif written.strategies is not None:
+        strategies = written.strategies
+    if match is None or not strategies:
+        raise ValueError(f"it has no `{'match' if match is None else 'strategy'}`")
+    match.check()
+    for strategy in strategies:
+        strategy.check()
+    return Rule(written.name, match, strategies, written.enabled)
+
+
+def _called(item: Any, number: int) -> str:
+    name = item.get("name") if isinstance(item, dict) else None
+    return f"`{name}`" if isinstance(name, str) and name else f"number {number}"
+
+
+STRATEGY_TYPES = tuple(str(kind.__struct_config__.tag) for kind in get_args(AnyStrategy))
+
+
+def _words(error: Exception) -> str:
+    """Of the decoder's words the path in terms of the rule: `$.strategy.head` is `strategy.head`."""
+    words = str(error).replace("`$.", "`").replace(" - at `$`", "").rstrip(".")
+    if "Invalid value" in words and "strateg" in words:
+        words += f"; the strategies are {', '.join(STRATEGY_TYPES)}"
+    return words

@@ -1,0 +1,74 @@
+"""What went wrong, and what the person was asked, in SQLite."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from acp_agent.store.base import Asked, Trajectory
+from acp_agent.store.database import Database, clean, now
+
+
+class TrajectoryStore:
+    """All methods raise StoreError."""
+
+    def __init__(self, db: Database) -> None:
+        self._db = db
+
+    def learned(self, project: str) -> list[Trajectory]:
+        """The newest first."""
+        with self._db.read() as db:
+            rows = db.execute(
+                "SELECT steps, failures, rejected FROM trajectories WHERE project = ? "
+                "ORDER BY updated_at DESC, rowid DESC",
+                (project,),
+            ).fetchall()
+        return [Trajectory(steps, failures, bool(rejected)) for steps, failures, rejected in rows]
+
+    def keep(self, project: str, trajectory: Trajectory, limit: int) -> None:
+        """Replaces the one of the same steps; beyond `limit` the oldest go."""
+        with self._db.write() as db:
+            db.execute(
+                "INSERT INTO trajectories (project, steps, failures, rejected, updated_at) VALUES (?,?,?,?,?) "
+                "ON CONFLICT (project, steps) DO UPDATE SET failures = excluded.failures, "
+                "rejected = excluded.rejected, updated_at = excluded.updated_at",
+                (project, clean(trajectory.steps), trajectory.failures, int(trajectory.rejected), now()),
+            )
+            db.execute(
+                "DELETE FROM trajectories WHERE project = ? AND rowid NOT IN "
+                "(SELECT rowid FROM trajectories WHERE project = ? ORDER BY updated_at DESC, rowid DESC LIMIT ?)",
+                (project, project, limit),
+            )
+
+    def forget(self, project: str) -> int:
+        """Removes all; how many they were."""
+        with self._db.write() as db:
+            return db.execute("DELETE FROM trajectories WHERE project = ?", (project,)).rowcount
+
+
+class QuestionStore:
+    """All methods raise StoreError."""
+
+    def __init__(self, db: Database) -> None:
+        self._db = db
+
+    def answered(self, project: str, tool: str, scopes: Sequence[str], *, allowed: bool) -> None:
+        """Counts one question."""
+        at = now()
+        rows = [(project, tool, clean(scope), int(allowed), int(not allowed), at) for scope in scopes]
+        with self._db.write() as db:
+            db.executemany(
+                "INSERT INTO questions (project, tool, scope, allowed, rejected, updated_at) VALUES (?,?,?,?,?,?) "
+                "ON CONFLICT (project, tool, scope) DO UPDATE SET allowed = allowed + excluded.allowed, "
+                "rejected = rejected + excluded.rejected, updated_at = excluded.updated_at",
+                rows,
+            )
+
+    def counts(self, project: str, limit: int) -> list[Asked]:
+        """The most often asked first."""
+        with self._db.read() as db:
+            rows = db.execute(
+                "SELECT tool, scope, allowed, rejected FROM questions WHERE project = ? "
+                "ORDER BY allowed + rejected DESC, updated_at DESC LIMIT ?",
+                (project, limit),
+            ).fetchall()
+        return [Asked(*row) for row in rows]

@@ -1,0 +1,87 @@
+"""Goals and their task graphs in SQLite."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+
+import msgspec
+
+from acp_agent.store.base import Goal, GoalStatus, GoalTask
+from acp_agent.store.database import Database, clean, now
+
+LIVE = "status IN ('active', 'paused')"
+
+
+class GoalStore:
+    """All methods raise StoreError."""
+
+    def __init__(self, db: Database) -> None:
+        self._db = db
+
+    def begin(self, session_id: str, text: str) -> Goal:
+        """A new goal, active; the one before it is abandoned."""
+        goal = Goal(str(uuid.uuid4()), session_id, clean(text), "active", now())
+        with self._db.write() as db:
+            db.execute(
+                f"UPDATE goals SET status = 'abandoned', updated_at = ? WHERE session_id = ? AND {LIVE}",
+                (goal.created_at, session_id),
+            )
+            db.execute(
+                "INSERT INTO goals (id, session_id, text, status, created_at, updated_at) VALUES (?,?,?,?,?,?)",
+                (goal.id, session_id, goal.text, goal.status, goal.created_at, goal.created_at),
+            )
+        return goal
+
+    def current(self, session_id: str) -> Goal | None:
+        """The goal that is active or paused."""
+        with self._db.read() as db:
+            row = db.execute(
+                f"SELECT id, session_id, text, status, created_at FROM goals WHERE session_id = ? AND {LIVE}",
+                (session_id,),
+            ).fetchone()
+            if row is None:
+                return None
+            tasks = db.execute(
+                "SELECT id, content, priority, status, depends_on FROM goal_tasks WHERE goal_id = ? ORDER BY position",
+                (row[0],),
+            ).fetchall()
+        id_, session, text, status, created_at = row
+        return Goal(
+            id_,
+            session,
+            text,
+            status,
+            created_at,
+            tuple(
+                GoalTask(id_, content, priority, status, msgspec.json.decode(needs, type=tuple[str, ...]))
+                for id_, content, priority, status, needs in tasks
+            ),
+        )
+
+    def set_tasks(self, goal_id: str, tasks: Sequence[GoalTask]) -> None:
+        """Replaces the task graph."""
+        rows = [
+            (
+                goal_id,
+                position,
+                clean(task.id),
+                clean(task.content),
+                task.priority,
+                task.status,
+                clean(msgspec.json.encode(task.depends_on).decode()),
+            )
+            for position, task in enumerate(tasks)
+        ]
+        with self._db.write() as db:
+            db.execute("DELETE FROM goal_tasks WHERE goal_id = ?", (goal_id,))
+            db.executemany(
+                "INSERT INTO goal_tasks (goal_id, position, id, content, priority, status, depends_on) "
+                "VALUES (?,?,?,?,?,?,?)",
+                rows,
+            )
+            db.execute("UPDATE goals SET updated_at = ? WHERE id = ?", (now(), goal_id))
+
+    def set_status(self, goal_id: str, status: GoalStatus) -> None:
+        with self._db.write() as db:
+            db.execute("UPDATE goals SET status = ?, updated_at = ? WHERE id = ?", (status, now(), goal_id))

@@ -1,0 +1,1 @@
+"""Tools that ask language servers and checkers."""

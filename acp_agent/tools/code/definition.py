@@ -1,0 +1,37 @@
+"""`definition`: where a symbol is defined."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import ClassVar
+
+from acp_agent.config.model import ToolsConfig
+from acp_agent.safety.access import Access
+from acp_agent.safety.folders.paths import Roots
+from acp_agent.schema.acp import ToolKind
+from acp_agent.tools.code.positions import SymbolParams, document_at, places_in_words, position_of, symbol_access
+from acp_agent.tools.kit.base import Params, Tool
+from acp_agent.tools.kit.tool_context import Description, Location, Preview, ToolContext, ToolResult
+
+
+class Definition(Tool[SymbolParams]):
+    name: ClassVar[str] = "definition"
+    aliases: ClassVar[tuple[str, ...]] = ("go_to_definition",)
+    kind: ClassVar[ToolKind] = "search"
+    reads_only: ClassVar[bool] = True
+    Params: ClassVar[type[Params]] = SymbolParams
+
+    def describe(self, params: SymbolParams, roots: Roots) -> Description:
+        return Description(f"Definition of {params.symbol}", (Location(roots.named(params.path), params.line),))
+
+    def access(self, params: SymbolParams, roots: Roots, cwd: Path, config: ToolsConfig) -> list[Access]:
+        return symbol_access(params, roots)
+
+    async def run(self, params: SymbolParams, ctx: ToolContext, preview: Preview) -> ToolResult:
+        document = await document_at(ctx, params.path)
+        found = await ctx.languages.definition(document, position_of(params, document))
+        if not found:
+            return ToolResult(f"The language server knows no definition of `{params.symbol}`. Use `grep`.")
+        places = [(item.uri, item.range) for item in found]
+        lines, locations = await places_in_words(places, ctx, ctx.languages.config.max_results)
+        return ToolResult("\n".join(lines), locations=locations or None)

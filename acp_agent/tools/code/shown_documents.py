@@ -1,0 +1,33 @@
+"""Files as language servers are shown them. Free of pydantic: the first model call does not wait for it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from pathlib import Path
+
+from acp_agent.config.model import FilesConfig
+from acp_agent.errors import ExecutorError
+from acp_agent.executors.base import Executor, FindQuery
+from acp_agent.lsp.base import Document, LanguageServices
+
+log = logging.getLogger(__name__)
+
+
+async def load_documents(paths: Iterable[Path], executor: Executor, max_bytes: int) -> list[Document]:
+    """Their text as the editor has it; what is gone, too large or no text is left out."""
+    documents = []
+    for path in paths:
+        try:
+            found = await executor.stat(path)
+            if found is not None and found.kind == "file" and found.size <= max_bytes:
+                documents.append(Document(path, await executor.read_text(path)))
+        except (OSError, UnicodeDecodeError, ExecutorError) as error:
+            log.info("%s is not shown to a language server: %s", path, error)
+    return documents
+
+
+async def source_files(language: LanguageServices, root: Path, executor: Executor, files: FilesConfig) -> list[Path]:
+    """The files of known languages below a folder."""
+    listed = await executor.find(FindQuery("*", root, files.max_results, files.search_timeout))
+    return [match.path for match in listed.matches if match.text == "file" and language.knows(match.path)]

@@ -1,0 +1,47 @@
+"""`delete_path`: delete a file, a link, or a folder with all that is in it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import ClassVar
+
+from pydantic import Field
+
+from acp_agent.config.model import ToolsConfig
+from acp_agent.safety.access import Access
+from acp_agent.safety.folders.paths import Roots
+from acp_agent.schema.acp import ToolKind
+from acp_agent.tools.files.entries import delete_access, need_entry, need_saved, not_a_root, told
+from acp_agent.tools.kit.base import Params, Tool
+from acp_agent.tools.kit.tool_context import Description, Location, Preview, ToolContext, ToolResult
+
+
+class DeletePathParams(Params):
+    path: str = Field(description="The file or folder, absolute or relative to the working directory.")
+
+
+class DeletePath(Tool[DeletePathParams]):
+    name: ClassVar[str] = "delete_path"
+    aliases: ClassVar[tuple[str, ...]] = ("delete_file", "remove_path")
+    kind: ClassVar[ToolKind] = "delete"
+    Params: ClassVar[type[Params]] = DeletePathParams
+
+    def describe(self, params: DeletePathParams, roots: Roots) -> Description:
+        return Description(f"Delete {params.path}", (Location(roots.named(params.path)),))
+
+    def access(self, params: DeletePathParams, roots: Roots, cwd: Path, config: ToolsConfig) -> list[Access]:
+        return delete_access(not_a_root(roots, params.path), roots, config)
+
+    async def preview(self, params: DeletePathParams, ctx: ToolContext) -> Preview:
+        path = not_a_root(ctx.roots, params.path)
+        await need_saved(ctx, path, await need_entry(ctx, path, params.path))
+        return Preview(state=path)
+
+    async def run(self, params: DeletePathParams, ctx: ToolContext, preview: Preview) -> ToolResult:
+        path = preview.state
+        await need_saved(ctx, path, await need_entry(ctx, path, params.path))
+        try:
+            tally = await ctx.executor.remove(path, max_entries=ctx.config.files.max_tree_entries)
+        finally:
+            ctx.memory.ledger.forget_below(path)
+        return told(f"{params.path} was deleted", tally)

@@ -1,0 +1,197 @@
+"""`edit`: replace a piece of text in a file."""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from pydantic import Field
+
+from acp_agent.config.model import ToolsConfig
+from acp_agent.errors import ToolError
+from acp_agent.lsp.base import Document
+from acp_agent.safety.access import Access, PathAccess
+from acp_agent.safety.folders.paths import Roots
+from acp_agent.schema.acp import ToolKind
+from acp_agent.tools.code.positions import errors_of_change
+from acp_agent.tools.files.text import (
+    MARK,
+    diff_of,
+    disk_digest,
+    first_changed_line,
+    keep_credentials,
+    moved_on_disk,
+    read_file,
+    to_endings,
+)
+from acp_agent.tools.kit.base import Params, Tool
+from acp_agent.tools.kit.tool_context import Description, Location, Preview, ToolContext, ToolResult
+
+
+class EditParams(Params):
+    path: str = Field(description="The file, absolute or relative to the working directory.")
+    old_string: str = Field(description="The text to replace, exactly as it stands in the file, without line numbers.")
+    new_string: str = Field(description="The text that takes its place.")
+    replace_all: bool = Field(default=False, description="Replace every occurrence instead of the only one.")
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A change that was previewed: it is made only if the file is still as it was."""
+
+    path: Path
+    old: str | None
+    new: str
+    disk: bytes | None
+    """The digest of the file on disk then."""
+
+
+class Edit(Tool[EditParams]):
+    name: ClassVar[str] = "edit"
+    aliases: ClassVar[tuple[str, ...]] = ("edit_file", "file_edit")
+    kind: ClassVar[ToolKind] = "edit"
+    Params: ClassVar[type[Params]] = EditParams
+
+    def describe(self, params: EditParams, roots: Roots) -> Description:
+        path = roots.named(params.path)
+        return Description(f"Edit {params.path}", (Location(path),))
+
+    def access(self, params: EditParams, roots: Roots, cwd: Path, config: ToolsConfig) -> list[Access]:
+        return [PathAccess("write", roots.resolve(params.path))]
+
+    async def preview(self, params: EditParams, ctx: ToolContext) -> Preview:
+        path = ctx.roots.resolve(params.path)
+        old = await read_file(ctx, path, params.path)
+        if old is None:
+            raise ToolError(f"{params.path} does not exist. Use `write` to make it, or `find_path` to find it.")
+        disk = await disk_digest(ctx, path)
+        seen = ctx.memory.ledger.last_seen(path)
+        if seen is not None and (seen.text != old or moved_on_disk(seen.disk, disk, old)):
+            raise ToolError(f"{params.path} has changed since you read it. Read it again, then edit.")
+        hidden = MARK in params.old_string and params.old_string not in old
+        if hidden and ctx.redactor.redact(old) != old:
+            raise ToolError(
+                f"`old_string` holds `{MARK}...]`, which stands for a credential in {params.path} that you cannot see; "
+                "nothing was written.",
+                "invalid_parameters",
+                suggestion="Give an `old_string` without that line.",
+            )
+        new = _replaced(params, old)
+        watch(ctx, path, old)
+        keep_credentials(ctx, params.path, old, new)
+        return Preview(
+            (diff_of(path, old, new),), Planned(path, old, new, disk), locations=first_changed_line(path, old, new)
+        )
+
+    async def run(self, params: EditParams, ctx: ToolContext, preview: Preview) -> ToolResult:
+        planned: Planned = preview.state
+        return await apply(planned, params.path, ctx, preview)
+
+
+def watch(ctx: ToolContext, path: Path, old: str | None) -> None:
+    """Language servers look at the file while the person is asked, so that they know its errors before the change."""
+    if ctx.languages.config.edit_wait and old is not None:
+        ctx.languages.watch(Document(path, old))
+
+
+async def need_unchanged(planned: Planned, shown: str, ctx: ToolContext) -> None:
+    """Raises ToolError where the file is not what the preview was made from."""
+    if ctx.roots.resolve(shown) != planned.path:
+        raise ToolError(f"{shown} leads somewhere else than before, so nothing was written.")
+    now_on_disk = await disk_digest(ctx, planned.path)
+    changed = await read_file(ctx, planned.path, shown) != planned.old
+    if changed or moved_on_disk(planned.disk, now_on_disk, planned.old):
+        raise ToolError(f"{shown} was changed by somebody else meanwhile, so nothing was written. Read it again.")
+
+
+async def apply(planned: Planned, shown: str, ctx: ToolContext, preview: Preview) -> ToolResult:
+    """Writes what was previewed, once, if the file still is what the preview was made from; tells what it broke."""
+    await need_unchanged(planned, shown, ctx)
+    now = await ctx.executor.write_text(planned.path, planned.new)
+    ctx.memory.ledger.saw(planned.path, now, await disk_digest(ctx, planned.path))
+    text = f"{shown} was {'made' if planned.old is None else 'changed'}."
+    content = preview.content
+    if now != planned.new:
+        text += " The editor reformatted it on saving: read it again before the next edit."
+        content = (diff_of(planned.path, planned.old, now),)
+        ctx.memory.ledger.forget(planned.path)
+    before = None if planned.old is None else Document(planned.path, planned.old)
+    errors, shown_errors = await errors_of_change([(before, Document(planned.path, now))], ctx)
+    return ToolResult(
+        f"{text}\n\n{errors}" if errors else text,
+        content=(*content, *shown_errors),
+        locations=first_changed_line(planned.path, planned.old, now),
+    )
+
+
+def _replaced(params: EditParams, old: str) -> str:
+    """The new text. Raises ToolError that helps to find the right `old_string`."""
+    if not params.old_string:
+        raise ToolError(
+            "`old_string` is empty. Give the text to replace; to make a whole file, use `write`.", "invalid_parameters"
+        )
+    target = params.old_string if params.old_string in old else to_endings(params.old_string, old)
+    replacement = to_endings(params.new_string, old)
+    if target == replacement:
+        raise ToolError("`old_string` and `new_string` are the same; there is nothing to change.", "invalid_parameters")
+    count = old.count(target)
+    if count == 0:
+        raise ToolError(f"`old_string` is not in {params.path}.{_nearest(target, old)}")
+    if count > 1 and not params.replace_all:
+        lines = _lines_of(target, old)
+        raise ToolError(
+            f"`old_string` stands {count} times in {params.path} (lines {', '.join(map(str, lines))}). Give more of "
+            "the text around the one you mean, or set `replace_all`."
+        )
+    return old.replace(target, replacement)
+
+
+MOST_LINES = 10
+"""Line numbers named in a message."""
+
+LONGEST_SEARCH = 4000
+"""Lines of a file that are looked through for what was not found."""
+
+MOST_COMPARED = 2000
+MOST_COMPARED_CHARS = 200_000
+LONGEST_COMPARED = 400
+"""What is searched for a similar line, which takes long: lines, characters in all and in a line."""
+
+
+def _lines_of(target: str, text: str) -> list[int]:
+    lines: list[int] = []
+    at = text.find(target)
+    while at >= 0 and len(lines) < MOST_LINES:
+        lines.append(text.count("\n", 0, at) + 1)
+        at = text.find(target, at + len(target))
+    return lines
+
+
+def _nearest(target: str, text: str) -> str:
+    """What stands in the file that looks most like the target's first line."""
+    wanted = next((line for line in target.splitlines() if line.strip()), "")
+    lines = text.splitlines()[:LONGEST_SEARCH]
+    for number, line in enumerate(lines, 1):
+        if line.strip() == wanted.strip():
+            return f" Its first line stands at line {number}, but what follows or its white space differs:\n{line}"
+    compared = _comparable(lines) if len(wanted) <= LONGEST_COMPARED else {}
+    near = difflib.get_close_matches(wanted, compared, n=1, cutoff=0.6)
+    if not near:
+        return " Read the file again: it holds nothing like it."
+    return f" Most like it is line {compared[near[0]]}:\n{near[0]}"
+
+
+def _comparable(lines: list[str]) -> dict[str, int]:
+    """Each different line and its first number, as far as the bounds go."""
+    found: dict[str, int] = {}
+    chars = 0
+    for number, line in enumerate(lines, 1):
+        if len(line) > LONGEST_COMPARED or line in found:
+            continue
+        chars += len(line)
+        if len(found) == MOST_COMPARED or chars > MOST_COMPARED_CHARS:
+            break
+        found[line] = number
+    return found

@@ -1,0 +1,190 @@
+"""What the tools share that delete, move and copy whole entries: which entry is meant, what the call touches,
+what cannot be.
+
+A path names the entry itself here: where it is a link, the link is deleted, moved or copied, wherever it leads.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterable
+from pathlib import Path
+
+from pydantic import Field
+
+from acp_agent.config.model import ToolsConfig
+from acp_agent.errors import ToolError
+from acp_agent.executors.base import FileStat, Tally
+from acp_agent.safety.access import Access, PathAccess
+from acp_agent.safety.folders.paths import Roots
+from acp_agent.tools.kit.base import Params
+from acp_agent.tools.kit.tool_context import Description, Location, ToolContext, ToolResult
+
+HISTORY = frozenset((".git",))
+"""What is asked about by itself when it is deleted, wherever below a folder it is."""
+
+
+class TransferParams(Params):
+    source: str = Field(description="The file or folder, absolute or relative to the working directory.")
+    destination: str = Field(description="Its full new path, not the folder to put it in; missing folders are made.")
+    overwrite: bool = Field(
+        default=False, description="Replace what is there: a file by a file, or all of a folder by a folder."
+    )
+
+
+def not_a_root(roots: Roots, text: str) -> Path:
+    """The entry. Raises ToolError for a folder of the session and what is above it."""
+    path = roots.entry(text)
+    if roots.holds_root(path):
+        raise ToolError(
+            f"{text} is a folder of this session or holds one, so it is not deleted, moved or replaced.",
+            "policy_blocked",
+            suggestion="Name the files and folders below it that you mean.",
+        )
+    return path
+
+
+def delete_access(path: Path, roots: Roots, config: ToolsConfig) -> list[Access]:
+    below = (path / relative for relative in _below(path, HISTORY, roots, config))
+    return [PathAccess("delete", path), *(PathAccess("delete", inner) for inner in below)]
+
+
+def write_access(source: Path, destination: Path, overwrite: bool, roots: Roots, config: ToolsConfig) -> list[Access]:
+    """What comes to be at `destination`, with each part of it that other programs trust; and what is gone there."""
+    accesses: list[Access] = [PathAccess("write", destination)]
+    accesses += [
+        PathAccess("write", destination / relative) for relative in _below(source, roots.rules.heads, roots, config)
+    ]
+    if overwrite and _is_folder(destination):
+        accesses += delete_access(destination, roots, config)
+    return accesses
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        return stat.S_ISDIR(path.lstat().st_mode)
+    except OSError:
+        return False
+
+
+def _below(folder: Path, names: Iterable[str], roots: Roots, config: ToolsConfig) -> list[str]:
+    """The topmost entries of these names in a folder, relative to it. Raises ToolError where too much would be read."""
+    if not _is_folder(folder):
+        return []
+    most, seen, found = config.files.max_tree_entries, 0, []
+    for here, folders, files in os.walk(folder):
+        seen += len(folders) + len(files)
+        if seen > most:
+            raise ToolError(
+                f"{roots.display(folder)} holds more than {most} entries, more than are handled at once. "
+                "Take its folders one by one, or use `bash`."
+            )
+        hits = [name for name in (*folders, *files) if name.casefold() in names]
+        found += [os.path.relpath(os.path.join(here, name), folder) for name in hits]
+        folders[:] = [name for name in folders if name.casefold() not in names]
+    return found
+
+
+def need_shown(source: Path, shown: str, ctx: ToolContext) -> None:
+    """Raises ToolError for what holds a hidden file: under another name it would be hidden no longer."""
+    rules = ctx.roots.rules
+    if not rules.hides_any:
+        return
+    hidden = source if rules.hides(source) else None
+    if hidden is None and _is_folder(source):
+        most, seen = ctx.config.files.max_tree_entries, 0
+        for here, folders, files in os.walk(source):
+            hidden = next((path for name in (*folders, *files) if rules.hides(path := Path(here, name))), None)
+            seen += len(folders) + len(files)
+            if hidden is not None or seen > most:  # the executor refuses more than that
+                break
+    if hidden is not None:
+        raise ToolError(
+            f"{shown} is neither copied nor moved: {ctx.roots.display(hidden)} must not be read "
+            "(`tools.files.deny_read`).",
+            "policy_blocked",
+            suggestion="Take what you need of it piece by piece, without what is hidden.",
+        )
+
+
+async def need_entry(ctx: ToolContext, path: Path, shown: str) -> FileStat:
+    found = await ctx.executor.stat(path)
+    if found is None:
+        raise ToolError(f"{shown} does not exist. Use `find_path` to find it.")
+    return found
+
+
+async def need_saved(ctx: ToolContext, path: Path, found: FileStat) -> None:
+    """Raises ToolError where the editor shows text of the file (or of one the model has seen below the folder) that is
+    not saved: it would be lost, or saved to where nothing is any more."""
+    if found.kind == "dir":
+        for known in ctx.memory.ledger.seen_below(path):
+            inner = await ctx.executor.stat(known)
+            if inner is not None and inner.kind == "file":
+                await need_saved(ctx, known, inner)
+        return
+    limit = ctx.config.files.max_read_bytes
+    if found.kind != "file" or found.size > limit:
+        return
+    try:
+        shown = await ctx.executor.read_text(path)
+        saved = (await ctx.executor.read_bytes(path, limit)).decode("utf-8")
+    except (FileNotFoundError, UnicodeDecodeError):
+        return
+    if _plain(shown) != _plain(saved):
+        raise ToolError(
+            f"{ctx.roots.display(path)} has unsaved changes in the editor. Ask the person to save it first; "
+            "nothing was done."
+        )
+
+
+def _plain(text: str) -> str:
+    """Without what editors leave out of the text they give: a byte order mark, the kind of line ends."""
+    return text.removeprefix("\ufeff").replace("\r\n", "\n")
+
+
+# --- move and copy --------------------------------------------------------------------------------------------
+
+
+def describe_transfer(verb: str, params: TransferParams, roots: Roots) -> Description:
+    places = (Location(roots.named(params.source)), Location(roots.named(params.destination)))
+    return Description(f"{verb} {params.source} to {params.destination}", places)
+
+
+async def check_transfer(params: TransferParams, source: Path, destination: Path, ctx: ToolContext) -> None:
+    """Raises ToolError for what cannot be done, before anybody is asked."""
+    found = await need_entry(ctx, source, params.source)
+    need_shown(source, params.source, ctx)
+    if source == destination:
+        raise ToolError("`source` and `destination` are the same path.", "invalid_parameters")
+    if source in destination.parents:
+        raise ToolError(f"{params.destination} is inside of {params.source}.", "invalid_parameters")
+    if destination in source.parents:
+        raise ToolError(f"{params.destination} holds {params.source}, so it cannot be replaced by it.")
+    await need_saved(ctx, source, found)
+    taken = await ctx.executor.stat(destination)
+    if taken is None or await _other_spelling(source, destination, ctx):
+        return
+    if taken.kind == "dir" and found.kind != "dir":
+        inside = f"{params.destination.rstrip('/')}/{source.name}"
+        raise ToolError(
+            f"{params.destination} is a folder, which is not replaced by a file. Give the full new path: {inside}"
+        )
+    if taken.kind != "dir" and found.kind == "dir":
+        raise ToolError(f"{params.destination} is a file, which is not replaced by a folder.")
+    if not params.overwrite:
+        raise ToolError(f"{params.destination} exists already. Give another path, or set `overwrite` to replace it.")
+    await need_saved(ctx, destination, taken)
+
+
+async def _other_spelling(source: Path, destination: Path, ctx: ToolContext) -> bool:
+    """Whether it is the source itself, on a disk that does not tell capital letters from small ones."""
+    if source.parent != destination.parent or source.name.casefold() != destination.name.casefold():
+        return False
+    return destination.name not in [name for name, _ in await ctx.executor.list(source.parent)]
+
+
+def told(words: str, tally: Tally) -> ToolResult:
+    raw = {"files": tally.files, "folders": tally.folders, "links": tally.links, "bytes": tally.bytes}
+    return ToolResult(f"{words} ({tally}).", raw_output=raw)

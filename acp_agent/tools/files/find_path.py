@@ -1,0 +1,61 @@
+"""`find_path`: files and folders by name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import ClassVar
+
+from pydantic import Field
+
+from acp_agent.config.model import ToolsConfig
+from acp_agent.errors import ToolError
+from acp_agent.executors.base import FindQuery
+from acp_agent.safety.access import Access, PathAccess
+from acp_agent.safety.folders.paths import Roots
+from acp_agent.schema.acp import ToolKind
+from acp_agent.tools.kit.base import Params, Tool
+from acp_agent.tools.kit.tool_context import Description, Location, Preview, ToolContext, ToolResult
+
+
+class FindPathParams(Params):
+    pattern: str = Field(
+        description="A glob: `*.py` matches at any depth, `src/**/*.ts` below `src`, `docs/` folders.", min_length=1
+    )
+    path: str = Field(default=".", description="The folder to search, absolute or relative to the working directory.")
+
+
+class FindPath(Tool[FindPathParams]):
+    name: ClassVar[str] = "find_path"
+    aliases: ClassVar[tuple[str, ...]] = ("glob",)
+    kind: ClassVar[ToolKind] = "search"
+    reads_only: ClassVar[bool] = True
+    idempotent: ClassVar[bool] = True
+    Params: ClassVar[type[Params]] = FindPathParams
+
+    def describe(self, params: FindPathParams, roots: Roots) -> Description:
+        path = roots.named(params.path)
+        place = "" if params.path == "." else f" in {params.path}"
+        return Description(f"Find {params.pattern}{place}", (Location(path),))
+
+    def access(self, params: FindPathParams, roots: Roots, cwd: Path, config: ToolsConfig) -> list[Access]:
+        return [PathAccess("read", roots.resolve(params.path))]
+
+    async def run(self, params: FindPathParams, ctx: ToolContext, preview: Preview) -> ToolResult:
+        root = ctx.roots.resolve(params.path)
+        found = await ctx.executor.stat(root)
+        if found is None or found.kind != "dir":
+            raise ToolError(f"{params.path} is no folder. Give the folder to search.")
+        config = ctx.config.files
+        result = await ctx.executor.find(
+            FindQuery(params.pattern, root, max_results=config.max_results, timeout=config.search_timeout)
+        )
+        inside = [match for match in result.matches if ctx.roots.contains(match.path)]
+        if not inside:
+            text = f"Nothing below {params.path} matches `{params.pattern}`. What .gitignore names is not searched."
+            return ToolResult(text if not result.timed_out else f"{text} The search ran out of time.")
+        lines = [ctx.roots.display(match.path) + ("/" if match.text == "dir" else "") for match in inside]
+        if result.truncated:
+            lines.append(f"[more than {config.max_results} matches; the rest is not shown, use a narrower pattern]")
+        if result.timed_out:
+            lines.append(f"[the search ended after {config.search_timeout:g} s; there may be more]")
+        return ToolResult("\n".join(lines))

@@ -1,0 +1,52 @@
+"""`list_directory`: what a folder holds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import ClassVar
+
+from pydantic import Field
+
+from acp_agent.config.model import ToolsConfig
+from acp_agent.errors import ToolError
+from acp_agent.safety.access import Access, PathAccess
+from acp_agent.safety.folders.paths import Roots
+from acp_agent.schema.acp import ToolKind
+from acp_agent.tools.kit.base import Params, Tool
+from acp_agent.tools.kit.tool_context import Description, Location, Preview, ToolContext, ToolResult
+
+
+class ListDirectoryParams(Params):
+    path: str = Field(default=".", description="The folder, absolute or relative to the working directory.")
+
+
+class ListDirectory(Tool[ListDirectoryParams]):
+    name: ClassVar[str] = "list_directory"
+    aliases: ClassVar[tuple[str, ...]] = ("ls",)
+    kind: ClassVar[ToolKind] = "read"
+    reads_only: ClassVar[bool] = True
+    idempotent: ClassVar[bool] = True
+    Params: ClassVar[type[Params]] = ListDirectoryParams
+
+    def describe(self, params: ListDirectoryParams, roots: Roots) -> Description:
+        path = roots.named(params.path)
+        return Description(f"List {params.path}", (Location(path),))
+
+    def access(self, params: ListDirectoryParams, roots: Roots, cwd: Path, config: ToolsConfig) -> list[Access]:
+        return [PathAccess("read", roots.resolve(params.path))]
+
+    async def run(self, params: ListDirectoryParams, ctx: ToolContext, preview: Preview) -> ToolResult:
+        path = ctx.roots.resolve(params.path)
+        found = await ctx.executor.stat(path)
+        if found is None:
+            raise ToolError(f"{params.path} does not exist. Use `find_path` to find it.")
+        if found.kind != "dir":
+            raise ToolError(f"{params.path} is no folder. Use `read` for a file.")
+        entries = await ctx.executor.list(path)
+        if not entries:
+            return ToolResult(f"{params.path} is empty.")
+        most = ctx.config.files.max_results
+        lines = [f"[{kind}] {name}" for name, kind in entries[:most]]
+        if len(entries) > most:
+            lines.append(f"[{len(entries) - most} more entries are not shown]")
+        return ToolResult("\n".join(lines))

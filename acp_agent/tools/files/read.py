@@ -1,0 +1,124 @@
+"""`read`: a file's text with line numbers, or an image."""
+
+from __future__ import annotations
+
+import base64
+from pathlib import Path
+from typing import ClassVar
+
+from pydantic import Field
+
+from acp_agent.config.model import ToolsConfig
+from acp_agent.errors import ToolError
+from acp_agent.llm.base import ImagePart
+from acp_agent.safety.access import Access, PathAccess
+from acp_agent.safety.folders.paths import Roots
+from acp_agent.schema.acp import Content, ImageContent, ToolKind
+from acp_agent.tools.files.text import disk_digest, need_file, read_file
+from acp_agent.tools.kit.base import Params, Tool
+from acp_agent.tools.kit.tool_context import Description, Location, Preview, ToolContext, ToolResult
+
+IMAGES = {
+    b"\x89PNG\r\n\x1a\n": "image/png",
+    b"\xff\xd8\xff": "image/jpeg",
+    b"GIF87a": "image/gif",
+    b"GIF89a": "image/gif",
+}
+"""First bytes -> type. WebP has its mark further in."""
+
+
+class ReadParams(Params):
+    path: str = Field(description="The file, absolute or relative to the working directory.")
+    offset: int | None = Field(default=None, ge=1, description="First line to give, counted from 1.")
+    limit: int | None = Field(default=None, ge=1, description="Number of lines to give; 2000 when left out.")
+
+
+class Read(Tool[ReadParams]):
+    name: ClassVar[str] = "read"
+    aliases: ClassVar[tuple[str, ...]] = ("read_file", "file_read")
+    kind: ClassVar[ToolKind] = "read"
+    reads_only: ClassVar[bool] = True
+    idempotent: ClassVar[bool] = True
+    Params: ClassVar[type[Params]] = ReadParams
+
+    def describe(self, params: ReadParams, roots: Roots) -> Description:
+        path = roots.named(params.path)
+        lines = ""
+        if params.offset or params.limit:
+            first = params.offset or 1
+            lines = f" from line {first}" if params.limit is None else f" lines {first} to {first + params.limit - 1}"
+        return Description(f"Read {params.path}{lines}", (Location(path, params.offset),))
+
+    def access(self, params: ReadParams, roots: Roots, cwd: Path, config: ToolsConfig) -> list[Access]:
+        return [PathAccess("read", roots.resolve(params.path))]
+
+    async def run(self, params: ReadParams, ctx: ToolContext, preview: Preview) -> ToolResult:
+        path = ctx.roots.resolve(params.path)
+        if (image := await _image(params.path, path, ctx)) is not None:
+            return image
+        text = await read_file(ctx, path, params.path)
+        if text is None:
+            raise ToolError(await _missing(params.path, path, ctx))
+        ctx.memory.ledger.saw(path, text, await disk_digest(ctx, path))
+        return _numbered(params, text, ctx)
+
+
+async def _image(shown: str, path: Path, ctx: ToolContext) -> ToolResult | None:
+    found = await ctx.executor.stat(path)
+    if found is None or found.kind != "file":
+        return None
+    head = await ctx.executor.read_bytes(path, 16)
+    mime = next((mime for mark, mime in IMAGES.items() if head.startswith(mark)), None)
+    if head[:4] == b"RIFF" and head[8:12] == b"WEBP":
+        mime = "image/webp"
+    if mime is None:
+        return None
+    limit = ctx.config.files.max_image_bytes
+    await need_file(ctx.executor, path, shown, limit)
+    data = base64.b64encode(await ctx.executor.read_bytes(path, limit)).decode()
+    return ToolResult(
+        f"The image {shown} ({mime}).",
+        content=(Content(content=ImageContent(data=data, mime_type=mime)),),
+        parts=(ImagePart(mime, data),),
+    )
+
+
+async def _missing(shown: str, path: Path, ctx: ToolContext) -> str:
+    """Words for a missing file, with what stands there under a similar name."""
+    folder = path.parent
+    found = await ctx.executor.stat(folder)
+    if found is None or found.kind != "dir":
+        return f"{shown} does not exist, and neither does its folder. Use `find_path` to find it."
+    names = [name for name, _ in await ctx.executor.list(folder)]
+    stem = path.stem.lower()
+    near = [name for name in names if stem and (stem in name.lower() or _part_of(name, stem))][:5]
+    hint = f" There are similar names: {', '.join(near)}." if near else " Use `find_path` to find it."
+    return f"{shown} does not exist.{hint}"
+
+
+def _part_of(name: str, stem: str) -> bool:
+    first = name.lower().split(".")[0]
+    return first != "" and first in stem
+
+
+def _numbered(params: ReadParams, text: str, ctx: ToolContext) -> ToolResult:
+    config = ctx.config.files
+    lines = text.split("\n")
+    if lines[-1] == "":
+        lines.pop()
+    if not lines:
+        return ToolResult(f"{params.path} is empty.")
+    first = params.offset or 1
+    if first > len(lines):
+        raise ToolError(f"{params.path} has {len(lines)} lines; line {first} does not exist.")
+    shown = lines[first - 1 : first - 1 + (params.limit or config.read_lines)]
+    longest = config.max_line_chars
+    out = []
+    for number, line in enumerate(shown, first):
+        line = line.removesuffix("\r")
+        cut = line if len(line) <= longest else f"{line[:longest]}[... {len(line) - longest} characters omitted]"
+        out.append(f"{number:>6}\t{cut}")
+    last = first + len(shown) - 1
+    if last < len(lines):
+        out.append(f"[lines {first} to {last} of {len(lines)}; give offset {last + 1} for more]")
+    return ToolResult("\n".join(out))

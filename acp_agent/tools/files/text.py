@@ -1,0 +1,91 @@
+"""What the file tools share: reading a file as text, with words for all that can go wrong; line endings; diffs."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+from acp_agent.errors import ToolError
+from acp_agent.executors.base import Executor
+from acp_agent.schema.acp import Diff
+from acp_agent.tools.kit.tool_context import Location, ToolContext
+
+MARK = "[redacted: "
+"""How the mark begins that stands for a credential."""
+
+
+async def need_file(executor: Executor, path: Path, shown: str, limit: int) -> bool:
+    """Whether `path` is an existing regular file. Raises ToolError for a folder, a device, more than `limit` bytes."""
+    found = await executor.stat(path)
+    if found is None:
+        return False
+    if found.kind == "dir":
+        raise ToolError(f"{shown} is a folder. Use `list_directory` to look into it.")
+    if found.kind != "file":
+        raise ToolError(f"{shown} is no regular file, so it cannot be read or written here.")
+    if found.size > limit:
+        raise ToolError(
+            f"{shown} has {found.size} bytes, more than the {limit} this tool opens. Use `grep`, or `bash`."
+        )
+    return True
+
+
+async def read_file(ctx: ToolContext, path: Path, shown: str) -> str | None:
+    """The text as the editor has it, `None` where there is no such file. Raises ToolError for what is no text."""
+    await need_file(ctx.executor, path, shown, ctx.config.files.max_read_bytes)
+    try:
+        text = await ctx.executor.read_text(path)
+    except FileNotFoundError:
+        return None
+    except UnicodeDecodeError as error:
+        raise ToolError(f"{shown} is no UTF-8 text (byte {error.start}).") from error
+    if "\0" in text[:8192]:
+        raise ToolError(f"{shown} is a binary file.")
+    return text
+
+
+async def disk_digest(ctx: ToolContext, path: Path) -> bytes | None:
+    """A digest of the file on disk, whatever an editor shows; `None` where there is no file."""
+    found = await ctx.executor.stat(path)
+    if found is None or found.kind != "file":
+        return None
+    return digest(await ctx.executor.read_bytes(path, ctx.config.files.max_read_bytes))
+
+
+def digest(data: bytes) -> bytes:
+    return hashlib.sha256(data).digest()
+
+
+def moved_on_disk(before: bytes | None, now: bytes | None, shown: str | None) -> bool:
+    """Whether somebody else wrote the file: it is neither what it was, nor what the editor shows (a saved buffer)."""
+    return now != before and (shown is None or now != digest(shown.encode("utf-8", "replace")))
+
+
+def keep_credentials(ctx: ToolContext, shown: str, old: str, new: str) -> None:
+    """Raises ToolError where a mark of redaction, which is all the model has seen, would take a credential's place."""
+    if MARK in new and new.count(MARK) > old.count(MARK) and ctx.redactor.redact(old) != old:
+        raise ToolError(
+            f"{shown} holds credentials that you have seen as `{MARK}...]` only; writing such a mark would destroy "
+            "one, so nothing was written.",
+            "invalid_parameters",
+            suggestion="Change the other lines with `edit`, and leave those with credentials as they are.",
+        )
+
+
+def to_endings(text: str, like: str) -> str:
+    """`text` with the line endings of `like`."""
+    if "\r\n" in like and "\r\n" not in text:
+        return text.replace("\n", "\r\n")
+    return text
+
+
+def diff_of(path: Path, old: str | None, new: str) -> Diff:
+    return Diff(path=str(path), old_text=old, new_text=new)
+
+
+def first_changed_line(path: Path, old: str | None, new: str) -> tuple[Location, ...]:
+    """Where a change begins, for an editor that follows."""
+    for number, (before, after) in enumerate(zip((old or "").split("\n"), new.split("\n"), strict=False), 1):
+        if before != after:
+            return (Location(path, number),)
+    return (Location(path, max(1, min((old or "").count("\n"), new.count("\n")) + 1)),)

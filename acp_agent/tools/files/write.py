@@ -1,0 +1,68 @@
+"""`write`: make a file, or replace all of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import ClassVar
+
+from pydantic import Field
+
+from acp_agent.config.model import ToolsConfig
+from acp_agent.errors import ToolError
+from acp_agent.safety.access import Access, PathAccess
+from acp_agent.safety.folders.paths import Roots
+from acp_agent.schema.acp import ToolKind
+from acp_agent.tools.files.edit import Planned, apply, watch
+from acp_agent.tools.files.text import (
+    diff_of,
+    disk_digest,
+    first_changed_line,
+    keep_credentials,
+    moved_on_disk,
+    read_file,
+    to_endings,
+)
+from acp_agent.tools.kit.base import Params, Tool
+from acp_agent.tools.kit.tool_context import Description, Location, Preview, ToolContext, ToolResult
+
+
+class WriteParams(Params):
+    path: str = Field(description="The file, absolute or relative to the working directory; folders are made.")
+    content: str = Field(description="All of the file's new text.")
+
+
+class Write(Tool[WriteParams]):
+    name: ClassVar[str] = "write"
+    aliases: ClassVar[tuple[str, ...]] = ("write_file", "file_write")
+    kind: ClassVar[ToolKind] = "edit"
+    Params: ClassVar[type[Params]] = WriteParams
+
+    def describe(self, params: WriteParams, roots: Roots) -> Description:
+        path = roots.named(params.path)
+        return Description(f"Write {params.path}", (Location(path),))
+
+    def access(self, params: WriteParams, roots: Roots, cwd: Path, config: ToolsConfig) -> list[Access]:
+        return [PathAccess("write", roots.resolve(params.path))]
+
+    async def preview(self, params: WriteParams, ctx: ToolContext) -> Preview:
+        path = ctx.roots.resolve(params.path)
+        old = await read_file(ctx, path, params.path)
+        new = params.content if old is None else to_endings(params.content, old)
+        disk = await disk_digest(ctx, path)
+        if old is not None:
+            seen = ctx.memory.ledger.last_seen(path)
+            if seen is None and old:
+                raise ToolError(f"{params.path} exists and you have not read it. Read it first, or use `edit`.")
+            if seen is not None and (seen.text != old or moved_on_disk(seen.disk, disk, old)):
+                raise ToolError(f"{params.path} has changed since you read it. Read it again, then write.")
+            if old == new:
+                raise ToolError(f"{params.path} already holds exactly this text.")
+            keep_credentials(ctx, params.path, old, new)
+        watch(ctx, path, old)
+        return Preview(
+            (diff_of(path, old, new),), Planned(path, old, new, disk), locations=first_changed_line(path, old, new)
+        )
+
+    async def run(self, params: WriteParams, ctx: ToolContext, preview: Preview) -> ToolResult:
+        planned: Planned = preview.state
+        return await apply(planned, params.path, ctx, preview)

@@ -1,0 +1,98 @@
+"""The contract of a tool.
+
+A tool sees contracts, not backends: an `Executor`, never a local one; functions for what it needs from above. No tool
+asks for permission, none talks to the editor, none knows where it runs. The life of a call (`loop/calls.py`) is:
+
+    parse -> describe -> access -> preview -> (permission) -> run
+
+`describe` is total for valid parameters. `access` may refuse a path. `preview` may look but not touch; what it
+finds out (a diff, an impossible edit) is known before anybody is asked. `run` does the work.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from acp_agent.config.model import ToolsConfig
+from acp_agent.errors import ToolError
+from acp_agent.safety.access import Access
+from acp_agent.safety.folders.paths import Roots
+from acp_agent.schema.acp import ToolKind
+from acp_agent.tools.kit.tool_context import Description, Preview, ToolContext, ToolResult
+
+if TYPE_CHECKING:
+    from acp_agent.errors import ToolErrorCategory
+
+
+class Params(BaseModel):
+    """Base of every tool's parameters: unknown ones are refused, so that the model hears of a wrong name."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+P = TypeVar("P", bound=Params)
+
+
+class Tool(ABC, Generic[P]):
+    """Base of the tools. Subclasses set the class variables; instances hold no state of a session."""
+
+    name: ClassVar[str]
+    aliases: ClassVar[tuple[str, ...]] = ()
+    kind: ClassVar[ToolKind]
+    reads_only: ClassVar[bool] = False
+    """Offered in modes that must not change anything; calls of one message that only read run together."""
+    idempotent: ClassVar[bool] = False
+    """Two calls with the same arguments give the same while nothing they read has changed: a result may be remembered,
+    and a call that failed for a passing reason is repeated."""
+    Params: ClassVar[type[Params]]
+    """The parameters: the one source of the JSON schema, the prompt and the validation."""
+
+    def parse(self, arguments: dict[str, Any]) -> P:
+        """The checked parameters. Raises ToolError that names each wrong one."""
+        try:
+            return self.Params.model_validate(arguments)  # type: ignore[return-value]
+        except ValidationError as error:
+            raise ToolError(_words(self, error), _category(error)) from error
+
+    def from_text(self, text: str) -> dict[str, Any] | None:
+        """The arguments, where a model gave bare text instead of an object; `None`: the tool takes no such thing."""
+        return None
+
+    @abstractmethod
+    def describe(self, params: P, roots: Roots) -> Description: ...
+
+    @abstractmethod
+    def access(self, params: P, roots: Roots, cwd: Path, config: ToolsConfig) -> list[Access]:
+        """Everything the call touches. Raises ToolError for a path that no tool may touch."""
+
+    async def preview(self, params: P, ctx: ToolContext) -> Preview:
+        """A look ahead without effects. Raises ToolError for a call that cannot succeed."""
+        return Preview()
+
+    @abstractmethod
+    async def run(self, params: P, ctx: ToolContext, preview: Preview) -> ToolResult:
+        """Does it. Raises ToolError with text the model can act on."""
+
+
+def _category(error: ValidationError) -> ToolErrorCategory:
+    """`type_mismatch` where nothing but types is wrong."""
+    kinds = [problem["type"] for problem in error.errors(include_url=False, include_input=False)]
+    only_types = all(kind.endswith(("_type", "_parsing", "_from_float")) for kind in kinds)
+    return "type_mismatch" if only_types else "invalid_parameters"
+
+
+def _words(tool: Tool[Any], error: ValidationError) -> str:
+    lines = []
+    for problem in error.errors(include_url=False):
+        where = ".".join(str(part) for part in problem["loc"]) or "arguments"
+        lines.append(f"- {where}: {problem['msg'].removeprefix('Value error, ')}")
+    names = ", ".join(f"`{name}`" for name in tool.Params.model_fields)
+    return (
+        f"The arguments of `{tool.name}` are wrong:\n"
+        + "\n".join(lines)
+        + f"\nIts parameters are {names}. Call it again."
+    )

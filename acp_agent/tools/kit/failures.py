@@ -1,0 +1,107 @@
+"""The taxonomy of tool failures: eleven categories, and what follows from each.
+
+Three things follow, and only from the category: whether the same call is repeated by itself (the passing failures),
+whether its arguments were at fault (then they are mended once), and whether it counts against the model (failures of
+the infrastructure never do).
+"""
+
+from __future__ import annotations
+
+import errno
+import socket
+
+from acp_agent.errors import AgentError, ExecutorError, ToolError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from acp_agent.errors import ToolErrorCategory
+
+
+SUGGESTIONS: dict[ToolErrorCategory, str] = {
+    "tool_not_found": "Use one of the tools you were given, by its exact name.",
+    "invalid_parameters": "Mend the arguments as the error says and call the tool again, once.",
+    "type_mismatch": "Give each argument in the type the tool's schema names and call the tool again, once.",
+    "policy_blocked": "Do not try to reach the same in another way. Go on without it, or say what you need and why.",
+    "confirmation_required": "Only the person can allow this. Go on without it, or tell them what you need and why.",
+    "permanent_failure": "The same call would fail again. Change what the error names, or take another way.",
+    "cancelled": "The person stopped it. Wait for what they say next.",
+    "rate_limited": "Too many requests. Wait before you ask for the same again, or go on with something else.",
+    "server_error": "The fault is the server's. Try again later, or take another source.",
+    "network_error": "The host could not be reached. Check the address, or go on without it.",
+    "timeout": "It took too long. Ask for less, or allow more time where the tool takes a timeout.",
+}
+"""What to do, where the error itself does not say it."""
+
+PASSING: frozenset[ToolErrorCategory] = frozenset(("rate_limited", "server_error", "network_error", "timeout"))
+"""The same call may succeed a little later. Never the model's fault."""
+
+PARAMETERS: frozenset[ToolErrorCategory] = frozenset(("invalid_parameters", "type_mismatch"))
+"""The arguments are wrong: they are mended once before the model is told."""
+
+
+def is_retryable(category: ToolErrorCategory) -> bool:
+    return category in PASSING
+
+
+def classify_http_status(status: int) -> ToolErrorCategory:
+    """The category of an HTTP answer that is an error (400 and above)."""
+    if status in (400, 422):
+        return "invalid_parameters"
+    if status in (401, 403):
+        return "policy_blocked"
+    if status == 429:
+        return "rate_limited"
+    if 500 <= status <= 599:
+        return "server_error"
+    return "permanent_failure"
+
+
+NETWORK_ERRNOS = frozenset(
+    (
+        errno.ECONNREFUSED,
+        errno.ECONNRESET,
+        errno.ECONNABORTED,
+        errno.EPIPE,
+        errno.ENETUNREACH,
+        errno.EHOSTUNREACH,
+        errno.ENETDOWN,
+        errno.EADDRNOTAVAIL,
+    )
+)
+
+
+def classify_io_error(error: OSError) -> ToolErrorCategory:
+    """The category of an error of the operating system. A missing program or file is permanent: `tool_not_found` is
+    for names of tools only."""
+    if isinstance(error, TimeoutError) or error.errno == errno.ETIMEDOUT:
+        return "timeout"
+    if isinstance(error, PermissionError) or error.errno == errno.EROFS:
+        return "policy_blocked"
+    if isinstance(error, ConnectionError | socket.gaierror) or error.errno in NETWORK_ERRNOS:
+        return "network_error"
+    return "permanent_failure"
+
+
+def as_tool_error(error: AgentError | OSError) -> ToolError:
+    """Any failure of a call as the one kind the model is told."""
+    if isinstance(error, ToolError):
+        return error
+    if isinstance(error, OSError):
+        shown = f"{error.filename}: " if error.filename else ""
+        return ToolError(
+            f"{shown}{(error.strerror or str(error) or type(error).__name__).lower()}.", classify_io_error(error)
+        )
+    cause = error.__cause__
+    if isinstance(error, ExecutorError) and isinstance(cause, OSError):
+        return ToolError(str(error), classify_io_error(cause))
+    return ToolError(str(error))
+
+
+def feedback(error: ToolError) -> str:
+    """What the model reads of a failure."""
+    suggestion = error.suggestion or SUGGESTIONS[error.category]
+    retryable = "true" if is_retryable(error.category) else "false"
+    return (
+        f"[tool_error]\ncategory: {error.category}\nerror: {str(error).strip()}\nsuggestion: {suggestion}\n"
+        f"retryable: {retryable}"
+    )

@@ -1,0 +1,157 @@
+"""A tool of an MCP server, as a tool of ours.
+
+Its parameters are the server's own JSON schema, passed on to the model; what the server makes of arguments is for the
+server to say. Nothing a server claims of a tool (that it only reads, say) is believed: each call is asked about.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+from urllib.parse import quote
+
+from acp_agent.config.model import ToolsConfig
+from acp_agent.errors import ToolError
+from acp_agent.llm.base import ImagePart
+from acp_agent.mcp.base import TOOL_CATEGORIES, McpContent, McpError, McpResult, McpTool
+from acp_agent.mcp.content import one_line, readable
+from acp_agent.mcp.names import unique_names
+from acp_agent.safety.access import Access, ToolAccess
+from acp_agent.safety.folders.paths import Roots
+from acp_agent.schema.acp import Content, ImageContent, TextContent, ToolCallContent, ToolKind
+from acp_agent.tools.kit.base import Params, Tool
+from acp_agent.tools.kit.registry import ToolEntry
+from acp_agent.tools.kit.tool_context import Description, Preview, ToolContext, ToolResult
+
+LARGEST_SCHEMA = 32 * 1024
+"""Bytes of a schema that is passed on."""
+LONGEST_TITLE = 120
+LONGEST_PREVIEW = 20_000
+"""Characters of the arguments that are shown with the question."""
+SHOWN = 40
+"""Characters of an argument in a title."""
+
+CallServer = Callable[[str, str, Mapping[str, Any]], Awaitable[McpResult]]
+"""`McpServers.call`: server, tool, arguments."""
+
+
+class ServerParams(Params):
+    """Any object: the schema is the server's."""
+
+    arguments: dict[str, Any]
+
+
+class ServerTool(Tool[ServerParams]):
+    """Made for one tool of one server; `name` is what the model calls it."""
+
+    kind: ClassVar[ToolKind] = "other"
+    Params: ClassVar[type[Params]] = ServerParams
+
+    def __init__(self, name: str, tool: McpTool, call: CallServer) -> None:
+        self.name = name  # type: ignore[misc]  # a class for each tool would say the same in more words
+        self._tool = tool
+        self._call = call
+        self._server_words = one_line(tool.server, 60)
+        self._tool_words = one_line(tool.name, 60)
+
+    def parse(self, arguments: dict[str, Any]) -> ServerParams:
+        """Any arguments with the names that the schema requires."""
+        required = self._tool.parameters.get("required")
+        names = [name for name in required if isinstance(name, str)] if isinstance(required, list) else []
+        missing = [name for name in names if name not in arguments]
+        if missing:
+            lines = "\n".join(f"- {name}: is required" for name in missing)
+            properties = self._tool.parameters.get("properties")
+            known = ", ".join(f"`{name}`" for name in (properties if isinstance(properties, dict) else names))
+            raise ToolError(
+                f"The arguments of `{self.name}` are wrong:\n{lines}\nIts parameters are {known}. Call it again.",
+                "invalid_parameters",
+            )
+        return ServerParams.model_construct(arguments=arguments)
+
+    def describe(self, params: ServerParams, roots: Roots) -> Description:
+        shown = ", ".join(f"{name}={_short(value)}" for name, value in params.arguments.items())
+        words = f"{self._server_words}: {self._tool_words}" + (f" ({shown})" if shown else "")
+        return Description(one_line(words, LONGEST_TITLE))
+
+    def access(self, params: ServerParams, roots: Roots, cwd: Path, config: ToolsConfig) -> list[Access]:
+        # Quoted, so that no server's name can look like another's with a tool behind it.
+        scope = f"mcp {quote(self._tool.server, safe='', errors='replace')} {quote(self._tool.name, errors='replace')}"
+        words = f"calls of `{self._tool_words}` of the server {self._server_words}"
+        return [ToolAccess(scope=scope, words=words, changes=True)]
+
+    async def preview(self, params: ServerParams, ctx: ToolContext) -> Preview:
+        if not params.arguments:
+            return Preview()
+        shown = ctx.redactor.redact(json.dumps(params.arguments, indent=2, ensure_ascii=False))[:LONGEST_PREVIEW]
+        return Preview((Content(content=TextContent(text=f"```json\n{shown}\n```")),))
+
+    async def run(self, params: ServerParams, ctx: ToolContext, preview: Preview) -> ToolResult:
+        try:
+            result = await self._call(self._tool.server, self._tool.name, params.arguments)
+        except McpError as error:
+            raise ToolError(
+                f"The tool `{self._tool_words}` of the MCP server {self._server_words} failed: {error}.",
+                TOOL_CATEGORIES[error.code],
+                suggestion="Call it again: the server is started anew." if error.code == "transient" else "",
+                retry_after=error.retry_after,
+            ) from error
+        text = result.text or ("" if result.parts else "The tool gave nothing.")
+        return ToolResult(
+            text,
+            content=_content(text, result.parts) if result.parts else None,
+            parts=tuple(ImagePart(part.mime_type, part.data) for part in result.parts),
+            raw_output=result.structured,
+            failed=result.is_error,
+        )
+
+
+def server_tools(tools: Iterable[McpTool], call: CallServer) -> list[tuple[ToolEntry, ServerTool]]:
+    """What a registry knows of the tools of servers, each with the tool itself."""
+    known = {(tool.server, tool.name): tool for tool in tools}
+    names = unique_names(known)
+    return [(_entry(names[pair], tool), ServerTool(names[pair], tool, call)) for pair, tool in known.items()]
+
+
+def _entry(name: str, tool: McpTool) -> ToolEntry:
+    parameters, note = _parameters(tool.parameters)
+    title = f"{tool.title}. " if tool.title else ""
+    origin = f"(Tool `{one_line(tool.name, 60)}` of the MCP server {one_line(tool.server, 60)}.)"
+    description = "\n".join(part for part in (readable(f"{title}{tool.description}").strip(), note, origin) if part)
+    return ToolEntry(
+        name=name,
+        aliases=(),
+        kind="other",
+        reads_only=False,
+        description=description,
+        parameters=parameters,
+        idempotent=False,
+        core=False,
+    )
+
+
+def _parameters(schema: dict[str, Any]) -> tuple[dict[str, Any], str]:
+    """The schema, where a model's server will take it, else an open object and a word about it."""
+    size = len(json.dumps(schema).encode())
+    if size > LARGEST_SCHEMA:
+        names = schema.get("properties")
+        words = one_line(", ".join(names), 1000) if isinstance(names, dict) else "unknown"
+        note = f"(Its schema of {size} bytes is too large to be shown. Its parameters: {words}.)"
+        return {"type": "object", "properties": {}, "additionalProperties": True}, note
+    made = {**schema, "type": "object"}
+    if not isinstance(made.get("properties"), dict):
+        made["properties"] = {}
+    return made, ""
+
+
+def _short(value: Any) -> str:
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return one_line(text, SHOWN)
+
+
+def _content(text: str, parts: Iterable[McpContent]) -> tuple[ToolCallContent, ...]:
+    shown: list[ToolCallContent] = [Content(content=TextContent(text=text))] if text else []
+    shown += [Content(content=ImageContent(data=part.data, mime_type=part.mime_type)) for part in parts]
+    return tuple(shown)

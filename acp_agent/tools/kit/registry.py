@@ -1,0 +1,191 @@
+"""The table of tools. Definitions come from a generated file, so that the first request needs no pydantic; the classes
+behind them are loaded when they are first called (or ahead of that, by `warm`).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from acp_agent.lazy import load
+from acp_agent.llm.base import ToolDefinition
+from acp_agent.schema.acp import ToolKind
+
+if TYPE_CHECKING:
+    from acp_agent.tools.kit.base import Tool
+
+
+TOOLS: dict[str, str] = {
+    "bash": "acp_agent.tools.bash:Bash",
+    "bash_output": "acp_agent.tools.bash_output:BashOutput",
+    "bash_kill": "acp_agent.tools.bash_kill:BashKill",
+    "bash_list": "acp_agent.tools.bash_list:BashList",
+    "read": "acp_agent.tools.files.read:Read",
+    "read_overflow": "acp_agent.tools.read_overflow:ReadOverflow",
+    "edit": "acp_agent.tools.files.edit:Edit",
+    "write": "acp_agent.tools.files.write:Write",
+    "find_path": "acp_agent.tools.files.find_path:FindPath",
+    "grep": "acp_agent.tools.files.grep:Grep",
+    "list_directory": "acp_agent.tools.files.list_directory:ListDirectory",
+    "create_directory": "acp_agent.tools.files.create_directory:CreateDirectory",
+    "delete_path": "acp_agent.tools.files.delete_path:DeletePath",
+    "move_path": "acp_agent.tools.files.move_path:MovePath",
+    "copy_path": "acp_agent.tools.files.copy_path:CopyPath",
+    "diagnostics": "acp_agent.tools.code.diagnostics:Diagnostics",
+    "definition": "acp_agent.tools.code.definition:Definition",
+    "references": "acp_agent.tools.code.references:References",
+    "symbols": "acp_agent.tools.code.symbols:Symbols",
+    "hover": "acp_agent.tools.code.hover:Hover",
+    "rename": "acp_agent.tools.code.rename:Rename",
+    "plan": "acp_agent.tools.plan:Plan",
+    "fetch": "acp_agent.tools.web.fetch:Fetch",
+    "web_scrape": "acp_agent.tools.web.web_scrape:WebScrape",
+    "http_request": "acp_agent.tools.web.http_request:HttpRequest",
+    "web_search": "acp_agent.tools.web.web_search:WebSearch",
+    "ask_user": "acp_agent.tools.ask_user:AskUser",
+    "delegate": "acp_agent.tools.delegate:Delegate",
+    "browser": "acp_agent.tools.web.browser:Browser",
+    "memory_forget": "acp_agent.tools.memory_forget:MemoryForget",
+    "memory_recall": "acp_agent.tools.memory_recall:MemoryRecall",
+    "memory_store": "acp_agent.tools.memory_store:MemoryStore",
+    "schedule_add": "acp_agent.tools.schedule_add:ScheduleAdd",
+    "schedule_list": "acp_agent.tools.schedule_list:ScheduleList",
+    "schedule_remove": "acp_agent.tools.schedule_remove:ScheduleRemove",
+    "skill": "acp_agent.tools.skill:Skill",
+    "switch_mode": "acp_agent.tools.switch_mode:SwitchMode",
+    "time": "acp_agent.tools.time:Time",
+}
+"""Name -> `"module:Class"`."""
+
+
+class ToolEntry(msgspec.Struct, frozen=True):
+    """What is known of a tool without loading it."""
+
+    name: str
+    aliases: tuple[str, ...]
+    kind: ToolKind
+    reads_only: bool
+    description: str
+    parameters: dict[str, Any]
+    idempotent: bool = False
+    core: bool = True
+    """Always among the definitions that are sent; the others only where they are relevant."""
+
+    @property
+    def definition(self) -> ToolDefinition:
+        return ToolDefinition(self.name, self.description, self.parameters)
+
+
+class Tools(ABC):
+    """A table of tools."""
+
+    @abstractmethod
+    def entries(self) -> tuple[ToolEntry, ...]: ...
+
+    @abstractmethod
+    def find(self, name: str) -> ToolEntry | None:
+        """By name or alias."""
+
+    @abstractmethod
+    def tool(self, name: str) -> Tool[Any]:
+        """The tool itself, loaded now if need be. `name` is its own name, not an alias."""
+
+    @abstractmethod
+    def loaded(self, name: str) -> Tool[Any] | None:
+        """The same, where it is loaded already."""
+
+    def own_name(self, name: str) -> str:
+        """The tool's own name for an alias; a name that is none (yet) as it stands."""
+        entry = self.find(name)
+        return name if entry is None else entry.name
+
+    def knows(self, name: str) -> bool:
+        return self.find(name) is not None
+
+
+class Registry(Tools):
+    """`rows`: name -> `"module:Class"` of the tools that are not loaded yet."""
+
+    def __init__(self, entries: Iterable[ToolEntry], rows: Mapping[str, str]) -> None:
+        self._entries = {entry.name: entry for entry in entries}
+        self._rows = rows
+        self._names = {alias: entry.name for entry in self._entries.values() for alias in (entry.name, *entry.aliases)}
+        self._tools: dict[str, Tool[Any]] = {}
+
+    def entries(self) -> tuple[ToolEntry, ...]:
+        return tuple(self._entries.values())
+
+    def find(self, name: str) -> ToolEntry | None:
+        return self._entries.get(self._names.get(name, ""))
+
+    def tool(self, name: str) -> Tool[Any]:
+        found = self._tools.get(name)
+        if found is None:
+            found = self._tools[name] = load(self._rows[name])()
+        return found
+
+    def loaded(self, name: str) -> Tool[Any] | None:
+        return self._tools.get(name)
+
+    def warm(self) -> None:
+        """Loads every tool; takes a while (pydantic), so it is called in a thread."""
+        for name in self._entries:
+            self.tool(name)
+
+
+class SessionRegistry(Tools):
+    """The tools of the program and those that only one session has: of MCP servers, of the project, of packages.
+
+    They come in groups, each replaced as a whole when it changes. A name that is taken stays with the first; the later
+    tool is left out, and `set_group` says so.
+    """
+
+    def __init__(self, base: Registry) -> None:
+        self._base = base
+        self._groups: dict[str, dict[str, tuple[ToolEntry, Tool[Any]]]] = {}
+
+    def set_group(self, group: str, tools: Iterable[tuple[ToolEntry, Tool[Any]]]) -> list[str]:
+        """Replaces the tools of `group`. Gives the names that were left out since they are taken."""
+        self._groups[group] = {}
+        left_out = []
+        for entry, tool in tools:
+            if any(self.find(name) is not None for name in (entry.name, *entry.aliases)):
+                left_out.append(entry.name)
+            else:
+                self._groups[group][entry.name] = (entry, tool)
+        return left_out
+
+    def entries(self) -> tuple[ToolEntry, ...]:
+        own = (entry for group in self._groups.values() for entry, _ in group.values())
+        return (*self._base.entries(), *own)
+
+    def find(self, name: str) -> ToolEntry | None:
+        if (found := self._base.find(name)) is not None:
+            return found
+        for group in self._groups.values():
+            for entry, _ in group.values():
+                if name == entry.name or name in entry.aliases:
+                    return entry
+        return None
+
+    def tool(self, name: str) -> Tool[Any]:
+        return self._own(name) or self._base.tool(name)
+
+    def loaded(self, name: str) -> Tool[Any] | None:
+        return self._own(name) or self._base.loaded(name)
+
+    def _own(self, name: str) -> Tool[Any] | None:
+        for group in self._groups.values():
+            if name in group:
+                return group[name][1]
+        return None
+
+
+def builtin_registry() -> Registry:
+    """The tools of this package."""
+    data = files("acp_agent.tools").joinpath("definitions.json").read_bytes()
+    return Registry(msgspec.json.decode(data, type=list[ToolEntry]), TOOLS)

@@ -1,0 +1,104 @@
+"""Arguments a model got almost right: the one attempt to reformat them before the failure is told.
+
+Pure. Only the form is mended (the spelling of a name, JSON inside a string), never the meaning: what is left out stays
+left out, and what two readings could explain is refused.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+SYNONYMS: dict[str, tuple[str, ...]] = {
+    "path": ("file_path", "filepath", "filename", "file", "target_file", "directory", "dir", "folder"),
+    "old_string": ("old_str", "old_text", "old", "search"),
+    "new_string": ("new_str", "new_text", "new", "replacement", "replace"),
+    "content": ("contents", "text", "file_text", "data"),
+    "source": ("src", "from", "source_path", "old_path"),
+    "destination": ("dst", "dest", "to", "target", "destination_path", "new_path"),
+    "pattern": ("regex", "glob_pattern", "query", "search_pattern"),
+    "query": ("q", "search_query", "question"),
+    "url": ("uri", "link", "address"),
+    "prompt": ("task", "instructions", "description"),
+    "select": ("selector", "css", "css_selector"),
+    "timeout": ("timeout_seconds", "timeout_secs"),
+}
+"""Parameter -> names that other agents give it."""
+
+
+METADATA = frozenset(
+    "risk mutation privesc why approved requires_approval description explanation reason justification".split()
+)
+"""What other agents have models say about a call. It changes nothing about what the call does."""
+
+DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(s|sec|secs|seconds?|m|min|mins|minutes?|h|hours?)", re.IGNORECASE)
+
+
+def mend(arguments: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any] | None:
+    """The arguments in the form the JSON schema of an object asks for; `None` where nothing could be mended."""
+    found = schema.get("properties")
+    properties: dict[str, Any] = found if isinstance(found, dict) else {}
+    mended: dict[str, Any] = {}
+    for name, value in arguments.items():
+        if name in METADATA and name not in properties:
+            continue
+        known = name if name in properties else _known_name(name, properties, arguments)
+        if known is None:
+            mended[name] = value
+        elif known in mended:
+            return None  # Two arguments for one parameter: which is meant cannot be told.
+        else:
+            mended[known] = _in_type(value, properties[known])
+    return mended if mended != arguments or list(mended) != list(arguments) else None
+
+
+def _known_name(name: str, properties: dict[str, Any], arguments: dict[str, Any]) -> str | None:
+    snake = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).replace("-", "_").lower()
+    candidates = [snake, *(known for known, others in SYNONYMS.items() if snake in others)]
+    found = [known for known in candidates if known in properties and known not in arguments]
+    return found[0] if len(found) == 1 else None
+
+
+def _in_type(value: Any, schema: dict[str, Any]) -> Any:
+    wanted = _types(schema)
+    if isinstance(value, str) and not wanted & {"string"}:
+        text = value.strip()
+        try:
+            decoded = json.loads(text)
+        except (ValueError, RecursionError):
+            lowered = text.lower()
+            decoded = {"true": True, "yes": True, "false": False, "no": False, "none": None}.get(lowered, value)
+        kinds = {_type_of(decoded)} | ({"number"} if isinstance(decoded, int) else set())
+        if kinds & wanted:
+            return decoded
+        if wanted & {"number", "integer"} and (duration := DURATION.fullmatch(text)) is not None:
+            seconds = float(duration[1]) * {"s": 1, "m": 60, "h": 3600}[duration[2][0].lower()]
+            return int(seconds) if seconds.is_integer() else seconds
+    if "array" in wanted and not isinstance(value, list) and "object" not in wanted and value is not None:
+        return [value]
+    return value
+
+
+def _types(schema: Any) -> set[str]:
+    """The types a schema allows; `string` where it does not say, so that nothing is decoded that need not be."""
+    if not isinstance(schema, dict):  # JSON Schema has `true` and `false` too.
+        return {"string"}
+    if isinstance(schema.get("anyOf"), list):
+        return {name for option in schema["anyOf"] for name in _types(option)}
+    kind = schema.get("type")
+    if isinstance(kind, list):
+        return {name for name in kind if isinstance(name, str)}
+    return {kind} if isinstance(kind, str) else {"string"}
+
+
+def _type_of(value: Any) -> str:
+    if isinstance(value, bool):
+        return "boolean"
+    if isinstance(value, int):
+        return "integer"
+    if isinstance(value, float):
+        return "number"
+    if value is None:
+        return "null"
+    return "array" if isinstance(value, list) else "object" if isinstance(value, dict) else "string"

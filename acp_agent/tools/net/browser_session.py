@@ -1,0 +1,334 @@
+"""A headless Chromium of one session, driven by Playwright. It reaches the network through the guarded proxy only.
+
+Started at the first use, closed after a while without use and with the session; a profile of its own, without anything
+of the person's, gone afterwards.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+import anyio
+import anyio.to_thread
+from anyio.streams.memory import MemoryObjectSendStream
+
+from acp_agent.config.model import BrowserConfig
+from acp_agent.errors import ToolError
+from acp_agent.lazy import load
+from acp_agent.tools.net.web_client import GuardedClient
+from acp_agent.tools.net.web_proxy import GuardedProxy
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+PLAYWRIGHT = "playwright.async_api:async_playwright"
+PLAYWRIGHT_ERROR = "playwright.async_api:Error"
+PLAYWRIGHT_TIMEOUT = "playwright.async_api:TimeoutError"
+
+CLOSED = "has been closed"
+DOWNLOAD = "Download is starting"
+"""Playwright's words: it has no public names for these errors."""
+
+START_TIMEOUT = 60.0
+CLOSE_TIMEOUT = 5.0
+"""For the page, and for the driver."""
+
+LONGEST_PARENT = 40
+"""Characters of a folder for profiles: the sockets in it may have paths of 107 in all."""
+
+PROFILE = "acp-coder-browser-"
+"""Begins the name of a profile's folder, before the number of the process that owns it."""
+
+PROGRAMS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
+CACHE = "~/.cache/ms-playwright"
+
+ARGUMENTS = (
+    "--disable-quic",
+    "--force-webrtc-ip-handling-policy=disable_non_proxied_udp",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--no-first-run",
+    "--disable-features=DnsOverHttps,AsyncDns",
+    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
+)
+"""Nothing leaves but through the proxy: no QUIC, no WebRTC beside it, no look-ups of its own."""
+
+
+def find_chromium(config: BrowserConfig) -> str | None:
+    """The program to use; empty where Playwright has one of its own; `None` where there is none."""
+    if config.executable:
+        program = os.path.expanduser(config.executable)
+        return program if os.access(program, os.X_OK) else None
+    for name in PROGRAMS:
+        if (found := shutil.which(name)) is not None:
+            return found
+    cache = Path(os.path.expanduser(os.environ.get("PLAYWRIGHT_BROWSERS_PATH") or CACHE))
+    return "" if any(cache.glob("chromium*")) else None
+
+
+def missing_browser(config: BrowserConfig) -> str | None:
+    """Why there is no browser, as a sentence; `None` where there is one. Loads nothing."""
+    if find_spec("playwright") is None:
+        return "`browser` needs the extra: pip install 'acp-coder[browser]'."
+    if find_chromium(config) is None:
+        return "`browser` needs a Chromium: install one, or name it by `tools.browser.executable`."
+    return None
+
+
+class _Life:
+    """A browser from one start to its end. Who waits for it hears of both."""
+
+    def __init__(self) -> None:
+        self.page: Any = None
+        """`None` before and after."""
+        self.trouble = ToolError("The browser was closed.")
+        """Why it ended."""
+        self.ready = anyio.Event()
+        self.used = anyio.Event()
+        self.over = anyio.Event()
+
+    def begin(self, page: Any) -> None:
+        if not self.over.is_set():  # It may have been closed while it started.
+            self.page = page
+            self.ready.set()
+
+    def end(self, trouble: ToolError | None = None) -> None:
+        """What is said first counts."""
+        if self.over.is_set():
+            return
+        self.page, self.trouble = None, trouble or self.trouble
+        for event in (self.over, self.used, self.ready):
+            event.set()
+
+
+class BrowserSession:
+    """One page at a time. All raise ToolError."""
+
+    def __init__(
+        self, client: GuardedClient, config: BrowserConfig, *, proxy: str = "", arguments: tuple[str, ...] = ()
+    ) -> None:
+        """`proxy`: an HTTP proxy behind ours. `arguments`: more for Chromium."""
+        self._client = client
+        self._config = config
+        self._proxy = GuardedProxy(client, upstream=proxy)
+        self._arguments = arguments
+        self._lock = anyio.Lock()
+        self._starts: MemoryObjectSendStream[_Life] | None = None
+        self._life = _Life()
+        self._life.end()
+
+    @property
+    def host(self) -> str:
+        """Of the page that is open; empty where there is none."""
+        return urlsplit(self.url).hostname or ""
+
+    @property
+    def url(self) -> str:
+        return str(self._life.page.url) if self._life.page is not None else ""
+
+    async def live(self) -> None:
+        """Owns the browser, in a task of its own, until it is cancelled. A browser that fails does not end it."""
+        starts, asked = anyio.create_memory_object_stream[_Life](math.inf)
+        self._starts = starts
+        try:
+            with starts, asked:
+                async for life in asked:
+                    await self._one_life(life)
+        finally:
+            self._starts = None
+            self._life.end(ToolError("The browser is closed."))
+
+    async def _one_life(self, life: _Life) -> None:
+        try:
+            async with AsyncExitStack() as stack:
+                folder = await anyio.to_thread.run_sync(_new_profile)
+                stack.callback(shutil.rmtree, folder, ignore_errors=True)
+                port = await stack.enter_async_context(self._proxy.serve())
+                with anyio.move_on_after(START_TIMEOUT) as start:
+                    life.begin(await self._launch(stack, life, folder, port))
+                if start.cancelled_caught:
+                    raise ToolError(f"The browser did not start within {START_TIMEOUT:g} s.", "timeout")
+                stack.callback(life.end)
+                await self._until_over(life)
+        except (OSError, ExceptionGroup) as error:  # A group: whatever happens beside the proxy's tasks, or in them.
+            life.end(_trouble(error))
+        finally:
+            life.end(ToolError("The browser could not be started."))
+
+    async def _until_over(self, life: _Life) -> None:
+        while not life.over.is_set():
+            with anyio.move_on_after(self._config.idle_timeout) as idle:
+                await life.used.wait()
+            if idle.cancelled_caught and not self._lock.locked():
+                return
+            life.used = anyio.Event()
+
+    async def _launch(self, stack: AsyncExitStack, life: _Life, folder: str, port: int) -> Any:
+        program = find_chromium(self._config)
+        if program is None:
+            raise ToolError(missing_browser(self._config) or "There is no Chromium.")
+        try:
+            playwright_error = await anyio.to_thread.run_sync(load, PLAYWRIGHT_ERROR)
+            driver = await load(PLAYWRIGHT)().start()
+        except (ImportError, OSError) as error:
+            raise ToolError(f"Playwright could not be started: {error}") from error
+        try:
+            stack.push_async_callback(_shielded, driver.stop)
+            context = await driver.chromium.launch_persistent_context(
+                folder,
+                executable_path=program or None,
+                headless=True,
+                # Chromium refuses its own sandbox to root.
+                chromium_sandbox=os.geteuid() != 0,
+                proxy={"server": f"http://127.0.0.1:{port}", "bypass": "<-loopback>"},
+                args=[*ARGUMENTS, *self._arguments],
+                accept_downloads=False,
+                service_workers="block",
+                # Nothing of the person's: neither keys nor their home.
+                env={"PATH": os.environ.get("PATH", os.defpath), "LANG": "C.UTF-8", "HOME": folder, "TMPDIR": folder},
+                ignore_https_errors="--ignore-certificate-errors" in self._arguments,
+                timeout=self._config.timeout * 1000,
+            )
+            stack.push_async_callback(_shielded, context.close)
+            context.set_default_timeout(self._config.timeout * 1000)
+            await context.route("**/*", self._let_through)
+            context.on("request", lambda request: self._want(request.url))  # Redirects are not routed.
+            await context.route_web_socket("**/*", self._let_socket_through)
+            context.on("close", lambda *_: life.end())
+            page = context.pages[0] if context.pages else await context.new_page()
+            page.on("close", lambda *_: life.end())
+            page.on("crash", lambda *_: life.end())
+            page.on("dialog", lambda dialog: dialog.dismiss())
+            return page
+        except playwright_error as error:
+            raise ToolError(f"The browser could not be started: {_first_line(error)}") from error
+
+    async def _let_through(self, route: Any) -> None:
+        """A page asks for something: the proxy hears of it before the browser connects."""
+        self._want(route.request.url)
+        await route.continue_()
+
+    def _let_socket_through(self, socket: Any) -> None:
+        self._want(socket.url)
+        socket.connect_to_server()
+
+    def _want(self, url: str) -> None:
+        try:
+            self._proxy.want(urlsplit(url).hostname or "")
+        except ValueError:
+            log.debug("a page asked for %r", url)
+
+    async def _living(self) -> _Life:
+        """One whose page is there; started, or awaited, where there is none."""
+        if self._starts is None:
+            raise ToolError("The browser is closed.")
+        if self._life.over.is_set():
+            self._life = _Life()
+            self._starts.send_nowait(self._life)
+        life, longest = self._life, START_TIMEOUT + 3 * CLOSE_TIMEOUT  # The one before may still be closing.
+        with anyio.move_on_after(longest) as start:
+            await life.ready.wait()
+        if start.cancelled_caught:
+            raise ToolError(f"The browser did not start within {longest:g} s.", "timeout")
+        if life.page is None:
+            raise life.trouble
+        return life
+
+    async def do(self, work: Callable[[Any], Awaitable[T]]) -> T:
+        """`work` on the page; the browser is started where it does not run. One at a time."""
+        async with self._lock:
+            life = await self._living()
+            life.used.set()
+            refused = len(self._proxy.refused)
+            playwright_error = load(PLAYWRIGHT_ERROR)
+            try:
+                with anyio.fail_after(self._config.timeout):
+                    return await work(life.page)
+            except TimeoutError as error:
+                raise ToolError(f"The browser took longer than {self._config.timeout:g} s.", "timeout") from error
+            except playwright_error as error:
+                if life.over.is_set() or CLOSED in str(error):
+                    life.end()  # Where only the driver is gone, nothing else says so.
+                    raise ToolError(
+                        "The browser ended meanwhile: it crashed, was closed or was killed. The page is gone.",
+                        suggestion="Open the page again: that starts a new browser.",
+                    ) from error
+                if len(self._proxy.refused) > refused:
+                    raise ToolError(self._proxy.refused[-1], "policy_blocked") from error
+                if DOWNLOAD in str(error):
+                    raise ToolError(
+                        "This is a file to download, not a page, and the browser keeps no files.",
+                        suggestion="Use `fetch` to read it, or `bash` (`curl -O`) to save it.",
+                    ) from error
+                raise ToolError(f"The browser could not do it: {_first_line(error)}") from error
+
+    def refused_since(self, count: int) -> list[str]:
+        """What pages asked for and did not get, after the first `count`."""
+        return self._proxy.refused[count:]
+
+    @property
+    def refusals(self) -> int:
+        return len(self._proxy.refused)
+
+    def stop(self) -> None:
+        """Closes the browser; the next use starts a new one."""
+        self._life.end()
+
+
+def _trouble(error: OSError | ExceptionGroup[Exception]) -> ToolError:
+    """In words, for who waits for the browser."""
+    cause: Exception = error
+    while isinstance(cause, ExceptionGroup):
+        cause = cause.exceptions[0]
+    if isinstance(cause, ToolError):
+        return cause
+    log.warning("the browser failed", exc_info=error)
+    return ToolError(f"The browser could not be started: {_first_line(cause) or type(cause).__name__}")
+
+
+def _new_profile() -> str:
+    """A folder for a profile, after those were removed whose process is gone (killed, or before its browser was)."""
+    parent = tempfile.gettempdir()
+    short = parent if len(parent) <= LONGEST_PARENT else "/tmp"
+    for name in os.listdir(short):
+        owner = name.removeprefix(PROFILE).partition("-")[0]
+        if name.startswith(PROFILE) and owner.isdigit() and not _runs(int(owner)):
+            shutil.rmtree(os.path.join(short, name), ignore_errors=True)
+    return tempfile.mkdtemp(prefix=f"{PROFILE}{os.getpid()}-", dir=short)
+
+
+def _runs(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+async def _shielded(close: Callable[[], Awaitable[object]]) -> None:
+    """Closing happens also when the session is cancelled, and never for long."""
+    with anyio.move_on_after(CLOSE_TIMEOUT, shield=True):
+        try:
+            await close()
+        except load(PLAYWRIGHT_ERROR) as error:
+            log.debug("the browser was gone already: %s", error)
+
+
+def _first_line(error: BaseException) -> str:
+    """Playwright's messages go on with a log of calls, in colours."""
+    text = re.sub(r"\x1b\[[0-9;]*m", "", str(error))
+    return text.strip().partition("\n")[0][:500]

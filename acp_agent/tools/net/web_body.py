@@ -1,0 +1,142 @@
+"""What a web server answered, and its body as text: types, charsets, statuses. Pure."""
+
+from __future__ import annotations
+
+import codecs
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+
+from acp_agent.errors import ToolError
+from acp_agent.tools.kit.failures import classify_http_status
+
+TEXT_TYPES = frozenset(
+    (
+        "application/ecmascript",
+        "application/javascript",
+        "application/json",
+        "application/ld+json",
+        "application/toml",
+        "application/x-javascript",
+        "application/x-ndjson",
+        "application/x-sh",
+        "application/x-www-form-urlencoded",
+        "application/x-yaml",
+        "application/xml",
+        "application/yaml",
+    )
+)
+"""Besides `text/*`, `+json`, `+xml` and `+yaml`."""
+
+CHARSETS = ("utf", "ascii", "iso8859", "cp", "koi8", "gb", "big5", "euc", "shift_jis", "iso2022", "mac", "hz", "johab")
+"""How the names of the charsets of the web begin, as Python calls them."""
+
+_CHARSET = re.compile(r"charset\s*=\s*[\"']?\s*([A-Za-z0-9_.:-]+)", re.IGNORECASE)
+_META = re.compile(rb"<meta[^>]{0,300}?charset\s*=\s*[\"']?\s*([A-Za-z0-9_.:-]+)", re.IGNORECASE)
+_XML = re.compile(rb"^\s*<\?xml[^>]{0,200}?encoding\s*=\s*[\"']([A-Za-z0-9_.:-]+)", re.IGNORECASE)
+_MARKS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
+
+
+@dataclass(frozen=True)
+class WebAnswer:
+    """The last answer of a chain of redirects."""
+
+    url: str
+    """Where it came from."""
+    status: int
+    headers: tuple[tuple[str, str], ...]
+    """In their order, names in lower case."""
+    content_type: str
+    """Without parameters, lower case; empty where the server named none."""
+    text: str | None
+    """`None`: the body is no text and was not read."""
+    truncated: bool
+    """Whether the body was longer than is read."""
+    hops: tuple[str, ...]
+    """Every URL that was asked, `url` last."""
+
+    def header(self, name: str) -> str | None:
+        return next((value for key, value in self.headers if key == name), None)
+
+
+def need_text(answer: WebAnswer) -> str:
+    """The text of a good answer. Raises ToolError for a status that is none, and for what is no text."""
+    if not 200 <= answer.status < 300:
+        said = " ".join((answer.text or "").split())[:200] if not _is_html(answer) else ""
+        came = f" (asked by way of {answer.hops[0]})" if len(answer.hops) > 1 else ""
+        raise ToolError(
+            f"{answer.url}{came} answered with status {answer.status}{': ' + said if said else ''}.",
+            classify_http_status(answer.status),
+            suggestion=_SUGGESTIONS.get(answer.status, ""),
+            retry_after=retry_after(answer),
+        )
+    if answer.text is None:
+        raise ToolError(
+            f"{answer.url} is {answer.content_type or 'binary data'}, no text. It cannot be read by this tool; "
+            "`bash` can download it with curl where that is needed."
+        )
+    return answer.text
+
+
+_SUGGESTIONS = {
+    401: "The page needs a login. Tell the person, or take a public source.",
+    403: "The server refuses this. Take another source; do not ask the same again.",
+    404: "Nothing is there. Check the address, or search for the page.",
+    410: "The page was removed. Search for another.",
+}
+
+
+def retry_after(answer: WebAnswer) -> float | None:
+    """Seconds that the server asks to wait, by number or by date."""
+    value = (answer.header("retry-after") or "").strip()
+    if not value:
+        return None
+    if re.fullmatch(r"[0-9]{1,9}", value):
+        return float(value)
+    try:
+        moment = parsedate_to_datetime(value)
+    except ValueError:
+        return None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return max(0.0, (moment - datetime.now(UTC)).total_seconds())
+
+
+def plain_type(content_type: str) -> str:
+    return content_type.partition(";")[0].strip().lower()
+
+
+def is_text(content_type: str) -> bool:
+    """Whether a body of this type is worth reading. One without a type is; `decode_text` looks into it."""
+    plain = plain_type(content_type)
+    return not plain or plain.startswith("text/") or plain in TEXT_TYPES or plain.endswith(("+json", "+xml", "+yaml"))
+
+
+def decode_text(data: bytes, content_type: str) -> str | None:
+    """The body as text; what is not in the charset is replaced. `None`: no type was named and it is no text."""
+    mark = next((name for mark, name in _MARKS if data.startswith(mark)), None)
+    if mark is None and not plain_type(content_type) and b"\0" in data[:8192]:
+        return None
+    named = _CHARSET.search(content_type)
+    inside = _META.search(data[:2048]) or _XML.search(data[:2048])
+    for name in (mark, named and named[1], inside and inside[1].decode("ascii")):
+        if name and (codec := _codec(name)) is not None:
+            return data.decode(codec, errors="replace")
+    return data.decode("utf-8", errors="replace")
+
+
+def _codec(name: str) -> str | None:
+    """Only charsets of the web: Python has codecs that are none (`punycode`, `unicode_escape`)."""
+    try:
+        found = codecs.lookup(name).name
+    except (LookupError, ValueError):
+        return None
+    plain = found.replace("-", "").replace("_", "").lower()
+    if not plain.startswith(tuple(charset.replace("_", "") for charset in CHARSETS)):
+        return None
+    return "cp1252" if plain in ("iso88591", "ascii") else found
+
+
+def _is_html(answer: WebAnswer) -> bool:
+    return answer.content_type in ("text/html", "application/xhtml+xml")

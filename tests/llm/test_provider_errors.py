@@ -1,0 +1,166 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from acp_agent.llm.provider_errors import (
+    VendorError,
+    error_from_object,
+    error_from_status,
+    idle_timeout_error,
+    network_error,
+    read_vendor_error,
+)
+
+
+def openai(message: str, code: str | None = None, kind: str = "invalid_request_error") -> dict[str, Any]:
+    return {"error": {"message": message, "type": kind, "param": None, "code": code}}
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "kind"),
+    [
+        # auth
+        (401, openai("Incorrect API key provided: sk-…", "invalid_api_key"), "auth"),
+        (403, {"error": {"message": "You don't have access"}}, "auth"),
+        (401, "", "auth"),
+        # rate limit and quota
+        (429, openai("Rate limit reached for gpt-4o", "rate_limit_exceeded", "requests"), "rate_limit"),
+        (429, "Too many requests", "rate_limit"),
+        (429, openai("You exceeded your current quota, please check your plan", "insufficient_quota"), "quota"),
+        (402, {"error": {"message": "Insufficient credits", "code": 402}}, "quota"),
+        (402, "", "quota"),
+        # the conversation is too long, in every dialect
+        (400, openai("anything", "context_length_exceeded"), "context_too_long"),
+        (400, openai("This model's maximum context length is 8192 tokens. However, ..."), "context_too_long"),
+        (400, openai("Your input exceeds the context window of this model."), "context_too_long"),
+        (
+            400,
+            {"object": "error", "message": "The decoder prompt (length 5000) is longer than the maximum model length"},
+            "context_too_long",
+        ),
+        (
+            400,
+            {"error": {"code": 400, "message": "too big", "type": "exceed_context_size_error", "n_ctx": 4096}},
+            "context_too_long",
+        ),
+        (
+            500,
+            {"error": {"code": 500, "message": "the request exceeds the available context size. try increasing it"}},
+            "context_too_long",
+        ),
+        (400, {"error": "the input length exceeds the context length"}, "context_too_long"),
+        (400, {"error": "prompt too long; exceeded max context length by 12 tokens"}, "context_too_long"),
+        (
+            400,
+            {"error": {"message": "This endpoint's maximum context length is 128000 tokens.", "code": 400}},
+            "context_too_long",
+        ),
+        (
+            400,
+            {
+                "error": {
+                    "message": "Provider returned error",
+                    "code": 400,
+                    "metadata": {"raw": "prompt is too long: 210000 tokens > 200000 maximum"},
+                }
+            },
+            "context_too_long",
+        ),
+        (429, openai("Request too large for gpt-4o on TPM", "rate_limit_exceeded"), "context_too_long"),
+        # refusal
+        (400, openai("The response was filtered due to Azure OpenAI's content management policy"), "refusal"),
+        (400, openai("Filtered", "content_filter"), "refusal"),
+        (403, {"error": {"message": "Your input was flagged", "code": 403}}, "refusal"),
+        # not found
+        (404, openai("The model `gpt-9` does not exist", "model_not_found"), "not_found"),
+        (404, {"error": {"message": 'model "llama9" not found, try pulling it first'}}, "not_found"),
+        (404, "<html>404</html>", "not_found"),
+        (400, {"error": {"message": "gpt-9 is not a valid model ID", "code": 400}}, "not_found"),
+        # server
+        (500, openai("The server had an error", None, "server_error"), "server"),
+        (502, "<html>Bad Gateway</html>", "server"),
+        (503, {"error": {"code": 503, "message": "Loading model", "type": "unavailable_error"}}, "server"),
+        (529, {"error": {"type": "overloaded_error", "message": "Overloaded"}}, "server"),
+        (408, "", "server"),
+        # bad request
+        (400, openai("Unknown parameter: 'foo'."), "bad_request"),
+        (400, openai("max_tokens is too large: 100000. This model supports at most 16384"), "bad_request"),
+        (400, openai("This model does not support tools"), "bad_request"),
+        (422, {"detail": [{"loc": ["body", "tools"], "msg": "field required"}]}, "bad_request"),
+    ],
+)
+def test_kinds(status: int, body: Any, kind: str) -> None:
+    error = error_from_status("acme", status, body if isinstance(body, str) else json.dumps(body).encode(), {})
+    assert error.kind == kind
+    assert error.status == status
+    assert str(error).startswith("acme ")
+    assert str(status) in str(error)
+
+
+@pytest.mark.parametrize(
+    ("body", "kind"),
+    [
+        ({"error": {"message": "Upstream error", "code": 502}}, "server"),
+        ({"error": {"message": "Slow down", "code": 429}}, "rate_limit"),
+        ({"error": {"message": "Slow down", "code": "rate_limit_exceeded"}}, "rate_limit"),
+        ({"error": {"message": "oops"}}, "server"),
+        ({"error": "oops"}, "server"),
+        ({"error": {"message": "bad tools", "type": "invalid_request_error"}}, "bad_request"),
+        ({"error": {"message": "Too long", "code": "context_length_exceeded"}}, "context_too_long"),
+        ("not json at all", "server"),
+    ],
+)
+def test_kinds_of_errors_inside_a_stream(body: Any, kind: str) -> None:
+    assert error_from_object("acme", body).kind == kind
+
+
+@pytest.mark.parametrize(
+    ("body", "vendor"),
+    [
+        (b'{"error": {"message": "m", "code": "C", "type": "T"}}', VendorError("m", "c", "t")),
+        (b'{"error": {"message": "m", "code": 503}}', VendorError("m", status=503)),
+        (b'{"error": "m"}', VendorError("m")),
+        (b'{"message": "m"}', VendorError("m")),
+        (b'{"error": null, "message": "m"}', VendorError("m")),
+        (b'{"detail": "m"}', VendorError("m")),
+        (b'[{"error": {"message": "m"}}]', VendorError("m")),
+        (b"  two\n lines ", VendorError("two lines")),
+        (b"<html></html>", VendorError()),
+        (b"{not json", VendorError("{not json")),
+        (b"\xff", VendorError("�")),
+        (b"", VendorError()),
+        (None, VendorError()),
+        ([], VendorError()),
+    ],
+)
+def test_vendors_words_are_found_in_any_shape(body: object, vendor: VendorError) -> None:
+    assert read_vendor_error(body) == vendor
+
+
+def test_the_sentence_names_the_provider_quotes_the_vendor_and_says_what_to_do() -> None:
+    error = error_from_status("acme", 429, openai("Slow down."), {"retry-after": "20"})
+    assert str(error) == 'acme is receiving too many requests (HTTP 429): "Slow down." It asks to wait 20 seconds.'
+    assert error.retry_after == 20.0
+
+
+def test_an_unknown_model_is_named() -> None:
+    error = error_from_status("acme", 404, openai("model 'x' not found"), {}, model="x")
+    assert "does not know the model 'x'" in str(error)
+
+
+def test_a_wrong_address_is_told_from_an_unknown_model() -> None:
+    assert "base URL" in str(error_from_status("acme", 404, "<html></html>", {}))
+
+
+def test_a_long_quote_is_cut() -> None:
+    assert len(str(error_from_status("acme", 500, "x" * 10_000, {}))) < 1000
+
+
+def test_transport_errors_name_provider_and_address() -> None:
+    assert str(network_error("acme", "http://a/v1", "refused")).startswith(
+        "acme: the connection to http://a/v1 failed (refused)."
+    )
+    assert "for 300 seconds" in str(idle_timeout_error("acme", "http://a/v1", 300.0))

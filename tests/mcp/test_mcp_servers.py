@@ -1,0 +1,326 @@
+"""Servers on stdio, kept by a session: what they offer, how they fail, how they end."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import anyio
+import pytest
+
+from acp_agent.mcp.base import McpError, ServerSpec
+from acp_agent.mcp.mcp_servers import RESTARTS, McpServers
+from tests.mcp.kit import BOUND, HERE, alive, environment, kept, noted, raw
+
+
+async def test_tools_of_all_pages_are_listed_and_called():
+    async with kept(raw()) as k:
+        assert k.names[0] == "echo"
+        assert len(k.names) == 13
+        assert k.changes == 1
+        assert json.loads(await k.text("echo", a=[1, "ü"])) == {"a": [1, "ü"]}
+
+
+async def test_images_resources_and_audio_of_a_result():
+    async with kept(raw()) as k:
+        result = await k.servers.call("raw", "mixed", {})
+        assert [part.mime_type for part in result.parts] == ["image/png"]
+        assert result.text.split("\n") == [
+            "red",
+            "[audio, audio/wav: cannot be shown]",
+            "[resource file:///a.txt]",
+            "inside",
+            "[resource file:///a.bin, x/y, 48 bytes: cannot be shown]",
+            "[resource] b: file:///b.txt",
+        ]
+        assert (await k.servers.call("raw", "structured", {})).text == '{"answer": 42}'
+        assert (await k.servers.call("raw", "fails", {})).is_error
+
+
+async def test_a_large_result_is_bounded_and_the_server_stays():
+    async with kept(raw(), max_result_bytes=5000) as k:
+        text = await k.text("huge", size=1_000_000)
+        assert len(text) < 5100
+        assert "[995000 more bytes of the result are not shown]" in text
+        assert await k.text("echo") == "{}"
+
+
+async def test_a_message_beyond_all_bounds_ends_the_server_in_words():
+    async with kept(raw(), max_result_bytes=5000) as k:
+        with pytest.raises(McpError, match="a message of more than") as error:
+            await k.text("flood")
+        assert error.value.code == "policy_blocked"
+        await k.until(lambda: k.troubles)
+        assert "message of more than" in k.troubles[0][1]
+
+
+async def test_arguments_that_json_cannot_carry_do_no_harm():
+    async with kept(raw()) as k:
+        assert json.loads(await k.text("echo", a=float("nan"), b="\ud800")) == {"a": None, "b": "?"}
+
+
+async def test_half_a_character_in_an_answer_costs_that_character_only():
+    async with kept(raw()) as k:
+        assert await k.text("odd", how="half") == "a?b \U0001f600 \\ud800"
+
+
+@pytest.mark.parametrize("how", ["wrong", "bare"])
+async def test_an_answer_that_is_no_valid_one_fails_its_request_at_once(how):
+    async with kept(raw(), call_timeout=600.0) as k:
+        with pytest.raises(McpError, match="no valid MCP") as error:
+            await k.text("odd", how=how)
+        assert error.value.code == "server_error"
+        assert await k.text("echo") == "{}"
+
+
+async def test_a_changed_list_is_read_again():
+    async with kept(raw()) as k:
+        await k.text("grow")
+        await k.until(lambda: "grown" in k.names)
+        assert k.changes == 2
+
+
+async def test_prompts_are_listed_and_got():
+    async with kept(raw()) as k:
+        (prompt,) = k.servers.prompts()
+        assert (prompt.server, prompt.name, prompt.arguments[0].name) == ("raw", "explain", "topic")
+        assert await k.servers.prompt("raw", "explain", {"topic": "x"}) == [("user", "Explain x")]
+
+
+async def test_prompts_that_cannot_be_listed_cost_no_tools():
+    async with kept(raw("promptless")) as k:
+        assert k.servers.prompts() == ()
+        assert "echo" in k.names
+
+
+@pytest.mark.parametrize(
+    ("code", "word"),
+    [
+        (-32602, "invalid_input"),
+        (-32600, "invalid_input"),
+        (-32601, "not_found"),
+        (-32002, "not_found"),
+        (-32603, "server_error"),
+        (-32000, "server_error"),
+        (-32001, "transient"),
+        (-32042, "auth_failure"),
+        (-32021, "policy_blocked"),
+    ],
+)
+async def test_the_codes_of_a_server_are_classified(code, word, server):
+    with pytest.raises(McpError, match="as you wished") as error:
+        await server.text("error", code=code)
+    assert error.value.code == word
+
+
+async def test_an_unknown_tool_and_an_unknown_server(server):
+    with pytest.raises(McpError, match="Unknown tool: nonsense") as error:
+        await server.text("nonsense")
+    assert error.value.code == "invalid_input"
+    with pytest.raises(McpError) as missing:
+        await server.text("echo", server="nobody")
+    assert missing.value.code == "not_found"
+
+
+async def test_roots_are_told_and_sampling_is_refused(tmp_path):
+    async with kept(raw(), cwd=HERE, folders=(HERE, tmp_path)) as k:
+        roots = json.loads(await k.text("roots"))["roots"]
+        assert [root["uri"] for root in roots] == [HERE.as_uri(), tmp_path.as_uri()]
+        assert "not supported" in await k.text("ask")
+
+
+async def test_a_server_inherits_the_environment_without_our_keys(tmp_path):
+    environ = environment(KEPT="1", OUR_KEY="secret", OTHER="x")
+    async with kept(raw(env={"OTHER": "y"}), cwd=tmp_path, environ=environ, hidden=frozenset({"OUR_KEY"})) as k:
+        env, cwd = json.loads(await k.text("env"))
+        assert (env["KEPT"], env["OTHER"], env.get("OUR_KEY")) == ("1", "y", None)
+        assert Path(cwd) == tmp_path.resolve()
+
+
+# --- cancel and time --------------------------------------------------------------------------------------------------
+
+
+async def test_a_cancelled_call_is_told_to_the_server(tmp_path):
+    notes = tmp_path / "notes"
+    async with kept(raw(notes=notes)) as k:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(k.text, "slow")
+            (number,) = await noted(notes, "started")
+            tasks.cancel_scope.cancel()
+        assert await noted(notes, "cancelled") == [number]
+        assert await k.text("echo") == "{}"
+
+
+async def test_a_call_that_takes_too_long_is_cancelled(tmp_path):
+    notes = tmp_path / "notes"
+    async with kept(raw(notes=notes), call_timeout=0.2) as k:
+        with pytest.raises(McpError, match=r"did not answer within 0\.2 seconds") as error:
+            await k.text("slow")
+        assert error.value.code == "transient"
+        assert await noted(notes, "cancelled") == await noted(notes, "started")
+
+
+# --- failures ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        (
+            raw("dies", name="bad"),
+            "its process exited with code 3; its last words: a library is missing / cannot start",
+        ),
+        (raw("killed", name="bad"), "its process was killed by SIGKILL"),
+        (raw(name="bad", command="no-such-program"), "the program `no-such-program` was not found"),
+        (raw(name="bad", command=str(HERE / "kit.py")), "kit.py` may not be executed"),
+        (raw(name="bad", command="a\0b"), "could not be started: embedded null byte"),
+        (raw("strange", name="bad"), "its answer is no valid MCP"),
+        (raw("old", name="bad"), "Unsupported protocol version from the server: 1999-01-01"),
+        (ServerSpec("bad", "http", url="http://127.0.0.1:9/mcp"), "http://127.0.0.1:9 refused the connection"),
+        (ServerSpec("bad", "sse", url="http://127.0.0.1:9/sse"), "http://127.0.0.1:9 refused the connection"),
+        (ServerSpec("bad", "http", url="no url"), "its address is no URL that can be asked"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+async def test_a_server_that_fails_is_named_in_words_while_others_work(spec, words):
+    async with kept(spec, raw("good"), wait=False) as k:
+        await k.until(lambda: k.troubles and "echo" in k.names)
+        ((name, sentence),) = k.troubles
+        assert name == "bad"
+        assert sentence.startswith("The MCP server bad could not be connected: ")
+        assert words in sentence
+        assert await k.text("echo") == "{}"
+        assert [state.state for state in k.servers.states()] == ["failed", "ready"]
+        with pytest.raises(McpError, match="is not connected"):
+            await k.text("echo", server="bad")
+
+
+async def test_a_server_that_does_not_answer_is_given_up(tmp_path):
+    notes = tmp_path / "notes"
+    async with kept(raw("silent", notes), wait=False, connect_timeout=2.0) as k:
+        await k.until(lambda: k.troubles)
+        assert "it was not ready after 2 seconds; its last words: still thinking" in k.troubles[0][1]
+        (pid,) = await noted(notes, "pid")
+        assert not alive(int(pid))
+
+
+async def test_a_working_folder_that_is_not_there_is_named(tmp_path):
+    async with kept(raw(), wait=False, cwd=tmp_path / "gone") as k:
+        await k.until(lambda: k.troubles)
+        assert "gone does not exist" in k.troubles[0][1]
+
+
+async def test_junk_on_stdout_does_no_harm():
+    async with kept(raw("junk")) as k:
+        assert await k.text("echo") == "{}"
+
+
+async def test_a_list_without_end_is_cut():
+    async with kept(raw("endless")) as k:
+        assert len(k.names) == 13
+
+
+async def test_a_server_without_a_handshake_is_discovered():
+    async with kept(raw("modern")) as k:
+        assert "echo" in k.names
+
+
+# --- death and restart ------------------------------------------------------------------------------------------------
+
+
+async def test_a_server_that_dies_is_started_again_by_the_next_call():
+    async with kept(raw()) as k:
+        with pytest.raises(McpError, match="exited with code 3; its last words: the last words") as error:
+            await k.text("die")
+        assert error.value.code == "transient"
+        await k.until(lambda: k.troubles)
+        assert "It is started again when one of its tools is called." in k.troubles[0][1]
+        assert "echo" in k.names
+        assert await k.text("echo") == "{}"
+
+
+async def test_a_server_is_started_again_only_so_often():
+    async with kept(raw()) as k:
+        for _ in range(RESTARTS + 1):
+            with pytest.raises(McpError, match="exited with code 3"):
+                await k.text("die")
+        await k.until(lambda: len(k.troubles) == RESTARTS + 1)
+        assert "is given up" in k.troubles[-1][1]
+        assert k.names == []
+        with pytest.raises(McpError, match="is not connected"):
+            await k.text("echo")
+
+
+# --- the end ----------------------------------------------------------------------------------------------------------
+
+
+async def test_close_kills_a_stubborn_server_and_its_child(tmp_path):
+    notes = tmp_path / "notes"
+    async with kept(raw("stubborn", notes)) as k:
+        pids = [int(pid) for pid in await noted(notes, "pid")]
+        assert len(pids) == 2
+        assert all(alive(pid) for pid in pids)
+        await k.servers.close()
+        assert not any(alive(pid) for pid in pids)
+        await k.servers.close()
+        assert k.names == []
+        assert k.troubles == []
+        with pytest.raises(McpError, match="is not connected"):
+            await k.text("echo")
+
+
+async def test_close_ends_a_call_that_runs(tmp_path):
+    notes = tmp_path / "notes"
+    async with kept(raw(notes=notes)) as k, anyio.create_task_group() as tasks:
+
+        async def call() -> None:
+            with pytest.raises(McpError, match="lost during the call: it was closed"):
+                await k.text("slow")
+
+        tasks.start_soon(call)
+        await noted(notes, "started")
+        await k.servers.close()
+
+
+async def test_close_while_connecting_kills_the_process(tmp_path):
+    notes = tmp_path / "notes"
+    async with kept(raw("silent", notes), wait=False) as k:
+        (pid,) = await noted(notes, "pid")
+        await k.servers.close()
+        assert not alive(int(pid))
+        assert k.troubles == []
+
+
+async def test_cancelling_the_keeper_kills_the_processes_too(tmp_path):
+    notes = tmp_path / "notes"
+    with anyio.fail_after(BOUND):
+        servers = McpServers(
+            [raw("silent", notes)],
+            cwd=HERE,
+            connect_timeout=15,
+            call_timeout=15,
+            max_result_bytes=10_000,
+            on_change=lambda: None,
+            on_trouble=lambda name, words: None,
+        )
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(servers.run)
+            (pid,) = await noted(notes, "pid")
+            tasks.cancel_scope.cancel()
+        assert not alive(int(pid))
+
+
+async def test_closing_what_was_never_run_is_nothing():
+    servers = McpServers(
+        [raw()],
+        cwd=HERE,
+        connect_timeout=15,
+        call_timeout=15,
+        max_result_bytes=10_000,
+        on_change=lambda: None,
+        on_trouble=lambda name, words: None,
+    )
+    with anyio.fail_after(BOUND):
+        await servers.close()
+        await servers.run()
+        assert [state.state for state in servers.states()] == ["closed"]
