@@ -39,7 +39,7 @@ class RedactingStream:
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        """What was found so far, each once, in order."""
+        """The kinds found so far, each once, in order."""
         return tuple(self._found)
 
     @property
@@ -48,7 +48,7 @@ class RedactingStream:
         return len(self._maybe) + len(self._run) + len(self._tail) - self._sent
 
     def feed(self, chunk: str) -> str:
-        """What can be given after this piece."""
+        """The text that can be given after this piece."""
         if not self._enabled or not chunk:
             return chunk
         if not chunk.isascii():

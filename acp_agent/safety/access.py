@@ -1,4 +1,4 @@
-"""What a tool call touches, and the verdicts deciders give about it."""
+"""The accesses of a tool call, and the verdicts deciders give about them."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ RISK_METADATA: dict[str, dict[str, object]] = {
     "privesc": {"type": "boolean", "description": "Whether it uses other rights than the user's own (sudo)."},
     "why": {"type": "string", "description": "What it is for, in a short sentence."},
 }
-"""What `bash` demands of the model with `tools.require_risk_metadata`, as JSON schema."""
+"""Fields that `bash` demands of the model with `tools.require_risk_metadata`, as JSON schema."""
 
 
 @dataclass(frozen=True)
 class Claim:
-    """What the model says of a command (`tools.require_risk_metadata`)."""
+    """A statement of the model about a command (`tools.require_risk_metadata`)."""
 
     risk: Literal["low", "medium", "high"]
     mutation: bool
@@ -65,7 +65,7 @@ class ToolAccess:
     """Something that only the tool itself knows: a tool of an MCP server, of a project, of a package."""
 
     scope: str
-    """What an "always" covers: `mcp github create_issue`."""
+    """Scope of an "always": `mcp github create_issue`."""
     words: str
     """The same for the user, behind "Always allow": `calls of create_issue of the server github`."""
     changes: bool = True
@@ -89,16 +89,16 @@ Access = PathAccess | ExecuteAccess | NetworkAccess | ToolAccess | ModeAccess | 
 @dataclass(frozen=True)
 class Allow:
     rule: str = field(default="", compare=False)
-    """What decided, in a few words: `looks:git status`, `tools.permissions.bash[2] (config.toml:14)`."""
+    """The rule that decided, in a few words: `looks:git status`, `tools.permissions.bash[2] (config.toml:14)`."""
 
 
 @dataclass(frozen=True)
 class Ask:
-    """A user must decide."""
+    """The user must decide."""
 
     reason: str
     scopes: tuple[str, ...]
-    """What an "always" answer would cover; every one must be covered for the answer to apply."""
+    """Scopes of an "always" answer; every one must be covered for the answer to apply."""
     scope_words: str
     """The same for the user: `cargo test …, in this project`."""
     changes: bool = True
@@ -108,9 +108,9 @@ class Ask:
     by_person: bool = False
     """Whether the user's own rules ask, or what they protect is touched: then every mode does."""
     rule: str = field(default="", compare=False)
-    """What decided, as in `Allow`."""
+    """The rule that decided, as in `Allow`."""
     notes: tuple[str, ...] = field(default=(), compare=False)
-    """What the user should know before answering, a line each."""
+    """Notes to read before answering, a line each."""
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ class Deny:
     reason: str
     """A sentence for the model and the user."""
     rule: str = field(default="", compare=False)
-    """What decided, as in `Allow`: for the user and the audit log."""
+    """The rule that decided, as in `Allow`: for the user and the audit log."""
     trace: str = field(default="", compare=False)
     """Why, for the audit log only."""
     approvable: bool = False

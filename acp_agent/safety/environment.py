@@ -24,7 +24,7 @@ def safe_environment(
     hidden: Collection[str],
     is_secret: Callable[[str], bool] = lambda value: False,
 ) -> dict[str, str]:
-    """What of `environ` a command inherits. `hidden`: the agent's own keys, never passed."""
+    """The part of `environ` that a command inherits. `hidden`: the agent's own keys, never passed."""
     passed = {}
     for name, value in environ.items():
         if name in hidden:

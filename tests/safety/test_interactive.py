@@ -111,6 +111,7 @@ REFUSED = [
     "exec vim",
     "command vim a",
     "bash -c 'vim a.txt'",
+    "bash -o pipefail -c 'vim a.txt'",
     "bash -lc 'cd x && python'",
     "x=$(vim a)",
     "python > out.txt",

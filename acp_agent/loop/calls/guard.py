@@ -115,8 +115,8 @@ class Guard:
             Sentinel(tools.governance, _Trajectories(store, self.project, tools), redactor.redact),
             ActionRate(tools.risk.max_actions_per_hour),
         )
-        home, knows = home_of(environ), registry.knows
-        self.deciders = Deciders.from_config(tools, roots, environ, home, config.origin_of, self.blocks, knows)
+        home, origin = home_of(environ), config.origin_of
+        self.deciders = Deciders.from_config(tools, roots, environ, home, origin, self.blocks, registry.knows)
 
     def unknown_tools(self) -> list[str]:
         """A word about rules for tools that do not exist. Those of MCP servers may still come."""

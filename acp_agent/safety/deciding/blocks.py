@@ -1,4 +1,4 @@
-"""What blocks calls of a session for what was before them: tools that keep failing (`anomaly`), sequences that went
+"""Blocks on calls of a session for what was before them: tools that keep failing (`anomaly`), sequences that went
 wrong (`trajectory`), too many changes within an hour (`rate`). One list, each entry with its reason; the user sees it
 and lifts it with `/unblock`.
 """
@@ -27,7 +27,7 @@ MAX_LISTED = 20
 @dataclass(frozen=True)
 class Block:
     name: str
-    """What lifts it: `/unblock NAME`."""
+    """`/unblock NAME` lifts it."""
     reason: str
 
 

@@ -184,7 +184,7 @@ class Deciders:
         return None
 
     def _by_risk(self, examined: Examined) -> Allow | Ask:
-        """What the command itself says, before the user's rules."""
+        """The verdict of the command itself, before the user's rules."""
         verdict, risk, config = examined.verdict, examined.risk, self.config.risk
         if isinstance(verdict, Allow):
             return verdict

@@ -1,4 +1,4 @@
-"""What may be asked on the network: pure, without a single lookup.
+"""Which hosts may be asked on the network: pure, without a single lookup.
 
 `check_url` reads an URL as a browser would (every spelling of an address, every disguise of a name) and refuses what
 must not be asked; `check_addresses` judges what a name resolved to. Whoever connects uses the `Target` and the
@@ -96,7 +96,7 @@ _IDEOGRAPHIC_STOPS = str.maketrans("。｡．", "...")
 
 @dataclass(frozen=True)
 class NetworkPolicy:
-    """What the user allowed beyond https to public hosts. Names as `check_url` gives them."""
+    """Hosts that the user allowed beyond https to public hosts. Names as `check_url` gives them."""
 
     http_hosts: frozenset[str] = frozenset()
     """May be asked without TLS."""
@@ -194,7 +194,7 @@ def check_addresses(host: str, addresses: Iterable[str], policy: NetworkPolicy) 
 
 
 def why_not_public(address: IPAddress) -> str | None:
-    """What the block of a non-public address is for, in a few words; `None` for a public address."""
+    """The purpose of the block of a non-public address, in a few words; `None` for a public address."""
     if isinstance(address, ipaddress.IPv4Address):
         return next((word for block, word in _TABLE_4 if address in block), None)
     if address.scope_id is not None:

@@ -76,7 +76,7 @@ class Rule:
 
     @property
     def label(self) -> str:
-        """What is told to have decided."""
+        """The name under which it is told to have decided."""
         match self.section:
             case "limits":
                 return self.name + self._where
@@ -144,7 +144,7 @@ class RuleList:
         return None
 
     def before(self, subject: Subject, approved: Collection[str] = ()) -> Iterator[tuple[Rule, str]]:
-        """What decides about a call as a whole, in order."""
+        """The rules that decide about a call as a whole, in order."""
         for section in BEFORE:
             if (found := self.applies(section, subject, approved)) is not None:
                 yield found
