@@ -79,7 +79,7 @@ from acp_agent.store.session_store import SessionStore
 
 if TYPE_CHECKING:
     from acp_agent.build.builder import Builder
-    from acp_agent.loop.parts import Parts
+    from acp_agent.loop.turns.parts import Parts
 
 log = logging.getLogger(__name__)
 

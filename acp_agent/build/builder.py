@@ -17,10 +17,10 @@ from acp_agent.credentials.redactor import Redactor, own_values
 from acp_agent.errors import AuthRequired, InvalidParams, ProviderError
 from acp_agent.lazy import load
 from acp_agent.loop.calls.redaction import Redaction
-from acp_agent.loop.parts import Parts
+from acp_agent.loop.model.models import Models
 from acp_agent.loop.session import Session
 from acp_agent.loop.shell.private_folder import sweep
-from acp_agent.loop.turns.models import Models
+from acp_agent.loop.turns.parts import Parts
 from acp_agent.safety.deciding.deciders import EXAMINE
 from acp_agent.store.session_store import SessionStore
 from acp_agent.tools.kit.registry import builtin_registry

@@ -17,8 +17,8 @@ from acp_agent.loop.prompts.command_names import BUILT_IN, sets_goal, split_comm
 from acp_agent.schema.acp import ContentBlock, UnstructuredCommandInput
 
 if TYPE_CHECKING:
-    from acp_agent.loop.parts import Parts
     from acp_agent.loop.session import Session
+    from acp_agent.loop.turns.parts import Parts
 
 CHECK_EXAMPLE = '`/policy check bash {"command": "ls"}` is an example.'
 

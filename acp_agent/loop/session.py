@@ -38,7 +38,7 @@ from acp_agent.store.session_store import SessionStore
 
 if TYPE_CHECKING:
     from acp_agent.llm.base import UsageReport
-    from acp_agent.loop.parts import Parts
+    from acp_agent.loop.turns.parts import Parts
 
 PROMPT_REDACTED = (
     "Your prompt holds a credential. It was taken out before the prompt was kept and sent to the model "

@@ -39,7 +39,7 @@ from acp_agent.schema.lsp_types import (
     WorkspaceEdit,
     WorkspaceSymbol,
 )
-from acp_agent.tools.code.shown_documents import load_documents, source_files
+from acp_agent.tools.kit.shown_documents import load_documents, source_files
 
 if TYPE_CHECKING:
     from acp_agent.lsp.own_servers import OwnServers

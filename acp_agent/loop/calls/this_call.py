@@ -6,9 +6,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from acp_agent.executors.base import Command, OutputChunk, Process
+from acp_agent.loop.ask import ask_user
 from acp_agent.loop.calls.call import Call
-from acp_agent.loop.turns.ask import ask_user
-from acp_agent.loop.turns.sub_agents import run_sub_agent
+from acp_agent.loop.calls.sub_agents import run_sub_agent
 from acp_agent.tools.kit.tool_context import Answer, Question, Task, ToolResult
 
 if TYPE_CHECKING:

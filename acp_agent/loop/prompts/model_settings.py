@@ -9,8 +9,8 @@ from acp_agent.loop.prompts.prompt_text import system_prompt
 
 if TYPE_CHECKING:
     from acp_agent.loop.memory.memory import Memory
+    from acp_agent.loop.model.models import ReadyModel
     from acp_agent.loop.session import Session
-    from acp_agent.loop.turns.models import ReadyModel
 
 THOUGHT_LEVELS: dict[str, ThoughtLevel] = {"off": "off", "low": "low", "medium": "medium", "high": "high"}
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from acp_agent.lazy import load
 from acp_agent.loop.prompts.instructions import read_text
 from acp_agent.loop.prompts.project_rules import skill_files
-from acp_agent.loop.turns.running import RunningTurn
+from acp_agent.loop.running_turn import RunningTurn
 from acp_agent.safety.folders.paths import Roots, real_path
 
 log = logging.getLogger(__name__)

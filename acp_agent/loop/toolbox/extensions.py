@@ -17,8 +17,8 @@ import anyio
 import anyio.to_thread
 
 from acp_agent.lazy import load
+from acp_agent.loop.ask import ask_trust
 from acp_agent.loop.journal import Journal
-from acp_agent.loop.turns.ask import ask_trust
 from acp_agent.safety.folders.folder_trust import FOLDER, MARK_CHARS, mark_of, own_files, scope_of, tools_of
 from acp_agent.store.base import Decision
 from acp_agent.store.session_store import SessionStore

@@ -21,8 +21,8 @@ from acp_agent.safety.folders.paths import Roots, real_path
 from acp_agent.schema.acp import Content, TextContent, ToolKind
 from acp_agent.tools.code.diagnostics_checkers import Check, Kind, choose, looked_for
 from acp_agent.tools.code.diagnostics_parsers import Diagnostic, Severity, plain
-from acp_agent.tools.code.positions import columns, documents_of
 from acp_agent.tools.kit.base import Params, Tool
+from acp_agent.tools.kit.positions import columns, documents_of
 from acp_agent.tools.kit.tool_context import Description, Location, Preview, ToolContext, ToolResult
 
 OUTPUT_LIMIT = 33_554_432

@@ -17,7 +17,9 @@ from acp_agent.safety.access import Access, PathAccess
 from acp_agent.safety.folders.paths import Roots, real_path
 from acp_agent.schema.acp import ToolCallContent, ToolKind
 from acp_agent.schema.lsp_types import Position, TextEdit, WorkspaceEdit
-from acp_agent.tools.code.positions import (
+from acp_agent.tools.files.edit import Planned, need_unchanged
+from acp_agent.tools.kit.base import Params, Tool
+from acp_agent.tools.kit.positions import (
     SymbolParams,
     characters,
     document_at,
@@ -25,9 +27,7 @@ from acp_agent.tools.code.positions import (
     position_of,
     symbol_access,
 )
-from acp_agent.tools.files.edit import Planned, need_unchanged
-from acp_agent.tools.files.text import diff_of, disk_digest, first_changed_line, keep_credentials, read_file
-from acp_agent.tools.kit.base import Params, Tool
+from acp_agent.tools.kit.text import diff_of, disk_digest, first_changed_line, keep_credentials, read_file
 from acp_agent.tools.kit.tool_context import Description, Location, Preview, ToolContext, ToolResult
 
 TRIES = 3

@@ -15,8 +15,9 @@ from acp_agent.lsp.base import Document
 from acp_agent.safety.access import Access, PathAccess
 from acp_agent.safety.folders.paths import Roots
 from acp_agent.schema.acp import ToolKind
-from acp_agent.tools.code.positions import errors_of_change
-from acp_agent.tools.files.text import (
+from acp_agent.tools.kit.base import Params, Tool
+from acp_agent.tools.kit.positions import errors_of_change
+from acp_agent.tools.kit.text import (
     MARK,
     diff_of,
     disk_digest,
@@ -26,7 +27,6 @@ from acp_agent.tools.files.text import (
     read_file,
     to_endings,
 )
-from acp_agent.tools.kit.base import Params, Tool
 from acp_agent.tools.kit.tool_context import Description, Location, Preview, ToolContext, ToolResult
 
 

@@ -20,7 +20,7 @@ from acp_agent.errors import ExecutorError
 from acp_agent.executors.base import Command
 from acp_agent.executors.local import LocalExecutor
 from acp_agent.loop.outbox import Outbox
-from acp_agent.loop.turns.running import RunningTurn
+from acp_agent.loop.running_turn import RunningTurn
 
 log = logging.getLogger(__name__)
 

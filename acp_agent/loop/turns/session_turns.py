@@ -9,12 +9,12 @@ from acp_agent.errors import StoreError
 from acp_agent.loop.calls.runner import Calls
 from acp_agent.loop.journal import Journal
 from acp_agent.loop.memory.memory import Memory
+from acp_agent.loop.model.models import ReadyModel
+from acp_agent.loop.model.turn import run_turn
+from acp_agent.loop.model.turn_host import SessionHost
 from acp_agent.loop.prompts.prompt_text import leading_text
 from acp_agent.loop.session import Session
 from acp_agent.loop.toolbox.toolbox import Toolbox
-from acp_agent.loop.turns.models import ReadyModel
-from acp_agent.loop.turns.turn import run_turn
-from acp_agent.loop.turns.turn_host import SessionHost
 from acp_agent.schema.acp import ContentBlock, StopReason
 
 log = logging.getLogger(__name__)

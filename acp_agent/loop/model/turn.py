@@ -29,7 +29,7 @@ from acp_agent.llm.base import (
     ToolUse,
     UsageReport,
 )
-from acp_agent.loop.calls.repeats import DoomLoop
+from acp_agent.loop.model.doom_loop import DoomLoop
 from acp_agent.schema.acp import AgentMessageChunk, AgentThoughtChunk, SessionUpdate, StopReason, TextContent
 
 if TYPE_CHECKING:

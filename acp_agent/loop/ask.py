@@ -8,11 +8,11 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import anyio
 
 from acp_agent.errors import AgentError, ConnectionClosed
-from acp_agent.loop.calls.call import Call
 from acp_agent.loop.outbox import Outbox
 from acp_agent.protocol.client import Client
 from acp_agent.schema.acp import (
@@ -33,6 +33,9 @@ from acp_agent.schema.acp import (
     ToolCallUpdate,
 )
 from acp_agent.tools.kit.tool_context import Answer, Question
+
+if TYPE_CHECKING:
+    from acp_agent.loop.calls.call import Call
 
 log = logging.getLogger(__name__)
 

@@ -25,9 +25,9 @@ from acp_agent.loop.calls.call import Call
 from acp_agent.loop.calls.reports import Parent
 from acp_agent.loop.memory.compaction import Compacted
 from acp_agent.loop.memory.room import Asked
+from acp_agent.loop.model.turn import run_turn
+from acp_agent.loop.model.turn_host import PlainCleaner
 from acp_agent.loop.prompts.model_settings import model_settings
-from acp_agent.loop.turns.turn import run_turn
-from acp_agent.loop.turns.turn_host import PlainCleaner
 from acp_agent.schema.acp import SessionUpdate, StopReason
 from acp_agent.tools.kit.tool_context import Task, ToolResult
 

@@ -18,9 +18,9 @@ from acp_agent.safety.access import Access, PathAccess
 from acp_agent.safety.folders.paths import Roots, real_path
 from acp_agent.schema.acp import Content, TextContent, ToolCallContent
 from acp_agent.schema.lsp_types import Diagnostic, Position, Range
-from acp_agent.tools.code.shown_documents import load_documents, source_files
-from acp_agent.tools.files.text import read_file
 from acp_agent.tools.kit.base import Params
+from acp_agent.tools.kit.shown_documents import load_documents, source_files
+from acp_agent.tools.kit.text import read_file
 from acp_agent.tools.kit.tool_context import Location, ToolContext
 
 log = logging.getLogger(__name__)
