@@ -22,7 +22,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Any, ClassVar, Self, TypeVar
+from typing import Any, ClassVar, Self, TypedDict, TypeVar, Unpack
 from weakref import WeakSet
 
 import anyio
@@ -67,7 +67,7 @@ from acp_agent.schema.acp import (
     ToolCallUpdate,
 )
 from acp_agent.testing.checks import Direction, WireChecks
-from acp_agent.testing.quirks import QuirkyFiles, QuirkyTerminals
+from acp_agent.testing.quirks import FileQuirks, QuirkyFiles, QuirkyTerminals, TerminalQuirks
 
 WAIT_SECONDS = 10.0
 """How long the waiting helpers wait before they fail the test."""
@@ -279,6 +279,38 @@ class _Recorder:
 
 # --- the editor --------------------------------------------------------------------------------------------------
 
+
+class Capabilities(TypedDict, total=False):
+    """The editor's capabilities, one by one. It reads, writes and has terminals unless told otherwise."""
+
+    fs_read: bool
+    fs_write: bool
+    terminal: bool
+    terminal_output_meta: bool
+    terminal_auth: bool
+    boolean_options: bool
+    notices: bool
+    compaction: bool
+
+
+class EditorOptions(Capabilities, FileQuirks, TerminalQuirks, total=False):
+    """Options that are given to the editor's parts by name."""
+
+    unknown_never_answer: bool
+    """Requests of methods that it does not know hang."""
+
+
+@dataclass(frozen=True)
+class _Scripted:
+    """The answers to permission requests: one each, in order, then `otherwise`."""
+
+    first: list[Permissions]
+    otherwise: Permissions
+
+    def next(self) -> Permissions:
+        return self.first.pop(0) if self.first else self.otherwise
+
+
 live_editors: WeakSet[FakeEditor] = WeakSet()
 """Every editor of the running test, for its report."""
 
@@ -286,9 +318,10 @@ live_editors: WeakSet[FakeEditor] = WeakSet()
 class FakeEditor:
     """See the module. All keyword arguments have the values of a complete, well-behaved editor.
 
-    `fs_read` to `language_servers` are its capabilities; `capabilities` replaces them as a whole. `permissions` answers
-    one request each, in order, and `otherwise` the rest. `misbehave` maps a client method to what is done instead of
-    serving it. `buffers` is unsaved text; with `save` false writes stay there. The rest are quirks of real editors.
+    `capabilities` replaces those of the options, of `elicitation` and of `language_servers` as a whole. `permissions`
+    answers one request each, in order, and `otherwise` the rest. `misbehave` maps a client method to what is done
+    instead of serving it. `buffers` is unsaved text; with `save` false writes stay there. `options` are single
+    capabilities and quirks of real editors (`Capabilities`, and `quirks`).
     """
 
     schema_file: ClassVar[Path | None] = None
@@ -298,50 +331,23 @@ class FakeEditor:
         self,
         transport: Transport,
         *,
-        fs_read: bool = True,
-        fs_write: bool = True,
-        terminal: bool = True,
-        terminal_output_meta: bool = False,
-        terminal_auth: bool = False,
-        boolean_options: bool = False,
-        notices: bool = False,
-        compaction: bool = False,
-        elicitation: ElicitationAnswer | None = None,
-        language_servers: LanguageServers | None = None,
         capabilities: ClientCapabilities | None = None,
         info: Implementation | None = FAKE_EDITOR,
+        elicitation: ElicitationAnswer | None = None,
+        language_servers: LanguageServers | None = None,
         permissions: Sequence[Permissions] = (),
         otherwise: Permissions = allow_once,
         misbehave: Mapping[str, Misbehaviour] | None = None,
         buffers: dict[Path, str] | None = None,
         save: bool = True,
-        reads_below: Path | None = None,
-        missing_file_reads_empty: bool = False,
-        missing_file_is_internal_error: bool = False,
-        ignores_line_and_limit: bool = False,
-        reads_lossy: bool = False,
-        write_does_nothing: bool = False,
-        write_needs_parent: bool = False,
-        write_answers_null: bool = False,
-        unknown_never_answer: bool = False,
-        join_for_shell: bool = False,
-        crlf_output: bool = False,
-        wait_never_answers_after_kill: bool = False,
-        nothing_is_killed: bool = False,
         check: bool = True,
+        **options: Unpack[EditorOptions],
     ) -> None:
+        if unknown := options.keys() - EditorOptions.__optional_keys__:
+            raise TypeError(f"FakeEditor has no {', '.join(sorted(unknown))}")
         if capabilities is None:
             capabilities = _capabilities(
-                fs_read=fs_read,
-                fs_write=fs_write,
-                terminal=terminal,
-                terminal_output_meta=terminal_output_meta,
-                terminal_auth=terminal_auth,
-                boolean_options=boolean_options,
-                notices=notices,
-                compaction=compaction,
-                elicitation=elicitation is not None,
-                language_servers=language_servers is not None,
+                options, elicitation=elicitation is not None, language_servers=language_servers is not None
             )
         self.transcript: list[Line] = []
         self.violations: list[str] = []
@@ -355,26 +361,9 @@ class FakeEditor:
         self.initialized: InitializeResponse | None = None
         self.misbehave: dict[str, Misbehaviour] = dict(misbehave or {})
         """May be changed while the test runs."""
-        self.files = QuirkyFiles(
-            {} if buffers is None else buffers,
-            save=save,
-            reads_below=reads_below,
-            missing_reads_empty=missing_file_reads_empty,
-            missing_is_internal_error=missing_file_is_internal_error,
-            ignores_line_and_limit=ignores_line_and_limit,
-            reads_lossy=reads_lossy,
-            write_does_nothing=write_does_nothing,
-            write_needs_parent=write_needs_parent,
-            write_answers_null=write_answers_null,
-        )
-        self.terminals = QuirkyTerminals(
-            join_for_shell=join_for_shell,
-            crlf_output=crlf_output,
-            wait_never_answers_after_kill=wait_never_answers_after_kill,
-            nothing_is_killed=nothing_is_killed,
-        )
-        self._scripted = list(permissions)
-        self._otherwise = otherwise
+        self.files = QuirkyFiles({} if buffers is None else buffers, save=save, quirks=options)
+        self.terminals = QuirkyTerminals(options)
+        self._permissions = _Scripted([*permissions], otherwise)
         self._elicitation = elicitation
         self._changed = anyio.Event()
         self._background: Background | None = None
@@ -393,8 +382,8 @@ class FakeEditor:
             info=info,
         )
         self.client.misbehave = self.misbehave
-        self.client.unknown_never_answer = unknown_never_answer
-        if write_answers_null:
+        self.client.unknown_never_answer = options.get("unknown_never_answer", False)
+        if options.get("write_answers_null"):
             self.client.nulls = frozenset({"fs/write_text_file"})
         live_editors.add(self)
 
@@ -615,8 +604,7 @@ class FakeEditor:
     async def _answer_permission(self, request: RequestPermissionRequest) -> RequestPermissionOutcome:
         self.permission_requests.append(request)
         self._wake()
-        answer = self._scripted.pop(0) if self._scripted else self._otherwise
-        return await answer(request)
+        return await self._permissions.next()(request)
 
     async def _answer_elicitation(self, request: CreateElicitationRequest) -> CreateElicitationResponse:
         self.elicitations.append(request)
@@ -625,36 +613,24 @@ class FakeEditor:
         return await self._elicitation(request)
 
 
-def _capabilities(
-    *,
-    fs_read: bool,
-    fs_write: bool,
-    terminal: bool,
-    terminal_output_meta: bool,
-    terminal_auth: bool,
-    boolean_options: bool,
-    notices: bool,
-    compaction: bool,
-    elicitation: bool,
-    language_servers: bool,
-) -> ClientCapabilities:
-    meta: dict[str, Any] = {"terminal_output": True} if terminal_output_meta else {}
+def _capabilities(options: Capabilities, *, elicitation: bool, language_servers: bool) -> ClientCapabilities:
+    meta: dict[str, Any] = {"terminal_output": True} if options.get("terminal_output_meta") else {}
     if language_servers:
         meta["lsp"] = True
-    session = None
-    if boolean_options or notices or compaction:
-        boolean = SessionConfigOptionsCapabilities(boolean=BooleanConfigOptionCapabilities())
-        session = ClientSessionCapabilities(
-            config_options=boolean if boolean_options else None,
-            notices=NoticeCapabilities() if notices else None,
-            compaction=CompactionCapabilities() if compaction else None,
-        )
+    boolean = SessionConfigOptionsCapabilities(boolean=BooleanConfigOptionCapabilities())
+    session = ClientSessionCapabilities(
+        config_options=boolean if options.get("boolean_options") else None,
+        notices=NoticeCapabilities() if options.get("notices") else None,
+        compaction=CompactionCapabilities() if options.get("compaction") else None,
+    )
     form_and_url = ElicitationCapabilities(form=ElicitationFormCapabilities(), url=ElicitationUrlCapabilities())
     return ClientCapabilities(
-        fs=FileSystemCapabilities(read_text_file=fs_read, write_text_file=fs_write),
-        terminal=terminal,
-        session=session,
-        auth=AuthCapabilities(terminal=terminal_auth),
+        fs=FileSystemCapabilities(
+            read_text_file=options.get("fs_read", True), write_text_file=options.get("fs_write", True)
+        ),
+        terminal=options.get("terminal", True),
+        session=None if session == ClientSessionCapabilities() else session,
+        auth=AuthCapabilities(terminal=options.get("terminal_auth", False)),
         elicitation=form_and_url if elicitation else None,
         meta=meta or None,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TypedDict
 
 import anyio
 import msgspec
@@ -26,88 +27,82 @@ from acp_agent.schema.acp import (
 )
 
 
-class QuirkyFiles(Files):
-    """`reads_lossy`: what is no UTF-8 is left out, and every line end becomes a line feed."""
+class FileQuirks(TypedDict, total=False):
+    """Quirks of an editor's files."""
 
-    def __init__(
-        self,
-        buffers: dict[Path, str],
-        *,
-        save: bool,
-        reads_below: Path | None,
-        missing_reads_empty: bool,
-        missing_is_internal_error: bool,
-        ignores_line_and_limit: bool,
-        reads_lossy: bool,
-        write_does_nothing: bool,
-        write_needs_parent: bool,
-        write_answers_null: bool,
-    ) -> None:
+    reads_below: Path | None
+    """Files outside of this folder are not read."""
+    missing_file_reads_empty: bool
+    missing_file_is_internal_error: bool
+    ignores_line_and_limit: bool
+    reads_lossy: bool
+    """What is no UTF-8 is left out, and every line end becomes a line feed."""
+    write_does_nothing: bool
+    write_needs_parent: bool
+    write_answers_null: bool
+
+
+class TerminalQuirks(TypedDict, total=False):
+    """Quirks of an editor's terminals."""
+
+    join_for_shell: bool
+    crlf_output: bool
+    wait_never_answers_after_kill: bool
+    nothing_is_killed: bool
+    """`kill` fails and `release` lets the command run on."""
+
+
+class QuirkyFiles(Files):
+    def __init__(self, buffers: dict[Path, str], *, save: bool, quirks: FileQuirks) -> None:
         super().__init__(buffers=buffers, save=save)
-        self._reads_below = reads_below
-        self._missing_reads_empty = missing_reads_empty
-        self._missing_is_internal_error = missing_is_internal_error
-        self._ignores_line_and_limit = ignores_line_and_limit
-        self._reads_lossy = reads_lossy
-        self._write_does_nothing = write_does_nothing
-        self._write_needs_parent = write_needs_parent
-        self._write_answers_null = write_answers_null
+        self._quirks = quirks
 
     async def read(self, request: ReadTextFileRequest) -> ReadTextFileResponse:
-        if self._reads_below is not None and not Path(request.path).is_relative_to(self._reads_below):
-            raise InvalidParams(f"{request.path} is outside of {self._reads_below}")
-        if self._ignores_line_and_limit:
+        below = self._quirks.get("reads_below")
+        if below is not None and not Path(request.path).is_relative_to(below):
+            raise InvalidParams(f"{request.path} is outside of {below}")
+        if self._quirks.get("ignores_line_and_limit"):
             request = msgspec.structs.replace(request, line=None, limit=None)
-        if self._reads_lossy and await anyio.Path(request.path).is_file():
+        if self._quirks.get("reads_lossy") and await anyio.Path(request.path).is_file():
             return ReadTextFileResponse(content=await anyio.Path(request.path).read_text("utf-8", "ignore"))
         try:
             return await super().read(request)
         except ResourceNotFound as error:
-            if self._missing_reads_empty:
+            if self._quirks.get("missing_file_reads_empty"):
                 return ReadTextFileResponse(content="")
-            if self._missing_is_internal_error:
+            if self._quirks.get("missing_file_is_internal_error"):
                 raise InternalError("Internal error", {"details": error.message}) from error
             raise
 
     async def write(self, request: WriteTextFileRequest) -> WriteTextFileResponse | None:
-        if self._write_needs_parent and not await anyio.Path(request.path).parent.is_dir():
+        if self._quirks.get("write_needs_parent") and not await anyio.Path(request.path).parent.is_dir():
             raise InternalError(f"cannot write {request.path}: No such file or directory")
-        answer = WriteTextFileResponse() if self._write_does_nothing else await super().write(request)
-        return None if self._write_answers_null else answer
+        answer = WriteTextFileResponse() if self._quirks.get("write_does_nothing") else await super().write(request)
+        return None if self._quirks.get("write_answers_null") else answer
 
 
 class QuirkyTerminals(Terminals):
-    """`nothing_is_killed`: `kill` fails and `release` lets the command run on."""
-
-    def __init__(
-        self,
-        *,
-        join_for_shell: bool,
-        crlf_output: bool,
-        wait_never_answers_after_kill: bool,
-        nothing_is_killed: bool,
-    ) -> None:
-        super().__init__(join_for_shell=join_for_shell)
-        self._crlf = crlf_output
-        self._mute_after_kill = wait_never_answers_after_kill
-        self._nothing_is_killed = nothing_is_killed
+    def __init__(self, quirks: TerminalQuirks) -> None:
+        super().__init__(join_for_shell=quirks.get("join_for_shell", False))
+        self._quirks = quirks
         self._killed: set[str] = set()
 
     async def kill(self, request: KillTerminalRequest) -> KillTerminalResponse:
         self._killed.add(request.terminal_id)
-        if self._nothing_is_killed:
+        if self._quirks.get("nothing_is_killed"):
             raise InvalidParams("Invalid params")
         return await super().kill(request)
 
     async def release(self, request: ReleaseTerminalRequest) -> ReleaseTerminalResponse:
-        return ReleaseTerminalResponse() if self._nothing_is_killed else await super().release(request)
+        return ReleaseTerminalResponse() if self._quirks.get("nothing_is_killed") else await super().release(request)
 
     async def wait_for_exit(self, request: WaitForTerminalExitRequest) -> WaitForTerminalExitResponse:
         answer = await super().wait_for_exit(request)
-        if self._mute_after_kill and request.terminal_id in self._killed:
+        if self._quirks.get("wait_never_answers_after_kill") and request.terminal_id in self._killed:
             await anyio.sleep_forever()
         return answer
 
     async def output(self, request: TerminalOutputRequest) -> TerminalOutputResponse:
         answer = await super().output(request)
-        return msgspec.structs.replace(answer, output=answer.output.replace("\n", "\r\n")) if self._crlf else answer
+        crlf = self._quirks.get("crlf_output")
+        return msgspec.structs.replace(answer, output=answer.output.replace("\n", "\r\n")) if crlf else answer
