@@ -12,6 +12,7 @@ from acp_agent.config.load import Config, keys, load_config
 from acp_agent.config.model import ProviderConfig, Settings
 from acp_agent.config.sources import ENVIRONMENT, PROJECT_FILE, read_file
 from acp_agent.errors import ConfigError
+from tests.tables import table
 
 
 class Sources:
@@ -216,7 +217,7 @@ def test_a_project_sets_what_it_may(sources: Sources) -> None:
     assert (settings.agent.max_tool_iterations, settings.tools.files.read_lines) == (30, 100)
 
 
-@pytest.mark.parametrize("key", [key for key in keys() if not key.project], ids=lambda key: key.name)
+@table("key", [key for key in keys() if not key.project])
 def test_a_project_sets_nothing_else(key: Any, sources: Sources) -> None:
     *tables, name = key.name.replace("NAME", "default").split(".")
     path = sources.of_project(f"[{'.'.join(tables)}]\n{name} = {toml(key.default)}\n")
@@ -250,7 +251,7 @@ def test_every_key_is_described_and_has_a_default_of_its_type() -> None:
         assert msgspec.convert(key.default, key.type) == key.default, key.name
 
 
-@pytest.mark.parametrize(("variable", "name"), ENVIRONMENT.items())
+@table(("variable", "name"), ENVIRONMENT.items())
 def test_every_variable_sets_a_key_that_exists(variable: str, name: str) -> None:
     assert name.replace("providers.default.", "providers.NAME.") in {key.name for key in keys()}
 

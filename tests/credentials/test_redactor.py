@@ -14,6 +14,7 @@ import pytest
 
 from acp_agent.credentials.line_redactor import MARK
 from acp_agent.credentials.redactor import Redactor, holds_mark, own_values
+from tests.tables import table
 
 ROOT = Path(__file__).resolve().parents[2]
 STDLIB = Path(sysconfig.get_paths()["stdlib"])
@@ -69,7 +70,7 @@ TOKENS = {
 AROUND = ("{}", "x {} y", "({})", '"{}",', "a={}", "\\n{}\\n", "|{}|", "\x1b[31m{}\x1b[0m", "é{}é", "tok:{}\n")
 
 
-@pytest.mark.parametrize(("kind", "token"), [(kind, token) for kind, tokens in TOKENS.items() for token in tokens])
+@table(("kind", "token"), [(kind, token) for kind, tokens in TOKENS.items() for token in tokens])
 def test_the_formats_of_providers_are_found_wherever_they_stand(kind: str, token: str):
     mark = f"[redacted: {kind}]"
     for around in (
@@ -144,7 +145,7 @@ FOUND = [
 ]
 
 
-@pytest.mark.parametrize(("text", "wanted"), FOUND)
+@table(("text", "wanted"), FOUND)
 def test_assignments_headers_and_connection_strings_are_found(text: str, wanted: str):
     assert PLAIN.redact(text) == wanted
     assert PLAIN.redact(f"before\n  {text}\nafter") == f"before\n  {wanted}\nafter"
@@ -199,7 +200,7 @@ LEFT = [
 ]
 
 
-@pytest.mark.parametrize("text", LEFT)
+@table("text", LEFT)
 def test_placeholders_references_and_words_stay(text: str):
     assert PLAIN.redact(text) == text
 

@@ -28,6 +28,7 @@ from acp_agent.llm.base import (
 from acp_agent.llm.chat_answer import ChatAnswer
 from acp_agent.llm.chat_request import Dialect, RequestEncoder
 from acp_agent.testing.fake_model import Answer, Call, Failure, FakeModel, RawAnswer
+from tests.tables import table
 
 from .kit import SETTINGS, TOOL, USER, calls, collect, connected, failure, make, texts, thoughts
 
@@ -196,7 +197,7 @@ def test_the_same_thought_in_two_fields_comes_once() -> None:
     assert thoughts(fold(delta(reasoning="hm", reasoning_content="hm"))) == ["hm"]
 
 
-@pytest.mark.parametrize(
+@table(
     ("content", "thought", "text"),
     [
         ("<think>hm</think>yes", "hm", "yes"),
@@ -213,7 +214,7 @@ def test_the_same_thought_in_two_fields_comes_once() -> None:
         ("  ", "", "  "),
     ],
 )
-@pytest.mark.parametrize("size", [1, 2, 3, 7, 1000])
+@table("size", [1, 2, 3, 7, 1000])
 def test_thoughts_between_tags_however_they_are_cut(content: str, thought: str, text: str, size: int) -> None:
     pieces = [content[start : start + size] for start in range(0, len(content), size)]
     events = fold(*(delta(content=piece) for piece in pieces))

@@ -23,6 +23,7 @@ from acp_agent.llm.base import (
 )
 from acp_agent.llm.fenced import FencedProvider, FenceReader, catalogue, fenced_messages
 from acp_agent.testing.fake_model import Answer, Call, Failure
+from tests.tables import table
 
 from .kit import BOUND, USER, connected
 
@@ -71,7 +72,7 @@ CASES = [
 
 
 @pytest.mark.parametrize("pieces", [1, 2, 5, 40])
-@pytest.mark.parametrize(("text", "said", "calls"), CASES, ids=[text[:20] for text, _, _ in CASES])
+@table(("text", "said", "calls"), CASES)
 def test_blocks_become_calls_and_the_rest_stays_text(text, said, calls, pieces):
     got, made = read(text, pieces)
     assert got == said

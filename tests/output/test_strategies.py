@@ -20,6 +20,7 @@ from acp_agent.output.strategies import (
     TestSummary,
     Truncate,
 )
+from tests.tables import table
 
 
 def kept(strategy: Strategy, text: str, *, failed: bool = False) -> tuple[list[str], str]:
@@ -313,7 +314,7 @@ def test_what_is_not_longer_than_its_mark_stays():
     assert Omission("line", "lines").mark(1) == "[... 1 line left out ...]"
 
 
-@pytest.mark.parametrize(
+@table(
     "line",
     [
         "error: x", "ERROR x", "npm ERR! code", "E   assert 1 == 2", "FAILED tests/a.py::test_b", "--- FAIL: TestX (0.00s)",
@@ -341,7 +342,7 @@ def test_a_line_that_tells_of_a_failure_is_known(line):
     assert looks_like_error(line)
 
 
-@pytest.mark.parametrize(
+@table(
     "line",
     [
         "0 errors", "12 passed, 0 failed", "no errors found", "failed: 0", '{"failed":0}', "test error_handling ... ok",

@@ -14,6 +14,7 @@ from acp_agent.safety.lines.dangerous import dangers_of
 from acp_agent.safety.lines.examine import examine
 from acp_agent.safety.lines.examined import Examined, Match
 from acp_agent.safety.lines.wrappers import inner_commands
+from tests.tables import table
 
 ALLOWED = ["cargo *", "git *", "npm test", "python3 *", "make *", "sed *", "find *", "tar *", "sort *", "awk *", "rg *",
            "timeout *", "env *", "xargs *", "bash *", "echo *", "tee *", "cat *", "cp *", "go *", "sudo *", "rm *",
@@ -178,7 +179,7 @@ TEXTS_OF_SUDO = [
 ]
 
 
-@pytest.mark.parametrize("line", HIDES_SUDO + TEXTS_OF_SUDO, ids=lambda line: line[:40])
+@table("line", HIDES_SUDO + TEXTS_OF_SUDO)
 def test_a_denied_program_is_among_the_candidates(line: str, project: Path) -> None:
     found = examined(line, project).candidates
     assert any(matches("sudo x*", " ".join(text.split())) for text in found)
@@ -448,13 +449,13 @@ NOT_COVERED_TEXTS = [
 ]
 
 
-@pytest.mark.parametrize("line", COVERED)
+@table("line", COVERED)
 def test_rules_cover_what_is_understood_and_harmless(line: str, project: Path) -> None:
     found = examined(line, project)
     assert found.permitted_by(globs(*ALLOWED)), "\n".join(found.lines())
 
 
-@pytest.mark.parametrize("line", NOT_COVERED + NOT_COVERED_TEXTS, ids=lambda line: ascii(line[:40]))
+@table("line", NOT_COVERED + NOT_COVERED_TEXTS)
 def test_rules_do_not_cover_more_than_they_say(line: str, project: Path) -> None:
     found = examined(line, project)
     assert not found.permitted_by(globs(*ALLOWED)), "\n".join(found.lines())
@@ -535,7 +536,7 @@ def test_programs_are_named_or_not_known(line: str, names: tuple[str, ...] | Non
     assert program_names(examined(line, project)) == names
 
 
-@pytest.mark.parametrize(
+@table(
     ("line", "forbidden"),
     [
         ("cat /etc/passwd", True),

@@ -10,6 +10,7 @@ import pytest
 from acp_agent.executors.base import Command
 from acp_agent.executors.local import LocalExecutor
 from acp_agent.safety.lines.interactive import wants_terminal
+from tests.tables import table
 
 REFUSED = [
     "vim",
@@ -351,7 +352,7 @@ PASSING = [
 ]
 
 
-@pytest.mark.parametrize("command", REFUSED)
+@table("command", REFUSED)
 def test_what_wants_a_terminal_is_refused_with_what_to_do(command: str) -> None:
     found = wants_terminal(command)
     assert found is not None
@@ -360,7 +361,7 @@ def test_what_wants_a_terminal_is_refused_with_what_to_do(command: str) -> None:
     assert found.instead.endswith((".", ":"))
 
 
-@pytest.mark.parametrize("command", PASSING)
+@table("command", PASSING)
 def test_what_only_looks_so_passes(command: str) -> None:
     assert wants_terminal(command) is None
 

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from acp_agent.safety.lines.last_command import LastCommand, last_command
+from tests.tables import table
 
 TEXTS = {
     "cargo test": "cargo test",
@@ -83,7 +84,7 @@ TEXTS = {
 }
 
 
-@pytest.mark.parametrize("script", TEXTS, ids=[script[:40] for script in TEXTS])
+@table("script", TEXTS)
 def test_the_last_command_of_a_line_is_named_as_rules_write_it(script):
     assert last_command(script).text == TEXTS[script]
 

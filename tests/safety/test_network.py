@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from acp_agent.config.model import WebConfig
 from acp_agent.errors import ToolError
 from acp_agent.safety.deciding.network import NetworkPolicy, check_addresses, check_url, why_not_public
+from tests.tables import table
 
 NOTHING_MORE = NetworkPolicy()
 
@@ -145,18 +146,18 @@ FORBIDDEN = [
 ]
 
 
-@pytest.mark.parametrize("url", ALLOWED)
+@table("url", ALLOWED)
 def test_an_url_of_a_public_host_is_given_in_its_one_spelling(url: str) -> None:
     assert check_url(url, NOTHING_MORE).url == ALLOWED[url]
 
 
-@pytest.mark.parametrize("url", ALLOWED)
+@table("url", ALLOWED)
 def test_the_one_spelling_stays_as_it_is(url: str) -> None:
     once = check_url(url, NOTHING_MORE)
     assert check_url(once.url, NOTHING_MORE) == once
 
 
-@pytest.mark.parametrize("host", PRIVATE_HOSTS)
+@table("host", PRIVATE_HOSTS)
 def test_no_spelling_of_a_private_host_gets_through(host: str) -> None:
     for url in (f"https://{host}", f"https://{host}:8443/x?y"):
         with pytest.raises(ToolError) as refused:
@@ -164,7 +165,7 @@ def test_no_spelling_of_a_private_host_gets_through(host: str) -> None:
         assert refused.value.category == "policy_blocked"
 
 
-@pytest.mark.parametrize("url", NO_URLS)
+@table("url", NO_URLS)
 def test_what_is_no_url_is_the_callers_mistake(url: str) -> None:
     with pytest.raises(ToolError) as refused:
         check_url(url, NOTHING_MORE)
@@ -227,7 +228,7 @@ def test_what_the_standard_library_calls_private_is_never_public(number: int) ->
 BESIDE_ANOTHER_BLOCK = "3ffe:ffff:ffff:ffff:ffff:ffff:ffff:ffff"
 
 
-@pytest.mark.parametrize(
+@table(
     ("first", "last"),
     [
         ("0.0.0.0", "0.255.255.255"),

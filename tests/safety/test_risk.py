@@ -9,6 +9,7 @@ import pytest
 from acp_agent.safety.folders.paths import Roots
 from acp_agent.safety.lines.examine import examine
 from acp_agent.safety.lines.risk import Risk, understated
+from tests.tables import table
 
 HIGH = r"""
 sudo ls
@@ -138,20 +139,20 @@ def risk(line: str, project: Path) -> Risk:
     return examine(line, Roots(project), project).risk
 
 
-@pytest.mark.parametrize("line", HIGH)
+@table("line", HIGH)
 def test_what_cannot_be_taken_back_is_a_high_risk(line: str, project: Path) -> None:
     found = risk(line, project)
     assert (found.level, found.mutation) == ("high", True)
     assert found.reasons
 
 
-@pytest.mark.parametrize("line", MEDIUM)
+@table("line", MEDIUM)
 def test_what_changes_something_or_is_unknown_is_a_medium_risk(line: str, project: Path) -> None:
     found = risk(line, project)
     assert (found.level, found.mutation, found.privesc) == ("medium", True, False), found
 
 
-@pytest.mark.parametrize("line", LOW)
+@table("line", LOW)
 def test_what_looks_builds_or_tests_is_a_low_risk(line: str, project: Path) -> None:
     found = risk(line, project)
     assert (found.level, found.mutation, found.privesc) == ("low", False, False), found

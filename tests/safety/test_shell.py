@@ -16,6 +16,7 @@ from acp_agent.safety.lines.examine import judge
 from acp_agent.safety.lines.line import BACKGROUND, HIDDEN, TOO_LONG
 from acp_agent.safety.lines.looks import HOSTILE_GIT
 from acp_agent.safety.lines.reach import CHANGES, EXPANDS, NOT_UNDERSTOOD, OUTSIDE, WRITES
+from tests.tables import table
 
 EXACT = "this exact command in this project"
 
@@ -210,7 +211,7 @@ echo a=b --flag=value
 """.strip().splitlines()
 
 
-@pytest.mark.parametrize("line", LOOKS)
+@table("line", LOOKS)
 def test_looking_runs_without_asking(line: str, project: Path) -> None:
     assert judge(line.replace("⏎", "\n"), Roots(project), project) == Allow()
 
@@ -280,7 +281,7 @@ SCOPED = [
 ]
 
 
-@pytest.mark.parametrize(("line", "scopes"), SCOPED, ids=[line for line, _ in SCOPED])
+@table(("line", "scopes"), SCOPED)
 def test_known_work_asks_with_a_scope(line: str, scopes: list[str], project: Path) -> None:
     verdict = judge(line, Roots(project), project)
     names = " and ".join(f"`{scope}`" for scope in scopes)
@@ -703,7 +704,7 @@ echo x > /dev/nullx
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("line", "reason"), EXACTLY, ids=[line for line, _ in EXACTLY])
+@table(("line", "reason"), EXACTLY)
 def test_everything_else_asks_for_the_exact_line(line: str, reason: str, project: Path) -> None:
     line = line.replace("⏎", "\n")
     verdict = judge(line, Roots(project), project)

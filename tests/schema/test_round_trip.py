@@ -14,6 +14,7 @@ from msgspec.structs import fields
 from acp_agent.schema import acp, decode
 from acp_agent.schema.acp import AGENT_METHODS, CLIENT_METHODS, PROTOCOL_METHODS, AcpObject
 from acp_agent.schema.decode import Side, decode_params, decode_result
+from tests.tables import table
 
 ROOT = Path(__file__).resolve().parents[2]
 DEFS: dict[str, Any] = json.loads((ROOT / "schemas" / "acp-v1.schema.json").read_text(encoding="utf-8"))["$defs"]
@@ -142,8 +143,8 @@ def test_initialize_params_of_real_editors_are_read(path: Path) -> None:
     assert value.client_capabilities.terminal is params["clientCapabilities"].get("terminal", False)
 
 
-@pytest.mark.parametrize("full", [False, True], ids=["minimal", "full"])
-@pytest.mark.parametrize("name", STRUCTS)
+@table("full", [False, True])
+@table("name", STRUCTS)
 def test_every_object_is_written_as_the_schema_allows_and_read_again(name: str, full: bool) -> None:
     value = sample_struct(STRUCTS[name], full)
     document = written(value)

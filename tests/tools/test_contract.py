@@ -13,6 +13,7 @@ from acp_agent.safety.access import RISK_METADATA
 from acp_agent.safety.folders.paths import Roots
 from acp_agent.tools.kit.base import Tool
 from acp_agent.tools.kit.registry import TOOLS, ToolEntry
+from tests.tables import table
 from tests.tools.kit import REGISTRY
 
 ENTRIES = REGISTRY.entries()
@@ -154,7 +155,7 @@ def test_missing_arguments_are_told_by_name(entry: ToolEntry) -> None:
 
 
 @by_entry
-@pytest.mark.parametrize("text", STRANGE, ids=range(len(STRANGE)))
+@table("text", STRANGE)
 def test_describing_never_fails(entry: ToolEntry, text: str, tmp_path: Path) -> None:
     tool = REGISTRY.tool(entry.name)
     for name, schema in entry.parameters["properties"].items():

@@ -34,6 +34,7 @@ from acp_agent.tools.code.diagnostics_parsers import (
 )
 from acp_agent.tools.kit.tool_context import Location, ToolResult
 from tests.executors.kit import stage
+from tests.tables import table
 from tests.tools.kit import REGISTRY, Bench, bench
 
 NODE = Path(__file__).parent.parent / ".node" / "node_modules"
@@ -217,16 +218,16 @@ def test_a_report_is_understood_through_a_terminal(
     assert parse(plain(coloured)) == expected
 
 
-@pytest.mark.parametrize("parse", [parse_cargo, parse_ruff, parse_pyright, parse_eslint])
-@pytest.mark.parametrize("text", ["", "thread 'main' panicked\n", "[1, 2", "{", '{"a": 1}\n[3]\n', "[" * 5000])
+@table("parse", [parse_cargo, parse_ruff, parse_pyright, parse_eslint])
+@table("text", ["", "thread 'main' panicked\n", "[1, 2", "{", '{"a": 1}\n[3]\n', "[" * 5000])
 def test_a_report_that_is_not_there_is_not_an_empty_one(
     parse: Callable[[str], list[Diagnostic] | None], text: str
 ) -> None:
     assert parse(text) is None
 
 
-@pytest.mark.parametrize("parse", [sample[0] for sample in SAMPLES])
-@pytest.mark.parametrize(
+@table("parse", [sample[0] for sample in SAMPLES])
+@table(
     "text",
     [
         '[{"location": 3, "messages": 7, "message": null}]',

@@ -19,6 +19,7 @@ from acp_agent.executors.sandbox.seccomp import (
 )
 from acp_agent.executors.sandbox.syscalls import CALLS, DENIED, Arch, number
 from tests.executors.sandbox.bpf import answer
+from tests.tables import table
 
 ARCHES: list[Arch] = ["x86_64", "aarch64"]
 HIGH = 1 << 32
@@ -71,7 +72,7 @@ ARGUMENTS: list[tuple[str, tuple[int, ...], int]] = [
 
 
 @pytest.mark.parametrize("arch", ARCHES)
-@pytest.mark.parametrize(("name", "arguments", "expected"), ARGUMENTS)
+@table(("name", "arguments", "expected"), ARGUMENTS)
 def test_arguments_decide(arch: Arch, name: str, arguments: tuple[int, ...], expected: int) -> None:
     value = number(name, arch)
     assert value is not None
