@@ -125,6 +125,12 @@ class AcpObject(Struct, kw_only=True, frozen=True, omit_defaults=True, rename="c
     """Base of all objects. Unknown fields are ignored when reading."""
 
 
+class WithMeta(AcpObject, kw_only=True, frozen=True):
+    """Base of the objects that may carry anything in `_meta`: nearly all."""
+
+    meta: dict[str, Any] | None = field(default=None, name="_meta")
+
+
 class Method(Struct, frozen=True):
     """The types of a method. `result` is None for a notification."""
 
@@ -200,7 +206,6 @@ def docstring(text: str, indent: str = "    ") -> str:
 class Generator:
     def __init__(self, defs: dict[str, Any]) -> None:
         self.defs = defs
-        self.names: list[str] = []
         self.uses: dict[str, int] = {}
         """How often a definition stands without a tag."""
         self.unions: dict[str, list[Variant]] = {}
@@ -276,8 +281,6 @@ class Generator:
             }
         if name in TAGGED_ALONE:
             del found[TAGGED_ALONE[name][0]]
-        if "_meta" in found:
-            found["_meta"] = found.pop("_meta")
         return list(found.values())
 
     def struct_tag(self, name: str) -> tuple[str, str] | None:
@@ -363,7 +366,6 @@ class Generator:
             else:
                 value = f" = field({', '.join(filter(None, (default, renamed)))})"
             out += f"    {attribute}: {annotation}{value}\n"
-        self.names.append(name)
         return out + CHECKS.get(name, "")
 
     def plain(self, name: str, schema: dict[str, Any]) -> str | None:
@@ -374,7 +376,6 @@ class Generator:
         if name in ANYTHING:
             text = f"{name}: TypeAlias = Any\n"
         elif name == "ErrorCode":
-            self.names.append(name)
             rows = "".join(
                 f"    {part['title'].upper().replace(' ', '_')}: Final = {part['const']}\n"
                 for part in branches
@@ -396,11 +397,9 @@ class Generator:
             text = f"{name}: TypeAlias = str\n"
         else:
             return None
-        self.names.append(name)
         return text + doc
 
     def union(self, name: str, variants: list[Variant]) -> str:
-        self.names.append(name)
         members = [self.variant_name(name, variant) for variant in variants]
         doc = docstring(first_sentence(self.defs[name].get("description", "")), "")
         if name not in UNTAGGED:
@@ -434,8 +433,11 @@ class Generator:
                 target = reference(entry.schema)
                 if "default" in entry.schema and target and self.is_object(target):
                     visit(target)
+            base = "AcpObject"
+            if name not in PATCHES and any(entry.wire == "_meta" for entry in fields):
+                base, fields = "WithMeta", [entry for entry in fields if entry.wire != "_meta"]
             blocks.append(
-                self.struct(name, "AcpObject", self.struct_tag(name), self.defs[name].get("description", ""), fields)
+                self.struct(name, base, self.struct_tag(name), self.defs[name].get("description", ""), fields)
             )
 
         for name in self.defs:
@@ -469,7 +471,6 @@ class Generator:
                         words[entry.wire] = "null"
             if words:
                 rows.append(f"    {name}: {json.dumps(words)},\n")
-        self.names.append("LENIENT")
         return (
             'LENIENT: Final[dict[type[AcpObject], dict[str, Literal["error", "skip", "null"]]]] = {\n'
             + "".join(rows)
@@ -488,7 +489,6 @@ class Generator:
             if schema.get("x-side") == side:
                 role = "result" if name.endswith("Response") else "params"
                 rows.setdefault(schema["x-method"], {})[role] = name
-        self.names.append(table)
         body = "".join(
             f'    "{method}": Method("{method}", {row["params"]}, {row.get("result")}),\n'
             for method, row in rows.items()
@@ -515,8 +515,7 @@ class Generator:
             self.methods("protocol", "PROTOCOL_METHODS") + docstring("What either may send the other.", ""),
             self.lenient(),
         ]
-        exported = f"__all__ = {json.dumps(sorted([*self.names, 'AcpObject', 'Method', 'UInt32', 'UInt64']))}\n"
-        return "\n".join([HEADER, exported, *numbers, *plain, BASE, *structs, *unions, *tables])
+        return "\n".join([HEADER, *numbers, *plain, BASE, *structs, *unions, *tables])
 
 
 def formatted(text: str) -> str:

@@ -9,8 +9,8 @@ import pytest
 from tests.tables import table
 
 
-def test_a_table_runs_every_row_and_names_those_that_fail():
-    seen = []
+def test_a_table_runs_every_row_and_names_those_that_fail() -> None:
+    seen: list[tuple[int, int, str]] = []
 
     @table("outer", [10, 20])
     @table(("number", "wanted"), [(1, 1), (2, 3), (3, 3), (4, 0)])

@@ -30,191 +30,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
 
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
-__all__ = [
-    "AGENT_METHODS",
-    "AcpObject",
-    "AgentAuthCapabilities",
-    "AgentCapabilities",
-    "AgentMessageChunk",
-    "AgentThoughtChunk",
-    "Annotations",
-    "AudioContent",
-    "AuthCapabilities",
-    "AuthMethod",
-    "AuthMethodAgent",
-    "AuthMethodId",
-    "AuthMethodTerminal",
-    "AuthenticateRequest",
-    "AuthenticateResponse",
-    "AvailableCommand",
-    "AvailableCommandInput",
-    "AvailableCommandsUpdate",
-    "BlobResourceContents",
-    "BooleanConfigOptionCapabilities",
-    "BooleanPropertySchema",
-    "CLIENT_METHODS",
-    "CancelNotification",
-    "CancelRequestNotification",
-    "CancelledPermissionOutcome",
-    "ClientCapabilities",
-    "ClientSessionCapabilities",
-    "CloseSessionRequest",
-    "CloseSessionResponse",
-    "CompactionCapabilities",
-    "CompactionId",
-    "CompactionStatus",
-    "CompactionSummaryChunk",
-    "CompactionUpdate",
-    "CompleteElicitationNotification",
-    "ConfigOptionUpdate",
-    "Content",
-    "ContentBlock",
-    "ContentChunk",
-    "Cost",
-    "CreateElicitationRequest",
-    "CreateElicitationResponse",
-    "CreateTerminalRequest",
-    "CreateTerminalResponse",
-    "CurrentModeUpdate",
-    "DeleteSessionRequest",
-    "DeleteSessionResponse",
-    "Diff",
-    "ElicitationCapabilities",
-    "ElicitationContentValue",
-    "ElicitationFormCapabilities",
-    "ElicitationFormMode",
-    "ElicitationId",
-    "ElicitationPropertySchema",
-    "ElicitationSchema",
-    "ElicitationSchemaType",
-    "ElicitationUrlCapabilities",
-    "ElicitationUrlMode",
-    "EmbeddedResource",
-    "EmbeddedResourceResource",
-    "EnumOption",
-    "EnvVariable",
-    "Error",
-    "ErrorCode",
-    "ExtNotification",
-    "ExtRequest",
-    "ExtResponse",
-    "FileSystemCapabilities",
-    "HttpHeader",
-    "ImageContent",
-    "Implementation",
-    "InitializeRequest",
-    "InitializeResponse",
-    "IntegerPropertySchema",
-    "KillTerminalRequest",
-    "KillTerminalResponse",
-    "LENIENT",
-    "ListSessionsRequest",
-    "ListSessionsResponse",
-    "LoadSessionRequest",
-    "LoadSessionResponse",
-    "LogoutCapabilities",
-    "LogoutRequest",
-    "LogoutResponse",
-    "McpCapabilities",
-    "McpServer",
-    "McpServerHttp",
-    "McpServerSse",
-    "McpServerStdio",
-    "MessageId",
-    "Method",
-    "MultiSelectItems",
-    "MultiSelectPropertySchema",
-    "NewSessionRequest",
-    "NewSessionResponse",
-    "Notice",
-    "NoticeCapabilities",
-    "NoticeSeverity",
-    "NumberPropertySchema",
-    "PROTOCOL_METHODS",
-    "PermissionOption",
-    "PermissionOptionId",
-    "PermissionOptionKind",
-    "Plan",
-    "PlanEntry",
-    "PlanEntryPriority",
-    "PlanEntryStatus",
-    "PromptCapabilities",
-    "PromptRequest",
-    "PromptResponse",
-    "ProtocolVersion",
-    "ReadTextFileRequest",
-    "ReadTextFileResponse",
-    "ReleaseTerminalRequest",
-    "ReleaseTerminalResponse",
-    "RequestId",
-    "RequestPermissionOutcome",
-    "RequestPermissionRequest",
-    "RequestPermissionResponse",
-    "ResourceLink",
-    "ResumeSessionRequest",
-    "ResumeSessionResponse",
-    "Role",
-    "SelectedPermissionOutcome",
-    "SessionAdditionalDirectoriesCapabilities",
-    "SessionCapabilities",
-    "SessionCloseCapabilities",
-    "SessionConfigBoolean",
-    "SessionConfigGroupId",
-    "SessionConfigId",
-    "SessionConfigOption",
-    "SessionConfigOptionCategory",
-    "SessionConfigOptionsCapabilities",
-    "SessionConfigSelect",
-    "SessionConfigSelectGroup",
-    "SessionConfigSelectOption",
-    "SessionConfigSelectOptions",
-    "SessionConfigValueId",
-    "SessionDeleteCapabilities",
-    "SessionId",
-    "SessionInfo",
-    "SessionInfoUpdate",
-    "SessionListCapabilities",
-    "SessionMode",
-    "SessionModeId",
-    "SessionModeState",
-    "SessionNotification",
-    "SessionResumeCapabilities",
-    "SessionUpdate",
-    "SetSessionConfigOptionRequest",
-    "SetSessionConfigOptionResponse",
-    "SetSessionModeRequest",
-    "SetSessionModeResponse",
-    "StopReason",
-    "StringFormat",
-    "StringMultiSelectItems",
-    "StringPropertySchema",
-    "Terminal",
-    "TerminalExitStatus",
-    "TerminalId",
-    "TerminalOutputRequest",
-    "TerminalOutputResponse",
-    "TextContent",
-    "TextResourceContents",
-    "TitledMultiSelectItems",
-    "ToolCall",
-    "ToolCallContent",
-    "ToolCallId",
-    "ToolCallLocation",
-    "ToolCallProgress",
-    "ToolCallStatus",
-    "ToolCallUpdate",
-    "ToolKind",
-    "UInt32",
-    "UInt64",
-    "UnstructuredCommandInput",
-    "UsageUpdate",
-    "UserMessageChunk",
-    "WaitForTerminalExitRequest",
-    "WaitForTerminalExitResponse",
-    "WriteTextFileRequest",
-    "WriteTextFileResponse",
-]
-
 UInt32: TypeAlias = Annotated[int, Meta(ge=0, le=4294967295)]
 
 UInt64: TypeAlias = Annotated[int, Meta(ge=0)]
@@ -330,6 +145,12 @@ class AcpObject(Struct, kw_only=True, frozen=True, omit_defaults=True, rename="c
     """Base of all objects. Unknown fields are ignored when reading."""
 
 
+class WithMeta(AcpObject, kw_only=True, frozen=True):
+    """Base of the objects that may carry anything in `_meta`: nearly all."""
+
+    meta: dict[str, Any] | None = field(default=None, name="_meta")
+
+
 class Method(Struct, frozen=True):
     """The types of a method. `result` is None for a notification."""
 
@@ -347,32 +168,29 @@ class _Untagged(type):
         return isinstance(instance, cls.variants)
 
 
-class WriteTextFileRequest(AcpObject, kw_only=True, frozen=True):
+class WriteTextFileRequest(WithMeta, kw_only=True, frozen=True):
     """Request to write content to a text file."""
 
     session_id: SessionId
     path: str
     content: str
-    meta: dict[str, Any] | None = field(default=None, name="_meta")
 
 
-class ReadTextFileRequest(AcpObject, kw_only=True, frozen=True):
+class ReadTextFileRequest(WithMeta, kw_only=True, frozen=True):
     """Request to read content from a text file."""
 
     session_id: SessionId
     path: str
     line: UInt32 | None = None
     limit: UInt32 | None = None
-    meta: dict[str, Any] | None = field(default=None, name="_meta")
 
 
-class RequestPermissionRequest(AcpObject, kw_only=True, frozen=True):
+class RequestPermissionRequest(WithMeta, kw_only=True, frozen=True):
     """Request for user permission to execute a tool call."""
 
     session_id: SessionId
     tool_call: ToolCallUpdate
     options: list[PermissionOption]
-    meta: dict[str, Any] | None = field(default=None, name="_meta")
 
 
 class ToolCallUpdate(AcpObject, kw_only=True, frozen=True):
@@ -390,43 +208,39 @@ class ToolCallUpdate(AcpObject, kw_only=True, frozen=True):
     meta: dict[str, Any] | UnsetType | None = field(default=UNSET, name="_meta")
 
 
-class Annotations(AcpObject, kw_only=True, frozen=True):
+class Annotations(WithMeta, kw_only=True, frozen=True):
     """Optional annotations for the client."""
 
     audience: list[Role] | None = None
     last_modified: str | None = None
     priority: float | None = None
-    meta: dict[str, Any] | None = field(default=None, name="_meta")
 
 
-class TextContent(AcpObject, kw_only=True, frozen=True, tag_field="type", tag="text"):
+class TextContent(WithMeta, kw_only=True, frozen=True, tag_field="type", tag="text"):
     """Text provided to or from an LLM."""
 
     annotations: Annotations | None = None
     text: str
-    meta: dict[str, Any] | None = field(default=None, name="_meta")
 
 
-class ImageContent(AcpObject, kw_only=True, frozen=True, tag_field="type", tag="image"):
+class ImageContent(WithMeta, kw_only=True, frozen=True, tag_field="type", tag="image"):
     """An image provided to or from an LLM."""
 
     annotations: Annotations | None = None
     data: str
     mime_type: str
     uri: str | None = None
-    meta: dict[str, Any] | None = field(default=None, name="_meta")
 
 
-class AudioContent(AcpObject, kw_only=True, frozen=True, tag_field="type", tag="audio"):
+class AudioContent(WithMeta, kw_only=True, frozen=True, tag_field="type", tag="audio"):
     """Audio provided to or from an LLM."""
 
     annotations: Annotations | None = None
     data: str
     mime_type: str
-    meta: dict[str, Any] | None = field(default=None, name="_meta")
 
 
-class ResourceLink(AcpObject, kw_only=True, frozen=True, tag_field="type", tag="resource_link"):
+class ResourceLink(WithMeta, kw_only=True, frozen=True, tag_field="type", tag="resource_link"):
     """A resource that the server is capable of reading, included in a prompt or tool call result."""
 
     annotations: Annotations | None = None
@@ -436,76 +250,67 @@ class ResourceLink(AcpObject, kw_only=True, frozen=True, tag_field="type", tag="
     size: int | None = None
     title: str | None = None
     uri: str
-    meta: dict[str, Any] | None = field(default=None, name="_meta")
 
 
-class TextResourceContents(AcpObject, kw_only=True, frozen=True):
+class TextResourceContents(WithMeta, kw_only=True, frozen=True):
     """Text-based resource contents."""
 
     mime_type: str | None = None
     text: str
     uri: str
-    meta: dict[str, Any] | None = field(default=None, name="_meta")
 
 
-class BlobResourceContents(AcpObject, kw_only=True, frozen=True):
+class BlobResourceContents(WithMeta, kw_only=True, frozen=True):
     """Binary resource contents."""
 
     blob: str
     mime_type: str | None = None
     uri: str
-    meta: dict[str, Any] | None = field(default=None, name="_meta")
 
 
-class EmbeddedResource(AcpObject, kw_only=True, frozen=True, tag_field="type", tag="resource"):
+class EmbeddedResource(WithMeta, kw_only=True, frozen=True, tag_field="type", tag="resource"):
     """The contents of a resource, embedded into a prompt or tool call result."""
 
     annotations: Annotations | None = None
     resource: EmbeddedResourceResource
-    meta: dict[str, Any] | None = field(default=None, name="_meta")
 
 
-class Content(AcpObject, kw_only=True, frozen=True, tag_field="type", tag="content"):
+class Content(WithMeta, kw_only=True, frozen=True, tag_field="type", tag="content"):
     """Standard content block (text, images, resources)."""
 
     content: ContentBlock
-    meta: dict[str, Any] | None = field(default=None, name="_meta")
 
 
-class Diff(AcpObject, kw_only=True, frozen=True, tag_field="type", tag="diff"):
+class Diff(WithMeta, kw_only=True, frozen=True, tag_field="type", tag="diff"):
     """A diff representing file modifications."""
 
     path: str
     old_text: str | UnsetType | None = UNSET
     new_text: str
-    meta: dict[str, Any] | None = field(default=None, name="_meta")
 
 
-class Terminal(AcpObject, kw_only=True, frozen=True, tag_field="type", tag="terminal"):
+class Terminal(WithMeta, kw_only=True, frozen=True, tag_field="type", tag="terminal"):
     """Embed a terminal created with `terminal/create` by its id."""
 
     terminal_id: TerminalId
-    meta: dict[str, Any] | None = field(default=None, name="_meta")
 
 
-class ToolCallLocation(AcpObject, kw_only=True, frozen=True):
+class ToolCallLocation(WithMeta, kw_only=True, frozen=True):
     """A file location being accessed or modified by a tool."""
 
     path: str
     line: UInt32 | None = None
-    meta: dict[str, Any] | None = field(default=None, name="_meta")
 
 
-class PermissionOption(AcpObject, kw_only=True, frozen=True):
+class PermissionOption(WithMeta, kw_only=True, frozen=True):
     """An option presented to the user when requesting permission."""
 
     option_id: PermissionOptionId
     name: str
     kind: PermissionOptionKind
-    meta: dict[str, Any] | None = field(default=None, name="_meta")
 
 
-class CreateTerminalRequest(AcpObject, kw_only=True, frozen=True):
+class CreateTerminalRequest(WithMeta, kw_only=True, frozen=True):
     """Request to create a new terminal and execute a command."""
 
     session_id: SessionId
@@ -514,69 +319,61 @@ class CreateTerminalRequest(AcpObject, kw_only=True, frozen=True):
     env: list[EnvVariable] = field(default_factory=list)
     cwd: str | None = None
     output_byte_limit: UInt64 | None = None
-    meta: dict[str, Any] | None = field(default=None, name="_meta")
 
 
-class EnvVariable(AcpObject, kw_only=True, frozen=True):
+class EnvVariable(WithMeta, kw_only=True, frozen=True):
     """An environment variable to set when launching an MCP server."""
 
     name: str
     value: str
-    meta: dict[str, Any] | None = field(default=None, name="_meta")
 
 
-class TerminalOutputRequest(AcpObject, kw_only=True, frozen=True):
+class TerminalOutputRequest(WithMeta, kw_only=True, frozen=True):
     """Request to get the current output and status of a terminal."""
 
     session_id: SessionId
     terminal_id: TerminalId
-    meta: dict[str, Any] | None = field(default=None, name="_meta")
 
 
-class ReleaseTerminalRequest(AcpObject, kw_only=True, frozen=True):
+class ReleaseTerminalRequest(WithMeta, kw_only=True, frozen=True):
     """Request to release a terminal and free its resources."""
 
     session_id: SessionId
     terminal_id: TerminalId
-    meta: dict[str, Any] | None = field(default=None, name="_meta")
 
 
-class WaitForTerminalExitRequest(AcpObject, kw_only=True, frozen=True):
+class WaitForTerminalExitRequest(WithMeta, kw_only=True, frozen=True):
     """Request to wait for a terminal command to exit."""
 
     session_id: SessionId
     terminal_id: TerminalId
-    meta: dict[str, Any] | None = field(default=None, name="_meta")
 
 
-class KillTerminalRequest(AcpObject, kw_only=True, frozen=True):
+class KillTerminalRequest(WithMeta, kw_only=True, frozen=True):
     """Request to kill a terminal without releasing it."""
 
     session_id: SessionId
     terminal_id: TerminalId
-    meta: dict[str, Any] | None = field(default=None, name="_meta")
 
 
-class ElicitationSchema(AcpObject, kw_only=True, frozen=True, tag_field="type", tag="object"):
+class ElicitationSchema(WithMeta, kw_only=True, frozen=True, tag_field="type", tag="object"):
     """Type-safe elicitation schema for requesting structured user input."""
 
     title: str | None = None
     properties: dict[str, ElicitationPropertySchema] = field(default_factory=dict)
     required: list[str] | None = None
     description: str | None = None
-    meta: dict[str, Any] | None = field(default=None, name="_meta")
 
 
-class EnumOption(AcpObject, kw_only=True, frozen=True):
+class EnumOption(WithMeta, kw_only=True, frozen=True):
     """A titled enum option with a const value, human-readable title, and optional description."""
 
     const: str
     title: str
     description: str | None = None
-    meta: dict[str, Any] | None = field(default=None, name="_meta")
 
 
-class StringPropertySchema(AcpObject, kw_only=True, frozen=True, tag_field="type", tag="string"):
+class StringPropertySchema(WithMeta, kw_only=True, frozen=True, tag_field="type", tag="string"):
     """Schema for string properties in an elicitation form."""
 
     title: str | None = None
@@ -588,10 +385,9 @@ class StringPropertySchema(AcpObject, kw_only=True, frozen=True, tag_field="type
     default: str | None = None
     enum: list[str] | None = None
     one_of: list[EnumOption] | None = None
-    meta: dict[str, Any] | None = field(default=None, name="_meta")
 
 
-class NumberPropertySchema(AcpObject, kw_only=True, frozen=True, tag_field="type", tag="number"):
+class NumberPropertySchema(WithMeta, kw_only=True, frozen=True, tag_field="type", tag="number"):
     """Schema for number (floating-point) properties in an elicitation form."""
 
     title: str | None = None
@@ -599,10 +395,9 @@ class NumberPropertySchema(AcpObject, kw_only=True, frozen=True, tag_field="type
     minimum: float | None = None
     maximum: float | None = None
     default: float | None = None
-    meta: dict[str, Any] | None = field(default=None, name="_meta")
 
 
-class IntegerPropertySchema(AcpObject, kw_only=True, frozen=True, tag_field="type", tag="integer"):
+class IntegerPropertySchema(WithMeta, kw_only=True, frozen=True, tag_field="type", tag="integer"):
     """Schema for integer properties in an elicitation form."""
 
     title: str | None = None
@@ -610,33 +405,29 @@ class IntegerPropertySchema(AcpObject, kw_only=True, frozen=True, tag_field="typ
     minimum: int | None = None
     maximum: int | None = None
     default: int | None = None
-    meta: dict[str, Any] | None = field(default=None, name="_meta")
 
 
-class BooleanPropertySchema(AcpObject, kw_only=True, frozen=True, tag_field="type", tag="boolean"):
+class BooleanPropertySchema(WithMeta, kw_only=True, frozen=True, tag_field="type", tag="boolean"):
     """Schema for boolean properties in an elicitation form."""
 
     title: str | None = None
     description: str | None = None
     default: bool | None = None
-    meta: dict[str, Any] | None = field(default=None, name="_meta")
 
 
-class StringMultiSelectItems(AcpObject, kw_only=True, frozen=True, tag_field="type", tag="string"):
+class StringMultiSelectItems(WithMeta, kw_only=True, frozen=True, tag_field="type", tag="string"):
     """String item schema for multi-select enum properties."""
 
     enum: list[str]
-    meta: dict[str, Any] | None = field(default=None, name="_meta")
 
 
-class TitledMultiSelectItems(AcpObject, kw_only=True, frozen=True):
+class TitledMultiSelectItems(WithMeta, kw_only=True, frozen=True):
     """Items definition for titled multi-select enum properties."""
 
     any_of: list[EnumOption]
-    meta: dict[str, Any] | None = field(default=None, name="_meta")
 
 
-class MultiSelectPropertySchema(AcpObject, kw_only=True, frozen=True, tag_field="type", tag="array"):
+class MultiSelectPropertySchema(WithMeta, kw_only=True, frozen=True, tag_field="type", tag="array"):
     """Schema for multi-select (array) properties in an elicitation form."""
 
     title: str | None = None
@@ -645,10 +436,9 @@ class MultiSelectPropertySchema(AcpObject, kw_only=True, frozen=True, tag_field=
     max_items: UInt64 | None = None
     items: MultiSelectItems
     default: list[str] | None = None
-    meta: dict[str, Any] | None = field(default=None, name="_meta")
 
 
-class ElicitationFormMode(AcpObject, kw_only=True, frozen=True, tag_field="mode", tag="form"):
+class ElicitationFormMode(WithMeta, kw_only=True, frozen=True, tag_field="mode", tag="form"):
     """Form-based elicitation mode where the client renders a form from the provided schema."""
 
     message: str
@@ -656,14 +446,13 @@ class ElicitationFormMode(AcpObject, kw_only=True, frozen=True, tag_field="mode"
     session_id: SessionId | UnsetType = UNSET
     tool_call_id: ToolCallId | None = None
     request_id: RequestId | UnsetType = UNSET
-    meta: dict[str, Any] | None = field(default=None, name="_meta")
 
     def __post_init__(self) -> None:
         if self.session_id is UNSET and self.request_id is UNSET:
             raise ValueError("one of `sessionId` and `requestId` is required")
 
 
-class ElicitationUrlMode(AcpObject, kw_only=True, frozen=True, tag_field="mode", tag="url"):
+class ElicitationUrlMode(WithMeta, kw_only=True, frozen=True, tag_field="mode", tag="url"):
     """URL-based elicitation mode where the client directs the user to a URL."""
 
     message: str
@@ -672,31 +461,28 @@ class ElicitationUrlMode(AcpObject, kw_only=True, frozen=True, tag_field="mode",
     session_id: SessionId | UnsetType = UNSET
     tool_call_id: ToolCallId | None = None
     request_id: RequestId | UnsetType = UNSET
-    meta: dict[str, Any] | None = field(default=None, name="_meta")
 
     def __post_init__(self) -> None:
         if self.session_id is UNSET and self.request_id is UNSET:
             raise ValueError("one of `sessionId` and `requestId` is required")
 
 
-class PromptCapabilities(AcpObject, kw_only=True, frozen=True):
+class PromptCapabilities(WithMeta, kw_only=True, frozen=True):
     """Prompt capabilities supported by the agent in `session/prompt` requests."""
 
     image: bool = False
     audio: bool = False
     embedded_context: bool = False
-    meta: dict[str, Any] | None = field(default=None, name="_meta")
 
 
-class McpCapabilities(AcpObject, kw_only=True, frozen=True):
+class McpCapabilities(WithMeta, kw_only=True, frozen=True):
     """MCP capabilities supported by the agent"""
 
     http: bool = False
     sse: bool = False
-    meta: dict[str, Any] | None = field(default=None, name="_meta")
 
 
-class SessionCapabilities(AcpObject, kw_only=True, frozen=True):
+class SessionCapabilities(WithMeta, kw_only=True, frozen=True):
     """Session capabilities supported by the agent."""
 
     list: SessionListCapabilities | None = None
@@ -704,17 +490,15 @@ class SessionCapabilities(AcpObject, kw_only=True, frozen=True):
     additional_directories: SessionAdditionalDirectoriesCapabilities | None = None
     resume: SessionResumeCapabilities | None = None
     close: SessionCloseCapabilities | None = None
-    meta: dict[str, Any] | None = field(default=None, name="_meta")
 
 
-class AgentAuthCapabilities(AcpObject, kw_only=True, frozen=True):
+class AgentAuthCapabilities(WithMeta, kw_only=True, frozen=True):
     """Authentication-related capabilities supported by the agent."""
 
     logout: LogoutCapabilities | None = None
-    meta: dict[str, Any] | None = field(default=None, name="_meta")
 
 
-class AgentCapabilities(AcpObject, kw_only=True, frozen=True):
+class AgentCapabilities(WithMeta, kw_only=True, frozen=True):
     """Capabilities supported by the agent."""
 
     load_session: bool = False
@@ -722,56 +506,42 @@ class AgentCapabilities(AcpObject, kw_only=True, frozen=True):
     mcp_capabilities: McpCapabilities = field(default_factory=McpCapabilities)
     session_capabilities: SessionCapabilities = field(default_factory=SessionCapabilities)
     auth: AgentAuthCapabilities = field(default_factory=AgentAuthCapabilities)
-    meta: dict[str, Any] | None = field(default=None, name="_meta")
 
 
-class InitializeResponse(AcpObject, kw_only=True, frozen=True):
+class InitializeResponse(WithMeta, kw_only=True, frozen=True):
     """Response to the `initialize` method."""
 
     protocol_version: ProtocolVersion
     agent_capabilities: AgentCapabilities = field(default_factory=AgentCapabilities)
     auth_methods: list[AuthMethod] = field(default_factory=list)
     agent_info: Implementation | None = None
-    meta: dict[str, Any] | None = field(default=None, name="_meta")
 
 
-class SessionListCapabilities(AcpObject, kw_only=True, frozen=True):
+class SessionListCapabilities(WithMeta, kw_only=True, frozen=True):
     """Capabilities for the `session/list` method."""
 
-    meta: dict[str, Any] | None = field(default=None, name="_meta")
 
-
-class SessionDeleteCapabilities(AcpObject, kw_only=True, frozen=True):
+class SessionDeleteCapabilities(WithMeta, kw_only=True, frozen=True):
     """Capabilities for the `session/delete` method."""
 
-    meta: dict[str, Any] | None = field(default=None, name="_meta")
 
-
-class SessionAdditionalDirectoriesCapabilities(AcpObject, kw_only=True, frozen=True):
+class SessionAdditionalDirectoriesCapabilities(WithMeta, kw_only=True, frozen=True):
     """Capabilities for additional session directories support."""
 
-    meta: dict[str, Any] | None = field(default=None, name="_meta")
 
-
-class SessionResumeCapabilities(AcpObject, kw_only=True, frozen=True):
+class SessionResumeCapabilities(WithMeta, kw_only=True, frozen=True):
     """Capabilities for the `session/resume` method."""
 
-    meta: dict[str, Any] | None = field(default=None, name="_meta")
 
-
-class SessionCloseCapabilities(AcpObject, kw_only=True, frozen=True):
+class SessionCloseCapabilities(WithMeta, kw_only=True, frozen=True):
     """Capabilities for the `session/close` method."""
 
-    meta: dict[str, Any] | None = field(default=None, name="_meta")
 
-
-class LogoutCapabilities(AcpObject, kw_only=True, frozen=True):
+class LogoutCapabilities(WithMeta, kw_only=True, frozen=True):
     """Logout capabilities supported by the agent."""
 
-    meta: dict[str, Any] | None = field(default=None, name="_meta")
 
-
-class AuthMethodTerminal(AcpObject, kw_only=True, frozen=True, tag_field="type", tag="terminal"):
+class AuthMethodTerminal(WithMeta, kw_only=True, frozen=True, tag_field="type", tag="terminal"):
     """Terminal-based authentication method."""
 
     id: AuthMethodId
@@ -779,84 +549,72 @@ class AuthMethodTerminal(AcpObject, kw_only=True, frozen=True, tag_field="type",
     description: str | None = None
     args: list[str] = field(default_factory=list)
     env: dict[str, str] = field(default_factory=dict)
-    meta: dict[str, Any] | None = field(default=None, name="_meta")
 
 
-class AuthMethodAgent(AcpObject, kw_only=True, frozen=True):
+class AuthMethodAgent(WithMeta, kw_only=True, frozen=True):
     """Agent handles authentication itself through `authenticate`."""
 
     id: AuthMethodId
     name: str
     description: str | None = None
-    meta: dict[str, Any] | None = field(default=None, name="_meta")
 
 
-class Implementation(AcpObject, kw_only=True, frozen=True):
+class Implementation(WithMeta, kw_only=True, frozen=True):
     """Metadata about the implementation of the client or agent."""
 
     name: str
     title: str | None = None
     version: str
-    meta: dict[str, Any] | None = field(default=None, name="_meta")
 
 
-class AuthenticateResponse(AcpObject, kw_only=True, frozen=True):
+class AuthenticateResponse(WithMeta, kw_only=True, frozen=True):
     """Response to the `authenticate` method."""
 
-    meta: dict[str, Any] | None = field(default=None, name="_meta")
 
-
-class LogoutResponse(AcpObject, kw_only=True, frozen=True):
+class LogoutResponse(WithMeta, kw_only=True, frozen=True):
     """Response to the `logout` method."""
 
-    meta: dict[str, Any] | None = field(default=None, name="_meta")
 
-
-class NewSessionResponse(AcpObject, kw_only=True, frozen=True):
+class NewSessionResponse(WithMeta, kw_only=True, frozen=True):
     """Response from creating a new session."""
 
     session_id: SessionId
     modes: SessionModeState | None = None
     config_options: list[SessionConfigOption] | None = None
-    meta: dict[str, Any] | None = field(default=None, name="_meta")
 
 
-class SessionModeState(AcpObject, kw_only=True, frozen=True):
+class SessionModeState(WithMeta, kw_only=True, frozen=True):
     """The set of modes and the one currently active."""
 
     current_mode_id: SessionModeId
     available_modes: list[SessionMode]
-    meta: dict[str, Any] | None = field(default=None, name="_meta")
 
 
-class SessionMode(AcpObject, kw_only=True, frozen=True):
+class SessionMode(WithMeta, kw_only=True, frozen=True):
     """A mode the agent can operate in."""
 
     id: SessionModeId
     name: str
     description: str | None = None
-    meta: dict[str, Any] | None = field(default=None, name="_meta")
 
 
-class SessionConfigSelectOption(AcpObject, kw_only=True, frozen=True):
+class SessionConfigSelectOption(WithMeta, kw_only=True, frozen=True):
     """A possible value for a session configuration option."""
 
     value: SessionConfigValueId
     name: str
     description: str | None = None
-    meta: dict[str, Any] | None = field(default=None, name="_meta")
 
 
-class SessionConfigSelectGroup(AcpObject, kw_only=True, frozen=True):
+class SessionConfigSelectGroup(WithMeta, kw_only=True, frozen=True):
     """A group of possible values for a session configuration option."""
 
     group: SessionConfigGroupId
     name: str
     options: list[SessionConfigSelectOption]
-    meta: dict[str, Any] | None = field(default=None, name="_meta")
 
 
-class SessionConfigSelect(AcpObject, kw_only=True, frozen=True, tag_field="type", tag="select"):
+class SessionConfigSelect(WithMeta, kw_only=True, frozen=True, tag_field="type", tag="select"):
     """A single-value selector (dropdown) session configuration option payload."""
 
     id: SessionConfigId
@@ -865,10 +623,9 @@ class SessionConfigSelect(AcpObject, kw_only=True, frozen=True, tag_field="type"
     category: SessionConfigOptionCategory | None = None
     current_value: SessionConfigValueId
     options: SessionConfigSelectOptions
-    meta: dict[str, Any] | None = field(default=None, name="_meta")
 
 
-class SessionConfigBoolean(AcpObject, kw_only=True, frozen=True, tag_field="type", tag="boolean"):
+class SessionConfigBoolean(WithMeta, kw_only=True, frozen=True, tag_field="type", tag="boolean"):
     """A boolean on/off toggle session configuration option payload."""
 
     id: SessionConfigId
@@ -876,26 +633,23 @@ class SessionConfigBoolean(AcpObject, kw_only=True, frozen=True, tag_field="type
     description: str | None = None
     category: SessionConfigOptionCategory | None = None
     current_value: bool
-    meta: dict[str, Any] | None = field(default=None, name="_meta")
 
 
-class LoadSessionResponse(AcpObject, kw_only=True, frozen=True):
+class LoadSessionResponse(WithMeta, kw_only=True, frozen=True):
     """Response from loading an existing session."""
 
     modes: SessionModeState | None = None
     config_options: list[SessionConfigOption] | None = None
-    meta: dict[str, Any] | None = field(default=None, name="_meta")
 
 
-class ListSessionsResponse(AcpObject, kw_only=True, frozen=True):
+class ListSessionsResponse(WithMeta, kw_only=True, frozen=True):
     """Response from listing sessions."""
 
     sessions: list[SessionInfo]
     next_cursor: str | None = None
-    meta: dict[str, Any] | None = field(default=None, name="_meta")
 
 
-class SessionInfo(AcpObject, kw_only=True, frozen=True):
+class SessionInfo(WithMeta, kw_only=True, frozen=True):
     """Information about a session returned by session/list"""
 
     session_id: SessionId
@@ -903,47 +657,37 @@ class SessionInfo(AcpObject, kw_only=True, frozen=True):
     additional_directories: list[str] | UnsetType = UNSET
     title: str | None = None
     updated_at: str | None = None
-    meta: dict[str, Any] | None = field(default=None, name="_meta")
 
 
-class DeleteSessionResponse(AcpObject, kw_only=True, frozen=True):
+class DeleteSessionResponse(WithMeta, kw_only=True, frozen=True):
     """Response from deleting a session."""
 
-    meta: dict[str, Any] | None = field(default=None, name="_meta")
 
-
-class ResumeSessionResponse(AcpObject, kw_only=True, frozen=True):
+class ResumeSessionResponse(WithMeta, kw_only=True, frozen=True):
     """Response from resuming an existing session."""
 
     modes: SessionModeState | None = None
     config_options: list[SessionConfigOption] | None = None
-    meta: dict[str, Any] | None = field(default=None, name="_meta")
 
 
-class CloseSessionResponse(AcpObject, kw_only=True, frozen=True):
+class CloseSessionResponse(WithMeta, kw_only=True, frozen=True):
     """Response from closing a session."""
 
-    meta: dict[str, Any] | None = field(default=None, name="_meta")
 
-
-class SetSessionModeResponse(AcpObject, kw_only=True, frozen=True):
+class SetSessionModeResponse(WithMeta, kw_only=True, frozen=True):
     """Response to `session/set_mode` method."""
 
-    meta: dict[str, Any] | None = field(default=None, name="_meta")
 
-
-class SetSessionConfigOptionResponse(AcpObject, kw_only=True, frozen=True):
+class SetSessionConfigOptionResponse(WithMeta, kw_only=True, frozen=True):
     """Response to `session/set_config_option` method."""
 
     config_options: list[SessionConfigOption]
-    meta: dict[str, Any] | None = field(default=None, name="_meta")
 
 
-class PromptResponse(AcpObject, kw_only=True, frozen=True):
+class PromptResponse(WithMeta, kw_only=True, frozen=True):
     """Response from processing a user prompt."""
 
     stop_reason: StopReason
-    meta: dict[str, Any] | None = field(default=None, name="_meta")
 
 
 class Error(AcpObject, kw_only=True, frozen=True):
@@ -954,23 +698,21 @@ class Error(AcpObject, kw_only=True, frozen=True):
     data: Any = UNSET
 
 
-class SessionNotification(AcpObject, kw_only=True, frozen=True):
+class SessionNotification(WithMeta, kw_only=True, frozen=True):
     """Notification containing a session update from the agent."""
 
     session_id: SessionId
     update: SessionUpdate
-    meta: dict[str, Any] | None = field(default=None, name="_meta")
 
 
-class ContentChunk(AcpObject, kw_only=True, frozen=True):
+class ContentChunk(WithMeta, kw_only=True, frozen=True):
     """A streamed item of content"""
 
     content: ContentBlock
     message_id: MessageId | None = None
-    meta: dict[str, Any] | None = field(default=None, name="_meta")
 
 
-class ToolCall(AcpObject, kw_only=True, frozen=True, tag_field="sessionUpdate", tag="tool_call"):
+class ToolCall(WithMeta, kw_only=True, frozen=True, tag_field="sessionUpdate", tag="tool_call"):
     """Represents a tool call that the language model has requested."""
 
     tool_call_id: ToolCallId
@@ -982,62 +724,54 @@ class ToolCall(AcpObject, kw_only=True, frozen=True, tag_field="sessionUpdate", 
     locations: list[ToolCallLocation] | UnsetType = UNSET
     raw_input: Any = UNSET
     raw_output: Any = UNSET
-    meta: dict[str, Any] | None = field(default=None, name="_meta")
 
 
-class PlanEntry(AcpObject, kw_only=True, frozen=True):
+class PlanEntry(WithMeta, kw_only=True, frozen=True):
     """A single entry in the execution plan."""
 
     content: str
     priority: PlanEntryPriority
     status: PlanEntryStatus
-    meta: dict[str, Any] | None = field(default=None, name="_meta")
 
 
-class Plan(AcpObject, kw_only=True, frozen=True, tag_field="sessionUpdate", tag="plan"):
+class Plan(WithMeta, kw_only=True, frozen=True, tag_field="sessionUpdate", tag="plan"):
     """An execution plan for accomplishing complex tasks."""
 
     entries: list[PlanEntry]
-    meta: dict[str, Any] | None = field(default=None, name="_meta")
 
 
-class AvailableCommand(AcpObject, kw_only=True, frozen=True):
+class AvailableCommand(WithMeta, kw_only=True, frozen=True):
     """Information about a command."""
 
     name: str
     description: str
     input: AvailableCommandInput | None = None
-    meta: dict[str, Any] | None = field(default=None, name="_meta")
 
 
-class UnstructuredCommandInput(AcpObject, kw_only=True, frozen=True):
+class UnstructuredCommandInput(WithMeta, kw_only=True, frozen=True):
     """All text that was typed after the command name is provided as input."""
 
     hint: str
-    meta: dict[str, Any] | None = field(default=None, name="_meta")
 
 
 class AvailableCommandsUpdate(
-    AcpObject, kw_only=True, frozen=True, tag_field="sessionUpdate", tag="available_commands_update"
+    WithMeta, kw_only=True, frozen=True, tag_field="sessionUpdate", tag="available_commands_update"
 ):
     """Available commands are ready or have changed"""
 
     available_commands: list[AvailableCommand]
-    meta: dict[str, Any] | None = field(default=None, name="_meta")
 
 
-class CurrentModeUpdate(AcpObject, kw_only=True, frozen=True, tag_field="sessionUpdate", tag="current_mode_update"):
+class CurrentModeUpdate(WithMeta, kw_only=True, frozen=True, tag_field="sessionUpdate", tag="current_mode_update"):
     """The current mode of the session has changed"""
 
     current_mode_id: SessionModeId
-    meta: dict[str, Any] | None = field(default=None, name="_meta")
 
 
-class ConfigOptionUpdate(AcpObject, kw_only=True, frozen=True, tag_field="sessionUpdate", tag="config_option_update"):
+class ConfigOptionUpdate(WithMeta, kw_only=True, frozen=True, tag_field="sessionUpdate", tag="config_option_update"):
     """Session configuration options have been updated."""
 
     config_options: list[SessionConfigOption]
-    meta: dict[str, Any] | None = field(default=None, name="_meta")
 
 
 class SessionInfoUpdate(AcpObject, kw_only=True, frozen=True, tag_field="sessionUpdate", tag="session_info_update"):
@@ -1048,30 +782,27 @@ class SessionInfoUpdate(AcpObject, kw_only=True, frozen=True, tag_field="session
     meta: dict[str, Any] | UnsetType | None = field(default=UNSET, name="_meta")
 
 
-class Cost(AcpObject, kw_only=True, frozen=True):
+class Cost(WithMeta, kw_only=True, frozen=True):
     """Cost information for a session."""
 
     amount: float
     currency: str
-    meta: dict[str, Any] | None = field(default=None, name="_meta")
 
 
-class UsageUpdate(AcpObject, kw_only=True, frozen=True, tag_field="sessionUpdate", tag="usage_update"):
+class UsageUpdate(WithMeta, kw_only=True, frozen=True, tag_field="sessionUpdate", tag="usage_update"):
     """Context window and cost update for a session."""
 
     used: UInt64
     size: UInt64
     cost: Cost | None = None
-    meta: dict[str, Any] | None = field(default=None, name="_meta")
 
 
-class Notice(AcpObject, kw_only=True, frozen=True, tag_field="sessionUpdate", tag="notice"):
+class Notice(WithMeta, kw_only=True, frozen=True, tag_field="sessionUpdate", tag="notice"):
     """Fire-and-forget information for the user."""
 
     severity: NoticeSeverity
     title: Annotated[str, Meta(min_length=1)]
     description: str | None = None
-    meta: dict[str, Any] | None = field(default=None, name="_meta")
 
 
 class CompactionUpdate(AcpObject, kw_only=True, frozen=True, tag_field="sessionUpdate", tag="compaction_update"):
@@ -1085,38 +816,34 @@ class CompactionUpdate(AcpObject, kw_only=True, frozen=True, tag_field="sessionU
 
 
 class CompactionSummaryChunk(
-    AcpObject, kw_only=True, frozen=True, tag_field="sessionUpdate", tag="compaction_summary_chunk"
+    WithMeta, kw_only=True, frozen=True, tag_field="sessionUpdate", tag="compaction_summary_chunk"
 ):
     """A content block appended to a compaction's summary."""
 
     compaction_id: CompactionId
     content: ContentBlock
-    meta: dict[str, Any] | None = field(default=None, name="_meta")
 
 
-class CompleteElicitationNotification(AcpObject, kw_only=True, frozen=True):
+class CompleteElicitationNotification(WithMeta, kw_only=True, frozen=True):
     """Notification sent by the agent when a URL-based elicitation is complete."""
 
     elicitation_id: ElicitationId
-    meta: dict[str, Any] | None = field(default=None, name="_meta")
 
 
-class FileSystemCapabilities(AcpObject, kw_only=True, frozen=True):
+class FileSystemCapabilities(WithMeta, kw_only=True, frozen=True):
     """File system capabilities that a client may support."""
 
     read_text_file: bool = False
     write_text_file: bool = False
-    meta: dict[str, Any] | None = field(default=None, name="_meta")
 
 
-class AuthCapabilities(AcpObject, kw_only=True, frozen=True):
+class AuthCapabilities(WithMeta, kw_only=True, frozen=True):
     """Authentication capabilities supported by the client."""
 
     terminal: bool = False
-    meta: dict[str, Any] | None = field(default=None, name="_meta")
 
 
-class ClientCapabilities(AcpObject, kw_only=True, frozen=True):
+class ClientCapabilities(WithMeta, kw_only=True, frozen=True):
     """Capabilities supported by the client."""
 
     fs: FileSystemCapabilities = field(default_factory=FileSystemCapabilities)
@@ -1124,289 +851,246 @@ class ClientCapabilities(AcpObject, kw_only=True, frozen=True):
     session: ClientSessionCapabilities | None = None
     auth: AuthCapabilities = field(default_factory=AuthCapabilities)
     elicitation: ElicitationCapabilities | None = None
-    meta: dict[str, Any] | None = field(default=None, name="_meta")
 
 
-class InitializeRequest(AcpObject, kw_only=True, frozen=True):
+class InitializeRequest(WithMeta, kw_only=True, frozen=True):
     """Request parameters for the initialize method."""
 
     protocol_version: ProtocolVersion
     client_capabilities: ClientCapabilities = field(default_factory=ClientCapabilities)
     client_info: Implementation | None = None
-    meta: dict[str, Any] | None = field(default=None, name="_meta")
 
 
-class ClientSessionCapabilities(AcpObject, kw_only=True, frozen=True):
+class ClientSessionCapabilities(WithMeta, kw_only=True, frozen=True):
     """Session-related capabilities supported by the client."""
 
     compaction: CompactionCapabilities | None = None
     config_options: SessionConfigOptionsCapabilities | None = None
     notices: NoticeCapabilities | None = None
-    meta: dict[str, Any] | None = field(default=None, name="_meta")
 
 
 class CompactionCapabilities(AcpObject, kw_only=True, frozen=True):
     """Client support for ID-addressed context compaction updates."""
 
 
-class SessionConfigOptionsCapabilities(AcpObject, kw_only=True, frozen=True):
+class SessionConfigOptionsCapabilities(WithMeta, kw_only=True, frozen=True):
     """Session configuration option capabilities supported by the client."""
 
     boolean: BooleanConfigOptionCapabilities | None = None
-    meta: dict[str, Any] | None = field(default=None, name="_meta")
 
 
-class BooleanConfigOptionCapabilities(AcpObject, kw_only=True, frozen=True):
+class BooleanConfigOptionCapabilities(WithMeta, kw_only=True, frozen=True):
     """Capabilities for boolean session configuration options."""
-
-    meta: dict[str, Any] | None = field(default=None, name="_meta")
 
 
 class NoticeCapabilities(AcpObject, kw_only=True, frozen=True):
     """Client support for presenting live notices to the user."""
 
 
-class ElicitationCapabilities(AcpObject, kw_only=True, frozen=True):
+class ElicitationCapabilities(WithMeta, kw_only=True, frozen=True):
     """Elicitation capabilities supported by the client."""
 
     form: ElicitationFormCapabilities | None = None
     url: ElicitationUrlCapabilities | None = None
-    meta: dict[str, Any] | None = field(default=None, name="_meta")
 
 
-class ElicitationFormCapabilities(AcpObject, kw_only=True, frozen=True):
+class ElicitationFormCapabilities(WithMeta, kw_only=True, frozen=True):
     """Form-based elicitation capabilities."""
 
-    meta: dict[str, Any] | None = field(default=None, name="_meta")
 
-
-class ElicitationUrlCapabilities(AcpObject, kw_only=True, frozen=True):
+class ElicitationUrlCapabilities(WithMeta, kw_only=True, frozen=True):
     """URL-based elicitation capabilities."""
 
-    meta: dict[str, Any] | None = field(default=None, name="_meta")
 
-
-class AuthenticateRequest(AcpObject, kw_only=True, frozen=True):
+class AuthenticateRequest(WithMeta, kw_only=True, frozen=True):
     """Request parameters for the authenticate method."""
 
     method_id: AuthMethodId
-    meta: dict[str, Any] | None = field(default=None, name="_meta")
 
 
-class LogoutRequest(AcpObject, kw_only=True, frozen=True):
+class LogoutRequest(WithMeta, kw_only=True, frozen=True):
     """Request parameters for the logout method."""
 
-    meta: dict[str, Any] | None = field(default=None, name="_meta")
 
-
-class NewSessionRequest(AcpObject, kw_only=True, frozen=True):
+class NewSessionRequest(WithMeta, kw_only=True, frozen=True):
     """Request parameters for creating a new session."""
 
     cwd: str
     additional_directories: list[str] = field(default_factory=list)
     mcp_servers: list[McpServer]
-    meta: dict[str, Any] | None = field(default=None, name="_meta")
 
 
-class HttpHeader(AcpObject, kw_only=True, frozen=True):
+class HttpHeader(WithMeta, kw_only=True, frozen=True):
     """An HTTP header to set when making requests to the MCP server."""
 
     name: str
     value: str
-    meta: dict[str, Any] | None = field(default=None, name="_meta")
 
 
-class McpServerHttp(AcpObject, kw_only=True, frozen=True, tag_field="type", tag="http"):
+class McpServerHttp(WithMeta, kw_only=True, frozen=True, tag_field="type", tag="http"):
     """HTTP transport configuration for MCP."""
 
     name: str
     url: str
     headers: list[HttpHeader]
-    meta: dict[str, Any] | None = field(default=None, name="_meta")
 
 
-class McpServerSse(AcpObject, kw_only=True, frozen=True, tag_field="type", tag="sse"):
+class McpServerSse(WithMeta, kw_only=True, frozen=True, tag_field="type", tag="sse"):
     """SSE transport configuration for MCP."""
 
     name: str
     url: str
     headers: list[HttpHeader]
-    meta: dict[str, Any] | None = field(default=None, name="_meta")
 
 
-class McpServerStdio(AcpObject, kw_only=True, frozen=True):
+class McpServerStdio(WithMeta, kw_only=True, frozen=True):
     """Stdio transport configuration for MCP."""
 
     name: str
     command: str
     args: list[str]
     env: list[EnvVariable]
-    meta: dict[str, Any] | None = field(default=None, name="_meta")
 
 
-class LoadSessionRequest(AcpObject, kw_only=True, frozen=True):
+class LoadSessionRequest(WithMeta, kw_only=True, frozen=True):
     """Request parameters for loading an existing session."""
 
     mcp_servers: list[McpServer]
     cwd: str
     additional_directories: list[str] = field(default_factory=list)
     session_id: SessionId
-    meta: dict[str, Any] | None = field(default=None, name="_meta")
 
 
-class ListSessionsRequest(AcpObject, kw_only=True, frozen=True):
+class ListSessionsRequest(WithMeta, kw_only=True, frozen=True):
     """Request parameters for listing existing sessions."""
 
     cwd: str | None = None
     cursor: str | None = None
-    meta: dict[str, Any] | None = field(default=None, name="_meta")
 
 
-class DeleteSessionRequest(AcpObject, kw_only=True, frozen=True):
+class DeleteSessionRequest(WithMeta, kw_only=True, frozen=True):
     """Request parameters for deleting an existing session from `session/list`."""
 
     session_id: SessionId
-    meta: dict[str, Any] | None = field(default=None, name="_meta")
 
 
-class ResumeSessionRequest(AcpObject, kw_only=True, frozen=True):
+class ResumeSessionRequest(WithMeta, kw_only=True, frozen=True):
     """Request parameters for resuming an existing session."""
 
     session_id: SessionId
     cwd: str
     additional_directories: list[str] = field(default_factory=list)
     mcp_servers: list[McpServer] = field(default_factory=list)
-    meta: dict[str, Any] | None = field(default=None, name="_meta")
 
 
-class CloseSessionRequest(AcpObject, kw_only=True, frozen=True):
+class CloseSessionRequest(WithMeta, kw_only=True, frozen=True):
     """Request parameters for closing an active session."""
 
     session_id: SessionId
-    meta: dict[str, Any] | None = field(default=None, name="_meta")
 
 
-class SetSessionModeRequest(AcpObject, kw_only=True, frozen=True):
+class SetSessionModeRequest(WithMeta, kw_only=True, frozen=True):
     """Request parameters for setting a session mode."""
 
     session_id: SessionId
     mode_id: SessionModeId
-    meta: dict[str, Any] | None = field(default=None, name="_meta")
 
 
-class SetSessionConfigOptionRequest(AcpObject, kw_only=True, frozen=True):
+class SetSessionConfigOptionRequest(WithMeta, kw_only=True, frozen=True):
     """Request parameters for setting a session configuration option."""
 
     session_id: SessionId
     config_id: SessionConfigId
     type: str | UnsetType = UNSET
     value: str | bool
-    meta: dict[str, Any] | None = field(default=None, name="_meta")
 
     def __post_init__(self) -> None:
         if isinstance(self.value, bool) and self.type != "boolean":
             raise ValueError("`value` is a boolean, which needs `type`: 'boolean'")
 
 
-class PromptRequest(AcpObject, kw_only=True, frozen=True):
+class PromptRequest(WithMeta, kw_only=True, frozen=True):
     """Request parameters for sending a user prompt to the agent."""
 
     session_id: SessionId
     prompt: list[ContentBlock]
-    meta: dict[str, Any] | None = field(default=None, name="_meta")
 
 
-class WriteTextFileResponse(AcpObject, kw_only=True, frozen=True):
+class WriteTextFileResponse(WithMeta, kw_only=True, frozen=True):
     """Response to `fs/write_text_file`"""
 
-    meta: dict[str, Any] | None = field(default=None, name="_meta")
 
-
-class ReadTextFileResponse(AcpObject, kw_only=True, frozen=True):
+class ReadTextFileResponse(WithMeta, kw_only=True, frozen=True):
     """Response containing the contents of a text file."""
 
     content: str
-    meta: dict[str, Any] | None = field(default=None, name="_meta")
 
 
-class RequestPermissionResponse(AcpObject, kw_only=True, frozen=True):
+class RequestPermissionResponse(WithMeta, kw_only=True, frozen=True):
     """Response to a permission request."""
 
     outcome: RequestPermissionOutcome
-    meta: dict[str, Any] | None = field(default=None, name="_meta")
 
 
-class SelectedPermissionOutcome(AcpObject, kw_only=True, frozen=True, tag_field="outcome", tag="selected"):
+class SelectedPermissionOutcome(WithMeta, kw_only=True, frozen=True, tag_field="outcome", tag="selected"):
     """The user selected one of the provided options."""
 
     option_id: PermissionOptionId
-    meta: dict[str, Any] | None = field(default=None, name="_meta")
 
 
-class CreateTerminalResponse(AcpObject, kw_only=True, frozen=True):
+class CreateTerminalResponse(WithMeta, kw_only=True, frozen=True):
     """Response containing the ID of the created terminal."""
 
     terminal_id: TerminalId
-    meta: dict[str, Any] | None = field(default=None, name="_meta")
 
 
-class TerminalOutputResponse(AcpObject, kw_only=True, frozen=True):
+class TerminalOutputResponse(WithMeta, kw_only=True, frozen=True):
     """Response containing the terminal output and exit status."""
 
     output: str
     truncated: bool
     exit_status: TerminalExitStatus | None = None
-    meta: dict[str, Any] | None = field(default=None, name="_meta")
 
 
-class TerminalExitStatus(AcpObject, kw_only=True, frozen=True):
+class TerminalExitStatus(WithMeta, kw_only=True, frozen=True):
     """Exit status of a terminal command."""
 
     exit_code: UInt32 | None = None
     signal: str | None = None
-    meta: dict[str, Any] | None = field(default=None, name="_meta")
 
 
-class ReleaseTerminalResponse(AcpObject, kw_only=True, frozen=True):
+class ReleaseTerminalResponse(WithMeta, kw_only=True, frozen=True):
     """Response to terminal/release method"""
 
-    meta: dict[str, Any] | None = field(default=None, name="_meta")
 
-
-class WaitForTerminalExitResponse(AcpObject, kw_only=True, frozen=True):
+class WaitForTerminalExitResponse(WithMeta, kw_only=True, frozen=True):
     """Response containing the exit status of a terminal command."""
 
     exit_code: UInt32 | None = None
     signal: str | None = None
-    meta: dict[str, Any] | None = field(default=None, name="_meta")
 
 
-class KillTerminalResponse(AcpObject, kw_only=True, frozen=True):
+class KillTerminalResponse(WithMeta, kw_only=True, frozen=True):
     """Response to `terminal/kill` method"""
 
-    meta: dict[str, Any] | None = field(default=None, name="_meta")
 
-
-class CreateElicitationResponse(AcpObject, kw_only=True, frozen=True):
+class CreateElicitationResponse(WithMeta, kw_only=True, frozen=True):
     """Response from the client to an elicitation request."""
 
     action: str
     content: dict[str, ElicitationContentValue] | None = None
-    meta: dict[str, Any] | None = field(default=None, name="_meta")
 
 
-class CancelNotification(AcpObject, kw_only=True, frozen=True):
+class CancelNotification(WithMeta, kw_only=True, frozen=True):
     """Notification to cancel ongoing operations for a session."""
 
     session_id: SessionId
-    meta: dict[str, Any] | None = field(default=None, name="_meta")
 
 
-class CancelRequestNotification(AcpObject, kw_only=True, frozen=True):
+class CancelRequestNotification(WithMeta, kw_only=True, frozen=True):
     """Notification to cancel an ongoing request."""
 
     request_id: RequestId
-    meta: dict[str, Any] | None = field(default=None, name="_meta")
 
 
 class UserMessageChunk(ContentChunk, kw_only=True, frozen=True, tag_field="sessionUpdate", tag="user_message_chunk"):

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec import UNSET
 
 from acp_agent.errors import AgentError, InvalidParams, LocalProtocolError, MethodNotFound
-from acp_agent.schema import UNSET, acp
+from acp_agent.schema import acp
 from acp_agent.schema.decode import MESSAGE_LIMIT, MalformedResult, Side, decode_params, decode_result
 
 STDIO = {"name": "a", "command": "b", "args": [], "env": []}

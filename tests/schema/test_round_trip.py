@@ -12,7 +12,7 @@ import pytest
 from msgspec.structs import fields
 
 from acp_agent.schema import acp, decode
-from acp_agent.schema.acp import AGENT_METHODS, CLIENT_METHODS, PROTOCOL_METHODS, AcpObject
+from acp_agent.schema.acp import AGENT_METHODS, CLIENT_METHODS, PROTOCOL_METHODS, AcpObject, WithMeta
 from acp_agent.schema.decode import Side, decode_params, decode_result
 from tests.tables import table
 
@@ -24,8 +24,8 @@ MESSAGES: dict[Side, dict[str, dict[str, Any]]] = json.loads(
 SENT = [(side, method) for side, methods in MESSAGES.items() for method in methods]
 STRUCTS = {
     name: value
-    for name in acp.__all__
-    if isinstance(value := getattr(acp, name), type) and issubclass(value, AcpObject) and value is not AcpObject
+    for name, value in vars(acp).items()
+    if isinstance(value, type) and issubclass(value, AcpObject) and value not in (AcpObject, WithMeta)
 }
 CAPTURED = sorted((ROOT / "tests" / "captured").glob("acp-*.json"))
 
