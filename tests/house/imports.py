@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -35,11 +36,16 @@ def modules() -> Iterator[tuple[Path, str]]:
         yield file, name.removesuffix(".__init__")
 
 
+@cache
+def parsed(file: Path) -> ast.Module:
+    return ast.parse(file.read_text(encoding="utf-8"))
+
+
+@cache
 def imports() -> list[Import]:
     found: list[Import] = []
     for file, name in modules():
-        tree = ast.parse(file.read_text(encoding="utf-8"))
-        found.extend(_imports(tree, file, name, inside=False, typing_only=False))
+        found.extend(_imports(parsed(file), file, name, inside=False, typing_only=False))
     return found
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from .imports import PACKAGE, ROOT, modules
+from .imports import PACKAGE, ROOT, modules, parsed
 
 MOST_LINES = 52_000
 MOST_MODULES = 20
@@ -23,7 +23,7 @@ MOST_ATTRIBUTES = 20
 
 def trees() -> Iterator[tuple[str, ast.Module]]:
     for file, _ in modules():
-        yield str(file.relative_to(ROOT)), ast.parse(file.read_text(encoding="utf-8"))
+        yield str(file.relative_to(ROOT)), parsed(file)
 
 
 def classes() -> Iterator[tuple[str, ast.ClassDef]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 
-from .imports import PACKAGE, ROOT, imports, modules
+from .imports import PACKAGE, ROOT, imports, modules, parsed
 
 FLOORS: dict[str, int] = {
     "__main__": 8,
@@ -190,7 +190,7 @@ def test_nobody_prints_and_broad_excepts_stand_where_they_may():
     wrong = []
     for file, _ in modules():
         place = str(file.relative_to(ROOT))
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        for node in ast.walk(parsed(file)):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "print":
                 wrong.append(f"{place}:{node.lineno}: print")
             if isinstance(node, ast.ExceptHandler) and place not in BROAD:
@@ -238,10 +238,6 @@ def test_every_lazy_row_names_something_that_exists():
 
 
 def test_every_module_says_what_it_is_for():
-    wrong = [
-        str(file.relative_to(ROOT))
-        for file, _ in modules()
-        if not ast.get_docstring(ast.parse(file.read_text(encoding="utf-8")))
-    ]
+    wrong = [str(file.relative_to(ROOT)) for file, _ in modules() if not ast.get_docstring(parsed(file))]
     assert not wrong
     assert (PACKAGE / "py.typed").exists()
