@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import ClassVar
 
 from pydantic import Field
 
 from acp_agent.config.model import ToolsConfig
 from acp_agent.safety.access import Access, NoAccess
 from acp_agent.safety.folders.paths import Roots
-from acp_agent.schema.acp import ToolKind
 from acp_agent.tools.kit.base import Params, Tool
 from acp_agent.tools.kit.tool_context import Description, Preview, Question, ToolContext, ToolResult
 
@@ -24,11 +22,10 @@ class AskUserParams(Params):
 
 
 class AskUser(Tool[AskUserParams]):
-    name: ClassVar[str] = "ask_user"
-    aliases: ClassVar[tuple[str, ...]] = ("ask_question", "ask_followup_question")
-    kind: ClassVar[ToolKind] = "other"
-    reads_only: ClassVar[bool] = True
-    Params: ClassVar[type[Params]] = AskUserParams
+    name = "ask_user"
+    aliases = ("ask_question", "ask_followup_question")
+    kind = "other"
+    reads_only = True
 
     def describe(self, params: AskUserParams, roots: Roots) -> Description:
         line = " ".join(params.question.split())

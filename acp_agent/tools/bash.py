@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import anyio
 from pydantic import Field, field_validator, model_validator
@@ -17,7 +17,6 @@ from acp_agent.output.envelope import NO_OUTPUT, ShellOutput
 from acp_agent.safety.access import RISK_METADATA, Access, Claim, ExecuteAccess
 from acp_agent.safety.folders.paths import Roots
 from acp_agent.safety.lines.interactive import wants_terminal
-from acp_agent.schema.acp import ToolKind
 from acp_agent.tools.kit.base import Params, Tool
 from acp_agent.tools.kit.durations import wait_of
 from acp_agent.tools.kit.tool_context import CommandOutput, Description, Preview, ToolContext, ToolResult
@@ -98,10 +97,9 @@ def _claim(params: BashParams) -> Claim | None:
 
 
 class Bash(Tool[BashParams]):
-    name: ClassVar[str] = "bash"
-    aliases: ClassVar[tuple[str, ...]] = ("run_command", "shell", "run_shell", "execute_bash")
-    kind: ClassVar[ToolKind] = "execute"
-    Params: ClassVar[type[Params]] = BashParams
+    name = "bash"
+    aliases = ("run_command", "shell", "run_shell", "execute_bash")
+    kind = "execute"
 
     def parse(self, arguments: dict[str, Any]) -> BashParams:
         given = [name for name in COMMAND_NAMES if name in arguments]

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import ClassVar
 
 from pydantic import Field
 
 from acp_agent.config.model import ToolsConfig
 from acp_agent.safety.access import Access, NoAccess
 from acp_agent.safety.folders.paths import Roots
-from acp_agent.schema.acp import ToolKind
 from acp_agent.tools.kit.base import Params, Tool
 from acp_agent.tools.kit.tool_context import Description, Preview, ToolContext, ToolResult
 
@@ -20,9 +18,8 @@ class BashKillParams(Params):
 
 
 class BashKill(Tool[BashKillParams]):
-    name: ClassVar[str] = "bash_kill"
-    kind: ClassVar[ToolKind] = "execute"
-    Params: ClassVar[type[Params]] = BashKillParams
+    name = "bash_kill"
+    kind = "execute"
 
     def describe(self, params: BashKillParams, roots: Roots) -> Description:
         return Description(f"End the background command {params.run_id[:8]}")

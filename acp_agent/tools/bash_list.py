@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import ClassVar
 
 from acp_agent.config.model import ToolsConfig
 from acp_agent.safety.access import Access, NoAccess
 from acp_agent.safety.folders.paths import Roots
-from acp_agent.schema.acp import ToolKind
 from acp_agent.tools.kit.base import Params, Tool
 from acp_agent.tools.kit.tool_context import Description, Preview, ToolContext, ToolResult
 
@@ -18,10 +16,9 @@ class BashListParams(Params):
 
 
 class BashList(Tool[BashListParams]):
-    name: ClassVar[str] = "bash_list"
-    kind: ClassVar[ToolKind] = "read"
-    reads_only: ClassVar[bool] = True
-    Params: ClassVar[type[Params]] = BashListParams
+    name = "bash_list"
+    kind = "read"
+    reads_only = True
 
     def describe(self, params: BashListParams, roots: Roots) -> Description:
         return Description("List the background commands")

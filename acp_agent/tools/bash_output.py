@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import ClassVar
 
 from pydantic import Field, field_validator
 
 from acp_agent.config.model import ToolsConfig
 from acp_agent.safety.access import Access, NoAccess
 from acp_agent.safety.folders.paths import Roots
-from acp_agent.schema.acp import ToolKind
 from acp_agent.tools.kit.base import Params, Tool
 from acp_agent.tools.kit.durations import wait_of
 from acp_agent.tools.kit.tool_context import Description, Preview, ToolContext, ToolResult
@@ -38,10 +36,9 @@ class BashOutputParams(Params):
 
 
 class BashOutput(Tool[BashOutputParams]):
-    name: ClassVar[str] = "bash_output"
-    kind: ClassVar[ToolKind] = "read"
-    reads_only: ClassVar[bool] = True
-    Params: ClassVar[type[Params]] = BashOutputParams
+    name = "bash_output"
+    kind = "read"
+    reads_only = True
 
     def describe(self, params: BashOutputParams, roots: Roots) -> Description:
         return Description(f"Output of the background command {params.run_id[:8]}")

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import ClassVar
 
 from pydantic import Field
 
 from acp_agent.config.model import ToolsConfig
 from acp_agent.safety.access import Access, NoAccess
 from acp_agent.safety.folders.paths import Roots
-from acp_agent.schema.acp import ToolKind
 from acp_agent.tools.kit.base import Params, Tool
 from acp_agent.tools.kit.tool_context import Description, Preview, Task, ToolContext, ToolResult
 
@@ -27,10 +25,9 @@ class DelegateParams(Params):
 
 
 class Delegate(Tool[DelegateParams]):
-    name: ClassVar[str] = "delegate"
-    aliases: ClassVar[tuple[str, ...]] = ("task",)
-    kind: ClassVar[ToolKind] = "other"
-    Params: ClassVar[type[Params]] = DelegateParams
+    name = "delegate"
+    aliases = ("task",)
+    kind = "other"
 
     def describe(self, params: DelegateParams, roots: Roots) -> Description:
         return Description(f"Sub-agent: {_title(params)}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import ClassVar
 
 from pydantic import Field
 
@@ -11,7 +10,6 @@ from acp_agent.config.model import ToolsConfig
 from acp_agent.errors import ToolError
 from acp_agent.safety.access import Access, NoAccess, ToolAccess
 from acp_agent.safety.folders.paths import Roots
-from acp_agent.schema.acp import ToolKind
 from acp_agent.tools.kit.base import Params, Tool
 from acp_agent.tools.kit.tool_context import Description, Preview, ToolContext, ToolResult
 from acp_agent.tools.memory_store import project_of
@@ -25,10 +23,9 @@ class MemoryForgetParams(Params):
 
 
 class MemoryForget(Tool[MemoryForgetParams]):
-    name: ClassVar[str] = "memory_forget"
-    aliases: ClassVar[tuple[str, ...]] = ("forget",)
-    kind: ClassVar[ToolKind] = "other"
-    Params: ClassVar[type[Params]] = MemoryForgetParams
+    name = "memory_forget"
+    aliases = ("forget",)
+    kind = "other"
 
     def describe(self, params: MemoryForgetParams, roots: Roots) -> Description:
         return Description(f"Forget {params.key}")

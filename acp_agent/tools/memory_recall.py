@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Literal
 
 from pydantic import Field
 
 from acp_agent.config.model import ToolsConfig
 from acp_agent.safety.access import Access, NoAccess
 from acp_agent.safety.folders.paths import Roots
-from acp_agent.schema.acp import ToolKind
 from acp_agent.tools.kit.base import Params, Tool
 from acp_agent.tools.kit.tool_context import Description, Preview, ToolContext, ToolResult
 from acp_agent.tools.memory_store import EVERYWHERE
@@ -26,11 +25,10 @@ class MemoryRecallParams(Params):
 
 
 class MemoryRecall(Tool[MemoryRecallParams]):
-    name: ClassVar[str] = "memory_recall"
-    aliases: ClassVar[tuple[str, ...]] = ("memory_search", "recall")
-    kind: ClassVar[ToolKind] = "other"
-    reads_only: ClassVar[bool] = True
-    Params: ClassVar[type[Params]] = MemoryRecallParams
+    name = "memory_recall"
+    aliases = ("memory_search", "recall")
+    kind = "other"
+    reads_only = True
 
     def describe(self, params: MemoryRecallParams, roots: Roots) -> Description:
         return Description(f"Recall {params.query[:80]}")

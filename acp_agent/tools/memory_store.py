@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Literal
 
 from pydantic import Field
 
@@ -11,7 +11,6 @@ from acp_agent.config.model import ToolsConfig
 from acp_agent.errors import ToolError
 from acp_agent.safety.access import Access, NoAccess, ToolAccess
 from acp_agent.safety.folders.paths import Roots
-from acp_agent.schema.acp import ToolKind
 from acp_agent.tools.kit.base import Params, Tool
 from acp_agent.tools.kit.tool_context import Description, Preview, ToolContext, ToolResult
 
@@ -34,10 +33,9 @@ def project_of(everywhere: bool, ctx: ToolContext) -> str:
 
 
 class MemoryStore(Tool[MemoryStoreParams]):
-    name: ClassVar[str] = "memory_store"
-    aliases: ClassVar[tuple[str, ...]] = ("memory_save", "remember")
-    kind: ClassVar[ToolKind] = "other"
-    Params: ClassVar[type[Params]] = MemoryStoreParams
+    name = "memory_store"
+    aliases = ("memory_save", "remember")
+    kind = "other"
 
     def describe(self, params: MemoryStoreParams, roots: Roots) -> Description:
         return Description(f"Remember {params.key}")

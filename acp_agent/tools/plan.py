@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -12,7 +12,7 @@ from acp_agent.config.model import ToolsConfig
 from acp_agent.errors import ToolError
 from acp_agent.safety.access import Access, NoAccess
 from acp_agent.safety.folders.paths import Roots
-from acp_agent.schema.acp import Content, TextContent, ToolKind
+from acp_agent.schema.acp import Content, TextContent
 from acp_agent.store.base import GoalTask
 from acp_agent.tools.kit.base import Params, Tool
 from acp_agent.tools.kit.tool_context import Description, Preview, ToolContext, ToolResult
@@ -43,10 +43,9 @@ class PlanParams(Params):
 
 
 class Plan(Tool[PlanParams]):
-    name: ClassVar[str] = "plan"
-    kind: ClassVar[ToolKind] = "think"
-    reads_only: ClassVar[bool] = True
-    Params: ClassVar[type[Params]] = PlanParams
+    name = "plan"
+    kind = "think"
+    reads_only = True
 
     def describe(self, params: PlanParams, roots: Roots) -> Description:
         done = sum(step.status == "completed" for step in params.entries)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import uuid
 from pathlib import Path
-from typing import ClassVar
 
 from pydantic import Field, field_validator
 
@@ -12,7 +11,6 @@ from acp_agent.config.model import ToolsConfig
 from acp_agent.errors import ToolError
 from acp_agent.safety.access import Access, NoAccess
 from acp_agent.safety.folders.paths import Roots
-from acp_agent.schema.acp import ToolKind
 from acp_agent.tools.kit.base import Params, Tool
 from acp_agent.tools.kit.tool_context import Description, Preview, ToolContext, ToolResult
 
@@ -49,10 +47,9 @@ class ReadOverflowParams(Params):
 
 
 class ReadOverflow(Tool[ReadOverflowParams]):
-    name: ClassVar[str] = "read_overflow"
-    kind: ClassVar[ToolKind] = "read"
-    reads_only: ClassVar[bool] = True
-    Params: ClassVar[type[Params]] = ReadOverflowParams
+    name = "read_overflow"
+    kind = "read"
+    reads_only = True
 
     def describe(self, params: ReadOverflowParams, roots: Roots) -> Description:
         return Description(f"Read the output {params.id[:8]} from character {params.offset}")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from datetime import datetime
 from pathlib import Path
-from typing import ClassVar
 
 from pydantic import Field
 
@@ -13,7 +12,7 @@ from acp_agent.config.model import ToolsConfig
 from acp_agent.errors import ToolError
 from acp_agent.safety.access import Access, ToolAccess
 from acp_agent.safety.folders.paths import Roots
-from acp_agent.schema.acp import Content, TextContent, ToolKind
+from acp_agent.schema.acp import Content, TextContent
 from acp_agent.tools.kit.base import Params, Tool
 from acp_agent.tools.kit.timing import next_run
 from acp_agent.tools.kit.tool_context import Description, Preview, ToolContext, ToolResult
@@ -32,10 +31,9 @@ def when(moment: float) -> str:
 
 
 class ScheduleAdd(Tool[ScheduleAddParams]):
-    name: ClassVar[str] = "schedule_add"
-    aliases: ClassVar[tuple[str, ...]] = ("cron_add",)
-    kind: ClassVar[ToolKind] = "other"
-    Params: ClassVar[type[Params]] = ScheduleAddParams
+    name = "schedule_add"
+    aliases = ("cron_add",)
+    kind = "other"
 
     def describe(self, params: ScheduleAddParams, roots: Roots) -> Description:
         return Description(f"Schedule ({params.timing[:40]}): {' '.join(params.prompt.split())[:80]}")

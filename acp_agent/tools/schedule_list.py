@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import ClassVar
 
 from acp_agent.config.model import ToolsConfig
 from acp_agent.safety.access import Access, NoAccess
 from acp_agent.safety.folders.paths import Roots
-from acp_agent.schema.acp import ToolKind
 from acp_agent.tools.kit.base import Params, Tool
 from acp_agent.tools.kit.tool_context import Description, Preview, ToolContext, ToolResult
 from acp_agent.tools.schedule_add import when
@@ -19,11 +17,10 @@ class ScheduleListParams(Params):
 
 
 class ScheduleList(Tool[ScheduleListParams]):
-    name: ClassVar[str] = "schedule_list"
-    aliases: ClassVar[tuple[str, ...]] = ("cron_list",)
-    kind: ClassVar[ToolKind] = "other"
-    reads_only: ClassVar[bool] = True
-    Params: ClassVar[type[Params]] = ScheduleListParams
+    name = "schedule_list"
+    aliases = ("cron_list",)
+    kind = "other"
+    reads_only = True
 
     def describe(self, params: ScheduleListParams, roots: Roots) -> Description:
         return Description("List the schedules of this project")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import ClassVar
 
 from pydantic import Field
 
@@ -11,7 +10,6 @@ from acp_agent.config.model import ToolsConfig
 from acp_agent.errors import ToolError
 from acp_agent.safety.access import Access, NoAccess
 from acp_agent.safety.folders.paths import Roots
-from acp_agent.schema.acp import ToolKind
 from acp_agent.tools.kit.base import Params, Tool
 from acp_agent.tools.kit.tool_context import Description, Preview, ToolContext, ToolResult
 
@@ -21,10 +19,9 @@ class ScheduleRemoveParams(Params):
 
 
 class ScheduleRemove(Tool[ScheduleRemoveParams]):
-    name: ClassVar[str] = "schedule_remove"
-    aliases: ClassVar[tuple[str, ...]] = ("cron_remove",)
-    kind: ClassVar[ToolKind] = "other"
-    Params: ClassVar[type[Params]] = ScheduleRemoveParams
+    name = "schedule_remove"
+    aliases = ("cron_remove",)
+    kind = "other"
 
     def describe(self, params: ScheduleRemoveParams, roots: Roots) -> Description:
         return Description(f"Remove the schedule {params.id}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import ClassVar
 
 from pydantic import Field
 
@@ -11,7 +10,6 @@ from acp_agent.config.model import ToolsConfig
 from acp_agent.errors import ToolError
 from acp_agent.safety.access import Access, NoAccess
 from acp_agent.safety.folders.paths import Roots
-from acp_agent.schema.acp import ToolKind
 from acp_agent.tools.kit.base import Params, Tool
 from acp_agent.tools.kit.tool_context import Description, Preview, ToolContext, ToolResult
 
@@ -21,11 +19,10 @@ class SkillParams(Params):
 
 
 class Skill(Tool[SkillParams]):
-    name: ClassVar[str] = "skill"
-    aliases: ClassVar[tuple[str, ...]] = ("use_skill",)
-    kind: ClassVar[ToolKind] = "read"
-    reads_only: ClassVar[bool] = True
-    Params: ClassVar[type[Params]] = SkillParams
+    name = "skill"
+    aliases = ("use_skill",)
+    kind = "read"
+    reads_only = True
 
     def describe(self, params: SkillParams, roots: Roots) -> Description:
         return Description(f"Skill {params.name[:60]}")

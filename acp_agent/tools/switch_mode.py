@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Literal
 
 from pydantic import Field
 
 from acp_agent.config.model import ToolsConfig
 from acp_agent.safety.access import Access, ModeAccess
 from acp_agent.safety.folders.paths import Roots
-from acp_agent.schema.acp import Content, TextContent, ToolKind
+from acp_agent.schema.acp import Content, TextContent
 from acp_agent.tools.kit.base import Params, Tool
 from acp_agent.tools.kit.tool_context import Description, Preview, ToolContext, ToolResult
 
@@ -21,10 +21,9 @@ class SwitchModeParams(Params):
 
 
 class SwitchMode(Tool[SwitchModeParams]):
-    name: ClassVar[str] = "switch_mode"
-    aliases: ClassVar[tuple[str, ...]] = ("exit_plan_mode",)
-    kind: ClassVar[ToolKind] = "switch_mode"
-    Params: ClassVar[type[Params]] = SwitchModeParams
+    name = "switch_mode"
+    aliases = ("exit_plan_mode",)
+    kind = "switch_mode"
 
     def describe(self, params: SwitchModeParams, roots: Roots) -> Description:
         return Description(f"Switch to the mode {params.mode}")

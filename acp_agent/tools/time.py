@@ -7,12 +7,10 @@ import time
 from datetime import UTC, datetime
 from email.utils import format_datetime
 from pathlib import Path
-from typing import ClassVar
 
 from acp_agent.config.model import ToolsConfig
 from acp_agent.safety.access import Access, NoAccess
 from acp_agent.safety.folders.paths import Roots
-from acp_agent.schema.acp import ToolKind
 from acp_agent.tools.kit.base import Params, Tool
 from acp_agent.tools.kit.tool_context import Description, Preview, ToolContext, ToolResult
 
@@ -22,11 +20,10 @@ class TimeParams(Params):
 
 
 class Time(Tool[TimeParams]):
-    name: ClassVar[str] = "time"
-    aliases: ClassVar[tuple[str, ...]] = ("get_time", "current_time")
-    kind: ClassVar[ToolKind] = "other"
-    reads_only: ClassVar[bool] = True
-    Params: ClassVar[type[Params]] = TimeParams
+    name = "time"
+    aliases = ("get_time", "current_time")
+    kind = "other"
+    reads_only = True
 
     def describe(self, params: TimeParams, roots: Roots) -> Description:
         return Description("Look at the clock")

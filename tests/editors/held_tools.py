@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import ClassVar
 
 import anyio
 
@@ -19,8 +18,8 @@ __all__ = ["TOOLS", "held"]
 
 
 class HeldRead(Read):
-    name: ClassVar[str] = "held_read"
-    aliases: ClassVar[tuple[str, ...]] = ()
+    name = "held_read"
+    aliases = ()  # type: ignore[assignment]
 
     async def run(self, params: ReadParams, ctx: ToolContext, preview: Preview) -> ToolResult:
         await _go(ctx)
@@ -28,8 +27,8 @@ class HeldRead(Read):
 
 
 class HeldEdit(Edit):
-    name: ClassVar[str] = "held_edit"
-    aliases: ClassVar[tuple[str, ...]] = ()
+    name = "held_edit"
+    aliases = ()  # type: ignore[assignment]
 
     async def run(self, params: EditParams, ctx: ToolContext, preview: Preview) -> ToolResult:
         await _go(ctx)

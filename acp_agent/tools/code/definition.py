@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import ClassVar
 
 from acp_agent.config.model import ToolsConfig
 from acp_agent.safety.access import Access
 from acp_agent.safety.folders.paths import Roots
-from acp_agent.schema.acp import ToolKind
-from acp_agent.tools.kit.base import Params, Tool
+from acp_agent.tools.kit.base import Tool
 from acp_agent.tools.kit.positions import SymbolParams, document_at, places_in_words, position_of, symbol_access
 from acp_agent.tools.kit.tool_context import Description, Location, Preview, ToolContext, ToolResult
 
 
 class Definition(Tool[SymbolParams]):
-    name: ClassVar[str] = "definition"
-    aliases: ClassVar[tuple[str, ...]] = ("go_to_definition",)
-    kind: ClassVar[ToolKind] = "search"
-    reads_only: ClassVar[bool] = True
-    Params: ClassVar[type[Params]] = SymbolParams
+    name = "definition"
+    aliases = ("go_to_definition",)
+    kind = "search"
+    reads_only = True
 
     def describe(self, params: SymbolParams, roots: Roots) -> Description:
         return Description(f"Definition of {params.symbol}", (Location(roots.named(params.path), params.line),))

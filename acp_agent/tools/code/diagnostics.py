@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import anyio
 from pydantic import Field, PrivateAttr
@@ -18,7 +18,7 @@ from acp_agent.executors.base import Command, ExitStatus
 from acp_agent.lsp.uris import path_of
 from acp_agent.safety.access import Access, ExecuteAccess, PathAccess
 from acp_agent.safety.folders.paths import Roots, real_path
-from acp_agent.schema.acp import Content, TextContent, ToolKind
+from acp_agent.schema.acp import Content, TextContent
 from acp_agent.tools.code.diagnostics_checkers import Check, Kind, choose, looked_for
 from acp_agent.tools.code.diagnostics_parsers import Diagnostic, Severity, plain
 from acp_agent.tools.kit.base import Params, Tool
@@ -67,10 +67,9 @@ class _Report:
 
 
 class Diagnostics(Tool[DiagnosticsParams]):
-    name: ClassVar[str] = "diagnostics"
-    kind: ClassVar[ToolKind] = "read"
-    idempotent: ClassVar[bool] = True
-    Params: ClassVar[type[Params]] = DiagnosticsParams
+    name = "diagnostics"
+    kind = "read"
+    idempotent = True
 
     def describe(self, params: DiagnosticsParams, roots: Roots) -> Description:
         if params.source == "lsp":

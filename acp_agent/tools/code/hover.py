@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import ClassVar
 
 from acp_agent.config.model import ToolsConfig
 from acp_agent.safety.access import Access
 from acp_agent.safety.folders.paths import Roots
-from acp_agent.schema.acp import ToolKind
-from acp_agent.tools.kit.base import Params, Tool
+from acp_agent.tools.kit.base import Tool
 from acp_agent.tools.kit.positions import SymbolParams, document_at, position_of, symbol_access
 from acp_agent.tools.kit.tool_context import Description, Location, Preview, ToolContext, ToolResult
 
 
 class Hover(Tool[SymbolParams]):
-    name: ClassVar[str] = "hover"
-    kind: ClassVar[ToolKind] = "read"
-    reads_only: ClassVar[bool] = True
-    Params: ClassVar[type[Params]] = SymbolParams
+    name = "hover"
+    kind = "read"
+    reads_only = True
 
     def describe(self, params: SymbolParams, roots: Roots) -> Description:
         return Description(f"Type of {params.symbol}", (Location(roots.named(params.path), params.line),))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
 
 from pydantic import Field
 
@@ -15,10 +14,10 @@ from acp_agent.lsp.base import Document
 from acp_agent.lsp.uris import path_of
 from acp_agent.safety.access import Access, PathAccess
 from acp_agent.safety.folders.paths import Roots, real_path
-from acp_agent.schema.acp import ToolCallContent, ToolKind
+from acp_agent.schema.acp import ToolCallContent
 from acp_agent.schema.lsp_types import Position, TextEdit, WorkspaceEdit
 from acp_agent.tools.files.edit import Planned, need_unchanged
-from acp_agent.tools.kit.base import Params, Tool
+from acp_agent.tools.kit.base import Tool
 from acp_agent.tools.kit.positions import (
     SymbolParams,
     characters,
@@ -48,10 +47,9 @@ class _Change:
 
 
 class Rename(Tool[RenameParams]):
-    name: ClassVar[str] = "rename"
-    aliases: ClassVar[tuple[str, ...]] = ("rename_symbol",)
-    kind: ClassVar[ToolKind] = "edit"
-    Params: ClassVar[type[Params]] = RenameParams
+    name = "rename"
+    aliases = ("rename_symbol",)
+    kind = "edit"
 
     def describe(self, params: RenameParams, roots: Roots) -> Description:
         return Description(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import ClassVar
 
 from pydantic import Field, model_validator
 
@@ -12,7 +11,6 @@ from acp_agent.config.model import ToolsConfig
 from acp_agent.lsp.uris import path_of
 from acp_agent.safety.access import Access, PathAccess
 from acp_agent.safety.folders.paths import Roots
-from acp_agent.schema.acp import ToolKind
 from acp_agent.schema.lsp_types import DocumentSymbol, symbol_kind
 from acp_agent.tools.kit.base import Params, Tool
 from acp_agent.tools.kit.positions import document_at
@@ -35,11 +33,10 @@ class SymbolsParams(Params):
 
 
 class Symbols(Tool[SymbolsParams]):
-    name: ClassVar[str] = "symbols"
-    aliases: ClassVar[tuple[str, ...]] = ("outline", "workspace_symbols", "document_symbols")
-    kind: ClassVar[ToolKind] = "search"
-    reads_only: ClassVar[bool] = True
-    Params: ClassVar[type[Params]] = SymbolsParams
+    name = "symbols"
+    aliases = ("outline", "workspace_symbols", "document_symbols")
+    kind = "search"
+    reads_only = True
 
     def describe(self, params: SymbolsParams, roots: Roots) -> Description:
         where = () if params.path is None else (Location(roots.named(params.path)),)

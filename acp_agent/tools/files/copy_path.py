@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import ClassVar
 
 from acp_agent.config.model import ToolsConfig
 from acp_agent.safety.access import Access, PathAccess
 from acp_agent.safety.folders.paths import Roots
-from acp_agent.schema.acp import ToolKind
 from acp_agent.tools.files.entries import (
     TransferParams,
     check_transfer,
@@ -17,15 +15,14 @@ from acp_agent.tools.files.entries import (
     told,
     write_access,
 )
-from acp_agent.tools.kit.base import Params, Tool
+from acp_agent.tools.kit.base import Tool
 from acp_agent.tools.kit.tool_context import Description, Preview, ToolContext, ToolResult
 
 
 class CopyPath(Tool[TransferParams]):
-    name: ClassVar[str] = "copy_path"
-    aliases: ClassVar[tuple[str, ...]] = ("copy_file",)
-    kind: ClassVar[ToolKind] = "edit"
-    Params: ClassVar[type[Params]] = TransferParams
+    name = "copy_path"
+    aliases = ("copy_file",)
+    kind = "edit"
 
     def describe(self, params: TransferParams, roots: Roots) -> Description:
         return describe_transfer("Copy", params, roots)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import ClassVar
 
 from pydantic import Field
 
@@ -11,7 +10,6 @@ from acp_agent.config.model import ToolsConfig
 from acp_agent.errors import ToolError
 from acp_agent.safety.access import Access, PathAccess
 from acp_agent.safety.folders.paths import Roots
-from acp_agent.schema.acp import ToolKind
 from acp_agent.tools.kit.base import Params, Tool
 from acp_agent.tools.kit.tool_context import Description, Location, Preview, ToolContext, ToolResult
 
@@ -21,10 +19,9 @@ class CreateDirectoryParams(Params):
 
 
 class CreateDirectory(Tool[CreateDirectoryParams]):
-    name: ClassVar[str] = "create_directory"
-    aliases: ClassVar[tuple[str, ...]] = ("make_directory", "mkdir")
-    kind: ClassVar[ToolKind] = "edit"
-    Params: ClassVar[type[Params]] = CreateDirectoryParams
+    name = "create_directory"
+    aliases = ("make_directory", "mkdir")
+    kind = "edit"
 
     def describe(self, params: CreateDirectoryParams, roots: Roots) -> Description:
         return Description(f"Make the folder {params.path}", (Location(roots.named(params.path)),))

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import ClassVar
 
 from pydantic import Field
 
 from acp_agent.config.model import ToolsConfig
 from acp_agent.safety.access import Access
 from acp_agent.safety.folders.paths import Roots
-from acp_agent.schema.acp import ToolKind
 from acp_agent.tools.files.entries import delete_access, need_entry, need_saved, not_a_root, told
 from acp_agent.tools.kit.base import Params, Tool
 from acp_agent.tools.kit.tool_context import Description, Location, Preview, ToolContext, ToolResult
@@ -21,10 +19,9 @@ class DeletePathParams(Params):
 
 
 class DeletePath(Tool[DeletePathParams]):
-    name: ClassVar[str] = "delete_path"
-    aliases: ClassVar[tuple[str, ...]] = ("delete_file", "remove_path")
-    kind: ClassVar[ToolKind] = "delete"
-    Params: ClassVar[type[Params]] = DeletePathParams
+    name = "delete_path"
+    aliases = ("delete_file", "remove_path")
+    kind = "delete"
 
     def describe(self, params: DeletePathParams, roots: Roots) -> Description:
         return Description(f"Delete {params.path}", (Location(roots.named(params.path)),))

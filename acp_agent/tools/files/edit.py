@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
 
 from pydantic import Field
 
@@ -14,7 +13,6 @@ from acp_agent.errors import ToolError
 from acp_agent.lsp.base import Document
 from acp_agent.safety.access import Access, PathAccess
 from acp_agent.safety.folders.paths import Roots
-from acp_agent.schema.acp import ToolKind
 from acp_agent.tools.kit.base import Params, Tool
 from acp_agent.tools.kit.positions import errors_of_change
 from acp_agent.tools.kit.text import (
@@ -49,10 +47,9 @@ class Planned:
 
 
 class Edit(Tool[EditParams]):
-    name: ClassVar[str] = "edit"
-    aliases: ClassVar[tuple[str, ...]] = ("edit_file", "file_edit")
-    kind: ClassVar[ToolKind] = "edit"
-    Params: ClassVar[type[Params]] = EditParams
+    name = "edit"
+    aliases = ("edit_file", "file_edit")
+    kind = "edit"
 
     def describe(self, params: EditParams, roots: Roots) -> Description:
         path = roots.named(params.path)

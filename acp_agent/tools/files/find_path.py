@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import ClassVar
 
 from pydantic import Field
 
@@ -12,7 +11,6 @@ from acp_agent.errors import ToolError
 from acp_agent.executors.base import FindQuery
 from acp_agent.safety.access import Access, PathAccess
 from acp_agent.safety.folders.paths import Roots
-from acp_agent.schema.acp import ToolKind
 from acp_agent.tools.kit.base import Params, Tool
 from acp_agent.tools.kit.tool_context import Description, Location, Preview, ToolContext, ToolResult
 
@@ -25,12 +23,11 @@ class FindPathParams(Params):
 
 
 class FindPath(Tool[FindPathParams]):
-    name: ClassVar[str] = "find_path"
-    aliases: ClassVar[tuple[str, ...]] = ("glob",)
-    kind: ClassVar[ToolKind] = "search"
-    reads_only: ClassVar[bool] = True
-    idempotent: ClassVar[bool] = True
-    Params: ClassVar[type[Params]] = FindPathParams
+    name = "find_path"
+    aliases = ("glob",)
+    kind = "search"
+    reads_only = True
+    idempotent = True
 
     def describe(self, params: FindPathParams, roots: Roots) -> Description:
         path = roots.named(params.path)

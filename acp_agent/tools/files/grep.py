@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import ClassVar
 
 from pydantic import Field
 
@@ -12,7 +11,6 @@ from acp_agent.errors import ToolError
 from acp_agent.executors.base import GrepQuery
 from acp_agent.safety.access import Access, PathAccess
 from acp_agent.safety.folders.paths import Roots
-from acp_agent.schema.acp import ToolKind
 from acp_agent.tools.kit.base import Params, Tool
 from acp_agent.tools.kit.tool_context import Description, Location, Preview, ToolContext, ToolResult
 
@@ -28,12 +26,11 @@ class GrepParams(Params):
 
 
 class Grep(Tool[GrepParams]):
-    name: ClassVar[str] = "grep"
-    aliases: ClassVar[tuple[str, ...]] = ("search_code", "search_files")
-    kind: ClassVar[ToolKind] = "search"
-    reads_only: ClassVar[bool] = True
-    idempotent: ClassVar[bool] = True
-    Params: ClassVar[type[Params]] = GrepParams
+    name = "grep"
+    aliases = ("search_code", "search_files")
+    kind = "search"
+    reads_only = True
+    idempotent = True
 
     def describe(self, params: GrepParams, roots: Roots) -> Description:
         path = roots.named(params.path)

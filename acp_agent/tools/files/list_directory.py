@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import ClassVar
 
 from pydantic import Field
 
@@ -11,7 +10,6 @@ from acp_agent.config.model import ToolsConfig
 from acp_agent.errors import ToolError
 from acp_agent.safety.access import Access, PathAccess
 from acp_agent.safety.folders.paths import Roots
-from acp_agent.schema.acp import ToolKind
 from acp_agent.tools.kit.base import Params, Tool
 from acp_agent.tools.kit.tool_context import Description, Location, Preview, ToolContext, ToolResult
 
@@ -21,12 +19,11 @@ class ListDirectoryParams(Params):
 
 
 class ListDirectory(Tool[ListDirectoryParams]):
-    name: ClassVar[str] = "list_directory"
-    aliases: ClassVar[tuple[str, ...]] = ("ls",)
-    kind: ClassVar[ToolKind] = "read"
-    reads_only: ClassVar[bool] = True
-    idempotent: ClassVar[bool] = True
-    Params: ClassVar[type[Params]] = ListDirectoryParams
+    name = "list_directory"
+    aliases = ("ls",)
+    kind = "read"
+    reads_only = True
+    idempotent = True
 
     def describe(self, params: ListDirectoryParams, roots: Roots) -> Description:
         path = roots.named(params.path)

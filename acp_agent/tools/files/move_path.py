@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import ClassVar
 
 from acp_agent.config.model import ToolsConfig
 from acp_agent.safety.access import Access
 from acp_agent.safety.folders.paths import Roots
-from acp_agent.schema.acp import ToolKind
 from acp_agent.tools.files.entries import (
     TransferParams,
     check_transfer,
@@ -18,15 +16,14 @@ from acp_agent.tools.files.entries import (
     told,
     write_access,
 )
-from acp_agent.tools.kit.base import Params, Tool
+from acp_agent.tools.kit.base import Tool
 from acp_agent.tools.kit.tool_context import Description, Preview, ToolContext, ToolResult
 
 
 class MovePath(Tool[TransferParams]):
-    name: ClassVar[str] = "move_path"
-    aliases: ClassVar[tuple[str, ...]] = ("rename_path", "move_file")
-    kind: ClassVar[ToolKind] = "move"
-    Params: ClassVar[type[Params]] = TransferParams
+    name = "move_path"
+    aliases = ("rename_path", "move_file")
+    kind = "move"
 
     def describe(self, params: TransferParams, roots: Roots) -> Description:
         return describe_transfer("Move", params, roots)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 from pathlib import Path
-from typing import ClassVar
 
 from pydantic import Field
 
@@ -13,7 +12,7 @@ from acp_agent.errors import ToolError
 from acp_agent.llm.base import ImagePart
 from acp_agent.safety.access import Access, PathAccess
 from acp_agent.safety.folders.paths import Roots
-from acp_agent.schema.acp import Content, ImageContent, ToolKind
+from acp_agent.schema.acp import Content, ImageContent
 from acp_agent.tools.kit.base import Params, Tool
 from acp_agent.tools.kit.text import disk_digest, need_file, read_file
 from acp_agent.tools.kit.tool_context import Description, Location, Preview, ToolContext, ToolResult
@@ -34,12 +33,11 @@ class ReadParams(Params):
 
 
 class Read(Tool[ReadParams]):
-    name: ClassVar[str] = "read"
-    aliases: ClassVar[tuple[str, ...]] = ("read_file", "file_read")
-    kind: ClassVar[ToolKind] = "read"
-    reads_only: ClassVar[bool] = True
-    idempotent: ClassVar[bool] = True
-    Params: ClassVar[type[Params]] = ReadParams
+    name = "read"
+    aliases = ("read_file", "file_read")
+    kind = "read"
+    reads_only = True
+    idempotent = True
 
     def describe(self, params: ReadParams, roots: Roots) -> Description:
         path = roots.named(params.path)

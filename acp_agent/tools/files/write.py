@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import ClassVar
 
 from pydantic import Field
 
@@ -11,7 +10,6 @@ from acp_agent.config.model import ToolsConfig
 from acp_agent.errors import ToolError
 from acp_agent.safety.access import Access, PathAccess
 from acp_agent.safety.folders.paths import Roots
-from acp_agent.schema.acp import ToolKind
 from acp_agent.tools.files.edit import Planned, apply, watch
 from acp_agent.tools.kit.base import Params, Tool
 from acp_agent.tools.kit.text import (
@@ -32,10 +30,9 @@ class WriteParams(Params):
 
 
 class Write(Tool[WriteParams]):
-    name: ClassVar[str] = "write"
-    aliases: ClassVar[tuple[str, ...]] = ("write_file", "file_write")
-    kind: ClassVar[ToolKind] = "edit"
-    Params: ClassVar[type[Params]] = WriteParams
+    name = "write"
+    aliases = ("write_file", "file_write")
+    kind = "edit"
 
     def describe(self, params: WriteParams, roots: Roots) -> Description:
         path = roots.named(params.path)

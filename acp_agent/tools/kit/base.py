@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -49,7 +49,14 @@ class Tool(ABC, Generic[P]):
     """Two calls with the same arguments give the same while nothing they read has changed: a result may be remembered,
     and a call that failed for a temporary reason is repeated."""
     Params: ClassVar[type[Params]]
-    """The parameters: the one source of the JSON schema, the prompt and the validation."""
+    """The parameters, as the subclass names them in its base: the one source of the JSON schema, the prompt and the
+    validation."""
+
+    def __init_subclass__(cls) -> None:
+        for base in vars(cls).get("__orig_bases__", ()):
+            (given,) = get_args(base) or (None,)
+            if isinstance(given, type) and issubclass(given, Params):
+                cls.Params = given
 
     def parse(self, arguments: dict[str, Any]) -> P:
         """The checked parameters. Raises ToolError that names each wrong one."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 from urllib.parse import quote
 
 from acp_agent.config.model import ToolsConfig
@@ -20,7 +20,7 @@ from acp_agent.mcp.content import one_line, readable
 from acp_agent.mcp.names import unique_names
 from acp_agent.safety.access import Access, ToolAccess
 from acp_agent.safety.folders.paths import Roots
-from acp_agent.schema.acp import Content, ImageContent, TextContent, ToolCallContent, ToolKind
+from acp_agent.schema.acp import Content, ImageContent, TextContent, ToolCallContent
 from acp_agent.tools.kit.base import Params, Tool
 from acp_agent.tools.kit.registry import ToolEntry
 from acp_agent.tools.kit.tool_context import Description, Preview, ToolContext, ToolResult
@@ -46,8 +46,7 @@ class ServerParams(Params):
 class ServerTool(Tool[ServerParams]):
     """Made for one tool of one server; `name` is what the model calls it."""
 
-    kind: ClassVar[ToolKind] = "other"
-    Params: ClassVar[type[Params]] = ServerParams
+    kind = "other"
 
     def __init__(self, name: str, tool: McpTool, call: CallServer) -> None:
         self.name = name  # type: ignore[misc]  # a class for each tool would say the same in more words

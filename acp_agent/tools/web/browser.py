@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from pydantic import Field, model_validator
@@ -16,7 +16,7 @@ from acp_agent.lazy import load
 from acp_agent.llm.base import ImagePart
 from acp_agent.safety.access import Access, NetworkAccess, NoAccess
 from acp_agent.safety.folders.paths import Roots
-from acp_agent.schema.acp import Content, ImageContent, TextContent, ToolKind
+from acp_agent.schema.acp import Content, ImageContent, TextContent
 from acp_agent.tools.kit.base import Params, Tool
 from acp_agent.tools.kit.tool_context import Description, Preview, ToolContext, ToolResult
 from acp_agent.tools.net.browser_session import PLAYWRIGHT_TIMEOUT
@@ -51,9 +51,8 @@ class BrowserParams(Params):
 
 
 class Browser(Tool[BrowserParams]):
-    name: ClassVar[str] = "browser"
-    kind: ClassVar[ToolKind] = "fetch"
-    Params: ClassVar[type[Params]] = BrowserParams
+    name = "browser"
+    kind = "fetch"
 
     def describe(self, params: BrowserParams, roots: Roots) -> Description:
         what = {"open": params.url, "click": params.selector, "type": params.selector}.get(params.action, "")

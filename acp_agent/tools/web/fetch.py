@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import ClassVar
 
 from pydantic import Field
 
@@ -11,7 +10,6 @@ from acp_agent.config.model import ToolsConfig
 from acp_agent.safety.access import Access, NetworkAccess
 from acp_agent.safety.deciding.network import NetworkPolicy, check_url
 from acp_agent.safety.folders.paths import Roots
-from acp_agent.schema.acp import ToolKind
 from acp_agent.tools.kit.base import Params, Tool
 from acp_agent.tools.kit.tool_context import Description, Preview, ToolContext, ToolResult
 from acp_agent.tools.net.web_text import readable
@@ -27,12 +25,11 @@ class FetchParams(Params):
 
 
 class Fetch(Tool[FetchParams]):
-    name: ClassVar[str] = "fetch"
-    aliases: ClassVar[tuple[str, ...]] = ("fetch_url", "web_fetch")
-    kind: ClassVar[ToolKind] = "fetch"
-    reads_only: ClassVar[bool] = True
-    idempotent: ClassVar[bool] = True
-    Params: ClassVar[type[Params]] = FetchParams
+    name = "fetch"
+    aliases = ("fetch_url", "web_fetch")
+    kind = "fetch"
+    reads_only = True
+    idempotent = True
 
     def describe(self, params: FetchParams, roots: Roots) -> Description:
         return Description(f"Fetch {params.url}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -14,7 +14,7 @@ from acp_agent.errors import ToolError
 from acp_agent.safety.access import Access, NetworkAccess
 from acp_agent.safety.deciding.network import NetworkPolicy, check_url
 from acp_agent.safety.folders.paths import Roots
-from acp_agent.schema.acp import Content, TextContent, ToolKind
+from acp_agent.schema.acp import Content, TextContent
 from acp_agent.tools.kit.base import Params, Tool
 from acp_agent.tools.kit.failures import classify_http_status
 from acp_agent.tools.kit.tool_context import Description, Preview, ToolContext, ToolResult
@@ -54,9 +54,8 @@ class HttpRequestParams(Params):
 
 
 class HttpRequest(Tool[HttpRequestParams]):
-    name: ClassVar[str] = "http_request"
-    kind: ClassVar[ToolKind] = "fetch"
-    Params: ClassVar[type[Params]] = HttpRequestParams
+    name = "http_request"
+    kind = "fetch"
 
     def describe(self, params: HttpRequestParams, roots: Roots) -> Description:
         return Description(f"{params.method} {params.url}")

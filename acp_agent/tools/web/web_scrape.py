@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import ClassVar
 
 from pydantic import Field
 
@@ -13,7 +12,6 @@ from acp_agent.errors import ToolError
 from acp_agent.safety.access import Access, NetworkAccess
 from acp_agent.safety.deciding.network import NetworkPolicy, check_url
 from acp_agent.safety.folders.paths import Roots
-from acp_agent.schema.acp import ToolKind
 from acp_agent.tools.kit.base import Params, Tool
 from acp_agent.tools.kit.tool_context import Description, Preview, ToolContext, ToolResult
 from acp_agent.tools.net.web_body import need_text
@@ -36,11 +34,10 @@ class WebScrapeParams(Params):
 
 
 class WebScrape(Tool[WebScrapeParams]):
-    name: ClassVar[str] = "web_scrape"
-    kind: ClassVar[ToolKind] = "fetch"
-    reads_only: ClassVar[bool] = True
-    idempotent: ClassVar[bool] = True
-    Params: ClassVar[type[Params]] = WebScrapeParams
+    name = "web_scrape"
+    kind = "fetch"
+    reads_only = True
+    idempotent = True
 
     def describe(self, params: WebScrapeParams, roots: Roots) -> Description:
         return Description(f"Scrape `{params.select}` from {params.url}")

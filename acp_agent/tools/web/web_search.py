@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import ClassVar
 from urllib.parse import urlencode
 
 from pydantic import Field
@@ -15,7 +14,6 @@ from acp_agent.errors import ToolError
 from acp_agent.safety.access import Access, NetworkAccess
 from acp_agent.safety.deciding.network import NetworkPolicy, check_url
 from acp_agent.safety.folders.paths import Roots
-from acp_agent.schema.acp import ToolKind
 from acp_agent.tools.kit.base import Params, Tool
 from acp_agent.tools.kit.tool_context import Description, Preview, ToolContext, ToolResult
 from acp_agent.tools.net.web_body import WebAnswer, need_text
@@ -30,11 +28,10 @@ class WebSearchParams(Params):
 
 
 class WebSearch(Tool[WebSearchParams]):
-    name: ClassVar[str] = "web_search"
-    kind: ClassVar[ToolKind] = "search"
-    reads_only: ClassVar[bool] = True
-    idempotent: ClassVar[bool] = True
-    Params: ClassVar[type[Params]] = WebSearchParams
+    name = "web_search"
+    kind = "search"
+    reads_only = True
+    idempotent = True
 
     def describe(self, params: WebSearchParams, roots: Roots) -> Description:
         return Description(f"Search the web for {params.query}")
