@@ -43,36 +43,7 @@ from acp_agent.protocol.client import Client
 from acp_agent.protocol.connection import Connection, Reply
 from acp_agent.protocol.profiles import rendering_plan
 from acp_agent.safety.folders.paths import real_path
-from acp_agent.schema.acp import (
-    AuthenticateRequest,
-    AuthenticateResponse,
-    CancelNotification,
-    ClientCapabilities,
-    CloseSessionRequest,
-    CloseSessionResponse,
-    DeleteSessionRequest,
-    DeleteSessionResponse,
-    Implementation,
-    InitializeRequest,
-    ListSessionsRequest,
-    ListSessionsResponse,
-    LoadSessionRequest,
-    LoadSessionResponse,
-    LogoutRequest,
-    LogoutResponse,
-    McpServer,
-    NewSessionRequest,
-    NewSessionResponse,
-    PromptRequest,
-    PromptResponse,
-    ResumeSessionRequest,
-    ResumeSessionResponse,
-    SessionInfo,
-    SetSessionConfigOptionRequest,
-    SetSessionConfigOptionResponse,
-    SetSessionModeRequest,
-    SetSessionModeResponse,
-)
+from acp_agent.schema import acp
 from acp_agent.schema.decode import decode_params
 from acp_agent.store.base import SessionRecord
 from acp_agent.store.session_store import SessionStore
@@ -111,8 +82,8 @@ class Agent:
         """Called once all is loaded."""
         self._flags = flags
         self._connection: Connection | None = None
-        self._capabilities = ClientCapabilities()
-        self._client_info: Implementation | None = None
+        self._capabilities = acp.ClientCapabilities()
+        self._client_info: acp.Implementation | None = None
         self._store: SessionStore | None = None
         self._sessions: dict[str, Session] = {}
         self._reopening = asyncio.Lock()
@@ -167,7 +138,7 @@ class Agent:
         if method != "session/cancel":
             return
         try:
-            cancel: CancelNotification = decode_params(method, params, "agent")
+            cancel: acp.CancelNotification = decode_params(method, params, "agent")
         except InvalidParams as error:
             log.warning("session/cancel: %s", error)
             return
@@ -198,23 +169,23 @@ class Agent:
             session.queue.cancel()
 
     def _take_client(self, params: object) -> None:
-        request: InitializeRequest = decode_params("initialize", params, "agent")
+        request: acp.InitializeRequest = decode_params("initialize", params, "agent")
         self._capabilities = request.client_capabilities
         self._client_info = request.client_info
 
     # --- authentication ---------------------------------------------------------------------------------------
 
-    async def authenticate(self, request: AuthenticateRequest) -> AuthenticateResponse:
+    async def authenticate(self, request: acp.AuthenticateRequest) -> acp.AuthenticateResponse:
         self._login.authenticate(request.method_id, self._config())
-        return AuthenticateResponse()
+        return acp.AuthenticateResponse()
 
-    async def logout(self, request: LogoutRequest) -> LogoutResponse:
+    async def logout(self, request: acp.LogoutRequest) -> acp.LogoutResponse:
         self._login.logout(self._config())
-        return LogoutResponse()
+        return acp.LogoutResponse()
 
     # --- sessions ---------------------------------------------------------------------------------------------
 
-    async def new_session(self, request: NewSessionRequest) -> Reply:
+    async def new_session(self, request: acp.NewSessionRequest) -> Reply:
         cwd, more = _folders(request.cwd, request.additional_directories)
         config = self._config(cwd)
         self._login.need(config)
@@ -229,7 +200,7 @@ class Agent:
         )
         self._open_store(config).create(record)
         session = self._add(record, config, request.mcp_servers)
-        answer = NewSessionResponse(
+        answer = acp.NewSessionResponse(
             session_id=session.id,
             modes=session.choices.mode_state(),
             config_options=session.choices.options(),
@@ -237,7 +208,7 @@ class Agent:
         )
         return Reply(answer, lambda: self._start(session))
 
-    async def load_session(self, request: LoadSessionRequest) -> Reply:
+    async def load_session(self, request: acp.LoadSessionRequest) -> Reply:
         session = await self._reopen(request)
         replay = load(REPLAY)
         for update in replay(session.stored()):
@@ -245,19 +216,19 @@ class Agent:
                 raise InvalidParams(f"The session {session.id!r} was closed or loaded again meanwhile")
             session.client.update(update)
             await session.outbox.drain()
-        answer = LoadSessionResponse(
+        answer = acp.LoadSessionResponse(
             modes=session.choices.mode_state(), config_options=session.choices.options(), meta=_rules(session)
         )
         return Reply(answer, lambda: self._start(session))
 
-    async def resume_session(self, request: ResumeSessionRequest) -> Reply:
+    async def resume_session(self, request: acp.ResumeSessionRequest) -> Reply:
         session = await self._reopen(request)
-        answer = ResumeSessionResponse(
+        answer = acp.ResumeSessionResponse(
             modes=session.choices.mode_state(), config_options=session.choices.options(), meta=_rules(session)
         )
         return Reply(answer, lambda: self._start(session))
 
-    async def _reopen(self, request: LoadSessionRequest | ResumeSessionRequest) -> Session:
+    async def _reopen(self, request: acp.LoadSessionRequest | acp.ResumeSessionRequest) -> Session:
         cwd, more = _folders(request.cwd, request.additional_directories)
         config = self._config(cwd)
         store = self._open_store(config)
@@ -288,7 +259,7 @@ class Agent:
             turns=record.turns,
         )
 
-    def _add(self, record: SessionRecord, config: Config, mcp_servers: Sequence[McpServer] | None) -> Session:
+    def _add(self, record: SessionRecord, config: Config, mcp_servers: Sequence[acp.McpServer] | None) -> Session:
         settings = config.settings
         client = Client(
             self.connection,
@@ -318,7 +289,7 @@ class Agent:
         session.outbox.release()
         self._spawn(self._warm(session))
 
-    async def list_sessions(self, request: ListSessionsRequest) -> ListSessionsResponse:
+    async def list_sessions(self, request: acp.ListSessionsRequest) -> acp.ListSessionsResponse:
         if request.cwd is not None and not Path(request.cwd).is_absolute():
             raise InvalidParams("Invalid params: $.cwd: must be an absolute path")
         config = self._config()
@@ -330,9 +301,9 @@ class Agent:
             include=self._sessions.keys(),
         )
         shown = found[:page]
-        return ListSessionsResponse(
+        return acp.ListSessionsResponse(
             sessions=[
-                SessionInfo(
+                acp.SessionInfo(
                     session_id=record.id,
                     cwd=record.cwd,
                     additional_directories=list(record.additional_directories),
@@ -344,16 +315,16 @@ class Agent:
             next_cursor=_cursor(shown[-1]) if len(found) > page else None,
         )
 
-    async def close_session(self, request: CloseSessionRequest) -> CloseSessionResponse:
+    async def close_session(self, request: acp.CloseSessionRequest) -> acp.CloseSessionResponse:
         await self._close(self._session(request.session_id))
-        return CloseSessionResponse()
+        return acp.CloseSessionResponse()
 
-    async def delete_session(self, request: DeleteSessionRequest) -> DeleteSessionResponse:
+    async def delete_session(self, request: acp.DeleteSessionRequest) -> acp.DeleteSessionResponse:
         if (session := self._sessions.get(request.session_id)) is not None:
             await self._close(session)
         await self._closed(request.session_id)
         self._open_store(self._config()).delete(request.session_id)
-        return DeleteSessionResponse()
+        return acp.DeleteSessionResponse()
 
     async def _close(self, session: Session) -> None:
         """Closes it to the end, even if who asked for it goes."""
@@ -369,23 +340,23 @@ class Agent:
 
     # --- turns and choices ------------------------------------------------------------------------------------
 
-    async def prompt(self, request: PromptRequest) -> PromptResponse:
+    async def prompt(self, request: acp.PromptRequest) -> acp.PromptResponse:
         session = self._session(request.session_id)
         before = session.spent
         reason = await session.prompt(request.prompt)
         spent = session.spent
         meta = None if spent is None or spent is before else {"usage": spent.as_json()}
-        return PromptResponse(stop_reason=reason, meta=meta)
+        return acp.PromptResponse(stop_reason=reason, meta=meta)
 
-    async def set_mode(self, request: SetSessionModeRequest) -> Reply:
+    async def set_mode(self, request: acp.SetSessionModeRequest) -> Reply:
         session = self._session(request.session_id)
         session.choices.set_mode(request.mode_id, tell=False)
-        return Reply(SetSessionModeResponse(), session.choices.show)
+        return Reply(acp.SetSessionModeResponse(), session.choices.show)
 
-    async def set_config_option(self, request: SetSessionConfigOptionRequest) -> SetSessionConfigOptionResponse:
+    async def set_config_option(self, request: acp.SetSessionConfigOptionRequest) -> acp.SetSessionConfigOptionResponse:
         session = self._session(request.session_id)
         session.choices.set_option(request.config_id, request.value)
-        return SetSessionConfigOptionResponse(config_options=session.choices.options())
+        return acp.SetSessionConfigOptionResponse(config_options=session.choices.options())
 
     def _session(self, session_id: str) -> Session:
         session = self._sessions.get(session_id)

@@ -14,7 +14,7 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import anyio
 
@@ -28,60 +28,22 @@ from acp_agent.protocol.codec import encode
 from acp_agent.protocol.connection import Connection
 from acp_agent.protocol.peer import Peer
 from acp_agent.protocol.transports import Transport
-from acp_agent.schema.acp import (
-    AuthenticateRequest,
-    AuthenticateResponse,
-    CancelNotification,
-    ClientCapabilities,
-    CloseSessionRequest,
-    CloseSessionResponse,
-    ContentBlock,
-    CreateElicitationRequest,
-    CreateElicitationResponse,
-    DeleteSessionRequest,
-    DeleteSessionResponse,
-    ElicitationCapabilities,
-    ElicitationFormCapabilities,
-    ElicitationUrlCapabilities,
-    FileSystemCapabilities,
-    Implementation,
-    InitializeRequest,
-    InitializeResponse,
-    ListSessionsRequest,
-    ListSessionsResponse,
-    LoadSessionRequest,
-    LoadSessionResponse,
-    LogoutRequest,
-    LogoutResponse,
-    McpServer,
-    NewSessionRequest,
-    NewSessionResponse,
-    PromptRequest,
-    PromptResponse,
-    RequestPermissionRequest,
-    RequestPermissionResponse,
-    ResumeSessionRequest,
-    ResumeSessionResponse,
-    SessionUpdate,
-    SetSessionConfigOptionRequest,
-    SetSessionConfigOptionResponse,
-    SetSessionModeRequest,
-    SetSessionModeResponse,
-    TextContent,
-)
+from acp_agent.schema import acp
 from acp_agent.schema.decode import decode_params, decode_result
 
 log = logging.getLogger(__name__)
 
 PROTOCOL_VERSION = 1
 
-OnUpdate = Callable[[str, SessionUpdate], None]
+OnUpdate = Callable[[str, acp.SessionUpdate], None]
 """Called with the session id and the update."""
 
 LanguageServers = Callable[[str, dict[str, Any]], Awaitable[Any]]
 """Answers a method of the `_lsp/*` extension (docs/lsp-extension.md) with plain JSON data. Raises RpcError."""
 
-ElicitationAnswer = Callable[[CreateElicitationRequest], Awaitable[CreateElicitationResponse]]
+_Answer = TypeVar("_Answer", bound=acp.AcpObject)
+
+ElicitationAnswer = Callable[[acp.CreateElicitationRequest], Awaitable[acp.CreateElicitationResponse]]
 
 
 class AcpClient:
@@ -101,8 +63,8 @@ class AcpClient:
         elicitation: ElicitationAnswer | None = None,
         language_servers: LanguageServers | None = None,
         on_update: OnUpdate | None = None,
-        capabilities: ClientCapabilities | None = None,
-        info: Implementation | None = None,
+        capabilities: acp.ClientCapabilities | None = None,
+        info: acp.Implementation | None = None,
     ) -> None:
         self._files = files
         self._terminals = terminals
@@ -116,13 +78,15 @@ class AcpClient:
         self._dispatcher = Dispatcher(self._serves())
         self._background: Background | None = None
 
-    def _offered(self) -> ClientCapabilities:
+    def _offered(self) -> acp.ClientCapabilities:
         elicitation = None
         if self._elicitation is not None:
-            elicitation = ElicitationCapabilities(form=ElicitationFormCapabilities(), url=ElicitationUrlCapabilities())
+            elicitation = acp.ElicitationCapabilities(
+                form=acp.ElicitationFormCapabilities(), url=acp.ElicitationUrlCapabilities()
+            )
         has_files = self._files is not None
-        return ClientCapabilities(
-            fs=FileSystemCapabilities(read_text_file=has_files, write_text_file=has_files),
+        return acp.ClientCapabilities(
+            fs=acp.FileSystemCapabilities(read_text_file=has_files, write_text_file=has_files),
             terminal=self._terminals is not None,
             elicitation=elicitation,
             meta={"lsp": True} if self._language_servers is not None else None,
@@ -170,31 +134,29 @@ class AcpClient:
 
     # --- what an agent may be asked ---------------------------------------------------------------------------
 
-    async def initialize(self, *, protocol_version: int = PROTOCOL_VERSION) -> InitializeResponse:
-        request = InitializeRequest(
+    async def initialize(self, *, protocol_version: int = PROTOCOL_VERSION) -> acp.InitializeResponse:
+        request = acp.InitializeRequest(
             protocol_version=protocol_version, client_capabilities=self.capabilities, client_info=self.info
         )
-        answer: InitializeResponse = await self.ask("initialize", request)
-        return answer
+        return await self._answer("initialize", request, acp.InitializeResponse)
 
-    async def authenticate(self, method_id: str) -> AuthenticateResponse:
-        answer: AuthenticateResponse = await self.ask("authenticate", AuthenticateRequest(method_id=method_id))
-        return answer
+    async def authenticate(self, method_id: str) -> acp.AuthenticateResponse:
+        return await self._answer(
+            "authenticate", acp.AuthenticateRequest(method_id=method_id), acp.AuthenticateResponse
+        )
 
-    async def logout(self) -> LogoutResponse:
-        answer: LogoutResponse = await self.ask("logout", LogoutRequest())
-        return answer
+    async def logout(self) -> acp.LogoutResponse:
+        return await self._answer("logout", acp.LogoutRequest(), acp.LogoutResponse)
 
     async def new_session(
-        self, cwd: Path, *, additional_directories: Sequence[Path] = (), mcp_servers: Sequence[McpServer] = ()
-    ) -> NewSessionResponse:
-        request = NewSessionRequest(
+        self, cwd: Path, *, additional_directories: Sequence[Path] = (), mcp_servers: Sequence[acp.McpServer] = ()
+    ) -> acp.NewSessionResponse:
+        request = acp.NewSessionRequest(
             cwd=str(cwd),
             additional_directories=[str(path) for path in additional_directories],
             mcp_servers=list(mcp_servers),
         )
-        answer: NewSessionResponse = await self.ask("session/new", request)
-        return answer
+        return await self._answer("session/new", request, acp.NewSessionResponse)
 
     async def load_session(
         self,
@@ -202,17 +164,16 @@ class AcpClient:
         cwd: Path,
         *,
         additional_directories: Sequence[Path] = (),
-        mcp_servers: Sequence[McpServer] = (),
-    ) -> LoadSessionResponse:
+        mcp_servers: Sequence[acp.McpServer] = (),
+    ) -> acp.LoadSessionResponse:
         """The updates of the conversation have all arrived when this returns."""
-        request = LoadSessionRequest(
+        request = acp.LoadSessionRequest(
             session_id=session_id,
             cwd=str(cwd),
             additional_directories=[str(path) for path in additional_directories],
             mcp_servers=list(mcp_servers),
         )
-        answer: LoadSessionResponse = await self.ask("session/load", request)
-        return answer
+        return await self._answer("session/load", request, acp.LoadSessionResponse)
 
     async def resume_session(
         self,
@@ -220,60 +181,64 @@ class AcpClient:
         cwd: Path,
         *,
         additional_directories: Sequence[Path] = (),
-        mcp_servers: Sequence[McpServer] = (),
-    ) -> ResumeSessionResponse:
-        request = ResumeSessionRequest(
+        mcp_servers: Sequence[acp.McpServer] = (),
+    ) -> acp.ResumeSessionResponse:
+        request = acp.ResumeSessionRequest(
             session_id=session_id,
             cwd=str(cwd),
             additional_directories=[str(path) for path in additional_directories],
             mcp_servers=list(mcp_servers),
         )
-        answer: ResumeSessionResponse = await self.ask("session/resume", request)
-        return answer
+        return await self._answer("session/resume", request, acp.ResumeSessionResponse)
 
-    async def list_sessions(self, *, cwd: Path | None = None, cursor: str | None = None) -> ListSessionsResponse:
-        request = ListSessionsRequest(cwd=None if cwd is None else str(cwd), cursor=cursor)
-        answer: ListSessionsResponse = await self.ask("session/list", request)
-        return answer
+    async def list_sessions(self, *, cwd: Path | None = None, cursor: str | None = None) -> acp.ListSessionsResponse:
+        request = acp.ListSessionsRequest(cwd=None if cwd is None else str(cwd), cursor=cursor)
+        return await self._answer("session/list", request, acp.ListSessionsResponse)
 
-    async def close_session(self, session_id: str) -> CloseSessionResponse:
-        answer: CloseSessionResponse = await self.ask("session/close", CloseSessionRequest(session_id=session_id))
-        return answer
+    async def close_session(self, session_id: str) -> acp.CloseSessionResponse:
+        return await self._answer(
+            "session/close", acp.CloseSessionRequest(session_id=session_id), acp.CloseSessionResponse
+        )
 
-    async def delete_session(self, session_id: str) -> DeleteSessionResponse:
-        answer: DeleteSessionResponse = await self.ask("session/delete", DeleteSessionRequest(session_id=session_id))
-        return answer
+    async def delete_session(self, session_id: str) -> acp.DeleteSessionResponse:
+        return await self._answer(
+            "session/delete", acp.DeleteSessionRequest(session_id=session_id), acp.DeleteSessionResponse
+        )
 
-    async def prompt(self, session_id: str, prompt: str | Sequence[ContentBlock]) -> PromptResponse:
+    async def prompt(self, session_id: str, prompt: str | Sequence[acp.ContentBlock]) -> acp.PromptResponse:
         """One turn; plain text stands for one text block. Its updates have all arrived when this returns."""
-        blocks: list[ContentBlock] = [TextContent(text=prompt)] if isinstance(prompt, str) else list(prompt)
-        answer: PromptResponse = await self.ask("session/prompt", PromptRequest(session_id=session_id, prompt=blocks))
-        return answer
+        blocks: list[acp.ContentBlock] = [acp.TextContent(text=prompt)] if isinstance(prompt, str) else list(prompt)
+        return await self._answer(
+            "session/prompt", acp.PromptRequest(session_id=session_id, prompt=blocks), acp.PromptResponse
+        )
 
-    async def set_session_mode(self, session_id: str, mode_id: str) -> SetSessionModeResponse:
-        request = SetSessionModeRequest(session_id=session_id, mode_id=mode_id)
-        answer: SetSessionModeResponse = await self.ask("session/set_mode", request)
-        return answer
+    async def set_session_mode(self, session_id: str, mode_id: str) -> acp.SetSessionModeResponse:
+        request = acp.SetSessionModeRequest(session_id=session_id, mode_id=mode_id)
+        return await self._answer("session/set_mode", request, acp.SetSessionModeResponse)
 
     async def set_config_option(
         self, session_id: str, config_id: str, value: str | bool
-    ) -> SetSessionConfigOptionResponse:
+    ) -> acp.SetSessionConfigOptionResponse:
         if isinstance(value, bool):
-            request = SetSessionConfigOptionRequest(
+            request = acp.SetSessionConfigOptionRequest(
                 session_id=session_id, config_id=config_id, type="boolean", value=value
             )
         else:
-            request = SetSessionConfigOptionRequest(session_id=session_id, config_id=config_id, value=value)
-        answer: SetSessionConfigOptionResponse = await self.ask("session/set_config_option", request)
-        return answer
+            request = acp.SetSessionConfigOptionRequest(session_id=session_id, config_id=config_id, value=value)
+        return await self._answer("session/set_config_option", request, acp.SetSessionConfigOptionResponse)
 
     def cancel(self, session_id: str) -> None:
         """Tells the agent to end the session's turn; its prompt is then answered with `cancelled`."""
-        self.connection.notify("session/cancel", CancelNotification(session_id=session_id))
+        self.connection.notify("session/cancel", acp.CancelNotification(session_id=session_id))
 
     async def ask(self, method: str, request: object) -> Any:
         """Any of ACP's agent methods, with its params as a Struct or as plain JSON data; its result as a Struct."""
         return decode_result(method, await self.connection.request(method, request), "agent")
+
+    async def _answer(self, method: str, request: object, kind: type[_Answer]) -> _Answer:
+        answer = await self.ask(method, request)
+        assert isinstance(answer, kind)
+        return answer
 
     # --- what the agent asks (Handler) ------------------------------------------------------------------------
 
@@ -298,5 +263,5 @@ class AcpClient:
         """The task ends, and the agent reads -32800."""
         return False
 
-    async def _request_permission(self, request: RequestPermissionRequest) -> RequestPermissionResponse:
-        return RequestPermissionResponse(outcome=await self._permissions(request))
+    async def _request_permission(self, request: acp.RequestPermissionRequest) -> acp.RequestPermissionResponse:
+        return acp.RequestPermissionResponse(outcome=await self._permissions(request))

@@ -23,19 +23,7 @@ from anyio.abc import Process
 from acp_agent.child import signal_group, signal_name
 from acp_agent.client.tasks import Background
 from acp_agent.errors import InternalError, InvalidParams, ResourceNotFound
-from acp_agent.schema.acp import (
-    CreateTerminalRequest,
-    CreateTerminalResponse,
-    KillTerminalRequest,
-    KillTerminalResponse,
-    ReleaseTerminalRequest,
-    ReleaseTerminalResponse,
-    TerminalExitStatus,
-    TerminalOutputRequest,
-    TerminalOutputResponse,
-    WaitForTerminalExitRequest,
-    WaitForTerminalExitResponse,
-)
+from acp_agent.schema import acp
 
 READ_SIZE = 64 * 1024
 DRAIN_READS = 32
@@ -72,7 +60,7 @@ class Terminals:
         """How many terminals are not released."""
         return len(self._open)
 
-    async def create(self, request: CreateTerminalRequest) -> CreateTerminalResponse:
+    async def create(self, request: acp.CreateTerminalRequest) -> acp.CreateTerminalResponse:
         if self._background is None:
             raise InternalError("the terminals are closed")
         argv: Sequence[str] = [request.command, *request.args]
@@ -99,31 +87,31 @@ class Terminals:
         terminal_id = f"term-{next(self._numbers)}"
         self._open[request.session_id, terminal_id] = terminal
         self._background.start(terminal.watch)
-        return CreateTerminalResponse(terminal_id=terminal_id)
+        return acp.CreateTerminalResponse(terminal_id=terminal_id)
 
-    async def output(self, request: TerminalOutputRequest) -> TerminalOutputResponse:
+    async def output(self, request: acp.TerminalOutputRequest) -> acp.TerminalOutputResponse:
         terminal = self._find(request.session_id, request.terminal_id)
         terminal.drain()
-        return TerminalOutputResponse(
+        return acp.TerminalOutputResponse(
             output=terminal.text(), truncated=terminal.truncated, exit_status=terminal.exit_status
         )
 
-    async def wait_for_exit(self, request: WaitForTerminalExitRequest) -> WaitForTerminalExitResponse:
+    async def wait_for_exit(self, request: acp.WaitForTerminalExitRequest) -> acp.WaitForTerminalExitResponse:
         terminal = self._find(request.session_id, request.terminal_id)
         await terminal.exited.wait()
-        status = terminal.exit_status or TerminalExitStatus()
-        return WaitForTerminalExitResponse(exit_code=status.exit_code, signal=status.signal)
+        status = terminal.exit_status or acp.TerminalExitStatus()
+        return acp.WaitForTerminalExitResponse(exit_code=status.exit_code, signal=status.signal)
 
-    async def kill(self, request: KillTerminalRequest) -> KillTerminalResponse:
+    async def kill(self, request: acp.KillTerminalRequest) -> acp.KillTerminalResponse:
         """Returns when the process has ended; its output and its id stay."""
         await self._find(request.session_id, request.terminal_id).kill()
-        return KillTerminalResponse()
+        return acp.KillTerminalResponse()
 
-    async def release(self, request: ReleaseTerminalRequest) -> ReleaseTerminalResponse:
+    async def release(self, request: acp.ReleaseTerminalRequest) -> acp.ReleaseTerminalResponse:
         terminal = self._find(request.session_id, request.terminal_id)
         del self._open[request.session_id, request.terminal_id]
         await terminal.release()
-        return ReleaseTerminalResponse()
+        return acp.ReleaseTerminalResponse()
 
     async def close(self) -> None:
         """Releases every terminal."""
@@ -143,7 +131,7 @@ class Terminals:
 class _Terminal:
     def __init__(self, process: Process, fd: int, limit: int | None) -> None:
         self.exited = anyio.Event()
-        self.exit_status: TerminalExitStatus | None = None
+        self.exit_status: acp.TerminalExitStatus | None = None
         self.truncated = False
         self._process = process
         self._fd = fd
@@ -164,9 +152,9 @@ class _Terminal:
             code = await self._process.wait()
             self.drain()
             if code < 0:
-                self.exit_status = TerminalExitStatus(signal=signal_name(-code))
+                self.exit_status = acp.TerminalExitStatus(signal=signal_name(-code))
             else:
-                self.exit_status = TerminalExitStatus(exit_code=code)
+                self.exit_status = acp.TerminalExitStatus(exit_code=code)
             self.exited.set()
 
     async def _read(self) -> None:

@@ -22,14 +22,7 @@ from acp_agent.client.terminals import Terminals
 from acp_agent.errors import AgentError, ConnectionClosed, PeerError, ResourceNotFound, UsageError
 from acp_agent.fronts.view import View, plain
 from acp_agent.protocol.transports import Transport
-from acp_agent.schema.acp import (
-    CancelledPermissionOutcome,
-    Diff,
-    Implementation,
-    RequestPermissionOutcome,
-    RequestPermissionRequest,
-    SelectedPermissionOutcome,
-)
+from acp_agent.schema import acp
 
 AGENT_COMMAND = (sys.executable, "-m", "acp_agent")
 
@@ -65,7 +58,7 @@ async def _run(job: Headless, view: View) -> int:
             terminals=Terminals(env=job.environ),
             permissions=partial(_answer, job.answers, view),
             on_update=view.update,
-            info=Implementation(name="acp-coder-prompt", version=__version__),
+            info=acp.Implementation(name="acp-coder-prompt", version=__version__),
         )
 
     # It is gone after one answer: nobody would see the end of a schedule's run.
@@ -126,7 +119,7 @@ def _words(error: BaseException, process: AgentProcess) -> str:
     return str(error)
 
 
-async def _answer(answers: Answers, view: View, request: RequestPermissionRequest) -> RequestPermissionOutcome:
+async def _answer(answers: Answers, view: View, request: acp.RequestPermissionRequest) -> acp.RequestPermissionOutcome:
     if answers != "person" and (request.tool_call.meta or {}).get("question") is True:
         view.asked(
             request, "not answered: nobody is there to ask"
@@ -149,20 +142,20 @@ async def _answer(answers: Answers, view: View, request: RequestPermissionReques
             return await _ask(view, request)
 
 
-async def _ask(view: View, request: RequestPermissionRequest) -> RequestPermissionOutcome:
+async def _ask(view: View, request: acp.RequestPermissionRequest) -> acp.RequestPermissionOutcome:
     title = request.tool_call.title
     options = request.options
     lines = [plain(title) if isinstance(title, str) else "A tool"]
     lines += [f"  {number}. {plain(option.name)}" for number, option in enumerate(options, 1)]
     content = request.tool_call.content
-    diffs = [item for item in content if isinstance(item, Diff)] if isinstance(content, list) else []
+    diffs = [item for item in content if isinstance(item, acp.Diff)] if isinstance(content, list) else []
     view.ask("\n".join([*lines, f"  1 to {len(options)}:"]), diffs)
     while True:
         line = await anyio.to_thread.run_sync(sys.stdin.readline, abandon_on_cancel=True)
         if not line:
-            return CancelledPermissionOutcome()
+            return acp.CancelledPermissionOutcome()
         if line.strip().isdigit() and 1 <= int(line) <= len(options):
             chosen = options[int(line) - 1]
             view.asked(request, chosen.name)
-            return SelectedPermissionOutcome(option_id=chosen.option_id)
+            return acp.SelectedPermissionOutcome(option_id=chosen.option_id)
         view.ask(f"a number from 1 to {len(options)}, please:")

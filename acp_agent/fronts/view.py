@@ -14,20 +14,7 @@ import msgspec
 from msgspec import UNSET
 
 from acp_agent.output.sanitize import sanitize_output
-from acp_agent.schema.acp import (
-    AgentMessageChunk,
-    AgentThoughtChunk,
-    Content,
-    Diff,
-    Plan,
-    RequestPermissionRequest,
-    SessionNotification,
-    SessionUpdate,
-    Terminal,
-    TextContent,
-    ToolCall,
-    ToolCallProgress,
-)
+from acp_agent.schema import acp
 
 OUTPUT_LINES = 12
 """Lines of a tool's output that are shown."""
@@ -53,13 +40,13 @@ def plain(text: str) -> str:
 
 
 class View(Protocol):
-    def update(self, session_id: str, update: SessionUpdate) -> None: ...
+    def update(self, session_id: str, update: acp.SessionUpdate) -> None: ...
 
-    def ask(self, question: str, diffs: Sequence[Diff] = ()) -> None:
+    def ask(self, question: str, diffs: Sequence[acp.Diff] = ()) -> None:
         """A user is asked, after the changes it is about, and types the answer."""
         ...
 
-    def asked(self, request: RequestPermissionRequest, answer: str) -> None:
+    def asked(self, request: acp.RequestPermissionRequest, answer: str) -> None:
         """A permission request was answered with the words `answer`."""
         ...
 
@@ -87,13 +74,13 @@ class JsonView:
     def __init__(self, out: TextIO) -> None:
         self._out = out
 
-    def update(self, session_id: str, update: SessionUpdate) -> None:
-        self._line(SessionNotification(session_id=session_id, update=update))
+    def update(self, session_id: str, update: acp.SessionUpdate) -> None:
+        self._line(acp.SessionNotification(session_id=session_id, update=update))
 
-    def ask(self, question: str, diffs: Sequence[Diff] = ()) -> None:
+    def ask(self, question: str, diffs: Sequence[acp.Diff] = ()) -> None:
         self._line({"question": question, "diffs": diffs})
 
-    def asked(self, request: RequestPermissionRequest, answer: str) -> None:
+    def asked(self, request: acp.RequestPermissionRequest, answer: str) -> None:
         self._line({"permission": request, "answer": answer})
 
     def end(self, stop_reason: str, message: str = "") -> None:
@@ -119,29 +106,29 @@ class PlainView:
 
     # --- the contract -----------------------------------------------------------------------------------------
 
-    def update(self, session_id: str, update: SessionUpdate) -> None:
+    def update(self, session_id: str, update: acp.SessionUpdate) -> None:
         match update:
-            case AgentMessageChunk(content=TextContent(text=text)):
+            case acp.AgentMessageChunk(content=acp.TextContent(text=text)):
                 self._say(plain(text), "message")
-            case AgentThoughtChunk(content=TextContent(text=text)):
+            case acp.AgentThoughtChunk(content=acp.TextContent(text=text)):
                 self._say(self._paint(DIM, plain(text)), "thought")
-            case ToolCall():
+            case acp.ToolCall():
                 content = [] if update.content is UNSET else update.content
                 tool = _Tool(plain(update.title), time.monotonic(), list(content))
                 self._tools[update.tool_call_id] = tool
                 self._began(tool)
-            case ToolCallProgress():
+            case acp.ToolCallProgress():
                 self._progress(update)
-            case Plan(entries=entries):
+            case acp.Plan(entries=entries):
                 marks = {"pending": " ", "in_progress": "~", "completed": "x"}
                 self._lines(f"  [{marks[entry.status]}] {plain(entry.content)}" for entry in entries)
             case _:
                 pass
 
-    def ask(self, question: str, diffs: Sequence[Diff] = ()) -> None:
+    def ask(self, question: str, diffs: Sequence[acp.Diff] = ()) -> None:
         self._lines([*(line for diff in diffs for line in self._diff(diff)), *question.split("\n")])
 
-    def asked(self, request: RequestPermissionRequest, answer: str) -> None:
+    def asked(self, request: acp.RequestPermissionRequest, answer: str) -> None:
         self._lines([self._paint(DIM, f"  permission: {answer}")])
 
     def end(self, stop_reason: str, message: str = "") -> None:
@@ -157,7 +144,7 @@ class PlainView:
 
     # --- tool calls -------------------------------------------------------------------------------------------
 
-    def _progress(self, update: ToolCallProgress) -> None:
+    def _progress(self, update: acp.ToolCallProgress) -> None:
         tool = self._tools.get(update.tool_call_id)
         if tool is None:
             return
@@ -186,11 +173,11 @@ class PlainView:
     def _details(self, tool: _Tool) -> Iterator[str]:
         for item in tool.content:
             match item:
-                case Diff():
+                case acp.Diff():
                     yield from self._diff(item)
-                case Content(content=TextContent(text=text)):
+                case acp.Content(content=acp.TextContent(text=text)):
                     yield from self._some(text)
-                case Terminal() if isinstance(tool.raw_output, dict):
+                case acp.Terminal() if isinstance(tool.raw_output, dict):
                     yield from self._some("".join(str(tool.raw_output.get(k) or "") for k in ("stdout", "stderr")))
 
     def _some(self, text: str) -> Iterator[str]:
@@ -201,7 +188,7 @@ class PlainView:
         for line in lines[-OUTPUT_LINES:]:
             yield self._paint(DIM, f"  | {line}")
 
-    def _diff(self, diff: Diff) -> Iterator[str]:
+    def _diff(self, diff: acp.Diff) -> Iterator[str]:
         yield f"  {plain(diff.path)}"
         old = plain(diff.old_text or "").splitlines()
         lines = list(difflib.unified_diff(old, plain(diff.new_text).splitlines(), lineterm="", n=1))[2:]
@@ -244,11 +231,11 @@ class TerminalView(PlainView):
         self._spinner_shown = False
         self._paused = False
 
-    def ask(self, question: str, diffs: Sequence[Diff] = ()) -> None:
+    def ask(self, question: str, diffs: Sequence[acp.Diff] = ()) -> None:
         super().ask(question, diffs)
         self._paused = True  # What is typed stands where the spinner would.
 
-    def asked(self, request: RequestPermissionRequest, answer: str) -> None:
+    def asked(self, request: acp.RequestPermissionRequest, answer: str) -> None:
         self._paused = False
         super().asked(request, answer)
 

@@ -34,38 +34,7 @@ from acp_agent.client.spawn import AgentProcess, agent_process
 from acp_agent.client.tasks import Background
 from acp_agent.errors import AgentError, MethodNotFound, RpcError
 from acp_agent.protocol.transports import Transport
-from acp_agent.schema.acp import (
-    AgentMessageChunk,
-    AgentThoughtChunk,
-    AuthCapabilities,
-    BooleanConfigOptionCapabilities,
-    ClientCapabilities,
-    ClientSessionCapabilities,
-    CompactionCapabilities,
-    ContentBlock,
-    ContentChunk,
-    CreateElicitationRequest,
-    CreateElicitationResponse,
-    ElicitationCapabilities,
-    ElicitationFormCapabilities,
-    ElicitationUrlCapabilities,
-    FileSystemCapabilities,
-    Implementation,
-    InitializeResponse,
-    LoadSessionResponse,
-    McpServer,
-    NewSessionResponse,
-    NoticeCapabilities,
-    PromptResponse,
-    RequestPermissionOutcome,
-    RequestPermissionRequest,
-    ResumeSessionResponse,
-    SessionConfigOptionsCapabilities,
-    SessionUpdate,
-    TextContent,
-    ToolCall,
-    ToolCallUpdate,
-)
+from acp_agent.schema import acp
 from acp_agent.testing.checks import Direction, WireChecks
 from acp_agent.testing.quirks import FileQuirks, QuirkyFiles, QuirkyTerminals, TerminalQuirks
 
@@ -74,7 +43,7 @@ WAIT_SECONDS = 10.0
 
 TOOL_CALL_FIELDS = ("title", "name", "kind", "status", "content", "locations", "raw_input", "raw_output", "meta")
 
-FAKE_EDITOR = Implementation(name="fake-editor", title="Fake editor", version="1")
+FAKE_EDITOR = acp.Implementation(name="fake-editor", title="Fake editor", version="1")
 
 _Found = TypeVar("_Found")
 
@@ -175,7 +144,7 @@ class ToolCallState:
     def text(self) -> str:
         """The text blocks of its content, joined by line feeds."""
         blocks = (item.content for item in self.content if hasattr(item, "content"))
-        return "\n".join(block.text for block in blocks if isinstance(block, TextContent))
+        return "\n".join(block.text for block in blocks if isinstance(block, acp.TextContent))
 
     def assert_finished(self, status: str | None = None) -> None:
         """Its life was legal: pending, in_progress, then completed or failed, each at most once; and it has ended.
@@ -194,14 +163,14 @@ class Turn:
 
     def __init__(self) -> None:
         self._ended = anyio.Event()
-        self._answer: PromptResponse | None = None
+        self._answer: acp.PromptResponse | None = None
         self._error: AgentError | None = None
 
     @property
     def done(self) -> bool:
         return self._ended.is_set()
 
-    async def response(self) -> PromptResponse:
+    async def response(self) -> acp.PromptResponse:
         """Its answer; raises what `AcpClient.prompt` raised."""
         with anyio.fail_after(WAIT_SECONDS):
             await self._ended.wait()
@@ -331,8 +300,8 @@ class FakeEditor:
         self,
         transport: Transport,
         *,
-        capabilities: ClientCapabilities | None = None,
-        info: Implementation | None = FAKE_EDITOR,
+        capabilities: acp.ClientCapabilities | None = None,
+        info: acp.Implementation | None = FAKE_EDITOR,
         elicitation: ElicitationAnswer | None = None,
         language_servers: LanguageServers | None = None,
         permissions: Sequence[Permissions] = (),
@@ -352,13 +321,13 @@ class FakeEditor:
         self.transcript: list[Line] = []
         self.violations: list[str] = []
         """Lists what was wrong on the wire so far."""
-        self.updates: dict[str, list[SessionUpdate]] = {}
+        self.updates: dict[str, list[acp.SessionUpdate]] = {}
         """By session id, in the order they came."""
-        self.permission_requests: list[RequestPermissionRequest] = []
-        self.elicitations: list[CreateElicitationRequest] = []
+        self.permission_requests: list[acp.RequestPermissionRequest] = []
+        self.elicitations: list[acp.CreateElicitationRequest] = []
         self.session_id = ""
         """The session opened last, which the helpers mean when none is named."""
-        self.initialized: InitializeResponse | None = None
+        self.initialized: acp.InitializeResponse | None = None
         self.misbehave: dict[str, Misbehaviour] = dict(misbehave or {})
         """May be changed while the test runs."""
         self.files = QuirkyFiles({} if buffers is None else buffers, save=save, quirks=options)
@@ -428,7 +397,7 @@ class FakeEditor:
 
     # --- asking -----------------------------------------------------------------------------------------------
 
-    async def start(self, params: dict[str, Any] | None = None) -> InitializeResponse:
+    async def start(self, params: dict[str, Any] | None = None) -> acp.InitializeResponse:
         """`initialize`; with `params`, exactly those (as recorded from a real editor)."""
         with anyio.fail_after(WAIT_SECONDS):
             if params is None:
@@ -438,8 +407,8 @@ class FakeEditor:
         return self.initialized
 
     async def new_session(
-        self, cwd: Path, *, additional_directories: Sequence[Path] = (), mcp_servers: Sequence[McpServer] = ()
-    ) -> NewSessionResponse:
+        self, cwd: Path, *, additional_directories: Sequence[Path] = (), mcp_servers: Sequence[acp.McpServer] = ()
+    ) -> acp.NewSessionResponse:
         with anyio.fail_after(WAIT_SECONDS):
             answer = await self.client.new_session(
                 cwd, additional_directories=additional_directories, mcp_servers=mcp_servers
@@ -447,7 +416,7 @@ class FakeEditor:
         self.session_id = answer.session_id
         return answer
 
-    async def load_session(self, session_id: str, cwd: Path, **rest: Any) -> LoadSessionResponse:
+    async def load_session(self, session_id: str, cwd: Path, **rest: Any) -> acp.LoadSessionResponse:
         """Forgets what was recorded of this session before, so that `updates` holds the replay alone."""
         self.updates[session_id] = []
         with anyio.fail_after(WAIT_SECONDS):
@@ -455,20 +424,20 @@ class FakeEditor:
         self.session_id = session_id
         return answer
 
-    async def resume_session(self, session_id: str, cwd: Path, **rest: Any) -> ResumeSessionResponse:
+    async def resume_session(self, session_id: str, cwd: Path, **rest: Any) -> acp.ResumeSessionResponse:
         with anyio.fail_after(WAIT_SECONDS):
             answer = await self.client.resume_session(session_id, cwd, **rest)
         self.session_id = session_id
         return answer
 
     async def prompt(
-        self, prompt: str | Sequence[ContentBlock], *, session_id: str | None = None, seconds: float = WAIT_SECONDS
-    ) -> PromptResponse:
+        self, prompt: str | Sequence[acp.ContentBlock], *, session_id: str | None = None, seconds: float = WAIT_SECONDS
+    ) -> acp.PromptResponse:
         """One whole turn, bounded by `seconds`."""
         with anyio.fail_after(seconds):
             return await self.client.prompt(session_id or self.session_id, prompt)
 
-    def begin(self, prompt: str | Sequence[ContentBlock], *, session_id: str | None = None) -> Turn:
+    def begin(self, prompt: str | Sequence[acp.ContentBlock], *, session_id: str | None = None) -> Turn:
         """Starts a turn and returns at once."""
         assert self._background is not None, "the editor is not open"
         turn = Turn()
@@ -500,11 +469,15 @@ class FakeEditor:
     # --- looking ----------------------------------------------------------------------------------------------
 
     async def wait_for(
-        self, matches: Callable[[SessionUpdate], bool], *, session_id: str | None = None, seconds: float = WAIT_SECONDS
+        self,
+        matches: Callable[[acp.SessionUpdate], bool],
+        *,
+        session_id: str | None = None,
+        seconds: float = WAIT_SECONDS,
     ) -> Any:
         """The first update of the session, past or to come, that matches."""
 
-        def found() -> SessionUpdate | None:
+        def found() -> acp.SessionUpdate | None:
             return next((update for update in self._updates(session_id) if matches(update)), None)
 
         return await self.wait_until(found, seconds=seconds)
@@ -522,7 +495,7 @@ class FakeEditor:
         """By tool-call id, in the order of their announcement."""
         calls: dict[str, ToolCallState] = {}
         for update in self._updates(session_id):
-            if not isinstance(update, ToolCall | ToolCallUpdate):
+            if not isinstance(update, acp.ToolCall | acp.ToolCallUpdate):
                 continue
             call = calls.setdefault(update.tool_call_id, ToolCallState(update.tool_call_id, {}, []))
             given = {
@@ -547,10 +520,10 @@ class FakeEditor:
 
     def text(self, *, session_id: str | None = None) -> str:
         """All the agent has said in the session."""
-        return self._text(AgentMessageChunk, session_id)
+        return self._text(acp.AgentMessageChunk, session_id)
 
     def thoughts(self, *, session_id: str | None = None) -> str:
-        return self._text(AgentThoughtChunk, session_id)
+        return self._text(acp.AgentThoughtChunk, session_id)
 
     def lines(self, direction: Direction, method: str | None = None) -> list[Any]:
         """The messages of one direction, of one method if one is named."""
@@ -561,11 +534,11 @@ class FakeEditor:
             and (method is None or (isinstance(line.message, dict) and line.message.get("method") == method))
         ]
 
-    def _text(self, kind: type[ContentChunk], session_id: str | None) -> str:
+    def _text(self, kind: type[acp.ContentChunk], session_id: str | None) -> str:
         chunks = (update for update in self._updates(session_id) if isinstance(update, kind))
-        return "".join(chunk.content.text for chunk in chunks if isinstance(chunk.content, TextContent))
+        return "".join(chunk.content.text for chunk in chunks if isinstance(chunk.content, acp.TextContent))
 
-    def _updates(self, session_id: str | None) -> list[SessionUpdate]:
+    def _updates(self, session_id: str | None) -> list[acp.SessionUpdate]:
         return self.updates.get(session_id or self.session_id, [])
 
     # --- recording --------------------------------------------------------------------------------------------
@@ -593,7 +566,7 @@ class FakeEditor:
                     self.violations += [f"{direction}: {problem}" for problem in problems]
         self._wake()
 
-    def _on_update(self, session_id: str, update: SessionUpdate) -> None:
+    def _on_update(self, session_id: str, update: acp.SessionUpdate) -> None:
         self.updates.setdefault(session_id, []).append(update)
         self._wake()
 
@@ -601,36 +574,38 @@ class FakeEditor:
         self._changed.set()
         self._changed = anyio.Event()
 
-    async def _answer_permission(self, request: RequestPermissionRequest) -> RequestPermissionOutcome:
+    async def _answer_permission(self, request: acp.RequestPermissionRequest) -> acp.RequestPermissionOutcome:
         self.permission_requests.append(request)
         self._wake()
         return await self._permissions.next()(request)
 
-    async def _answer_elicitation(self, request: CreateElicitationRequest) -> CreateElicitationResponse:
+    async def _answer_elicitation(self, request: acp.CreateElicitationRequest) -> acp.CreateElicitationResponse:
         self.elicitations.append(request)
         self._wake()
         assert self._elicitation is not None
         return await self._elicitation(request)
 
 
-def _capabilities(options: Capabilities, *, elicitation: bool, language_servers: bool) -> ClientCapabilities:
+def _capabilities(options: Capabilities, *, elicitation: bool, language_servers: bool) -> acp.ClientCapabilities:
     meta: dict[str, Any] = {"terminal_output": True} if options.get("terminal_output_meta") else {}
     if language_servers:
         meta["lsp"] = True
-    boolean = SessionConfigOptionsCapabilities(boolean=BooleanConfigOptionCapabilities())
-    session = ClientSessionCapabilities(
+    boolean = acp.SessionConfigOptionsCapabilities(boolean=acp.BooleanConfigOptionCapabilities())
+    session = acp.ClientSessionCapabilities(
         config_options=boolean if options.get("boolean_options") else None,
-        notices=NoticeCapabilities() if options.get("notices") else None,
-        compaction=CompactionCapabilities() if options.get("compaction") else None,
+        notices=acp.NoticeCapabilities() if options.get("notices") else None,
+        compaction=acp.CompactionCapabilities() if options.get("compaction") else None,
     )
-    form_and_url = ElicitationCapabilities(form=ElicitationFormCapabilities(), url=ElicitationUrlCapabilities())
-    return ClientCapabilities(
-        fs=FileSystemCapabilities(
+    form_and_url = acp.ElicitationCapabilities(
+        form=acp.ElicitationFormCapabilities(), url=acp.ElicitationUrlCapabilities()
+    )
+    return acp.ClientCapabilities(
+        fs=acp.FileSystemCapabilities(
             read_text_file=options.get("fs_read", True), write_text_file=options.get("fs_write", True)
         ),
         terminal=options.get("terminal", True),
-        session=None if session == ClientSessionCapabilities() else session,
-        auth=AuthCapabilities(terminal=options.get("terminal_auth", False)),
+        session=None if session == acp.ClientSessionCapabilities() else session,
+        auth=acp.AuthCapabilities(terminal=options.get("terminal_auth", False)),
         elicitation=form_and_url if elicitation else None,
         meta=meta or None,
     )

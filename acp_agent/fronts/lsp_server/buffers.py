@@ -21,16 +21,7 @@ from acp_agent.fronts.lsp_server.editor_documents import Document, Documents, sa
 from acp_agent.fronts.lsp_server.edits import Hunk, rebased, text_edits
 from acp_agent.fronts.lsp_server.lsp_editor import Editor, Kind
 from acp_agent.fronts.lsp_server.text_positions import Text, split_lines
-from acp_agent.schema.acp import (
-    CreateTerminalRequest,
-    CreateTerminalResponse,
-    ReadTextFileRequest,
-    ReadTextFileResponse,
-    ReleaseTerminalRequest,
-    ReleaseTerminalResponse,
-    WriteTextFileRequest,
-    WriteTextFileResponse,
-)
+from acp_agent.schema import acp
 
 log = logging.getLogger(__name__)
 
@@ -67,7 +58,7 @@ class Buffers(Files):
 
     # --- the files --------------------------------------------------------------------------------------------
 
-    async def read(self, request: ReadTextFileRequest) -> ReadTextFileResponse:
+    async def read(self, request: acp.ReadTextFileRequest) -> acp.ReadTextFileResponse:
         path = Path(request.path)
         document = self._documents.of(path) if path.is_absolute() else None
         if document is None:
@@ -84,7 +75,7 @@ class Buffers(Files):
         self._read[path] = document.now.lines
         return await Files(buffers={path: document.now.text}).read(request)
 
-    async def write(self, request: WriteTextFileRequest) -> WriteTextFileResponse | None:
+    async def write(self, request: acp.WriteTextFileRequest) -> acp.WriteTextFileResponse | None:
         path = Path(request.path)
         document = self._documents.of(path) if path.is_absolute() else None
         if document is None:
@@ -93,7 +84,7 @@ class Buffers(Files):
             return written
         async with self._one_at_a_time:
             await self._edit(document, path, request.content)
-        return WriteTextFileResponse()
+        return acp.WriteTextFileResponse()
 
     def _know(self, path: Path, text: str | None) -> None:
         """The text the agent knows of a file that is not open: it may be opened, and typed in, before the next
@@ -211,11 +202,11 @@ class WarnedTerminals(Terminals):
         self._buffers = buffers
         self._said: dict[tuple[str, str], str] = {}
 
-    async def create(self, request: CreateTerminalRequest) -> CreateTerminalResponse:
+    async def create(self, request: acp.CreateTerminalRequest) -> acp.CreateTerminalResponse:
         await self._buffers.warn_of_unsaved()
         return await super().create(request)
 
-    async def release(self, request: ReleaseTerminalRequest) -> ReleaseTerminalResponse:
+    async def release(self, request: acp.ReleaseTerminalRequest) -> acp.ReleaseTerminalResponse:
         self._said[request.session_id, request.terminal_id] = self.said(request.session_id, request.terminal_id)
         while len(self._said) > KEPT_TERMINALS:
             del self._said[next(iter(self._said))]

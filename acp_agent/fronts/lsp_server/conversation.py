@@ -19,17 +19,7 @@ import anyio.abc
 from acp_agent.errors import AgentError, PeerError
 from acp_agent.fronts.lsp_server.agent_host import AgentHost, RunningAgent
 from acp_agent.fronts.lsp_server.prompt_content import Prompt
-from acp_agent.schema.acp import (
-    ConfigOptionUpdate,
-    CurrentModeUpdate,
-    SessionConfigOption,
-    SessionConfigSelect,
-    SessionConfigSelectGroup,
-    SessionConfigSelectOption,
-    SessionInfo,
-    SessionModeState,
-    SessionUpdate,
-)
+from acp_agent.schema import acp
 
 log = logging.getLogger(__name__)
 
@@ -57,9 +47,9 @@ class Session:
     id: str
     folders: Folders
     agent: RunningAgent
-    modes: SessionModeState | None = None
+    modes: acp.SessionModeState | None = None
     mode_id: str = ""
-    options: Sequence[SessionConfigOption] = ()
+    options: Sequence[acp.SessionConfigOption] = ()
 
 
 @dataclass
@@ -84,7 +74,7 @@ class Watcher(Protocol):
         """There is a session, and the prompt goes to the agent now."""
         ...
 
-    def updated(self, session_id: str, update: SessionUpdate, *, replayed: bool) -> None: ...
+    def updated(self, session_id: str, update: acp.SessionUpdate, *, replayed: bool) -> None: ...
 
     def turn_ended(self, turn: Turn) -> None: ...
 
@@ -225,7 +215,7 @@ class Conversation:
         self.stop()
         self._session = None
 
-    async def sessions(self) -> list[SessionInfo]:
+    async def sessions(self) -> list[acp.SessionInfo]:
         """Those of this folder, as the agent tells. Raises AgentError."""
         folders = self._folders()
         agent = await self._host.start(folders.cwd)
@@ -234,7 +224,7 @@ class Conversation:
             raise AgentError(f"{agent.name} cannot list or load sessions")
         return list((await agent.client.list_sessions(cwd=folders.cwd)).sessions)
 
-    async def load(self, info: SessionInfo) -> Session:
+    async def load(self, info: acp.SessionInfo) -> Session:
         """Goes on with a session; its conversation is told again. Raises AgentError."""
         self.stop()
         if self._running is not None:
@@ -258,12 +248,12 @@ class Conversation:
             _take(session, answer.modes, answer.config_options)
             return session
 
-    def take_update(self, session_id: str, update: SessionUpdate) -> None:
+    def take_update(self, session_id: str, update: acp.SessionUpdate) -> None:
         session = self._session
         if session is not None and session_id == session.id:
-            if isinstance(update, CurrentModeUpdate):
+            if isinstance(update, acp.CurrentModeUpdate):
                 session.mode_id = update.current_mode_id
-            elif isinstance(update, ConfigOptionUpdate):
+            elif isinstance(update, acp.ConfigOptionUpdate):
                 session.options = update.config_options
         if session is None or session_id == session.id:
             self._watcher.updated(session_id, update, replayed=self._replaying)
@@ -287,8 +277,8 @@ class Conversation:
     def _begin(
         self,
         session: Session,
-        modes: SessionModeState | None,
-        options: Sequence[SessionConfigOption] | None,
+        modes: acp.SessionModeState | None,
+        options: Sequence[acp.SessionConfigOption] | None,
         *,
         loaded: bool,
     ) -> Session:
@@ -330,7 +320,9 @@ class Conversation:
             session.options = answer.config_options
 
 
-def _take(session: Session, modes: SessionModeState | None, options: Sequence[SessionConfigOption] | None) -> None:
+def _take(
+    session: Session, modes: acp.SessionModeState | None, options: Sequence[acp.SessionConfigOption] | None
+) -> None:
     session.modes = modes
     session.mode_id = modes.current_mode_id if modes is not None else ""
     session.options = options or ()
@@ -341,19 +333,19 @@ def _more(agent: RunningAgent, folders: Folders) -> Sequence[Path]:
     return folders.more if takes else ()
 
 
-def _option(session: Session, name: str) -> SessionConfigSelect | None:
+def _option(session: Session, name: str) -> acp.SessionConfigSelect | None:
     for option in session.options:
-        if isinstance(option, SessionConfigSelect) and name in (option.id, option.category):
+        if isinstance(option, acp.SessionConfigSelect) and name in (option.id, option.category):
             return option
     return None
 
 
-def _choices(option: SessionConfigSelect | None) -> list[Choice]:
+def _choices(option: acp.SessionConfigSelect | None) -> list[Choice]:
     if option is None:
         return []
-    flat: list[SessionConfigSelectOption] = []
+    flat: list[acp.SessionConfigSelectOption] = []
     for item in option.options:
-        flat.extend(item.options if isinstance(item, SessionConfigSelectGroup) else [item])
+        flat.extend(item.options if isinstance(item, acp.SessionConfigSelectGroup) else [item])
     return [Choice(item.value, item.name, item.value == option.current_value) for item in flat]
 
 

@@ -34,19 +34,7 @@ from acp_agent.fronts.lsp_server.status import Board, Call, one_line
 from acp_agent.fronts.lsp_server.text_positions import Text, choose_encoding
 from acp_agent.fronts.lsp_server.transcript import Transcript, with_draft
 from acp_agent.protocol.transports import Transport
-from acp_agent.schema.acp import (
-    AgentMessageChunk,
-    ClientCapabilities,
-    ElicitationCapabilities,
-    ElicitationFormCapabilities,
-    FileSystemCapabilities,
-    Implementation,
-    SessionUpdate,
-    Terminal,
-    TextContent,
-    ToolCall,
-    ToolCallProgress,
-)
+from acp_agent.schema import acp
 
 log = logging.getLogger(__name__)
 
@@ -106,7 +94,7 @@ class Front:
 
     def _connect(self, transport: Transport) -> AcpClient:
         self._terminals = WarnedTerminals(self.buffers)
-        forms = ElicitationCapabilities(form=ElicitationFormCapabilities())
+        forms = acp.ElicitationCapabilities(form=acp.ElicitationFormCapabilities())
         return AcpClient(
             transport,
             files=self.buffers,
@@ -114,12 +102,12 @@ class Front:
             permissions=self.questions.permission,
             elicitation=self.questions.elicit if self._forms else None,
             on_update=self.conversation.take_update,
-            capabilities=ClientCapabilities(
-                fs=FileSystemCapabilities(read_text_file=True, write_text_file=True),
+            capabilities=acp.ClientCapabilities(
+                fs=acp.FileSystemCapabilities(read_text_file=True, write_text_file=True),
                 terminal=True,
                 elicitation=forms if self._forms else None,
             ),
-            info=Implementation(name="acp-coder-lsp", version=__version__),
+            info=acp.Implementation(name="acp-coder-lsp", version=__version__),
         )
 
     # --- the editor's life ------------------------------------------------------------------------------------
@@ -206,16 +194,16 @@ class Front:
         self._prompted = turn
         self.transcript.prompt(turn.prompt.text)
 
-    def updated(self, session_id: str, update: SessionUpdate, *, replayed: bool) -> None:
+    def updated(self, session_id: str, update: acp.SessionUpdate, *, replayed: bool) -> None:
         if self.options.updates:
             self.editor.notify(UPDATE_NOTIFICATION, {"sessionId": session_id, "update": msgspec.to_builtins(update)})
         self.transcript.update(update)
         self._to_write.set()
-        if isinstance(update, AgentMessageChunk) and isinstance(update.content, TextContent):
+        if isinstance(update, acp.AgentMessageChunk) and isinstance(update.content, acp.TextContent):
             self._answer += update.content.text[: SAID_LENGTH * 2]
-        elif isinstance(update, ToolCall):
+        elif isinstance(update, acp.ToolCall):
             self._answer = ""
-        if not isinstance(update, ToolCall | ToolCallProgress):
+        if not isinstance(update, acp.ToolCall | acp.ToolCallProgress):
             return
         board = self._replayed if replayed else self.board
         before = board.calls.get(update.tool_call_id)
@@ -228,7 +216,7 @@ class Front:
         self.drawing.change()
 
     def _take_output(self, session_id: str, call: Call) -> None:
-        ids = [item.terminal_id for item in call.content if isinstance(item, Terminal)]
+        ids = [item.terminal_id for item in call.content if isinstance(item, acp.Terminal)]
         if self._terminals is not None:
             call.terminal_output = "".join(self._terminals.said(session_id, name) for name in ids)
 

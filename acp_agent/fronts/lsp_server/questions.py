@@ -19,26 +19,7 @@ from acp_agent.fronts.lsp_server.lsp_editor import Editor, Kind
 from acp_agent.fronts.lsp_server.status import Board, Call, one_line
 from acp_agent.fronts.lsp_server.transcript import ASKED_LINES, Transcript, command_of, details_of, diff_text
 from acp_agent.fronts.view import plain
-from acp_agent.schema.acp import (
-    BooleanPropertySchema,
-    CancelledPermissionOutcome,
-    Content,
-    CreateElicitationRequest,
-    CreateElicitationResponse,
-    Diff,
-    ElicitationContentValue,
-    ElicitationFormMode,
-    EnumOption,
-    MultiSelectPropertySchema,
-    PermissionOption,
-    RequestPermissionOutcome,
-    RequestPermissionRequest,
-    SelectedPermissionOutcome,
-    StringMultiSelectItems,
-    StringPropertySchema,
-    TextContent,
-    TitledMultiSelectItems,
-)
+from acp_agent.schema import acp
 
 log = logging.getLogger(__name__)
 
@@ -95,11 +76,11 @@ class Questions:
 
     # --- permissions ------------------------------------------------------------------------------------------
 
-    async def permission(self, request: RequestPermissionRequest) -> RequestPermissionOutcome:
+    async def permission(self, request: acp.RequestPermissionRequest) -> acp.RequestPermissionOutcome:
         call = self._board.take(request.tool_call)
         self._board.set_waiting(call.id, True)
         self._changed()
-        outcome: RequestPermissionOutcome = CancelledPermissionOutcome()
+        outcome: acp.RequestPermissionOutcome = acp.CancelledPermissionOutcome()
         scope = anyio.CancelScope()
         self._open.add(scope)
         try:
@@ -112,7 +93,7 @@ class Questions:
             self._changed()
         return outcome
 
-    async def _ask(self, request: RequestPermissionRequest, call: Call) -> RequestPermissionOutcome:
+    async def _ask(self, request: acp.RequestPermissionRequest, call: Call) -> acp.RequestPermissionOutcome:
         options = safe_first(request.options)
         names = _unique([one_line(option.name) for option in options], SHOW)
         self._transcript.question(one_line(call.title), details_of(call, ASKED_LINES))
@@ -131,7 +112,7 @@ class Questions:
             return await reject_once(request)
         option = options[names.index(chosen)]
         self._transcript.answer(option.name)
-        return SelectedPermissionOutcome(option_id=option.option_id)
+        return acp.SelectedPermissionOutcome(option_id=option.option_id)
 
     async def _choose(self, text: str, names: Sequence[str], kind: Kind) -> str | None:
         """Asks once the user has not typed for a moment. After the transcript was shown the question waits: it would
@@ -155,11 +136,11 @@ class Questions:
 
     # --- forms ------------------------------------------------------------------------------------------------
 
-    async def elicit(self, request: CreateElicitationRequest) -> CreateElicitationResponse:
+    async def elicit(self, request: acp.CreateElicitationRequest) -> acp.CreateElicitationResponse:
         """Fields with choices are asked one after the other. A form that needs a text is declined, and that is told."""
-        if not isinstance(request, ElicitationFormMode):
+        if not isinstance(request, acp.ElicitationFormMode):
             self._editor.say(f"Not answered: {one_line(request.message)} ({plain(request.url)})", Kind.Warning)
-            return CreateElicitationResponse(action="decline")
+            return acp.CreateElicitationResponse(action="decline")
         required = set(request.requested_schema.required or ())
         asked = {name: _choices(field) for name, field in request.requested_schema.properties.items()}
         if any(not asked.get(name) for name in required) or not any(asked.values()):
@@ -168,8 +149,8 @@ class Questions:
                 "Answer in the next prompt.",
                 Kind.Warning,
             )
-            return CreateElicitationResponse(action="decline")
-        content: dict[str, ElicitationContentValue] = {}
+            return acp.CreateElicitationResponse(action="decline")
+        content: dict[str, acp.ElicitationContentValue] = {}
         scope = anyio.CancelScope()
         self._open.add(scope)
         try:
@@ -178,14 +159,14 @@ class Questions:
                     return await self._fill(request, asked, content)
         finally:
             self._open.discard(scope)
-        return CreateElicitationResponse(action="cancel")
+        return acp.CreateElicitationResponse(action="cancel")
 
     async def _fill(
         self,
-        request: ElicitationFormMode,
+        request: acp.ElicitationFormMode,
         asked: dict[str, list[tuple[str, Any]]],
-        content: dict[str, ElicitationContentValue],
-    ) -> CreateElicitationResponse:
+        content: dict[str, acp.ElicitationContentValue],
+    ) -> acp.CreateElicitationResponse:
         self._transcript.question(one_line(request.message, 2_000), "")
         for name, choices in asked.items():
             if not choices:
@@ -200,16 +181,16 @@ class Questions:
                 chosen = await self._choose(text, [NO_ANSWER, *names], Kind.Info)
             except PeerError as error:
                 log.warning("the question could not be asked: %s", error)
-                return CreateElicitationResponse(action="decline")
+                return acp.CreateElicitationResponse(action="decline")
             if chosen is None or chosen == NO_ANSWER:
                 self._transcript.answer("not answered")
-                return CreateElicitationResponse(action="decline")
+                return acp.CreateElicitationResponse(action="decline")
             self._transcript.answer(chosen)
             content[name] = choices[names.index(chosen)][1]
-        return CreateElicitationResponse(action="accept", content=content)
+        return acp.CreateElicitationResponse(action="accept", content=content)
 
 
-def safe_first(options: Sequence[PermissionOption]) -> list[PermissionOption]:
+def safe_first(options: Sequence[acp.PermissionOption]) -> list[acp.PermissionOption]:
     """Refusing once, then allowing, then what lasts; equals in the agent's order."""
     return sorted(options, key=lambda option: ORDER.index(option.kind))
 
@@ -219,12 +200,12 @@ def question_text(call: Call, most: int = SHOWN_LINES) -> str:
     lines = [one_line(call.title, TITLE_LENGTH)]
     for item in call.content:
         match item:
-            case Diff():
+            case acp.Diff():
                 changed = diff_text(item).split("\n")
                 if most <= FEW_LINES:  # Where there is little room it is for what changes.
                     changed = [line for line in changed if line[:1] in ("+", "-")]
                 lines += [one_line(item.path), *changed]
-            case Content(content=TextContent(text=text)):
+            case acp.Content(content=acp.TextContent(text=text)):
                 lines += [line for line in plain(text).strip().split("\n") if one_line(line, TITLE_LENGTH) != lines[0]]
     command = plain(command_of(call.raw_input)).strip()
     if command not in lines[0]:  # As it is: a title has one line, of a bounded length.
@@ -245,16 +226,16 @@ def _cut(line: str) -> str:
 def _choices(field: object) -> list[tuple[str, Any]]:
     """Returns the choices for a field: label and value. Nothing for a text or a number."""
     match field:
-        case StringPropertySchema(enum=list() as words):
+        case acp.StringPropertySchema(enum=list() as words):
             return [(word, word) for word in words]
-        case StringPropertySchema(one_of=list() as options):
+        case acp.StringPropertySchema(one_of=list() as options):
             return [(option.title, option.const) for option in options]
-        case BooleanPropertySchema():
+        case acp.BooleanPropertySchema():
             return [("No", False), ("Yes", True)]
-        case MultiSelectPropertySchema(items=StringMultiSelectItems(enum=words)):
+        case acp.MultiSelectPropertySchema(items=acp.StringMultiSelectItems(enum=words)):
             return [(word, [word]) for word in words]
-        case MultiSelectPropertySchema(items=TitledMultiSelectItems(any_of=options)):
-            return [(option.title, [option.const]) for option in options if isinstance(option, EnumOption)]
+        case acp.MultiSelectPropertySchema(items=acp.TitledMultiSelectItems(any_of=options)):
+            return [(option.title, [option.const]) for option in options if isinstance(option, acp.EnumOption)]
     return []
 
 

@@ -12,14 +12,7 @@ from msgspec import UNSET
 
 from acp_agent.fronts.lsp_server.text_positions import split_lines
 from acp_agent.fronts.view import plain
-from acp_agent.schema.acp import (
-    SessionUpdate,
-    ToolCall,
-    ToolCallLocation,
-    ToolCallProgress,
-    ToolCallStatus,
-    ToolCallUpdate,
-)
+from acp_agent.schema import acp
 
 MARKS = 200
 """So many of the newest are shown; a turn may have thousands of calls."""
@@ -54,7 +47,7 @@ class Call:
 
     id: str
     title: str = "A tool"
-    status: ToolCallStatus = "pending"
+    status: acp.ToolCallStatus = "pending"
     waiting: bool = False
     """For the answer to a question about it."""
     places: list[Place] = field(default_factory=list)
@@ -81,7 +74,7 @@ class Call:
         more = " (waits for your answer)" if self.shown == "waiting" else ""
         return f"{SIGNS[self.shown]} {one_line(self.title)}{more}"
 
-    def take(self, update: ToolCall | ToolCallUpdate) -> None:
+    def take(self, update: acp.ToolCall | acp.ToolCallUpdate) -> None:
         if isinstance(update.title, str):
             self.title = update.title
         if isinstance(update.status, str):
@@ -95,7 +88,7 @@ class Call:
         if update.raw_output is not UNSET:
             self.raw_output = update.raw_output
 
-    def _take_places(self, locations: Sequence[ToolCallLocation]) -> None:
+    def _take_places(self, locations: Sequence[acp.ToolCallLocation]) -> None:
         before = {(place.path, place.said): place for place in self.places}
         self.places = []
         for location in locations:
@@ -127,13 +120,13 @@ class Board:
         self.calls.clear()
         self.changes += 1
 
-    def update(self, update: SessionUpdate) -> Call | None:
+    def update(self, update: acp.SessionUpdate) -> Call | None:
         """The call that an update is about, as it is now."""
-        if not isinstance(update, ToolCall | ToolCallProgress):
+        if not isinstance(update, acp.ToolCall | acp.ToolCallProgress):
             return None
         return self.take(update)
 
-    def take(self, update: ToolCall | ToolCallUpdate) -> Call:
+    def take(self, update: acp.ToolCall | acp.ToolCallUpdate) -> Call:
         """A call that nobody began is as good as one that was: some agents name it first when they ask about it."""
         call = self.calls.setdefault(update.tool_call_id, Call(update.tool_call_id))
         call.take(update)

@@ -21,18 +21,7 @@ from typing import Any
 from acp_agent.fronts.lsp_server.status import Call, one_line
 from acp_agent.fronts.view import plain
 from acp_agent.output.sanitize import sanitize_output
-from acp_agent.schema.acp import (
-    AgentMessageChunk,
-    AgentThoughtChunk,
-    Content,
-    Diff,
-    Notice,
-    Plan,
-    SessionUpdate,
-    Terminal,
-    TextContent,
-    UserMessageChunk,
-)
+from acp_agent.schema import acp
 
 log = logging.getLogger(__name__)
 
@@ -176,22 +165,22 @@ class Transcript:
         self._write(f"{_quiet(text.strip())}{BLANK}{AGENT}{BLANK}")
         self.flush()
 
-    def update(self, update: SessionUpdate) -> None:
+    def update(self, update: acp.SessionUpdate) -> None:
         self._used = True
         match update:
-            case AgentMessageChunk(content=TextContent(text=text)):
+            case acp.AgentMessageChunk(content=acp.TextContent(text=text)):
                 self._say("message", text)
-            case AgentThoughtChunk(content=TextContent(text=text)):
+            case acp.AgentThoughtChunk(content=acp.TextContent(text=text)):
                 self._say("thought", text)
-            case UserMessageChunk(content=TextContent(text=text)):  # of a session that is loaded again
+            case acp.UserMessageChunk(content=acp.TextContent(text=text)):  # of a session that is loaded again
                 if self._kind != "user":
                     self._section("user")
                     self._put(f"{YOU}{BLANK}")
                 self._put(_quiet(text))
-            case Plan(entries=entries):
+            case acp.Plan(entries=entries):
                 marks = {"pending": " ", "in_progress": "~", "completed": "x"}
                 self._block("".join(f"- [{marks[entry.status]}] {one_line(entry.content)}\n" for entry in entries))
-            case Notice(title=title, description=description):
+            case acp.Notice(title=title, description=description):
                 self._block("".join(f"> {one_line(words, 500)}\n" for words in (title, description) if words))
             case _:
                 pass
@@ -309,17 +298,17 @@ def _details(call: Call, most: int) -> Iterator[str]:
     output = _output(call.raw_output) or call.terminal_output
     for item in call.content:
         match item:
-            case Diff():
+            case acp.Diff():
                 yield f"`{one_line(item.path, 1_000)}`\n\n{_fenced(diff_text(item, most), 'diff')}"
-            case Content(content=TextContent(text=text)):
+            case acp.Content(content=acp.TextContent(text=text)):
                 yield _fenced(_bounded(sanitize_output(text), most))
-            case Terminal() if output:
+            case acp.Terminal() if output:
                 yield _fenced(_bounded(sanitize_output(output), most))
     if output and not call.content:
         yield _fenced(_bounded(sanitize_output(output), most))
 
 
-def diff_text(diff: Diff, most: int = DETAIL_LINES) -> str:
+def diff_text(diff: acp.Diff, most: int = DETAIL_LINES) -> str:
     """A unified diff without its two headers."""
     old = plain(diff.old_text or "").splitlines()
     lines = list(difflib.unified_diff(old, plain(diff.new_text).splitlines(), lineterm="", n=2))[2:]
