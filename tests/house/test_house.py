@@ -105,6 +105,14 @@ def test_every_module_has_a_floor():
     assert not unknown
 
 
+def test_every_part_has_its_page():
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    assert not [name for name in FLOORS if name not in ("", "__main__", "cli") and f"`{name}" not in text]
+    pages = re.findall(r"\]\(((?:wings|rooms)/[\w-]+\.md)\)", text)
+    assert len(pages) > 10
+    assert not [page for page in pages if not (ROOT / "docs" / page).exists()]
+
+
 def test_imports_run_down_the_floors():
     wrong = []
     for item in imports():
