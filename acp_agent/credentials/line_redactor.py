@@ -1,4 +1,4 @@
-"""Redaction of one line, or of groups of its words: what is found in it, and what stands there instead.
+"""Redaction of one line, or of groups of its words: what is found in it, and what is there instead.
 
 What two patterns find at once is one credential, named by the better of the two. A mark is never replaced again.
 """
@@ -14,7 +14,7 @@ from acp_agent.credentials.values import is_credential, is_placeholder
 from acp_agent.linear import Pattern, at_first_use, compiled
 
 MARK = at_first_use(r"\[redacted: [A-Za-z0-9 '\-]{1,40}\]")
-"""The text in place of a credential. Without quotes and backslashes: it may stand in JSON and in shell lines."""
+"""The text in place of a credential. Without quotes and backslashes: it may be in JSON and in shell lines."""
 
 OWN_HEAD = 8
 COOKIE_CHARS = 4096

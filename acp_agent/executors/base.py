@@ -65,7 +65,7 @@ class Process(Protocol):
 
     def output(self) -> AsyncIterator[OutputChunk]:
         """Chunks in the order of arrival, ending with the command. Iterated by one at a time: who stops before the end
-        may iterate anew and gets what followed."""
+        may iterate again and gets what followed."""
         ...
 
     async def wait(self) -> ExitStatus:
@@ -166,7 +166,7 @@ class Tally:
 
 
 class Executor(Protocol):
-    """All paths absolute and resolved: exactly what was checked is opened, and a link that stands there since is an
+    """All paths absolute and resolved: exactly what was checked is opened, and a link that is there since is an
     error. So is what is no regular file, and what is hidden by configuration; listings and searches leave that out.
 
     Raises ExecutorError with a sentence, FileNotFoundError where a file is missing.

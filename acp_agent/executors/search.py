@@ -2,7 +2,7 @@
 
 Both run as child processes, bounded in time and in results, and are killed when the call is cancelled. They open what
 they find by its name, so somebody who swaps a folder for a link meanwhile may lead them elsewhere: what they found is
-looked for once more by folder handles (see `files`), and given only where it stands there, too.
+looked for once more by folder handles (see `files`), and given only where it is there, too.
 """
 
 from __future__ import annotations

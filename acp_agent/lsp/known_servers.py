@@ -29,7 +29,7 @@ class ServerRow:
     languages: Mapping[str, str]
     """A file's ending, or its whole name -> LSP language id."""
     root_markers: tuple[str, ...] = ()
-    """Names, with `*` patterns, of what stands in the folder that it works in."""
+    """Names, with `*` patterns, of what is in the folder that it works in."""
     group: str = ""
     settings: Mapping[str, Any] = field(default_factory=dict)
     options: Mapping[str, Any] = field(default_factory=dict)

@@ -82,7 +82,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "acp_agent.loop": ("", "prompts", "shell", "memory", "toolbox", "model", "beside", "calls", "turns"),
     "acp_agent.tools": ("kit", "net", "web", "files", "code", ""),
 }
-"""The rooms of a wing in the order in which they build on each other; the first is what stands at its top."""
+"""The rooms of a wing in the order in which they build on each other; the first is what is at its top."""
 
 LONGEST_FILE = 750
 

@@ -77,7 +77,7 @@ class Confined:
     written: frozenset[int] = frozenset()
     """Those of `files` that are opened for reading and writing; the others only for reading."""
     slots: Mapping[int, int] = field(default_factory=dict)
-    """Place in `argv` -> the descriptor in `files` whose number stands there."""
+    """Place in `argv` -> the descriptor in `files` whose number is there."""
     killed_at_once: bool = False
     """Whether SIGKILL to the started process ends all that it started."""
     cleanup: Callable[[], None] | None = None

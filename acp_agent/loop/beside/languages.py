@@ -58,7 +58,7 @@ LOOK_AGAIN = 30.0
 """Seconds after which servers are looked for again: the tools are offered with each request to the model."""
 
 EDITOR_WAIT = 1.0
-"""Seconds, at most, for the editor's servers to publish anew after a change: they need not."""
+"""Seconds, at most, for the editor's servers to publish again after a change: they need not."""
 EDITOR_SETTLES = 0.15
 """Seconds between the first that an editor publishes after a change and the answer: servers publish in parts."""
 

@@ -131,7 +131,7 @@ class Outputs:
     # --- results ----------------------------------------------------------------------------------------------
 
     async def treat(self, tool: str, result: ToolResult) -> ToolResult:
-        """The result as model (`text`), person (`content`) and programs (`raw_output`) get it."""
+        """The result as model (`text`), user (`content`) and programs (`raw_output`) get it."""
         size = len(result.text) + (len(result.command.combined) if result.command is not None else 0)
         if size > IN_A_THREAD:
             digest = await anyio.to_thread.run_sync(self._digest, result, abandon_on_cancel=True)
@@ -339,7 +339,7 @@ def _status(call: Call) -> ResultStatus:
 
 
 def _lines(text: str, *more: str) -> str:
-    """`text` and, each on a line of its own, what stands below it."""
+    """`text` and, each on a line of its own, what is below it."""
     below = "\n".join(line for line in more if line)
     separator = "\n" if text and below and not text.endswith("\n") else ""
     return f"{text}{separator}{below}"

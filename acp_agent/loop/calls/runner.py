@@ -131,7 +131,7 @@ class Calls:
         return other
 
     def forget(self) -> None:
-        """The model has forgotten the conversation: what counts on it begins anew."""
+        """The model has forgotten the conversation: what counts on it starts again."""
         self.quota.reset()
         self._cache.clear()
 
@@ -216,7 +216,7 @@ class Calls:
             call.processes.clear()  # The call may be found as garbage much later, and their output is large.
 
     def _audit(self, call: Call) -> None:
-        """Writes down what became of a call; one that was refused stands there with the decision."""
+        """Writes down what became of a call; one that was refused is there with the decision."""
         facts, known = call.facts, call.facts is not None
         if call.outcome.audited or not call.reported or (known and call.began is None and not call.outcome.cancelled):
             return

@@ -1,7 +1,7 @@
 """How the commands of a session are confined: the sandbox of this machine with the session's folders.
 
 The sandbox is looked for once in a process (`executors.sandbox.probe`), by the first who waits for it; what a command
-may touch is worked out anew for each, since files come and go.
+may touch is worked out again for each, since files come and go.
 """
 
 from __future__ import annotations
@@ -280,7 +280,7 @@ class Confinement:
         return any(name in self._config.sandbox.protect for name in (".git/config", ".git/hooks"))
 
     def _git_folders(self) -> list[Path]:
-        """Of the repositories that stand in the session's folders."""
+        """Of the repositories that are in the session's folders."""
         own = [folder / ".git" for folder in self._roots.real]
         return [path for path in dict.fromkeys([*own, *self._survey.repositories]) if path.is_dir()]
 

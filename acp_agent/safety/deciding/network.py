@@ -124,7 +124,7 @@ class Target:
 
     @property
     def authority(self) -> str:
-        """Host and port as they stand in an URL and in the Host header."""
+        """Host and port as they are in an URL and in the Host header."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return host if self.port == _DEFAULT_PORTS[self.scheme] else f"{host}:{self.port}"
 
@@ -221,7 +221,7 @@ def _host_and_port(authority: str, shown: str) -> tuple[str, IPAddress | None, i
         return str(six), six, _port(after.removeprefix(":"), shown)
     host, _, port = authority.partition(":")
     if ":" in port:
-        _invalid(f"{shown} has more than one port; an IPv6 address stands in brackets.")
+        _invalid(f"{shown} has more than one port; an IPv6 address is in brackets.")
     name, address = _host(host, shown)
     return name, address, _port(port, shown)
 

@@ -76,7 +76,7 @@ class ToolResult:
     """The result of a call."""
 
     text: str
-    """For the model. With `command`: what stands below its output."""
+    """For the model. With `command`: what is below its output."""
     content: tuple[ToolCallContent, ...] | None = None
     """For the user; `None`: the same text."""
     parts: tuple[Part, ...] = ()
@@ -166,7 +166,7 @@ class RunState:
         return f"exit_code={code}" + (f" ({self.ending})" if self.ending else "")
 
     def printed(self, text: str | None = None, left_out: int = 0) -> CommandOutput:
-        """Its output (or `text`, a part of it that `left_out` lines stand before) as a call's result."""
+        """Its output (or `text`, a part of it that `left_out` lines are before) as a call's result."""
         text = (self.text if text is None else text).removesuffix("\n") or "[no output]"
         streams = ShellOutput(text, "", self.exit_code, truncated=False)
         heading = f"[{self.words}]" + (f"\n[{left_out} lines before]" if left_out else "")
@@ -195,7 +195,7 @@ class Answer:
     cancelled: bool = False
     """The client is cancelling the turn."""
     ends_turn: bool = False
-    """The question stands in the conversation, and the user answers by the next prompt."""
+    """The question is in the conversation, and the user answers by the next prompt."""
 
 
 @dataclass(frozen=True)

@@ -158,7 +158,7 @@ class GuardedClient:
             if home is not None and not same_site(home, target):
                 raise ToolError(
                     f"{_path(hops)} redirects to {target.url} on another host; call it with that URL so that the "
-                    "person is asked.",
+                    "user is asked.",
                     "policy_blocked",
                 )
             kept = {name: value for name, value in following.headers.items() if name in KEPT_ACROSS_ORIGINS}

@@ -23,7 +23,7 @@ LEFT_OUT = frozenset(
 )
 LEFT_OUT_ROLES = frozenset("navigation banner contentinfo complementary search dialog menu menubar toolbar".split())
 PARAGRAPHS = frozenset("p div section article main header blockquote ul ol dl table figure form fieldset pre".split())
-"""An empty line stands before and after."""
+"""An empty line is before and after."""
 LINES = frozenset("li tr dt dd figcaption caption address details summary legend option thead tbody".split())
 HEADINGS = {f"h{level}": level for level in range(1, 7)}
 BLOCKS = PARAGRAPHS | LINES | HEADINGS.keys() | {"td", "th", "hr"}
