@@ -5,16 +5,16 @@ A remote backend (container, ssh) will be one more name in the answers.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 Operation = Literal["run", "read_text", "write_text"]
 """What an editor may have of its own. Everything else is asked of the disk."""
 Backend = Literal["editor", "local"]
 
 
-@dataclass(frozen=True)
-class Offer:
+class Offer(Struct, frozen=True):
     """What the editor offers and the configuration lets us use."""
 
     terminal: bool = False

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 import anyio
 import anyio.to_thread
+from msgspec import Struct
 
 from acp_agent.lazy import load
 from acp_agent.mcp.base import McpError, McpPrompt, McpResult, McpTool, ServerSpec
@@ -46,8 +47,7 @@ CANCELLED = 0.2
 """Seconds it waits for what it cancelled."""
 
 
-@dataclass(frozen=True)
-class ServerState:
+class ServerState(Struct, frozen=True):
     """A server as a person sees it."""
 
     name: str
@@ -147,8 +147,7 @@ async def _gone(servers: Iterable[_Server], seconds: float) -> None:
             await server.gone.wait()
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Settings:
+class _Settings(Struct, frozen=True, kw_only=True):
     """What the servers of a session share."""
 
     cwd: Path
@@ -171,8 +170,7 @@ class _Job(Generic[T]):
     error: McpError | None = None
 
 
-@dataclass(frozen=True)
-class _Connection:
+class _Connection(Struct, frozen=True):
     """One that stands."""
 
     client: Client

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import anyio
+from msgspec.structs import replace
 
 from acp_agent.config.language_settings import LspConfig
 from acp_agent.config.model import BashConfig, CompactionConfig, FilesConfig, ToolsConfig

@@ -10,13 +10,13 @@ import tempfile
 import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, suppress
-from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import anyio
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from acp_agent.config.model import BrowserConfig, WebConfig
 from acp_agent.errors import ToolError

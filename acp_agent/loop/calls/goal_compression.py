@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import hashlib
 from collections import OrderedDict
-from dataclasses import dataclass
 
 import anyio.to_thread
+from msgspec import Struct
 
 from acp_agent.config.model import CompressionConfig
 from acp_agent.loop.choices import Choices
@@ -26,8 +26,7 @@ IN_A_THREAD = 20_000
 """Characters from which a text is not looked at in the event loop's own thread."""
 
 
-@dataclass(frozen=True)
-class Shortened:
+class Shortened(Struct, frozen=True):
     """An output after its compression."""
 
     text: str

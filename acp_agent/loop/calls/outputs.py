@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import anyio.to_thread
 import msgspec
+from msgspec import Struct
 
 from acp_agent.credentials.redactor import Redactor
 from acp_agent.errors import StoreError
@@ -61,8 +62,7 @@ NOT_KEPT = frozenset(("read_overflow",))
 """Tools whose output is kept aside already."""
 
 
-@dataclass(frozen=True)
-class _Digest:
+class _Digest(Struct, frozen=True):
     """A result, looked at."""
 
     clean: str
@@ -78,8 +78,7 @@ class _Digest:
         return self.clean if self.filtered is None else self.filtered.text
 
 
-@dataclass(frozen=True)
-class _Told:
+class _Told(Struct, frozen=True):
     """A result as the model is told of it."""
 
     text: str
@@ -94,8 +93,7 @@ class _Told:
         return self.text == text and not (self.notes or self.reference or self.warning)
 
 
-@dataclass
-class Counts:
+class Counts(Struct):
     """What was done to the outputs of a session so far."""
 
     since: str = field(default_factory=now)

@@ -10,10 +10,11 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 
 import anyio.to_thread
+from msgspec import Struct
+from msgspec.structs import replace
 
 from acp_agent.errors import ExecutorError
 from acp_agent.executors.base import Executor
@@ -47,8 +48,7 @@ def fingerprint_with(executor: Executor, *, buffers: bool) -> Fingerprint:
     return fingerprint
 
 
-@dataclass(frozen=True)
-class _Entry:
+class _Entry(Struct, frozen=True):
     result: ToolResult
     paths: tuple[tuple[Path, str], ...]
     at: float

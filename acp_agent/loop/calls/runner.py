@@ -21,14 +21,14 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 import anyio
 import anyio.lowlevel
 import anyio.to_thread
-from msgspec import UNSET
+from msgspec import UNSET, Struct
+from msgspec.structs import replace
 
 from acp_agent.errors import AgentError, ConnectionClosed, ToolError
 from acp_agent.llm.base import TextPart, ToolMessage, ToolUse
@@ -69,8 +69,7 @@ NOT_RUN = "The call was not run: the turn was cancelled first."
 NOT_ANSWERED = "The call was not run: the person has not answered the question before it."
 
 
-@dataclass(frozen=True)
-class RoundResult:
+class RoundResult(Struct, frozen=True):
     """What running the calls of one message came to."""
 
     ends_turn: bool

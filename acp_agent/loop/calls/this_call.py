@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from acp_agent.executors.base import Command, OutputChunk, Process
 from acp_agent.loop.calls.call import Call

@@ -9,12 +9,12 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import anyio
 import anyio.to_thread
+from msgspec.structs import replace
 
 from acp_agent.config.model import ToolsConfig
 from acp_agent.errors import ExecutorError

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from acp_agent.tools.net.browser_session import BrowserSession
 from acp_agent.tools.net.web_client import GuardedClient
 
 
-@dataclass(frozen=True)
-class WebAccess:
+class WebAccess(Struct, frozen=True):
     client: GuardedClient
     browser: BrowserSession
     environ: Mapping[str, str]
