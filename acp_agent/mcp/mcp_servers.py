@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 import anyio
 import anyio.to_thread
-from msgspec import Struct
+import msgspec
 
 from acp_agent.lazy import load
 from acp_agent.mcp.base import McpError, McpPrompt, McpResult, McpTool, ServerSpec
@@ -47,7 +47,7 @@ CANCELLED = 0.2
 """Seconds it waits for what it cancelled."""
 
 
-class ServerState(Struct, frozen=True):
+class ServerState(msgspec.Struct, frozen=True):
     """A server as a person sees it."""
 
     name: str
@@ -147,7 +147,7 @@ async def _gone(servers: Iterable[_Server], seconds: float) -> None:
             await server.gone.wait()
 
 
-class _Settings(Struct, frozen=True, kw_only=True):
+class _Settings(msgspec.Struct, frozen=True, kw_only=True):
     """What the servers of a session share."""
 
     cwd: Path
@@ -170,13 +170,13 @@ class _Job(Generic[T]):
     error: McpError | None = None
 
 
-class _Connection(Struct, frozen=True):
+class _Connection(msgspec.Struct, frozen=True):
     """One that stands."""
 
     client: Client
     jobs: TaskGroup
     link: Link
-    left: anyio.Event = field(default_factory=anyio.Event)
+    left: anyio.Event = msgspec.field(default_factory=anyio.Event)
     """It is known how it ended."""
 
 

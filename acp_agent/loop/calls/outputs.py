@@ -96,12 +96,12 @@ class _Told(Struct, frozen=True):
 class Counts(Struct):
     """What was done to the outputs of a session so far."""
 
-    since: str = field(default_factory=now)
+    since: str = msgspec.field(default_factory=now)
     steps: int = 0
     """Messages of the model that called tools."""
     commands: int = 0
     observations: int = 0
-    confidences: Counter[str] = field(default_factory=Counter)
+    confidences: Counter[str] = msgspec.field(default_factory=Counter)
     """Of the filters."""
     lines_left_out: int = 0
     compressed: int = 0

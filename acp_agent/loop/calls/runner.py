@@ -39,7 +39,7 @@ from acp_agent.loop.calls.outputs import Outputs
 from acp_agent.loop.calls.quota import CallQuota
 from acp_agent.loop.calls.repeats import RepeatedFailures, call_key
 from acp_agent.loop.calls.reports import CANCELLED, Parent, Reports, locations_of
-from acp_agent.loop.calls.result_cache import ResultCache, fingerprint_with
+from acp_agent.loop.calls.result_cache import Looks, ResultCache
 from acp_agent.loop.calls.this_call import ThisCall
 from acp_agent.loop.memory.memory import Memory
 from acp_agent.loop.shell.session_shell import Shell
@@ -115,8 +115,8 @@ class Calls:
     def _begin(self) -> None:
         self.failures = RepeatedFailures(self.config.repeated_failures)
         cache = self.config.result_cache
-        fingerprint = fingerprint_with(self.shell.executor, buffers=self.shell.offer.read_text)
-        self._cache = ResultCache(fingerprint, enabled=cache.enabled, ttl=cache.ttl)
+        looks = Looks(self.shell.executor, buffers=self.shell.offer.read_text)
+        self._cache = ResultCache(looks, enabled=cache.enabled, ttl=cache.ttl)
 
     def below(self, parent: Parent, tools: frozenset[str]) -> Calls:
         """The calls of a sub-agent, with these tools of ours and a shell and a memory of its own."""
@@ -419,6 +419,8 @@ class Calls:
         """What the tool gives, or gave; a call that may be repeated is, after a passing failure."""
         tool, params = ready.tool, ready.params
         if not ready.entry.idempotent:
+            if not ready.entry.reads_only and self._changes(accesses):
+                self._cache.changed()
             return await tool.run(params, ctx, preview)
         cache, retry = self._cache, self.config.retry
         key = call_key(call.name, ready.arguments)
