@@ -16,13 +16,13 @@ from pathlib import Path
 import anyio
 import msgspec
 import pytest
-from msgspec.structs import replace
 
 from acp_agent.config.model import BrowserConfig, WebConfig
 from acp_agent.errors import ToolError
 from acp_agent.llm.base import ImagePart
 from acp_agent.safety.access import NetworkAccess, NoAccess
-from acp_agent.tools.net.browser_session import BrowserSession, find_chromium, missing_browser
+from acp_agent.tools.net.browser_session import BrowserSession
+from acp_agent.tools.net.chromium import find_chromium, missing_browser
 from acp_agent.tools.net.web_client import GuardedClient
 
 from .kit import Bench, bench
@@ -115,7 +115,7 @@ async def browsing(tmp_path: Path, **changes: object) -> AsyncIterator[Bench]:
     client = GuardedClient(web, resolve=resolve)
     browser = BrowserSession(client, msgspec.structs.replace(BrowserConfig(), **changes))
     async with bench(tmp_path) as tools, anyio.create_task_group() as tasks:
-        tools.web = replace(tools.web, client=client, browser=browser)
+        tools.web.client, tools.web.browser = client, browser
         tasks.start_soon(browser.live)
         yield tools
         tasks.cancel_scope.cancel()

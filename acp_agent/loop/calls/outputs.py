@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import logging
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import anyio.to_thread
@@ -183,7 +183,7 @@ class Outputs:
         below, heading = "", ""
         if result.command is not None:
             below, heading = result.text, f"{result.command.heading}\n".lstrip()
-        return replace(
+        return msgspec.structs.replace(
             result,
             text=heading + _lines(told.text, *told.notes, *told.reference, *told.warning, below),
             command=None,

@@ -8,7 +8,7 @@ from acp_agent.config.model import ToolsConfig
 from acp_agent.loop.beside.background_runs import SessionRuns
 from acp_agent.loop.beside.languages import Languages
 from acp_agent.loop.prompts.skills import Skills
-from acp_agent.tools.net.browser_session import missing_browser
+from acp_agent.tools.net.chromium import missing_browser
 
 ASK_LANGUAGE_SERVERS = frozenset(("definition", "references", "symbols", "hover", "rename"))
 LOOK_AT_RUNS = frozenset(("bash_output", "bash_kill", "bash_list"))

@@ -15,6 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
 from msgspec import Struct
 
 from acp_agent.config.model import ToolsConfig
@@ -166,7 +167,7 @@ class Deciders(Struct, frozen=True):
     # --- a command --------------------------------------------------------------------------------------------
 
     def _command(self, subject: Subject, access: ExecuteAccess) -> Verdict:
-        alone = replace(subject, call=replace(subject.call, accesses=(access,)))
+        alone = replace(subject, call=msgspec.structs.replace(subject.call, accesses=(access,)))
         if (denied := self.rules.applies("commands", alone)) is not None:
             return denied[0].denial(denied[1])
         examined = subject.examined(access)
