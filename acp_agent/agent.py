@@ -79,7 +79,7 @@ from acp_agent.store.session_store import SessionStore
 
 if TYPE_CHECKING:
     from acp_agent.build.builder import Builder
-    from acp_agent.loop.parts import Parts
+    from acp_agent.loop.turns.parts import Parts
 
 log = logging.getLogger(__name__)
 
@@ -88,7 +88,7 @@ LSP_NOTE = "acp_agent.schema.lsp_types:decode_notification"
 
 
 def open_store(config: Config, environ: Mapping[str, str]) -> SessionStore:
-    """The person's session store. Raises StoreError."""
+    """The user's session store. Raises StoreError."""
     path = config.settings.store.path or f"{state_dir(environ)}/sessions.db"
     return SessionStore(Path(path).expanduser(), busy_timeout=config.settings.store.busy_timeout)
 
@@ -312,7 +312,7 @@ class Agent:
         return session
 
     def _start(self, session: Session) -> None:
-        """What follows the answer that names the session."""
+        """Does what follows the answer that names the session."""
         if session.queue.closed:
             return
         session.outbox.release()
@@ -458,8 +458,8 @@ class Agent:
         try:
             layer = project_layer(cwd, self._open_store(config)) if cwd is not None else None
             return config if layer is None else load_config(self._environ, project=layer, flags=self._flags)
-        except ConfigError as error:  # The project's: the person must be able to go on, and to take trust back.
-            words = f"The folder's own configuration is not used: {error}. Mend it, or `/trust no`."
+        except ConfigError as error:  # The project's: the user must be able to go on, and to take trust back.
+            words = f"The folder's own configuration is not used: {error}. Fix it, or `/trust no`."
             return msgspec.structs.replace(config, trouble=words)
 
     def _open_store(self, config: Config) -> SessionStore:

@@ -149,7 +149,7 @@ class Child:
     # --- talking ----------------------------------------------------------------------------------------------
 
     async def read(self) -> bytes:
-        """What it has written; empty at the end of its output."""
+        """Reads its output; empty at the end of its output."""
         while True:
             await anyio.lowlevel.checkpoint()
             try:

@@ -1,6 +1,6 @@
 """The exception tree. Every error says whose fault it is and travels to an edge that can answer it.
 
-    AgentError                      ours; carries a sentence fit for a person
+    AgentError                      ours; carries a sentence fit for a user
     ├── ConfigError                 a configuration value is wrong: names file, line, key   -> CLI exit 2
     ├── StoreError                  the session database cannot be used                        -> clear error
     ├── UsageError                  a command line is wrong                                    -> CLI exit 2
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
 
 class AgentError(Exception):
-    """Base of all our errors. `str(error)` is a sentence fit for a person."""
+    """Base of all our errors. `str(error)` is a sentence fit for a user."""
 
 
 class ConfigError(AgentError):

@@ -25,7 +25,7 @@ AGENT_METHOD = "api-key"
 TERMINAL_METHOD = "login"
 
 LSP_NOTIFICATIONS = ("_lsp/publishDiagnostics", "_lsp/didSave")
-"""What the agent reads of the extension `_lsp/*`."""
+"""Notifications of the extension `_lsp/*` that the agent reads."""
 
 NEEDS_KEY = "acp_agent.llm.choose:needs_key"
 
@@ -70,7 +70,8 @@ def answer_initialize(params: object, config: Mapping[str, Any]) -> dict[str, An
 
 
 def _lsp(config: Mapping[str, Any]) -> dict[str, Any]:
-    """What of `_lsp/*` is read (docs/lsp-extension.md), and which mentions of a prompt the agent resolves itself."""
+    """Returns the part of `_lsp/*` that is read (docs/lsp-extension.md), and which mentions of a prompt the agent
+    resolves itself."""
     if _table(config.get("lsp")).get("enabled", True) is False:
         return {}
     return {"_meta": {"lsp": {"notifications": list(LSP_NOTIFICATIONS), "mentions": ["@diagnostics", "@problems"]}}}

@@ -13,14 +13,14 @@ from typing import Any, Protocol, cast
 import re2
 
 MAX_PATTERN_CHARS = 512
-"""Of a pattern that a person or a project wrote."""
+"""Of a pattern that a user or a project wrote."""
 
 MAX_MEMORY = 32 * 1024 * 1024
 """Bytes one pattern may take, its automaton included: past that a search starts its automaton anew, and goes on."""
 
 
 class PatternError(ValueError):
-    """What is wrong with a pattern, in words."""
+    """A pattern that cannot be used; the text says why."""
 
 
 class Match(Protocol):
@@ -34,7 +34,7 @@ class Match(Protocol):
 
 
 class Pattern(Protocol):
-    """What of `re.Pattern` is there. Offsets count characters."""
+    """The part of `re.Pattern` that is offered. Offsets count characters."""
 
     @property
     def pattern(self) -> str: ...

@@ -1,7 +1,8 @@
-"""The figures: how long a person waits, and what it costs. `make bench`, or `scripts/bench.py NAME ...` for some.
+"""The figures: how long a user waits, and what it costs. `make bench`, or `scripts/bench.py NAME ...` for some.
 
 Prints one table and asserts nothing. Times are in ms and, for what depends on how fast the machine starts a Python at
-all, in B: the time of `python3 -c pass` in an empty virtual environment, measured in turns with what it is the unit of.
+all, in B: the time of `python3 -c pass` in an empty virtual environment, measured alternating with what it is the unit
+of.
 
 The agent is the installed command, spoken to over pipes by hand with blocking reads; the model is `FakeModel` as a
 process of its own on the loopback. "Net" is without the model's time: what the same request takes from a plain socket.
@@ -92,7 +93,7 @@ def table(rows: Sequence[Row]) -> str:
 
 
 def environment(home: Path, base_url: str, **more: str) -> dict[str, str]:
-    """What the agent is started with; nothing of the person who measures is in it."""
+    """The environment the agent is started with; nothing of the user who measures is in it."""
     return {
         "HOME": str(home),
         "PATH": os.environ["PATH"],
@@ -219,7 +220,7 @@ class Client:
         return time.clock_gettime(~self.process.pid << 3 | 2) * 1000
 
     def memory(self) -> float:
-        """What of the process is in memory now, in MiB."""
+        """Returns the memory of the process now, in MiB."""
         return self._status("VmRSS:")
 
     def peak_memory(self) -> float:
@@ -275,14 +276,14 @@ def agent(
 
 
 def settle(client: Client, session: str, turns: int = 3) -> None:
-    """Until everything is loaded: a person has long been there when a warm figure counts."""
+    """Until everything is loaded: a user has long been there when a warm figure counts."""
     for _ in range(turns):
         client.prompt(session)
     time.sleep(0.3)
 
 
 def text_of(events: Sequence[Event]) -> list[tuple[float, str]]:
-    """What the model said, with the time each piece arrived."""
+    """Returns the model's text, with the time each piece arrived."""
     updates = ((at, message["params"]["update"]) for at, message in events if message.get("method") == "session/update")
     return [(at, one["content"]["text"]) for at, one in updates if one["sessionUpdate"] == "agent_message_chunk"]
 
@@ -357,7 +358,7 @@ class Bench:
         self.rows.append(Row(figure, target, samples, **more))
 
     def start_up(self) -> None:
-        """From spawn to the first answers, in turns with B."""
+        """From spawn to the first answers, alternating with B."""
         bare: list[float] = []
         first: list[float] = []
         session: list[float] = []
@@ -585,7 +586,7 @@ class Bench:
         self.add("end of stdin to gone, idle", "60 ms", samples)
 
     def definitions(self) -> None:
-        """The definitions that go with each request: read from the generated file, and made anew as bytes."""
+        """The definitions that go with each request: read from the generated file, and made again as bytes."""
         registry = builtin_registry()
         choices: Any = SimpleNamespace(mode=lambda: MODES["code"])
         always: Any = SimpleNamespace(why=lambda tool: None, hides=lambda tool: None)
@@ -667,7 +668,7 @@ class Bench:
         self.add("VS Code: longest gap between frames, 2,000 deltas", "200 ms", figures["longest_gap"])
 
     def lsp_front(self) -> None:
-        """The same with the language-server front between the agent and the editor, in turns with without it."""
+        """The same with the language-server front between the agent and the editor, alternating with without it."""
         added, all_late = [], []
         for _ in range(3):
             deltas = {"deltas": 300, "delta_text": "{now} ", "interval_ms": 10}

@@ -1,4 +1,4 @@
-"""What making room in a long conversation costs beside the model's own summary: for scripts/bench.py."""
+"""Measures making room in a long conversation, without the model's own summary: for scripts/bench.py."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def long_conversation(messages: int = 500) -> list[Message]:
     """A prompt, two rounds of calls and an answer, again and again: 4,000 characters a result, 400 an answer."""
     said: list[Message] = []
     for number in range(messages // 6 + 1):
-        said.append(UserMessage((TextPart(f"Prompt {number}: " + "please mend what is wrong there. " * 6),)))
+        said.append(UserMessage((TextPart(f"Prompt {number}: " + "please fix what is wrong there. " * 6),)))
         for half in "ab":
             use = ToolUse(f"call-{number}{half}", "bash", '{"command": "make -j2 && ls -l build/objects"}')
             said.append(AssistantMessage("", (use,)))

@@ -21,7 +21,7 @@ tests/unit/test_module_{module}.py:{number}: AssertionError"""
 
 
 def long_pytest_log(lines: int = 100_000) -> str:
-    """What `pytest -v` prints of so many tests, of which one in 5,000 fails."""
+    """The output of `pytest -v` for so many tests, of which one in 5,000 fails."""
     failing = range(2500, lines, 5000)
     shown = [
         "============================= test session starts ==============================",

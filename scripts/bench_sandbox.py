@@ -1,4 +1,4 @@
-"""What the sandbox costs a command: milliseconds more than without, the three measured in turns."""
+"""Measures what the sandbox costs a command: milliseconds more than without, the three measured in turns."""
 
 from __future__ import annotations
 

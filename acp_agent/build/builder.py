@@ -1,4 +1,4 @@
-"""What all sessions of the process share: providers, the built-in tools, redactors.
+"""Builds what all sessions of the process share: providers, the built-in tools, redactors.
 
 Loaded in stage two, in a thread, once the first session has been answered.
 """
@@ -19,10 +19,10 @@ from acp_agent.credentials.redactor import Redactor, own_values
 from acp_agent.errors import AuthRequired, InvalidParams, ProviderError
 from acp_agent.lazy import load
 from acp_agent.loop.calls.redaction import Redaction
-from acp_agent.loop.parts import Parts
+from acp_agent.loop.model.models import Models
 from acp_agent.loop.session import Session
 from acp_agent.loop.shell.private_folder import sweep
-from acp_agent.loop.turns.models import Models
+from acp_agent.loop.turns.parts import Parts
 from acp_agent.safety.deciding.deciders import EXAMINE
 from acp_agent.store.session_store import SessionStore
 from acp_agent.tools.kit.registry import builtin_registry
@@ -48,7 +48,7 @@ class Builder:
         self._redactions: dict[object, Redaction] = {}
 
     async def parts(self, session: Session, store: SessionStore) -> Parts:
-        """What the turns of `session` need; they live beside it from now on."""
+        """Builds the parts of `session`; they live beside it from now on."""
         redaction = self._redaction(session)
         parts = build_parts(session, store, self._registry, self._models, redaction, self._environ, self._spawn)
         self._spawn(parts.beside.live())

@@ -18,7 +18,6 @@ from acp_agent.loop.beside.scheduler import Scheduler
 from acp_agent.loop.calls.gate import Gate
 from acp_agent.loop.calls.goal_compression import GoalCompression
 from acp_agent.loop.calls.guard import Guard, audit_path, home_of, session_rules
-from acp_agent.loop.calls.hooks import Hooks
 from acp_agent.loop.calls.outputs import Outputs
 from acp_agent.loop.calls.redaction import Redaction
 from acp_agent.loop.calls.reports import Display, Reports
@@ -26,17 +25,17 @@ from acp_agent.loop.calls.runner import Calls
 from acp_agent.loop.calls.session_filters import SessionFilters
 from acp_agent.loop.commands import Commands
 from acp_agent.loop.journal import Journal
-from acp_agent.loop.memory.context_use import ContextUse
 from acp_agent.loop.memory.memory import Memory
 from acp_agent.loop.memory.room import Room
 from acp_agent.loop.memory.session_goals import Goals
-from acp_agent.loop.parts import Parts
+from acp_agent.loop.model.models import Models
 from acp_agent.loop.prompts.instructions import Instructions
 from acp_agent.loop.prompts.menu import Menu
-from acp_agent.loop.prompts.session_prompts import Prompts
 from acp_agent.loop.prompts.skills import Skills, read_skills
+from acp_agent.loop.running_turn import RunningTurn
 from acp_agent.loop.session import Session
 from acp_agent.loop.shell.confinement import Confinement
+from acp_agent.loop.shell.hooks import Hooks
 from acp_agent.loop.shell.private_folder import PrivateFolder
 from acp_agent.loop.shell.session_shell import Shell
 from acp_agent.loop.toolbox.absent import Absent
@@ -45,9 +44,10 @@ from acp_agent.loop.toolbox.mcp_tools import SessionServers
 from acp_agent.loop.toolbox.offer import Offer
 from acp_agent.loop.toolbox.relevance import Relevance
 from acp_agent.loop.toolbox.toolbox import Toolbox
-from acp_agent.loop.turns.models import Models
-from acp_agent.loop.turns.running import RunningTurn
-from acp_agent.loop.turns.turns import Turns
+from acp_agent.loop.turns.context_use import ContextUse
+from acp_agent.loop.turns.parts import Parts
+from acp_agent.loop.turns.session_prompts import Prompts
+from acp_agent.loop.turns.session_turns import Turns
 from acp_agent.safety.deciding.audit import AuditLog
 from acp_agent.safety.environment import SECRET_NAMES, safe_environment
 from acp_agent.store.session_store import SessionStore

@@ -1,4 +1,4 @@
-"""What a client serves, dispatched by jsonrpcserver: the one module that imports it.
+"""The methods a client serves, dispatched by jsonrpcserver: the one module that imports it.
 
 The connection has parsed the line and checked its envelope, so the library gets the parsed request as it is, without
 JSON text in between. It finds the method (-32601) and calls it; the method reads its params by ACP's schema (-32602)

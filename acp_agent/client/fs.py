@@ -18,7 +18,7 @@ from acp_agent.schema.acp import (
 class Files:
     """Text files in UTF-8, with their line ends as they are.
 
-    `buffers` is what a person has typed and not saved: reads see it before the disk. `save`: whether a write to an
+    `buffers` is what a user has typed and not saved: reads see it before the disk. `save`: whether a write to an
     open buffer is saved at once, as most editors do, or stays in the buffer.
     """
 

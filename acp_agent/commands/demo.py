@@ -17,7 +17,7 @@ from pathlib import Path
 from acp_agent.commands.one_prompt import view_for
 from acp_agent.fronts.headless import Headless, run_headless
 
-PROMPT = "The tests of this project fail. Find out why and mend it."
+PROMPT = "The tests of this project fail. Find out why and fix it."
 TESTS = ("python3", "-m", "unittest", "-q")
 TEST_SECONDS = 60
 
@@ -40,7 +40,7 @@ def run(options: Namespace, environ: Mapping[str, str]) -> int:
 
 
 def _job(project: Path, demo: Path, folder: Path, environ: Mapping[str, str]) -> Headless:
-    """Nothing of the person's own is read or written: configuration, sessions and log are in the temporary folder."""
+    """Nothing of the user's own is read or written: configuration, sessions and log are in the temporary folder."""
     own = {
         "ACP_CODER_API": "scripted",
         "ACP_CODER_PROVIDER": "default",

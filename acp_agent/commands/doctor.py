@@ -104,7 +104,7 @@ def _checks(options: Namespace, environ: Mapping[str, str]) -> Iterator[Line]:
 
 
 def _confinement(config: Config, environ: Mapping[str, str]) -> Iterator[Line]:
-    """What confines commands here, found out by trying it; and what they may touch in this folder."""
+    """Tells what confines commands here (found out by trying) and what they may touch in this folder."""
     tools = config.settings.tools
     roots = roots_of(config, real_path(Path.cwd()), environ)
     with tempfile.TemporaryDirectory(prefix="acp-coder-") as folder:

@@ -123,5 +123,5 @@ def build_parser() -> argparse.ArgumentParser:
     lsp = commands.add_parser("lsp", help="the agent as a language server on stdio")
     lsp.add_argument("agent", nargs=argparse.REMAINDER, metavar="-- CMD ...", help="another ACP agent's command")
 
-    commands.add_parser("demo", help="mend a small sample project with recorded answers of a model")
+    commands.add_parser("demo", help="fix a small sample project with recorded answers of a model")
     return parser

@@ -55,7 +55,7 @@ def stored_keys(environ: Mapping[str, str]) -> list[str]:
 
 
 def store_key(name: str, value: str, environ: Mapping[str, str]) -> str:
-    """Keeps the key; gives the place in words. Raises ConfigError when no place takes it."""
+    """Keeps the key; returns the place in words. Raises ConfigError when no place takes it."""
     if _has_keyring(environ):
         try:
             load(KEYRING["set"])(SERVICE, name, value)
@@ -68,7 +68,7 @@ def store_key(name: str, value: str, environ: Mapping[str, str]) -> str:
 
 
 def forget_key(name: str, environ: Mapping[str, str]) -> list[str]:
-    """Removes the stored key from wherever it is; gives the places."""
+    """Removes the stored key from wherever it is; returns the places."""
     places = []
     if _from_keyring(name, environ):
         try:

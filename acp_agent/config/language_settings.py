@@ -1,4 +1,4 @@
-"""What may be configured of language servers and of clients. Part of `Settings` (see `model`)."""
+"""Settings of language servers and clients. Part of `Settings` (see `model`)."""
 
 from __future__ import annotations
 

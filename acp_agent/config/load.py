@@ -23,7 +23,7 @@ class Key(msgspec.Struct, frozen=True):
     """One key that may be set."""
 
     name: str
-    """Dotted; `NAME` stands for every name of the person's: `providers.NAME.models`."""
+    """Dotted; `NAME` stands for every name of the user's: `providers.NAME.models`."""
     type: Any
     default: Any
     description: str
@@ -135,7 +135,7 @@ def _check(layer: Layer, *, project: bool) -> None:
 
 
 def _check_servers(project: Layer, below: list[Layer]) -> None:
-    """A project may name MCP servers, but not change the person's: their variables and headers may be keys."""
+    """A project may name MCP servers, but not change the user's: their variables and headers may be keys."""
     servers = _get(project.values, SERVERS)
     for name in servers if isinstance(servers, dict) else ():
         if any(_has(layer.values, f"{SERVERS}.{name}") for layer in below):
@@ -146,7 +146,7 @@ def _check_servers(project: Layer, below: list[Layer]) -> None:
 
 
 def _with_hooks(project: Layer, below: list[Layer]) -> Layer:
-    """The project's hooks run behind the person's, never instead of them."""
+    """The project's hooks run behind the user's, never instead of them."""
     hooks = project.values.get("hooks")
     if not isinstance(hooks, dict):
         return project
@@ -157,7 +157,7 @@ def _with_hooks(project: Layer, below: list[Layer]) -> Layer:
 
 @cache
 def _named_tables() -> tuple[str, ...]:
-    """The tables whose entries have names of the person's: `providers`, `mcp.servers`."""
+    """The tables whose entries have names of the user's: `providers`, `mcp.servers`."""
     return tuple(dict.fromkeys(name.partition(".NAME.")[0] for name in _known() if ".NAME." in name))
 
 
@@ -261,7 +261,7 @@ def _invalid(message: str, layers: list[Layer]) -> str:
         if _has(layer.values, name):
             return f"{_where(layer, name)}: `{name}`: {words[0].lower()}{words[1:]}{_choices(name)}"
     table = name
-    while "." in table:  # an entry of a list, or of a table with names of the person's
+    while "." in table:  # an entry of a list, or of a table with names of the user's
         table = table.rpartition(".")[0]
         for layer in reversed(layers):
             if _has(layer.values, table):

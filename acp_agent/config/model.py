@@ -1,7 +1,7 @@
-"""What may be configured, as msgspec Structs: the source of the published schema and docs page.
+"""The settings, as msgspec Structs: the source of the published schema and docs page.
 
 Every limit of the program has its named default here and is read from here. A field marked `project` may also be set
-by a project's own file, once the person trusts the folder; the others only by the person (a cloned repository must not
+by a project's own file, once the user trusts the folder; the others only by the user (a cloned repository must not
 choose where keys are sent).
 """
 
@@ -205,7 +205,7 @@ class FilesConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ] = 100_000
     allowed_paths: Annotated[
         list[PathText],
-        Meta(description="Folders that every session may use beside its own: for the tools, and for commands."),
+        Meta(description="Folders that every session may use besides its own: for the tools, and for commands."),
     ] = []
     deny_read: Annotated[
         list[PathText], Meta(description="Globs of paths that no tool reads, and no command in the sandbox.")
@@ -315,13 +315,15 @@ class TafcConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ] = False
     complexity_threshold: Annotated[
         float,
-        Meta(description="Complexity from which it is added, 0 to 1; what is no number counts as 0.6.", extra=PROJECT),
+        Meta(
+            description="Complexity from which it is added, 0 to 1; what is not a number counts as 0.6.", extra=PROJECT
+        ),
     ] = 0.6
 
 
 class RetryConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     attempts: Annotated[
-        int, Meta(ge=0, le=10, description="Repetitions of a reading call that failed for a passing reason.")
+        int, Meta(ge=0, le=10, description="Repetitions of a reading call that failed for a temporary reason.")
     ] = 2
     base_delay: Annotated[float, Meta(gt=0, description="Seconds before the first; doubles.")] = 0.5
     max_delay: Annotated[float, Meta(gt=0, description="Longest wait in seconds.")] = 10.0
@@ -332,7 +334,7 @@ class FiltersConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         bool, Meta(description="Filter the output of commands before the model reads it.", extra=PROJECT)
     ] = True
     path: Annotated[
-        str, Meta(description="File with further rules. Empty: `filters.toml` beside the person's configuration.")
+        str, Meta(description="File with further rules. Empty: `filters.toml` beside the user's configuration.")
     ] = ""
     disabled: Annotated[list[str], Meta(description="Rules that are not applied, by name.", extra=PROJECT)] = []
     max_diff_lines: Annotated[

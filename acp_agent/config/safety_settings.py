@@ -1,4 +1,4 @@
-"""What may be configured of safety: sandbox, rules, policy, scopes, audit. Part of `Settings` (see `model`).
+"""Settings of safety: sandbox, rules, policy, scopes, audit. Part of `Settings` (see `model`).
 
 None of these keys may be set by a project.
 """

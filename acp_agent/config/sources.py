@@ -57,7 +57,7 @@ class Layer:
 
 
 def read_file(path: str) -> Layer | None:
-    """The file as a layer, `None` when there is none. Raises ConfigError for one that is no TOML or cannot be read."""
+    """The file as a layer, `None` when there is none. Raises ConfigError for one that is not TOML or cannot be read."""
     try:
         with open(path, encoding="utf-8") as file:
             text = file.read()

@@ -21,7 +21,7 @@ PLATFORM_DIRS = {
 
 
 def config_dir(environ: Mapping[str, str]) -> str:
-    """Where the person's configuration lives."""
+    """Where the user's configuration lives."""
     return _folder("config", "XDG_CONFIG_HOME", ".config", environ)
 
 
@@ -31,7 +31,7 @@ def state_dir(environ: Mapping[str, str]) -> str:
 
 
 def config_file(environ: Mapping[str, str]) -> str:
-    """The person's configuration file, whether it exists or not; `ACP_CODER_CONFIG` names another."""
+    """The user's configuration file, whether it exists or not; `ACP_CODER_CONFIG` names another."""
     return environ.get("ACP_CODER_CONFIG") or f"{config_dir(environ)}/config.toml"
 
 

@@ -1,4 +1,4 @@
-"""What the lines of private key blocks look like, and where lines begin, end and wait."""
+"""The lines of private key blocks, and where lines begin, end and wait."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from acp_agent.credentials.values import is_credential, is_placeholder
 from acp_agent.linear import Pattern, at_first_use, compiled
 
 MARK = at_first_use(r"\[redacted: [A-Za-z0-9 '\-]{1,40}\]")
-"""What stands in place of a credential. Without quotes and backslashes: it may stand in JSON and in shell lines."""
+"""The text in place of a credential. Without quotes and backslashes: it may stand in JSON and in shell lines."""
 
 OWN_HEAD = 8
 COOKIE_CHARS = 4096
@@ -140,7 +140,7 @@ class LineRedactor:
         return text, at_end
 
     def _spans(self, text: str) -> list[Span]:
-        """What is to be replaced, in order, not overlapping, marks left out."""
+        """The spans to be replaced, in order, not overlapping, marks left out."""
         found = list(_known(text))
         if self.own is not None:
             found += [Span(m.start(), m.end(), "credential of the agent", 5) for m in self.own.finditer(text)]
@@ -195,11 +195,11 @@ USERINFO = at_first_use(rf"(://{known.USERINFO}*?:)((?:{known.USERINFO}|@)+)@")
 
 
 URL_WORDS = frozenset(["p", "pw", "pwd", "pass", "passwd", "password", "passphrase", "secret", "token"])
-"""What examples of URLs have for a password."""
+"""Passwords of URLs that are examples."""
 
 
 def _known(text: str) -> Iterator[Span]:
-    """What the formats, headers and assignments find in one line."""
+    """The finds of formats, headers and assignments in one line."""
     for m in known.PROVIDER_TOKEN.finditer(text):
         yield Span(m.start(1), m.end(1), known.kind_of_token(m.group(1)), 4)
     if "://" in text:

@@ -1,6 +1,6 @@
-"""What a credential looks like: the formats of providers, the names of assignments, and which values count.
+"""The looks of a credential: the formats of providers, the names of assignments, and which values count.
 
-Tables and pure judgements for `secrets.py`; nothing here looks at more than one line. Nothing is guessed from entropy:
+Tables and pure judgements for `redactor.py`; nothing here looks at more than one line. Nothing is guessed from entropy:
 a credential is known by its format, by the name it is assigned to, or because it is one of the agent's own.
 
 Every pattern keeps to one rule that the stream needs: it crosses white space only where `HANGING` says that something
@@ -97,7 +97,7 @@ _ROWS: tuple[tuple[str, str, str], ...] = (
 PROVIDERS = tuple((prefix, body, kind) for prefixes, body, kind in _ROWS for prefix in prefixes.split())
 
 BEFORE = r"(?:^|[^A-Za-z0-9]|\\[nrt]|%[0-9A-Fa-f]{2}|\[[0-9;]*m)"
-"""What may stand before a prefix. Escaped line ends and colours end in a letter and are no part of a word."""
+"""Text that may stand before a prefix. Escaped line ends and colours end in a letter and are no part of a word."""
 
 PROVIDER_TOKEN = at_first_use(
     f"{BEFORE}(" + "|".join(f"{prefix.replace('.', chr(92) + '.')}{body}" for prefix, body, _ in PROVIDERS) + ")"
@@ -130,7 +130,7 @@ CONTEXTS: tuple[tuple[str, str, str], ...] = (
     (r"\b[A-Za-z0-9]{14}\.atlasv1\.", rf"{B64URL}{{50,}}", "Terraform token"),
     (r"\.webhook\.office\.com/webhookb2/", r"[A-Za-z0-9@/\-]{40,}", "Teams webhook"),
 )
-"""What stands before (it stays), the credential, what it is called."""
+"""The text before (it stays), the credential, its name."""
 
 PEM = r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY|-----END [A-Z0-9 ]*PRIVATE KEY"
 
@@ -216,7 +216,7 @@ def early() -> str:
 
 
 def kind_of_token(token: str) -> str:
-    """What the provider's token is called."""
+    """The name of the provider's token."""
     for prefix, _, kind in PROVIDERS:
         if token.startswith(prefix):
             return kind
@@ -232,7 +232,7 @@ def names_secret(name: str) -> bool:
 
 
 def kind_of_name(name: str) -> str:
-    """What a value assigned to this name is called."""
+    """The name of a value assigned to this name."""
     lower = name.lower()
     if lower.endswith(("password", "passwd", "passwort", "pwd", "passphrase", "pass")):
         return "password"

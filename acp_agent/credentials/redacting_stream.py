@@ -39,7 +39,7 @@ class RedactingStream:
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        """What was found so far, each once, in order."""
+        """The kinds found so far, each once, in order."""
         return tuple(self._found)
 
     @property
@@ -48,7 +48,7 @@ class RedactingStream:
         return len(self._maybe) + len(self._run) + len(self._tail) - self._sent
 
     def feed(self, chunk: str) -> str:
-        """What can be given after this piece."""
+        """The text that can be given after this piece."""
         if not self._enabled or not chunk:
             return chunk
         if not chunk.isascii():
@@ -136,7 +136,7 @@ class RedactingStream:
             self._sent = hold
 
     def _plain(self, out: list[str], text: str, hold: int) -> None:
-        """Gives a text with nothing in it up to `hold`, where the beginning of a format is cut off by its end."""
+        """Returns a text with nothing in it up to `hold`, where the beginning of a format is cut off by its end."""
         if self._fresh and text[0].isascii() and blocks.PART_LINE.search(text) is not None:
             hold = min(hold, word_length(text))
         blank = max(text.rfind(" ", 0, hold), text.rfind("\t", 0, hold)) + 1

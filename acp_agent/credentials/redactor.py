@@ -77,7 +77,7 @@ def _spellings(values: Iterable[str]) -> list[str]:
 class Redactor:
     """Takes credentials out of text. Immutable, safe to share between sessions and threads.
 
-    `values`: the agent's own credentials, replaced wherever they stand. `extra_patterns`: RE2 of the person's own;
+    `values`: the agent's own credentials, replaced wherever they stand. `extra_patterns`: RE2 of the user's own;
     what is wrong with one is said in `trouble`, and the rest counts. With `enabled=False` all stays as it is.
     """
 

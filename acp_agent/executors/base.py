@@ -32,7 +32,7 @@ class Command(Struct, frozen=True):
     keeps_state: bool = True
     """Whether it leaves anything there: not what may end while other commands run."""
     confined: bool = True
-    """Whether it is held by the sandbox, where there is one. False: the person allowed it outside."""
+    """Whether it is held by the sandbox, where there is one. False: the user allowed it outside."""
 
 
 class ExitStatus(Struct, frozen=True):
@@ -58,7 +58,7 @@ class Process(Protocol):
     """A started command. `close()` must be called once it is no longer shown; it is idempotent and kills what runs."""
 
     view: TerminalView | None
-    """What the client shows live by itself; `None` when output must be reported to it."""
+    """The terminal that the client shows live by itself; `None` when output must be reported to it."""
 
     def output(self) -> AsyncIterator[OutputChunk]:
         """Chunks in the order of arrival, ending with the command. Iterated by one at a time: who stops before the end
@@ -83,7 +83,7 @@ class Process(Protocol):
 
     @property
     def stdout(self) -> str:
-        """What was kept of stdout (of both, where the backend cannot tell them apart)."""
+        """The part of stdout that was kept (of both, where the backend cannot tell them apart)."""
         ...
 
     @property
@@ -142,7 +142,7 @@ class Found(Struct, frozen=True):
 
 
 class Tally(Struct, frozen=True):
-    """What was removed, moved or copied."""
+    """Counts of what was removed, moved or copied."""
 
     files: int = 0
     folders: int = 0
@@ -215,7 +215,8 @@ class Executor(Protocol):
         ...
 
     async def move(self, source: Path, destination: Path, *, overwrite: bool, max_entries: int) -> Tally:
-        """Gives it another name, parents made; to another file system by a copy, and nothing is lost where that fails.
+        """Returns it another name, parents made; to another file system by a copy, and nothing is lost where that
+        fails.
 
         With `overwrite` a file replaces a file, and a folder all of a folder; never one the other.
         """

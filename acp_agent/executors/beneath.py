@@ -105,7 +105,7 @@ def _in_one_step(path: Path) -> int | None:
 def regular(parent: int, path: Path, flags: int = os.O_RDONLY) -> Iterator[int]:
     """A descriptor of the file `path` in its open folder. Never blocks; opens nothing but regular files.
 
-    Raises Swapped, FileNotFoundError, IsADirectoryError; ExecutorError for what is no file.
+    Raises Swapped, FileNotFoundError, IsADirectoryError; ExecutorError for what is not a file.
     """
     need_regular(parent, path)
     try:
@@ -118,7 +118,7 @@ def regular(parent: int, path: Path, flags: int = os.O_RDONLY) -> Iterator[int]:
     try:
         _need_regular(os.fstat(descriptor), path)
         if kernels_own(descriptor):
-            raise ExecutorError(f"{path} belongs to the kernel and is no file of a project, so it is not opened")
+            raise ExecutorError(f"{path} belongs to the kernel and is not a file of a project, so it is not opened")
         yield descriptor
     finally:
         os.close(descriptor)
@@ -130,7 +130,7 @@ def need_regular(parent: int, path: Path) -> None:
     if found is None:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
     if stat.S_ISREG(found.st_mode) and kernels_own(parent):
-        raise ExecutorError(f"{path} belongs to the kernel and is no file of a project, so it is not opened")
+        raise ExecutorError(f"{path} belongs to the kernel and is not a file of a project, so it is not opened")
     _need_regular(found, path)
 
 

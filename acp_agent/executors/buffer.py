@@ -67,7 +67,8 @@ class BoundedText:
             self._head, self._tail = [], deque()
 
     def text(self) -> str:
-        """What was kept; the omission is marked in a line of its own. The same object each time, once closed."""
+        """The text that was kept; the omission is marked in a line of its own. The same object each time, once
+        closed."""
         if self._whole is not None:
             return self._whole
         extra = max(0, self._tail_size - self._half)

@@ -21,7 +21,7 @@ from acp_agent.executors.beneath import Swapped, folder, kernels_own, named, nee
 from acp_agent.executors.tree_walk import identity, look
 
 IRREPLACEABLE = frozenset({errno.EACCES, errno.EPERM, errno.EBUSY, errno.EROFS, errno.EXDEV})
-"""What is answered where a file may be written but not replaced. A full disk is not among them: what is written in
+"""Errors for a file that may be written but not replaced. A full disk is not among them: what is written in
 place there would be lost."""
 
 
@@ -115,7 +115,7 @@ def _need_writable(parent: int, path: Path, old: os.stat_result) -> None:
         more = "" if stat.S_ISDIR(old.st_mode) else ", no regular file"
         raise OSError(errno.EINVAL, f"it is {what}{more}, so nothing was written")
     if kernels_own(parent):
-        raise ExecutorError(f"{path} belongs to the kernel and is no file of a project, so nothing was written")
+        raise ExecutorError(f"{path} belongs to the kernel and is not a file of a project, so nothing was written")
     if not os.access(path.name, os.W_OK, dir_fd=parent):
         raise PermissionError(errno.EACCES, "it is read-only, so it was left as it is")
 

@@ -44,7 +44,7 @@ from acp_agent.executors.base import (
 )
 from acp_agent.executors.buffer import BoundedText, Utf8Stream
 from acp_agent.executors.sandbox.base import Confined, Invocation
-from acp_agent.executors.shell_state import mend_state, with_state
+from acp_agent.executors.shell_state import repair_state, with_state
 from acp_agent.executors.start import Confine, start, start_confined
 from acp_agent.executors.tree_walk import Hides
 from acp_agent.executors.users import User
@@ -75,7 +75,7 @@ QUIET = {
     "PYTHONUNBUFFERED": "1",
     "CDPATH": "",
 }
-"""What keeps programs from waiting for a person who is not there, and `cd` from going where nobody sees."""
+"""Keeps programs from waiting for a user who is not there, and `cd` from printing where it goes."""
 
 
 def shell_environment(environ: Mapping[str, str], hidden: frozenset[str] = frozenset()) -> dict[str, str]:
@@ -133,7 +133,7 @@ class LocalExecutor:
         """Where the shell's state is kept. What a confined command may have written is not run by one that is not."""
         if command.state_file is None or (self._confine is not None and not command.confined):
             return None
-        mend_state(command.state_file)
+        repair_state(command.state_file)
         return command.state_file
 
     def environment(self, command: Command) -> dict[str, str]:
@@ -355,7 +355,7 @@ class LocalProcess:
         return bool(data)
 
     def _drain(self) -> None:
-        """What the pipes hold now. A child in the background may keep them open: its later output is not ours."""
+        """Reads what the pipes hold now. A child in the background may keep them open: its later output is not ours."""
         for key in tuple(self._selector.get_map().values()):
             if key.data is not None:
                 while self._read(key.fd, key.data):

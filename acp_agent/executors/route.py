@@ -10,12 +10,12 @@ from typing import Literal
 from msgspec import Struct
 
 Operation = Literal["run", "read_text", "write_text"]
-"""What an editor may have of its own. Everything else is asked of the disk."""
+"""Operations that an editor may serve. Everything else goes to the disk."""
 Backend = Literal["editor", "local"]
 
 
 class Offer(Struct, frozen=True):
-    """What the editor offers and the configuration lets us use."""
+    """The operations that the editor offers and the configuration lets us use."""
 
     terminal: bool = False
     read_text: bool = False

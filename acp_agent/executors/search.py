@@ -30,7 +30,7 @@ WORKER = Path(__file__).with_name("search_worker.py")
 MAX_LINE_BYTES = 1_000_000
 MAX_COLUMNS = 500
 LEFT_OUT = re.compile(r" \[\.\.\. (?:omitted end of long line|\d+ more match(?:es)?)\]\Z")
-"""What ripgrep puts behind the first `MAX_COLUMNS` bytes of a line."""
+"""The text ripgrep puts behind the first `MAX_COLUMNS` bytes of a line."""
 MAX_FILE_BYTES = 50_000_000
 """Longer files are not searched, here and in the worker."""
 BYTE_ORDER = "\ufeff"

@@ -45,7 +45,7 @@ def last_cwd(state_file: Path | None, default: Path) -> Path:
     return cwd if cwd.is_absolute() and cwd.is_dir() else default
 
 
-def mend_state(state_file: Path) -> None:
+def repair_state(state_file: Path) -> None:
     """Removes what is no plain file in the place of the state, so that later commands have one again."""
     for path in (state_file, _cwd_file(state_file)):
         try:

@@ -14,7 +14,7 @@ from acp_agent.executors.sandbox.base import Confined, Invocation
 from acp_agent.executors.users import User
 
 Confine = Callable[[Invocation, Command], Confined]
-"""What a command becomes in the sandbox. Raises ExecutorError where it must not be run."""
+"""Returns the command as it runs in the sandbox. Raises ExecutorError where it must not be run."""
 
 
 def start(

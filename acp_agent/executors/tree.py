@@ -5,7 +5,7 @@ name by name, and no step follows a link; the work below goes from handle to han
 somebody swaps for a link while the work goes on ends the work, and never leads it elsewhere.
 
 Everything is looked at before anything is changed: more than `max_entries` entries, a folder that is too deep, a device
-among files to copy are refused while all is as it was. A copy is made beside its destination and put there as a whole,
+among files to copy are refused while all is as it was. A copy is made besides its destination and put there as a whole,
 so a copy that fails or is stopped leaves nothing behind. Owners are kept where we may; extended attributes are not.
 
 Plain blocking calls, to be run in a thread. `check` is called between two entries; what it raises stops the work.

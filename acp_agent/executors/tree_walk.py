@@ -27,14 +27,14 @@ CHUNK = 1024 * 1024
 FOLDER = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 STEP = getattr(os, "O_PATH", os.O_RDONLY) | FOLDER
 NO_FOLDER = frozenset({errno.ENOTDIR, errno.ELOOP})
-"""What opening a file or a link as a folder is answered with."""
+"""Errors of opening a file or a link as a folder."""
 
 
 class NoFolder(ExecutorError):
     """A step on the way to a folder is none. `link`: it is a link."""
 
     def __init__(self, shown: str, *, link: bool) -> None:
-        super().__init__(f"{shown} is no folder, or became something else meanwhile")
+        super().__init__(f"{shown} is not a folder, or became something else meanwhile")
         self.link = link
 
 
@@ -119,7 +119,7 @@ class Walk:
         self._at = ""
         self.files = self.folders = self.links = self.bytes = 0
         self.copied: dict[tuple[int, int], tuple[int, int]] = {}
-        """What was copied, as it was then: the time of its last change and its size."""
+        """The files that were copied, as they were then: the time of its last change and its size."""
         self.left = ""
         """Something that was not removed since it is not what was copied."""
 
@@ -176,8 +176,8 @@ class Walk:
     def survey(
         self, parent: int, name: str, shown: str, depth: int = 0, *, plain: bool = False, device: int | None = None
     ) -> os.stat_result:
-        """Counts all there is. Raises for what cannot be handled: with `plain` what is no file, folder or link, else a
-        file system that is mounted below; what is hidden in either case."""
+        """Counts all there is. Raises for what cannot be handled: with `plain` what is not a file, folder or link,
+        else a file system that is mounted below; what is hidden in either case."""
         self._next(shown, depth)
         self._need_shown(shown)
         found = os.stat(name, dir_fd=parent, follow_symlinks=False)

@@ -41,7 +41,7 @@ STATUS = {"end_turn": 0, "max_tokens": 3, "max_turn_requests": 4, "refusal": 5, 
 
 @dataclass(frozen=True)
 class Headless:
-    """What to run. `cwd` absolute; `environ` is the agent's whole environment."""
+    """A prompt to run. `cwd` is absolute; `environ` is the agent's whole environment."""
 
     prompt: str
     cwd: Path
@@ -133,7 +133,7 @@ async def _answer(answers: Answers, view: View, request: RequestPermissionReques
         )  # It is no permission: none of its answers is "yes".
         return await reject_once(request)
     if answers != "person" and (request.tool_call.meta or {}).get("trust") is True:
-        view.asked(request, "not trusted: only a person trusts a folder; `/trust` shows its files")
+        view.asked(request, "not trusted: only a user trusts a folder; `/trust` shows its files")
         return await cancelled(request)
     match answers:
         case "allow":

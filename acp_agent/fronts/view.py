@@ -1,4 +1,4 @@
-"""What a person sees of a turn outside of an editor: a live terminal, plain lines, or JSON."""
+"""Shows a turn outside of an editor: as a live terminal, plain lines, or JSON."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ CLEAR_LINE = "\r\x1b[2K"
 
 CONTROLS = {code: f"\\x{code:02x}" for code in (*range(9), *range(11, 32), *range(127, 160))}
 CONTROLS |= {code: f"\\u{code:04x}" for code in (*range(0x202A, 0x202F), *range(0x2066, 0x206A))}
-"""What could move the cursor, hide text or turn it around is shown by its number: a title must not lie."""
+"""Shows by its number what could move the cursor, hide text or reverse it: a title must not lie."""
 
 
 def plain(text: str) -> str:
@@ -56,7 +56,7 @@ class View(Protocol):
     def update(self, session_id: str, update: SessionUpdate) -> None: ...
 
     def ask(self, question: str, diffs: Sequence[Diff] = ()) -> None:
-        """A person is asked, after the changes it is about, and types the answer."""
+        """A user is asked, after the changes it is about, and types the answer."""
         ...
 
     def asked(self, request: RequestPermissionRequest, answer: str) -> None:

@@ -57,7 +57,7 @@ class AssistantMessage(msgspec.Struct, frozen=True, tag_field="role", tag="assis
     text: str = ""
     tool_calls: tuple[ToolUse, ...] = ()
     thought: str = ""
-    """The reasoning shown to the person; sent back only where an API demands it."""
+    """The reasoning shown to the user; sent back only where an API demands it."""
     opaque: tuple[dict[str, Any], ...] = ()
     """Items that only the provider that made them understands (encrypted reasoning) and wants back unchanged."""
 
@@ -152,7 +152,7 @@ ModelEvent = TextDelta | ThoughtDelta | ToolUse | UsageReport | Finished
 
 
 class ProviderOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What a provider is built from. Times in seconds."""
+    """The options a provider is built from. Times in seconds."""
 
     name: str
     """The provider's name in the configuration, used in messages."""

@@ -66,7 +66,8 @@ class AnswerReader:
                 raise EventTooLong(f"the answer is longer than {self._limit} bytes")
 
     def end(self) -> Iterator[ModelEvent]:
-        """What the end of the bytes completes. Whether the answer is whole, `answer.ended` tells afterwards."""
+        """Returns the events that the end of the bytes completes. Whether the answer is complete, `answer.ended` tells
+        afterwards."""
         if self._document is not None:
             yield from self.answer.feed(bytes(self._document))
         for event in self._events.finish():
@@ -183,7 +184,7 @@ class ChatAnswer:
         return self._choice(chunk.choices[0])
 
     def finish(self) -> list[ModelEvent]:
-        """What was held back, the tool calls, the usage, and `Finished`."""
+        """Returns what was held back, the tool calls, the usage, and `Finished`."""
         events: list[ModelEvent] = []
         thought, text = self._think.finish()
         self._add_thought(thought + self._thought.finish(), events)

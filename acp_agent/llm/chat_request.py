@@ -38,7 +38,7 @@ _AUDIO_FORMATS = {
 
 
 class Dialect(msgspec.Struct, frozen=True):
-    """What a server is known to accept. It starts as a guess and is corrected by `learn`."""
+    """The features a server is known to accept. It starts as a guess and is corrected by `learn`."""
 
     openai: bool = False
     """OpenAI or Azure: `max_completion_tokens`, `prompt_cache_key`, `reasoning_effort: none`."""

@@ -1,4 +1,5 @@
-"""What a base URL and a model's name decide before anything is sent. Pure, and light enough for start-up.
+"""Choices that follow from the base URL and the model's name, before anything is sent. Pure, and light enough for
+start-up.
 
 What lives here: which API a server speaks, whether it wants a key, how its base URL is completed, which reasoning
 effort a model takes. What never may: I/O, an HTTP library, configuration.

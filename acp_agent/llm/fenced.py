@@ -58,7 +58,7 @@ REFUSES = re.compile(
 """How servers say that a model has no tool calls."""
 
 ONE_TOOL = re.compile(r"schema|parameter|argument|properties|\btools?\[\d", re.IGNORECASE)
-"""What they say of one tool that they do not like: that is no reason to do without all."""
+"""Refusals of one tool: no reason to do without all of them."""
 
 
 class FencedProvider:
@@ -203,12 +203,12 @@ class FenceReader:
         self._marks = ""
         """The fence of the block we are in."""
         self._tag = ""
-        """What a block of ours holds; empty in another's block, whose text is passed on."""
+        """The content of our own block; empty within another block, whose text is passed on."""
         self._opening = ""
         self._body: list[str] = []
 
     def feed(self, text: str) -> list[TextDelta | ToolUse]:
-        """What can be told by now. A line is held back only as long as it may open or close a block."""
+        """Returns what can be told by now. A line is held back only as long as it may open or close a block."""
         out: list[TextDelta | ToolUse] = []
         start = 0
         while (end := text.find("\n", start)) >= 0:

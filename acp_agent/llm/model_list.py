@@ -1,4 +1,4 @@
-"""What `GET /models` answers, in the shapes that servers give it."""
+"""Reads the answer to `GET /models`, in the shapes that servers give it."""
 
 from __future__ import annotations
 

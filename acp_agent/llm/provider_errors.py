@@ -1,4 +1,4 @@
-"""What a server's refusal means: status, headers and body in, one `ProviderError` in plain words out.
+"""Reads the refusals of servers: status, headers and body in, one `ProviderError` in plain words out.
 
 The sentence names the provider, holds the vendor's own words and says what to do. Kinds are decided by the vendor's
 codes first, by wording second (local servers give no codes), by status last. No I/O and no HTTP library here.
@@ -82,7 +82,7 @@ class ErrorInAnswer(Exception):
 
 
 class VendorError(msgspec.Struct, frozen=True):
-    """What a server said, in its own words."""
+    """The server's own words."""
 
     message: str = ""
     code: str = ""

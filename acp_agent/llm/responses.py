@@ -213,7 +213,7 @@ class ResponsesProvider:
 
 
 def _body(messages: Sequence[Message], tools: Sequence[ToolDefinition]) -> dict[str, object]:
-    """What grows with the conversation.
+    """The part of a request that grows with the conversation.
 
     It travels as `extra_body`, which the package sends as it is. As arguments it would be matched item by item against
     hundreds of types, which takes half a second for a long history.

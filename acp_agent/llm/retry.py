@@ -1,7 +1,7 @@
 """When a model call is tried again, and how long after.
 
 `next_delay` and `retry_after` decide and are pure; `with_retries` is the thin loop around them. A stream is tried again
-only before its first event has been passed on: afterwards the person has seen text that a second try would repeat.
+only before its first event has been passed on: afterwards the user has seen text that a second try would repeat.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def next_delay(error: ProviderError, attempt: int, policy: RetryPolicy, jitter: 
     """Seconds to wait before retry number `attempt` (from 0), or `None` to give up. `jitter` is in [0, 1).
 
     The server's own wait is obeyed as it stands. Otherwise the wait doubles with each attempt and lies between half and
-    all of that, so that agents which failed together do not return together. A timeout is not tried again: the person
+    all of that, so that agents which failed together do not return together. A timeout is not tried again: the user
     has already waited `idle_timeout`, and a local server would then compute the same answer twice.
     """
     if attempt >= policy.max_retries or not error.retryable or error.kind == "timeout":

@@ -89,7 +89,7 @@ class ThinkSplitter:
         return thought, text
 
     def finish(self) -> tuple[str, str]:
-        """What was held back when the answer ended."""
+        """Returns what was held back when the answer ended."""
         held, self._held = self._held, ""
         return (held, "") if self._state == "thought" else ("", held)
 

@@ -17,8 +17,8 @@ from acp_agent.loop.prompts.command_names import BUILT_IN, sets_goal, split_comm
 from acp_agent.schema.acp import ContentBlock, UnstructuredCommandInput
 
 if TYPE_CHECKING:
-    from acp_agent.loop.parts import Parts
     from acp_agent.loop.session import Session
+    from acp_agent.loop.turns.parts import Parts
 
 CHECK_EXAMPLE = '`/policy check bash {"command": "ls"}` is an example.'
 
@@ -190,13 +190,13 @@ async def _trust(session: Session, parts: Parts, rest: str) -> str:
     extensions, (word, _, mark) = parts.toolbox.extensions, rest.lower().partition(" ")
     if word == "no":
         await extensions.distrust()
-        parts.journal.notice("trust in this folder: taken back by the person")
+        parts.journal.notice("trust in this folder: taken back by the user")
         return "No longer trusted. What was loaded is not offered any more."
     changed = ""
     if word == "yes":
         trouble = await extensions.trust(mark.strip())
         if trouble is not None:
-            parts.journal.notice(f"trust in this folder ({extensions.mark}): given by the person")
+            parts.journal.notice(f"trust in this folder ({extensions.mark}): given by the user")
             return "\n".join(["Trusted and loaded. `/tools` lists them.", *(f"- {words}" for words in trouble)])
         changed = "These are not the files that you were shown, so nothing was done.\n\n"
     files, trusted = await extensions.show()

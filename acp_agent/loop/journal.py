@@ -1,4 +1,4 @@
-"""What is written down of a session in the audit log, and what the user hears beside the conversation."""
+"""Notices of a session: to the audit log, and to the user next to the conversation."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from acp_agent.loop.outbox import Outbox
+from acp_agent.loop.running_turn import RunningTurn
 from acp_agent.loop.turn_queue import TurnQueue
-from acp_agent.loop.turns.running import RunningTurn
 from acp_agent.safety.deciding.audit import AuditEvent, AuditLog
 
 if TYPE_CHECKING:

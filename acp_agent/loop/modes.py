@@ -14,7 +14,7 @@ class Mode(NamedTuple):
     changes: bool
     """Whether tools that change things are offered."""
     asks: bool
-    """Whether a person is asked before changes."""
+    """Whether a user is asked before changes."""
     extra_tools: frozenset[str] = frozenset()
     """Tools offered although they are of no use to other read-only modes."""
 

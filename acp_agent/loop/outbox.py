@@ -1,4 +1,4 @@
-"""What the client is told, and the log keeps.
+"""Updates for the client and the log.
 
 `emit(update)` stores, then sends: what the client was told is on disk. The first update after a pause goes at once;
 those that follow closely go together, once per round of the event loop, so that a burst of small chunks costs one
@@ -157,5 +157,5 @@ class Outbox:
             self.say(f"{words}\n\n")
 
     def clean(self, text: str) -> str:
-        """Gives the text without credentials."""
+        """Returns the text without credentials."""
         return text if self.redaction is None else self.redaction.text(text)

@@ -1,4 +1,4 @@
-"""What the editor's language servers publish for a session (`_lsp/publishDiagnostics`, `_lsp/didSave`).
+"""Holds what the editor's language servers publish for a session (`_lsp/publishDiagnostics`, `_lsp/didSave`).
 
 Light: a session has one from its beginning, and most never need what is behind it.
 """
@@ -27,7 +27,7 @@ class Published:
             self.cache().take(note)
 
     def cache(self) -> DiagnosticsCache:
-        """What was published; kept from now on."""
+        """Returns what was published; kept from now on."""
         if self.known is None:
             config = self._config
             self.known = load(DIAGNOSTICS)(files=config.max_diagnostic_files, per_file=config.max_diagnostics_per_file)

@@ -38,7 +38,7 @@ from acp_agent.store.session_store import SessionStore
 
 if TYPE_CHECKING:
     from acp_agent.llm.base import UsageReport
-    from acp_agent.loop.parts import Parts
+    from acp_agent.loop.turns.parts import Parts
 
 PROMPT_REDACTED = (
     "Your prompt holds a credential. It was taken out before the prompt was kept and sent to the model "
@@ -86,7 +86,8 @@ class Session:
         return anyio.Lock()
 
     async def parts(self) -> Parts:
-        """What a turn needs; built by the first who asks. Raises ResourceNotFound once the session is closed."""
+        """Returns the parts that a turn needs; the first caller builds them. Raises ResourceNotFound once the session
+        is closed."""
         async with self._building:
             if self.queue.closed:
                 raise ResourceNotFound(f"The session {self.id!r} is closed")

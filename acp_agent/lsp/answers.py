@@ -1,4 +1,4 @@
-"""What servers answer, in all the shapes that LSP allows, as the words of `acp_agent.schema.lsp_types`.
+"""Reads the answers of servers, in all the shapes that LSP allows, as the types of `acp_agent.schema.lsp_types`.
 
 What cannot be understood is left out, one item at a time: servers differ, and one odd field costs no more than itself.
 """

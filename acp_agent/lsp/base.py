@@ -1,4 +1,4 @@
-"""What is asked of language servers, and what starts one. Light: without pygls.
+"""The contract of language servers: what they are asked, and what starts one. Light: without pygls.
 
 Positions are LSP's: lines and characters from 0, characters in UTF-16 code units.
 """
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class LspError(AgentError):
-    """A language server could not be had, or did not do what was asked; the text is for the model and the person."""
+    """A language server could not be had, or did not do what was asked; the text is for the model and the user."""
 
 
 class Document(Struct, frozen=True):
@@ -54,11 +54,12 @@ class Launch(Struct, frozen=True):
 
 
 Launcher = Callable[[Sequence[str], Path], Awaitable[Launch]]
-"""Gives a command line and the workspace's folder what it needs to run there. Raises LspError where it must not run."""
+"""Returns a command line and the workspace's folder what it needs to run there. Raises LspError where it must not
+run."""
 
 
 class NewErrors(Struct, frozen=True):
-    """What an edit has brought about."""
+    """The errors that an edit has caused."""
 
     errors: Sequence[tuple[Path, Diagnostic]] = ()
     """Errors that were not there before, also of other files that the servers watch; the edited file first."""
@@ -67,13 +68,13 @@ class NewErrors(Struct, frozen=True):
 
 
 class Report(Struct, frozen=True):
-    """What the servers say of some files."""
+    """The diagnostics of some files."""
 
     items: Sequence[FileDiagnostics] = ()
     sources: Sequence[str] = ()
     """The servers that answered."""
     trouble: Sequence[str] = field(default=())
-    """What could not be had, a sentence each."""
+    """Problems, a sentence each."""
 
 
 class LanguageServices(Protocol):
@@ -116,8 +117,8 @@ class LanguageServices(Protocol):
     async def rename(
         self, document: Document, at: Position, new_name: str, others: Sequence[Document] = ()
     ) -> WorkspaceEdit:
-        """What renaming would change, in all files; nothing is changed. It is said of `document` and `others` as they
-        are given, of other files as the server knows them, which may not be as they are."""
+        """Returns what renaming would change, in all files; nothing is changed. It is computed for `document` and
+        `others` as they are given, of other files as the server knows them, which may not be as they are."""
         ...
 
     def knows(self, path: Path) -> bool:

@@ -1,4 +1,4 @@
-"""What a language server says of documents: of one as it is, and what an edit has changed.
+"""Asks a language server about documents: about one as it is, and what an edit has changed.
 
 Some servers can be asked (pull), others publish when they are ready (push), with or without the version they speak of,
 at once or in parts. `Looking` hides the difference. Nothing here is bounded but the request to a server that can be
@@ -50,7 +50,7 @@ class Looking:
         self._config = config
 
     async def look(self, language: str, document: Document) -> list[Diagnostic]:
-        """What it says of the document as it is, as far as it says something in time. Raises LspError."""
+        """Returns its diagnostics of the document as it is, as far as they come in time. Raises LspError."""
         async with self._documents.using(document.path, language) as opened:
             self._server.show(opened, document.text)
             await self._server.ready()
@@ -103,7 +103,7 @@ class Looking:
                     opened.waited = unheard
 
     def _others(self, edited: OpenDocument) -> dict[Path, tuple[int, list[Diagnostic]]]:
-        """What is known of other files, each with the version it is for; not of those that somebody works with now."""
+        """Returns the diagnostics of other files, each with its version; not of those that are in use now."""
         known: dict[Path, tuple[int, list[Diagnostic]]] = {}
         for path, items in self._documents.known().items():
             other = self._documents.get(path)

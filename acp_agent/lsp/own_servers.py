@@ -67,7 +67,7 @@ class OwnServers:
         tell: Callable[[str], None],
     ) -> None:
         """`folders`: the session's, its working folder first. `hides`: what must not be read. `tell`: takes a sentence
-        for the person, when a server failed for good."""
+        for the user, when a server failed for good."""
         self._config = config
         self._rows = rows(config)
         self._folders = list(folders)
@@ -78,7 +78,7 @@ class OwnServers:
         self._servers: dict[tuple[str, Path], Server] = {}
         self._tasks: TaskGroup | None = None
         self._early: list[Callable[[], Coroutine[Any, Any, None]]] = []
-        """What is to run once `run` does."""
+        """Work to do once `run` runs."""
         self._ended = False
 
     # --- lives ------------------------------------------------------------------------------------------------

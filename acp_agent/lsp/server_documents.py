@@ -136,7 +136,7 @@ class Documents:
     # --- diagnostics ------------------------------------------------------------------------------------------
 
     def pushed(self, path: Path, version: int | None, items: Sequence[Diagnostic]) -> None:
-        """What the server published, all of the file."""
+        """Takes what the server published, all of the file."""
         self._keep(self._pushed, path, items)
         document = self._open.get(path)
         current = document is not None and document.sent and (version is None or version >= document.version)
@@ -146,18 +146,18 @@ class Documents:
             self.silences = 0
 
     def pulled(self, path: Path, items: Sequence[Diagnostic]) -> None:
-        """What the server answered, all of the file."""
+        """Takes what the server answered, all of the file."""
         self._keep(self._pulled, path, items)
         if document := self._open.get(path):
             document.seen = True
 
     def of(self, path: Path) -> list[Diagnostic]:
-        """What is known of the file, each thing once."""
+        """Returns the diagnostics of the file, each once."""
         pushed = () if self.only_pulled else self._pushed.get(path, ())
         return list(dict.fromkeys([*self._pulled.get(path, ()), *pushed]))
 
     def known(self) -> dict[Path, list[Diagnostic]]:
-        """What is known of all files: those published, and those that were looked at while open."""
+        """Returns the diagnostics of all files: those published, and those that were looked at while open."""
         paths = self._pulled if self.only_pulled else {**self._pushed, **self._pulled}
         return {path: self.of(path) for path in paths}
 

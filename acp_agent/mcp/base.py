@@ -1,4 +1,4 @@
-"""What MCP servers are to the rest: where they are, what they offer, what a call gives, how it fails.
+"""MCP servers as the rest of the agent sees them: where they are, what they offer, what a call gives, how it fails.
 
 What lives here: plain values and pure functions. What never may: the `mcp` package, tasks, processes.
 """
@@ -33,7 +33,7 @@ TOOL_CATEGORIES: dict[McpErrorCode, ToolErrorCategory] = {
     "not_found": "permanent_failure",
     "policy_blocked": "policy_blocked",
 }
-"""What each code is for the model. `not_found` is no `tool_not_found`: the name was in the registry."""
+"""The category of each code. `not_found` is no `tool_not_found`: the name was in the registry."""
 
 
 class McpError(AgentError):
@@ -155,7 +155,7 @@ def gather(
 
 
 def prompt_arguments(prompt: McpPrompt, text: str) -> dict[str, str]:
-    """What stands behind a slash command, as the prompt's arguments.
+    """Reads the text behind a slash command as the prompt's arguments.
 
     A prompt with one argument takes the text as it is; others take `name=value` and words in order, quoted as in a
     shell. Raises McpError where a required one is missing or a word is too many.

@@ -1,4 +1,4 @@
-"""What a server sends, made fit for a model: bounded, text or images, never anything else.
+"""Turns what a server sends into content for a model: bounded, text or images, never anything else.
 
 The functions take MCP's content as JSON (`{"type": "text", ...}`), so that they know nothing of the package.
 """
@@ -25,7 +25,7 @@ BINARY_SHARE = 0.1
 
 
 def readable(text: str) -> str:
-    """The text without control characters; what is no text is named instead."""
+    """The text without control characters; what is not text is named instead."""
     text = ESCAPES.sub("", text).encode("utf-8", "replace").decode("utf-8")
     text = text.replace("\r\n", "\n")
     junk = len(CONTROLS.findall(text))

@@ -1,4 +1,4 @@
-"""What the keeper of a server (`mcp_servers`) and its connection (`mcp_client`) tell each other."""
+"""Messages between the keeper of a server (`mcp_servers`) and its connection (`mcp_client`)."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 The package's scopes are entered and left in the task that uses `connect`. Failures leave as `McpError` only.
 
 We offer servers the folders of the session as `roots`. We offer neither `sampling` nor `elicitation`: a server can
-use neither the person's model nor ask the person.
+use neither the user's model nor ask the user.
 
 A server is greeted by `initialize` first, which every one in use answers; one that knows only the protocol without a
 handshake (2026-07-28) is asked by `server/discover`.

@@ -1,4 +1,4 @@
-"""What goes wrong with a server, in our words and codes. The package's errors come in, `McpError` goes out."""
+"""Errors of a server, in our words and codes. The package's errors come in, `McpError` goes out."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ STATUSES: dict[int, McpErrorCode] = {
 
 @dataclass
 class Trace:
-    """What HTTP said to a request; the package tells no status."""
+    """The HTTP status of a request; the package does not tell it."""
 
     status: int | None = None
     retry_after: float | None = None
@@ -96,7 +96,7 @@ def failure(error: BaseException, link: Link, trace: Trace) -> McpError:
         case httpx2.TimeoutException():
             return McpError("transient", f"{host} did not answer in time")
         case httpx2.InvalidURL() | httpx2.UnsupportedProtocol():
-            return McpError("invalid_input", f"its address is no URL that can be asked ({error})")
+            return McpError("invalid_input", f"its address is not a URL that can be asked ({error})")
         case httpx2.HTTPError():
             return McpError("transient", f"the connection to {host} broke ({error or type(error).__name__})")
         case MCPError():

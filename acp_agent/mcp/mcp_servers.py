@@ -48,7 +48,7 @@ CANCELLED = 0.2
 
 
 class ServerState(msgspec.Struct, frozen=True):
-    """A server as a person sees it."""
+    """A server as a user sees it."""
 
     name: str
     state: State
@@ -62,7 +62,7 @@ class McpServers:
     """`run` keeps the servers until `close`, or until it is cancelled. Times are in seconds.
 
     `on_change` is called after every change of `tools` or `prompts`; `on_trouble` with a server's name and a sentence
-    for the person. `hidden` are names of variables that servers do not inherit. Errors are McpError.
+    for the user. `hidden` are names of variables that servers do not inherit. Errors are McpError.
     """
 
     def __init__(
@@ -148,7 +148,7 @@ async def _gone(servers: Iterable[_Server], seconds: float) -> None:
 
 
 class _Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """What the servers of a session share."""
+    """Settings that the servers of a session share."""
 
     cwd: Path
     folders: tuple[Path, ...]

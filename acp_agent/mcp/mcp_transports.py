@@ -25,7 +25,7 @@ from acp_agent.mcp.content import one_line
 from acp_agent.mcp.link import Link
 from acp_agent.mcp.mcp_errors import TRACE, Trace, by_status, failure, retry_seconds
 from acp_agent.mcp.stdio_server import StdioServer
-from acp_agent.mcp.surrogates import Mender, mended
+from acp_agent.mcp.surrogates import Repairer, repaired
 
 if TYPE_CHECKING:
     from mcp.client._transport import ReadStream, TransportStreams
@@ -111,13 +111,13 @@ async def _stdio(link: Link) -> AsyncGenerator[TransportStreams]:
 
 
 def _message(line: bytes) -> types.JSONRPCMessage | None:
-    """What the line says, half characters replaced. An answer that is no valid one is an error of its request, which
+    """Decodes the line, half characters replaced. An answer that is not valid is an error of its request, which
     would be waited for otherwise. `None`: no message."""
     try:
         return types.jsonrpc_message_adapter.validate_json(line, by_name=False)
     except ValueError:
         pass
-    text = mended(line).decode("utf-8", "replace")
+    text = repaired(line).decode("utf-8", "replace")
     try:
         return types.jsonrpc_message_adapter.validate_json(text, by_name=False)
     except ValueError as error:
@@ -165,7 +165,7 @@ class _HttpClient(httpx2.AsyncClient):
 
 @dataclass(frozen=True)
 class _Factory:
-    """What the package makes its client for SSE with."""
+    """The factory that the package makes its client for SSE with."""
 
     link: Link
 
@@ -204,10 +204,10 @@ class _Mended(httpx2.AsyncByteStream):
         self._stream = stream
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        mender = Mender()
+        repairer = Repairer()
         async for chunk in self._stream:
-            yield mender.feed(chunk)
-        yield mender.end()
+            yield repairer.feed(chunk)
+        yield repairer.end()
 
     async def aclose(self) -> None:
         await self._stream.aclose()

@@ -26,13 +26,13 @@ ESCAPE = re.compile(
 REPLACEMENT = b"?"
 
 
-def mended(data: bytes) -> bytes:
+def repaired(data: bytes) -> bytes:
     """JSON with each half of a pair replaced by `?`; all else as it stands."""
-    mender = Mender()
-    return mender.feed(data) + mender.end()
+    repairer = Repairer()
+    return repairer.feed(data) + repairer.end()
 
 
-class Mender:
+class Repairer:
     """The same for JSON that comes in pieces, alone or in the events of a stream."""
 
     def __init__(self) -> None:
@@ -44,7 +44,7 @@ class Mender:
         return ESCAPE.sub(self._told, data)
 
     def end(self) -> bytes:
-        """What was held back, at the end of the stream."""
+        """Returns what was held back, at the end of the stream."""
         return self._begun
 
     def _told(self, found: re.Match[bytes]) -> bytes:

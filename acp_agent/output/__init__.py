@@ -1,1 +1,1 @@
-"""What becomes of tool output on its way to the model and the person."""
+"""Tool output on its way to the model and the user."""

@@ -39,7 +39,7 @@ SECTION_LINES = 12
 MOST_SECTIONS = 64
 """More are joined: each is a text to be judged."""
 FIRST_LINES, LAST_LINES = 1, 2
-"""What `aggressive` keeps of any output."""
+"""Lines that `aggressive` keeps of any output."""
 BEGINNING = {"read": 500}
 """Characters from the beginning that `moderate` keeps; of all else:"""
 BEGINNING_OF_OTHERS = 1000

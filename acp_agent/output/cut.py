@@ -1,8 +1,8 @@
-"""What a strategy decides, and the one place where it is carried out.
+"""The decision of a strategy, and the one place where it is carried out.
 
 A strategy gives places, not text: which lines may go, and as what. `carried_out` takes back what may not go: an error
 line, a mark of an earlier strategy, and what is left out for so little that its mark would cost more. So no strategy,
-built in or a person's own, can lose a failure, and none makes an output longer.
+built in or a user's own, can lose a failure, and none makes an output longer.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ FOLLOWING = 2
 
 @dataclass(frozen=True, eq=False)
 class Omission:
-    """What lines are left out as: the words of their mark. One object, one mark (or one a run)."""
+    """The reason why lines are left out: the words of their mark. One object, one mark (or one a run)."""
 
     one: str
     many: str
@@ -101,7 +101,7 @@ def _tells(lines: Sequence[str], cut: Cut, teller: int, place: int) -> bool:
 
 
 _Counted = tuple[Omission, int]
-"""What one mark counts: an omission, and the start of the run where each run has its own (else -1)."""
+"""The unit that one mark counts: an omission, and the start of the run where each run has its own (else -1)."""
 
 
 def _marked(lines: Sequence[str], dropped: Mapping[int, Omission]) -> dict[_Counted, list[int]]:

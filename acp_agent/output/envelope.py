@@ -11,7 +11,7 @@ MAX_STREAM_CHARS = 100_000
 """Characters of one stream in an envelope: it travels in one message."""
 
 NO_OUTPUT = "[no output, exit code 0]"
-"""What the model reads of a command that succeeded without a word."""
+"""The text for the model of a command that succeeded without output."""
 
 
 class ShellOutput(msgspec.Struct, frozen=True):

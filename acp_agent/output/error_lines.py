@@ -37,7 +37,7 @@ TOO_COMMON = frozenset(("Success", "Is a directory"))
 
 
 def _system_words() -> str:
-    """What the C library says of each error number, and the numbers' names, as a pattern."""
+    """The C library's message for each error number, and the numbers' names, as a pattern."""
     said = {os.strerror(number) for number in errno.errorcode} - TOO_COMMON
     texts = sorted(text for text in said if " " in text and text.replace(" ", "").replace("-", "").isalpha())
     return f"(?i:{'|'.join(texts)})|\\b(?:{'|'.join(sorted(errno.errorcode.values()))})\\b"
@@ -55,7 +55,7 @@ COUNT_OF_NONE = at_first_use(
     r"(?i)\b(?:errors|failures|failed|fail|conflicts|invalid|missing|unreachable|timeouts|rejected)\"?[:=] ?0"
 )
 NEXT_COUNT = at_first_use(r"^\"?(?:$|[,;)|}\]\s]+(?:$|[\"{\[(]*\w+\"?[:=]))")
-"""What stands behind a count: nothing, or the name of the next one."""
+"""The text behind a count: nothing, or the name of the next one."""
 NAME_ENDS = at_first_use(r"^\"? ?[:=]")
 BEHIND = 200
 """Characters behind a count that are looked at."""

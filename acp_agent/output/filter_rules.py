@@ -1,4 +1,4 @@
-"""Filter rules: what a `filters.toml` may say, and how a person's file goes on top of the built-in one.
+"""Filter rules: what a `filters.toml` may say, and how a user's file goes on top of the built-in one.
 
 A rule that is wrong costs itself alone: it is left out with a warning that names it, and the others load.
 """
@@ -50,7 +50,7 @@ class Match(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class _Written(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A rule as it stands in a file. What a person leaves out is taken from the built-in rule of that name."""
+    """A rule as it stands in a file. What a user leaves out is taken from the built-in rule of that name."""
 
     name: Annotated[str, Meta(min_length=1)]
     enabled: bool = True
@@ -74,8 +74,8 @@ class Rule:
 def load_rules(
     user_text: str | None, *, source: str, disabled: Sequence[str] = (), max_diff_lines: int = 500
 ) -> tuple[list[Rule], list[str]]:
-    """Built-in rules and a person's: one of the same name takes the built-in one's place, new ones come after. With
-    them what is wrong with the person's file. `disabled` names rules to leave out."""
+    """Built-in rules and a user's: one of the same name takes the built-in one's place, new ones come after. With
+    them what is wrong with the user's file. `disabled` names rules to leave out."""
     warnings: list[str] = []
     rules = _read(BUILT_IN.read_text(encoding="utf-8"), "the built-in rules", {}, warnings)
     built_in = {
@@ -88,7 +88,7 @@ def load_rules(
 
 
 def read_user_filters(path: Path) -> tuple[str | None, list[str]]:
-    """The text of a person's file, None where there is none or it cannot be used, and why. Never waits: what is no
+    """The text of a user's file, None where there is none or it cannot be used, and why. Never waits: what is no
     regular file is not read."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -128,7 +128,7 @@ def _read(text: str, source: str, built_in: Mapping[str, Rule], warnings: list[s
     try:
         content = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
-        warnings.append(f"The filter rules of {source} are not used: it is no TOML ({error}). The built-in rules are.")
+        warnings.append(f"The filter rules of {source} are not used: it is not TOML ({error}). The built-in rules are.")
         return {}
     warnings += [
         f"{source}: there is no key `{key}`; rules are written as [[rules]]." for key in content if key != "rules"

@@ -1,4 +1,4 @@
-"""What the model reads of a command's output: the rules that match the command, one after the other.
+"""Filters a command's output for the model: the rules that match the command, one after the other.
 
 Pure. Rules are read by `filter_rules`, a rule's strategies stand in `strategies`, and what none of them may do in
 `cut`.
@@ -55,7 +55,7 @@ class Filters:
         return tuple(rule for rule in self._rules if rule.matches(command)) if command else ()
 
     def apply(self, text: str, command: str, *, exit_code: int | None, alone: bool = True) -> Filtered:
-        """What of `text`, which `sanitize_output` went over, the model reads.
+        """Returns what the model reads of `text`, which `sanitize_output` went over.
 
         `command` is what `safety.last_command` makes of the command line, and `alone` whether nothing else in it may
         have printed. Never empty where `text` is not, never longer, and each line that looks like an error is in it.
@@ -82,7 +82,7 @@ def load_filters(
     disabled: Sequence[str] = (),
     max_diff_lines: int = 500,
 ) -> tuple[Filters, list[str]]:
-    """The built-in rules with those of a person's file (its text, and its path for the warnings), and what is wrong
+    """The built-in rules with those of a user's file (its text, and its path for the warnings), and what is wrong
     with that file, in plain words."""
     rules, warnings = load_rules(user_text, source=source, disabled=disabled, max_diff_lines=max_diff_lines)
     return Filters(rules), warnings

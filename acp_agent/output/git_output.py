@@ -1,4 +1,4 @@
-"""What may go of `git status` and of a diff, for the strategies of these names."""
+"""Lines of `git status` and of a diff that may go, for the strategies of these names."""
 
 from __future__ import annotations
 

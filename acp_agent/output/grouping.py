@@ -47,8 +47,8 @@ class _Group:
 
 
 def group_by_rule_cut(lines: Sequence[str], pattern: str | None) -> Cut:
-    """What may go. Errors are grouped only where they say exactly the same: they are never lost. Fallback where no
-    diagnostic was found."""
+    """Returns the lines that may go. Errors are grouped only where they say exactly the same: they are never lost.
+    Fallback where no diagnostic was found."""
     blocks = _described(lines, compiled(pattern)) if pattern else _known(lines)
     dropped: dict[int, Omission] = {}
     if pattern is None:
@@ -92,7 +92,7 @@ def _last_told(lines: Sequence[str], block: _Block) -> int:
 def _known(lines: Sequence[str]) -> list[_Block]:
     blocks: list[_Block] = []
     names: dict[str, str] = {}
-    """What a message is called: rustc names a lint only where it first warns of it."""
+    """Returns the name of a message: rustc names a lint only where it first warns of it."""
     place = 0
     while place < len(lines):
         if (single := LINE.search(lines[place])) is not None:

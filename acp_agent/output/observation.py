@@ -28,7 +28,7 @@ class ObservedTool(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ObservedResult(msgspec.Struct, frozen=True):
-    status: Annotated[ResultStatus, Meta(description="`denied`: a rule or the person did not allow it.")]
+    status: Annotated[ResultStatus, Meta(description="`denied`: a rule or the user did not allow it.")]
     exit_code: Annotated[int | None, Meta(description="null where there is none.")]
     timed_out: Annotated[bool, Meta(description="Whether it was killed for its timeout.")]
     interactive: Annotated[bool, Meta(description="Whether the command looks as if it wanted a terminal.")]

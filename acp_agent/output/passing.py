@@ -1,4 +1,4 @@
-"""What of a test runner's output is about tests that passed, for `test_summary`.
+"""Finds the lines of a test runner's output about tests that passed, for `test_summary`.
 
 Only lines whose form is certain are named. All else stays, so a failure's report is kept whole by not being touched.
 Known: cargo test, nextest, pytest (also with xdist), go test (plain, -v, -json), jest, vitest, unittest.
@@ -36,8 +36,8 @@ GO_PACKAGE_END = compiled(r"^(?:PASS|FAIL|ok  \t.*|FAIL\t.*|exit status \d+|pani
 
 
 def test_summary_of(lines: Sequence[str]) -> Cut:
-    """What may go. Full where the runner's own summary is there, Partial without (it was killed), Fallback where no
-    test runner is recognised."""
+    """Returns the lines that may go. Full where the runner's own summary is there, Partial without (it was killed),
+    Fallback where no test runner is recognised."""
     text = "\n".join(lines)
     if text.startswith('{"Time":') or '\n{"Time":' in text:
         dropped = _go_json(lines)

@@ -1,4 +1,4 @@
-"""Output as a person would see it on a terminal, as plain text: no escape sequences, no overwritten progress.
+"""Output as a user would see it on a terminal, as plain text: no escape sequences, no overwritten progress.
 
 Of a terminal only the current line is imitated: carriage return, backspace, erasing the line. Movements to other lines
 are dropped. Every expression here is ours and takes linear time, since a sequence's body ends at the next control
@@ -50,7 +50,7 @@ def encodable(text: str) -> str:
 
 
 def _line_control(match: re.Match[str]) -> str:
-    """What of a sequence has an effect within its line."""
+    """The sequences that have an effect within their line."""
     final, parameters = match.group("final"), match.group("parameters")
     if final == "K":
         return {"": REST, "0": REST, "2": LINE}.get(parameters, "")
@@ -62,7 +62,7 @@ def _line_control(match: re.Match[str]) -> str:
 
 
 def _as_shown(line: str) -> str:
-    """What stands in a line of the terminal in the end. Each character is written and erased once: linear."""
+    """Returns the final text of a line of the terminal. Each character is written and erased once: linear."""
     line = line.rstrip("\r")
     if not any(char in line for char in ("\r", "\b", REST, LINE)):
         return line

@@ -47,7 +47,7 @@ Lines = Annotated[int, Meta(ge=0)]
 
 class Strategy(Protocol):
     def cut(self, lines: Sequence[str]) -> Cut:
-        """What of the lines may go. Pure; nothing it says can lose an error line."""
+        """Returns the lines that may go. Pure; nothing it returns can lose an error line."""
         ...
 
     def check(self) -> None:
@@ -224,7 +224,7 @@ def _union(patterns: Sequence[str]) -> Pattern:
 
 
 def _without_varying(lines: Sequence[str]) -> list[str]:
-    """What each line says: lines of which this is the same say the same."""
+    """Returns a key for each line: lines with the same key say the same."""
     timeless = [TIMES.sub("\0", line).rstrip() for line in lines]
     nameless = [NAMES.sub("\x01", line) for line in timeless]
     named = [place for place, line in enumerate(timeless) if nameless[place] != line]

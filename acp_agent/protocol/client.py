@@ -1,6 +1,6 @@
-"""What the agent asks of its editor: a typed method for each of ACP's client methods it uses, bound to one session.
+"""The agent's requests to its editor: a typed method for each of ACP's client methods it uses, bound to one session.
 
-Every call is gated on `ClientCapabilities` (some clients never answer what they did not offer) and, where no person is
+Every call is gated on `ClientCapabilities` (some clients never answer what they did not offer) and, where no user is
 asked, bounded in time. Failures are `ExecutorError`-free: PeerError, CapabilityMissing, ConnectionClosed, TimeoutError.
 """
 
@@ -59,7 +59,7 @@ LSP_METHODS = "acp_agent.schema.lsp_types:METHODS"
 
 
 class Client:
-    """The editor, as one session sees it. `timeout` in seconds bounds every call that no person answers."""
+    """The editor, as one session sees it. `timeout` in seconds bounds every call that no user answers."""
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class Client:
         self.before_asking: Callable[[], None] | None = None
         """Called before every request: updates that were emitted earlier must be on the wire earlier."""
         self.clean: Callable[[Any], Any] | None = None
-        """Takes credentials out of what a person is asked."""
+        """Takes credentials out of what a user is asked."""
 
     # --- what was offered -------------------------------------------------------------------------------------
 
@@ -218,7 +218,7 @@ class Client:
     # Positions are LSP's: lines and characters from 0, characters in UTF-16 code units.
 
     async def diagnostics(self, uri: str | None = None) -> DiagnosticReport:
-        """What the editor's problems view holds, of one file or of all."""
+        """Returns the content of the editor's problems view, of one file or of all."""
         report: DiagnosticReport = await self._ask_lsp("_lsp/diagnostics", {} if uri is None else {"uri": uri})
         return report
 
@@ -252,7 +252,7 @@ class Client:
         return found
 
     async def rename(self, uri: str, line: int, character: int, new_name: str) -> WorkspaceEdit:
-        """What renaming the symbol there would change, in all files; nothing is changed."""
+        """Returns what renaming the symbol there would change, in all files; nothing is changed."""
         edit: WorkspaceEdit = await self._ask_lsp("_lsp/rename", {**_at(uri, line, character), "newName": new_name})
         return edit
 
@@ -265,19 +265,19 @@ class Client:
             raise TimeoutError(f"the client did not answer {method} within {self._lsp_timeout:g} s") from error
         return load(LSP_RESULT)(method, result)
 
-    # --- questions to the person ------------------------------------------------------------------------------
+    # --- questions to the user ------------------------------------------------------------------------------
 
     async def request_permission(
         self, tool_call: ToolCallUpdate, options: Sequence[PermissionOption]
     ) -> RequestPermissionResponse:
-        """Unbounded: a person answers. Cancelling it tells the client that the question is void."""
+        """Unbounded: a user answers. Cancelling it tells the client that the question is void."""
         request = RequestPermissionRequest(session_id=self._session_id, tool_call=tool_call, options=list(options))
         request = request if self.clean is None else self.clean(request)
         answer: RequestPermissionResponse = await self._ask("session/request_permission", request, bounded=False)
         return answer
 
     async def elicit(self, message: str, form: ElicitationSchema, *, tool_call_id: str) -> CreateElicitationResponse:
-        """A form for the person. Unbounded; cancelling it tells the client that the question is void."""
+        """A form for the user. Unbounded; cancelling it tells the client that the question is void."""
         self._need(self.has_forms, "elicitation/create (form)")
         request = ElicitationFormMode(
             message=message, requested_schema=form, session_id=self._session_id, tool_call_id=tool_call_id

@@ -1,4 +1,4 @@
-"""What a `Connection` encodes and merges once msgspec is loaded: ACP's Structs as well as plain JSON data."""
+"""Encodes and merges messages once msgspec is loaded: ACP's Structs as well as plain JSON data."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ CLOSING_SECONDS = 0.4
 """How long tasks may take to clean up once the connection ends: all must be gone within a second."""
 
 UNENCODABLE = (TypeError, ValueError, OverflowError, RecursionError)
-"""What an encoder raises for a value that has no form in JSON: our bug; it must not take the stream with it."""
+"""Errors of an encoder for a value that JSON cannot hold: our bug; it must not take the stream with it."""
 
 Coalesce = Callable[[str, Any, Any], Any]
 

@@ -1,4 +1,4 @@
-"""What each client can really do: its capabilities, corrected by what is known of it, corrected by the person.
+"""The real capabilities of each client: its own, corrected by what is known of it, corrected by the user.
 
 One table knows the quirks of clients that were tried (docs/editors/README.md); whoever is not in it is taken at their
 word. Quirks that any client may have are no rows here: what a client does not confirm is verified for all of them.
@@ -42,7 +42,7 @@ PROFILES: dict[str, Quirks] = {
 
 
 class RenderingPlan(NamedTuple):
-    """What is sent to this client, and what is done without it."""
+    """The features that this client gets, and those it does without."""
 
     name: str
     reads_files: bool
@@ -51,7 +51,7 @@ class RenderingPlan(NamedTuple):
     terminals: bool
     """Commands run in the client's terminals."""
     terminal_output: bool
-    """What commands print here is drawn by the client from `_meta.terminal_output` (DF-1)."""
+    """Output of commands run here is drawn by the client from `_meta.terminal_output` (DF-1)."""
     forms: bool
     """Questions are forms (elicitation); else they are permission requests or words."""
     plans: bool
@@ -59,7 +59,7 @@ class RenderingPlan(NamedTuple):
     compaction: bool
     notices: bool
     corrected: tuple[str, ...] = ()
-    """What differs from what the client said, and why."""
+    """Differences from what the client said, and why."""
 
 
 def rendering_plan(
@@ -67,7 +67,7 @@ def rendering_plan(
     info: Implementation | None = None,
     overrides: Mapping[str, ClientProfileConfig] | None = None,
 ) -> RenderingPlan:
-    """The plan for a client. `overrides`: the person's (`clients.NAME`), which count most."""
+    """The plan for a client. `overrides`: the user's (`clients.NAME`), which count most."""
     name = info.name if info is not None and info.name else UNNAMED
     quirks = PROFILES.get(name.lower(), Quirks())
     if name == UNNAMED and capabilities.terminal:

@@ -1,4 +1,4 @@
-"""What a tool call touches, and the verdicts deciders give about it."""
+"""The accesses of a tool call, and the verdicts deciders give about them."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ class PathAccess(Struct, frozen=True):
 RISK_METADATA: dict[str, dict[str, object]] = {
     "risk": {"type": "string", "enum": ["low", "medium", "high"], "description": "How much harm the command can do."},
     "mutation": {"type": "boolean", "description": "Whether it changes anything."},
-    "privesc": {"type": "boolean", "description": "Whether it uses other rights than the person's own (sudo)."},
+    "privesc": {"type": "boolean", "description": "Whether it uses other rights than the user's own (sudo)."},
     "why": {"type": "string", "description": "What it is for, in a short sentence."},
 }
-"""What `bash` demands of the model with `tools.require_risk_metadata`, as JSON schema."""
+"""Fields that `bash` demands of the model with `tools.require_risk_metadata`, as JSON schema."""
 
 
 class Claim(Struct, frozen=True):
-    """What the model says of a command (`tools.require_risk_metadata`)."""
+    """A statement of the model about a command (`tools.require_risk_metadata`)."""
 
     risk: Literal["low", "medium", "high"]
     mutation: bool
     """Whether it changes something."""
     privesc: bool
-    """Whether it uses more rights than the person's own."""
+    """Whether it uses more rights than the user's own."""
     why: str
 
 
@@ -62,14 +62,14 @@ class ToolAccess(Struct, frozen=True):
     """Something that only the tool itself knows: a tool of an MCP server, of a project, of a package."""
 
     scope: str
-    """What an "always" covers: `mcp github create_issue`."""
+    """Scope of an "always": `mcp github create_issue`."""
     words: str
-    """The same for the person, behind "Always allow": `calls of create_issue of the server github`."""
+    """The same for the user, behind "Always allow": `calls of create_issue of the server github`."""
     changes: bool = True
 
 
 class ModeAccess(Struct, frozen=True):
-    """The switch to another mode: the person is asked every time."""
+    """The switch to another mode: the user is asked every time."""
 
     mode: str
 
@@ -84,40 +84,40 @@ Access = PathAccess | ExecuteAccess | NetworkAccess | ToolAccess | ModeAccess | 
 @dataclass(frozen=True)
 class Allow:
     rule: str = field(default="", compare=False)
-    """What decided, in a few words: `looks:git status`, `tools.permissions.bash[2] (config.toml:14)`."""
+    """The rule that decided, in a few words: `looks:git status`, `tools.permissions.bash[2] (config.toml:14)`."""
 
 
 @dataclass(frozen=True)
 class Ask:
-    """A person must decide."""
+    """The user must decide."""
 
     reason: str
     scopes: tuple[str, ...]
-    """What an "always" answer would cover; every one must be covered for the answer to apply."""
+    """Scopes of an "always" answer; every one must be covered for the answer to apply."""
     scope_words: str
-    """The same for the person: `cargo test …, in this project`."""
+    """The same for the user: `cargo test …, in this project`."""
     changes: bool = True
     """Whether a mode that only reads forbids it."""
     every_time: bool = False
     """Whether it is asked in every mode, and no answer is remembered."""
     by_person: bool = False
-    """Whether the person's own rules ask, or what they protect is touched: then every mode does."""
+    """Whether the user's own rules ask, or what they protect is touched: then every mode does."""
     rule: str = field(default="", compare=False)
-    """What decided, as in `Allow`."""
+    """The rule that decided, as in `Allow`."""
     notes: tuple[str, ...] = field(default=(), compare=False)
-    """What the person should know before answering, a line each."""
+    """Notes to read before answering, a line each."""
 
 
 @dataclass(frozen=True)
 class Deny:
     reason: str
-    """A sentence for the model and the person."""
+    """A sentence for the model and the user."""
     rule: str = field(default="", compare=False)
-    """What decided, as in `Allow`: for the person and the audit log."""
+    """The rule that decided, as in `Allow`: for the user and the audit log."""
     trace: str = field(default="", compare=False)
     """Why, for the audit log only."""
     approvable: bool = False
-    """Whether the person may let this one call pass (`/approve`)."""
+    """Whether the user may let this one call pass (`/approve`)."""
 
 
 Verdict = Allow | Ask | Deny

@@ -1,7 +1,7 @@
 """The environment of commands: variables on the list, and never a credential.
 
 A credential is what has a name like one (`*_TOKEN`, `*_API_KEY`, …) or a value that is one, as the redactor sees it. A
-name in `environment_extra` is passed whatever it holds: the person has said so.
+name in `environment_extra` is passed whatever it holds: the user has said so.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def safe_environment(
     hidden: Collection[str],
     is_secret: Callable[[str], bool] = lambda value: False,
 ) -> dict[str, str]:
-    """What of `environ` a command inherits. `hidden`: the agent's own keys, never passed."""
+    """The part of `environ` that a command inherits. `hidden`: the agent's own keys, never passed."""
     passed = {}
     for name, value in environ.items():
         if name in hidden:

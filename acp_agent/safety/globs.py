@@ -64,7 +64,7 @@ class PathGlobs:
 
 
 def covering(globs: Iterable[str]) -> re.Pattern[str]:
-    """What matches the paths that one of the globs stands for, and all below them; each looked at once.
+    """An expression for the paths that one of the globs stands for, and all below them; each looked at once.
 
     Paths are compared whatever their case: on a disk that does not tell cases apart the spelling is anybody's.
     """

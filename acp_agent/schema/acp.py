@@ -331,7 +331,7 @@ class AcpObject(Struct, kw_only=True, frozen=True, omit_defaults=True, rename="c
 
 
 class Method(Struct, frozen=True):
-    """What a method takes and gives. `result` is None for a notification."""
+    """The types of a method. `result` is None for a notification."""
 
     name: str
     params: Any

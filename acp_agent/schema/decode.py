@@ -220,7 +220,7 @@ def _is_union(kind: Any) -> bool:
 
 
 def _item_kind(value: list[Any], kinds: tuple[Any, ...]) -> Any:
-    """What the items of the list are to be, if `kinds` has a list."""
+    """Returns the type of the items, if `kinds` has a list."""
     for kind in kinds:
         if getattr(kind, "__name__", None) == "SessionConfigSelectOptions":
             return get_args(_select_options(value))[0]

@@ -30,7 +30,7 @@ END = "acp-coder setup: end"
 
 @dataclass(frozen=True)
 class Change:
-    """What is to become of a file."""
+    """A planned change of a file."""
 
     path: Path
     before: str | None
@@ -54,7 +54,8 @@ class Change:
 
 
 def planned(row: Editor, path: Path, command: str, environ: Mapping[str, str]) -> Change:
-    """What setting the editor up would write. Raises UsageError for a file that cannot be read or is malformed."""
+    """Returns what setting the editor up would write. Raises UsageError for a file that cannot be read or is
+    malformed."""
     before = _read(path)
     text = before or ""
     filled = (folder() / row.template).read_text(encoding="utf-8").replace("{{command}}", _quoted(command))
@@ -75,7 +76,7 @@ def planned(row: Editor, path: Path, command: str, environ: Mapping[str, str]) -
 
 
 def undone(row: Editor, path: Path, environ: Mapping[str, str]) -> Change:
-    """What taking it back would write. Raises UsageError where nothing was set up."""
+    """Returns what taking it back would write. Raises UsageError where nothing was set up."""
     now = _read(path)
     if now is None or not _stands_in(row, now, path):
         raise UsageError(f"{row.name} is not set up in {path}: there is nothing to take back")
@@ -154,7 +155,7 @@ def _block(text: str, file: str) -> tuple[int, int] | None:
         return None
     end = re.compile(_line_of(END), re.MULTILINE).search(text, start.end())
     if end is None:
-        raise UsageError(f"{file}: the line `{END}` is missing behind `{BEGIN}`; mend it first")
+        raise UsageError(f"{file}: the line `{END}` is missing behind `{BEGIN}`; fix it first")
     return start.start(), end.end()
 
 
@@ -225,7 +226,7 @@ def _kept(row: Editor, environ: Mapping[str, str]) -> dict[str, dict[str, Any]]:
 
 
 def _keep(row: Editor, change: Change, environ: Mapping[str, str]) -> None:
-    """Setting up once more keeps what was there before the first time, with what a person changed since."""
+    """Setting up once more keeps what was there before the first time, with what a user changed since."""
     kept = _kept(row, environ)
     earlier = kept.get(str(change.path))
     before = change.before

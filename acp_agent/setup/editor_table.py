@@ -30,7 +30,7 @@ class Editor:
     starts: str
     """How the editor starts the agent, in a sentence."""
     capabilities: tuple[str, ...]
-    """What of ACP's client capabilities it offers, or of LSP's, by their own names."""
+    """The client capabilities of ACP or LSP that it offers, by their own names."""
     config: Mapping[str, tuple[str, ...]]
     """Platform -> where its configuration may live; the first that exists, else the first."""
     way: Way
@@ -41,7 +41,7 @@ class Editor:
     comment: str = ""
     """For marked lines: what begins a comment."""
     then: str = ""
-    """What the person does next."""
+    """The user's next step."""
     docs: str = ""
 
 

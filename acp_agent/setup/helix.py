@@ -94,7 +94,7 @@ def ask_helix(program: str) -> Servers:
 
 
 def add(text: str, server: dict[str, Any], servers: Servers, file: str) -> str:
-    """`text` with the server, behind the servers of each known language. Raises UsageError for what is no TOML."""
+    """`text` with the server, behind the servers of each known language. Raises UsageError for what is not TOML."""
     document = _parsed(text, file)
     table = document.setdefault("language-server", tomlkit.table(is_super_table=True))
     table[SERVER] = _table(server)
@@ -137,7 +137,7 @@ def remove(text: str, file: str) -> str:
         if SERVER not in _names(names):
             continue
         ours = OURS in names.trivia.comment and set(item) == {"name", "language-servers"}
-        # What a person has written behind it counts as part of it.
+        # What a user has written behind it counts as part of it.
         if ours and not any(isinstance(part, Comment) for _, part in item.value.body):
             cast("list[Any]", languages).remove(item)
         else:
@@ -157,7 +157,7 @@ def _parsed(text: str, file: str) -> tomlkit.TOMLDocument:
     try:
         document = tomlkit.parse(text)
     except ParseError as error:
-        raise UsageError(f"{file}: it is no TOML ({error}); mend it first, nothing was changed") from error
+        raise UsageError(f"{file}: it is not TOML ({error}); fix it first, nothing was changed") from error
     servers, languages = document.get("language-server"), document.get("language")
     lists = (
         []

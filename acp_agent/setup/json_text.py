@@ -33,7 +33,7 @@ def set_member(text: str, path: Sequence[str], value: Any, file: str) -> str:
             return _insert(data, place, name, made, depth + 1)
         inner_value = pair.child_by_field_name("value")
         if inner_value is None:
-            raise UsageError(f"{file}: `{'.'.join(path[: depth + 1])}` has no value; mend the file first")
+            raise UsageError(f"{file}: `{'.'.join(path[: depth + 1])}` has no value; fix the file first")
         if depth == len(path) - 1:
             return _splice(data, inner_value.start_byte, inner_value.end_byte, _dump(value, depth + 1))
         if inner_value.type != "object":
@@ -87,7 +87,7 @@ def _root(data: bytes, file: str) -> Node:
     wrong = [node for node in _errors(tree.root_node) if data[node.start_byte : node.end_byte].strip() != b","]
     if wrong or len(found) != 1 or found[0].type != "object":
         line = wrong[0].start_point[0] + 1 if wrong else 1
-        raise UsageError(f"{file}: it is no JSON object (line {line}); mend it first, nothing was changed")
+        raise UsageError(f"{file}: it is not a JSON object (line {line}); fix it first, nothing was changed")
     return found[0]
 
 

@@ -1,1 +1,1 @@
-"""What outlives the process: sessions with one append-only log each, and remembered permission answers."""
+"""Persistent data: sessions with one append-only log each, and remembered permission answers."""

@@ -44,7 +44,7 @@ class Permission(msgspec.Struct, frozen=True):
     """The session's working directory."""
     tool: str
     scope: str
-    """What it covers, in the words of the permission gate: a command's program and sub-command, `*`, ..."""
+    """The scope it covers, in the words of the permission gate: a command's program and sub-command, `*`, ..."""
     decision: Decision
     created_at: str = ""
 
@@ -71,7 +71,7 @@ class Schedule(msgspec.Struct, frozen=True):
     id: str
     project: str
     timing: str
-    """A cron expression, or an interval as the person wrote it (`30m`)."""
+    """A cron expression, or an interval as the user wrote it (`30m`)."""
     prompt: str
     mode: str
     """Of the session it was added in: a run is never freer than that."""
@@ -121,7 +121,7 @@ class GoalTask(msgspec.Struct, frozen=True):
 
 
 class Goal(msgspec.Struct, frozen=True):
-    """What a session works towards (`/plan`)."""
+    """The goal a session works towards (`/plan`)."""
 
     id: str
     """A UUID: that of its task graph."""
@@ -142,11 +142,11 @@ class Trajectory(msgspec.Struct, frozen=True):
     failures: int = 0
     """Since they last succeeded."""
     rejected: bool = False
-    """Whether the person marked them as unacceptable."""
+    """Whether the user marked them as unacceptable."""
 
 
 class Asked(msgspec.Struct, frozen=True):
-    """How often a person was asked about one thing, and what came of it."""
+    """How often a user was asked about one thing, and what came of it."""
 
     tool: str
     scope: str

@@ -1,4 +1,4 @@
-"""The one SQLite file of a person: WAL, short transactions, shared by all their agents.
+"""The one SQLite file of a user: WAL, short transactions, shared by all their agents.
 
 WAL with `synchronous=NORMAL` keeps every committed transaction through `kill -9` (a power cut may cost the last ones,
 never the file). A file that is damaged or made by a newer program is left exactly as it is; one made by an older
@@ -167,7 +167,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         """,
     ),
 )
-"""What makes format n + 1 of format n, from nothing on."""
+"""The migrations: each makes format n + 1 of format n, from nothing on."""
 
 SCHEMA_VERSION = len(MIGRATIONS)
 

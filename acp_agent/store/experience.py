@@ -1,4 +1,4 @@
-"""What went wrong, and what the person was asked, in SQLite."""
+"""Failures, and questions to the user, in SQLite."""
 
 from __future__ import annotations
 

@@ -111,7 +111,7 @@ class WireChecks:
         self._unchecked.append(params)
 
     def check(self, direction: Direction, message: Any) -> list[str]:
-        """What is wrong with the message, in sentences; none for a good one."""
+        """Lists what is wrong with the message; nothing for a good one."""
         if not isinstance(message, dict):
             return [f"not an object: {str(message)[:EXCERPT]}"]
         problems = [] if message.get("jsonrpc") == "2.0" else ["`jsonrpc` is not '2.0'"]

@@ -128,7 +128,7 @@ class Line:
 
 @dataclass
 class ToolCallState:
-    """A tool call as the person sees it by now: its announcement with every update merged in."""
+    """A tool call as the user sees it by now: its announcement with every update merged in."""
 
     id: str
     fields: dict[str, Any]
@@ -345,7 +345,7 @@ class FakeEditor:
             )
         self.transcript: list[Line] = []
         self.violations: list[str] = []
-        """What was wrong on the wire so far."""
+        """Lists what was wrong on the wire so far."""
         self.updates: dict[str, list[SessionUpdate]] = {}
         """By session id, in the order they came."""
         self.permission_requests: list[RequestPermissionRequest] = []
@@ -459,7 +459,7 @@ class FakeEditor:
         return answer
 
     async def load_session(self, session_id: str, cwd: Path, **rest: Any) -> LoadSessionResponse:
-        """What was recorded of this session before is forgotten, so that `updates` holds the replay alone."""
+        """Forgets what was recorded of this session before, so that `updates` holds the replay alone."""
         self.updates[session_id] = []
         with anyio.fail_after(WAIT_SECONDS):
             answer = await self.client.load_session(session_id, cwd, **rest)
@@ -521,7 +521,7 @@ class FakeEditor:
         return await self.wait_until(found, seconds=seconds)
 
     async def wait_until(self, found: Callable[[], _Found], *, seconds: float = WAIT_SECONDS) -> _Found:
-        """Asks `found` again after every line and update, until what it gives is true; gives that."""
+        """Asks `found` again after every line and update, until what it gives is true; returns that."""
         with anyio.fail_after(seconds):
             while True:
                 value = found()

@@ -149,7 +149,7 @@ class FakeModel:
         self.requests: list[FakeRequest] = []
         """All model calls, in the order of arrival. `GET /models` is not among them."""
         self.models = models
-        """What `GET /models` answers; a `Failure` may have any status."""
+        """The answer to `GET /models`; a `Failure` may have any status."""
         self.connections = 0
         """How many connections were opened."""
         self._script = script

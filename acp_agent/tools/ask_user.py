@@ -1,4 +1,4 @@
-"""`ask_user`: a question to the person."""
+"""`ask_user`: a question to the user."""
 
 from __future__ import annotations
 
@@ -41,5 +41,5 @@ class AskUser(Tool[AskUserParams]):
         choices = tuple(dict.fromkeys(choice.strip() for choice in params.choices if choice.strip()))
         answer = await ctx.call.ask(Question(params.question.strip(), choices, params.several))
         if answer.text is not None:
-            return ToolResult(f"The person answered: {answer.text}")
+            return ToolResult(f"The user answered: {answer.text}")
         return ToolResult(answer.reason, ends_turn=answer.ends_turn)

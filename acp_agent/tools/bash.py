@@ -23,7 +23,7 @@ from acp_agent.tools.kit.durations import wait_of
 from acp_agent.tools.kit.tool_context import CommandOutput, Description, Preview, ToolContext, ToolResult
 
 COMMAND_NAMES = ("command", "cmd", "script", "shell_command", "bash", "sh")
-"""What models call the command line."""
+"""Names that models use for the command line."""
 
 BROKEN_JSON = re.compile(r"\s*(?:\{|\[\s*[\"'{]|\[\s*\[\S|null\s*$)")
 """Bare text that was meant to be JSON, and is no command line."""
@@ -38,7 +38,7 @@ FORBIDDEN = re.compile(
     r"|could not resolve host|name resolution|network is unreachable|no such file or directory|ENOENT",
     re.IGNORECASE,
 )
-"""What programs say when the sandbox keeps them from something."""
+"""Messages of programs that the sandbox keeps from something."""
 
 LOOKED_AT = 4_000
 """Characters of the output's end."""
@@ -61,7 +61,7 @@ class BashParams(Params):
     outside_sandbox: bool = Field(
         default=False,
         description="Run it outside of the sandbox, where there is one: only when it failed for what the sandbox "
-        "forbids and cannot be done in another way. The person is asked every time.",
+        "forbids and cannot be done in another way. The user is asked every time.",
     )
     risk: SkipJsonSchema[Literal["low", "medium", "high"] | None] = None
     mutation: SkipJsonSchema[bool | None] = None
@@ -173,7 +173,7 @@ class Bash(Tool[BashParams]):
 
 
 def _started(run_id: str, printed: CommandOutput | None = None, waited: float | None = None) -> ToolResult:
-    """The command goes on; the person sees the rest in the same card."""
+    """The command goes on; the user sees the rest in the same card."""
     told = f"[background] started run_id={run_id}"
     if waited is not None:
         told = f"[background] still running after {waited:g} s, and goes on: run_id={run_id}"
@@ -189,7 +189,7 @@ def _printed(
 
 
 def _limits(params: BashParams, ctx: ToolContext) -> str:
-    """What the sandbox forbids, in words for the model; nothing where the command was not confined."""
+    """Describes what the sandbox forbids, for the model; nothing where the command was not confined."""
     return "" if params.outside_sandbox else ctx.shell.limits()
 
 

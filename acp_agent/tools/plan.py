@@ -1,4 +1,4 @@
-"""`plan`: keep the list of steps the person sees."""
+"""`plan`: keep the list of steps the user sees."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def _steps(tasks: Sequence[GoalTask]) -> Content:
 
 
 def _trouble(tasks: Sequence[GoalTask]) -> str:
-    """What is wrong with the graph, in a sentence."""
+    """Returns the fault of the graph, as a sentence."""
     names = [task.id for task in tasks]
     if doubled := next((name for name in names if names.count(name) > 1), None):
         return f"two steps have the id `{doubled}`. Give each its own."

@@ -40,9 +40,11 @@ class ReadOverflowParams(Params):
         try:
             found = uuid.UUID(text)
         except ValueError:
-            raise ValueError("it is no `overflow:UUID`; take it from the output that was cut, as it stands") from None
+            raise ValueError(
+                "it is not an `overflow:UUID`; take it from the output that was cut, as it stands"
+            ) from None
         if str(found) != text.lower():  # `UUID` also reads braces, URNs and what has no dashes.
-            raise ValueError("it is no `overflow:UUID`; take it from the output that was cut, as it stands")
+            raise ValueError("it is not an `overflow:UUID`; take it from the output that was cut, as it stands")
         return str(found)
 
 

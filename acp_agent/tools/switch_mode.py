@@ -1,4 +1,4 @@
-"""`switch_mode`: from planning to working, if the person agrees."""
+"""`switch_mode`: from planning to working, if the user agrees."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from acp_agent.tools.kit.tool_context import Description, Preview, ToolContext, 
 
 class SwitchModeParams(Params):
     mode: Literal["code"] = Field(default="code", description="The mode to switch to.")
-    plan: str = Field(default="", description="What you will do there, for the person to agree to (Markdown).")
+    plan: str = Field(default="", description="What you will do there, for the user to agree to (Markdown).")
 
 
 class SwitchMode(Tool[SwitchModeParams]):

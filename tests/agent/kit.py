@@ -43,7 +43,7 @@ class Rig:
 
 
 def environ_for(home: Path, base_url: str, **more: str) -> dict[str, str]:
-    """An environment in which nothing of the person who runs the tests is found."""
+    """An environment in which nothing of the user who runs the tests is found."""
     return {
         "HOME": str(home),
         "PATH": "/usr/local/bin:/usr/bin:/bin",

@@ -1,4 +1,4 @@
-"""Commands in the background: what the person and the model are told of them, when, and that nothing is left behind."""
+"""Commands in the background: what the user and the model are told of them, when, and that nothing is left behind."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ async def test_wrong_arguments_are_feedback_and_ask_nobody(tmp_path, name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("asked", [True, False], ids=["while the person is asked", "while it runs"])
+@pytest.mark.parametrize("asked", [True, False], ids=["while the user is asked", "while it runs"])
 async def test_a_cancel_leaves_every_call_ended_and_nothing_running(tmp_path, name, asked):
     before = children()
     script = [Answer(tool_calls=(Call(name, arguments(name)),)), Answer(hang_before=True)]

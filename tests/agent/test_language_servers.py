@@ -87,7 +87,7 @@ async def test_published_diagnostics_count_where_the_editor_answers_nothing(tmp_
         assert "the tool `diagnostics`" in await prompted(it, "@diagnostics")
         publish(it, it.project / "a.py", diagnostic("first"))
         publish(it, it.project / "b.py", diagnostic("second"))
-        publish(it, it.project / "a.py")  # mended
+        publish(it, it.project / "a.py")  # repaired
         read = await prompted(it, "@diagnostics")
         assert "b.py:3:5: error: second" in read and "a.py" not in read
 

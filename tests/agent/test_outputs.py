@@ -1,4 +1,4 @@
-"""What the model and the person see of a result: filtered, without credentials, bounded, kept whole aside."""
+"""What the model and the user see of a result: filtered, without credentials, bounded, kept whole aside."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ async def test_the_model_reads_what_was_filtered_and_both_read_how_much_that_was
         assert facts["confidence"] in ("Full", "Partial")
         assert call.raw_output["stdout"].replace("\r", "").count("compiling part") == 300, "programs get all of it"
         if editor == {"terminal": False}:
-            assert "compiling part 150\n" in call.text(), "the person does, too"
+            assert "compiling part 150\n" in call.text(), "the user does, too"
         assert reference(text)
 
 
@@ -181,7 +181,7 @@ async def test_an_overflow_of_another_session_is_not_found(tmp_path):
 async def test_what_is_no_reference_is_told(tmp_path, wrong):
     async with rig(tmp_path, [asks(Call("read_overflow", {"id": wrong})), "done"]) as r:
         await r.editor.prompt("go")
-        assert "it is no `overflow:UUID`" in result(r, 2)
+        assert "it is not an `overflow:UUID`" in result(r, 2)
 
 
 async def test_overflows_end_with_their_session(tmp_path):
@@ -321,11 +321,11 @@ async def test_a_summary_that_repeats_a_credential_is_kept_without_it(tmp_path):
 
 async def test_a_goal_is_told_again_when_it_is_forgotten(tmp_path):
     async with rig(tmp_path, ["ok", "again"]) as r:
-        await r.editor.prompt("/plan Mend the parser")
+        await r.editor.prompt("/plan Fix the parser")
         await r.editor.prompt("/clear")
         await r.editor.prompt("go on")
         assert "[The goal of this session, set by /plan]" in json.dumps(r.messages(2))
-        assert "Mend the parser" in json.dumps(r.messages(2))
+        assert "Fix the parser" in json.dumps(r.messages(2))
 
 
 async def test_cancel_does_not_wait_for_the_work_on_a_large_output(tmp_path):
@@ -465,7 +465,7 @@ async def test_the_short_profile_gives_little_and_says_so(tmp_path):
 
 STEPS = [
     {"id": "look", "content": "Look at the parser", "status": "completed"},
-    {"id": "mend", "content": "Mend the parser", "depends_on": ["look"]},
+    {"id": "fix", "content": "Fix the parser", "depends_on": ["look"]},
 ]
 
 
@@ -481,11 +481,11 @@ async def test_a_goal_is_set_planned_followed_and_reached(tmp_path):
     ]
     config = "[tools.bash]\nturn_context = true\n"
     async with rig(tmp_path, script, mode="auto", config=config) as r:
-        assert (await r.editor.prompt("/plan Mend the parser")).stop_reason == "end_turn"
-        assert "My goal: Mend the parser" in str(r.messages(1)[-1]["content"])
-        assert "Ready to begin: mend." in result(r, 2)
+        assert (await r.editor.prompt("/plan Fix the parser")).stop_reason == "end_turn"
+        assert "My goal: Fix the parser" in str(r.messages(1)[-1]["content"])
+        assert "Ready to begin: fix." in result(r, 2)
         plans = [update for update in r.editor.updates[r.editor.session_id] if isinstance(update, Plan)]
-        assert [entry.content for entry in plans[0].entries] == ["Look at the parser", "Mend the parser"]
+        assert [entry.content for entry in plans[0].entries] == ["Look at the parser", "Fix the parser"]
         text = result(r, 3)
         assert "[output filtered: 199" in text and "not about the goal]" in text
         assert "the parser is here" in text and "x: error: bad" in text
@@ -497,12 +497,12 @@ async def test_a_goal_is_set_planned_followed_and_reached(tmp_path):
         with sqlite3.connect(next(iter(tmp_path.rglob("sessions.db")))) as db:
             assert db.execute("SELECT id, text, status FROM goals").fetchone() == (
                 goal_id,
-                "Mend the parser",
+                "Fix the parser",
                 "completed",
             )
             assert db.execute("SELECT id, depends_on FROM goal_tasks ORDER BY position").fetchall() == [
                 ("look", "[]"),
-                ("mend", '["look"]'),
+                ("fix", '["look"]'),
             ]
         await r.editor.prompt("/plan")
         assert r.editor.text().endswith("There is no goal. `/plan GOAL` sets one.")
@@ -511,14 +511,14 @@ async def test_a_goal_is_set_planned_followed_and_reached(tmp_path):
 async def test_a_goal_survives_a_restart_is_paused_and_given_up(tmp_path):
     script = [asks(Call("plan", {"entries": STEPS})), "planned"]
     async with rig(tmp_path, script, mode="auto") as r:
-        await r.editor.prompt("/plan Mend the parser")
+        await r.editor.prompt("/plan Fix the parser")
         session = r.editor.session_id
     script = [asks(bash("seq 1 2000")), "a", asks(bash("seq 1 2001")), "b"]
     async with rig(tmp_path, script, mode="auto") as r:
         await r.editor.load_session(session, r.project)
         await r.editor.client.set_session_mode(session, "auto")
         await r.editor.prompt("/plan")
-        assert "Goal (active): Mend the parser" in r.editor.text()
+        assert "Goal (active): Fix the parser" in r.editor.text()
         assert "- [x] look: Look at the parser" in r.editor.text()
         await r.editor.prompt("go")
         assert "output filtered" in result(r, 2)
@@ -526,13 +526,13 @@ async def test_a_goal_survives_a_restart_is_paused_and_given_up(tmp_path):
         await r.editor.prompt("go")
         assert "output filtered" not in result(r, 4)
         await r.editor.prompt("/plan clear")
-        assert "given up: Mend the parser" in r.editor.text()
+        assert "given up: Fix the parser" in r.editor.text()
 
 
 async def test_failed_commands_are_not_compressed(tmp_path):
     script = ["ok", asks(bash("seq 1 2000; exit 1")), "a"]
     async with rig(tmp_path, script, mode="auto") as r:
-        await r.editor.prompt("/plan Mend the parser")
+        await r.editor.prompt("/plan Fix the parser")
         await r.editor.prompt("go")
         assert "output filtered" not in result(r, 3)
 

@@ -187,7 +187,7 @@ async def test_a_server_in_the_sandbox_reads_the_project_and_writes_nothing_of_i
         (r.project / "a.spy").write_text("x\n")
         (told,) = await run(r)
         assert "class Shape read-only" in told and "wrote" not in told
-        assert "no-sockets" in told  # Also where commands, of which a person is asked, may use them.
+        assert "no-sockets" in told  # Also where commands, of which a user is asked, may use them.
         assert not (r.project / "made").exists()
 
 

@@ -378,7 +378,7 @@ async def test_trust_can_be_taken_back(tmp_path):
         assert "word_count" not in r.tool_names(1)
         await r.editor.new_session(r.project)
         await r.editor.prompt("hi")
-        assert not r.editor.permission_requests  # what the person has decided is not asked again
+        assert not r.editor.permission_requests  # what the user has decided is not asked again
 
 
 async def test_a_tool_file_that_breaks_is_told_and_takes_nothing_with_it(tmp_path):

@@ -174,12 +174,12 @@ async def test_the_context_window_is_the_one_the_server_tells(tmp_path):
 
 async def test_the_title_comes_from_the_first_prompt_only(tmp_path):
     async with rig(tmp_path, ["a", "b"]) as r:
-        await r.editor.prompt("Mend the parser\nplease")
+        await r.editor.prompt("Fix the parser\nplease")
         await r.editor.prompt("And now the lexer")
         titles = [u.title for u in r.editor.updates[r.editor.session_id] if isinstance(u, SessionInfoUpdate)]
-        assert titles == ["Mend the parser"]
+        assert titles == ["Fix the parser"]
         listed = await r.editor.client.list_sessions()
-        assert listed.sessions[0].title == "Mend the parser"
+        assert listed.sessions[0].title == "Fix the parser"
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Rules, policy, limits, sandbox, audit and trust as the person and the model meet them."""
+"""Rules, policy, limits, sandbox, audit and trust as the user and the model meet them."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ async def test_a_rule_that_denies_wins_however_the_command_is_dressed_up(tmp_pat
     async with rig(tmp_path, rounds(bash(command)), config=config, mode="auto") as r:
         await r.editor.prompt("go")
         assert not r.editor.permission_requests
-        assert "A rule of the person's denies this call (tools.permissions.bash[1])" in results(r, 2)[0]
+        assert "A rule of the user's denies this call (tools.permissions.bash[1])" in results(r, 2)[0]
 
 
 async def test_a_rule_that_asks_asks_in_every_mode_and_is_named(tmp_path):
@@ -162,7 +162,7 @@ async def test_a_policy_that_cannot_be_read_is_told_and_denies(tmp_path):
     config = '[tools.policy]\nrules = [{effect = "deny", tool = "bash", args_match = "(("}]\n'
     async with rig(tmp_path, rounds(bash("echo a")), config=config, mode="auto") as r:
         await r.editor.prompt("go")
-        assert "no regular expression" in r.editor.text()
+        assert "not a regular expression" in r.editor.text()
         assert "The policy denied this call" in results(r, 2)[0]
 
 
@@ -273,7 +273,7 @@ async def test_a_rejected_call_is_not_repeated_in_a_later_session(tmp_path):
         (r.project / "a").unlink()
     async with rig(tmp_path, rounds(bash("touch a"), bash("touch b")), config=config, mode="auto") as r:
         await r.editor.prompt("go")
-        assert "the person rejected before" in results(r, 2)[0]
+        assert "the user rejected before" in results(r, 2)[0]
         assert sorted(path.name for path in r.project.iterdir()) == ["b"]
 
 
@@ -303,10 +303,10 @@ async def test_the_person_can_ask_what_is_in_force_and_what_would_become_of_a_ca
         text = r.editor.text()
         assert "Rule: tools.permissions.bash[0] deny `*sudo*`" in text
         assert "Policy: tools.policy.rules[1] deny bash" in text
-        assert "deny: A rule of the person's denies this call" in text
+        assert "deny: A rule of the user's denies this call" in text
         assert "rule: looks:ls" in text
-        assert "There is no tool `nonsense`" in text
-        assert "The arguments are no JSON" in text
+        assert "There is not a tool `nonsense`" in text
+        assert "The arguments are not JSON" in text
         assert "switched off by tools.sandbox.disabled" in text
         assert "audit.jsonl is written" in text
 
@@ -899,7 +899,7 @@ async def test_a_check_knows_what_was_learned(tmp_path):
         await r.editor.prompt("/reject")
     async with rig(tmp_path, [], config=config, mode="auto") as r:
         await r.editor.prompt('/policy check bash {"command": "touch a"}')
-        assert "deny: Calls like this one the person rejected before" in r.editor.text()
+        assert "deny: Calls like this one the user rejected before" in r.editor.text()
         await r.editor.prompt("/policy check")
         assert "Which call?" in r.editor.text()
 
@@ -929,7 +929,7 @@ async def test_rules_for_tools_that_there_are_not_are_told(tmp_path):
     config = '[[tools.permissions.bahs]]\npattern = "*"\naction = "deny"\n[tools.scoped]\ndenied_tools = ["mcp_x_y"]\n'
     async with rig(tmp_path, ["ok"], config=config) as r:
         await r.editor.prompt("go")
-        assert "Your rules name tools that there are not: `bahs`." in r.editor.text()
+        assert "Your rules name tools that do not exist: `bahs`." in r.editor.text()
 
 
 async def test_only_what_acts_is_written_down_where_that_is_wanted(tmp_path):

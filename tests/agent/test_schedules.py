@@ -1,4 +1,4 @@
-"""A schedule's prompt runs in an open session of its project, as a turn the person sees."""
+"""A schedule's prompt runs in an open session of its project, as a turn the user sees."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ async def test_a_run_is_never_freer_than_both_the_session_and_the_mode_it_was_ad
         await r.editor.wait_for(lambda u: "heard" in str(getattr(u, "content", "")))
         assert not (r.project / "made").exists()
         assert len(r.editor.permission_requests) == (0 if added_in == "ask" else 1)
-        if session == "auto":  # The person's own turn is as free as before.
+        if session == "auto":  # The user's own turn is as free as before.
             await r.editor.prompt("go")
             assert (r.project / "made").exists()
     store.close()

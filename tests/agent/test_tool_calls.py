@@ -108,10 +108,10 @@ async def test_ids_the_model_repeats_do_not_collide(tmp_path):
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (Call("teleport", {}), "There is no tool `teleport`"),
+        (Call("teleport", {}), "There is not a tool `teleport`"),
         (Call("read", {"pth": "a"}), "`path`"),
-        (Call("read", "{not json"), "no JSON object"),
-        (Call("read", "[1]"), "no JSON object"),
+        (Call("read", "{not json"), "not a JSON object"),
+        (Call("read", "[1]"), "not a JSON object"),
         (Call("read", {"path": "missing.txt"}), "does not exist"),
         (Call("read", {"path": "../outside.txt"}), "outside of the folders"),
         (Call("read", {"path": "a\0b"}), "NUL"),

@@ -1,4 +1,4 @@
-"""How calls behave beyond running: feedback, mending, limits, memory of results, hooks, questions, modes."""
+"""How calls behave beyond running: feedback, repair, limits, memory of results, hooks, questions, modes."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def said(r) -> str:
 @pytest.mark.parametrize(
     ("call", "category", "error"),
     [
-        (Call("teleport", {}), "tool_not_found", "There is no tool `teleport`"),
+        (Call("teleport", {}), "tool_not_found", "There is not a tool `teleport`"),
         (Call("read", {}), "invalid_parameters", "- path: Field required"),
         (Call("read", {"path": "a", "limit": "many"}), "type_mismatch", "- limit: "),
         (Call("read", {"path": "/etc/passwd"}), "policy_blocked", "outside of the folders"),
@@ -80,7 +80,7 @@ async def test_a_refusal_of_the_person_is_told_as_needing_confirmation(tmp_path)
 
 
 @pytest.mark.parametrize(
-    ("arguments", "mended"),
+    ("arguments", "repaired"),
     [
         ({"file_path": "a.txt"}, {"path": "a.txt"}),
         ({"filePath": "a.txt"}, {"path": "a.txt"}),
@@ -88,13 +88,13 @@ async def test_a_refusal_of_the_person_is_told_as_needing_confirmation(tmp_path)
         ({"filename": "a.txt", "limit": "1"}, {"path": "a.txt", "limit": 1}),
     ],
 )
-async def test_arguments_that_are_wrong_in_form_only_are_mended_once(tmp_path, arguments, mended):
+async def test_arguments_that_are_wrong_in_form_only_are_mended_once(tmp_path, arguments, repaired):
     async with rig(tmp_path, rounds(Call("read", arguments))) as r:
         (r.project / "a.txt").write_text("one\ntwo\n")
         await r.editor.prompt("go")
         (shown,) = r.editor.tool_calls().values()
         shown.assert_finished("completed")
-        assert shown.raw_input == mended
+        assert shown.raw_input == repaired
 
 
 # --- what repeats itself -----------------------------------------------------------------------------------------
@@ -310,7 +310,7 @@ async def test_a_question_is_a_form_where_the_editor_has_forms(tmp_path):
 
     async with rig(tmp_path, rounds(ASK), elicitation=answer) as r:
         await r.editor.prompt("go")
-        assert results(r, 2) == ["The person answered: blue"]
+        assert results(r, 2) == ["The user answered: blue"]
         (asked,) = r.editor.elicitations
         assert asked.message == "Which one?"
         assert asked.requested_schema.properties["answer"].enum == ["red", "blue"]
@@ -330,8 +330,8 @@ async def test_what_a_form_gives_is_checked_again(tmp_path, content):
     async with rig(tmp_path, rounds(ASK), elicitation=answer) as r:
         assert (await r.editor.prompt("go")).stop_reason == "end_turn"
         answered = {"['red', 'green']": "red", " x ": "x"}.get(str(next(iter((content or {}).values()), "")))
-        declined = "The person did not want to answer. Go on with what you know, or say what you assume."
-        assert results(r, 2) == [f"The person answered: {answered}" if answered else declined]
+        declined = "The user did not want to answer. Go on with what you know, or say what you assume."
+        assert results(r, 2) == [f"The user answered: {answered}" if answered else declined]
 
 
 async def test_without_forms_a_question_with_choices_is_asked_like_a_permission(tmp_path):
@@ -341,7 +341,7 @@ async def test_without_forms_a_question_with_choices_is_asked_like_a_permission(
 
     async with rig(tmp_path, rounds(ASK), permissions=[blue]) as r:
         await r.editor.prompt("go")
-        assert results(r, 2) == ["The person answered: blue"]
+        assert results(r, 2) == ["The user answered: blue"]
         (asked,) = r.editor.permission_requests
         assert asked.tool_call.title == "Which one?"
 
@@ -462,7 +462,7 @@ async def test_a_server_that_refuses_tools_is_asked_again_in_blocks(tmp_path):
         assert call.raw_output["stdout"] == "hi\n"
 
 
-# --- what a person sees and a model is told ----------------------------------------------------------------------
+# --- what a user sees and a model is told ----------------------------------------------------------------------
 
 
 async def test_calls_behind_an_open_question_are_not_run(tmp_path):

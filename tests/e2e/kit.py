@@ -20,7 +20,7 @@ COMMAND = str(Path(sys.executable).with_name("acp-coder"))
 
 
 def environ(home: Path, base_url: str = "http://127.0.0.1:9/v1", **more: str) -> dict[str, str]:
-    """Nothing of the person who runs the tests is found; byte code may be written. Commands are not confined."""
+    """Nothing of the user who runs the tests is found; byte code may be written. Commands are not confined."""
     return {
         "ACP_CODER_SANDBOX_DISABLED": "true",
         "HOME": str(home),

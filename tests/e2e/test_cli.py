@@ -1,4 +1,4 @@
-"""The command line, as a person uses it."""
+"""The command line, as a user uses it."""
 
 from __future__ import annotations
 
@@ -261,7 +261,7 @@ def test_the_demo_mends_the_sample(tmp_path):
 
 
 def test_the_demo_fails_when_the_tests_do_not_get_green(tmp_path):
-    # A `python3` that always fails, on the path before the real one, stands for a sample that cannot be mended.
+    # A `python3` that always fails, on the path before the real one, stands for a sample that cannot be repaired.
     broken = tmp_path / "bin"
     broken.mkdir()
     (broken / "python3").write_text("#!/bin/sh\nexit 1\n")

@@ -1,4 +1,4 @@
-"""`acp-coder policy` and what `doctor` says of safety, as a person uses them."""
+"""`acp-coder policy` and what `doctor` says of safety, as a user uses them."""
 
 from __future__ import annotations
 
@@ -73,8 +73,8 @@ def test_explain_knows_modes_folders_and_other_tools(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["explain", "x", "--tool", "nonsense"], "There is no tool `nonsense`"),
-        (["explain", "x", "--tool", "read"], "no JSON"),
+        (["explain", "x", "--tool", "nonsense"], "There is not a tool `nonsense`"),
+        (["explain", "x", "--tool", "read"], "not JSON"),
         (["explain", "{}", "--tool", "read"], "wrong"),
         (["explain", "x", "--cwd", "/does/not/exist"], "not an existing folder"),
         (["test", "none.toml"], "none.toml"),
@@ -119,7 +119,7 @@ def test_a_rule_that_cannot_be_read_is_no_success(tmp_path):
     rules = '[tools.policy]\nrules = [{effect = "deny", tool = "bash", args_match = "(("}]\n'
     done = explained(tmp_path, "explain", "ls", rules=rules)
     assert done.returncode == 2
-    assert "no regular expression" in done.stderr
+    assert "not a regular expression" in done.stderr
 
 
 def test_doctor_says_how_commands_are_confined_and_what_is_written_down(tmp_path):
@@ -137,6 +137,6 @@ def test_doctor_says_how_commands_are_confined_and_what_is_written_down(tmp_path
 
 def test_an_untrusted_folders_configuration_is_not_even_read(tmp_path):
     (tmp_path / ".acp-coder").mkdir()
-    (tmp_path / ".acp-coder/config.toml").write_text("this is no TOML")
+    (tmp_path / ".acp-coder/config.toml").write_text("this is not TOML")
     done = run(tmp_path, "config", "show")
     assert done.returncode == 0

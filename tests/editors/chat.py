@@ -1,4 +1,4 @@
-"""The extension's chat as a person has it: the webview in a `Window`."""
+"""The extension's chat as a user has it: the webview in a `Window`."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Chat:
 
     @property
     def box(self) -> Locator:
-        """Where the person writes."""
+        """Where the user writes."""
         return self.frame.get_by_role("combobox", name=re.compile("^Message to"))
 
     async def open(self) -> None:
@@ -66,7 +66,7 @@ class Chat:
         return [text.strip() for text in texts]
 
     async def prompts(self) -> list[str]:
-        """The person's messages that are drawn."""
+        """The user's messages that are drawn."""
         return await self.frame.locator(".from-user .said").all_inner_texts()
 
     async def notices(self) -> list[str]:

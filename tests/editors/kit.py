@@ -74,7 +74,7 @@ SETTINGS: dict[str, Any] = {
 
 
 def agent_settings(home: Path, model: FakeModel, **environment: str) -> dict[str, Any]:
-    """The extension's settings: this repository's agent against `model`, with nothing of the person who runs it."""
+    """The extension's settings: this repository's agent against `model`, with nothing of the user who runs it."""
     return {
         "acpCoder.command": COMMAND,
         "acpCoder.arguments": [],
@@ -83,7 +83,7 @@ def agent_settings(home: Path, model: FakeModel, **environment: str) -> dict[str
 
 
 def packaged() -> Path:
-    """The extension's .vsix, made anew where a source is newer than it."""
+    """The extension's .vsix, made again where a source is newer than it."""
     vsix = EXTENSION / "acp-coder.vsix"
     sources = [EXTENSION / "package.json", *EXTENSION.glob("*.mjs")]
     sources += [file for folder in ("src", "media") for file in (EXTENSION / folder).rglob("*") if file.is_file()]

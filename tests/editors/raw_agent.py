@@ -64,7 +64,7 @@ class Request:
         return self.message["result"]
 
     async def chosen(self) -> str:
-        """The option that the person chose, of an answer to a permission request."""
+        """The option that the user chose, of an answer to a permission request."""
         outcome = (await self.result())["outcome"]
         return str(outcome.get("optionId", outcome["outcome"]))
 

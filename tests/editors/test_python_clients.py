@@ -144,11 +144,11 @@ async def test_a_command_that_is_cancelled_in_toad_ends_and_the_next_prompt_work
 
 
 async def test_toad_shows_a_plan_and_what_the_agent_says_of_it(tmp_path):
-    steps = [{"content": "Look around", "status": "in_progress"}, {"content": "Mend it", "status": "pending"}]
+    steps = [{"content": "Look around", "status": "in_progress"}, {"content": "Fix it", "status": "pending"}]
     async with toad(tmp_path, [Answer(tool_calls=(Call("plan", {"entries": steps}),)), "Planned."]) as pane:
         await ask(pane, "plan it")
         seen = await pane.until("Planned.")
-        assert "Mend it" in seen and "No plan yet" not in seen
+        assert "Fix it" in seen and "No plan yet" not in seen
         pane.type("/")
         await pane.until("fuzzy search")
         pane.type("status")

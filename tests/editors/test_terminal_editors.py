@@ -1,4 +1,4 @@
-"""Helix, Neovim and Emacs with `acp-coder lsp`: real editors, set up by `acp-coder setup`, as a person does."""
+"""Helix, Neovim and Emacs with `acp-coder lsp`: real editors, set up by `acp-coder setup`, as a user does."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ HANGS = (Answer(text=("Thinking", " on"), hang_after=1),)
 
 @dataclass
 class Editor:
-    """How one editor is driven. Each method does what a person would do, and no more."""
+    """How one editor is driven. Each method does what a user would do, and no more."""
 
     pane: Pane
 

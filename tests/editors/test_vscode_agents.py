@@ -57,7 +57,7 @@ async def answered(window: Window, chat: Chat, *texts: str) -> None:
 
 
 async def problem(window: Window, chat: Chat, words: str) -> list[str]:
-    """Waits for a problem whose text has these words; gives the labels of its buttons."""
+    """Waits for a problem whose text has these words; returns the labels of its buttons."""
     shown = chat.frame.locator(".problem")
     await window.eventually(shown.all_inner_texts, lambda texts: any(words in text for text in texts))
     return await shown.locator(".actions button").all_inner_texts()

@@ -35,7 +35,7 @@ async def attacked(
 
 
 async def begun(chat: Chat, agent: RawAgent, text: str = "Begin") -> Turn:
-    """The turn of a prompt that the person sends in the chat."""
+    """The turn of a prompt that the user sends in the chat."""
     await chat.open()
     await chat.send(text)
     turn = await agent.prompted()

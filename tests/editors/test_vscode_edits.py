@@ -81,7 +81,7 @@ async def test_a_question_is_answered_by_a_command_and_by_the_diff_editors_title
         await is_done(window, chat)
         assert file.read_text() == TEXT
         assert await chat.cards() == [Card("Edit a.txt", "cancelled")]
-        assert "The person did not allow this call" in tool_results(model)[0]
+        assert "The user did not allow this call" in tool_results(model)[0]
         # A diff that opened by itself goes with its question.
         await window.eventually(window.tabs, lambda labels: labels == [])
 

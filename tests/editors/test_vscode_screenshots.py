@@ -55,7 +55,7 @@ STEPS = [
 ]
 SCRIPT = [
     Answer(
-        thought="The receipt prints more digits than a person wants to see.",
+        thought="The receipt prints more digits than a user wants to see.",
         text="I look at how totals are made.",
         tool_calls=(
             Call("plan", {"entries": STEPS}),

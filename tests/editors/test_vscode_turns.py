@@ -217,7 +217,7 @@ async def test_a_form_of_the_agent_is_asked_field_by_field(code, tmp_path):
         assert "may be left empty" in title
         await window.answer("with a pool")
         await answered(window, chat, "Good.")
-        assert "The person answered: PostgreSQL" in results(model)[0]
+        assert "The user answered: PostgreSQL" in results(model)[0]
         assert "with a pool" in results(model)[0]
         await chat.send("Choose again")
         await window.quick_input()

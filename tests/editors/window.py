@@ -1,4 +1,4 @@
-"""A window of VS Code as a person has it: what stands on the screen is read, keys and clicks are what is done.
+"""A window of VS Code as a user has it: what stands on the screen is read, keys and clicks are what is done.
 
 Everything is read from the workbench's elements, nothing from its insides. Waits end after `SECONDS`. Of lists and
 editors the workbench draws only what is in view, so only that is read.
@@ -93,7 +93,7 @@ class Window:
         await self.page.wait_for_function(RESTORED, timeout=SECONDS * 3000)
 
     async def change_settings(self, settings: dict[str, Any]) -> None:
-        """As if the person edited the settings; windows see it a moment later."""
+        """As if the user edited the settings; windows see it a moment later."""
         self._settings = {**self._settings, **settings}
         self._write_settings(self._settings)
 

@@ -64,7 +64,7 @@ async def test_a_folder_is_made_with_its_parents(backend: str, tmp_path: Path) -
         assert await on.executor.make_directory(on.folder / "a" / "b" / "c") == 3
         assert await on.executor.make_directory(on.folder / "a" / "b" / "c") == 0
         (on.folder / "f").touch()
-        with pytest.raises(ExecutorError, match="f is no folder"):
+        with pytest.raises(ExecutorError, match="f is not a folder"):
             await on.executor.make_directory(on.folder / "f" / "g")
 
 
@@ -355,14 +355,14 @@ def test_what_is_written_while_it_is_moved_far_is_left_where_it_was(
     def types(*args: Any, **more: Any) -> None:
         """When the copy is at the link, somebody writes: to a file that may be copied already, and to a new one."""
         symlink(*args, **more)
-        (tmp_path / "d" / "a.txt").write_text("typed by a person")
+        (tmp_path / "d" / "a.txt").write_text("typed by a user")
         (tmp_path / "d" / "new").write_text("new")
 
     monkeypatch.setattr(os, "symlink", types)
     monkeypatch.setattr(os, "listdir", lambda of, real=os.listdir: sorted(real(of)))
     with pytest.raises(ExecutorError, match="changed while"):
         tree.move(tmp_path / "d", far / "e", False, MOST, no_check)
-    assert (tmp_path / "d" / "a.txt").read_text() == "typed by a person"
+    assert (tmp_path / "d" / "a.txt").read_text() == "typed by a user"
     assert (tmp_path / "d" / "new").read_text() == "new"
     assert not (tmp_path / "d" / "sub").exists()
     assert (far / "e" / "a.txt").read_text() == "aaa"

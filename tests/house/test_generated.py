@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def guidance(name: str) -> str:
-    """The text of a tool for the model, as it lies beside its module."""
+    """The text of a tool for the model, as it lies besides its module."""
     module = TOOLS[name].partition(":")[0]
     return ROOT.joinpath(*module.split(".")).with_suffix(".md").read_text(encoding="utf-8")
 

@@ -115,7 +115,7 @@ def test_an_update_of_an_unknown_call_is_left_out():
 
 
 def test_text_that_was_told_but_not_finished_is_remembered():
-    history, mended = rebuild_history(
+    history, repaired = rebuild_history(
         [
             LogEntry("message", encode(user("go"))),
             chunk("agent_message_chunk", "half an ", "1"),
@@ -123,7 +123,7 @@ def test_text_that_was_told_but_not_finished_is_remembered():
         ]
     )
     assert history.messages[-1] == AssistantMessage("half an answer")
-    assert mended == [AssistantMessage("half an answer")]
+    assert repaired == [AssistantMessage("half an answer")]
 
 
 def test_a_reset_replaces_what_was_before():
@@ -132,8 +132,8 @@ def test_a_reset_replaces_what_was_before():
         LogEntry("reset", b"[]"),
         LogEntry("message", encode(user("two"))),
     ]
-    history, mended = rebuild_history(entries)
-    assert (history.messages, mended) == ([user("two")], [])
+    history, repaired = rebuild_history(entries)
+    assert (history.messages, repaired) == ([user("two")], [])
 
 
 def test_a_log_that_a_crash_has_cut_is_mended_wherever_the_cut_is():
@@ -141,7 +141,7 @@ def test_a_log_that_a_crash_has_cut_is_mended_wherever_the_cut_is():
         LogEntry("message", encode(message))
         for message in (user("go"), calls("a", "b"), answer("a"), user("again"), answer("b"), AssistantMessage("ok"))
     ]
-    history, mended = rebuild_history(entries)
+    history, repaired = rebuild_history(entries)
     assert [type(message) for message in history.messages] == [
         UserMessage,
         AssistantMessage,
@@ -151,11 +151,11 @@ def test_a_log_that_a_crash_has_cut_is_mended_wherever_the_cut_is():
         AssistantMessage,
     ]
     assert history.messages[3].content[0].text == INTERRUPTED
-    assert mended == []
+    assert repaired == []
 
 
 def test_titles_are_first_words():
-    assert title_of([TextContent(text="  Mend the parser \n and more")]) == "Mend the parser"
+    assert title_of([TextContent(text="  Fix the parser \n and more")]) == "Fix the parser"
     assert title_of([ResourceLink(name="a.py", uri="file:///a.py")]) == "a.py"
     assert title_of([]) == "Untitled"
     long = title_of([TextContent(text="word " * 50)])

@@ -29,7 +29,7 @@ class Kit:
     folder: Path
     servers: OwnServers
     told: list[str] = field(default_factory=list)
-    """What the person was told."""
+    """What the user was told."""
     launches: list[tuple[str, ...]] = field(default_factory=list)
     started: int = 0
     closed: int = 0

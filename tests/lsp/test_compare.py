@@ -26,7 +26,7 @@ TABLE = [
     ("another code", [at(0)], [at(0, code="F")], "a", "a", [0]),
     ("one more of the same on a new line", [at(0)], [at(0), at(1)], "a", "a\nb", [1]),
     ("one more of the same above it", [at(0)], [at(0), at(1)], "a", "b\na", [0]),
-    ("mended here and broken there", [at(0)], [at(1)], "a\nb", "a\nc", [1]),
+    ("repaired here and broken there", [at(0)], [at(1)], "a\nb", "a\nc", [1]),
     ("a block that moved", [at(0)], [at(3)], "f\ng\na\nb", "a\nb\nf\nf", []),
     ("a line that moved with its error", [at(0)], [at(2)], "f\na\nb", "a\nb\nf", []),
     ("line numbers in messages", [at(1, "clash with line 3")], [at(2, "clash with line 4")], "a\nb", "x\na\nb", []),

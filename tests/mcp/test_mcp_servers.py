@@ -178,7 +178,7 @@ async def test_a_call_that_takes_too_long_is_cancelled(tmp_path):
         (raw("old", name="bad"), "Unsupported protocol version from the server: 1999-01-01"),
         (ServerSpec("bad", "http", url="http://127.0.0.1:9/mcp"), "http://127.0.0.1:9 refused the connection"),
         (ServerSpec("bad", "sse", url="http://127.0.0.1:9/sse"), "http://127.0.0.1:9 refused the connection"),
-        (ServerSpec("bad", "http", url="no url"), "its address is no URL that can be asked"),
+        (ServerSpec("bad", "http", url="no url"), "its address is not a URL that can be asked"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )

@@ -11,7 +11,7 @@ import anyio.abc
 import pytest
 
 from acp_agent.mcp.base import McpError, ServerSpec
-from acp_agent.mcp.surrogates import Mender, mended
+from acp_agent.mcp.surrogates import Repairer, repaired
 from tests.mcp.kit import HERE, kept
 
 KEY = {"x-key": "secret"}
@@ -193,16 +193,16 @@ async def test_half_a_character_in_an_answer_over_http_costs_that_character_only
 
 def test_half_characters_are_found_wherever_the_pieces_are_cut() -> None:
     text = b'"' + HALF + rb"\ud800\u0041 \uDBFF\uDFFF \n\\" + b'"'
-    whole = mended(text)
+    whole = repaired(text)
     assert json.loads(whole).encode("utf-8").decode() == WHOLE + "?A \U0010ffff \n\\"
     for first in range(len(text)):
         for second in range(first, len(text)):
-            mender = Mender()
+            repairer = Repairer()
             pieces = (text[:first], text[first:second], text[second:])
-            assert b"".join(mender.feed(piece) for piece in pieces) + mender.end() == whole
+            assert b"".join(repairer.feed(piece) for piece in pieces) + repairer.end() == whole
     for tail in (b"\\", rb"\u", rb"\ud8", rb"\ud800", rb"\ud800\u", rb"\\\\"):
-        mender = Mender()
-        assert mender.feed(b"x" + tail) + mender.end() == mended(b"x" + tail)
+        repairer = Repairer()
+        assert repairer.feed(b"x" + tail) + repairer.end() == repaired(b"x" + tail)
 
 
 async def test_a_connection_that_breaks_is_made_again(small) -> None:

@@ -14,7 +14,7 @@ from acp_agent.output.compress import STRATEGIES, compressed, sections_of, strat
 from acp_agent.output.error_lines import looks_like_error
 
 GAP = re.compile(r"\[output filtered: (\d+) lines? not about the goal(?:, or longer than what is kept)?\]")
-GOAL = "Mend the tokenizer of the parser"
+GOAL = "Fix the tokenizer of the parser"
 FILLER = [f"line {number} of nothing in particular" for number in range(200)]
 
 

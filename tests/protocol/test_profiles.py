@@ -1,4 +1,4 @@
-"""The table of clients: what each can really do, and what the person says of it."""
+"""The table of clients: what each can really do, and what the user says of it."""
 
 from __future__ import annotations
 
@@ -171,7 +171,7 @@ def test_no_row_of_the_table_turns_on_what_was_not_offered(switch, monkeypatch):
     assert switches(rendering_plan(NOTHING, named("x"))) == {**said, "terminal_output": switch == "terminal_output"}
 
 
-# --- what the person says ------------------------------------------------------------------------------------------
+# --- what the user says ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("switch", SWITCHES)

@@ -1,4 +1,4 @@
-"""Which command lines want a person at a terminal, and which only look as if they did."""
+"""Which command lines want a user at a terminal, and which only look as if they did."""
 
 from __future__ import annotations
 
@@ -111,6 +111,7 @@ REFUSED = [
     "exec vim",
     "command vim a",
     "bash -c 'vim a.txt'",
+    "bash -o pipefail -c 'vim a.txt'",
     "bash -lc 'cd x && python'",
     "x=$(vim a)",
     "python > out.txt",

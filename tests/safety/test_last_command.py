@@ -1,4 +1,4 @@
-"""Which command's output a person sees at the end of a shell line."""
+"""Which command's output a user sees at the end of a shell line."""
 
 from __future__ import annotations
 

@@ -204,7 +204,7 @@ def test_the_trace_names_the_rule_and_its_place() -> None:
 
 def test_a_rule_that_cannot_be_read_denies_every_call_of_its_tools() -> None:
     made = policy(PolicyRule("allow", "bash", args_match="(("))
-    assert "no regular expression" in made.trouble[0]
+    assert "not a regular expression" in made.trouble[0]
     assert decided(made, subject("bash", "ls")) == "deny"
     assert decided(made, subject("read")) == "allow"
 

@@ -67,7 +67,7 @@ def test_a_comment_behind_the_last_member_stays_where_it_is():
 
 @pytest.mark.parametrize("text", ["[]", "{", '{"a": }', "nonsense", '{"a": 1} trailing', '"text"'])
 def test_what_is_no_json_object_is_refused_in_words_and_not_touched(text):
-    with pytest.raises(UsageError, match="no JSON object|no value"):
+    with pytest.raises(UsageError, match="not a JSON object|no value"):
         set_member(text, ("a", "b"), 1, "settings.json")
 
 

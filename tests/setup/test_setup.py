@@ -1,4 +1,4 @@
-"""`acp-coder setup`, as a person calls it."""
+"""`acp-coder setup`, as a user calls it."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_a_malformed_configuration_is_left_alone(tmp_path):
     path.parent.mkdir(parents=True)
     path.write_text("{ broken")
     done = run(tmp_path, "zed", "--yes")
-    assert done.returncode == 2 and "mend it first" in done.stderr
+    assert done.returncode == 2 and "fix it first" in done.stderr
     assert path.read_text() == "{ broken"
     assert "unreadable" in run(tmp_path).stdout
 

@@ -25,7 +25,7 @@ from acp_agent.loop.memory.memory import Memory
 from acp_agent.loop.memory.room import Room
 from acp_agent.loop.prompts.instructions import Instructions
 from acp_agent.loop.prompts.skills import Skill, Skills
-from acp_agent.loop.turns.running import RunningTurn
+from acp_agent.loop.running_turn import RunningTurn
 from acp_agent.lsp.base import Document, LanguageServices, LspError, NewErrors
 from acp_agent.output.filters import load_filters
 from acp_agent.safety.access import Access

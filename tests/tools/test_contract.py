@@ -103,7 +103,7 @@ def test_the_definition_is_what_the_class_says(entry: ToolEntry) -> None:
         entry.kind,
         entry.reads_only,
     )
-    hidden = set(RISK_METADATA) if entry.name == "bash" else set()  # Demanded only where the person wants it.
+    hidden = set(RISK_METADATA) if entry.name == "bash" else set()  # Demanded only where the user wants it.
     assert [name for name in tool.Params.model_fields if name not in hidden] == list(entry.parameters["properties"])
 
 

@@ -612,7 +612,7 @@ async def test_eslint_for_real(tmp_path: Path) -> None:
 
 
 def need_cargo(monkeypatch: pytest.MonkeyPatch, *sub: str) -> None:
-    """Skips where cargo does not run. With another HOME, rustup does not find the toolchains beside its programs."""
+    """Skips where cargo does not run. With another HOME, rustup does not find the toolchains besides its programs."""
     cargo = shutil.which("cargo")
     if cargo is None:
         pytest.skip("cargo is missing: see https://rustup.rs")

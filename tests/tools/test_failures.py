@@ -1,4 +1,4 @@
-"""The taxonomy of failures: categories, feedback, and arguments that are mended."""
+"""The taxonomy of failures: categories, feedback, and arguments that are repaired."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from acp_agent.tools.kit.failures import (
     feedback,
     is_retryable,
 )
-from acp_agent.tools.kit.repair import mend
+from acp_agent.tools.kit.repair import repair
 
 
 def test_there_are_eleven_categories_and_four_of_them_pass():
@@ -109,7 +109,7 @@ SCHEMA = {
 
 
 @pytest.mark.parametrize(
-    ("given", "mended"),
+    ("given", "repaired"),
     [
         ({"file_path": "a"}, {"path": "a"}),
         ({"filePath": "a", "oldStr": "b"}, {"path": "a", "old_string": "b"}),
@@ -134,8 +134,8 @@ SCHEMA = {
     ],
     ids=str,
 )
-def test_arguments_are_mended_in_form_only(given, mended):
-    assert mend(given, SCHEMA) == mended
+def test_arguments_are_mended_in_form_only(given, repaired):
+    assert repair(given, SCHEMA) == repaired
 
 
 @pytest.mark.parametrize(
@@ -150,6 +150,6 @@ def test_arguments_are_mended_in_form_only(given, mended):
     ids=str,
 )
 def test_a_strange_schema_of_a_server_breaks_nothing(schema):
-    mend({"x": "1"}, schema)
+    repair({"x": "1"}, schema)
     assert 0.0 <= complexity(schema) <= 1.0
     assert "thinking" in think_first(ToolDefinition("t", "", schema)).parameters["properties"]

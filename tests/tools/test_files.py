@@ -248,10 +248,10 @@ async def test_a_file_that_changes_while_the_person_decides_is_not_overwritten(n
         tool = REGISTRY.tool(name)
         params = tool.parse({"path": "f", **arguments})
         preview = await tool.preview(params, on.ctx)
-        path.write_text("typed by a person\n")
+        path.write_text("typed by a user\n")
         with pytest.raises(ToolError, match="changed by somebody else meanwhile"):
             await tool.run(params, on.ctx, preview)
-        assert path.read_text() == "typed by a person\n"
+        assert path.read_text() == "typed by a user\n"
 
 
 async def test_edit_works_on_unsaved_text(tmp_path: Path) -> None:

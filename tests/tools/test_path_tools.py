@@ -19,7 +19,7 @@ from tests.tools.test_files import OpenBuffers
 
 
 def scopes(on: Bench, name: str, **arguments: Any) -> set[str]:
-    """What the person would be asked about."""
+    """What the user would be asked about."""
     verdict = decide(on.access(name, **arguments), on.ctx.roots, mode="code", may_change=True)
     assert isinstance(verdict, Ask)
     return set(verdict.scopes)
@@ -46,9 +46,9 @@ async def test_a_folder_is_made_once(tmp_path: Path) -> None:
         assert (await on.call("create_directory", path="a/b/d")).text == "The folder a/b/d was made."
         assert (await on.call("create_directory", path="a")).text == "a was there already."
         (on.folder / "f").touch()
-        with pytest.raises(ToolError, match="is no folder"):
+        with pytest.raises(ToolError, match="is not a folder"):
             await on.call("create_directory", path="f")
-        with pytest.raises(ExecutorError, match="is no folder"):
+        with pytest.raises(ExecutorError, match="is not a folder"):
             await on.call("create_directory", path="f/g")
 
 

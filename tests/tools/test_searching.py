@@ -69,7 +69,7 @@ async def test_find_path_gives_paths_relative_to_the_working_directory(tmp_path:
 async def test_find_path_in_what_is_no_folder_and_bounded(tmp_path: Path) -> None:
     async with bench(tmp_path, files=FilesConfig(max_results=1)) as on:
         fill(on)
-        with pytest.raises(ToolError, match="is no folder"):
+        with pytest.raises(ToolError, match="is not a folder"):
             await on.call("find_path", pattern="*", path="src/a.py")
         with pytest.raises(ExecutorError, match="no valid glob"):
             await on.call("find_path", pattern="a\\")

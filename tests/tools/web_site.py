@@ -131,7 +131,7 @@ class _Server(ThreadingHTTPServer):
 
 @contextmanager
 def serving(handler: type[BaseHTTPRequestHandler], context: ssl.SSLContext | None = None) -> Iterator[int]:
-    """Serves until the end of the block; gives the port."""
+    """Serves until the end of the block; returns the port."""
     server = _Server(("127.0.0.1", 0), handler)
     if context is not None:
         # The handshake belongs to the connection's thread, not to the one that accepts.
@@ -239,7 +239,7 @@ class Web:
         )
 
     def serve(self, path: str, *args: Any, **kwargs: Any) -> str:
-        """Answers `path`; gives its URL."""
+        """Answers `path`; returns its URL."""
         self.site.replies[path] = args[0] if args and isinstance(args[0], Reply) else Reply(*args, **kwargs)
         return f"https://docs.example.com{path}"
 

@@ -25,7 +25,7 @@ reason why it is not there. Loaded when they are tried."""
 
 
 class SandboxPolicy(Struct, frozen=True):
-    """What a command may touch, in absolute resolved paths of this machine. What is in none of them is not there.
+    """Paths a command may touch, absolute and resolved. Anything else does not exist for it.
 
     System folders (programs, libraries, most of /etc) are always readable; that list is the backend's.
     """
@@ -33,7 +33,7 @@ class SandboxPolicy(Struct, frozen=True):
     writable: tuple[Path, ...]
     """The session's folders and `allow_write`. What does not exist is left out."""
     readable: tuple[Path, ...] = ()
-    """Read-only: `allow_read`, toolchains in the person's home. What does not exist is left out."""
+    """Read-only: `allow_read`, toolchains in the user's home. What does not exist is left out."""
     hidden: tuple[Path, ...] = ()
     """Not to be read although they are below one of the others: what `deny_read` matches."""
     protected: tuple[Path, ...] = ()
@@ -43,10 +43,10 @@ class SandboxPolicy(Struct, frozen=True):
     unix_sockets: bool = False
     """Whether sockets of the kind AF_UNIX may be made (pairs always may)."""
     scratch: Path | None = None
-    """A private folder of the session: its `tmp` stands for /tmp and /var/tmp, its `home` for the person's home.
+    """A private folder of the session: its `tmp` stands for /tmp and /var/tmp, its `home` for the user's home.
     `None`: both are empty and end with the command."""
     home: Path | None = None
-    """The person's home; `None`: there is none."""
+    """The user's home; `None`: there is none."""
     max_processes: int = 2048
     """Processes of one command at once; 0: no limit."""
     other_user: bool = False
@@ -54,7 +54,7 @@ class SandboxPolicy(Struct, frozen=True):
 
 
 class Invocation(Struct, frozen=True):
-    """What is to be executed."""
+    """The command line to execute."""
 
     argv: tuple[str, ...]
     cwd: Path
@@ -65,7 +65,7 @@ class Invocation(Struct, frozen=True):
 
 
 class Confined(Struct, frozen=True):
-    """What is to be executed instead. `close()` once it has ended (or could not be started); it is idempotent."""
+    """The command line to execute instead. `close()` once it has ended (or could not be started); it is idempotent."""
 
     argv: tuple[str, ...]
     cwd: Path
@@ -115,7 +115,7 @@ class Sandbox(Protocol):
     def kind(self) -> SandboxKind: ...
 
     def words(self) -> str:
-        """What it is made of, for the person: `bubblewrap 0.8.0 with seccomp and Landlock (ABI 7)`."""
+        """Its parts, for the user: `bubblewrap 0.8.0 with seccomp and Landlock (ABI 7)`."""
         ...
 
     def confine(self, invocation: Invocation, policy: SandboxPolicy, folder: Path) -> Confined:

@@ -1,4 +1,4 @@
-"""What keeps a repository from being led to another one's configuration while a command runs.
+"""Keeps a repository from being led to another one's configuration while a command runs.
 
 A file `commondir` in a repository's folder names the folder whose configuration counts. Where there is none, one that
 names the folder itself is put there: git works with it as before, for everybody, and it can be held read-only. It goes

@@ -1,6 +1,6 @@
 """Place holders: empty folders where a protected path does not exist yet, so that a command cannot make it.
 
-A folder, because version control does not see empty ones. Its mode tells it from a folder of the person's, so that
+A folder, because version control does not see empty ones. Its mode tells it from a folder of the user's, so that
 what a killed agent left is taken over and removed by the next one. Several commands, and several agents, may need the
 same one: whoever does holds a shared lock on the folder it is in, and it goes with the last of them.
 """
@@ -49,7 +49,7 @@ def is_place_holder(found: os.stat_result) -> bool:
 
 
 def hold(paths: Iterable[Path]) -> list[Path]:
-    """Makes place holders, or joins those who need them; gives the paths that have one now. The others need none:
+    """Makes place holders, or joins those who need them; returns the paths that have one now. The others need none:
     something else stands there by now, or nothing can be made there. `release` once what was given, all of it."""
     held: list[Path] = []
     with _guard:
@@ -75,7 +75,7 @@ def hold(paths: Iterable[Path]) -> list[Path]:
 
 
 def release(paths: Iterable[Path]) -> None:
-    """What `hold` gave is no longer needed by one command."""
+    """Releases, for one command, what `hold` gave."""
     with _guard:
         for folder in _by_folder(paths):
             _leave(folder)

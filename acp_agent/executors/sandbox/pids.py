@@ -94,8 +94,8 @@ def make_group(base: Path, most: int) -> Path | None:
 
 
 def door(group: Path) -> Path:
-    """What a process writes 0 to, to be in the group. By `tasks`, where there is one (cgroup v1), the kernel moves the
-    one thread that asks without waiting for all the others, which takes several milliseconds."""
+    """The file a process writes 0 to, to join the group. By `tasks`, where there is one (cgroup v1), the kernel moves
+    the one thread that asks without waiting for all the others, which takes several milliseconds."""
     tasks = group / "tasks"
     return tasks if tasks.exists() else group / "cgroup.procs"
 

@@ -89,7 +89,7 @@ def _find(config: SandboxConfig) -> Found:
 
 
 def _candidates(config: SandboxConfig) -> list[tuple[SandboxKind, SandboxConfig]]:
-    """What is tried here, best first; what is not worth a word on this system is left out."""
+    """The sandboxes to try here, best first; those that do not exist for this system are left out."""
     if platform.system() == "Darwin":
         return [("seatbelt", config)]
     without: list[tuple[SandboxKind, SandboxConfig]] = []

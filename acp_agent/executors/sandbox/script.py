@@ -10,7 +10,7 @@ from acp_agent.executors.sandbox.base import Confined
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 FROM_TERMINAL = ("TERM", "COLORTERM")
-"""What only the terminal knows."""
+"""Variables that only the terminal knows."""
 
 FORGET = """\
 exec </dev/null

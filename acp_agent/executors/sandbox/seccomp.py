@@ -35,18 +35,18 @@ NEW_NAMESPACES = 0x7E020000
 """CLONE_NEWNS, -CGROUP, -UTS, -IPC, -USER, -PID and -NET. CLONE_NEWTIME is known to clone3 and unshare alone."""
 
 TIOCSTI, TIOCLINUX = 0x5412, 0x541C
-"""Put characters into the terminal's input, as if the person had typed them; and paste the console's selection."""
+"""Put characters into the terminal's input, as if the user had typed them; and paste the console's selection."""
 
 PERSONALITIES = (0, 0x0040000, 0xFFFFFFFF)
 """The plain one, the one without address randomisation (sanitizers ask for it), and the question which it is."""
 
 AF_UNIX, AF_INET, AF_INET6, AF_NETLINK = 1, 2, 10, 16
 NETLINK_ROUTE = 0
-"""What the C library asks for the machine's own addresses."""
+"""Requests of the C library for the machine's own addresses."""
 
 
 SET_USER = 0o4000
-"""The bit of a mode that makes a program run as its owner: outside of the sandbox that would be the person."""
+"""The bit of a mode that makes a program run as its owner: outside of the sandbox that would be the user."""
 
 MODES = {"chmod": 1, "fchmod": 1, "fchmodat": 2, "fchmodat2": 2, "mknod": 1, "mknodat": 2, "creat": 1}
 """Calls that set a mode -> which argument it is."""

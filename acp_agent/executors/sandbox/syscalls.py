@@ -7,7 +7,7 @@ from typing import Literal
 Arch = Literal["x86_64", "aarch64"]
 
 ARCHES: dict[str, Arch] = {"x86_64": "x86_64", "amd64": "x86_64", "aarch64": "aarch64", "arm64": "aarch64"}
-"""What the machine is called -> the column of the table."""
+"""Name of the machine -> column of the table."""
 
 DENIED: dict[str, tuple[int | None, int | None]] = {
     # other processes: their memory, their descriptors

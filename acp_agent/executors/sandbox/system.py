@@ -1,4 +1,5 @@
-"""What of this machine every command sees, and what of it none does. Data, but for the looking whether it is there."""
+"""Paths of this machine that every command sees, and those that none does. Data, but for the looking whether it is
+there."""
 
 from __future__ import annotations
 
@@ -40,7 +41,7 @@ RESOLVERS = ("/etc/resolv.conf", "/etc/localtime", "/etc/hosts", "/etc/mtab", "/
 
 
 def secrets() -> tuple[Path, ...]:
-    """What of `SECRETS` is there and could be read by this user."""
+    """Those of `SECRETS` that exist and this user could read."""
     return _secrets(_now())
 
 
@@ -50,8 +51,8 @@ def link_targets() -> tuple[Path, ...]:
 
 
 def readable() -> tuple[tuple[Path, bool], ...]:
-    """What of `READABLE` is there, with whether it is a link; and every link at the top, so that what is known by two
-    names keeps both."""
+    """Those of `READABLE` that exist, and whether each is a link; and every link at the top, so that what is known by
+    two names keeps both."""
     return _readable(_now())
 
 

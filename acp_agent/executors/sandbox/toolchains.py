@@ -1,4 +1,4 @@
-"""What of the person's home every command may read: compilers and interpreters installed there, and git's settings.
+"""Paths in the user's home that every command may read: compilers and interpreters installed there, and git's settings.
 
 Programs on PATH are there with the folder they were installed in. What is not named here is not there: keys, browsers,
 mail, other projects. Caches that programs write to are not shared; a session has a home of its own for these.

@@ -1,4 +1,4 @@
-"""What a command sees where: one decision for each path, parents before what is below them.
+"""Decides which paths a command sees, and how: one decision for each path, parents before what is below them.
 
 That order is what makes it right: a mount covers everything that was mounted below it before. A secret in a folder
 that may be written, a folder that may be written in one that is hidden, both come out as they are written here.
@@ -29,7 +29,7 @@ STRENGTH = {treatment: place for place, treatment in enumerate(ORDER)}
 """Of two treatments of one path the later one counts."""
 
 HELD: tuple[Treatment, ...] = ("keep", "protect", "absent")
-"""What is only done because something above may be written."""
+"""Whether it is only there because something above may be written."""
 
 TEMPORARY = ("/tmp", "/var/tmp")
 
@@ -49,7 +49,7 @@ class View:
     """Protected, and not there: the topmost missing part of each. To be made, so that it can be held."""
 
     def at(self, path: Path) -> Spot | None:
-        """What decides about `path`."""
+        """Returns the rule that decides about `path`."""
         for spot in reversed(self.spots):
             if path.is_relative_to(spot.path):
                 return spot
@@ -110,7 +110,7 @@ def _put(spots: dict[Path, Spot], path: Path, treatment: Treatment, source: Path
 
 
 def _surrounding(path: Path, spots: dict[Path, Spot]) -> Treatment | None:
-    """What is done with the nearest folder above `path`, whatever is only kept in its place left out."""
+    """Returns how the nearest folder above `path` is treated; placeholders are left out."""
     for parent in path.parents:
         spot = spots.get(parent)
         if spot is not None and spot.treatment not in HELD:
@@ -135,7 +135,7 @@ def _keep_above(path: Path, writable: list[Path], spots: dict[Path, Spot]) -> No
 
 
 def _protect(path: Path, writable: list[Path], spots: dict[Path, Spot]) -> list[Path]:
-    """Holds `path` and every folder above it that could be renamed. Gives what has to be made for that."""
+    """Holds `path` and every folder above it that could be renamed. Returns what has to be made for that."""
     tops = [folder for folder in writable if folder != path and path.is_relative_to(folder)]
     if not tops:
         return []

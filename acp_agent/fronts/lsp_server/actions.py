@@ -1,4 +1,4 @@
-"""Code actions: what a person may ask of the agent at a place, as plain data over the commands.
+"""Code actions: what a user may ask of the agent at a place, as plain data over the commands.
 
 Fixing a diagnostic is a `quickfix`. All else is `source.acpCoder`: every editor lists that kind when it is asked for
 all, and none runs it by itself when it saves, as some do with `source.fixAll` and `source.organizeImports`.

@@ -89,7 +89,7 @@ class AgentHost:
             await self._ended.wait()
 
     async def words(self, error: AgentError) -> str:
-        """`error` of the agent's, for a person; of an agent that has died with the last that it said."""
+        """`error` of the agent's, for a user; of an agent that has died with the last that it said."""
         if isinstance(error, PeerError):
             return error.message
         if not isinstance(error, ConnectionClosed) or self._last is None:

@@ -60,7 +60,7 @@ class Buffers(Files):
         self._title_for = title_for
         self._one_at_a_time = anyio.Lock()
         self._read: dict[Path, list[str]] = {}
-        """What the agent read last, by file: what its next write is a change of."""
+        """The text the agent read last, by file: its next write is a change of that."""
         self._unsaved: dict[str, Path] = {}
         """By the URI of the document."""
         self._warned = False
@@ -96,7 +96,8 @@ class Buffers(Files):
         return WriteTextFileResponse()
 
     def _know(self, path: Path, text: str | None) -> None:
-        """What the agent knows of a file that is not open: it may be opened, and typed in, before the next write."""
+        """The text the agent knows of a file that is not open: it may be opened, and typed in, before the next
+        write."""
         self._read.pop(path, None)
         if text is not None:
             self._read[path] = split_lines(text)
@@ -160,7 +161,7 @@ class Buffers(Files):
     # --- saving -----------------------------------------------------------------------------------------------
 
     async def _save(self, document: Document, path: Path) -> None:
-        """Only what was saved before: what a person had not saved stays theirs to save."""
+        """Only what was saved before: what a user had not saved stays theirs to save."""
         if self.when_to_save == "client":
             saves = document.saves
             self._editor.notify(SAVE_NOTIFICATION, {"uri": document.uri})
@@ -222,7 +223,7 @@ class WarnedTerminals(Terminals):
         return await super().release(request)
 
     def said(self, session_id: str, terminal_id: str) -> str:
-        """What a terminal has said so far; nothing for one that nobody knows."""
+        """The output of a terminal so far; nothing for an unknown one."""
         terminal = self._open.get((session_id, terminal_id))
         if terminal is None:
             return self._said.get((session_id, terminal_id), "")

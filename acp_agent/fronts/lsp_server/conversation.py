@@ -69,7 +69,7 @@ class Turn:
     stop_reason: str = ""
     """Empty where it failed."""
     failure: str = ""
-    """What went wrong, in words."""
+    """The error, in words."""
     stopped: bool = False
 
 
@@ -141,7 +141,7 @@ class Conversation:
 
     @property
     def waiting(self) -> Sequence[Turn]:
-        """What is queued behind the turn that runs."""
+        """The prompts queued behind the turn that runs."""
         return tuple(self._queue)
 
     def stop(self) -> bool:

@@ -54,7 +54,7 @@ def text_of_file(path: Path) -> str | None:
 
 
 def same_text(one: str | None, other: str) -> bool:
-    """Whatever the line ends: some editors tell of them as `\\n` always."""
+    """With any line endings: some editors tell of them as `\\n` always."""
     return one is not None and plain_ends(one) == plain_ends(other)
 
 
@@ -71,11 +71,11 @@ class Document:
     told: Text
     """As the editor told last."""
     applied: Text | None = None
-    """What the editor said it has made of it, until it tells of the change itself."""
+    """The text the editor says it has made of it, until it sends the change itself."""
     expected: Text | None = None
-    """What it will be, or became, by the last edit that was asked of the editor."""
+    """The text it will have, or has, after the last edit that was asked of the editor."""
     clean: str | None = None
-    """What it held when it was last known to be as the file is; `None`: it never was."""
+    """The text when it was last known to equal the file; `None`: it never was."""
     saves: int = 0
     news: anyio.Event = field(default_factory=anyio.Event)
     """Set, and replaced, when the editor tells anything about it."""

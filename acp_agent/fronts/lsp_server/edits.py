@@ -1,7 +1,7 @@
-"""What has to change in a document so that it says something else: whole lines, as few as possible.
+"""Finds the edits that turn one text into another: whole lines, as few as possible.
 
 The agent gives a file's new text as a whole. What it means is the difference to the text that it had read, so that
-difference is what is carried over to the document, where a person may have typed meanwhile.
+difference is what is carried over to the document, where a user may have typed meanwhile.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`workspace/executeCommand`: what a person can tell the agent to do.
+"""`workspace/executeCommand`: what a user can tell the agent to do.
 
 An editor may wait for the answer of a command and do nothing else (eglot does), so a command is answered at once and
 its work goes on; what goes wrong then is shown as a message. With `wait: true` the answer comes when the work is done,
@@ -236,7 +236,7 @@ class Commands:
         return choose
 
     async def _pick(self, what: str, choices: Sequence[Choice]) -> str:
-        """The id of what the person picked; empty where nothing was."""
+        """The id of what the user picked; empty where nothing was."""
         if not choices:
             raise AgentError(f"there is no {what} to choose")
         labels: dict[str, str] = {}
@@ -275,7 +275,7 @@ class Commands:
 
 
 class _TurnFailed(AgentError):
-    """In words that the person has read already."""
+    """In words that the user has read already."""
 
 
 def _words(error: AgentError) -> str:

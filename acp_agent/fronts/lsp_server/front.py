@@ -237,7 +237,7 @@ class Front:
         for call in self.board.end():
             self.transcript.call(call)
         words = turn.failure or ENDINGS.get(turn.stop_reason, "")
-        if self._prompted is not turn:  # It did not come that far: the person's words are not lost.
+        if self._prompted is not turn:  # It did not come that far: the user's words are not lost.
             self._begin_transcript()
             self.prompted(turn)
         if turn.failure:
@@ -254,7 +254,7 @@ class Front:
     # --- the transcript ---------------------------------------------------------------------------------------
 
     async def show_transcript(self, draft: str = "") -> None:
-        """In front of the person. `draft`: what they may go on with."""
+        """In front of the user. `draft`: what they may go on with."""
         self._begin_transcript()
         uri = uri_of(self.transcript.file)
         if self.documents.get(uri) is not None:
@@ -275,7 +275,7 @@ class Front:
             self.transcript.begin(f"The agent in {self.folders.cwd}")
 
     async def sync_transcript(self, draft: str = "") -> None:
-        """Brings an open transcript up to date, and keeps what a person has begun to write in it."""
+        """Brings an open transcript up to date, and keeps what a user has begun to write in it."""
         async with self._syncing:
             document = self.documents.get(uri_of(self.transcript.file))
             if document is None:

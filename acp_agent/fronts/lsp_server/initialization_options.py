@@ -1,4 +1,4 @@
-"""`initializationOptions`: what a person sets up for the editor's side. What is wrong is told, and counts as unset."""
+"""`initializationOptions`: what a user sets up for the editor's side. What is wrong is told, and counts as unset."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """The editor, as what it can be asked to do. Each method looks at what the editor announced; none hangs for ever
-except the question to a person."""
+except the question to a user."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from acp_agent.fronts.view import plain
 log = logging.getLogger(__name__)
 
 ANSWER_SECONDS = 10.0
-"""Bound of what no person is asked."""
+"""Bound of what no user is asked."""
 
 SHOWN_LENGTH = 2_000
 """Characters of a message: more no editor shows."""
@@ -125,7 +125,7 @@ class Editor:
         return f"{reason or 'it gave no reason'}; nothing was written"
 
     async def choose(self, message: str, choices: Sequence[str], kind: Kind = Kind.Info) -> str | None:
-        """What the person chose, `None` where the question was put away. Waits as long as the person does.
+        """Returns the user's choice, `None` where the question was dismissed. Waits as long as the user does.
 
         Raises PeerError where the editor cannot ask.
         """
@@ -136,7 +136,7 @@ class Editor:
         return title if title in choices else None
 
     async def show(self, uri: str, line: int) -> bool:
-        """Opens a document in front of the person, at the beginning of a line (from 0); whether the editor did."""
+        """Opens a document in front of the user, at the beginning of a line (from 0); whether the editor did."""
         if not self.shows_documents:
             return False
         try:

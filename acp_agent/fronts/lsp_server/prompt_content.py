@@ -1,4 +1,4 @@
-"""What is sent to the agent for each of the editor's commands: the words, and the place that they are about."""
+"""Builds the prompt for each of the editor's commands: the words, and the place that they are about."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Passage:
 
 @dataclass(frozen=True)
 class Prompt:
-    """`text` is what a person would have typed."""
+    """`text` is what a user would have typed."""
 
     text: str
     passages: Sequence[Passage] = ()
@@ -82,7 +82,7 @@ def passage(documents: Documents, uri: str, where: Range | None) -> Passage:
 
 
 def question_in(text: Text, where: Range) -> str:
-    """What is selected, or the line of the cursor, if it reads as something to ask: a comment, or a question."""
+    """Returns the selection, or the line of the cursor, if it reads as something to ask: a comment, or a question."""
     selected = text.slice(where).strip()
     if not selected:
         selected = text.line(where.start.line).strip()
@@ -111,7 +111,7 @@ def test(place: Passage) -> Prompt:
 
 
 def linked(documents: Documents, text: str) -> Prompt:
-    """A prompt as a person wrote it; files that it links to go along."""
+    """A prompt as a user wrote it; files that it links to go along."""
     places = []
     for uri in dict.fromkeys(LINK.findall(text)):
         file, fragment = urldefrag(uri)

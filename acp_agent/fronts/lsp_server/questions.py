@@ -1,6 +1,6 @@
-"""What the agent asks the person: permissions, and choices, as message requests. One at a time, in their order.
+"""Questions of the agent to the user: permissions, and choices, as message requests. One at a time, in their order.
 
-The safe answer stands first, since some editors choose the first when a person hits Return without reading. A question
+The safe answer stands first, since some editors choose the first when a user hits Return without reading. A question
 that is put away unanswered is a rejection. When the turn is stopped, what is open is answered `cancelled`.
 """
 
@@ -47,9 +47,9 @@ NO_ANSWER = "Do not answer"
 ORDER = ("reject_once", "allow_once", "allow_always", "reject_always")
 SHOWN_LINES = 12
 FEW_LINES = 8
-"""What Emacs's echo area shows of a question, with the choice."""
+"""Characters of a question, with its choices, that Emacs's echo area shows."""
 QUIET_SECONDS = 1.0
-"""How long the person must not have typed before a question comes up."""
+"""How long the user must not have typed before a question comes up."""
 LINE_LENGTH = 140
 TITLE_LENGTH = 400
 
@@ -75,10 +75,10 @@ class Questions:
         self._typed_at = -math.inf
         self._again: anyio.Event | None = None
         self.waiting = ""
-        """The question that waits until the person wants to answer it, in a line; empty where none does."""
+        """The question that waits until the user wants to answer it, in a line; empty where none does."""
 
     def typed(self) -> None:
-        """The person is typing: a question would take the keys that are meant for the text."""
+        """The user is typing: a question would take the keys that are meant for the text."""
         self._typed_at = anyio.current_time()
 
     def resume(self) -> bool:
@@ -134,7 +134,7 @@ class Questions:
         return SelectedPermissionOutcome(option_id=option.option_id)
 
     async def _choose(self, text: str, names: Sequence[str], kind: Kind) -> str | None:
-        """Asks once the person has not typed for a moment. After the transcript was shown the question waits: it would
+        """Asks once the user has not typed for a moment. After the transcript was shown the question waits: it would
         stand before what is to be read."""
         while True:
             if (left := self._typed_at + QUIET_SECONDS - anyio.current_time()) > 0:
@@ -243,7 +243,7 @@ def _cut(line: str) -> str:
 
 
 def _choices(field: object) -> list[tuple[str, Any]]:
-    """What can be picked for a field: label and value. Nothing for a text or a number."""
+    """Returns the choices for a field: label and value. Nothing for a text or a number."""
     match field:
         case StringPropertySchema(enum=list() as words):
             return [(word, word) for word in words]

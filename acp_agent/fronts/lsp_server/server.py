@@ -31,7 +31,7 @@ GOODBYE_SECONDS = 1.0
 
 
 class Server(LanguageServer):
-    """Failures that nobody waits for are logged: an editor would show each in front of the person."""
+    """Failures that nobody waits for are logged: an editor would show each in front of the user."""
 
     def report_server_error(self, error: Exception, source: Any) -> None:
         if not isinstance(error, JsonRpcMethodNotFound):

@@ -1,4 +1,4 @@
-"""What the agent's tool calls are doing, and where: plain data, from which everything that is drawn is made anew."""
+"""The state of the agent's tool calls, and where they work: plain data, from which everything that is drawn is made."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ class Board:
         return call
 
     def forget_details(self, call_id: str) -> None:
-        """What an ended call was about stands elsewhere; a turn may have thousands."""
+        """Drops the details of calls that have ended; a turn may have thousands."""
         call = self.calls[call_id]
         call.content, call.raw_input, call.raw_output, call.terminal_output = (), None, None, ""
 
@@ -163,7 +163,7 @@ class Board:
         return (call for call in self.calls.values() if not call.ended)
 
     def title_for(self, path: Path) -> str:
-        """What is being done to a file, in the words of the newest call that names it."""
+        """Describes what is being done to a file, in the words of the newest call that names it."""
         for call in reversed(self.calls.values()):
             if not call.ended and any(place.path == path for place in call.places):
                 return one_line(call.title)
@@ -184,7 +184,7 @@ class Board:
         return {path: sorted(marks, key=lambda mark: mark.line) for path, marks in found.items() if marks}
 
     def edited(self, path: Path, where: Range, new: str, ours: bool) -> None:
-        """The text of a file changed. Marks move with their lines; where a person changed a line, what has ended is
+        """The text of a file changed. Marks move with their lines; where a user changed a line, what has ended is
         not shown there any more."""
         first, last = where.start.line, where.end.line
         grown = _line_ends(new) - (last - first)

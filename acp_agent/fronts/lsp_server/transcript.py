@@ -1,6 +1,6 @@
 """The conversation as a Markdown file: private, one for each session, written as the turn goes on.
 
-A person's words stand below `## You`, the agent's below `## Agent`. The file ends with an empty `## You` between turns:
+A user's words stand below `## You`, the agent's below `## Agent`. The file ends with an empty `## You` between turns:
 what is written below it in the editor is the next prompt (`pending_prompt`). No text of the agent's can look like that
 heading.
 """
@@ -49,7 +49,7 @@ DETAIL_LINES = 200
 """Lines of one output or diff that are kept."""
 
 ASKED_LINES = 5_000
-"""The same where a person is asked: what nobody can see nobody can allow."""
+"""The same where a user is asked: what nobody can see nobody can allow."""
 
 HELD_BACK = 64
 """Characters at the end of the agent's text that wait for the rest of their line: half a heading is one too."""
@@ -62,22 +62,22 @@ def is_transcript(uri: str) -> bool:
 
 
 def pending_prompt(text: str) -> str:
-    """What stands below the last `## You`."""
+    """The text below the last `## You`."""
     text = text.replace("\r\n", "\n")
     found = list(HEADING.finditer(text))
     return text[found[-1].end() :].strip() if found else ""
 
 
 def is_answered(pending: str) -> bool:
-    """Whether an answer of the agent's has begun below the last `## You`: then not all of that is the person's."""
+    """Whether an answer of the agent's has begun below the last `## You`: then not all of that is the user's."""
     return ANSWER.search(pending) is not None
 
 
 def with_draft(file_text: str, buffer_text: str) -> str:
-    """What an open transcript should say: the file, and what a person has begun to write below it."""
+    """The text an open transcript should have: the file, and what the user has begun to write below it."""
     buffer_text = buffer_text.replace("\r\n", "\n")
     draft = pending_prompt(buffer_text)
-    if is_answered(draft):  # It was shown while a turn ran: the person's is what the file does not say.
+    if is_answered(draft):  # It was shown while a turn ran: the user's is what the file does not say.
         if file_text.startswith(buffer_text.rstrip()):
             return file_text
         pairs = enumerate(zip(file_text, buffer_text, strict=False))
@@ -151,7 +151,7 @@ class Transcript:
         self.flush()
 
     def draft(self, text: str) -> None:
-        """Something for a person to go on with, below the last heading; it goes with the next word that is written."""
+        """Something for a user to go on with, below the last heading; it goes with the next word that is written."""
         self.flush()
         self._drop_draft()
         self._trail(f"{BLANK}{YOU}{BLANK}{text}" if self._in_turn or self._stray else text)
@@ -167,7 +167,7 @@ class Transcript:
     # --- a turn -----------------------------------------------------------------------------------------------
 
     def prompt(self, text: str) -> None:
-        """A person's words, below the heading that stands there already."""
+        """A user's words, below the heading that stands there already."""
         if self._stray:
             self._section("")
             self._write(f"{YOU}{BLANK}")
@@ -197,7 +197,7 @@ class Transcript:
                 pass
 
     def question(self, words: str, details: str) -> None:
-        """What a person is asked, in full."""
+        """Writes a question to the user, in full."""
         self._block(f"**Asked:** {_quiet(words)}\n\n{details}")
         self.flush()
 
@@ -254,7 +254,7 @@ class Transcript:
         self._put(text.rstrip("\n") + "\n\n")
 
     def _put(self, text: str) -> None:
-        """A word of the agent's. One that comes between turns (a schedule's) must not stand where a person writes."""
+        """A word of the agent's. One that comes between turns (a schedule's) must not stand where a user writes."""
         if not self._in_turn and not self._stray:
             self._stray = True
             self._write(f"{AGENT}{BLANK}")
@@ -298,7 +298,7 @@ class Transcript:
 
 
 def details_of(call: Call, most: int = DETAIL_LINES) -> str:
-    """What a call is about and what came of it, as Markdown; `most` lines of each piece."""
+    """Renders a call and its result as Markdown; `most` lines of each piece."""
     return "\n".join(_details(call, most))
 
 
@@ -358,5 +358,5 @@ def _fenced(text: str, language: str = "") -> str:
 
 
 def _quiet(text: str) -> str:
-    """`text`, in which no line is the heading of a person's words."""
+    """`text`, in which no line is the heading of a user's words."""
     return HEADING.sub(lambda found: found.group(1).replace("#", "\\#", 1), text)

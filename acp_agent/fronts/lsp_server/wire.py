@@ -197,7 +197,8 @@ class Wire(LanguageServerProtocol):
 
 
 class Outgoing:
-    """What pygls writes to. `write` returns at once; `run` carries on with what the editor did not take yet."""
+    """The transport pygls writes to. `write` returns at once; `run` carries on with what the editor did not take
+    yet."""
 
     def __init__(self, transport: FdTransport) -> None:
         self._transport = transport
@@ -270,7 +271,7 @@ async def _read(fd: int) -> bytes:
 
 
 class FramingError(AgentError):
-    """What follows cannot be found any more."""
+    """The next message cannot be found any more."""
 
 
 def _bodies(received: bytearray) -> Iterator[bytes]:
@@ -319,7 +320,7 @@ def _id_of(message: object) -> str | int | None:
 
 
 async def flush_bounded(outgoing: Outgoing, seconds: float) -> None:
-    """Gives the editor that long to read what is left."""
+    """Returns the editor that long to read what is left."""
     try:
         with anyio.move_on_after(seconds):
             await outgoing.flush()

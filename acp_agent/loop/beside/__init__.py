@@ -1,1 +1,1 @@
-"""What runs beside the turns of a session: background commands, schedules, language servers."""
+"""Whatever runs next to the turns of a session: background commands, schedules, language servers."""

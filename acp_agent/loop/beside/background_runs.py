@@ -2,7 +2,7 @@
 
 A call hands its running process over (`adopt`), has its final report, and from then on (`watch`) its card is the run's:
 live output goes into it, and at the end one more update holds the whole output. That update never has a status: the
-call's is final. The end is told twice: to the person at once, to the model at the start of its next turn, unless it
+call's is final. The end is told twice: to the user at once, to the model at the start of its next turn, unless it
 has seen it by then. A run ends with its session, whatever happens: `close` kills what is left.
 """
 
@@ -48,9 +48,9 @@ class Ended(Struct):
     ending: str = ""
     """How, where the exit code does not say it."""
     text: str = ""
-    """What is kept of its output."""
+    """The part of its output that is kept."""
     told_text: str = ""
-    """What the model is told of it, unless it asks for more."""
+    """The text the model is told of it, unless it asks for more."""
     seconds: float = 0.0
     """How long it ran."""
 
@@ -257,7 +257,7 @@ class SessionRuns:
     # --- what the model is told -------------------------------------------------------------------------------
 
     def notes(self) -> list[UserMessage]:
-        """What ended since the last turn and the model does not know of; each is told once."""
+        """Returns notes on the commands that ended since the last turn and the model does not know of; each once."""
         notes = []
         for run in self._runs.values():
             if run.running or run.told:

@@ -1,4 +1,4 @@
-"""What runs beside the turns of a session, until it is closed."""
+"""Runs MCP servers, schedules and the browser next to the turns of a session, until it is closed."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ from acp_agent.schema.lsp_types import (
     WorkspaceEdit,
     WorkspaceSymbol,
 )
-from acp_agent.tools.code.shown_documents import load_documents, source_files
+from acp_agent.tools.kit.shown_documents import load_documents, source_files
 
 if TYPE_CHECKING:
     from acp_agent.lsp.own_servers import OwnServers
@@ -168,7 +168,7 @@ class Languages:
         self._programs_until = time.monotonic() + LOOK_AGAIN
 
     def states(self) -> Sequence[str]:
-        """A line for each of the agent's own servers, for the person."""
+        """A line for each of the agent's own servers, for the user."""
         if self._own is None:
             return ()
         return [
@@ -228,7 +228,7 @@ class Languages:
         if not paths:
             paths = await source_files(self, self._roots.real[0], executor, files)
         if not paths:
-            return Report(trouble=["There is no file here that a language server is known for."])
+            return Report(trouble=["There is not a file here that a language server is known for."])
         documents = await load_documents(paths[:most], executor, self.config.max_file_bytes)
         report = await self.diagnostics(documents)
         left_out = [f"{len(paths) - most} more files were not looked at."] if len(paths) > most else []
@@ -296,7 +296,7 @@ class Languages:
             raise LspError(f"The editor's language server could not be asked: {error}") from error
 
     async def _remember(self, path: Path, baseline: _Baseline) -> None:
-        """What was known of the file before it is changed."""
+        """Remembers the diagnostics of the file before it is changed."""
         try:
             baseline.diagnostics = await self._of(path)
         except (AgentError, TimeoutError) as error:
@@ -334,7 +334,7 @@ class Languages:
 
 
 class _Baseline:
-    """What the editor knew of a file's text."""
+    """The editor's diagnostics of one text of a file."""
 
     def __init__(self, text: str, revision: int) -> None:
         self.text = text

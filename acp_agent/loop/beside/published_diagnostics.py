@@ -1,4 +1,4 @@
-"""What the editor's language servers report: kept as they publish it, asked for where a prompt mentions it.
+"""Diagnostics of the editor's language servers: kept as they publish it, asked for where a prompt mentions it.
 
 `@diagnostics` or `@problems` in a prompt puts the current diagnostics behind it. The editor is asked where it answers
 (`_lsp/diagnostics`); else what it has published counts.
@@ -73,7 +73,7 @@ class DiagnosticsCache:
 
 
 def mentions_diagnostics(blocks: Sequence[ContentBlock]) -> bool:
-    """Whether the person's own words mention `@diagnostics` or `@problems`; an address with these letters does not."""
+    """Whether the user's own words mention `@diagnostics` or `@problems`; an address with these letters does not."""
     return any(isinstance(block, TextContent) and MENTION.search(block.text) is not None for block in blocks)
 
 
@@ -130,7 +130,7 @@ def _text(known: Sequence[FileDiagnostics], roots: Roots, files: int, per_file: 
 
 
 def _path(uri: str, roots: Roots) -> str:
-    """The file's name for the model; empty for what is no file of this session, or must not be read."""
+    """The file's name for the model; empty for what is not a file of this session, or must not be read."""
     path = path_of(uri)
     if path is None or not roots.contains(path) or roots.rules.hides(path):
         return ""

@@ -72,7 +72,7 @@ class Scheduler:
                 await changed.wait()
 
     async def _round(self) -> float:
-        """Runs what is due; gives the seconds until something may be."""
+        """Runs what is due; returns the seconds until something may be."""
         now = self._clock()
         schedules = self.store.list(str(self._session.roots.cwd))
         due = [item for item in schedules if item.next_run <= now]

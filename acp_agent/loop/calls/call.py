@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Ready(Struct, frozen=True):
-    """What a reported call is run from."""
+    """Everything a reported call is run from."""
 
     entry: ToolEntry
     tool: Tool[Any]
@@ -32,7 +32,7 @@ class Ready(Struct, frozen=True):
 
 
 class Ran(Struct, frozen=True):
-    """What became of the command of a call."""
+    """How the command of a call ended."""
 
     workdir: str
     exit_code: int | None
@@ -40,12 +40,12 @@ class Ran(Struct, frozen=True):
 
 
 class Outcome(Struct):
-    """What came of a call, as far as it is known."""
+    """The outcome of a call, as far as it is known."""
 
     ended: bool = False
     """Its final status was reported."""
     result: ToolMessage | None = None
-    """What the model gets."""
+    """The message for the model."""
     failed: bool = False
     error: ToolError | None = None
     """Set when it failed by an error."""
@@ -68,12 +68,12 @@ class Call:
     reported: bool = field(default=False, init=False)
     ready: Ready | None = field(default=None, init=False)
     facts: CallFacts | None = field(default=None, init=False)
-    """What was judged of it, once it is."""
+    """The facts it was judged by, once it is."""
     began: float | None = field(default=None, init=False)
     """When it began to run, by the monotonic clock."""
     feed: Feed | None = field(default=None, init=False)
     processes: list[Process] = field(default_factory=list, init=False)
-    """What it started, and ends."""
+    """Processes that it started, and ends."""
     goes_on: Run | None = field(default=None, init=False)
-    """What it started and left to the background: neither this process nor the feed end with the call."""
+    """The command it left running in the background: neither this process nor the feed end with the call."""
     outcome: Outcome = field(default_factory=Outcome, init=False)

@@ -1,4 +1,4 @@
-"""What would become of a call, without making it: for `/policy check`, `acp-coder policy explain` and `policy test`."""
+"""Decides about a call without making it: for `/policy check`, `acp-coder policy explain` and `policy test`."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ Outcome = Literal["allow", "ask", "deny"]
 class Checked(Struct, frozen=True):
     outcome: Outcome
     rule: str
-    """What decided."""
+    """The rule that decided."""
     lines: tuple[str, ...]
-    """The whole story, for a person."""
+    """The whole story, for a user."""
 
 
 def check_call(
     registry: Tools, config: ToolsConfig, deciders: Deciders, mode: Mode, name: str, arguments: str
 ) -> Checked:
-    """`arguments`: JSON. Raises ToolError for a tool there is not and for arguments it does not take."""
+    """`arguments`: JSON. Raises ToolError for a tool that does not exist and for arguments it does not take."""
     entry = registry.find(name)
     if entry is None:
-        raise ToolError(f"There is no tool `{name}`.", "tool_not_found")
+        raise ToolError(f"There is not a tool `{name}`.", "tool_not_found")
     try:
         given: Any = json.loads(arguments or "{}")
     except ValueError as error:
-        raise ToolError(f"The arguments are no JSON: {error}", "invalid_parameters") from error
+        raise ToolError(f"The arguments are not JSON: {error}", "invalid_parameters") from error
     if not isinstance(given, dict):
-        raise ToolError("The arguments are no JSON object.", "invalid_parameters")
+        raise ToolError("The arguments are not a JSON object.", "invalid_parameters")
     if (hidden := deciders.hides(entry.name)) is not None:
         return Checked("deny", hidden, (f"deny: {hidden}",))
     tool: Any = registry.tool(entry.name)

@@ -1,4 +1,4 @@
-"""The permission gate: rules, remembered answers, and the question to the person.
+"""The permission gate: rules, remembered answers, and the question to the user.
 
 The one place that turns a verdict into a question. An error, an unknown option or garbage as an answer is never
 approval. A remembered "always" answers an ask, never a deny.
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 REJECTED = (
-    "The person did not allow this call, and it was not run. Do not try to reach the same in another way; "
+    "The user did not allow this call, and it was not run. Do not try to reach the same in another way; "
     "go on without it, or say what you need and why."
 )
 
@@ -50,7 +50,7 @@ class Permit(Struct, frozen=True):
 
 
 class Refused(Struct, frozen=True):
-    """The call must not run; `reason` is for the model and the person."""
+    """The call must not run; `reason` is for the model and the user."""
 
     reason: str
     category: ToolErrorCategory = "policy_blocked"
@@ -109,7 +109,7 @@ class Gate:
         if not ask.every_time and (allowed or answer == REJECTED_BY_PERSON):
             self.guard.answered(facts.tool, ask.scopes, allowed=allowed)
         if allowed and ask.changes and not self._choices.mode().changes:
-            # The person thought it over in another way: the mode they chose meanwhile only reads.
+            # The user thought it over in another way: the mode they chose meanwhile only reads.
             answer = Refused(f"The mode was changed to `{self._choices.mode().id}`, which only reads. It was not run.")
         said = "allowed_by_person" if isinstance(answer, Permit) else "rejected_by_person"
         return self._written(answer, facts, decision, said, ask.rule, ask.reason)
@@ -140,7 +140,7 @@ class Gate:
             return ask
         answers = {answer.scope: answer.decision for answer in self._store.permissions(self._project)}
         if any(answers.get(scope) == "reject" for scope in ask.scopes):
-            words = f"The person has chosen never to allow {ask.scope_words} (see /permissions). It was not run."
+            words = f"The user has chosen never to allow {ask.scope_words} (see /permissions). It was not run."
             return Deny(words, "a remembered answer")
         if ask.scopes and all(answers.get(scope) == "allow" for scope in ask.scopes):
             return Allow("a remembered answer")
@@ -161,7 +161,7 @@ class Gate:
             raise
         except AgentError as error:
             log.warning("the permission request failed: %s", error)
-            return Refused(f"The editor could not ask the person for permission ({error}), so the call was not run.")
+            return Refused(f"The editor could not ask the user for permission ({error}), so the call was not run.")
         return self._take(answer, ask)
 
     def _only_once(self, ask: Ask) -> bool:

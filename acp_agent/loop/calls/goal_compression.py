@@ -36,7 +36,7 @@ class Shortened(Struct, frozen=True):
 
     text: str
     words: str
-    """What was done, for the user and the model."""
+    """A line on what was done, for the user and the model."""
 
 
 class GoalCompression:

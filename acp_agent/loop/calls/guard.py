@@ -1,4 +1,4 @@
-"""What a session's safety is made of, put together: the deciders with what the session has learned, and the audit log.
+"""The safety of a session: the deciders, what the session has learned, and the audit log.
 
 The gate asks `decide` before a call runs; `ToolRunner` tells `began` and `ended`. The commands (`/policy`, `/approve`,
 `/reject`, `/unblock`, `/permissions`) read and change it.
@@ -53,8 +53,8 @@ def audit_path(config: Config, environ: Mapping[str, str]) -> Path | None:
 
 
 def session_rules(config: Config, roots: Roots, environ: Mapping[str, str], home: Path | None) -> PathRules:
-    """What is special in a session's folders. The agent's own files are, wherever they are: whoever changed them would
-    change what the person has allowed."""
+    """The rules for paths in a session's folders. The agent's own files are protected wherever they are: whoever
+    changed them would change what the user has allowed."""
     settings = config.settings
     tools = settings.tools
     store = Path(settings.store.path).expanduser() if settings.store.path else None
@@ -75,7 +75,7 @@ def session_rules(config: Config, roots: Roots, environ: Mapping[str, str], home
 
 
 def home_of(environ: Mapping[str, str]) -> Path | None:
-    """The person's home, resolved."""
+    """The user's home, resolved."""
     home = environ.get("HOME", "")
     return real_path(Path(home)) if home.startswith("/") else None
 
@@ -115,18 +115,18 @@ class Guard:
             Sentinel(tools.governance, _Trajectories(store, self.project, tools), redactor.redact),
             ActionRate(tools.risk.max_actions_per_hour),
         )
-        home, knows = home_of(environ), registry.knows
-        self.deciders = Deciders.from_config(tools, roots, environ, home, config.origin_of, self.blocks, knows)
+        home, origin = home_of(environ), config.origin_of
+        self.deciders = Deciders.from_config(tools, roots, environ, home, origin, self.blocks, registry.knows)
 
     def unknown_tools(self) -> list[str]:
-        """A word about rules for tools that there are not. Those of MCP servers may still come."""
+        """A word about rules for tools that do not exist. Those of MCP servers may still come."""
         tools = self._tools
         names = [*tools.permissions, *tools.scoped.allowed_tools, *tools.scoped.denied_tools]
         names += [rule.tool for rule in (*tools.policy.rules, *tools.authorization.rules)]
         names += [constraint.tool for constraint in tools.scoped.constraints]
         wild = [name for name in names if not any(char in name for char in "*?[") and not name.startswith("mcp_")]
         unknown = ", ".join(f"`{name}`" for name in dict.fromkeys(wild) if not self._registry.knows(name))
-        return [f"Your rules name tools that there are not: {unknown}."] if unknown else []
+        return [f"Your rules name tools that do not exist: {unknown}."] if unknown else []
 
     # --- before a call ----------------------------------------------------------------------------------------
 
@@ -205,7 +205,7 @@ class Guard:
     # --- questions --------------------------------------------------------------------------------------------
 
     def answered(self, tool: str, scopes: Sequence[str], *, allowed: bool) -> None:
-        """The person was asked about these."""
+        """The user was asked about these."""
         try:
             self._store.questions.answered(self.project, tool, scopes, allowed=allowed)
         except StoreError as error:
@@ -225,10 +225,10 @@ class Guard:
             )
         return found[:MAX_PROPOSALS]
 
-    # --- what the person says ---------------------------------------------------------------------------------
+    # --- what the user says ---------------------------------------------------------------------------------
 
     def approve(self, beginning: str) -> str:
-        """`/approve ID`; words for the person."""
+        """`/approve ID`; words for the user."""
         pending = self.approvals.pending
         if not beginning and len(pending) == 1:
             beginning = pending[0]
@@ -237,11 +237,11 @@ class Guard:
             listed = ", ".join(f"`{item[:8]}`" for item in pending) or "none"
             return f"There is no such stopped call. Calls that a limit of `tools.scoped` stopped: {listed}."
         self.approvals.approve(call_id)
-        self._journal.notice(f"approved by the person: {call_id}", call_id=call_id)
+        self._journal.notice(f"approved by the user: {call_id}", call_id=call_id)
         return "The same call may be made once more, and passes that limit then. Ask for it again."
 
     def reject(self, beginning: str) -> str:
-        """`/reject ID`; words for the person."""
+        """`/reject ID`; words for the user."""
         sentinel = self.blocks.sentinel
         if not sentinel.enabled:
             return "The trajectory sentinel is off; `tools.governance.trajectory_enabled` switches it on."
@@ -251,7 +251,7 @@ class Guard:
             return f"That could not be kept: {error}"
         if tool is None:
             return f"There is no call `{beginning}` in this session. Without an id the last call is meant."
-        self._journal.notice(f"rejected by the person: a call of {tool}", tool=tool)
+        self._journal.notice(f"rejected by the user: a call of {tool}", tool=tool)
         blocks = self._tools.governance.block_risky_patterns
         more = "" if blocks else " (`tools.governance.block_risky_patterns` is off, so nothing is blocked by it yet)"
         return f"Remembered for this project: calls like that one of `{tool}` are not acceptable{more}."
@@ -265,7 +265,7 @@ class Guard:
                 return f"`{name}` is not blocked."
         except StoreError as error:
             return f"That could not be read or kept: {error}"
-        self._journal.notice(f"unblocked by the person: {name}", tool=name)
+        self._journal.notice(f"unblocked by the user: {name}", tool=name)
         what = {LEARNED: "What was learned is forgotten.", HOUR: "The hour's count begins anew."}
         return what.get(name, f"`{name}` may be used again.")
 
@@ -275,7 +275,7 @@ class Guard:
         return f"Blocked:\n{listed}\n\n`/unblock NAME` lifts one." if listed else NOT_BLOCKED
 
     def status(self) -> list[str]:
-        """What is in force, a line each."""
+        """Lists what is in force, a line each."""
         tools, rules, rate = self._tools, self.deciders.rules, self.blocks.rate
         lines = [f"Autonomy: {tools.risk.autonomy}; commands of high risk are {_high(tools.risk)}."]
         lines += [f"Rule: {rule}" for rule in rules.of("permissions")] or ["No rules of permissions."]
@@ -315,7 +315,7 @@ def _high(risk: RiskConfig) -> str:
 
 
 class _Trajectories:
-    """What was learned of one project."""
+    """The sequences of calls learned for one project."""
 
     def __init__(self, store: SessionStore, project: str, tools: Any) -> None:
         self._store = store

@@ -1,4 +1,4 @@
-"""What a person sees of a command while it runs, where the editor does not show it by itself.
+"""Live output of a command while it runs, where the editor does not show it by itself.
 
 Clients that draw terminals from `_meta.terminal_output` (DF-1) get the output as it comes; the others get the tool
 call's content replaced a few times a second. Neither is stored: the final update holds what remains.
@@ -54,7 +54,7 @@ def terminal_info(terminal_id: str, cwd: str) -> dict[str, Any]:
 
 
 class Gap(msgspec.Struct, frozen=True):
-    """What was dropped of one stream."""
+    """The part of one stream that was dropped."""
 
     size: int
     """Characters."""
@@ -63,7 +63,7 @@ class Gap(msgspec.Struct, frozen=True):
 
 
 class Taken(msgspec.Struct, frozen=True):
-    """What came since the last time. The gaps are between `first` and `last`."""
+    """The chunks since the last time. The gaps are between `first` and `last`."""
 
     first: Sequence[OutputChunk]
     last: Sequence[OutputChunk]
@@ -112,7 +112,7 @@ class _Stream:
         """Characters that are still looked through for the end of a line that was cut."""
 
     def feed(self, text: str) -> tuple[str, int]:
-        """What of it may be shown now, and how many characters of a cut line were left out."""
+        """Returns the part that may be shown now, and how many characters of a cut line were left out."""
         if not self._skipping:
             return self._cleaner.feed(text), 0
         at = text.find("\n", 0, self._skipping) + 1
@@ -163,8 +163,8 @@ class Feed:
         return None
 
     def _taken(self) -> tuple[str, int, str]:
-        """What came since the last time, without credentials: the beginning, how many characters are missing behind
-        it (0: none, and nothing follows), and the end."""
+        """Returns the output since the last time, without credentials: the beginning, how many characters are missing
+        behind it (0: none, and nothing follows), and the end."""
         taken = self._backlog.take()
         first, missing = self._fed(taken.first)
         missing += sum(self._stream(name).cut(gap) for name, gap in taken.gaps.items())

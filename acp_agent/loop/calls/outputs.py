@@ -1,9 +1,9 @@
-"""What becomes of a result on its way to the model and the person: the output pipeline, written once.
+"""The output pipeline, written once: a result on its way to the model and the user.
 
     redact -> sanitize (commands) -> filter (commands that ended) -> compress (while a goal is active)
         -> keep whole aside, where anything was left out -> bound
 
-Credentials go before anything is cut, so that no half of one is left. The person gets the whole, as long as it may be,
+Credentials go before anything is cut, so that no half of one is left. The user gets the whole, as long as it may be,
 the model what was filtered, and both a line that says so. What the model did not get it can read by its reference.
 """
 
@@ -83,7 +83,7 @@ class _Told(Struct, frozen=True):
 
     text: str
     notes: tuple[str, ...]
-    """What was done to it, a line each."""
+    """The changes made to it, a line each."""
     reference: tuple[str, ...]
     """Where all of it is kept, if it is."""
     warning: tuple[str, ...]
@@ -94,7 +94,7 @@ class _Told(Struct, frozen=True):
 
 
 class Counts(Struct):
-    """What was done to the outputs of a session so far."""
+    """Counts of what was done to the outputs of a session so far."""
 
     since: str = msgspec.field(default_factory=now)
     steps: int = 0
@@ -245,7 +245,7 @@ class Outputs:
         }
 
     def words(self) -> list[str]:
-        """What was done to outputs in this session so far, a line each."""
+        """Lists what was done to outputs in this session so far, a line each."""
         lines = []
         if self.counts.confidences:
             counts = ", ".join(f"{name} {self.counts.confidences[name]}" for name in ("Full", "Partial", "Fallback"))
@@ -259,7 +259,7 @@ class Outputs:
         return lines
 
     def _fitting(self, tool: str, view: str, digest: _Digest) -> str:
-        """What of `view` the model gets."""
+        """Returns the part of `view` that the model gets."""
         if self.config.profile == "short":
             if digest.streams is None or keeps(tool) == "tail":
                 return shortened(view, keep=keeps(tool))

@@ -58,7 +58,7 @@ class Redaction:
         return value
 
     def message(self, message: Message) -> Message:
-        """What the model is told, or has said."""
+        """Cleans a message to or from the model."""
         match message:
             case UserMessage(content):
                 return UserMessage(tuple(self._part(part) for part in content))

@@ -1,4 +1,4 @@
-"""What the client and the model are told of a tool call, from its announcement to its one final status.
+"""Reports of a tool call to the client and the model, from its announcement to its one final status.
 
 The order of these reports is `ToolRunner`'s business (`calls.py`); here is what each of them holds.
 """
@@ -43,7 +43,7 @@ LARGEST_RAW = 1_000_000
 SMALL_RAW = 20_000
 """Bytes of `rawOutput` that are repeated in `_meta` for clients that read it there; else the text is."""
 
-CANCELLED = "The call was cancelled by the person."
+CANCELLED = "The call was cancelled by the user."
 
 
 class Display(Struct, frozen=True):
@@ -209,7 +209,7 @@ class Reports:
         self.update(call, content=content, raw_output=raw_output, meta=meta)
 
     def fail(self, call: Call, error: ToolError) -> None:
-        """The person reads the error itself, the model what follows from it too. Nothing for a call that has ended."""
+        """The user reads the error itself, the model what follows from it too. Nothing for a call that has ended."""
         if call.outcome.ended or not call.reported:
             return
         call.outcome.error = error

@@ -97,8 +97,8 @@ class ResultCache:
         return replace(entry.result, text=f"{mark}\n{entry.result.text}")
 
     async def look(self, accesses: Sequence[Access]) -> tuple[SeenPath, ...] | None:
-        """What a call is about to read, as it is now; `None` where its result cannot be kept. To be asked before the
-        call: what changes while it runs must be noticed later."""
+        """Returns the state of what a call is about to read; `None` where its result cannot be kept. To be asked
+        before the call: what changes while it runs must be noticed later."""
         if not self._enabled:
             return None
         seen = []

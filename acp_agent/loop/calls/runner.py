@@ -1,8 +1,8 @@
 """The life of a tool call, written once.
 
-    find -> parse (arguments mended once) -> emit(tool_call, pending)     for all calls of a message, then for each
+    find -> parse (arguments repaired once) -> emit(tool_call, pending)     for all calls of a message, then for each
     known to fail? -> access -> preview -> permit -> hook -> emit(in_progress) -> remembered? else run, again where it
-    failed for a passing reason -> emit(completed | failed) -> hooks -> close its processes
+    failed for a temporary reason -> emit(completed | failed) -> hooks -> close its processes
 
 The first report already has title, kind, locations and rawInput. Whatever happens, a call that was reported gets
 exactly one final status, and what it started is closed after that (a client shows a terminal until it is released).
@@ -53,7 +53,7 @@ from acp_agent.safety.deciding.deciders import CallFacts, Judgement
 from acp_agent.schema.acp import Content, TextContent
 from acp_agent.tools.kit.failures import PARAMETERS, PASSING, as_tool_error
 from acp_agent.tools.kit.registry import ToolEntry
-from acp_agent.tools.kit.repair import mend
+from acp_agent.tools.kit.repair import repair
 from acp_agent.tools.kit.tool_context import CommandOutput, Description, Preview, ToolContext, ToolResult
 from acp_agent.tools.net.web_access import WebAccess
 
@@ -66,14 +66,14 @@ log = logging.getLogger(__name__)
 
 NOT_RUN = "The call was not run: the turn was cancelled first."
 
-NOT_ANSWERED = "The call was not run: the person has not answered the question before it."
+NOT_ANSWERED = "The call was not run: the user has not answered the question before it."
 
 
 class RoundResult(Struct, frozen=True):
-    """What running the calls of one message came to."""
+    """The outcome of running the calls of one message."""
 
     ends_turn: bool
-    """The next word is the person's."""
+    """The next word is the user's."""
     progress: bool
     """Something was changed."""
 
@@ -137,7 +137,7 @@ class Calls:
     async def run_all(self, uses: Sequence[ToolUse], add: Callable[[ToolMessage], None]) -> RoundResult:
         """Runs the calls of one model message; `add` gets one result for each, in the model's order, in any case.
 
-        All are reported before the first runs: the person sees what is to come.
+        All are reported before the first runs: the user sees what is to come.
         """
         calls = [Call(use) for use in uses]
         outputs = self.outputs
@@ -297,8 +297,8 @@ class Calls:
         if not isinstance(arguments, dict):
             arguments = (tool.from_text(arguments) if isinstance(arguments, str) else None) or call.use.arguments
         if isinstance(arguments, str):
-            reports.announce(call, entry, Description(f"{entry.name} (arguments are no JSON object)"), arguments)
-            wrong = f"The arguments of `{entry.name}` are no JSON object. Call it again with a JSON object."
+            reports.announce(call, entry, Description(f"{entry.name} (arguments are not a JSON object)"), arguments)
+            wrong = f"The arguments of `{entry.name}` are not a JSON object. Call it again with a JSON object."
             reports.fail(call, ToolError(wrong, "invalid_parameters"))
             return
         if THOUGHTS not in (entry.parameters.get("properties") or {}):
@@ -416,7 +416,8 @@ class Calls:
     async def _run(
         self, call: Call, ready: Ready, ctx: ToolContext, preview: Preview, accesses: Sequence[Access]
     ) -> ToolResult:
-        """What the tool gives, or gave; a call that may be repeated is, after a passing failure."""
+        """Returns the tool's result, now or remembered; a call that may be repeated is retried after a temporary
+        error."""
         tool, params = ready.tool, ready.params
         if not ready.entry.idempotent:
             if not ready.entry.reads_only and self._changes(accesses):
@@ -465,7 +466,7 @@ def _unknown(name: str, names: Sequence[str]) -> ToolError:
     near = difflib.get_close_matches(name[:LONGEST_NAME], names, n=1)
     meant = f" Did you mean `{near[0]}`?" if near else ""
     return ToolError(
-        f"There is no tool `{name[:LONGEST_NAME]}`.{meant} The tools are: {', '.join(names)}.", "tool_not_found"
+        f"There is not a tool `{name[:LONGEST_NAME]}`.{meant} The tools are: {', '.join(names)}.", "tool_not_found"
     )
 
 
@@ -474,15 +475,15 @@ LONGEST_NAME = 100
 
 
 def _parsed(tool: Any, entry: ToolEntry, arguments: dict[str, Any]) -> tuple[dict[str, Any], Any]:
-    """The arguments and the parameters made of them. What is wrong only in form is mended, once."""
+    """The arguments and the parameters made of them. What is wrong only in form is repaired, once."""
     try:
         return arguments, tool.parse(arguments)
     except ToolError as error:
-        mended = mend(arguments, entry.parameters) if error.category in PARAMETERS else None
-        if mended is None:
+        repaired = repair(arguments, entry.parameters) if error.category in PARAMETERS else None
+        if repaired is None:
             raise
         try:
-            return mended, tool.parse(mended)
+            return repaired, tool.parse(repaired)
         except ToolError:
             raise error from None
 

@@ -1,4 +1,4 @@
-"""The filter rules of a session: the built-in ones, and those of the person's file."""
+"""The filter rules of a session: the built-in ones, and those of the user's file."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 FILTERS_FILE = "filters.toml"
-"""Beside the person's `config.toml`."""
+"""Beside the user's `config.toml`."""
 
 READ = "acp_agent.output.filter_rules:read_user_filters"
 LOAD = "acp_agent.output.filters:load_filters"
@@ -49,7 +49,7 @@ class SessionFilters:
         return self._loaded[0]
 
     def trouble(self) -> Sequence[str]:
-        """What is wrong with the person's rules, in words; nothing is read where there are none."""
+        """Lists what is wrong with the user's rules; nothing is read where there are none."""
         config = self._config
         if not config.enabled or not (config.path or config.disabled or self._path.exists()):
             return []

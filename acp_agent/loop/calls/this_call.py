@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from acp_agent.loop.calls.runner import Calls
 
 
-ASK = "acp_agent.loop.turns.ask:ask_user"
-DELEGATE = "acp_agent.loop.turns.sub_agents:run_sub_agent"
+ASK = "acp_agent.loop.ask:ask_user"
+DELEGATE = "acp_agent.loop.calls.sub_agents:run_sub_agent"
 
 
 class ThisCall:

@@ -7,7 +7,7 @@ Where it is too much, in this order, and no further than needed:
         -> leave out the oldest messages -> shorten the last results, then the arguments of calls
 
 Each step is a plain function from messages to messages; a step that gains nothing is not taken twice for the same
-history. When even the floor (instructions, tools, the last prompt) does not fit, the person is told so in words.
+history. When even the floor (instructions, tools, the last prompt) does not fit, the user is told so in words.
 A server that says "too long" although the estimate said otherwise leads here too, once for a request.
 """
 
@@ -72,9 +72,9 @@ class Limits(Struct, frozen=True):
     """Room for the messages, in characters."""
 
     most: int
-    """What they may have; more does not fit."""
+    """The most they may have; more does not fit."""
     target: int
-    """What they should have afterwards."""
+    """The size they should have afterwards."""
 
 
 class Compacted(Struct, frozen=True):
@@ -95,7 +95,7 @@ class Compacted(Struct, frozen=True):
 
     @property
     def words(self) -> str:
-        """What was done."""
+        """A line on what was done."""
         done = []
         if self.shortened:
             done.append(f"{self.shortened} tool results shortened")
@@ -164,7 +164,7 @@ def _shortened(done: Compacted, config: CompactionConfig, *, keep: int, need: in
 
 def shorten_results(messages: Sequence[Message], *, keep: int, chars: int, need: int) -> tuple[list[Message], int]:
     """The tool results, the oldest first, cut to `chars` characters until `need` characters are gained; the `keep`
-    newest stay. Gives how many were cut."""
+    newest stay. Returns how many were cut."""
     result = list(messages)
     places = [at for at, message in enumerate(result) if isinstance(message, ToolMessage)]
     count = gained = 0
@@ -271,7 +271,7 @@ async def summarise(
 
 
 def summary_messages(summary: str) -> list[Message]:
-    """What the history becomes."""
+    """The new history."""
     return [UserMessage((TextPart(SUMMARY.format(summary)),)), AssistantMessage(ACKNOWLEDGED)]
 
 
@@ -280,7 +280,7 @@ def summary_messages(summary: str) -> list[Message]:
 
 def drop_oldest(messages: Sequence[Message], room: int) -> tuple[list[Message], int]:
     """The newest messages that fit into `room` characters, with a note of what is missing; the last prompt stays in
-    any case, and so does the last round of calls. Gives how many were left out."""
+    any case, and so does the last round of calls. Returns how many were left out."""
     if size_of(messages) <= room:
         return list(messages), 0
     all_messages = list(messages)
@@ -340,7 +340,7 @@ def _begin(messages: Sequence[Message], room: int, *, after: int) -> int:
 
 
 def floor_chars(messages: Sequence[Message]) -> int:
-    """What no step can leave out: the last prompt."""
+    """Returns the size of what no step can leave out: the last prompt."""
     last = next((message for message in reversed(messages) if isinstance(message, UserMessage)), None)
     return 0 if last is None else characters(last)
 

@@ -1,4 +1,4 @@
-"""What the model is told of the conversation, always in a shape every model accepts.
+"""The conversation as the model is told of it, always in a shape every model accepts.
 
 Rules: each call of an assistant message has exactly one answer, directly after it; no two user messages stand next to
 each other; an assistant message is never empty.
@@ -65,7 +65,7 @@ class History:
         return []
 
     def close_calls(self, text: str = INTERRUPTED) -> list[ToolMessage]:
-        """Answers every open call with `text`; gives the answers that were added."""
+        """Answers every open call with `text`; returns the answers that were added."""
         added = [_interrupted(call, text) for call in self.unanswered()]
         for message in added:
             self.add(message)

@@ -1,4 +1,4 @@
-"""What the model knows: the conversation, the room for it, the goal, the files it has seen, the project's words."""
+"""The model's knowledge: the conversation, the room for it, the goal, the files it has seen, the project's words."""
 
 from __future__ import annotations
 

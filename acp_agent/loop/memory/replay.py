@@ -19,8 +19,8 @@ INTERRUPTED = "Interrupted: the agent ended before this call did."
 
 
 def rebuild_history(entries: Iterable[LogEntry]) -> tuple[History, list[Message]]:
-    """What the model knew, and what had to be added: text it had begun to say when the process died, answers to open
-    calls. The caller stores these."""
+    """Returns what the model knew, and what had to be added: text it had begun to say when the process died, answers
+    to open calls. The caller stores these."""
     history = History()
     unsaved: dict[str, str] = {}
     for entry in entries:
@@ -36,12 +36,12 @@ def rebuild_history(entries: Iterable[LogEntry]) -> tuple[History, list[Message]
                 text = _text(update)
                 id_ = str(update.get("messageId"))
                 unsaved[id_] = unsaved.get(id_, "") + text
-    mended: list[Message] = [*history.close_calls()]
+    repaired: list[Message] = [*history.close_calls()]
     if unsaved and _expects_answer(history):
         begun = AssistantMessage("".join(unsaved.values()))
         history.add(begun)
-        mended.append(begun)
-    return history, mended
+        repaired.append(begun)
+    return history, repaired
 
 
 def _expects_answer(history: History) -> bool:
@@ -90,7 +90,7 @@ def _text(update: dict[str, Any]) -> str:
 
 
 def _settle(call: dict[str, Any]) -> None:
-    """Gives a replayed call its final status and content without terminals."""
+    """Returns a replayed call its final status and content without terminals."""
     content = call.get("content") or []
     shown = [item for item in content if item.get("type") != "terminal"]
     if len(shown) < len(content):

@@ -46,7 +46,7 @@ STUCK = (
 
 
 class Asked(Struct, frozen=True):
-    """What every request has beside the messages."""
+    """The part of every request besides the messages."""
 
     model: str
     settings: ModelSettings
@@ -82,7 +82,7 @@ class Desk(Protocol):
         ...
 
     def gave_up(self, *, cancelled: bool = False) -> None:
-        """Nothing could be gained, or the person cancelled it."""
+        """Nothing could be gained, or the user cancelled it."""
         ...
 
 
@@ -146,7 +146,7 @@ class Room(Struct):
     async def fit(
         self, desk: Desk, asked: Asked, summarise: Callable[[], Summarise | None], *, forced: bool = False
     ) -> str | None:
-        """Makes room where it is needed. Words for the person where the next request cannot fit. `forced`: the server
+        """Makes room where it is needed. Words for the user where the next request cannot fit. `forced`: the server
         has refused it."""
         if not forced:
             self._trial = None

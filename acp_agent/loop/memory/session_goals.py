@@ -1,6 +1,6 @@
 """The goal of a session: what `/plan` sets, its task graph, and when it ends.
 
-The store holds both; the model keeps the graph up to date with the tool `plan`, the person sees it as ACP's plan.
+The store holds both; the model keeps the graph up to date with the tool `plan`, the user sees it as ACP's plan.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Goals:
             self._read = False
 
     def end(self, *, reached: bool) -> Goal | None:
-        """Gives the goal that ended."""
+        """Returns the goal that ended."""
         goal = self.current
         if goal is not None:
             self._store.set_status(goal.id, "completed" if reached else "abandoned")
@@ -66,7 +66,7 @@ class Goals:
         return goal
 
     def set_plan(self, tasks: Sequence[GoalTask]) -> str:
-        """Shows the plan; keeps it as the graph of the active goal. Gives what the model should hear of the goal."""
+        """Shows the plan; keeps it as the graph of the active goal. Returns what the model should hear of the goal."""
         self.show(tasks)
         goal = self.active
         if goal is None:
@@ -98,7 +98,7 @@ class Goals:
 
 
 def mentions(message: Message, goal: str) -> bool:
-    """Whether the goal's text stands in a message of the person's side."""
+    """Whether the goal's text stands in a message of the user's side."""
     if not isinstance(message, UserMessage):
         return False
     return any(isinstance(part, TextPart) and goal in part.text for part in message.content)
@@ -111,7 +111,7 @@ def ready_tasks(tasks: Sequence[GoalTask]) -> list[GoalTask]:
 
 
 def goal_words(goal: Goal) -> str:
-    """The goal and its graph, for a person."""
+    """The goal and its graph, for a user."""
     lines = [f"Goal ({goal.status}): {goal.text}"]
     for task in goal.tasks:
         needs = f" (after {', '.join(task.depends_on)})" if task.depends_on else ""

@@ -20,7 +20,7 @@ MEDIA_CHARS = 4_000
 """An image or sound counts as so much text."""
 
 MESSAGE_CHARS = 16
-"""What a message costs beside its text."""
+"""The size of a message besides its text."""
 
 SMALLEST_SAMPLE = 400
 """Characters of a request from which its count teaches anything."""

@@ -43,7 +43,7 @@ class Instructions:
         return "".join(parts)
 
     def for_paths(self, paths: Iterable[Path]) -> str:
-        """What the folders between the session's and these files say, where it has not been told yet."""
+        """Returns the instructions of the folders between the session's and these files that were not told yet."""
         if not self._enabled:
             return ""
         parts = []

@@ -1,4 +1,4 @@
-"""What begins with `/`, as the client offers it for completion."""
+"""The slash commands, as the client offers them for completion."""
 
 from __future__ import annotations
 

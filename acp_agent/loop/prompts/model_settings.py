@@ -1,4 +1,4 @@
-"""What every request has beside messages and tools."""
+"""The settings of a request: system prompt and choices."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from acp_agent.loop.prompts.prompt_text import system_prompt
 
 if TYPE_CHECKING:
     from acp_agent.loop.memory.memory import Memory
+    from acp_agent.loop.model.models import ReadyModel
     from acp_agent.loop.session import Session
-    from acp_agent.loop.turns.models import ReadyModel
 
 THOUGHT_LEVELS: dict[str, ThoughtLevel] = {"off": "off", "low": "low", "medium": "medium", "high": "high"}
 

@@ -135,7 +135,7 @@ def _template() -> str:
 
 
 def system_prompt(roots: Roots, mode: Mode, instructions: str, skills: Mapping[str, str] | None = None) -> str:
-    """What every request begins with: byte-stable for a session as long as its mode stays. `skills`: name and
+    """Returns the beginning of every request: byte-stable for a session as long as its mode stays. `skills`: name and
     description."""
     more = "\n".join(f"- {root}" for root in roots.all[1:])
     system = {"linux": "Linux", "darwin": "macOS", "win32": "Windows"}.get(sys.platform, sys.platform)

@@ -12,7 +12,7 @@ from msgspec import Struct
 from acp_agent.lazy import load
 from acp_agent.loop.prompts.instructions import read_text
 from acp_agent.loop.prompts.project_rules import skill_files
-from acp_agent.loop.turns.running import RunningTurn
+from acp_agent.loop.running_turn import RunningTurn
 from acp_agent.safety.folders.paths import Roots, real_path
 
 log = logging.getLogger(__name__)
@@ -41,10 +41,10 @@ class Skill(Struct, frozen=True):
     body: str
     folder: Path
     files: tuple[str, ...] = ()
-    """What else is in its folder, relative to it."""
+    """The other files in its folder, relative to it."""
 
     def text(self, roots: Roots, arguments: str = "") -> str:
-        """What the model is to follow."""
+        """Returns the instructions for the model."""
         where = roots.display(self.folder)
         files = f"\n\nFiles of this skill, below {where}/: {', '.join(self.files)}" if self.files else ""
         asked = f"\n\nArguments: {arguments}" if arguments else ""
@@ -102,7 +102,7 @@ def _read_skill(file: Path, roots: Roots) -> Skill | None:
         text = text[front.end() :]
     name = facts.get("name") or file.parent.name
     if NAME.fullmatch(name) is None:
-        log.warning("%s: %r is no name for a skill (letters, digits, `-` and `_`)", file, name)
+        log.warning("%s: %r is not a valid name for a skill (letters, digits, `-` and `_`)", file, name)
         return None
     described = facts.get("description") or _first_line(text)
     description = " ".join(described.split())[:MAX_DESCRIPTION]
@@ -117,7 +117,7 @@ def _facts(front: str, file: Path) -> dict[str, str]:
     try:
         read = load(YAML)(front, Loader=load(YAML_LOADER))
     except (load(YAML_ERROR), ValueError, RecursionError) as error:
-        log.warning("%s: the front matter is no YAML and is not used: %s", file, error)
+        log.warning("%s: the front matter is not YAML and is not used: %s", file, error)
         return {}
     if not isinstance(read, dict):
         return {}
@@ -129,7 +129,7 @@ def _first_line(text: str) -> str:
 
 
 def _others(file: Path, roots: Roots) -> tuple[str, ...]:
-    """What else is in a skill's folder; a folder with very much in it is not searched to its end."""
+    """Lists the other files in a skill's folder; a folder with very much in it is not searched to its end."""
     found: list[str] = []
     seen = 0
     for folder, folders, names in os.walk(file.parent):

@@ -96,7 +96,7 @@ class Confinement:
         self._survey = Survey()
         self._looked: float | None = None
         self._hidden: dict[Path, None] = {}
-        """What was ever found to be hidden: it stays so, however large the folders become."""
+        """Paths that were ever found to be hidden: it stays so, however large the folders become."""
 
     @property
     def kind(self) -> str:
@@ -127,7 +127,7 @@ class Confinement:
             self._looking = False
 
     async def _look(self) -> None:
-        """What commands are to be kept from; not anew at once where nothing is to be hidden."""
+        """Looks for what commands must be kept from; not again at once where nothing is to be hidden."""
         if self.found is None or self.found.sandbox.kind == "none":
             return
         if self._looked is None or self._roots.rules.hides_any or anyio.current_time() - self._looked > LOOK_AGAIN:
@@ -150,7 +150,7 @@ class Confinement:
                 self._journal.repository_made(place.parent)
 
     async def lines(self) -> list[str]:
-        """What confines commands and what they may touch, for the person."""
+        """Describes what confines commands and what they may touch, for the user."""
         found = await self.ready()
         policy, config = self.policy(), self._config.sandbox
         lines = [f"Sandbox: {found.words}.", *found.trouble]
@@ -181,9 +181,9 @@ class Confinement:
             return ""
         network = "" if config.allow_network else " There is no network."
         ask = (
-            "Only the person can change that."
+            "Only the user can change that."
             if config.strict
-            else "If that is why it failed and there is no other way, call it again with `outside_sandbox`: the person "
+            else "If that is why it failed and there is no other way, call it again with `outside_sandbox`: the user "
             "is asked."
         )
         return (
@@ -205,7 +205,7 @@ class Confinement:
         if self._config.sandbox.strict and self._roots.rules.hides_any and not self._survey.complete:
             raise ExecutorError(f"the command was not run: {TOO_LARGE}")
         if self.found is None:
-            raise ExecutorError("the sandbox has not been looked for yet")  # A mistake of ours, never of the person's.
+            raise ExecutorError("the sandbox has not been looked for yet")  # A mistake of ours, never of the user's.
         if not command.confined:
             return Confined(invocation.argv, invocation.cwd, invocation.env)
         held = hold(self._git_folders()) if self._protects_git else []
@@ -285,7 +285,7 @@ class Confinement:
         return [path for path in dict.fromkeys([*own, *self._survey.repositories]) if path.is_dir()]
 
     def policy(self) -> SandboxPolicy:
-        """What a command may touch now."""
+        """Returns what a command may touch now."""
         config, roots = self._config.sandbox, self._roots
         folders = [real_path(root) for root in roots.all]
         protected = [path for folder in folders for path in self._protected(folder)]
@@ -316,9 +316,9 @@ class Confinement:
         )
 
     def _protected(self, folder: Path) -> list[Path]:
-        """What stays as it is below one of the session's folders, also where it does not exist yet.
+        """Returns the paths that are protected below one of the session's folders, also where it does not exist yet.
 
-        What a shell reads at its start counts in the person's home only, unless it is there. A link can be replaced
+        What a shell reads at its start counts in the user's home only, unless it is there. A link can be replaced
         whatever is done about what it leads to; so where nothing stricter is asked for, that is what is protected.
         """
         found = []

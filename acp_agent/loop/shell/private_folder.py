@@ -57,7 +57,7 @@ def _is_plain(folder: str) -> bool:
 
 
 def sweep() -> list[Path]:
-    """Removes the folders that agents of this user left when they were killed; gives them."""
+    """Removes the folders that agents of this user left when they were killed; returns them."""
     removed = []
     for parent in dict.fromkeys((tempfile.gettempdir(), SAFE_FOLDER, *OTHER_FOLDERS)):
         try:

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 from acp_agent.executors.editor import EditorExecutor
 from acp_agent.executors.route import Offer, route
 from acp_agent.executors.shell_state import forget_state, last_cwd
+from acp_agent.loop.running_turn import RunningTurn
 from acp_agent.loop.shell.confinement import Confinement
 from acp_agent.loop.shell.private_folder import PrivateFolder
-from acp_agent.loop.turns.running import RunningTurn
 from acp_agent.safety.folders.paths import Roots
 
 if TYPE_CHECKING:
     from acp_agent.loop.beside.background_runs import SessionRuns
-    from acp_agent.loop.calls.hooks import Hooks
+    from acp_agent.loop.shell.hooks import Hooks
 
 
 class Shell:
@@ -37,7 +37,7 @@ class Shell:
         self._folder = folder
         self.executor = executor
         self.offer: Offer = executor.offer
-        """What the editor serves."""
+        """The operations that the editor serves."""
         self.confinement = confinement
         self.hooks = hooks
         self.runs = runs
@@ -68,7 +68,7 @@ class Shell:
         return route("run", self.offer) == "local"
 
     def limits(self) -> str:
-        """What keeps commands from something, in a sentence for the model; empty where nothing does."""
+        """Describes the limits of the sandbox, in a sentence for the model; empty where there is none."""
         return self.confinement.limits()
 
     async def close(self) -> None:

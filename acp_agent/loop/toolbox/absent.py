@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from acp_agent.config.model import ToolsConfig
-from acp_agent.loop.beside.background_runs import SessionRuns
-from acp_agent.loop.beside.languages import Languages
 from acp_agent.loop.prompts.skills import Skills
 from acp_agent.tools.net.chromium import missing_browser
+
+if TYPE_CHECKING:
+    from acp_agent.loop.beside.background_runs import SessionRuns
+    from acp_agent.loop.beside.languages import Languages
 
 ASK_LANGUAGE_SERVERS = frozenset(("definition", "references", "symbols", "hover", "rename"))
 LOOK_AT_RUNS = frozenset(("bash_output", "bash_kill", "bash_list"))

@@ -1,4 +1,4 @@
-"""The tools that are not of this package: of installed packages, and of the project where the person trusts it.
+"""The tools that are not of this package: of installed packages, and of the project where the user trusts it.
 
 Trust belongs to a folder and to the very bytes of its files, and is remembered outside of the folder (in the session
 store, with the permissions): a pulled commit that changes a tool is asked about again.
@@ -25,7 +25,7 @@ from acp_agent.tools.kit.registry import SessionRegistry
 
 log = logging.getLogger(__name__)
 
-ASK = "acp_agent.loop.turns.ask:ask_trust"
+ASK = "acp_agent.loop.ask:ask_trust"
 
 GROUP = "acp_coder.tools"
 PACKAGES = "package"
@@ -35,9 +35,9 @@ TOOL = "trust"
 LOAD_TIMEOUT = 30.0
 
 SHOWN_CHARS = 2_000
-"""Of each file, when the person is asked."""
+"""Of each file, when the user is asked."""
 
-ANSWERS = {True: "given by the person", False: "refused by the person", None: "not answered"}
+ANSWERS = {True: "given by the user", False: "refused by the user", None: "not answered"}
 
 QUESTION = "Trust this folder's own files, and let them take effect?"
 NOT_TRUSTED = "This folder has files of its own (configuration, tools) that are not used: `/trust` shows them."
@@ -66,11 +66,11 @@ class Extensions:
         return await anyio.to_thread.run_sync(own_files, self._folder)
 
     def trusted(self, files: Mapping[str, bytes]) -> bool:
-        """Whether the person trusts exactly these files."""
+        """Whether the user trusts exactly these files."""
         return self._answer(files) == "allow"
 
     def _answer(self, files: Mapping[str, bytes]) -> Decision | None:
-        """What the person said of exactly these files."""
+        """Returns the user's answer for exactly these files."""
         known = self._store.permissions(str(self._folder))
         scope = scope_of(files)
         return next((item.decision for item in known if item.tool == TOOL and item.scope == scope), None)
@@ -92,7 +92,7 @@ class Extensions:
         return list(files), self.trusted(files)
 
     async def packages(self) -> list[str]:
-        """Loads the tools of packages; once. Gives what a person should hear of, in sentences. Whoever asks meanwhile
+        """Loads the tools of packages; once. Returns what a user should hear of, in sentences. Whoever asks meanwhile
         waits. Where no package offers any, nothing is loaded for it."""
         async with self._loading:
             if not self._packages:
@@ -118,7 +118,7 @@ class Extensions:
             return [] if self._asks else [NOT_TRUSTED]
 
     async def ask(self, journal: Journal) -> list[str]:
-        """Asks the user, once for these very files, whether they are trusted; gives what the user should hear."""
+        """Asks the user, once for these very files, whether they are trusted; returns what the user should hear."""
         if not self._asks:
             return []
         self._asks = False
@@ -137,8 +137,8 @@ class Extensions:
         return [NOT_TRUSTED]
 
     async def trust(self, mark: str = "") -> list[str] | None:
-        """Remembers that the files are trusted, and loads them. Gives what went wrong; `None` where they are not those
-        that were shown last (or that `mark` stands for), so that nothing was done."""
+        """Remembers that the files are trusted, and loads them. Returns what went wrong; `None` where they are not
+        those that were shown last (or that `mark` stands for), so that nothing was done."""
         async with self._loading:
             files = await self.read()
             scope = scope_of(files)
@@ -162,7 +162,7 @@ class Extensions:
             self._loaded = False
 
     async def _load(self, group: str, row: str, *arguments: object) -> list[str]:
-        """Strange code is run in a thread that is left to itself where it takes too long."""
+        """Third-party code is run in a thread that is left to itself where it takes too long."""
         try:
             with anyio.fail_after(LOAD_TIMEOUT):
                 made, trouble = await anyio.to_thread.run_sync(lambda: load(row)(*arguments), abandon_on_cancel=True)
@@ -177,7 +177,7 @@ class Extensions:
 
 
 def _shown(name: str, data: bytes) -> str:
-    """A file for the person: its name, and the beginning of what is in it."""
+    """A file for the user: its name, and the beginning of what is in it."""
     text = data.decode("utf-8", "replace")
     more = f"\n… [{len(text) - SHOWN_CHARS} characters more]" if len(text) > SHOWN_CHARS else ""
     fence = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", text)), default=0))

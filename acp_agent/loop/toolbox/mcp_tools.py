@@ -134,14 +134,14 @@ class SessionServers:
         return next((prompt for prompt in self._prompts() if _command(prompt) == command), None)
 
     async def text_of(self, prompt: McpPrompt, rest: str) -> tuple[str, bool]:
-        """What a prompt says, and True; or why it could not be had, and False."""
+        """Returns the text of a prompt and True, or the reason why there is none and False."""
         try:
             arguments = prompt_arguments(prompt, rest) if prompt.arguments else {}
             messages = await self._connected.prompt(prompt.server, prompt.name, arguments)
         except McpError as error:
             return f"The prompt `{_command(prompt)}` could not be used: {error}", False
         texts = [text if role == "user" else f"[{role}] {text}" for role, text in messages]
-        if rest and not prompt.arguments:  # It takes none: the person's words follow it.
+        if rest and not prompt.arguments:  # It takes none: the user's words follow it.
             texts.append(rest)
         return "\n\n".join(texts), True
 

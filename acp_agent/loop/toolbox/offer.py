@@ -30,7 +30,7 @@ THOUGHTS = "thinking"
 ESSENTIAL = frozenset(
     "bash bash_output bash_kill bash_list read edit write find_path grep list_directory plan skill switch_mode".split()
 )
-"""What a model with a small context always gets; the definitions of all tools would fill it."""
+"""Tools that a model with a small context always gets; the definitions of all tools would fill it."""
 
 
 class Offer:
@@ -57,7 +57,7 @@ class Offer:
         self._small = False
 
     def only(self, tools: frozenset[str]) -> Offer:
-        """What a sub-agent with these tools is offered."""
+        """Returns the offer for a sub-agent with these tools."""
         other = copy.copy(self)
         other._only = tools
         return other
@@ -82,7 +82,7 @@ class Offer:
         return f"`{entry.name}` needs {', '.join(f'`{name}`' for name in needed)} to succeed first." if needed else None
 
     def entries(self) -> list[ToolEntry]:
-        """What is offered now, in the order of the registry."""
+        """Lists what is offered now, in the order of the registry."""
         return [entry for entry in self._registry.entries() if self.why_not(entry) is None]
 
     def find(self, name: str) -> ToolEntry | None:
@@ -210,7 +210,7 @@ def with_risk_metadata(tool: ToolDefinition) -> ToolDefinition:
 
 
 def threshold_of(value: float) -> float:
-    """A configured threshold, from 0 to 1; what is no number counts as 0.6."""
+    """A configured threshold, from 0 to 1; what is not a number counts as 0.6."""
     if value != value or value in (float("inf"), float("-inf")):
         return DEFAULT_THRESHOLD
     return min(1.0, max(0.0, value))

@@ -11,14 +11,14 @@ from acp_agent.lazy import load
 from acp_agent.store.session_store import SessionStore
 
 TOOL = "trust"
-"""What trust is remembered as, among the permissions."""
+"""The name under which trust is remembered among the permissions."""
 
 OWN_FILES = "acp_agent.safety.folders.folder_trust:own_files"
 SCOPE_OF = "acp_agent.safety.folders.folder_trust:scope_of"
 
 
 def project_layer(folder: str, store: SessionStore) -> Layer | None:
-    """The folder's configuration where the person trusts the folder's files as they are now, else `None`.
+    """The folder's configuration where the user trusts the folder's files as they are now, else `None`.
 
     Raises ConfigError where it is trusted and cannot be read; StoreError.
     """

@@ -1,1 +1,1 @@
-"""One turn: asking the model, running its calls, sub-agents, questions to the user."""
+"""The turns of a session: from the prompt of the user to the end of its turn."""

@@ -1,6 +1,6 @@
-"""How often each tool fails: one that fails most of the time is blocked until the person says `/unblock`.
+"""How often each tool fails: one that fails most of the time is blocked until the user says `/unblock`.
 
-A command that ends with an exit code has worked; a call the rules or the person refused was not made. Neither counts.
+A command that ends with an exit code has worked; a call the rules or the user refused was not made. Neither counts.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ class Approvals(Struct):
     _violations: dict[str, tuple[str, str]] = field(default_factory=dict)
     """Call id -> what the call was, and which limit it broke; the newest last."""
     _approved: dict[str, frozenset[str]] = field(default_factory=dict)
-    """What a call was -> the limits it may break once."""
+    """The call as text -> the limits it may break once."""
 
     def violated(self, call_id: str, tool: str, arguments: Mapping[str, Any], rule: str) -> None:
         self._violations[call_id] = (_what(tool, arguments), rule)
@@ -37,7 +37,7 @@ class Approvals(Struct):
         return list(self._violations)
 
     def approve(self, call_id: str) -> str:
-        """Gives the limit that the call may break."""
+        """Returns the limit that the call may break."""
         what, rule = self._violations.pop(call_id)
         self._approved[what] = self._approved.get(what, frozenset()) | {rule}
         return rule

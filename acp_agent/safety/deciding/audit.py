@@ -27,8 +27,8 @@ PRIVATE = 0o600
 AuditEvent = Literal["decision", "result", "notice"]
 
 
-class AuditEntry(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """One line. What is not known is left out."""
+class _Line(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """Of every line: when, and about which call."""
 
     schema: Literal["acp_coder.audit.v1"]
     time: str
@@ -43,15 +43,25 @@ class AuditEntry(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     tool: str | None = None
     arguments: str | None = None
     """JSON, without credentials, cut."""
+
+
+class _Decided(_Line, frozen=True, omit_defaults=True, kw_only=True):
+    """Of a decision: what was decided, and why."""
+
     decision: Literal["allow", "deny", "allowed_by_person", "rejected_by_person", "cancelled"] | None = None
     rule: str | None = None
-    """What decided: a rule with its place in the configuration, a remembered answer, a mode."""
+    """The reason: a rule with its place in the configuration, a remembered answer, a mode."""
     policy_match: str | None = None
     """The rule of the policy that matched."""
     reason: str | None = None
     risk: Literal["low", "medium", "high"] | None = None
     sandbox: str | None = None
-    """What confines a command: `bubblewrap`, `landlock`, `seatbelt`, `none`."""
+    """The confinement of a command: `bubblewrap`, `landlock`, `seatbelt`, `none`."""
+
+
+class AuditEntry(_Decided, frozen=True, omit_defaults=True, kw_only=True):
+    """One line; with what came of the call, if that is told. What is not known is left out."""
+
     exit_code: int | None = None
     truncated: bool | None = None
     duration_ms: int | None = None
@@ -63,7 +73,7 @@ class AuditEntry(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class AuditLog:
-    """One file, of all sessions of a person. `redact` takes credentials out of a text; `trouble` is told once."""
+    """One file, of all sessions of a user. `redact` takes credentials out of a text; `trouble` is told once."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""What blocks calls of a session for what was before them: tools that keep failing (`anomaly`), sequences that went
+"""Blocks on calls of a session for what was before them: tools that keep failing (`anomaly`), sequences that went
 wrong (`trajectory`), too many changes within an hour (`rate`). One list, each entry with its reason; the user sees it
 and lifts it with `/unblock`.
 """
@@ -27,7 +27,7 @@ MAX_LISTED = 20
 
 class Block(Struct, frozen=True):
     name: str
-    """What lifts it: `/unblock NAME`."""
+    """`/unblock NAME` lifts it."""
     reason: str
 
 
@@ -49,7 +49,7 @@ class Blocks:
     def check(self, call: CallFacts, steps: Sequence[Step]) -> Deny | None:
         if (anomaly := self.anomalies.blocks(call.tool)) is not None:
             return Deny(
-                f"`{call.tool}` is blocked: {anomaly}. Only the person can change that (`/unblock {call.tool}`).",
+                f"`{call.tool}` is blocked: {anomaly}. Only the user can change that (`/unblock {call.tool}`).",
                 "tools.anomaly",
             )
         try:

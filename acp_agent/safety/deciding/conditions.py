@@ -127,7 +127,7 @@ class Limit:
 
     def found(self, subject: Subject) -> str:
         why = self._broken(subject)
-        return f"The call was not run: {why}. The person may let this one call pass." if why else ""
+        return f"The call was not run: {why}. The user may let this one call pass." if why else ""
 
     def _broken(self, subject: Subject) -> str:
         constraint, arguments, parts = self.constraint, subject.call.arguments, subject.parts

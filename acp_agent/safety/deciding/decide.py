@@ -26,14 +26,14 @@ JUDGE = "acp_agent.safety.lines.examine:judge"
 """Loaded with the first command: it brings tree-sitter."""
 
 EDIT_SCOPE = "edit *"
-"""What an "always" for an edit covers: edits of the project's own files."""
+"""Scope of an "always" for an edit: edits of the project's own files."""
 
 DELETE_SCOPE = "delete *"
-"""What an "always" for a deletion covers: the project's own files and folders."""
+"""Scope of an "always" for a deletion: the project's own files and folders."""
 
 
 def decide(accesses: Sequence[Access], roots: Roots, *, mode: str, may_change: bool) -> Verdict:
-    """What the rules say of a call that touches `accesses`, before any remembered answer."""
+    """The verdict on a call that touches `accesses`, before rules and remembered answers."""
     return combine(judge_access(access, roots, mode, may_change) for access in accesses)
 
 
@@ -66,7 +66,7 @@ def combine(verdicts: Iterable[Verdict]) -> Verdict:
 
 
 def _special(roots: Roots, path: Path, ask: Ask) -> Ask:
-    """What is protected is asked about in every mode: nothing else would stop it, as the sandbox stops commands."""
+    """Asks about what is protected, in every mode: nothing else would stop it, as the sandbox stops commands."""
     name = roots.rules.protects(path)
     if name is None:
         return replace(ask, rule="outside of the project")
@@ -74,7 +74,7 @@ def _special(roots: Roots, path: Path, ask: Ask) -> Ask:
 
 
 def judge_access(access: Access, roots: Roots, mode: str, may_change: bool) -> Verdict:
-    """What the session's folders and the mode say of one access."""
+    """The verdict of the session's folders and the mode on one access."""
     match access:
         case NoAccess():
             return Allow()

@@ -185,7 +185,7 @@ class Deciders(Struct, frozen=True):
         return None
 
     def _by_risk(self, examined: Examined) -> Allow | Ask:
-        """What the command itself says, before the person's rules."""
+        """The verdict of the command itself, before the user's rules."""
         verdict, risk, config = examined.verdict, examined.risk, self.config.risk
         if isinstance(verdict, Allow):
             return verdict
@@ -200,7 +200,7 @@ class Deciders(Struct, frozen=True):
         return verdict
 
     def _asked(self, access: ExecuteAccess, examined: Examined, verdict: Allow | Ask) -> Verdict:
-        """With the person's rules: an allow answers, an ask asks."""
+        """With the user's rules: an allow answers, an ask asks."""
         if not access.confined and not self.config.sandbox.disabled:
             if self.config.sandbox.strict:
                 return Deny(

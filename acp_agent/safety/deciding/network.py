@@ -1,4 +1,4 @@
-"""What may be asked on the network: pure, without a single lookup.
+"""Which hosts may be asked on the network: pure, without a single lookup.
 
 `check_url` reads an URL as a browser would (every spelling of an address, every disguise of a name) and refuses what
 must not be asked; `check_addresses` judges what a name resolved to. Whoever connects uses the `Target` and the
@@ -95,7 +95,7 @@ _IDEOGRAPHIC_STOPS = str.maketrans("。｡．", "...")
 
 
 class NetworkPolicy(Struct, frozen=True):
-    """What the person allowed beyond https to public hosts. Names as `check_url` gives them."""
+    """Hosts that the user allowed beyond https to public hosts. Names as `check_url` gives them."""
 
     http_hosts: frozenset[str] = frozenset()
     """May be asked without TLS."""
@@ -137,7 +137,7 @@ class Target(Struct, frozen=True):
 
 
 def check_url(url: str, policy: NetworkPolicy) -> Target:
-    """The parts of `url`. Raises ToolError: `invalid_parameters` for what is no URL, `policy_blocked` for what must
+    """The parts of `url`. Raises ToolError: `invalid_parameters` for what is not a URL, `policy_blocked` for what must
     not be asked. A name is judged by its spelling only: what it resolves to is `check_addresses`' to judge.
     """
     shown = _shown(url)
@@ -161,7 +161,7 @@ def check_url(url: str, policy: NetworkPolicy) -> Target:
     if scheme == "http" and host not in policy.http_hosts:
         _blocked(
             f"{shown} was not asked: only https is allowed. Try https://{_bracketed(host)}; "
-            "the person may allow the host without TLS in `tools.web.http_hosts`."
+            "the user may allow the host without TLS in `tools.web.http_hosts`."
         )
     path = quote(rest if rest.startswith("/") else "/" + rest, safe="!$%&'()*+,/:;=?@[]~-._")
     return Target(scheme, host, _DEFAULT_PORTS[scheme] if port is None else port, path, address)
@@ -186,13 +186,13 @@ def check_addresses(host: str, addresses: Iterable[str], policy: NetworkPolicy) 
             if (word := why_not_public(address)) is not None:
                 _blocked(
                     f"{host} was not asked: its address {shown} is not public ({word}). "
-                    "The person may allow the host in `tools.web.private_hosts`."
+                    "The user may allow the host in `tools.web.private_hosts`."
                 )
     return tuple(found)
 
 
 def why_not_public(address: IPAddress) -> str | None:
-    """What the block of a non-public address is for, in a few words; `None` for a public address."""
+    """The purpose of the block of a non-public address, in a few words; `None` for a public address."""
     if isinstance(address, ipaddress.IPv4Address):
         return next((word for block, word in _TABLE_4 if address in block), None)
     if address.scope_id is not None:
@@ -287,7 +287,7 @@ def _number(text: str) -> int | None:
 def _judge_host(host: str, address: IPAddress | None, shown: str, policy: NetworkPolicy) -> None:
     if host in policy.private_hosts:
         return
-    allow = "The person may allow the host in `tools.web.private_hosts`."
+    allow = "The user may allow the host in `tools.web.private_hosts`."
     if address is not None:
         if (word := why_not_public(address)) is not None:
             _blocked(f"{shown} was not asked: the address {host} is not public ({word}). {allow}")

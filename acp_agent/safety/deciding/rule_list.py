@@ -77,7 +77,7 @@ class Rule(Struct, frozen=True):
 
     @property
     def label(self) -> str:
-        """What is told to have decided."""
+        """The name under which it is told to have decided."""
         match self.section:
             case "limits":
                 return self.name + self._where
@@ -100,7 +100,7 @@ class Rule(Struct, frozen=True):
     def denial(self, found: str = "") -> Deny:
         """`found`: the words of its condition."""
         if self.section == "permissions":
-            found = f"A rule of the person's denies this call ({self.name}). It was not run."
+            found = f"A rule of the user's denies this call ({self.name}). It was not run."
         trace = str(self) if self.section in ("policy", "permissions") else ""
         return Deny(found, self.label, trace=trace, approvable=self.section == "limits")
 
@@ -145,7 +145,7 @@ class RuleList:
         return None
 
     def before(self, subject: Subject, approved: Collection[str] = ()) -> Iterator[tuple[Rule, str]]:
-        """What decides about a call as a whole, in order."""
+        """The rules that decide about a call as a whole, in order."""
         for section in BEFORE:
             if (found := self.applies(section, subject, approved)) is not None:
                 yield found
@@ -247,7 +247,7 @@ def _policy_rule(name: str, rule: PolicyRule, origin: str, environ: Mapping[str,
     try:
         compiled(rule.args_match)
     except PatternError as error:
-        wrong = f"{made}: `args_match` is no regular expression ({error}), so every call of `{rule.tool}` is denied."
+        wrong = f"{made}: `args_match` is not a regular expression ({error}), so every call of `{rule.tool}` is denied."
         return replace(made, effect="deny", condition=replace(fields, paths=(), args_match="", all=False)), wrong
     return made, ""
 

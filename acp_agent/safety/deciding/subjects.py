@@ -105,7 +105,7 @@ class Subject:
 
     @cached_property
     def whole(self) -> tuple[str, ...]:
-        """What an allow must match, every one: the arguments, or the simple commands of a line."""
+        """Texts that an allow must match, every one: the arguments, or the simple commands of a line."""
         whole = [part.spelled or part.text for parse in self.parses for part in parse.parts]
         return tuple(map(_plain, whole or texts_of(self.call.arguments)))
 
@@ -169,7 +169,7 @@ def step_of(tool: str, text: str) -> Step:
 
 
 def _named(parse: Examined) -> list[str]:
-    """What of a command line may mean a path: arguments, values of options, where output goes."""
+    """Words of a command line that may mean a path: arguments, values of options, where output goes."""
     words = [word for part in parse.parts for word in (part.words or ())[1:]]
     words += [link.target for part in parse.parts for link in part.redirects if link.target]
     return [value for word in words for value in (word, word.partition("=")[2]) if value]
@@ -184,7 +184,7 @@ def _is_path(word: str, cwd: Path) -> bool:
 
 
 def _expanded(parse: Examined, cwd: Path) -> list[str]:
-    """What the wildcards of a line stand for now, where bash would expand them."""
+    """Names that the wildcards of a line stand for now, where bash would expand them."""
     texts = {text for part in parse.parts if part.words is None for text in part.text.split()}
     found: list[str] = []
     for pattern in texts:
@@ -195,7 +195,7 @@ def _expanded(parse: Examined, cwd: Path) -> list[str]:
 
 
 def _plain(text: str) -> str:
-    """Without lone surrogates, which no regular expression takes."""
+    """Without lone surrogates, which not a regular expression takes."""
     return text.encode("utf-8", "replace").decode("utf-8")
 
 

@@ -40,7 +40,7 @@ class Learned(Protocol):
 
 
 class LearnedStore(Protocol):
-    """What was learned of the session's project. All raise StoreError."""
+    """The learned sequences of the session's project. All raise StoreError."""
 
     def learned(self) -> Sequence[Learned]: ...
 
@@ -83,7 +83,7 @@ class Sentinel:
             return ""
         for learned in self.blocking:
             if self._like(learned, step):
-                what = "the person rejected" if learned.rejected else f"failed {learned.failures} times"
+                what = "the user rejected" if learned.rejected else f"failed {learned.failures} times"
                 return f"Calls like this one {what} before, so it was not run. Try another way."
         return ""
 
@@ -101,7 +101,7 @@ class Sentinel:
                 del self._of_call[next(iter(self._of_call))]
 
     def ended(self, call_id: str, outcome: Outcome) -> None:
-        """What became of it. Raises StoreError."""
+        """A call has ended. Raises StoreError."""
         steps = self._of_call.get(call_id)
         if steps is None or not self.enabled:
             return

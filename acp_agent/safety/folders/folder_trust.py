@@ -1,4 +1,4 @@
-"""What of a folder's own files takes effect only where the person trusts the folder: configuration (hooks and MCP
+"""The files of a folder that take effect only where the user trusts the folder: configuration (hooks and MCP
 servers in it) and tools.
 
 Trust belongs to a folder and to the very bytes of these files, and is remembered outside of it: a pulled commit that
@@ -52,7 +52,7 @@ def tools_of(files: Mapping[str, bytes]) -> dict[str, bytes]:
 
 
 def scope_of(files: Mapping[str, bytes]) -> str:
-    """What trust in files is remembered by: it changes with every byte."""
+    """The mark by which trust in files is remembered: it changes with every byte."""
     state = hashlib.sha256()
     for name, data in sorted(files.items()):
         state.update(f"{name}\0".encode("utf-8", "surrogateescape"))
@@ -61,7 +61,7 @@ def scope_of(files: Mapping[str, bytes]) -> str:
 
 
 def mark_of(scope: str) -> str:
-    """Enough of it for a person to repeat."""
+    """Enough of it to be repeated by hand."""
     return scope.rpartition(" ")[2][:MARK_CHARS]
 
 

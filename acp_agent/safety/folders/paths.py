@@ -79,7 +79,7 @@ class Roots:
             raise ToolError(
                 f"{text} is outside of the folders of this session ({folders}); only paths below them can be used.",
                 "policy_blocked",
-                suggestion="Give a path below one of these folders; only the person can add another.",
+                suggestion="Give a path below one of these folders; only the user can add another.",
             )
         return path
 

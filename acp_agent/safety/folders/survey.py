@@ -26,7 +26,7 @@ SKIPPED = frozenset((".git", "node_modules", "__pycache__", ".venv", "venv", "ta
 """Folders that hold copies of other people's files, and many."""
 
 INSIDE = ("hooks", "config", "commondir", "config.worktree")
-"""What of a repository's folder names programs that git runs, or another folder that does."""
+"""Files of a repository's folder that name programs that git runs, or another folder that does."""
 
 
 MAX_CONFIG = 200_000
@@ -41,12 +41,12 @@ class Survey(Struct, frozen=True):
     pointers: tuple[Path, ...] = ()
     """Files named `.git`: they say where a worktree's or submodule's repository is."""
     named: tuple[Path, ...] = ()
-    """What the configuration of these repositories names: folders of hooks, further configuration."""
+    """Paths that the configuration of these repositories names: folders of hooks, further configuration."""
     complete: bool = True
     """Whether everything was looked at."""
 
     def special(self) -> list[Path]:
-        """What of the repositories must not be changed; `hooks` and `config` also where they do not exist."""
+        """Paths of the repositories that must not be changed; `hooks` and `config` also where they do not exist."""
         inside = [
             folder / name
             for folder in self.repositories

@@ -1,4 +1,4 @@
-"""What an "always" answer for a command covers, in words such as `cargo test`.
+"""The scope of an "always" answer for a command, in words such as `cargo test`.
 
 A scope is the program with its sub-command where both together say what happens whatever the other arguments are. A
 command whose arguments can be any program (`sh -c`, `docker run`, `git -c`, `make SHELL=…`) has none: then only this

@@ -52,7 +52,7 @@ def forbidden_argument(examined: Examined, forbidden: Sequence[str], home: Path)
 
 
 def _pieces(text: str) -> Iterator[str]:
-    """What of an argument may be a path: all of it, the value of an option, what is glued to one."""
+    """Parts of an argument that may be a path: all of it, the value of an option, what is glued to one."""
     yield text
     for sign in "=:,@":
         if sign in text:

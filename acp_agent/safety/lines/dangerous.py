@@ -49,7 +49,7 @@ class _Row:
 
 
 def dangers_of(command: Sequence[str]) -> tuple[str, ...]:
-    """What of the literal words of a command a rule must spell out, in the order it stands there."""
+    """Those of the literal words of a command that a rule must spell out, in their order."""
     if not command:
         return ()
     name = base(command[0])
@@ -120,7 +120,7 @@ SCRIPTS = _Row("cempri", long=("--eval", "--print", "--require", "--import", "--
 
 
 def _sed_scripts(arguments: Sequence[str]) -> list[str]:
-    """What sed takes for its script."""
+    """The arguments that sed takes for its script."""
     scripts, operands = [], []
     pending = iter(arguments)
     for argument in pending:

@@ -1,4 +1,4 @@
-"""What a command line is made of: each simple command for itself, also those within others (`sudo`, `xargs`,
+"""Takes a command line apart: each simple command for itself, also those within others (`sudo`, `xargs`,
 `bash -c`, `$(…)`, functions, loops), with what decides about it.
 
 Two questions, two measures. A deny rule is tested on every candidate, and the walk collects them from whatever it
@@ -94,7 +94,7 @@ def judge(command: str, roots: Roots, cwd: Path) -> Allow | Ask:
 
 
 class _Found:
-    """What the walk collects, over all lines within lines."""
+    """The findings of the walk, over all lines within lines."""
 
     def __init__(self, roots: Roots) -> None:
         self.roots = roots
@@ -105,7 +105,7 @@ class _Found:
         self.asks = ""
         """Why the whole line asks as it is: the first reason."""
         self.scopes: dict[str, None] = {}
-        """What an "always" answer must cover otherwise; nothing where the line only looks."""
+        """Scopes of an "always" answer otherwise; none where the line only looks."""
 
     def verdict(self, command: str, cwd: Path) -> Allow | Ask:
         if self.asks:

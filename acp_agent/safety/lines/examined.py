@@ -1,4 +1,4 @@
-"""What is known of a command line, and whether rules that allow cover it."""
+"""An examined command line, and whether rules that allow cover it."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ class Part:
     """Its paths and the files it writes are inside of the session's folders, and not protected."""
     reason: str
     rule: str
-    """What decided: `looks:git status`, `scope:cargo test`, `dangerous:git -c`, `redirect`, `not literal`, …"""
+    """The reason in short: `looks:git status`, `scope:cargo test`, `dangerous:git -c`, `redirect`, `not literal`, …"""
     risk: Risk
     dangers: tuple[str, ...]
-    """What a pattern must spell out; an empty one no pattern with wildcards does."""
+    """Words that a pattern must spell out; an empty one no pattern with wildcards does."""
     shown: tuple[str, ...]
-    """What patterns that allow are compared with: with its redirections and variables, and last without. Empty where
-    none may."""
+    """Texts that patterns that allow are compared with: with its redirections and variables, and last without. None
+    where none may."""
     spellings: tuple[str, ...]
-    """What patterns that deny or ask are compared with."""
+    """Texts that patterns that deny or ask are compared with."""
 
     @property
     def text(self) -> str:
@@ -113,7 +113,7 @@ class Examined:
         return False
 
     def lines(self) -> list[str]:
-        """For a person: each part below what it is inside of."""
+        """For the user: each part below what it is inside of."""
         told = [f"not understood: {self.trouble}"] if not self.understood else []
         for part in self.parts:
             depth, outer = 0, part.inside

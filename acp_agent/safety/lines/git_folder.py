@@ -4,7 +4,7 @@
 remote says. Git never takes these from a clone, but an unpacked archive can bring a `.git/config`, and a clone can hold
 a bare repository among its files, whose `config` git reads when it stands there. So a repository's configuration may
 hold nothing but keys that are known to run nothing; an unknown key, and a line that is not understood, is hostile. The
-person's own configuration (`~/.gitconfig`) is trusted.
+user's own configuration (`~/.gitconfig`) is trusted.
 
 Git also looks into submodules that are checked out, by their own configuration: a repository that has any is hostile.
 """

@@ -1,4 +1,4 @@
-"""Commands that want a person at a terminal: here nobody is, and they would hang or end at once without a word.
+"""Commands that want somebody at a terminal: here nobody is, and they would hang or end at once without a word.
 
 A heuristic, and no decision about safety. A wrong refusal costs more than a missed one (a command that hangs meets its
 timeout), so only plain cases are refused: the programs are in `terminal_programs`, what stands around them is here.

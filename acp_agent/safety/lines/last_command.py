@@ -1,4 +1,4 @@
-"""The command whose output a person sees at the end of a shell line, in the form that filter rules are written for.
+"""The command whose output the user sees at the end of a shell line, in the form that filter rules are written for.
 
 For the choice of a filter and nothing else: no decision about what may run is taken here. What is not certain is no
 command (an empty text), and then no filter is applied.
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 MAX_DEPTH = 40
 
 CUTTERS = words("tail head cat tee less more")
-"""What these let through has the format of what they read: of the pipe, where they name no file."""
+"""Programs whose output has the format of their input: of the pipe, where they name no file."""
 CUTTER_OPTIONS = {
     "head": ("-n", "-c", "--lines", "--bytes"),
     "tail": ("-n", "-c", "-s", "--lines", "--bytes", "--pid", "--sleep-interval", "--max-unchanged-stats"),
@@ -40,7 +40,7 @@ PYTHONS = words("python python3 pypy pypy3")
 SEEN_THROUGH = seen_by("filters")
 RUNNERS = {"pnpm": "exec", **{name: WRAPPERS[name].sub for name in SEEN_THROUGH if WRAPPERS[name].sub}}
 KNOWN = CUTTERS | FEEDERS | SILENT | SPEAKING | PYTHONS | SEEN_THROUGH | RUNNERS.keys()
-"""What a line calls so in another meaning can no longer be read."""
+"""Names without which a line cannot be read: one that gives them another meaning gives no command."""
 
 GLOBAL: dict[str, tuple[frozenset[str], frozenset[str]]] = {
     "git": (
@@ -120,7 +120,7 @@ class _Segment:
 
 
 def _segments(line: Line, node: Node, depth: int) -> list[_Segment] | None:
-    """What runs one after the other; None where a part of it is not understood."""
+    """The commands that run one after the other; None where a part of it is not understood."""
     if depth > MAX_DEPTH:
         return None
     depth += 1

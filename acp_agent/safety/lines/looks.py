@@ -49,7 +49,7 @@ class Judged:
     after: Places | None
     """`None`: it asks as it stands."""
     scopes: tuple[str, ...] = ()
-    """What an "always" covers; nothing for what only looks."""
+    """Scopes of an "always"; none for what only looks."""
     reason: str = ""
 
     @property

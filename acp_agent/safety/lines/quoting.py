@@ -1,4 +1,4 @@
-"""What bash makes of the quotes of one word, and a rough cut of lines that no parser takes apart.
+"""The quotes of one word as bash reads them, and a rough cut of lines that no parser takes apart.
 
 `unquoted` is a reader of its own, so that a word of the parse tree is believed only where both agree. `rough_commands`
 is for deny rules alone: it finds too much rather than too little.
@@ -169,7 +169,7 @@ def _is_plain(source: str) -> bool:
 
 
 def braced(word: str, most: int = 64) -> list[str]:
-    """What bash makes of the lists in braces of a word (`{rm,-rf}` are two words): at most `most`."""
+    """The words that bash makes of the lists in braces of a word (`{rm,-rf}` are two words): at most `most`."""
     pending, done = [word], list[str]()
     while pending:
         text = pending.pop(0)

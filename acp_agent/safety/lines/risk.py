@@ -1,7 +1,7 @@
 """How much harm a command can do: low, medium or high, whether it changes anything, whether it uses other rights.
 
-Low is what only looks, and the builds and tests of the project: they run the project's code, but so does everything a
-person lets an agent do, and a grade that every test run gets says nothing. Medium is what changes something, and what
+Low is what only looks, and the builds and tests of the project: they run the project's code, but so does everything an
+agent is let do, and a grade that every test run gets says nothing. Medium is what changes something, and what
 is not known. High is what cannot be taken back, reaches beyond the project, or hides what it does. The grade is for
 people and for the modes that ask; what confines a command is the sandbox.
 """
@@ -29,7 +29,7 @@ class Risk:
     mutation: bool
     """Whether it changes something."""
     privesc: bool = False
-    """Whether it uses more rights than the person's own."""
+    """Whether it uses more rights than the user's own."""
     reasons: tuple[str, ...] = ()
 
 
@@ -48,7 +48,7 @@ def combined(risks: Iterable[Risk]) -> Risk:
 
 
 def understated(claimed: str, mutation: bool, privesc: bool, own: Risk) -> str | None:
-    """Words for the person where the model claims less than is seen; an unknown claim is the lowest."""
+    """Words for the user where the model claims less than is seen; an unknown claim is the lowest."""
     less = []
     if ORDER.get(claimed, 0) < ORDER[own.level]:
         less.append(f"it calls the risk {claimed}, but it looks {own.level} ({'; '.join(own.reasons) or 'unknown'})")
@@ -105,7 +105,7 @@ def risk_of_writing(target: str | None, roots: Roots, folders: Iterable[Path], s
 
 
 def risk_of_text(line: str) -> Risk | None:
-    """What is seen in the text of a whole line, however it is taken apart."""
+    """The risk seen in the text of a whole line, however it is taken apart."""
     reasons = [reason for pattern, reason in TEXTS if pattern.search(line)]
     return Risk("high", True, reasons=tuple(reasons)) if reasons else None
 
@@ -136,7 +136,7 @@ def _change(program: str, operands: Sequence[str]) -> str | None:
 
 
 def _targets(program: str, operands: Sequence[str]) -> Sequence[str]:
-    """What is written of the operands: of a copy only the last, of a move all."""
+    """The operands that are written: of a copy only the last, of a move all."""
     return operands[-1:] if program in ("cp", "ln", "install", "rsync") else operands
 
 

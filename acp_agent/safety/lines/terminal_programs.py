@@ -1,4 +1,4 @@
-"""Programs that want a person at a terminal, and the options and input that make them work without one.
+"""Programs that want somebody at a terminal, and the options and input that make them work without one.
 
 A table of hints (`interactive`): a program that is not named here passes, and whatever is not plain passes, too.
 
@@ -21,7 +21,7 @@ class WantsTerminal:
     why: str
     """The beginning of a sentence, for the model: `` `vim` is an editor and wants a terminal``."""
     instead: str
-    """What to do instead, a sentence."""
+    """Advice, a sentence."""
 
 
 Rule = Callable[[SimpleCommand, Sequence[str]], WantsTerminal | None]
@@ -58,24 +58,47 @@ def _has(arguments: Sequence[str], letters: str = "", *long: str) -> bool:
     return False
 
 
-LEAVE = "Leave this to the person."
+LEAVE = "Leave this to the user."
 
 # --- rules -------------------------------------------------------------------------------------------------------
 
 
-def _editor(name: str, batch: str = "") -> Rule:
-    """`batch`: options (a regular expression) that make it work without a person."""
+def _wants(why: str, instead: str, unless: str = "", *, only: str = "", fed: bool = False) -> Rule:
+    """`unless`: arguments (a regular expression) with which it works without anybody; `only`: arguments of which one
+    must be there; `fed`: whether it works with input."""
 
     def rule(simple: SimpleCommand, arguments: Sequence[str]) -> WantsTerminal | None:
-        if batch and any(re.fullmatch(batch, argument) for argument in arguments):
+        if (fed and simple.has_input) or (unless and _any(unless, arguments)) or (only and not _any(only, arguments)):
             return None
-        return WantsTerminal(f"`{name}` is an editor and wants a terminal", "Change files with `edit` or `write`.")
+        return WantsTerminal(why, instead)
 
     return rule
 
 
-def _line_editor(simple: SimpleCommand, arguments: Sequence[str]) -> WantsTerminal | None:
-    return None if simple.has_input else _editor("ed")(simple, arguments)
+def _any(pattern: str, arguments: Sequence[str]) -> bool:
+    return any(re.fullmatch(pattern, argument, re.DOTALL) for argument in arguments)
+
+
+def _editor(name: str, batch: str = "", *, fed: bool = False) -> Rule:
+    return _wants(f"`{name}` is an editor and wants a terminal", "Change files with `edit` or `write`.", batch, fed=fed)
+
+
+def _screen(name: str, instead: str, batch: str = "") -> Rule:
+    return _wants(f"`{name}` draws on a terminal until somebody ends it", instead, batch)
+
+
+def _client(name: str, instead: str, runs: str) -> Rule:
+    """A client or debugger. `runs`: options that say what to run."""
+    return _wants(f"`{name}` waits for somebody to type", instead, runs, fed=True)
+
+
+def _transfer(name: str, instead: str, batch: str = "") -> Rule:
+    return _wants(f"`{name}` talks with somebody at a terminal", instead, batch, fed=True)
+
+
+def _password(name: str) -> Rule:
+    why = f"`{name}` asks for a password, and nobody can type one"
+    return _wants(why, LEAVE, r"-(?!-).*S.*|--status(=.*)?", fed=True)
 
 
 def _pager(simple: SimpleCommand, arguments: Sequence[str]) -> WantsTerminal | None:
@@ -88,17 +111,6 @@ def _pager(simple: SimpleCommand, arguments: Sequence[str]) -> WantsTerminal | N
     return WantsTerminal("it opens a pager, which wants a terminal", "Use `read`, or `cat` and `head`.")
 
 
-def _screen(name: str, instead: str, batch: str = "") -> Rule:
-    """A program that draws on the whole terminal."""
-
-    def rule(simple: SimpleCommand, arguments: Sequence[str]) -> WantsTerminal | None:
-        if batch and any(re.fullmatch(batch, argument) for argument in arguments):
-            return None
-        return WantsTerminal(f"`{name}` draws on a terminal until somebody ends it", instead)
-
-    return rule
-
-
 def _repl(name: str, instead: str, with_value: str = "", harmless: str = "") -> Rule:
     """An interpreter that waits for lines where it is given nothing to run. `harmless`: options (a regular
     expression) that say what to run."""
@@ -106,7 +118,7 @@ def _repl(name: str, instead: str, with_value: str = "", harmless: str = "") -> 
     def rule(simple: SimpleCommand, arguments: Sequence[str]) -> WantsTerminal | None:
         if simple.has_input or _operands(arguments, with_value):
             return None
-        if harmless and any(re.fullmatch(harmless, argument) for argument in arguments):
+        if harmless and _any(harmless, arguments):
             return None
         return WantsTerminal(f"`{name}` alone waits for somebody to type", instead)
 
@@ -141,18 +153,6 @@ PYTHON = "Give the code: `python -c '…'`, `python FILE`, or `python - <<'EOF'`
 SHELL_INSTEAD = "Give the commands themselves, or `bash -c '…'`."
 
 
-def _client(name: str, instead: str, runs: str) -> Rule:
-    """A database client, whose operands are servers and databases. `runs`: options (a regular expression) that say
-    what to run."""
-
-    def rule(simple: SimpleCommand, arguments: Sequence[str]) -> WantsTerminal | None:
-        if simple.has_input or any(re.fullmatch(runs, argument, re.DOTALL) for argument in arguments):
-            return None
-        return WantsTerminal(f"`{name}` waits for somebody to type", instead)
-
-    return rule
-
-
 def _mysql(simple: SimpleCommand, arguments: Sequence[str]) -> WantsTerminal | None:
     if any(argument in ("-p", "--password") for argument in arguments):
         return WantsTerminal("`mysql -p` asks for a password", "Let it read the password from an option file.")
@@ -178,15 +178,6 @@ def _ssh(simple: SimpleCommand, arguments: Sequence[str]) -> WantsTerminal | Non
     return WantsTerminal(
         "`ssh` without a command opens a shell at the other end", "Give the command: `ssh -o BatchMode=yes HOST 'ls'`."
     )
-
-
-def _transfer(name: str, instead: str, batch: str = "") -> Rule:
-    def rule(simple: SimpleCommand, arguments: Sequence[str]) -> WantsTerminal | None:
-        if simple.has_input or (batch and any(re.fullmatch(batch, argument) for argument in arguments)):
-            return None
-        return WantsTerminal(f"`{name}` talks with somebody at a terminal", instead)
-
-    return rule
 
 
 EDITOR_VARIABLES = frozenset(("GIT_EDITOR", "GIT_SEQUENCE_EDITOR", "EDITOR", "VISUAL"))
@@ -316,32 +307,20 @@ def _sudo(simple: SimpleCommand, arguments: Sequence[str]) -> WantsTerminal | No
     )
 
 
-def _password(name: str) -> Rule:
-    def rule(simple: SimpleCommand, arguments: Sequence[str]) -> WantsTerminal | None:
-        if simple.has_input or _has(arguments, "S", "--status"):
-            return None
-        return WantsTerminal(f"`{name}` asks for a password, and nobody can type one", LEAVE)
-
-    return rule
-
-
 def _opens_editor(name: str, opens: str, instead: str, harmless: str = "") -> Rule:
     """A program that has somebody edit something, where one of its arguments matches `opens`, and none `harmless`."""
+    found = _wants(f"`{name}` opens an editor", instead, harmless, only=opens)
 
     def rule(simple: SimpleCommand, arguments: Sequence[str]) -> WantsTerminal | None:
         own_editor = any(variable in EDITOR_VARIABLES for variable in simple.variables)
-        if own_editor or (harmless and any(re.fullmatch(harmless, argument) for argument in arguments)):
-            return None
-        if opens and not any(re.fullmatch(opens, argument) for argument in arguments):
-            return None
-        return WantsTerminal(f"`{name}` opens an editor", instead)
+        return None if own_editor else found(simple, arguments)
 
     return rule
 
 
 KEYGEN_VALUES = tuple("abCEfImNnOPtVwZ")
 KEYGEN_OTHERS = "ABcDeFgGHiIKklLMpQRrsTuUWyYz"
-"""What `ssh-keygen` does beside making a key."""
+"""Options with which `ssh-keygen` does something else than make a key."""
 
 
 def _keygen(simple: SimpleCommand, arguments: Sequence[str]) -> WantsTerminal | None:
@@ -385,36 +364,28 @@ def _gh(simple: SimpleCommand, arguments: Sequence[str]) -> WantsTerminal | None
     return WantsTerminal("`gh auth login` asks questions", LEAVE)
 
 
-def _gdb(simple: SimpleCommand, arguments: Sequence[str]) -> WantsTerminal | None:
-    if simple.has_input or any(re.fullmatch(r"--?batch(-silent)?|-v", argument) for argument in arguments):
-        return None
-    return WantsTerminal("`gdb` waits for somebody to type", "Give `-batch -ex 'COMMAND'`.")
-
-
 BACKGROUND = "Start it with `background`: true and look with `bash_output`, or leave the option out."
 
 
 def _tail(simple: SimpleCommand, arguments: Sequence[str]) -> WantsTerminal | None:
     if simple.has_input or _has(arguments, "", "--pid"):
         return None
-    if not any(re.fullmatch(r"-[0-9qvz]*[fF]\d*|--follow(=.*)?", argument) for argument in arguments):
+    if not _any(r"-[0-9qvz]*[fF]\d*|--follow(=.*)?", arguments):
         return None
     return WantsTerminal("`tail -f` never ends", BACKGROUND)
 
 
-def _journal(simple: SimpleCommand, arguments: Sequence[str]) -> WantsTerminal | None:
-    found = any(re.fullmatch(r"-[eaxrqkm]*f\w*|--follow", argument) for argument in arguments)
-    return WantsTerminal("`journalctl -f` never ends", BACKGROUND) if found else None
-
-
-ENDLESS: dict[str, Rule] = {"tail": _tail, "journalctl": _journal}
-"""What goes on until somebody ends it: the background is the place for it."""
+ENDLESS: dict[str, Rule] = {
+    "tail": _tail,
+    "journalctl": _wants("`journalctl -f` never ends", BACKGROUND, only=r"-[eaxrqkm]*f\w*|--follow"),
+}
+"""Programs that go on until somebody ends them: the background is the place for them."""
 
 RULES: dict[str, Rule] = {
     **{name: _editor(name, r"-[sEe]*es?[sn]*|-Es|-es|--headless") for name in ("vim", "nvim", "ex")},
     **{name: _editor(name) for name in ("vi", "view", "vimdiff", "nano", "pico", "micro", "joe", "helix", "hx")},
     "emacs": _editor("emacs", r"--?batch|--daemon.*|--script.*"),
-    "ed": _line_editor,
+    "ed": _editor("ed", fed=True),
     **dict.fromkeys(("less", "more", "most"), _pager),
     "top": _screen("top", "Use `top -b -n 1 | head -n 20` or `ps aux`.", r"-\w*b\w*|-l.*"),
     **{name: _screen(name, "Use `ps aux --sort=-%cpu | head`.") for name in ("htop", "btop", "atop", "glances")},
@@ -454,6 +425,5 @@ RULES: dict[str, Rule] = {
     "tmux": _tmux,
     "screen": _gnu_screen,
     "gh": _gh,
-    "gdb": _gdb,
-    "lldb": _gdb,
+    **dict.fromkeys(("gdb", "lldb"), _client("gdb", "Give `-batch -ex 'COMMAND'`.", r"--?batch(-silent)?|-v")),
 }

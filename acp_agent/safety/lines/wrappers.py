@@ -153,7 +153,7 @@ WRAPPERS: dict[str, _Wrapper] = {
 
 @dataclass(frozen=True)
 class Behind:
-    """What is plainly meant behind a wrapper."""
+    """The command that is plainly meant behind a wrapper."""
 
     words: tuple[str, ...]
     variables: tuple[str, ...] = ()
@@ -166,7 +166,7 @@ def seen_by(reader: str) -> frozenset[str]:
 
 
 def behind(command: Sequence[str]) -> Behind | None:
-    """What follows a wrapper's options, for those who do not decide; `None` where it runs nothing that is seen here.
+    """The words behind a wrapper's options, for hints and filters; `None` where it runs nothing that is seen here.
     `command` begins with the name of one."""
     row = WRAPPERS[command[0]]
     rest, variables = list(command[1:]), list[str]()
@@ -207,7 +207,7 @@ def base(program: str) -> str:
 
 
 def inner_commands(command: Sequence[str]) -> list[Inner]:
-    """What the words of a command run besides its own program; literal words or not."""
+    """The commands within the words of a command; literal words or not."""
     if len(command) < 2:
         return []
     program = base(command[0])

@@ -21,8 +21,8 @@ from acp_agent.safety.folders.paths import Roots, real_path
 from acp_agent.schema.acp import Content, TextContent, ToolKind
 from acp_agent.tools.code.diagnostics_checkers import Check, Kind, choose, looked_for
 from acp_agent.tools.code.diagnostics_parsers import Diagnostic, Severity, plain
-from acp_agent.tools.code.positions import columns, documents_of
 from acp_agent.tools.kit.base import Params, Tool
+from acp_agent.tools.kit.positions import columns, documents_of
 from acp_agent.tools.kit.tool_context import Description, Location, Preview, ToolContext, ToolResult
 
 OUTPUT_LIMIT = 33_554_432
@@ -50,12 +50,13 @@ class DiagnosticsParams(Params):
     path: str | None = Field(default=None, description="Only this file or folder; the working directory when left out.")
     max_diagnostics: int | None = Field(default=None, ge=1, description="How many to give; 50 when left out.")
     _declared: tuple[Check, ...] | None = PrivateAttr(default=None)
-    """What `access` has declared: the question shows this and nothing else is run, whatever the disk says later."""
+    """The checks that `access` has declared: the question shows this and nothing else is run, whatever the disk says
+    later."""
 
 
 @dataclass
 class _Report:
-    """What all the checks came to."""
+    """The results of all the checks."""
 
     found: list[Diagnostic] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
@@ -229,11 +230,11 @@ SEVERITIES: dict[int, Severity] = {1: "error", 2: "warning"}
 
 
 async def _ask_servers(shown: str | None, ctx: ToolContext, report: _Report) -> None:
-    """What the language servers say of a file, of the files of a folder, or of those the model has seen."""
+    """Asks the language servers about a file, the files of a folder, or those the model has seen."""
     documents, left_out = await documents_of(shown, ctx)
     if not documents:
         raise ToolError(
-            f"Below {shown or 'the working directory'} is no file of a language that a server is installed for.",
+            f"Below {shown or 'the working directory'} is not a file of a language that a server is installed for.",
             "invalid_parameters",
         )
     found = await ctx.languages.diagnostics(documents)

@@ -1,6 +1,6 @@
 """Which checkers a project uses, and the command line of each.
 
-Looks at the disk and runs nothing: the command lines stand in the title and are what the person is asked about, so they
+Looks at the disk and runs nothing: the command lines stand in the title and are what the user is asked about, so they
 are made before anything runs. They use a program of the project itself where there is one (`.venv`, `node_modules`).
 
 The folder may be anybody's, and nobody was asked yet: its files are read by `_text` only, which neither waits nor takes
@@ -44,7 +44,7 @@ class Checker:
     found_in: Callable[[Path, Roots], bool]
     """Whether a folder says that the project uses it."""
     what: str
-    """What says so, for people."""
+    """The source of that fact, for the user."""
     suffixes: tuple[str, ...]
     """The files it checks."""
     arguments: Callable[[str | None, Path, Roots], str]
@@ -54,7 +54,7 @@ class Checker:
     lints: bool = False
     """Exit code 1 means findings of any kind; else only errors explain it."""
     absent: tuple[str, ...] = ()
-    """What is printed where the program is there and a part of it is not."""
+    """Output of a program of which a part is missing."""
     older: tuple[str, str] | None = None
     """An argument that an older one refuses (exit code 2, with these words): then it is run without it."""
 
@@ -79,7 +79,7 @@ class Check:
 
 
 def choose(kind: Kind, path: Path | None, roots: Roots) -> list[Check]:
-    """What is to run. `path`: an existing file or folder inside of the roots; `None`: the working directory.
+    """Returns the checks to run. `path`: an existing file or folder inside of the roots; `None`: the working directory.
 
     Empty where `auto` finds nothing.
     """
@@ -150,7 +150,8 @@ def _relative(path: Path | None, cwd: Path) -> str | None:
 
 
 def _text(path: Path, roots: Roots) -> str:
-    """What stands in a regular file below the roots, links followed; empty for anything else, and for what is long."""
+    """Returns the content of a regular file below the roots, links followed; empty for anything else, and for long
+    files."""
     try:
         real = real_path(path)
         if not roots.contains(real) or roots.rules.hides(real):

@@ -1,4 +1,4 @@
-"""What checkers print, made into diagnostics. Pure functions, one for each form.
+"""Parses the output of checkers into diagnostics. Pure functions, one for each form.
 
 A parser is given all that the program printed, both streams, and copes with a terminal's: foreign lines before, after
 and between (colours are taken away by `plain`). It gives `None` where the program's report is not there at all, which

@@ -9,8 +9,8 @@ from acp_agent.config.model import ToolsConfig
 from acp_agent.safety.access import Access
 from acp_agent.safety.folders.paths import Roots
 from acp_agent.schema.acp import ToolKind
-from acp_agent.tools.code.positions import SymbolParams, document_at, position_of, symbol_access
 from acp_agent.tools.kit.base import Params, Tool
+from acp_agent.tools.kit.positions import SymbolParams, document_at, position_of, symbol_access
 from acp_agent.tools.kit.tool_context import Description, Location, Preview, ToolContext, ToolResult
 
 

@@ -17,7 +17,9 @@ from acp_agent.safety.access import Access, PathAccess
 from acp_agent.safety.folders.paths import Roots, real_path
 from acp_agent.schema.acp import ToolCallContent, ToolKind
 from acp_agent.schema.lsp_types import Position, TextEdit, WorkspaceEdit
-from acp_agent.tools.code.positions import (
+from acp_agent.tools.files.edit import Planned, need_unchanged
+from acp_agent.tools.kit.base import Params, Tool
+from acp_agent.tools.kit.positions import (
     SymbolParams,
     characters,
     document_at,
@@ -25,9 +27,7 @@ from acp_agent.tools.code.positions import (
     position_of,
     symbol_access,
 )
-from acp_agent.tools.files.edit import Planned, need_unchanged
-from acp_agent.tools.files.text import diff_of, disk_digest, first_changed_line, keep_credentials, read_file
-from acp_agent.tools.kit.base import Params, Tool
+from acp_agent.tools.kit.text import diff_of, disk_digest, first_changed_line, keep_credentials, read_file
 from acp_agent.tools.kit.tool_context import Description, Location, Preview, ToolContext, ToolResult
 
 TRIES = 3
@@ -110,8 +110,8 @@ class Rename(Tool[RenameParams]):
 
 
 async def _consistent(params: RenameParams, document: Document, ctx: ToolContext) -> tuple[_Change, ...]:
-    """What the server would change of files that it knows as they are: the editor may show other text than the disk,
-    and a command may have written what the server has open. Raises ToolError."""
+    """Returns what the server would change in files that it knows as they are: the editor may show other text than the
+    disk, and a command may have written what the server has open. Raises ToolError."""
     at, known = position_of(params, document), {document.path: document.text}
     for _ in range(TRIES):
         others = [Document(path, text) for path, text in known.items() if path != document.path]
@@ -125,14 +125,14 @@ async def _consistent(params: RenameParams, document: Document, ctx: ToolContext
 
 
 async def _planned(edit: WorkspaceEdit, ctx: ToolContext) -> tuple[_Change, ...]:
-    """What the server would change. Raises ToolError where that is not for tools to change."""
+    """Returns what the server would change. Raises ToolError where that is not for tools to change."""
     changes = []
     merged: dict[Path, tuple[str, dict[TextEdit, None]]] = {}
     for uri, edits in edit.changes.items():
         if not edits:
             continue
         if (path := path_of(uri)) is None:
-            raise ToolError(f"The language server would change {uri}, which is no file. Nothing was changed.")
+            raise ToolError(f"The language server would change {uri}, which is not a file. Nothing was changed.")
         # A file may be named twice: by a link to it, by another spelling.
         real = ctx.roots.resolve(str(real_path(path)))
         merged.setdefault(real, (ctx.roots.display(path), {}))[1].update(dict.fromkeys(edits))

@@ -14,8 +14,8 @@ from acp_agent.safety.access import Access, PathAccess
 from acp_agent.safety.folders.paths import Roots
 from acp_agent.schema.acp import ToolKind
 from acp_agent.schema.lsp_types import DocumentSymbol, symbol_kind
-from acp_agent.tools.code.positions import document_at
 from acp_agent.tools.kit.base import Params, Tool
+from acp_agent.tools.kit.positions import document_at
 from acp_agent.tools.kit.tool_context import Description, Location, Preview, ToolContext, ToolResult
 
 MOST_LOCATIONS = 10

@@ -35,7 +35,7 @@ class CreateDirectory(Tool[CreateDirectoryParams]):
     async def preview(self, params: CreateDirectoryParams, ctx: ToolContext) -> Preview:
         found = await ctx.executor.stat(ctx.roots.resolve(params.path))
         if found is not None and found.kind != "dir":
-            raise ToolError(f"{params.path} exists and is no folder. Give another path.")
+            raise ToolError(f"{params.path} exists and is not a folder. Give another path.")
         return Preview()
 
     async def run(self, params: CreateDirectoryParams, ctx: ToolContext, preview: Preview) -> ToolResult:

@@ -15,8 +15,9 @@ from acp_agent.lsp.base import Document
 from acp_agent.safety.access import Access, PathAccess
 from acp_agent.safety.folders.paths import Roots
 from acp_agent.schema.acp import ToolKind
-from acp_agent.tools.code.positions import errors_of_change
-from acp_agent.tools.files.text import (
+from acp_agent.tools.kit.base import Params, Tool
+from acp_agent.tools.kit.positions import errors_of_change
+from acp_agent.tools.kit.text import (
     MARK,
     diff_of,
     disk_digest,
@@ -26,7 +27,6 @@ from acp_agent.tools.files.text import (
     read_file,
     to_endings,
 )
-from acp_agent.tools.kit.base import Params, Tool
 from acp_agent.tools.kit.tool_context import Description, Location, Preview, ToolContext, ToolResult
 
 
@@ -91,7 +91,7 @@ class Edit(Tool[EditParams]):
 
 
 def watch(ctx: ToolContext, path: Path, old: str | None) -> None:
-    """Language servers look at the file while the person is asked, so that they know its errors before the change."""
+    """Language servers look at the file while the user is asked, so that they know its errors before the change."""
     if ctx.languages.config.edit_wait and old is not None:
         ctx.languages.watch(Document(path, old))
 
@@ -157,7 +157,7 @@ LONGEST_SEARCH = 4000
 MOST_COMPARED = 2000
 MOST_COMPARED_CHARS = 200_000
 LONGEST_COMPARED = 400
-"""What is searched for a similar line, which takes long: lines, characters in all and in a line."""
+"""Limits of the search for a similar line, which takes long: lines, characters in all and in a line."""
 
 
 def _lines_of(target: str, text: str) -> list[int]:
@@ -170,7 +170,7 @@ def _lines_of(target: str, text: str) -> list[int]:
 
 
 def _nearest(target: str, text: str) -> str:
-    """What stands in the file that looks most like the target's first line."""
+    """Returns the lines of the file that look most like the target's first line."""
     wanted = next((line for line in target.splitlines() if line.strip()), "")
     lines = text.splitlines()[:LONGEST_SEARCH]
     for number, line in enumerate(lines, 1):

@@ -1,4 +1,4 @@
-"""What the tools share that delete, move and copy whole entries: which entry is meant, what the call touches,
+"""Shared by the tools that delete, move and copy whole entries: which entry is meant, what the call touches,
 what cannot be.
 
 A path names the entry itself here: where it is a link, the link is deleted, moved or copied, wherever it leads.
@@ -22,7 +22,7 @@ from acp_agent.tools.kit.base import Params
 from acp_agent.tools.kit.tool_context import Description, Location, ToolContext, ToolResult
 
 HISTORY = frozenset((".git",))
-"""What is asked about by itself when it is deleted, wherever below a folder it is."""
+"""Names that are asked about by themselves when they are deleted, wherever below a folder."""
 
 
 class TransferParams(Params):
@@ -51,7 +51,8 @@ def delete_access(path: Path, roots: Roots, config: ToolsConfig) -> list[Access]
 
 
 def write_access(source: Path, destination: Path, overwrite: bool, roots: Roots, config: ToolsConfig) -> list[Access]:
-    """What comes to be at `destination`, with each part of it that other programs trust; and what is gone there."""
+    """Returns what will be at `destination`, with each part of it that other programs trust; and what will be gone
+    there."""
     accesses: list[Access] = [PathAccess("write", destination)]
     accesses += [
         PathAccess("write", destination / relative) for relative in _below(source, roots.rules.heads, roots, config)
@@ -134,7 +135,7 @@ async def need_saved(ctx: ToolContext, path: Path, found: FileStat) -> None:
         return
     if _plain(shown) != _plain(saved):
         raise ToolError(
-            f"{ctx.roots.display(path)} has unsaved changes in the editor. Ask the person to save it first; "
+            f"{ctx.roots.display(path)} has unsaved changes in the editor. Ask the user to save it first; "
             "nothing was done."
         )
 

@@ -44,7 +44,7 @@ class FindPath(Tool[FindPathParams]):
         root = ctx.roots.resolve(params.path)
         found = await ctx.executor.stat(root)
         if found is None or found.kind != "dir":
-            raise ToolError(f"{params.path} is no folder. Give the folder to search.")
+            raise ToolError(f"{params.path} is not a folder. Give the folder to search.")
         config = ctx.config.files
         result = await ctx.executor.find(
             FindQuery(params.pattern, root, max_results=config.max_results, timeout=config.search_timeout)

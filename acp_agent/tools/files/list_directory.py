@@ -41,7 +41,7 @@ class ListDirectory(Tool[ListDirectoryParams]):
         if found is None:
             raise ToolError(f"{params.path} does not exist. Use `find_path` to find it.")
         if found.kind != "dir":
-            raise ToolError(f"{params.path} is no folder. Use `read` for a file.")
+            raise ToolError(f"{params.path} is not a folder. Use `read` for a file.")
         entries = await ctx.executor.list(path)
         if not entries:
             return ToolResult(f"{params.path} is empty.")

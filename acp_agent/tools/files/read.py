@@ -14,8 +14,8 @@ from acp_agent.llm.base import ImagePart
 from acp_agent.safety.access import Access, PathAccess
 from acp_agent.safety.folders.paths import Roots
 from acp_agent.schema.acp import Content, ImageContent, ToolKind
-from acp_agent.tools.files.text import disk_digest, need_file, read_file
 from acp_agent.tools.kit.base import Params, Tool
+from acp_agent.tools.kit.text import disk_digest, need_file, read_file
 from acp_agent.tools.kit.tool_context import Description, Location, Preview, ToolContext, ToolResult
 
 IMAGES = {

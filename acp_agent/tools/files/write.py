@@ -13,7 +13,8 @@ from acp_agent.safety.access import Access, PathAccess
 from acp_agent.safety.folders.paths import Roots
 from acp_agent.schema.acp import ToolKind
 from acp_agent.tools.files.edit import Planned, apply, watch
-from acp_agent.tools.files.text import (
+from acp_agent.tools.kit.base import Params, Tool
+from acp_agent.tools.kit.text import (
     diff_of,
     disk_digest,
     first_changed_line,
@@ -22,7 +23,6 @@ from acp_agent.tools.files.text import (
     read_file,
     to_endings,
 )
-from acp_agent.tools.kit.base import Params, Tool
 from acp_agent.tools.kit.tool_context import Description, Location, Preview, ToolContext, ToolResult
 
 

@@ -1,1 +1,1 @@
-"""What tools are made of: the contract, the table, schemas, errors."""
+"""The kit that tools are made of: the contract, the table, schemas, errors."""

@@ -47,7 +47,7 @@ class Tool(ABC, Generic[P]):
     """Offered in modes that must not change anything; calls of one message that only read run together."""
     idempotent: ClassVar[bool] = False
     """Two calls with the same arguments give the same while nothing they read has changed: a result may be remembered,
-    and a call that failed for a passing reason is repeated."""
+    and a call that failed for a temporary reason is repeated."""
     Params: ClassVar[type[Params]]
     """The parameters: the one source of the JSON schema, the prompt and the validation."""
 

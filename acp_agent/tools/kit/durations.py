@@ -18,10 +18,12 @@ def wait_of(value: bool | float | str) -> bool | float:
             return word
         found = DURATION.fullmatch(text)
         if found is None:
-            raise ValueError(f"{value!r} is no duration; give true, false, seconds, or one such as `30s`, `10m`, `1h`")
+            raise ValueError(
+                f"{value!r} is not a duration; give true, false, seconds, or one such as `30s`, `10m`, `1h`"
+            )
         value = float(found[1]) * FACTORS[(found[2] or "s")[0].lower()]
     if isinstance(value, bool):
         return value
     if not math.isfinite(value) or value < 0:
-        raise ValueError(f"{value} is no number of seconds; give one of 0 or more")
+        raise ValueError(f"{value} is not a number of seconds; give one of 0 or more")
     return float(value) or False

@@ -1,7 +1,7 @@
 """The taxonomy of tool failures: eleven categories, and what follows from each.
 
-Three things follow, and only from the category: whether the same call is repeated by itself (the passing failures),
-whether its arguments were at fault (then they are mended once), and whether it counts against the model (failures of
+Three things follow, and only from the category: whether the same call is repeated by itself (the temporary errors),
+whether its arguments were at fault (then they are repaired once), and whether it counts against the model (failures of
 the infrastructure never do).
 """
 
@@ -19,24 +19,24 @@ if TYPE_CHECKING:
 
 SUGGESTIONS: dict[ToolErrorCategory, str] = {
     "tool_not_found": "Use one of the tools you were given, by its exact name.",
-    "invalid_parameters": "Mend the arguments as the error says and call the tool again, once.",
+    "invalid_parameters": "Fix the arguments as the error says and call the tool again, once.",
     "type_mismatch": "Give each argument in the type the tool's schema names and call the tool again, once.",
     "policy_blocked": "Do not try to reach the same in another way. Go on without it, or say what you need and why.",
-    "confirmation_required": "Only the person can allow this. Go on without it, or tell them what you need and why.",
+    "confirmation_required": "Only the user can allow this. Go on without it, or tell them what you need and why.",
     "permanent_failure": "The same call would fail again. Change what the error names, or take another way.",
-    "cancelled": "The person stopped it. Wait for what they say next.",
+    "cancelled": "The user stopped it. Wait for what they say next.",
     "rate_limited": "Too many requests. Wait before you ask for the same again, or go on with something else.",
     "server_error": "The fault is the server's. Try again later, or take another source.",
     "network_error": "The host could not be reached. Check the address, or go on without it.",
     "timeout": "It took too long. Ask for less, or allow more time where the tool takes a timeout.",
 }
-"""What to do, where the error itself does not say it."""
+"""Suggestions, where the error itself has none."""
 
 PASSING: frozenset[ToolErrorCategory] = frozenset(("rate_limited", "server_error", "network_error", "timeout"))
 """The same call may succeed a little later. Never the model's fault."""
 
 PARAMETERS: frozenset[ToolErrorCategory] = frozenset(("invalid_parameters", "type_mismatch"))
-"""The arguments are wrong: they are mended once before the model is told."""
+"""The arguments are wrong: they are repaired once before the model is told."""
 
 
 def is_retryable(category: ToolErrorCategory) -> bool:
@@ -98,7 +98,7 @@ def as_tool_error(error: AgentError | OSError) -> ToolError:
 
 
 def feedback(error: ToolError) -> str:
-    """What the model reads of a failure."""
+    """Returns the text of a failure for the model."""
     suggestion = error.suggestion or SUGGESTIONS[error.category]
     retryable = "true" if is_retryable(error.category) else "false"
     return (

@@ -10,7 +10,7 @@
 
 The function's name, annotations and docstring become the tool's name, parameters and description. A parameter named
 `ctx` gets the `ToolContext`. The function may be `async`; a plain one runs in a thread. It gives text or a `ToolResult`
-and raises `ToolError`. The person is asked before each call, unless the tool `reads_only`.
+and raises `ToolError`. The user is asked before each call, unless the tool `reads_only`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ TITLE_CHARS = 80
 
 
 class _FunctionTool(Tool[Any]):
-    """What `@tool` makes."""
+    """The class of tools made by `@tool`."""
 
     function: ClassVar[Callable[..., Any]]
     wants_context: ClassVar[bool]
@@ -107,7 +107,7 @@ def tool(
     def make(function: Callable[..., Any]) -> Tool[Any]:
         called = name or function.__name__
         if NAME.fullmatch(called) is None:
-            raise TypeError(f"{called!r} is no name for a tool (letters, digits and `_`, 64 at most)")
+            raise TypeError(f"{called!r} is not a valid name for a tool (letters, digits and `_`, 64 at most)")
         guidance = inspect.cleandoc(function.__doc__ or "")
         if not guidance:
             raise TypeError(f"the tool `{called}` needs a docstring: it tells the model when to use it")

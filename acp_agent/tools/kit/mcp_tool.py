@@ -109,7 +109,7 @@ class ServerTool(Tool[ServerParams]):
 
 
 def server_tools(tools: Iterable[McpTool], call: CallServer) -> list[tuple[ToolEntry, ServerTool]]:
-    """What a registry knows of the tools of servers, each with the tool itself."""
+    """Returns the registry's entries for the tools of servers, each with the tool itself."""
     known = {(tool.server, tool.name): tool for tool in tools}
     names = unique_names(known)
     return [(_entry(names[pair], tool), ServerTool(names[pair], tool, call)) for pair, tool in known.items()]

@@ -67,7 +67,7 @@ SHARED = "acp_agent.tools.kit.base:Tool"
 
 
 class ToolEntry(msgspec.Struct, frozen=True):
-    """What is known of a tool without loading it."""
+    """The entry of a tool, known without loading it."""
 
     name: str
     aliases: tuple[str, ...]
@@ -154,7 +154,7 @@ class SessionRegistry(Tools):
         self._groups: dict[str, dict[str, tuple[ToolEntry, Tool[Any]]]] = {}
 
     def set_group(self, group: str, tools: Iterable[tuple[ToolEntry, Tool[Any]]]) -> list[str]:
-        """Replaces the tools of `group`. Gives the names that were left out since they are taken."""
+        """Replaces the tools of `group`. Returns the names that were left out since they are taken."""
         self._groups[group] = {}
         left_out = []
         for entry, tool in tools:

@@ -1,7 +1,7 @@
 """Arguments a model got almost right: the one attempt to reformat them before the failure is told.
 
-Pure. Only the form is mended (the spelling of a name, JSON inside a string), never the meaning: what is left out stays
-left out, and what two readings could explain is refused.
+Pure. Only the form is repaired (the spelling of a name, JSON inside a string), never the meaning: what is left out
+stays left out, and what two readings could explain is refused.
 """
 
 from __future__ import annotations
@@ -30,27 +30,27 @@ SYNONYMS: dict[str, tuple[str, ...]] = {
 METADATA = frozenset(
     "risk mutation privesc why approved requires_approval description explanation reason justification".split()
 )
-"""What other agents have models say about a call. It changes nothing about what the call does."""
+"""Parameters that other agents have models give about a call. They do not change what the call does."""
 
 DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(s|sec|secs|seconds?|m|min|mins|minutes?|h|hours?)", re.IGNORECASE)
 
 
-def mend(arguments: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any] | None:
-    """The arguments in the form the JSON schema of an object asks for; `None` where nothing could be mended."""
+def repair(arguments: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any] | None:
+    """The arguments in the form the JSON schema of an object asks for; `None` where nothing could be repaired."""
     found = schema.get("properties")
     properties: dict[str, Any] = found if isinstance(found, dict) else {}
-    mended: dict[str, Any] = {}
+    repaired: dict[str, Any] = {}
     for name, value in arguments.items():
         if name in METADATA and name not in properties:
             continue
         known = name if name in properties else _known_name(name, properties, arguments)
         if known is None:
-            mended[name] = value
-        elif known in mended:
+            repaired[name] = value
+        elif known in repaired:
             return None  # Two arguments for one parameter: which is meant cannot be told.
         else:
-            mended[known] = _in_type(value, properties[known])
-    return mended if mended != arguments or list(mended) != list(arguments) else None
+            repaired[known] = _in_type(value, properties[known])
+    return repaired if repaired != arguments or list(repaired) != list(arguments) else None
 
 
 def _known_name(name: str, properties: dict[str, Any], arguments: dict[str, Any]) -> str | None:

@@ -2,9 +2,9 @@
 
 A package offers tools under the entry point group `acp_coder.tools`: an object made by `@tool`, a subclass of `Tool`,
 or a list of these. A project has them in `.acp-coder/tools/*.py`, as names of the module; such files are code, so they
-are only loaded after the person has trusted exactly these files.
+are only loaded after the user has trusted exactly these files.
 
-One of the places with `except Exception`: whatever strange code does when it is imported, it takes nothing with it.
+One of the places with `except Exception`: whatever third-party code does when it is imported, it takes nothing with it.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def package_tools() -> tuple[list[Made], list[str]]:
 
 
 def project_tools(files: Mapping[str, bytes]) -> tuple[list[Made], list[str]]:
-    """Runs the files (name -> what is in them) and collects their tools. Only to be called for what the person trusts.
+    """Runs the files (name -> what is in them) and collects their tools. Only to be called for what the user trusts.
 
     Exactly these bytes are run: no byte code beside the files, and nothing that they have become meanwhile.
     """

@@ -1,4 +1,4 @@
-"""What a tool is given and what it gives. Free of pydantic: the first model call does not wait for it."""
+"""The context and the results of tools. Free of pydantic: the first model call does not wait for it."""
 
 from __future__ import annotations
 
@@ -33,28 +33,28 @@ class Location(Struct, frozen=True):
 
 
 class Description(Struct, frozen=True):
-    """What the person sees before the call runs."""
+    """The description that the user sees before the call runs."""
 
     title: str
-    """What happens, in a few words: the exact command, `Edit src/app.py`."""
+    """The action, in a few words: the exact command, `Edit src/app.py`."""
     locations: tuple[Location, ...] = ()
 
 
 class Preview(Struct, frozen=True):
-    """What a look ahead found."""
+    """The result of looking ahead."""
 
     content: tuple[ToolCallContent, ...] = ()
     """Shown with the permission request (a diff)."""
     state: Any = None
-    """Whatever `run` needs of it; opaque to everybody else."""
+    """State for `run`; opaque to everybody else."""
     locations: tuple[Location, ...] = ()
     """Where it will happen, if that is known more closely than before."""
     accesses: tuple[Access, ...] = ()
-    """What the call touches beside what was known before."""
+    """Further things that the call touches."""
 
 
 class CommandOutput(Struct, frozen=True):
-    """What a command printed, as it came. What the model and the person read of it is made of it later."""
+    """The output of a command, as it came. The text for the model and the user is made of it later."""
 
     script: str
     streams: ShellOutput
@@ -69,12 +69,12 @@ class CommandOutput(Struct, frozen=True):
 
 
 class ToolResult(Struct, frozen=True):
-    """What a call gave."""
+    """The result of a call."""
 
     text: str
     """For the model. With `command`: what stands below its output."""
     content: tuple[ToolCallContent, ...] | None = None
-    """For the person; `None`: the same text."""
+    """For the user; `None`: the same text."""
     parts: tuple[Part, ...] = ()
     """More for the model (images)."""
     command: CommandOutput | None = None
@@ -88,9 +88,9 @@ class ToolResult(Struct, frozen=True):
     error: ToolError | None = None
     """With `failed`: why, where the taxonomy has a word for it; the model is told what follows from it."""
     ends_turn: bool = False
-    """The turn ends after this message's calls: the next word is the person's."""
+    """The turn ends after this message's calls: the next word is the user's."""
     notes: tuple[str, ...] = ()
-    """What was left out for the model, a line each; shown also where a terminal shows the output itself."""
+    """Notes on what was left out for the model, a line each; shown also where a terminal shows the output itself."""
     meta: Mapping[str, Any] = field(default_factory=dict)
     """For programs, in the `_meta` of the call's final update."""
     keep: bool = True
@@ -107,7 +107,7 @@ class Seen(Struct, frozen=True):
 
 
 class Ledger:
-    """What of each file the model has seen, for edits that must not overwrite what it has not."""
+    """Remembers which text of each file the model has seen, for edits that must not overwrite what it has not."""
 
     def __init__(self) -> None:
         self._seen: dict[Path, Seen] = {}
@@ -147,7 +147,7 @@ class RunState(Struct, frozen=True):
     exit_code: int | None
     """124: it ran into its timeout. `None`: it runs, or no exit code is known."""
     text: str
-    """What it has printed, both streams; bounded."""
+    """Its output, both streams; bounded."""
     ending: str = ""
     """How it ended, where the exit code does not say it."""
 
@@ -168,7 +168,7 @@ class RunState(Struct, frozen=True):
 
 
 class Question(Struct, frozen=True):
-    """A question of the model to the person."""
+    """A question of the model to the user."""
 
     text: str
     choices: tuple[str, ...] = ()
@@ -178,7 +178,7 @@ class Question(Struct, frozen=True):
 
 
 class Answer(Struct, frozen=True):
-    """What became of a question."""
+    """The answer to a question, or why there is none."""
 
     text: str | None
     """`None`: nobody answered."""
@@ -187,7 +187,7 @@ class Answer(Struct, frozen=True):
     cancelled: bool = False
     """The client is cancelling the turn."""
     ends_turn: bool = False
-    """The question stands in the conversation, and the person answers by the next prompt."""
+    """The question stands in the conversation, and the user answers by the next prompt."""
 
 
 class Task(Struct, frozen=True):
@@ -226,7 +226,7 @@ class CallHandle(Protocol):
         ...
 
     def to_background(self, process: Process, command: Command, *, timeout: float | None = None) -> str:
-        """Hands a process of this call over to the session: it outlives the call and the turn. Gives its run_id.
+        """Hands a process of this call over to the session: it outlives the call and the turn. Returns its run_id.
 
         `timeout` in seconds from now; the configured one bounds it. The call is to end at once: its card is the run's
         then. Raises ToolError where too many run.
@@ -243,7 +243,7 @@ class CallHandle(Protocol):
 
 
 class ToolContext(Struct, frozen=True):
-    """What a call is given: the call itself, the parts of its session, and where it works."""
+    """The context of a call: the call itself, the parts of its session, and where it works."""
 
     call: CallHandle
     executor: Executor

@@ -1,7 +1,7 @@
 """A headless Chromium of one session, driven by Playwright. It reaches the network through the guarded proxy only.
 
 Started at the first use, closed after a while without use and with the session; a profile of its own, without anything
-of the person's, gone afterwards.
+of the user's, gone afterwards.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class _Life:
             self.ready.set()
 
     def end(self, trouble: ToolError | None = None) -> None:
-        """What is said first counts."""
+        """Records the first message only."""
         if self.over.is_set():
             return
         self.page, self.trouble = None, trouble or self.trouble
@@ -173,7 +173,7 @@ class BrowserSession:
                 args=[*ARGUMENTS, *self._arguments],
                 accept_downloads=False,
                 service_workers="block",
-                # Nothing of the person's: neither keys nor their home.
+                # Nothing of the user's: neither keys nor their home.
                 env={"PATH": os.environ.get("PATH", os.defpath), "LANG": "C.UTF-8", "HOME": folder, "TMPDIR": folder},
                 ignore_https_errors="--ignore-certificate-errors" in self._arguments,
                 timeout=self._config.timeout * 1000,
@@ -254,7 +254,7 @@ class BrowserSession:
                 raise ToolError(f"The browser could not do it: {_first_line(error)}") from error
 
     def refused_since(self, count: int) -> list[str]:
-        """What pages asked for and did not get, after the first `count`."""
+        """Returns the requests of pages that were refused, after the first `count`."""
         return self._proxy.refused[count:]
 
     @property

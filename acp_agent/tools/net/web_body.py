@@ -1,4 +1,4 @@
-"""What a web server answered, and its body as text: types, charsets, statuses. Pure."""
+"""The answer of a web server, and its body as text: types, charsets, statuses. Pure."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class WebAnswer(Struct, frozen=True):
     content_type: str
     """Without parameters, lower case; empty where the server named none."""
     text: str | None
-    """`None`: the body is no text and was not read."""
+    """`None`: the body is not text and was not read."""
     truncated: bool
     """Whether the body was longer than is read."""
     hops: tuple[str, ...]
@@ -61,7 +61,7 @@ class WebAnswer(Struct, frozen=True):
 
 
 def need_text(answer: WebAnswer) -> str:
-    """The text of a good answer. Raises ToolError for a status that is none, and for what is no text."""
+    """The text of a good answer. Raises ToolError for a status that is none, and for what is not text."""
     if not 200 <= answer.status < 300:
         said = " ".join((answer.text or "").split())[:200] if not _is_html(answer) else ""
         came = f" (asked by way of {answer.hops[0]})" if len(answer.hops) > 1 else ""
@@ -80,7 +80,7 @@ def need_text(answer: WebAnswer) -> str:
 
 
 _SUGGESTIONS = {
-    401: "The page needs a login. Tell the person, or take a public source.",
+    401: "The page needs a login. Tell the user, or take a public source.",
     403: "The server refuses this. Take another source; do not ask the same again.",
     404: "Nothing is there. Check the address, or search for the page.",
     410: "The page was removed. Search for another.",
@@ -114,7 +114,7 @@ def is_text(content_type: str) -> bool:
 
 
 def decode_text(data: bytes, content_type: str) -> str | None:
-    """The body as text; what is not in the charset is replaced. `None`: no type was named and it is no text."""
+    """The body as text; what is not in the charset is replaced. `None`: no type was named and it is not text."""
     mark = next((name for mark, name in _MARKS if data.startswith(mark)), None)
     if mark is None and not plain_type(content_type) and b"\0" in data[:8192]:
         return None

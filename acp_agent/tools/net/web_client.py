@@ -96,7 +96,7 @@ class GuardedClient:
         body: bytes | None = None,
         any_host: bool = False,
     ) -> WebAnswer:
-        """The answer, whatever its status, after redirects: within the site of `url` (`same_site`), which the person
+        """The answer, whatever its status, after redirects: within the site of `url` (`same_site`), which the user
         was asked about; anywhere with `any_host`.
 
         Takes `timeout` seconds at most from the first lookup to the last byte. Raises ToolError: `policy_blocked` or
@@ -112,7 +112,7 @@ class GuardedClient:
             ) from error
 
     async def locate(self, url: str) -> tuple[Target, tuple[str, ...]]:
-        """What may be connected to for `url`: the target and its checked addresses. Raises ToolError."""
+        """Returns what may be connected to for `url`: the target and its checked addresses. Raises ToolError."""
         target = check_url(url, self.policy)
         return target, await self._addresses(target)
 
@@ -141,7 +141,7 @@ class GuardedClient:
         except ToolError as error:
             raise ToolError(f"{_path(hops)} redirects to a place that is refused. {error}", error.category) from error
         except ValueError as error:
-            raise ToolError(f"{_path(hops)} redirects to {location[:300]}, which is no URL.") from error
+            raise ToolError(f"{_path(hops)} redirects to {location[:300]}, which is not a URL.") from error
         if target.url in hops and ask.method == "GET":
             raise ToolError(f"{_path([*hops, target.url])} goes in a circle.")
         following = replace(ask, target=target)
@@ -266,9 +266,11 @@ class GuardedClient:
         try:
             proxy = httpx2.Proxy(self._config.proxy)
         except (ValueError, httpx2.InvalidURL) as error:
-            raise ToolError(f"`tools.web.proxy` is no proxy's URL ({error}). Only the person can mend it.") from error
+            raise ToolError(
+                f"`tools.web.proxy` is not the URL of a proxy ({error}). Only the user can fix it."
+            ) from error
         if proxy.url.scheme not in ("http", "https"):
-            raise ToolError("`tools.web.proxy` must be an http or https URL. Only the person can mend it.")
+            raise ToolError("`tools.web.proxy` must be an http or https URL. Only the user can fix it.")
         return httpcore2.AsyncHTTPProxy(
             httpcore2.URL(
                 scheme=proxy.url.raw_scheme,
@@ -337,14 +339,14 @@ def _no_connection(target: Target, address: str, error: Exception) -> ToolError:
     if isinstance(under, ssl.SSLCertVerificationError):
         return ToolError(
             f"{target.url} was not asked: the certificate of {target.host} is not valid "
-            f"({under.verify_message.rstrip('.')}). Only the person can judge that."
+            f"({under.verify_message.rstrip('.')}). Only the user can judge that."
         )
     words = str(error) or type(error).__name__
     return ToolError(f"{target.host} ({address}, port {target.port}) could not be reached: {words}.", "network_error")
 
 
 def _under(error: Exception) -> BaseException | None:
-    """What the transport's own error was made of."""
+    """Returns the cause of the transport's own error."""
     return error.__cause__ or error.__context__
 
 

@@ -1,4 +1,4 @@
-"""HTML to text: what a person would read of a page, and what a CSS selector finds in it. Pure.
+"""HTML to text: what a user would read of a page, and what a CSS selector finds in it. Pure.
 
 Headings, lists, code and tables keep a readable form; links stay as `[text](address)`. Menus, scripts, buttons and what
 is hidden are left out. The tree is walked without recursion: pages are as deep as their makers like.
@@ -43,7 +43,7 @@ class PageText(Struct, frozen=True):
 
 
 class Element(Struct, frozen=True):
-    """What a selector found."""
+    """The elements a selector found."""
 
     text: str
     html: str

@@ -32,7 +32,7 @@ HOP_HEADERS = re.compile(rb"^(?:proxy-[^:]*|connection|keep-alive):.*\r\n", re.I
 
 
 class GuardedProxy:
-    """`refused` collects what pages asked and did not get, for the person and the model."""
+    """`refused` collects what pages asked and did not get, for the user and the model."""
 
     def __init__(self, client: GuardedClient, *, upstream: str = "") -> None:
         """`upstream`: an HTTP proxy that is asked to connect, to checked addresses only."""
@@ -44,7 +44,7 @@ class GuardedProxy:
 
     @asynccontextmanager
     async def serve(self) -> AsyncGenerator[int, None]:
-        """Serves on 127.0.0.1; gives the port."""
+        """Serves on 127.0.0.1; returns the port."""
         listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
         port: int = listener.extra(anyio.abc.SocketAttribute.local_port)
         async with listener, anyio.create_task_group() as tasks:
@@ -157,7 +157,7 @@ def _host(url: str) -> str:
 
 
 async def _head(stream: ByteReceiveStream) -> tuple[bytes, bytes]:
-    """What stands before the empty line, with it, and what came behind."""
+    """Returns the bytes up to and including the empty line, and those behind it."""
     data = b""
     while b"\r\n\r\n" not in data:
         if len(data) > MAX_HEAD:

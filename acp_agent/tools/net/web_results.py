@@ -1,4 +1,5 @@
-"""What search engines answer, as a list of results. Pure; each reader raises ToolError for what it cannot read."""
+"""Reads the answers of search engines as lists of results. Pure; each reader raises ToolError for what it cannot
+read."""
 
 from __future__ import annotations
 
@@ -37,7 +38,7 @@ def read_duckduckgo(page: str) -> list[SearchResult]:
         return found
     if tree.css_first(".anomaly-modal__title, #challenge-form, form[action*=anomaly]") is not None:
         raise ToolError(
-            "DuckDuckGo wants proof that a person is asking and gave no results.",
+            "DuckDuckGo wants proof that a user is asking and gave no results.",
             "rate_limited",
             suggestion="Wait a while before the next search, or fetch a page you know.",
         )

@@ -21,12 +21,12 @@ T = TypeVar("T")
 
 
 async def read_link(client: GuardedClient, url: str, max_chars: int) -> str:
-    """The text behind a link that the person gave, wherever it leads, as `fetch` gives it. Raises ToolError only."""
+    """The text behind a link that the user gave, wherever it leads, as `fetch` gives it. Raises ToolError only."""
     return await readable(await client.request("GET", url, any_host=True), max_chars)
 
 
 async def readable(answer: WebAnswer, max_chars: int) -> str:
-    """Where it came from, its title, its text. Raises ToolError for a bad status and for what is no text."""
+    """Where it came from, its title, its text. Raises ToolError for a bad status and for what is not text."""
     text = need_text(answer)
     head = [answer.url]
     if len(answer.hops) > 1:

@@ -1,4 +1,4 @@
-"""`browser`: a page as a person would see it, with its scripts run."""
+"""`browser`: a page as a user would see it, with its scripts run."""
 
 from __future__ import annotations
 

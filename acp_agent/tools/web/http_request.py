@@ -39,7 +39,7 @@ HARMLESS = frozenset(
     origin pragma range referer user-agent
     """.split()
 )
-"""Headers that tell the host nothing of the person. Any other may be a key."""
+"""Headers that tell the host nothing of the user. Any other may be a key."""
 
 _NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}")
 

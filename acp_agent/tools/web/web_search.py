@@ -1,4 +1,4 @@
-"""`web_search`: titles, addresses and snippets from the search engine that the person chose."""
+"""`web_search`: titles, addresses and snippets from the search engine that the user chose."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def _address(params: WebSearchParams, config: WebConfig) -> str:
         if config.search_provider == "brave":
             return f"{BRAVE}?{urlencode({'q': params.query, 'count': min(20, config.max_search_results)})}"
         if not config.searxng_url:
-            raise ToolError("No SearXNG server is configured. The person sets it in `tools.web.searxng_url`.")
+            raise ToolError("No SearXNG server is configured. The user sets it in `tools.web.searxng_url`.")
         return f"{config.searxng_url.rstrip('/')}/search?{urlencode({'q': params.query, 'format': 'json'})}"
     except UnicodeEncodeError as error:
         raise ToolError("The query holds half a character (a lone surrogate).", "invalid_parameters") from error
@@ -78,7 +78,7 @@ def _key(ctx: ToolContext) -> str:
     key = ctx.web.environ.get(name)
     if not key:
         raise ToolError(
-            f"The search needs a key of Brave Search in the environment variable {name}; only the person can set it.",
+            f"The search needs a key of Brave Search in the environment variable {name}; only the user can set it.",
             "policy_blocked",
         )
     return key
@@ -87,7 +87,7 @@ def _key(ctx: ToolContext) -> str:
 def _read(answer: WebAnswer, config: WebConfig) -> list[SearchResult]:
     if config.search_provider == "searxng" and answer.status == 403:
         raise ToolError(
-            f"{answer.url.partition('?')[0]} refuses JSON. The person must allow the format `json` in its settings.",
+            f"{answer.url.partition('?')[0]} refuses JSON. The user must allow the format `json` in its settings.",
             "policy_blocked",
         )
     text = need_text(answer)

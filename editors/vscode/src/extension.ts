@@ -185,7 +185,7 @@ async function begin(context: vscode.ExtensionContext, host: AgentHost): Promise
 /** What decides which program runs and how. */
 const AGENT_SETTINGS = ["command", "arguments", "environment", "useUvx"];
 
-/** An agent that could not be started is tried again; one that runs goes on until the person lets it be replaced. */
+/** An agent that could not be started is tried again; one that runs goes on until the user lets it be replaced. */
 async function onAgentSettings(host: AgentHost): Promise<void> {
   if (host.status === "failed") {
     await host.restart();
@@ -230,7 +230,7 @@ function folders(): string[] {
   return (vscode.workspace.workspaceFolders ?? []).filter(({ uri }) => uri.scheme === "file").map(({ uri }) => uri.fsPath);
 }
 
-/** The person's environment, without what VS Code sets for its own processes. */
+/** The user's environment, without what VS Code sets for its own processes. */
 function environment(): Record<string, string> {
   const entries = Object.entries(process.env).filter((entry): entry is [string, string] => entry[1] !== undefined && !/^(?:ELECTRON_|VSCODE_)/u.test(entry[0]));
   return Object.fromEntries(entries);

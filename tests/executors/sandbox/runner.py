@@ -36,7 +36,7 @@ def sandboxes() -> dict[str, Sandbox]:
 
 
 class Place:
-    """Folders, made anew for every command: `root` may be written, `out` is nobody's business."""
+    """Folders, made again for every command: `root` may be written, `out` is nobody's business."""
 
     def __init__(self) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="acp-sandbox-", ignore_cleanup_errors=True)

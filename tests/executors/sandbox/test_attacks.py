@@ -72,7 +72,7 @@ ATTACKS = [
     Attack("git's configuration is written", "echo x >>.git/config && echo HIT", BUBBLEWRAP),
     Attack("git's configuration is replaced", "echo x >c && mv -f c .git/config && echo HIT", BUBBLEWRAP),
     Attack("git's configuration is linked and written", "ln .git/config c && echo x >>c && echo HIT", BUBBLEWRAP),
-    Attack(".git is renamed and made anew", "mv .git g && mkdir -p .git/hooks && echo HIT", BUBBLEWRAP),
+    Attack(".git is renamed and made again", "mv .git g && mkdir -p .git/hooks && echo HIT", BUBBLEWRAP),
     Attack("the hooks become a link", "rm -rf .git/hooks; ln -sT ../src .git/hooks && echo HIT", BUBBLEWRAP),
     Attack("a protected folder becomes a link", "mv .vscode v; ln -sT v .vscode && echo HIT", BUBBLEWRAP),
     Attack("a protected file that is not there is made", "echo {} >.mcp.json && echo HIT", BUBBLEWRAP),

@@ -1,6 +1,6 @@
 """`acp-coder lsp`, as a process or here, driven by pytest-lsp's client with the capabilities of a real editor.
 
-`LspEditor` is that client with what an editor has besides: buffers that edits are made in, and a person who answers.
+`LspEditor` is that client with what an editor has besides: buffers that edits are made in, and a user who answers.
 Its positions are counted by codecs, not by the code that is tested.
 """
 
@@ -51,7 +51,7 @@ def captured(name: str) -> dict[str, Any]:
 
 @dataclass
 class Question:
-    """A message request, until the person answers it."""
+    """A message request, until the user answers it."""
 
     message: str
     actions: list[str]
@@ -60,7 +60,7 @@ class Question:
     withdrawn: bool = False
 
     def answer(self, title: str | None) -> None:
-        """`None`: the person puts it away."""
+        """`None`: the user puts it away."""
         assert title is None or title in self.actions
         self.chosen = title
         self.done.set()
@@ -159,7 +159,7 @@ class LspEditor(LanguageClient):
             before()
         if self.refusals:
             self.refusals -= 1
-            return types.ApplyWorkspaceEditResult(applied=False, failure_reason="the person said no")
+            return types.ApplyWorkspaceEditResult(applied=False, failure_reason="the user said no")
         wanted: list[tuple[Buffer, Sequence[Any]]] = []
         for change in params.edit.document_changes or ():
             assert isinstance(change, types.TextDocumentEdit)
@@ -189,7 +189,7 @@ class LspEditor(LanguageClient):
         return buffer
 
     def type(self, buffer: Buffer, start: int, end: int, new: str) -> None:
-        """A person changes the code points from `start` to `end`."""
+        """A user changes the code points from `start` to `end`."""
         where = types.Range(start=self.position(buffer.text, start), end=self.position(buffer.text, end))
         buffer.text = buffer.text[:start] + new + buffer.text[end:]
         buffer.version += 1
@@ -239,7 +239,7 @@ class LspEditor(LanguageClient):
         return self.questions[number - 1]
 
     def said(self) -> list[str]:
-        """What was shown to the person as messages."""
+        """What was shown to the user as messages."""
         return [message.message for message in self.messages]
 
     def lines(self) -> list[tuple[str, list[Any]]]:

@@ -174,7 +174,7 @@ async def test_an_edit_that_the_editor_refuses_fails_in_words_and_changes_nothin
         file, buffer = opened(editor, tmp_path)
         turn = await begun(editor, agent)
         editor.refusals = 2
-        with pytest.raises(Failed, match=r"the person said no; nothing was written"):
+        with pytest.raises(Failed, match=r"the user said no; nothing was written"):
             await write(turn, file, "gone\n")
         assert buffer.text == file.read_text() == "one\ntwo\nthree\n"
         assert len(editor.edits) == 1

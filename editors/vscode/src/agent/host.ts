@@ -30,12 +30,12 @@ export type HostChange =
   /** Another session is the one that is looked at. */
   | { readonly kind: "active" }
   | { readonly kind: "sessions" }
-  /** Prompts that waited are not sent: the person gets them back. */
+  /** Prompts that waited are not sent: the user gets them back. */
   | { readonly kind: "returned"; readonly session: Session; readonly prompts: readonly Written[] }
   | { readonly kind: "session"; readonly session: Session; readonly change: SessionChange };
 
 const EARLY_UPDATES = 10_000;
-/** Milliseconds a stopped turn has to be answered before the person is offered to start the agent again. */
+/** Milliseconds a stopped turn has to be answered before the user is offered to start the agent again. */
 const STOP_PATIENCE = 10_000;
 const LIST_PAGES = 20;
 
@@ -158,7 +158,7 @@ export class AgentHost {
   }
 
   /**
-   * The session that the person looks at, there to be prompted: that of before where the agent had ended, `last` (an id)
+   * The session that the user looks at, there to be prompted: that of before where the agent had ended, `last` (an id)
    * where there was none in this window yet, else a new one. Asked for several times at once, it is made once.
    */
   ready(last?: string): Promise<Session> {

@@ -85,7 +85,7 @@ export function isStartFailure(error: unknown): error is StartFailure {
   return error instanceof Error && error.name === "StartFailure";
 }
 
-/** The agent could not be started, or did not answer as an ACP agent does. The message is for a person. */
+/** The agent could not be started, or did not answer as an ACP agent does. The message is for a user. */
 export class StartFailure extends Error {
   override readonly name = "StartFailure";
 

@@ -18,13 +18,13 @@ export interface SessionChange {
   readonly reset: boolean;
 }
 
-/** A question that waits for the person. */
+/** A question that waits for the user. */
 export interface Question extends Permission {
   readonly sessionId: string;
   readonly request: acp.RequestPermissionRequest;
 }
 
-/** A prompt as the person wrote it. */
+/** A prompt as the user wrote it. */
 export interface Written {
   readonly text: string;
   readonly attachments: readonly Attachment[];
@@ -43,7 +43,7 @@ export class Session {
   readonly changed: Emitter<SessionChange>;
   /** Someone is to be told of a login that is needed. */
   onLogin: (error: unknown) => void = () => undefined;
-  /** Prompts that were not sent since the person stopped: they go back to where they were written. */
+  /** Prompts that were not sent since the user stopped: they go back to where they were written. */
   onReturned: (prompts: readonly Written[]) => void = () => undefined;
   running = false;
   stopping = false;
@@ -54,7 +54,7 @@ export class Session {
   private nextId = 0;
   private last: { readonly kind: string; readonly messageId: string | null | undefined } | undefined;
   private readonly names = new Map<string, string>();
-  /** Calls that the person has refused. */
+  /** Calls that the user has refused. */
   private readonly declined = new Set<string>();
 
   constructor(
@@ -102,7 +102,7 @@ export class Session {
     }
   }
 
-  /** Whether a piece of a person's message goes on with the one before it; agents need not give them ids. */
+  /** Whether a piece of a user's message goes on with the one before it; agents need not give them ids. */
   private isSameMessage(messageId: string | null | undefined): boolean {
     return this.last?.kind === "user_message_chunk" && (this.last.messageId ?? undefined) === (messageId ?? undefined);
   }

@@ -117,7 +117,7 @@ export class ChatView implements vscode.WebviewViewProvider, vscode.Disposable {
     this.onOpened();
   }
 
-  /** Puts text and attachments into the box where the person writes, and shows it. */
+  /** Puts text and attachments into the box where the user writes, and shows it. */
   async compose(text: string, attachments: readonly Attachment[]): Promise<void> {
     this.send({ type: "compose", text, attachments });
     await this.show();

@@ -10,7 +10,7 @@ export interface Places {
 }
 
 export interface AgentSettings {
-  /** Whether the person wants `uvx acp-coder`, which fetches the program and runs it. */
+  /** Whether the user wants `uvx acp-coder`, which fetches the program and runs it. */
   readonly uvx: boolean;
   readonly command: string;
   readonly args: readonly string[];
@@ -19,7 +19,7 @@ export interface AgentSettings {
 export interface Found {
   readonly command: string;
   readonly args: readonly string[];
-  /** How it was found, for a person. */
+  /** How it was found, for a user. */
   readonly origin: string;
 }
 
@@ -39,7 +39,7 @@ const VENVS = [".venv", "venv", "env"];
  *
  * An explicit setting is never passed over: where it names nothing that can be run, nothing else is tried, so that the
  * person does not talk to another agent than they chose. What is not on this machine yet is fetched only where the
- * person wants it (`settings.uvx`). The person's own program goes before one that lies in the
+ * person wants it (`settings.uvx`). The user's own program goes before one that lies in the
  * folder.
  */
 export async function findAgent(settings: AgentSettings, places: Places): Promise<Found | NotFound> {

@@ -9,7 +9,7 @@
 
 export type AgentStatus = "stopped" | "starting" | "ready" | "failed";
 
-/** Something that keeps the person from working, in plain words, with what can be done about it. */
+/** Something that keeps the user from working, in plain words, with what can be done about it. */
 export interface Problem {
   readonly title: string;
   /** Markdown. */
@@ -193,7 +193,7 @@ export type ToView =
       readonly tools: readonly ToolCard[];
     }
   | { readonly type: "completions"; readonly request: number; readonly entries: readonly Completion[] }
-  /** Puts text and attachments into the box where the person writes. */
+  /** Puts text and attachments into the box where the user writes. */
   | { readonly type: "compose"; readonly text: string; readonly attachments: readonly Attachment[] }
   /** Scrolls to a tool's card and opens it. */
   | { readonly type: "reveal"; readonly toolCallId: string }

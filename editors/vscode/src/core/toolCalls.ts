@@ -122,7 +122,7 @@ export class ToolCalls {
     this.sessions.set(sessionId, calls);
     const before = calls.get(update.toolCallId);
     const said = statusAfter(before?.status, update.status);
-    // What the person has refused or stopped has not failed.
+    // What the user has refused or stopped has not failed.
     const status = said === "failed" && context.declined === true ? "cancelled" : said;
     const over = isOver(status);
     const now = this.now();

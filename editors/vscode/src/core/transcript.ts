@@ -76,13 +76,13 @@ export class Transcript {
     }
   }
 
-  /** What the person sent; ends the message before it. */
+  /** What the user sent; ends the message before it. */
   user(blocks: readonly ContentBlock[], messageId?: string): ItemChange[] {
     const last = this.items.at(-1);
     const text = blocks.map((block) => (block.type === "text" ? block.text : "")).join("");
     const attachments = blocks.flatMap((block) => attachmentOf(block) ?? []);
     if (messageId !== undefined && last?.type === "user" && this.lastMessage === messageId) {
-      // Only `session/load` sends a person's words in pieces; the view gets the whole when all is there.
+      // Only `session/load` sends a user's words in pieces; the view gets the whole when all is there.
       this.items[this.items.length - 1] = { ...last, text: last.text + text, attachments: [...last.attachments, ...attachments] };
       return [];
     }

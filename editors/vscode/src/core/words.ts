@@ -1,4 +1,4 @@
-/** Texts for a person. */
+/** Texts for a user. */
 
 /** "0.4 s", "12 s", "2 min 5 s". */
 export function duration(milliseconds: number): string {

@@ -9,7 +9,7 @@ import { messageOf } from "../core/words.js";
 const CATCH_UP = 1_000;
 
 /**
- * `fs/*` through VS Code's text documents: what is read is what the person sees, saved or not; what is written is an
+ * `fs/*` through VS Code's text documents: what is read is what the user sees, saved or not; what is written is an
  * edit that they can undo. A document that was clean is saved; one with changes of theirs stays unsaved.
  */
 export class Files {
@@ -90,7 +90,7 @@ async function fromDisk(uri: vscode.Uri): Promise<string> {
   try {
     return new TextDecoder("utf-8", { fatal: true }).decode(bytes);
   } catch {
-    // VS Code knows the encoding that the person set for the file.
+    // VS Code knows the encoding that the user set for the file.
     return (await documentOf(uri)).getText();
   }
 }

@@ -22,7 +22,7 @@ const NOTIFIED_CHARS = 200;
 export class Questions implements vscode.Disposable {
   private readonly seen = new Set<string>();
   private readonly notified = new Set<string>();
-  /** Calls whose diff was opened here, and not by the person. */
+  /** Calls whose diff was opened here, and not by the user. */
   private readonly opened = new Set<string>();
   private readonly disposables: vscode.Disposable[];
 
@@ -74,7 +74,7 @@ export class Questions implements vscode.Disposable {
   }
 
   /**
-   * Answers with the first option of a kind the question that the person sees: that of the diff in front of them, else the
+   * Answers with the first option of a kind the question that the user sees: that of the diff in front of them, else the
    * only one of the session that they look at. In doubt all options are shown, with what they are about.
    */
   async answerWith(kind: Kind): Promise<void> {
@@ -155,7 +155,7 @@ export class Questions implements vscode.Disposable {
     }
   }
 
-  /** Once for each question that waits where the person does not look. */
+  /** Once for each question that waits where the user does not look. */
   notifyUnseen(): void {
     for (const question of this.open) {
       const key = `${question.sessionId} ${question.id}`;

@@ -26,7 +26,7 @@ const UNOPENED_CHARS = 1024 * 1024;
 /**
  * `terminal/*` in VS Code's own terminals. Each is a pseudoterminal over a child process that runs `command` with `args`
  * as they are, without a shell, in a process group of its own. What was written stays readable after `terminal/release`,
- * until the person closes the terminal or newer ones take its place.
+ * until the user closes the terminal or newer ones take its place.
  */
 export class Terminals implements vscode.Disposable {
   /** Fires with the id when output came or the command ended. */

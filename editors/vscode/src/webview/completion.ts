@@ -4,7 +4,7 @@ import type { Completion } from "../core/messages";
 import { useFact, useView } from "./context";
 import { commandsFor, type Trigger, triggerAt } from "./trigger";
 
-/** The person may type so long before the extension is asked. */
+/** The user may type so long before the extension is asked. */
 const DEBOUNCE_MS = 120;
 
 export interface Completing {

@@ -1,5 +1,5 @@
 /**
- * The box where the person writes, with what is attached, what can be completed, and the buttons to send and to stop.
+ * The box where the user writes, with what is attached, what can be completed, and the buttons to send and to stop.
  *
  * Enter sends, and queues while the agent works; an input method's Enter does not. Escape closes the list of
  * completions and does nothing else: stopping is a button.

@@ -24,7 +24,7 @@ const Chunk = memo(({ ids, liveId }: ChunkProps) => (
 /** So many runs are drawn at once; those before them follow, a frame each. */
 const AT_ONCE = 3;
 
-/** The first run that is drawn: a long conversation is there with its end, and with what the person read. */
+/** The first run that is drawn: a long conversation is there with its end, and with what the user read. */
 function useFirstChunk(chunks: readonly (readonly string[])[]): number {
   const { store, memory, bus } = useView();
   const drawn = useRef({ generation: -1, first: 0 });

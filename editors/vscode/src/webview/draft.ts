@@ -20,7 +20,7 @@ export function useDraft(): readonly [Draft, (change: Partial<Draft>) => void] {
   return [{ text, attachments }, set];
 }
 
-/** What the person sent in this conversation, the latest first, without repetitions in a row. */
+/** What the user sent in this conversation, the latest first, without repetitions in a row. */
 export function sentBefore(store: Store): readonly string[] {
   const texts: string[] = [];
   for (const item of store.allItems()) if (item.type === "user") texts.push(item.text);

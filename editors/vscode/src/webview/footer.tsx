@@ -1,4 +1,4 @@
-/** Below the box where the person writes: what may be chosen, and what was used. */
+/** Below the box where the user writes: what may be chosen, and what was used. */
 import { memo } from "preact/compat";
 import type { JSX } from "preact";
 import type { Picker } from "../core/messages";

@@ -1,4 +1,4 @@
-/** Starts the chat view: what the extension says goes into the store, what the person does goes back. */
+/** Starts the chat view: what the extension says goes into the store, what the user does goes back. */
 import { render } from "preact";
 import type { ToView } from "../core/messages";
 import { App } from "./app";

@@ -1,7 +1,7 @@
 /**
  * What outlives the view when it is hidden, moved or reloaded: the draft, what is open, the place in the conversation.
  *
- * What the person writes is kept at once: a window that is loaded anew gives no time for it. VS Code sends the whole value
+ * What the user writes is kept at once: a window that is loaded anew gives no time for it. VS Code sends the whole value
  * to another process each time, so all else, and a draft with pictures, is written a moment after the last change and when
  * the view goes away.
  */

@@ -1,4 +1,4 @@
-/** What stands between the conversation and the box where the person writes: the plan and the queue; and the problem above all. */
+/** What stands between the conversation and the box where the user writes: the plan and the queue; and the problem above all. */
 import type { JSX } from "preact";
 import type { PlanEntry } from "../core/messages";
 import { useFact, useOpen, useView } from "./context";

@@ -1,5 +1,5 @@
 /**
- * A permission the agent asks for: in the card of its tool call, and above the box where the person writes while that
+ * A permission the agent asks for: in the card of its tool call, and above the box where the user writes while that
  * card is not in view. The options are the agent's, in its order and words. Nothing here takes the cursor away.
  */
 import { useLayoutEffect, useState } from "preact/hooks";

@@ -1,14 +1,14 @@
 /**
- * The conversation stays at its end only while the person is there.
+ * The conversation stays at its end only while the user is there.
  *
- * Where the person reads is kept as an item and the distance of its top: that holds when the view comes back with
+ * Where the user reads is kept as an item and the distance of its top: that holds when the view comes back with
  * another width.
  */
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { useChunks, useFact, useView } from "./context";
 import type { Place } from "./memory";
 
-/** Within this many pixels the person is at the end. */
+/** Within this many pixels the user is at the end. */
 const NEAR = 24;
 
 export interface Scrolling {
@@ -63,7 +63,7 @@ export function useScrolling(scroller: { readonly current: HTMLElement | null })
       const distance = element.scrollHeight - element.scrollTop - element.clientHeight;
       const up = element.scrollTop < top.current - 1;
       top.current = element.scrollTop;
-      // What grows below also takes one away from the end; only going up is the person's wish.
+      // What grows below also takes one away from the end; only going up is the user's wish.
       if (distance <= NEAR) stick(true);
       else if (up || !sticks.current) stick(false);
       memory.set({ place: sticks.current ? undefined : placeOf(element, store.facts.session?.id) });
@@ -100,7 +100,7 @@ const MOST_FRAMES = 30;
 
 /**
  * Brings `item` to `offset` below the upper edge, again in each frame until it stays there: what was out of view gets its
- * height only when it comes into view. Gives the function that ends it; the person's own scrolling ends it too.
+ * height only when it comes into view. Gives the function that ends it; the user's own scrolling ends it too.
  */
 function settle(scroller: HTMLElement, item: Element, offset: number, done: () => void): () => void {
   let frame = 0;

@@ -2,13 +2,13 @@
 import type { Attachment, Completion } from "../core/messages";
 
 export interface Signals {
-  /** The person sent something. */
+  /** The user sent something. */
   readonly sent: undefined;
   /** A tool's card is about to be scrolled to. */
   readonly reveal: undefined;
-  /** These folds were opened, by another hand than the person's. */
+  /** These folds were opened, by another hand than the user's. */
   readonly unfolded: readonly string[];
-  /** The box where the person writes gets the cursor. */
+  /** The box where the user writes gets the cursor. */
   readonly focus: undefined;
   readonly compose: { readonly text: string; readonly attachments: readonly Attachment[] };
   readonly completions: { readonly request: number; readonly entries: readonly Completion[] };

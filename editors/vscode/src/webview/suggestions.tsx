@@ -1,4 +1,4 @@
-/** The list above the box where the person writes. The cursor stays in the box: entries are chosen from there. */
+/** The list above the box where the user writes. The cursor stays in the box: entries are chosen from there. */
 import { useEffect, useRef } from "preact/hooks";
 import type { JSX } from "preact";
 import type { Completion } from "../core/messages";

@@ -1,6 +1,6 @@
 /** Figures in words. */
 
-/** Seconds as a person would say them: `0.4 s`, `12 s`, `3 min 05 s`, `1 h 02 min`. */
+/** Seconds as a user would say them: `0.4 s`, `12 s`, `3 min 05 s`, `1 h 02 min`. */
 export function duration(seconds: number): string {
   if (seconds < 0.1) return "< 0.1 s";
   if (seconds < 9.95) return `${seconds.toFixed(1)} s`;

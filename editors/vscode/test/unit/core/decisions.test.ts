@@ -36,7 +36,7 @@ describe("where the agent is", () => {
     expect(found).not.toHaveProperty("wrongSetting");
   });
 
-  it("is fetched by uvx only where the person wants that", async () => {
+  it("is fetched by uvx only where the user wants that", async () => {
     const found = await findAgent({ ...UNSET, uvx: false }, places(["/usr/bin/uvx"]));
     expect(found).toMatchObject({ uvx: true });
     expect(found).not.toHaveProperty("command");

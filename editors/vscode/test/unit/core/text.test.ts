@@ -135,7 +135,7 @@ describe("words", () => {
     expect(plainText("\u001b[31mred\u001b[0m\r\n10%\r100%\n\u001b]0;title\u0007ok\u0000")).toBe("red\n100%\nok");
   });
 
-  it("says durations as a person would", () => {
+  it("says durations as a user would", () => {
     expect([0, 1234, 59_999, 125_000].map(duration)).toEqual(["0.0 s", "1.2 s", "59 s", "2 min 5 s"]);
   });
 

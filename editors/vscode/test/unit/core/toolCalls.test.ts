@@ -47,7 +47,7 @@ describe("tool calls", () => {
   it("measures from the moment it runs to its end, and no further", () => {
     const { calls: made, clock } = calls();
     made.apply("s", { toolCallId: "1", title: "t" }, LIVE);
-    clock.now = 5000; // the person thought about it
+    clock.now = 5000; // the user thought about it
     made.apply("s", { toolCallId: "1", status: "in_progress" }, LIVE);
     clock.now = 5400;
     made.apply("s", { toolCallId: "1", status: "completed" }, LIVE);
@@ -67,7 +67,7 @@ describe("tool calls", () => {
     expect(made.apply("s", { toolCallId: "1", status: "failed" }, LIVE).status).toBe("failed");
   });
 
-  it("does not say that a call failed which the person has refused", () => {
+  it("does not say that a call failed which the user has refused", () => {
     const { calls: made } = calls();
     made.apply("s", { toolCallId: "1", title: "t" }, LIVE);
     expect(made.apply("s", { toolCallId: "1", status: "failed" }, { ...LIVE, declined: true }).status).toBe("cancelled");

@@ -110,7 +110,7 @@ function asking(): TestView {
   return view;
 }
 
-test("an at sign asks the extension at once, and what follows when the person pauses", () => {
+test("an at sign asks the extension at once, and what follows when the user pauses", () => {
   vi.useFakeTimers();
   const view = asking();
   for (const text of ["see @a", "see @a.", "see @a.p"]) view.type(text);

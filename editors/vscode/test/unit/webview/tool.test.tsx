@@ -124,7 +124,7 @@ test("a permission offers the agent's options in its order and words", () => {
   expect(names(".permission-bar")).toEqual(["No, thanks", "Yes, do"]);
 });
 
-test("a permission leaves the cursor where the person writes, before and after the answer", () => {
+test("a permission leaves the cursor where the user writes, before and after the answer", () => {
   const view = new TestView({ items: [toolItem("t1")], tools: [card("t1")] });
   view.type("I am wri");
   view.patch({ facts: { permissions: [PERMISSION] } });

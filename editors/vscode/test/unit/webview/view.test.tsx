@@ -50,7 +50,7 @@ test.each([[null], ["text"], [{ text: 3 }], [{ text: "x", attachments: "y", open
   expect(new TestView({}, stored).box.value).toBe("");
 });
 
-test("the person's text is no Markdown", () => {
+test("the user's text is no Markdown", () => {
   const view = new TestView({ items: [{ id: "1", type: "user", text: "**a** <b>\n# c", attachments: [FILE] }] });
   expect(view.one(".said").textContent).toBe("**a** <b>\n# c");
   view.click(view.one(".bubble .chip .face"));

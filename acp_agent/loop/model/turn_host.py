@@ -1,4 +1,4 @@
-"""What `run_turn` sees of a session."""
+"""Hosts of a turn: what `run_turn` sees of a session."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from acp_agent.schema.acp import CompactionUpdate, ContentBlock, SessionUpdate, 
 if TYPE_CHECKING:
     from acp_agent.errors import ProviderError
     from acp_agent.loop.memory.memory import Memory
+    from acp_agent.loop.model.models import ReadyModel
+    from acp_agent.loop.model.turn import Cleaner
     from acp_agent.loop.outbox import Outbox
     from acp_agent.loop.session import Session
     from acp_agent.loop.toolbox.offer import Offer
-    from acp_agent.loop.turns.models import ReadyModel
-    from acp_agent.loop.turns.turn import Cleaner
 
 
 class PlainCleaner:

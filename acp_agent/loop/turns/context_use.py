@@ -1,4 +1,4 @@
-"""`/compact` and `/context`: what the model's context holds, and making it short because the person wants it.
+"""`/compact` and `/context`: what the model's context holds, and making it short because the user wants it.
 
 Both always answer: without a model, without a key, with a server that fails.
 """
@@ -15,10 +15,10 @@ from acp_agent.llm.base import Message
 from acp_agent.loop.memory.compaction import Compacted, Limits, compact, drop_oldest, size_of, summary_messages
 from acp_agent.loop.memory.memory import Memory
 from acp_agent.loop.memory.room import Asked
+from acp_agent.loop.model.models import Models, ReadyModel
+from acp_agent.loop.model.turn_host import SessionDesk, summariser
 from acp_agent.loop.prompts.model_settings import model_settings
 from acp_agent.loop.toolbox.offer import Offer
-from acp_agent.loop.turns.models import Models, ReadyModel
-from acp_agent.loop.turns.turn_host import SessionDesk, summariser
 
 if TYPE_CHECKING:
     from acp_agent.loop.session import Session

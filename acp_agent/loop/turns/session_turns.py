@@ -9,12 +9,12 @@ from acp_agent.errors import StoreError
 from acp_agent.loop.calls.runner import Calls
 from acp_agent.loop.journal import Journal
 from acp_agent.loop.memory.memory import Memory
+from acp_agent.loop.model.models import ReadyModel
+from acp_agent.loop.model.turn import run_turn
+from acp_agent.loop.model.turn_host import SessionHost
 from acp_agent.loop.prompts.prompt_text import leading_text
 from acp_agent.loop.session import Session
 from acp_agent.loop.toolbox.toolbox import Toolbox
-from acp_agent.loop.turns.models import ReadyModel
-from acp_agent.loop.turns.turn import run_turn
-from acp_agent.loop.turns.turn_host import SessionHost
 from acp_agent.schema.acp import ContentBlock, StopReason
 
 log = logging.getLogger(__name__)
@@ -35,7 +35,8 @@ class Turns:
         self._told = False
 
     async def prepare(self) -> Sequence[str]:
-        """Makes ready what the first turn needs; whoever comes later finds it done. Gives what the user should hear."""
+        """Makes ready what the first turn needs; whoever comes later finds it done. Returns what the user should
+        hear."""
         first, self._told = not self._told, True
         if first:
             self._expire()
@@ -51,7 +52,7 @@ class Turns:
             log.warning("old outputs could not be removed: %s", error)
 
     def _troubles(self) -> list[str]:
-        """What is wrong with the configuration and what it names."""
+        """Lists what is wrong with the configuration and what it names."""
         config, outputs, guard = self._session.config, self._calls.outputs, self._calls.guard
         told = [] if config.settings.secrets.redact else [NOT_REDACTED]
         told += [*outputs.redactor.trouble, *outputs.filters.trouble()]
@@ -60,7 +61,7 @@ class Turns:
         told += [config.trouble] if config.trouble else []
         told += self._toolbox.servers.trouble
         unknown = ", ".join(f"`{name}`" for name in self._toolbox.offer.unknown_names())
-        return [*told, f"The configuration names tools that there are not: {unknown}."] if unknown else told
+        return [*told, f"The configuration names tools that do not exist: {unknown}."] if unknown else told
 
     async def run(self, model: ReadyModel, blocks: Sequence[ContentBlock]) -> StopReason:
         """Asks the model until it is done; the prompt `blocks` is in the history already."""

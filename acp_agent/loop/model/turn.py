@@ -29,7 +29,7 @@ from acp_agent.llm.base import (
     ToolUse,
     UsageReport,
 )
-from acp_agent.loop.calls.repeats import DoomLoop
+from acp_agent.loop.model.doom_loop import DoomLoop
 from acp_agent.schema.acp import AgentMessageChunk, AgentThoughtChunk, SessionUpdate, StopReason, TextContent
 
 if TYPE_CHECKING:
@@ -38,14 +38,14 @@ if TYPE_CHECKING:
 
 class Cleaner(Protocol):
     def feed(self, text: str) -> str:
-        """What of the text so far can be shown, and was not yet."""
+        """Returns what can be shown now of the text so far."""
         ...
 
     def finish(self) -> str: ...
 
 
 class TurnHost(Protocol):
-    """What a turn needs of its session."""
+    """The part of a session that a turn needs."""
 
     def messages(self) -> Sequence[Message]: ...
 
@@ -66,11 +66,11 @@ class TurnHost(Protocol):
     def settings(self) -> ModelSettings: ...
 
     def report_usage(self, usage: UsageReport | None, message: AssistantMessage) -> None:
-        """What the server counted for the answer `message`; `None`: nothing."""
+        """Reports what the server counted for the answer `message`; `None`: nothing."""
         ...
 
     async def make_room(self, refused: ProviderError | None = None) -> str | None:
-        """Sees to it that the next request fits; words for the person where it cannot. `refused`: the server says that
+        """Sees to it that the next request fits; words for the user where it cannot. `refused`: the server says that
         it does not."""
         ...
 
@@ -88,7 +88,7 @@ class TurnHost(Protocol):
 
 
 class Turn(msgspec.Struct):
-    """What one model call gave."""
+    """The result of one model call."""
 
     message: AssistantMessage
     reason: FinishReason
@@ -102,7 +102,7 @@ RunCalls = Callable[[Sequence[ToolUse], Callable[[ToolMessage], None]], Awaitabl
 async def run_turn(
     provider: Provider, host: TurnHost, run_calls: RunCalls, *, max_iterations: int, doom_loop: int
 ) -> StopReason:
-    """Runs until the model is done, or a limit ends it (then the person is told which, but for the iterations, which
+    """Runs until the model is done, or a limit ends it (then the user is told which, but for the iterations, which
     the stop reason names). Raises ProviderError; what the model had said by then stays in the history."""
     circles = DoomLoop(doom_loop)
     for _ in range(max_iterations):
@@ -135,7 +135,7 @@ async def run_turn(
 
 
 async def _ask(provider: Provider, host: TurnHost) -> Turn | str:
-    """One model call that fits. A server that finds it too long is asked once more, with less; words for the person
+    """One model call that fits. A server that finds it too long is asked once more, with less; words for the user
     where it cannot be made to fit."""
     if (words := await host.make_room()) is not None:
         return words
@@ -158,7 +158,7 @@ ENDS: dict[FinishReason, StopReason] = {"length": "max_tokens", "refusal": "refu
 
 
 async def ask_model(provider: Provider, host: TurnHost) -> Turn:
-    """One model call, streamed to the person; its message is added to the history, also when it is cut short."""
+    """One model call, streamed to the user; its message is added to the history, also when it is cut short."""
     said: list[str] = []
     thought: list[str] = []
     calls: list[ToolUse] = []
@@ -201,7 +201,7 @@ async def ask_model(provider: Provider, host: TurnHost) -> Turn:
 
 
 class _Voice:
-    """Tells the person what the model says, in one message."""
+    """Tells the user what the model says, in one message."""
 
     def __init__(self, host: TurnHost, chunk: type[AgentMessageChunk | AgentThoughtChunk]) -> None:
         self._host = host

@@ -9,13 +9,13 @@ from acp_agent.loop.beside.languages import Languages
 from acp_agent.loop.calls.runner import Calls
 from acp_agent.loop.commands import Commands
 from acp_agent.loop.journal import Journal
-from acp_agent.loop.memory.context_use import ContextUse
 from acp_agent.loop.memory.memory import Memory
-from acp_agent.loop.prompts.session_prompts import Prompts
+from acp_agent.loop.model.models import Models
 from acp_agent.loop.shell.session_shell import Shell
 from acp_agent.loop.toolbox.toolbox import Toolbox
-from acp_agent.loop.turns.models import Models
-from acp_agent.loop.turns.turns import Turns
+from acp_agent.loop.turns.context_use import ContextUse
+from acp_agent.loop.turns.session_prompts import Prompts
+from acp_agent.loop.turns.session_turns import Turns
 
 
 class Parts(Struct, frozen=True):

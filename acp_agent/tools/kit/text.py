@@ -1,4 +1,4 @@
-"""What the file tools share: reading a file as text, with words for all that can go wrong; line endings; diffs."""
+"""Shared by the file tools: reading a file as text, with words for all that can go wrong; line endings; diffs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ async def need_file(executor: Executor, path: Path, shown: str, limit: int) -> b
 
 
 async def read_file(ctx: ToolContext, path: Path, shown: str) -> str | None:
-    """The text as the editor has it, `None` where there is no such file. Raises ToolError for what is no text."""
+    """The text as the editor has it, `None` where there is no such file. Raises ToolError for what is not text."""
     await need_file(ctx.executor, path, shown, ctx.config.files.max_read_bytes)
     try:
         text = await ctx.executor.read_text(path)
@@ -45,7 +45,7 @@ async def read_file(ctx: ToolContext, path: Path, shown: str) -> str | None:
 
 
 async def disk_digest(ctx: ToolContext, path: Path) -> bytes | None:
-    """A digest of the file on disk, whatever an editor shows; `None` where there is no file."""
+    """A digest of the file on disk, whatever an editor shows; `None` where there is not a file."""
     found = await ctx.executor.stat(path)
     if found is None or found.kind != "file":
         return None

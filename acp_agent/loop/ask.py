@@ -1,4 +1,4 @@
-"""A question of the model to the person: by a form, else as a choice like a permission, else in the conversation.
+"""A question of the model to the user: by a form, else as a choice like a permission, else in the conversation.
 
 Never hangs: the first two are bounded by a timeout, the third ends the turn, and the next prompt is the answer.
 """
@@ -8,11 +8,11 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import anyio
 
 from acp_agent.errors import AgentError, ConnectionClosed
-from acp_agent.loop.calls.call import Call
 from acp_agent.loop.outbox import Outbox
 from acp_agent.protocol.client import Client
 from acp_agent.schema.acp import (
@@ -34,13 +34,16 @@ from acp_agent.schema.acp import (
 )
 from acp_agent.tools.kit.tool_context import Answer, Question
 
+if TYPE_CHECKING:
+    from acp_agent.loop.calls.call import Call
+
 log = logging.getLogger(__name__)
 
 ANSWER = "answer"
 OTHER = "other"
 SKIP = "skip"
 
-DECLINED = "The person did not want to answer. Go on with what you know, or say what you assume."
+DECLINED = "The user did not want to answer. Go on with what you know, or say what you assume."
 UNANSWERED = "Nobody answered in time. Go on with a sensible assumption and name it, or end the turn."
 MAX_OPTIONS = 9
 """More buttons than that no editor shows well."""
@@ -70,7 +73,7 @@ async def ask_user(client: Client, call: Call, question: Question, *, timeout: f
 
 
 async def ask_trust(outbox: Outbox, words: str, files: Sequence[str]) -> bool | None:
-    """Whether the person trusts these files of the folder, as they are to be shown; `None` where nobody said.
+    """Whether the user trusts these files of the folder, as they are to be shown; `None` where nobody said.
 
     Raises ConnectionClosed.
     """

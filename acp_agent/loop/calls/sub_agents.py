@@ -1,7 +1,7 @@
 """Sub-agents: a prompt, a history and a set of tools of their own, inside one tool call.
 
 The calls of a sub-agent appear in the client below the call that made it (`_meta.claudeCode.parentToolUseId`); what it
-says goes to the model that asked for it, not to the person. The card of the call shows one line: what it does now.
+says goes to the model that asked for it, not to the user. The card of the call shows one line: what it does now.
 Cancelling the call ends all of it: it runs in the call's own task.
 """
 
@@ -25,9 +25,9 @@ from acp_agent.loop.calls.call import Call
 from acp_agent.loop.calls.reports import Parent
 from acp_agent.loop.memory.compaction import Compacted
 from acp_agent.loop.memory.room import Asked
+from acp_agent.loop.model.turn import run_turn
+from acp_agent.loop.model.turn_host import PlainCleaner
 from acp_agent.loop.prompts.model_settings import model_settings
-from acp_agent.loop.turns.turn import run_turn
-from acp_agent.loop.turns.turn_host import PlainCleaner
 from acp_agent.schema.acp import SessionUpdate, StopReason
 from acp_agent.tools.kit.tool_context import Task, ToolResult
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from acp_agent.loop.calls.runner import Calls
 
 NOT_FOR_SUB_AGENTS = frozenset(("plan", "ask_user", "switch_mode", "schedule_add", "schedule_remove"))
-"""What belongs to the conversation with the person."""
+"""Tools that belong to the conversation with the user."""
 
 INSTRUCTIONS = """
 You are a sub-agent: another agent gave you one task and reads only your last message. Do the task with your tools, then
@@ -105,7 +105,7 @@ def _sub_settings(settings: ModelSettings) -> ModelSettings:
 
 
 class _SubHost:
-    """What `run_turn` sees of a sub-agent: nothing it says is shown, nothing is stored."""
+    """The host of a sub-agent's turn: nothing it says is shown, nothing is stored."""
 
     def __init__(self, calls: Calls) -> None:
         turn = calls.shell.turn

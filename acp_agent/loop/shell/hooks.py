@@ -1,7 +1,7 @@
-"""Commands of the person's that run before and after tools, after a file or the shell's folder has changed.
+"""Commands of the user's that run before and after tools, after a file or the shell's folder has changed.
 
 A hook gets facts as variables and JSON on no channel of ours: its output goes to the log. It never stops a call: one
-that fails or takes too long is reported, and the call goes on. Hooks are in the person's own configuration only.
+that fails or takes too long is reported, and the call goes on. Hooks are in the user's own configuration only.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from acp_agent.errors import ExecutorError
 from acp_agent.executors.base import Command
 from acp_agent.executors.local import LocalExecutor
 from acp_agent.loop.outbox import Outbox
-from acp_agent.loop.turns.running import RunningTurn
+from acp_agent.loop.running_turn import RunningTurn
 
 log = logging.getLogger(__name__)
 
@@ -71,7 +71,7 @@ class Hooks(Struct):
                 self._tell(event, hook, trouble)
 
     async def _one(self, hook: HookConfig, env: Mapping[str, str]) -> str:
-        """Runs it; gives what went wrong, or nothing."""
+        """Runs it; returns what went wrong, or nothing."""
         try:
             process = await self.run_with.run(Command(hook.command, self.cwd, env=env))
         except ExecutorError as error:
@@ -93,7 +93,7 @@ class Hooks(Struct):
                 await process.close()
 
     def _tell(self, event: str, hook: HookConfig, trouble: str) -> None:
-        """Every time in the log, the first time to the person too."""
+        """Every time in the log, the first time to the user too."""
         text = f"The hook `{hook.command}` ({event}) failed: {trouble}"
         log.warning("%s", text)
         if hook.command not in self._reported:

@@ -10,13 +10,13 @@ from acp_agent.loop.beside.published_diagnostics import diagnostics_block, menti
 from acp_agent.loop.calls.runner import Calls
 from acp_agent.loop.memory.memory import Memory
 from acp_agent.loop.memory.session_goals import PROMPT, goal_words, mentions
+from acp_agent.loop.model.models import Models
 from acp_agent.loop.prompts.command_names import sets_goal, split_command
-from acp_agent.loop.prompts.links import with_linked_pages
 from acp_agent.loop.prompts.menu import Menu
 from acp_agent.loop.prompts.prompt_text import parts_of, title_of, with_command_text
 from acp_agent.loop.session import Session
 from acp_agent.loop.toolbox.toolbox import Toolbox
-from acp_agent.loop.turns.models import Models
+from acp_agent.loop.turns.links import with_linked_pages
 from acp_agent.lsp.base import Report
 from acp_agent.schema.acp import ContentBlock
 
@@ -59,7 +59,7 @@ class Prompts:
         return UserMessage(parts)
 
     def notes(self) -> Sequence[Message]:
-        """What happened since the last turn that the model must hear of before the prompt."""
+        """Returns what happened since the last turn that the model must hear of before the prompt."""
         notes: list[Message] = [*self._calls.shell.runs.notes()]
         goal = self._memory.goals.active
         if goal is not None and not any(mentions(message, goal.text) for message in self._memory.messages()):

@@ -1,4 +1,4 @@
-"""What the tools share that ask language servers: documents, where a symbol stands, places and errors in words."""
+"""Shared by the tools that ask language servers: documents, where a symbol stands, places and errors in words."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from acp_agent.safety.access import Access, PathAccess
 from acp_agent.safety.folders.paths import Roots, real_path
 from acp_agent.schema.acp import Content, TextContent, ToolCallContent
 from acp_agent.schema.lsp_types import Diagnostic, Position, Range
-from acp_agent.tools.code.shown_documents import load_documents, source_files
-from acp_agent.tools.files.text import read_file
 from acp_agent.tools.kit.base import Params
+from acp_agent.tools.kit.shown_documents import load_documents, source_files
+from acp_agent.tools.kit.text import read_file
 from acp_agent.tools.kit.tool_context import Location, ToolContext
 
 log = logging.getLogger(__name__)
@@ -67,7 +67,7 @@ async def document_at(ctx: ToolContext, shown: str) -> Document:
 
 async def documents_of(shown: str | None, ctx: ToolContext) -> tuple[list[Document], int]:
     """The files of known languages that a path means, those the model has seen where none is given; and how many more
-    there are than are looked at. What is no text is left out. Raises ToolError for a path that does not exist."""
+    there are than are looked at. What is not text is left out. Raises ToolError for a path that does not exist."""
     language, config = ctx.languages, ctx.languages.config
     root = ctx.roots.cwd if shown is None else ctx.roots.resolve(shown)
     found = await ctx.executor.stat(root)
@@ -156,7 +156,7 @@ async def places_in_words(
 async def errors_of_change(
     changes: Iterable[tuple[Document | None, Document]], ctx: ToolContext
 ) -> tuple[str, tuple[ToolCallContent, ...]]:
-    """The errors that changes brought about, for the model and for the person; empty where none are known.
+    """The errors that changes brought about, for the model and for the user; empty where none are known.
 
     Several changes are one: they are looked at together, and what one of them broke for as long as another was not
     made is no error."""

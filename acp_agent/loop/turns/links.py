@@ -1,6 +1,6 @@
 """Links in a prompt: web pages are read for the model, through the same guard as `fetch`; files stay in their folders.
 
-Each page that is read is shown as a call of `fetch`, so that the person sees what was asked of whom.
+Each page that is read is shown as a call of `fetch`, so that the user sees what was asked of whom.
 """
 
 from __future__ import annotations
