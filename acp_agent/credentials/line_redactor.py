@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from acp_agent.credentials import patterns as known
 from acp_agent.credentials.values import is_credential, is_placeholder
@@ -36,8 +37,7 @@ def escaped(text: str) -> str:
     return "".join(char if char.isalnum() or ord(char) > 127 else f"\\x{{{ord(char):x}}}" for char in text)
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
+class Span(Struct, frozen=True):
     """A credential in a text: where, what it is called, and which name wins where two meet (the highest)."""
 
     start: int

@@ -13,13 +13,13 @@ import shutil
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 import anyio
 import anyio.to_thread
 from anyio.abc import Process
 from anyio.streams.buffered import BufferedByteReceiveStream
+from msgspec import Struct
 
 from acp_agent.errors import ExecutorError
 from acp_agent.executors import files
@@ -44,8 +44,7 @@ BAD_PATTERN = 2
 """Exit status of both programs for a pattern they cannot read."""
 
 
-@dataclass
-class _Run:
+class _Run(Struct):
     results: list[Match]
     truncated: bool = False
     timed_out: bool = False

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, Struct, UnsetType
 
 from acp_agent.errors import ToolError
 from acp_agent.executors.base import ExitStatus, Process
@@ -47,8 +46,7 @@ SMALL_RAW = 20_000
 CANCELLED = "The call was cancelled by the user."
 
 
-@dataclass(frozen=True)
-class Display:
+class Display(Struct, frozen=True):
     """How running commands are shown."""
 
     terminal_meta: bool

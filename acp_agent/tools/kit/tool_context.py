@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
+
+from msgspec import Struct, field
 
 from acp_agent.config.model import ToolsConfig
 from acp_agent.executors.base import Command, Executor, OutputChunk, Process
@@ -25,15 +26,13 @@ if TYPE_CHECKING:
     from acp_agent.tools.net.web_access import WebAccess
 
 
-@dataclass(frozen=True)
-class Location:
+class Location(Struct, frozen=True):
     path: Path
     line: int | None = None
     """1-based."""
 
 
-@dataclass(frozen=True)
-class Description:
+class Description(Struct, frozen=True):
     """The description that the user sees before the call runs."""
 
     title: str
@@ -41,8 +40,7 @@ class Description:
     locations: tuple[Location, ...] = ()
 
 
-@dataclass(frozen=True)
-class Preview:
+class Preview(Struct, frozen=True):
     """The result of looking ahead."""
 
     content: tuple[ToolCallContent, ...] = ()
@@ -55,8 +53,7 @@ class Preview:
     """Further things that the call touches."""
 
 
-@dataclass(frozen=True)
-class CommandOutput:
+class CommandOutput(Struct, frozen=True):
     """The output of a command, as it came. The text for the model and the user is made of it later."""
 
     script: str
@@ -71,8 +68,7 @@ class CommandOutput:
     timed_out: bool = False
 
 
-@dataclass(frozen=True)
-class ToolResult:
+class ToolResult(Struct, frozen=True):
     """The result of a call."""
 
     text: str
@@ -101,8 +97,7 @@ class ToolResult:
     """Whether the same call of an idempotent tool may be answered with it again."""
 
 
-@dataclass(frozen=True)
-class Seen:
+class Seen(Struct, frozen=True):
     """A file as the model knows it."""
 
     text: str
@@ -141,8 +136,7 @@ class Ledger:
         self._seen.clear()
 
 
-@dataclass(frozen=True)
-class RunState:
+class RunState(Struct, frozen=True):
     """A command in the background, as it is now."""
 
     run_id: str
@@ -173,8 +167,7 @@ class RunState:
         return CommandOutput(self.command, streams, text, heading, running=self.running)
 
 
-@dataclass(frozen=True)
-class Question:
+class Question(Struct, frozen=True):
     """A question of the model to the user."""
 
     text: str
@@ -184,8 +177,7 @@ class Question:
     """Whether more than one choice may be taken."""
 
 
-@dataclass(frozen=True)
-class Answer:
+class Answer(Struct, frozen=True):
     """The answer to a question, or why there is none."""
 
     text: str | None
@@ -198,8 +190,7 @@ class Answer:
     """The question is in the conversation, and the user answers by the next prompt."""
 
 
-@dataclass(frozen=True)
-class Task:
+class Task(Struct, frozen=True):
     """Work for a sub-agent."""
 
     prompt: str
@@ -251,8 +242,7 @@ class CallHandle(Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class ToolContext:
+class ToolContext(Struct, frozen=True):
     """The context of a call: the call itself, the parts of its session, and where it works."""
 
     call: CallHandle

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from urllib.parse import urljoin
 
+from msgspec import Struct
 from selectolax.lexbor import LexborHTMLParser, LexborNode, SelectolaxError
 
 from acp_agent.errors import ToolError
@@ -35,16 +35,14 @@ SHORT = 200
 """Characters of a page's main part below which the whole page may say more."""
 
 
-@dataclass(frozen=True)
-class PageText:
+class PageText(Struct, frozen=True):
     title: str
     text: str
     truncated: bool
     """Whether the page has more than was asked for."""
 
 
-@dataclass(frozen=True)
-class Element:
+class Element(Struct, frozen=True):
     """The elements a selector found."""
 
     text: str
