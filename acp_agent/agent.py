@@ -245,7 +245,7 @@ class Agent:
             return self._add(self._moved(record, cwd, more), config, request.mcp_servers)
 
     def _moved(self, record: SessionRecord, cwd: str, more: tuple[str, ...]) -> SessionRecord:
-        """The session in the folders it is opened with now: each load and resume states them anew."""
+        """The session in the folders it is opened with now: each load and resume states them again."""
         if (cwd, more) != (record.cwd, record.additional_directories):
             self._open_store(self._config()).change(record.id, cwd=cwd, additional_directories=more)
         return SessionRecord(

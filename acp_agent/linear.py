@@ -16,7 +16,7 @@ MAX_PATTERN_CHARS = 512
 """Of a pattern that a user or a project wrote."""
 
 MAX_MEMORY = 32 * 1024 * 1024
-"""Bytes one pattern may take, its automaton included: past that a search starts its automaton anew, and goes on."""
+"""Bytes one pattern may take, its automaton included: past that a search starts its automaton again, and goes on."""
 
 
 class PatternError(ValueError):

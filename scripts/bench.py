@@ -384,8 +384,8 @@ class Bench:
         base = statistics.median(bare)
         self.add("B: python3 -c pass", "", bare)
         self.add("spawn to initialize answered", "4 B", first, base=base)
-        self.add("spawn to session/new answered", "14 B", session, base=base)
-        self.add("spawn to first chunk", "30 B", chunk, base=base)
+        self.add("spawn to session/new answered", "8 B", session, base=base)
+        self.add("spawn to first chunk", "20 B", chunk, base=base)
 
     def warm_prompt(self) -> None:
         with scripted(self.home, ANSWER) as model, agent(self.home, model) as client:
@@ -396,6 +396,19 @@ class Bench:
                 took = client.prompt(session)
                 samples.append(took - model.direct([user()]))
         self.add("warm prompt, net", "5 ms", samples)
+
+    def early_prompts(self) -> None:
+        """Turns 2 to 11 of a new process, one right behind the other: what is still to be loaded waits."""
+        samples = []
+        with scripted(self.home, ANSWER) as model:
+            for _ in range(5):
+                with agent(self.home, model) as client:
+                    session, _ = client.new_session()
+                    client.prompt(session)
+                    for _ in range(10):
+                        took = client.prompt(session)
+                        samples.append(took - model.direct([user()]))
+        self.add("turns 2 to 11 of a process, net", "8 ms", samples)
 
     def stream(self) -> None:
         """2,000 deltas as fast as the model gives them."""
@@ -707,6 +720,7 @@ def _timed(work: Callable[[], object]) -> float:
 BENCHES: dict[str, Callable[[Bench], None]] = {
     "start_up": Bench.start_up,
     "warm_prompt": Bench.warm_prompt,
+    "early_prompts": Bench.early_prompts,
     "stream": Bench.stream,
     "pace": Bench.pace,
     "bash_editor": Bench.bash_editor,

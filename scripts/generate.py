@@ -52,6 +52,7 @@ def render_all() -> dict[Path, str]:
         ROOT / "schemas" / "config.schema.json": _json(_config_schema()),
         ROOT / "docs" / "configuration.md": _configuration(),
         ROOT / "docs" / "tools.md": _tools(definitions),
+        ROOT / "docs" / "imports.svg": runpy.run_path(str(ROOT / "scripts" / "draw_imports.py"))["picture"](),
     }
 
 

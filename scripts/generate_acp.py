@@ -476,7 +476,7 @@ class Generator:
             + "".join(rows)
             + "}\n"
             + docstring(
-                "Fields (by their name on the wire) whose default stands in for a wrong value: 'error' for any wrong "
+                "Fields (by their name on the wire) whose default is in for a wrong value: 'error' for any wrong "
                 "value, 'skip' likewise but a list only loses its wrong items, 'null' for null only. "
                 "Every `_meta` is 'error' too.",
                 "",

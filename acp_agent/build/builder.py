@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Coroutine, Mapping
+from functools import partial
 from typing import Any
 
 import anyio.to_thread
 
 from acp_agent.build.session_parts import build_parts
+from acp_agent.build.warming import warm
 from acp_agent.config.credentials import stored_keys
 from acp_agent.credentials.redactor import Redactor, own_values
 from acp_agent.errors import AuthRequired, InvalidParams, ProviderError
@@ -72,9 +74,10 @@ class Builder:
         return self._redactions[identity]
 
     async def introduce(self, session: Session) -> None:
-        """Tells the client the session's commands and models, and loads what the first prompt needs.
+        """Tells the client the session's commands and models, and loads what its turns need.
 
-        In the order of need: the provider is asked long before a tool is, and loading the tools takes longest.
+        In the order of need: the provider is asked first. What only tools need comes once nothing else goes on, so that
+        the first prompts do not wait for it.
         """
         parts = await session.parts()
         parts.prompts.menu.show()
@@ -82,14 +85,13 @@ class Builder:
             await self._models.discover(session.config, session.choices)
         except (AuthRequired, ProviderError, InvalidParams) as error:
             log.info("the models could not be listed: %s", error)
-        if not self._warm:
-            self._warm = True
-            await anyio.to_thread.run_sync(self._registry.warm)
-            self._loaded()
-            self._spawn(_sweep())
         if told := await parts.turns.prepare():
             session.outbox.tell("\n".join(told))
-        await anyio.to_thread.run_sync(load, EXAMINE)
+        if not self._warm:
+            self._warm = True
+            await warm([*self._registry.loaders(), partial(load, EXAMINE)])
+            self._loaded()
+            self._spawn(_sweep())
         await parts.shell.confinement.ready()
 
     async def close(self) -> None:

@@ -52,9 +52,7 @@ from acp_agent.safety.deciding.audit import AuditLog
 from acp_agent.safety.environment import SECRET_NAMES, safe_environment
 from acp_agent.store.session_store import SessionStore
 from acp_agent.tools.kit.registry import Registry, SessionRegistry
-from acp_agent.tools.net.browser_session import BrowserSession
 from acp_agent.tools.net.web_access import WebAccess
-from acp_agent.tools.net.web_client import GuardedClient
 
 Spawn = Callable[[Coroutine[Any, Any, None]], None]
 """Runs something in the background until the agent closes."""
@@ -92,7 +90,7 @@ def build_parts(
     extensions = Extensions(session.roots.cwd, registry, store, packages=settings.tools.entry_points)
     toolbox = Toolbox(registry, offer, extensions, servers, relevance)
     scheduler = Scheduler(session, store.schedules)
-    web = build_web(session.config, environ)
+    web = WebAccess(settings.tools, environ)
     gate = Gate(session.client, store, session.choices, guard, redaction.redactor)
     reports = build_reports(session, shell, redaction)
     calls = Calls(session, toolbox, gate, shell, memory, languages, web, scheduler, reports, outputs)
@@ -108,7 +106,7 @@ def build_parts(
         prompts=Prompts(session, models, memory, toolbox, languages, calls, menu),
         turns=Turns(session, memory, toolbox, calls, journal),
         context=ContextUse(session, memory, offer, models),
-        beside=Beside(servers, scheduler if settings.tools.schedule.enabled else None, web.browser),
+        beside=Beside(servers, scheduler if settings.tools.schedule.enabled else None, web),
     )
 
 
@@ -217,12 +215,6 @@ def build_servers(
         outbox=session.outbox,
         menu=menu,
     )
-
-
-def build_web(config: Config, environ: Mapping[str, str]) -> WebAccess:
-    tools = config.settings.tools
-    client = GuardedClient(tools.web)
-    return WebAccess(client, BrowserSession(client, tools.browser, proxy=tools.web.proxy), environ)
 
 
 def build_reports(session: Session, shell: Shell, redaction: Redaction) -> Reports:

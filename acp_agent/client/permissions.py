@@ -41,7 +41,7 @@ async def cancelled(request: RequestPermissionRequest) -> RequestPermissionOutco
 
 
 async def never_answers(request: RequestPermissionRequest) -> RequestPermissionOutcome:
-    """As a client whose person went away; ends only by cancellation."""
+    """As a client whose user went away; ends only by cancellation."""
     await anyio.sleep_forever()
     return CancelledPermissionOutcome()
 

@@ -33,7 +33,7 @@ class Terminals:
     """All terminals of one client. Use as an async context manager; leaving it releases every terminal.
 
     `join_for_shell`: `command` and `args` are joined unquoted and given to a shell, as some editors do; otherwise they
-    are executed as they are. `env` stands between the environment of this process and the request's.
+    are executed as they are. `env` is between the environment of this process and the request's.
     """
 
     def __init__(self, *, join_for_shell: bool = False, env: Mapping[str, str] | None = None) -> None:

@@ -35,7 +35,7 @@ SQLITE_VERSION = "acp_agent.store.database:SQLITE_VERSION"
 
 SESSION_FILTERS = "acp_agent.loop.calls.session_filters:SessionFilters"
 REDACTOR = "acp_agent.credentials.redactor:Redactor"
-MISSING_BROWSER = "acp_agent.tools.net.browser_session:missing_browser"
+MISSING_BROWSER = "acp_agent.tools.net.chromium:missing_browser"
 
 CONFINEMENT = "acp_agent.loop.shell.confinement:Confinement"
 FIND_USER = "acp_agent.executors.users:find_user"

@@ -17,7 +17,7 @@ class LanguageServerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=Tr
         dict[str, str], Meta(description='The files it is for: ending -> LSP language id, as in `".py" = "python"`.')
     ] = {}
     root_markers: Annotated[
-        list[str], Meta(description="Files that stand in the folder it works in, above the file; else the session's.")
+        list[str], Meta(description="Files that are in the folder it works in, above the file; else the session's.")
     ] = []
     group: Annotated[
         str, Meta(description="Of the servers with the same group only the first that is installed is started.")
@@ -87,4 +87,4 @@ class ClientProfileConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=Tru
         bool | None, Meta(description="Send what local commands print as `_meta.terminal_output`, drawn as a terminal.")
     ] = None
     forms: Annotated[bool | None, Meta(description="Ask questions by forms, where it offers them.")] = None
-    plans: Annotated[bool | None, Meta(description="It draws plans; `false`: the steps stand in the tool call.")] = None
+    plans: Annotated[bool | None, Meta(description="It draws plans; `false`: the steps are in the tool call.")] = None

@@ -221,7 +221,7 @@ class WebConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     max_body_bytes: Annotated[
         int, Meta(ge=1024, description="Largest answer in bytes, after decompression; more is cut.")
     ] = 1_048_576
-    max_redirects: Annotated[int, Meta(ge=0, le=10, description="Redirects followed, each checked anew.")] = 3
+    max_redirects: Annotated[int, Meta(ge=0, le=10, description="Redirects followed, each checked again.")] = 3
     http_hosts: Annotated[
         list[str], Meta(description="Hosts that may be asked without TLS (`http:`). Their address must be public.")
     ] = []

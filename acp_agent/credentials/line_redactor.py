@@ -1,4 +1,4 @@
-"""Redaction of one line, or of groups of its words: what is found in it, and what stands there instead.
+"""Redaction of one line, or of groups of its words: what is found in it, and what is there instead.
 
 What two patterns find at once is one credential, named by the better of the two. A mark is never replaced again.
 """
@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from acp_agent.credentials import patterns as known
 from acp_agent.credentials.values import is_credential, is_placeholder
 from acp_agent.linear import Pattern, at_first_use, compiled
 
 MARK = at_first_use(r"\[redacted: [A-Za-z0-9 '\-]{1,40}\]")
-"""The text in place of a credential. Without quotes and backslashes: it may stand in JSON and in shell lines."""
+"""The text in place of a credential. Without quotes and backslashes: it may be in JSON and in shell lines."""
 
 OWN_HEAD = 8
 COOKIE_CHARS = 4096
@@ -36,8 +37,7 @@ def escaped(text: str) -> str:
     return "".join(char if char.isalnum() or ord(char) > 127 else f"\\x{{{ord(char):x}}}" for char in text)
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
+class Span(Struct, frozen=True):
     """A credential in a text: where, what it is called, and which name wins where two meet (the highest)."""
 
     start: int

@@ -27,13 +27,13 @@ from acp_agent.linear import MAX_PATTERN_CHARS, Pattern, PatternError, compiled
 
 SHORTEST_OWN = 8
 SETTINGS = frozenset("disabled required optional undefined anonymous automatic password testtest".split())
-"""Values of such variables that hide nothing and stand in ordinary text."""
+"""Values of such variables that hide nothing and are in ordinary text."""
 PIECE = 256 * 1024
 """Characters looked at together: what fits a processor's cache is faster."""
 
 
 def holds_mark(text: str) -> bool:
-    """Whether a mark stands in the text where the source of it may have a credential."""
+    """Whether a mark is in the text where the source of it may have a credential."""
     return "[redacted: " in text and MARK.search(text) is not None
 
 
@@ -61,7 +61,7 @@ def own_values(environ: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _spellings(values: Iterable[str]) -> list[str]:
-    """Each value as it may stand in a text: itself, URL-encoded, in JSON, in base64. Longest first."""
+    """Each value as it may be in a text: itself, URL-encoded, in JSON, in base64. Longest first."""
     found: set[str] = set()
     for value in values:
         for line in value.split("\n"):

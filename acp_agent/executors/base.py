@@ -7,16 +7,16 @@ with the ACP client's terminals and buffers).
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, Protocol
+
+from msgspec import Struct, field
 
 StreamName = Literal["stdout", "stderr"]
 EntryKind = Literal["file", "dir", "symlink", "other"]
 
 
-@dataclass(frozen=True)
-class Command:
+class Command(Struct, frozen=True):
     """A bash command line, exactly as the model wrote it."""
 
     script: str
@@ -35,22 +35,19 @@ class Command:
     """Whether it is held by the sandbox, where there is one. False: the user allowed it outside."""
 
 
-@dataclass(frozen=True)
-class ExitStatus:
+class ExitStatus(Struct, frozen=True):
     """How a command ended, in the words of ACP's `TerminalExitStatus`. Both `None`: nobody knows."""
 
     exit_code: int | None = None
     signal: str | None = None
 
 
-@dataclass(frozen=True)
-class OutputChunk:
+class OutputChunk(Struct, frozen=True):
     stream: StreamName
     text: str
 
 
-@dataclass(frozen=True)
-class TerminalView:
+class TerminalView(Struct, frozen=True):
     """A terminal the client can show live inside a tool call."""
 
     terminal_id: str
@@ -65,7 +62,7 @@ class Process(Protocol):
 
     def output(self) -> AsyncIterator[OutputChunk]:
         """Chunks in the order of arrival, ending with the command. Iterated by one at a time: who stops before the end
-        may iterate anew and gets what followed."""
+        may iterate again and gets what followed."""
         ...
 
     async def wait(self) -> ExitStatus:
@@ -101,16 +98,14 @@ class Process(Protocol):
     def truncated(self) -> bool: ...
 
 
-@dataclass(frozen=True)
-class FileStat:
+class FileStat(Struct, frozen=True):
     kind: EntryKind
     """By lstat: a link is a link, whatever it points to."""
     size: int
     """Bytes."""
 
 
-@dataclass(frozen=True)
-class FindQuery:
+class FindQuery(Struct, frozen=True):
     pattern: str
     """A glob as in `.gitignore`: without a slash it matches at any depth."""
     root: Path
@@ -119,8 +114,7 @@ class FindQuery:
     """Seconds; what was found by then is the answer."""
 
 
-@dataclass(frozen=True)
-class GrepQuery:
+class GrepQuery(Struct, frozen=True):
     pattern: str
     """A regular expression."""
     root: Path
@@ -132,8 +126,7 @@ class GrepQuery:
     """Only files that match."""
 
 
-@dataclass(frozen=True)
-class Match:
+class Match(Struct, frozen=True):
     path: Path
     line: int | None
     """1-based; `None` for a found path."""
@@ -141,16 +134,14 @@ class Match:
     """The line, bounded; for a found path its kind."""
 
 
-@dataclass(frozen=True)
-class Found:
+class Found(Struct, frozen=True):
     matches: tuple[Match, ...]
     truncated: bool
     """Whether there are more."""
     timed_out: bool
 
 
-@dataclass(frozen=True)
-class Tally:
+class Tally(Struct, frozen=True):
     """Counts of what was removed, moved or copied."""
 
     files: int = 0
@@ -166,7 +157,7 @@ class Tally:
 
 
 class Executor(Protocol):
-    """All paths absolute and resolved: exactly what was checked is opened, and a link that stands there since is an
+    """All paths absolute and resolved: exactly what was checked is opened, and a link that is there since is an
     error. So is what is no regular file, and what is hidden by configuration; listings and searches leave that out.
 
     Raises ExecutorError with a sentence, FileNotFoundError where a file is missing.

@@ -57,7 +57,7 @@ class Swapped(ExecutorError):
     """A link stands where the checked path had none."""
 
     def __init__(self, path: Path | str) -> None:
-        super().__init__(f"{path} was changed while it was opened: a link stands there now; nothing was done")
+        super().__init__(f"{path} was changed while it was opened: a link is there now; nothing was done")
 
 
 @contextmanager
@@ -199,7 +199,7 @@ def kernels_own(descriptor: int) -> bool:
     """Whether it is on a file system of the kernel's own (`/proc` and its like), wherever that is mounted."""
     if not _of_linux():
         return False
-    found = load("ctypes:create_string_buffer")(512)  # struct statfs is 120 bytes; the kind stands first
+    found = load("ctypes:create_string_buffer")(512)  # struct statfs is 120 bytes; the kind is first
     if _libc().fstatfs(descriptor, found) != 0:
         return False
     return int.from_bytes(found.raw[:8], sys.byteorder) & 0xFFFFFFFF in KERNELS_OWN

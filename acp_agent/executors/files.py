@@ -69,7 +69,7 @@ def lines(path: Path, numbers: Collection[int], most_bytes: int) -> dict[int, st
 
 
 def need_plain(path: Path) -> None:
-    """Raises an error for what stands there and is no regular file, or is reached through a link."""
+    """Raises an error for what is there and is no regular file, or is reached through a link."""
     with contextlib.suppress(FileNotFoundError, NotADirectoryError), folder(path.parent) as parent:
         need_regular(parent, path)
 

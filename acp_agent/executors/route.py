@@ -5,16 +5,16 @@ A remote backend (container, ssh) will be one more name in the answers.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 Operation = Literal["run", "read_text", "write_text"]
 """Operations that an editor may serve. Everything else goes to the disk."""
 Backend = Literal["editor", "local"]
 
 
-@dataclass(frozen=True)
-class Offer:
+class Offer(Struct, frozen=True):
     """The operations that the editor offers and the configuration lets us use."""
 
     terminal: bool = False

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 PLAIN = re.compile(r"[A-Za-z0-9_*]+")
-"""Patterns that may stand in a `case` as they are."""
+"""Patterns that may be in a `case` as they are."""
 
 
 def scrubbing(allowed: Sequence[str], never: Sequence[str], kept: Iterable[str]) -> str:

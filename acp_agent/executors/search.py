@@ -2,7 +2,7 @@
 
 Both run as child processes, bounded in time and in results, and are killed when the call is cancelled. They open what
 they find by its name, so somebody who swaps a folder for a link meanwhile may lead them elsewhere: what they found is
-looked for once more by folder handles (see `files`), and given only where it stands there, too.
+looked for once more by folder handles (see `files`), and given only where it is there, too.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ import shutil
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 import anyio
 import anyio.to_thread
 from anyio.abc import Process
 from anyio.streams.buffered import BufferedByteReceiveStream
+from msgspec import Struct
 
 from acp_agent.errors import ExecutorError
 from acp_agent.executors import files
@@ -44,8 +44,7 @@ BAD_PATTERN = 2
 """Exit status of both programs for a pattern they cannot read."""
 
 
-@dataclass
-class _Run:
+class _Run(Struct):
     results: list[Match]
     truncated: bool = False
     timed_out: bool = False

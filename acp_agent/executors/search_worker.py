@@ -30,7 +30,7 @@ BACKEND = "simple"
 """pathspec's engine of its own: the others take no names that are no UTF-8."""
 
 Specs = tuple[tuple[str, GitIgnoreSpec], ...]
-"""Folders with the rules that stand in them; the innermost last."""
+"""Folders with the rules that are in them; the innermost last."""
 
 
 class BadGlob(Exception):

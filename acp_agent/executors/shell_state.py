@@ -1,7 +1,7 @@
 """A shell's working directory and exported variables, carried from one command to the next.
 
 Bash keeps them itself: each command is preceded by a line that reads what the last one left and sets a trap that
-leaves it anew. No variable is parsed here. A command that ends by a signal, or sets its own EXIT trap, leaves nothing.
+leaves it again. No variable is parsed here. A command that ends by a signal, or sets its own EXIT trap, leaves nothing.
 """
 
 from __future__ import annotations

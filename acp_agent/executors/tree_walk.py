@@ -81,7 +81,7 @@ def enter(parent: int, name: str, shown: str, flags: int = os.O_RDONLY | FOLDER)
 
 def _no_folder(error: OSError, parent: int, name: str, shown: str) -> OSError | ExecutorError:
     if error.errno in NO_FOLDER:
-        # A folder that stands there again was something else a moment ago: a swap, not a file in the way.
+        # A folder that is there again was something else a moment ago: a swap, not a file in the way.
         found = look(parent, name)
         return NoFolder(shown, link=found is not None and (stat.S_ISLNK(found.st_mode) or stat.S_ISDIR(found.st_mode)))
     return OSError(error.errno, error.strerror, shown)

@@ -5,15 +5,15 @@ from __future__ import annotations
 import grp
 import os
 import pwd
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+
+from msgspec import Struct
 
 from acp_agent.errors import ExecutorError
 
 
-@dataclass(frozen=True)
-class User:
+class User(Struct, frozen=True):
     name: str
     uid: int
     gid: int

@@ -258,7 +258,7 @@ class TerminalView(PlainView):
         self._lines([head, *self._details(tool)])
 
     def _draw(self, frame: str) -> None:
-        """The spinner line, where nothing else stands on the line."""
+        """The spinner line, where nothing else is on the line."""
         if self._paused or not self._tools or (not self._at_line_start and not self._spinner_shown):
             return
         tool = next(iter(self._tools.values()))

@@ -1,4 +1,4 @@
-"""Tool calls for models that have none: the catalogue stands in the prompt, calls in fenced blocks of the answer.
+"""Tool calls for models that have none: the catalogue is in the prompt, calls in fenced blocks of the answer.
 
     ```bash        the command line, as it stands
     ```scrape      JSON arguments of `web_scrape`
@@ -86,7 +86,7 @@ class FencedProvider:
             except ProviderError as error:
                 if begun or not tools or not _refuses_tools(error):
                     raise
-                log.info("%s: %s has no tool calls; they stand in fenced blocks from now on", self.name, settings.model)
+                log.info("%s: %s has no tool calls; they are in fenced blocks from now on", self.name, settings.model)
                 self._refused.add(settings.model)
         async with aclosing(self._fenced(messages, tools, settings)) as events:
             async for event in events:

@@ -69,7 +69,7 @@ async def ask_user(client: Client, call: Call, question: Question, *, timeout: f
         raise
     except AgentError as error:
         log.warning("the question could not be asked: %s", error)
-    return Answer(None, "The question stands in the conversation; the next prompt is the answer.", ends_turn=True)
+    return Answer(None, "The question is in the conversation; the next prompt is the answer.", ends_turn=True)
 
 
 async def ask_trust(outbox: Outbox, words: str, files: Sequence[str]) -> bool | None:

@@ -55,7 +55,7 @@ class Choices:
             self._outbox.emit(CurrentModeUpdate(current_mode_id=mode), keep=False)
 
     def set_option(self, option: str, value: object) -> None:
-        """Raises InvalidParams for an unknown option, value or type. The caller shows the list anew."""
+        """Raises InvalidParams for an unknown option, value or type. The caller shows the list again."""
         if not isinstance(value, str):
             raise InvalidParams(f"Invalid params: $.value: the option {option!r} takes a string")
         if option == "mode":

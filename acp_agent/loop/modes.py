@@ -42,7 +42,7 @@ MODES: dict[ModeId, Mode] = {
 
 
 def narrower(one: Mode, other: Mode) -> Mode:
-    """The one of both that allows less: the modes stand in that order."""
+    """The one of both that allows less: the modes are in that order."""
     order = list(MODES)
     return min(one, other, key=lambda mode: order.index(mode.id))
 

@@ -206,7 +206,7 @@ class Session:
         self.queue.cancel()
         async with self.queue.turn(), self._building:
             self.outbox.flush()
-            self.outbox.held = True  # What ends now is stored, not told: the client may be opening the session anew.
+            self.outbox.held = True  # What ends now is stored, not told: the client may be opening the session again.
             if self._parts is not None:
                 await self._parts.close()
         self.outbox.flush()

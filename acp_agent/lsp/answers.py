@@ -115,7 +115,7 @@ def _symbols(data: Any, depth: int) -> list[DocumentSymbol]:
 
 
 def workspace_symbols(data: Any) -> list[WorkspaceSymbol]:
-    """Of `SymbolInformation[]` or `WorkspaceSymbol[]`; one without a range stands at the beginning of its file."""
+    """Of `SymbolInformation[]` or `WorkspaceSymbol[]`; one without a range is at the beginning of its file."""
     found = []
     for each in _list(data):
         name, kind, place = _get(each, "name"), _get(each, "kind"), _get(each, "location")

@@ -6,9 +6,10 @@ Positions are LSP's: lines and characters from 0, characters in UTF-16 code unit
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
+
+from msgspec import Struct, field
 
 from acp_agent.errors import AgentError
 
@@ -30,8 +31,7 @@ class LspError(AgentError):
     """A language server could not be had, or did not do what was asked; the text is for the model and the user."""
 
 
-@dataclass(frozen=True)
-class Document:
+class Document(Struct, frozen=True):
     """A file with the text that it has now, whether or not that is saved."""
 
     path: Path
@@ -39,8 +39,7 @@ class Document:
     text: str
 
 
-@dataclass(frozen=True)
-class Launch:
+class Launch(Struct, frozen=True):
     """A server as it is to be started."""
 
     argv: Sequence[str]
@@ -59,8 +58,7 @@ Launcher = Callable[[Sequence[str], Path], Awaitable[Launch]]
 run."""
 
 
-@dataclass(frozen=True)
-class NewErrors:
+class NewErrors(Struct, frozen=True):
     """The errors that an edit has caused."""
 
     errors: Sequence[tuple[Path, Diagnostic]] = ()
@@ -69,8 +67,7 @@ class NewErrors:
     """Servers that did not answer in time."""
 
 
-@dataclass(frozen=True)
-class Report:
+class Report(Struct, frozen=True):
     """The diagnostics of some files."""
 
     items: Sequence[FileDiagnostics] = ()

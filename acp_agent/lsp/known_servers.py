@@ -10,11 +10,12 @@ import os
 import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from acp_agent.config.language_settings import LspConfig
 
@@ -22,14 +23,13 @@ OWN_PROGRAMS = (".venv/bin", "venv/bin", "node_modules/.bin")
 """Where a project keeps programs of its own."""
 
 
-@dataclass(frozen=True)
-class ServerRow:
+class ServerRow(Struct, frozen=True):
     name: str
     command: tuple[str, ...]
     languages: Mapping[str, str]
     """A file's ending, or its whole name -> LSP language id."""
     root_markers: tuple[str, ...] = ()
-    """Names, with `*` patterns, of what stands in the folder that it works in."""
+    """Names, with `*` patterns, of what is in the folder that it works in."""
     group: str = ""
     settings: Mapping[str, Any] = field(default_factory=dict)
     options: Mapping[str, Any] = field(default_factory=dict)

@@ -271,7 +271,7 @@ class Client(JsonRPCClient):
             self._end(self._process.end_words())
 
     def _cut(self) -> bytes | None:
-        """The next message's body, where it is there whole. What stands between messages is skipped, kept as words."""
+        """The next message's body, where it is there whole. What is between messages is skipped, kept as words."""
         start, length = 0, -1
         while (end := self._buffer.find(b"\n", start, start + LONGEST_HEADER)) >= 0:
             line = bytes(self._buffer[start:end]).rstrip(b"\r")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -16,6 +15,7 @@ import anyio
 import anyio.to_thread
 from anyio.abc import TaskGroup
 from lsprotocol import types
+from msgspec.structs import replace
 
 from acp_agent.config.language_settings import LspConfig
 from acp_agent.lsp import answers

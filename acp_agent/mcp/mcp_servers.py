@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 import anyio
 import anyio.to_thread
+import msgspec
 
 from acp_agent.lazy import load
 from acp_agent.mcp.base import McpError, McpPrompt, McpResult, McpTool, ServerSpec
@@ -46,8 +47,7 @@ CANCELLED = 0.2
 """Seconds it waits for what it cancelled."""
 
 
-@dataclass(frozen=True)
-class ServerState:
+class ServerState(msgspec.Struct, frozen=True):
     """A server as a user sees it."""
 
     name: str
@@ -147,8 +147,7 @@ async def _gone(servers: Iterable[_Server], seconds: float) -> None:
             await server.gone.wait()
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Settings:
+class _Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Settings that the servers of a session share."""
 
     cwd: Path
@@ -171,14 +170,13 @@ class _Job(Generic[T]):
     error: McpError | None = None
 
 
-@dataclass(frozen=True)
-class _Connection:
+class _Connection(msgspec.Struct, frozen=True):
     """One that stands."""
 
     client: Client
     jobs: TaskGroup
     link: Link
-    left: anyio.Event = field(default_factory=anyio.Event)
+    left: anyio.Event = msgspec.field(default_factory=anyio.Event)
     """It is known how it ended."""
 
 

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from acp_agent.config.model import CompressionConfig, CompressionStrategy
 from acp_agent.output.error_lines import error_lines
@@ -52,8 +53,7 @@ OFF_TOPIC = "not about the goal"
 TOO_LONG = "longer than what is kept"
 
 
-@dataclass(frozen=True)
-class Sections:
+class Sections(Struct, frozen=True):
     """An output in pieces that belong together."""
 
     lines: tuple[str, ...]

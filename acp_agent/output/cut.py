@@ -21,7 +21,7 @@ ORDER: tuple[Confidence, ...] = ("Full", "Partial", "Fallback")
 MARK = compiled(r"^\[\.\.\. .* left out.* \.\.\.\]$")
 LAST_LINES = 40
 """Of a failed command are kept whatever a strategy says, where it named no error or the strategy does not know the
-format: the cause may stand in words that nobody knows."""
+format: the cause may be in words that nobody knows."""
 FOLLOWING = 2
 """Lines kept after each error of a failed command where the strategy does not know the format."""
 

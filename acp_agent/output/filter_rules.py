@@ -50,7 +50,7 @@ class Match(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class _Written(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A rule as it stands in a file. What a user leaves out is taken from the built-in rule of that name."""
+    """A rule as it is in a file. What a user leaves out is taken from the built-in rule of that name."""
 
     name: Annotated[str, Meta(min_length=1)]
     enabled: bool = True

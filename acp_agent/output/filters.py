@@ -1,6 +1,6 @@
 """Filters a command's output for the model: the rules that match the command, one after the other.
 
-Pure. Rules are read by `filter_rules`, a rule's strategies stand in `strategies`, and what none of them may do in
+Pure. Rules are read by `filter_rules`, a rule's strategies are in `strategies`, and what none of them may do in
 `cut`.
 """
 

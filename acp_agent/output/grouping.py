@@ -1,7 +1,7 @@
 """Diagnostics of one rule as one block, for `group_by_rule`: the first in full, of the others their places.
 
 Known: the blocks of rustc and clippy, of ruff (full and concise) and of flake8. Any other linter that writes a line
-for each finding is described by a pattern with a group `rule` (and `location`, else what stands before the rule).
+for each finding is described by a pattern with a group `rule` (and `location`, else what is before the rule).
 """
 
 from __future__ import annotations

@@ -81,7 +81,7 @@ def _kind(line: str) -> Omission:
 
 
 def _go_verbose(lines: Sequence[str]) -> dict[int, Omission]:
-    """`go test -v`: what a test logs stands between its lines, and belongs to it."""
+    """`go test -v`: what a test logs is between its lines, and belongs to it."""
     dropped: dict[int, Omission] = {}
     logged: dict[str, list[int]] = {}
     current = ""

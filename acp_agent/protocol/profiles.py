@@ -55,7 +55,7 @@ class RenderingPlan(NamedTuple):
     forms: bool
     """Questions are forms (elicitation); else they are permission requests or words."""
     plans: bool
-    """The client draws plans; else the steps stand in the tool call that sets them."""
+    """The client draws plans; else the steps are in the tool call that sets them."""
     compaction: bool
     notices: bool
     corrected: tuple[str, ...] = ()

@@ -6,9 +6,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from msgspec import Struct
 
-@dataclass(frozen=True)
-class PathAccess:
+
+class PathAccess(Struct, frozen=True):
     """A file or folder, absolute and resolved as `Roots.resolve` does."""
 
     mode: Literal["read", "write", "delete"]
@@ -25,8 +26,7 @@ RISK_METADATA: dict[str, dict[str, object]] = {
 """Fields that `bash` demands of the model with `tools.require_risk_metadata`, as JSON schema."""
 
 
-@dataclass(frozen=True)
-class Claim:
+class Claim(Struct, frozen=True):
     """A statement of the model about a command (`tools.require_risk_metadata`)."""
 
     risk: Literal["low", "medium", "high"]
@@ -37,8 +37,7 @@ class Claim:
     why: str
 
 
-@dataclass(frozen=True)
-class ExecuteAccess:
+class ExecuteAccess(Struct, frozen=True):
     """A shell command line, exactly as it will run, and where."""
 
     command: str
@@ -48,8 +47,7 @@ class ExecuteAccess:
     claim: Claim | None = None
 
 
-@dataclass(frozen=True)
-class NetworkAccess:
+class NetworkAccess(Struct, frozen=True):
     """A request to a host. Whether the host may be asked at all is checked by the guarded client, hop by hop."""
 
     host: str
@@ -60,8 +58,7 @@ class NetworkAccess:
     """Whether it gives the host more than an address (a body, a method that changes something, a click)."""
 
 
-@dataclass(frozen=True)
-class ToolAccess:
+class ToolAccess(Struct, frozen=True):
     """Something that only the tool itself knows: a tool of an MCP server, of a project, of a package."""
 
     scope: str
@@ -71,15 +68,13 @@ class ToolAccess:
     changes: bool = True
 
 
-@dataclass(frozen=True)
-class ModeAccess:
+class ModeAccess(Struct, frozen=True):
     """The switch to another mode: the user is asked every time."""
 
     mode: str
 
 
-@dataclass(frozen=True)
-class NoAccess:
+class NoAccess(Struct, frozen=True):
     """Touches nothing outside the conversation (a plan, say)."""
 
 

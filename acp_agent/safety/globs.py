@@ -13,6 +13,7 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 
 FLAGS = re.IGNORECASE | re.DOTALL
+WILD = frozenset("*?[")
 
 
 @lru_cache(maxsize=4096)
@@ -22,9 +23,16 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 def matches(pattern: str, text: str) -> bool:
     """Whether all of `text` is what the pattern stands for, whatever the case. `cargo *` stands for `cargo`, too."""
-    if _compiled(pattern).match(text) is not None:
-        return True
-    return pattern.endswith(" *") and _compiled(pattern[:-2]).match(text) is not None
+    return _matches(pattern, text) or (pattern.endswith(" *") and _matches(pattern[:-2], text))
+
+
+def _matches(pattern: str, text: str) -> bool:
+    """Most patterns are a name or the beginning of one, for which no expression is compiled."""
+    begin = pattern.removesuffix("*")
+    if WILD.isdisjoint(begin) and pattern.isascii() and text.isascii():
+        same, begin = text.lower(), begin.lower()
+        return same == begin if len(begin) == len(pattern) else same.startswith(begin)
+    return _compiled(pattern).match(text) is not None
 
 
 def matches_any(patterns: Iterable[str], text: str) -> bool:

@@ -1379,6 +1379,6 @@ LENIENT: Final[dict[type[AcpObject], dict[str, Literal["error", "skip", "null"]]
     TerminalExitStatus: {"exitCode": "error", "signal": "error"},
     WaitForTerminalExitResponse: {"exitCode": "error", "signal": "error"},
 }
-"""Fields (by their name on the wire) whose default stands in for a wrong value: 'error' for any wrong value,
-'skip' likewise but a list only loses its wrong items, 'null' for null only. Every `_meta` is 'error' too.
+"""Fields (by their name on the wire) whose default is in for a wrong value: 'error' for any wrong value, 'skip'
+likewise but a list only loses its wrong items, 'null' for null only. Every `_meta` is 'error' too.
 """

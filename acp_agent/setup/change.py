@@ -130,7 +130,7 @@ def write(row: Editor, change: Change, environ: Mapping[str, str], *, undo: bool
 
 
 def _with_block(text: str, block: str, comment: str, file: str) -> str:
-    """`block`, between marks where it has none of its own, in place of the one that stands there."""
+    """`block`, between marks where it has none of its own, in place of the one that is there."""
     lines = block if BEGIN in block else f"{comment} {BEGIN}\n{block.rstrip()}\n{comment} {END}\n"
     if "\r\n" in text:
         lines = lines.replace("\n", "\r\n")

@@ -74,7 +74,7 @@ def _row(name: str, values: Mapping[str, Any]) -> Editor:
 
 
 def config_path(row: Editor, environ: Mapping[str, str], platform: str = sys.platform) -> Path:
-    """Where this person's configuration of the editor lives, or would."""
+    """Where this user's configuration of the editor lives, or would."""
     system = {"darwin": "macos", "win32": "windows"}.get(platform, "linux")
     paths = [_expanded(text, environ) for text in row.config.get(system, row.config["linux"])]
     return next((path for path in paths if path.exists()), paths[0])

@@ -1,7 +1,7 @@
 """Helix's `languages.toml`: the server, and its name behind those of each language. Comments and order stay (tomlkit).
 
 A language's `language-servers` replaces Helix's own list, so the list that Helix has for it is asked of Helix itself
-(`hx --health LANGUAGE`); where Helix cannot be asked, the list of version 25.07 stands in.
+(`hx --health LANGUAGE`); where Helix cannot be asked, the list of version 25.07 is in.
 """
 
 from __future__ import annotations

@@ -148,7 +148,7 @@ def _comma(place: Node, after: int, data: bytes) -> int:
 
 def _cut(data: bytes, pair: Node, instead: str) -> str:
     parent = pair.parent
-    assert parent is not None, "a member stands in an object"
+    assert parent is not None, "a member is in an object"
     pairs = _pairs(parent)
     start, end = pair.start_byte, pair.end_byte
     line_start = data.rfind(b"\n", 0, start) + 1

@@ -9,7 +9,7 @@
 
 It is `AcpClient` with a memory: every line of both directions is in `transcript`, and every line is checked (see
 `checks`); leaving the block fails the test when one was wrong. It can be every editor there is: what it offers, how its
-person answers, and how it misbehaves are arguments.
+user answers, and how it misbehaves are arguments.
 
 The test kit may import `acp_agent.client`: the one exception from the rule that wings never import each other.
 """

@@ -69,7 +69,7 @@ class ReadOverflow(Tool[ReadOverflowParams]):
         entry = part.entry
         if params.offset >= entry.chars:
             raise ToolError(
-                f"The output has {entry.chars} characters, so nothing stands at {params.offset}.", "invalid_parameters"
+                f"The output has {entry.chars} characters, so nothing is at {params.offset}.", "invalid_parameters"
             )
         end = params.offset + len(part.text)
         more = f"go on with offset {end}" if end < entry.chars else "this is its end"

@@ -396,7 +396,7 @@ async def test_what_runs_in_the_background_ends_with_its_session(tmp_path, edito
         await r.editor.prompt("go")
         mine = [int(pid) for pid in (await until_exists(pids)).split()]
         session = r.editor.session_id
-        if not editor.get("terminal", True):  # Else what it prints may come while the session is being loaded anew.
+        if not editor.get("terminal", True):  # Else what it prints may come while the session is being loaded again.
             await r.editor.wait_until(lambda: any(shows_output(line) for line in r.editor.lines("from_agent")))
         if how == "close":
             await r.editor.client.close_session(session)

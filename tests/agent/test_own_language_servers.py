@@ -101,8 +101,8 @@ async def test_symbols_are_found_by_the_server_not_by_their_spelling(tmp_path):
         assert "total" in hover and "float" in hover
         assert "1: class Shape" in outline and "  2: method area" in outline and "6: function total" in outline
         assert "shapes.py:6: function total" in named
-        assert "does not stand at line 2 of main.py, but at line 1, 3" in wrong_line
-        assert "`missing` does not stand in main.py" in missing
+        assert "is not at line 2 of main.py, but at line 1, 3" in wrong_line
+        assert "`missing` is not in main.py" in missing
 
 
 async def test_a_rename_is_one_question_with_the_changes_of_all_files(tmp_path):

@@ -444,7 +444,7 @@ def test_a_prompt_that_the_end_of_stdin_interrupts_is_answered_cancelled(tmp_pat
 
 async def test_language_servers_end_with_the_agent_however_it_ends(tmp_path):
     def running() -> list[int]:
-        """The servers that stand in the project's folder."""
+        """The servers that are in the project's folder."""
         found = []
         for folder in Path("/proc").glob("[0-9]*"):
             try:

@@ -63,7 +63,7 @@ SETTINGS: dict[str, Any] = {
     "files.autoSave": "off",
     "editor.minimap.enabled": False,
     "editor.stickyScroll.enabled": False,
-    # What is typed is what stands in the editor.
+    # What is typed is what is in the editor.
     "editor.autoClosingBrackets": "never",
     "editor.autoIndent": "none",
     "editor.quickSuggestions": {"other": "off", "comments": "off", "strings": "off"},

@@ -53,7 +53,7 @@ class Pane:
         return self.tmux("capture-pane", "-p", "-t", "editor")
 
     async def until(self, what: str | Callable[[str], bool], *, seconds: float = SECONDS) -> str:
-        """What stands there once it holds `what`. Fails with what stood there instead."""
+        """What is there once it holds `what`. Fails with what stood there instead."""
         seen = ""
         with anyio.move_on_after(seconds):
             while True:
@@ -83,7 +83,7 @@ class Pane:
                 await anyio.sleep(0.03)
 
     def picture(self, name: str, seen: str) -> None:
-        """Keeps what stands there for the documents, where they have a place for it."""
+        """Keeps what is there for the documents, where they have a place for it."""
         if not os.environ.get("ACP_CODER_SCREENSHOTS"):
             return
         for folder, short in ((self.project, "~/project"), (self.home, "~")):  # As wide as before: there are frames.

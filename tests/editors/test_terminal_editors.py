@@ -41,11 +41,11 @@ class Editor:
     async def ask(self, words: str) -> None: ...
 
     async def actions(self) -> str:
-        """Opens the list of code actions; what stands there."""
+        """Opens the list of code actions; what is there."""
         raise NotImplementedError
 
     async def choose(self, name: str) -> None:
-        """Chooses an option of the question that stands there."""
+        """Chooses an option of the question that is there."""
         raise NotImplementedError
 
     async def accept_preselected(self) -> None:
@@ -181,7 +181,7 @@ def last_line(seen: str) -> str:
 
 class Emacs(Editor):
     async def command(self, name: str) -> None:
-        """Keys are lost where Emacs just then hears of something: the name is typed until it stands there."""
+        """Keys are lost where Emacs just then hears of something: the name is typed until it is there."""
         self.pane.keys("M-x")
         await self.pane.until(lambda seen: last_line(seen).startswith("M-x"))
         while True:

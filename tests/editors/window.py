@@ -1,4 +1,4 @@
-"""A window of VS Code as a user has it: what stands on the screen is read, keys and clicks are what is done.
+"""A window of VS Code as a user has it: what is on the screen is read, keys and clicks are what is done.
 
 Everything is read from the workbench's elements, nothing from its insides. Waits end after `SECONDS`. Of lists and
 editors the workbench draws only what is in view, so only that is read.
@@ -27,7 +27,7 @@ DARK, LIGHT = "Default Dark Modern", "Default Light Modern"
 
 # A mark of the workbench's own. The smoke test driver could be asked too, but a server with it shows no notifications.
 RESTORED = "() => performance.getEntriesByName('code/LifecyclePhase/Restored').length > 0"
-# Lines stand in the page in any order; their place says which is which.
+# Lines are in the page in any order; their place says which is which.
 READ_LINES = """editor => [...editor.querySelectorAll('.view-lines > .view-line')]
     .sort((a, b) => parseFloat(a.style.top) - parseFloat(b.style.top))
     .map(line => line.textContent.replaceAll('\\u00a0', ' ').replaceAll('\\u200b', ''))"""
@@ -207,7 +207,7 @@ class Window:
         return found
 
     async def gutter_marks(self) -> int:
-        """How many marks with an icon stand in the gutter of the active editor."""
+        """How many marks with an icon are in the gutter of the active editor."""
         marks = self.page.locator(EDITOR).last.locator(".glyph-margin-widgets > .cgmr")
         return await marks.count()
 

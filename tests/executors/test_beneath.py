@@ -89,7 +89,7 @@ def test_no_handle_is_left_open(place: Path) -> None:
     ids=["read", "write", "write new", "write deep", "stat", "need_plain", "list"],
 )
 def test_a_link_on_the_way_ends_the_work_in_words(work: Callable[[Path], object], place: Path) -> None:
-    with pytest.raises(Swapped, match="was changed while it was opened: a link stands there now; nothing was done"):
+    with pytest.raises(Swapped, match="was changed while it was opened: a link is there now; nothing was done"):
         work(place / "app" / "link")
     assert outside(place) == UNTOUCHED
 

@@ -20,7 +20,7 @@ class Import(NamedTuple):
     imported: str
     """Dotted module that is imported, as far as the statement names it."""
     inside: bool
-    """Whether it stands in a function."""
+    """Whether it is in a function."""
     typing_only: bool
 
     @property

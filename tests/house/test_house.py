@@ -82,7 +82,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "acp_agent.loop": ("", "prompts", "shell", "memory", "toolbox", "model", "beside", "calls", "turns"),
     "acp_agent.tools": ("kit", "net", "web", "files", "code", ""),
 }
-"""The rooms of a wing in the order in which they build on each other; the first is what stands at its top."""
+"""The rooms of a wing in the order in which they build on each other; the first is what is at its top."""
 
 LONGEST_FILE = 750
 
@@ -103,6 +103,14 @@ def part(module: str) -> str:
 def test_every_module_has_a_floor():
     unknown = {part(name) for _, name in modules()} - FLOORS.keys()
     assert not unknown
+
+
+def test_every_part_has_its_page():
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    assert not [name for name in FLOORS if name not in ("", "__main__", "cli") and f"`{name}" not in text]
+    pages = re.findall(r"\]\(((?:wings|rooms)/[\w-]+\.md)\)", text)
+    assert len(pages) > 10
+    assert not [page for page in pages if not (ROOT / "docs" / page).exists()]
 
 
 def test_imports_run_down_the_floors():

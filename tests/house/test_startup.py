@@ -106,25 +106,82 @@ stdio.load = lambda row: serve
 
 AT_NEW = """
 import acp_agent.agent as agent
-start = agent.Agent._start
-def report_then_start(self, session):
-    open(report, "w").write(chr(10).join(sys.modules)); start(self, session)
-agent.Agent._start = report_then_start
+def report_modules(self, session):
+    open(report, "w").write(chr(10).join(sys.modules)); os._exit(0)
+agent.Agent._start = report_modules
 """
+
+AT_FIRST_WORDS = """
+import acp_agent.agent as agent
+import acp_agent.loop.outbox as outbox
+from acp_agent.schema.acp import PromptRequest, TextContent
+start, emit = agent.Agent._start, outbox.Outbox.emit
+def start_and_ask(self, session):
+    start(self, session)
+    self._spawn(self.prompt(PromptRequest(session_id=session.id, prompt=[TextContent(text="hello")])))
+def report_words(self, update, **more):
+    if type(update).__name__ == "AgentMessageChunk":
+        open(report, "w").write(chr(10).join(sys.modules))
+        os._exit(0)
+    return emit(self, update, **more)
+agent.Agent._start = start_and_ask
+outbox.Outbox.emit = report_words
+"""
+
+NOT_AT_FIRST = {
+    "pydantic",
+    "pydantic_core",
+    "selectolax",
+    "tree_sitter",
+    "mcp",
+    "mcp_types",
+    "openai",
+    "pygls",
+    "lsprotocol",
+    "playwright",
+    "yaml",
+    "cronsim",
+    "pathspec",
+    "acp_agent.loop.ask",
+    "acp_agent.loop.calls.sub_agents",
+    "acp_agent.mcp.mcp_servers",
+    "acp_agent.output.compress",
+    "acp_agent.output.filters",
+    "acp_agent.safety.lines.examine",
+    "acp_agent.safety.lines.git_folder",
+    "acp_agent.tools.net.browser_session",
+    "acp_agent.tools.net.web_body",
+    "acp_agent.tools.net.web_client",
+    "acp_agent.tools.net.web_page",
+    "acp_agent.tools.net.web_proxy",
+    "acp_agent.tools.net.web_text",
+}
+"""What an ordinary first prompt does not wait for. (`httpcore2._sync` is not among it: importing any part of httpcore2
+loads both halves.)"""
+
+BELOW_NOT_AT_FIRST = (
+    "acp_agent.fronts.",
+    "acp_agent.lsp.own_servers",
+    "acp_agent.tools.files.",
+    "acp_agent.tools.web.",
+)
 
 
 def loaded(tmp_path: Path, before: str, lines: list[dict[str, object]]) -> set[str]:
     report = tmp_path / "modules"
     code = PROBE.format(report=str(report), before=before)
-    done = subprocess.run(
+    with subprocess.Popen(
         [sys.executable, "-I", "-c", code],
-        input="".join(json.dumps(line) + "\n" for line in lines).encode(),
-        capture_output=True,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
         env={"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"},
-        timeout=60,
-        check=False,
-    )
-    assert report.exists(), done.stderr.decode()
+    ) as agent:
+        assert agent.stdin is not None and agent.stderr is not None
+        agent.stdin.write("".join(json.dumps(line) + "\n" for line in lines).encode())
+        agent.stdin.flush()  # It stays open: at its end turns would.
+        agent.wait(60)
+        assert report.exists(), agent.stderr.read().decode()
     return set(report.read_text().split("\n"))
 
 
@@ -149,6 +206,31 @@ def test_what_is_loaded_when_a_session_is_answered(tmp_path):
     modules = loaded(tmp_path, AT_NEW, [INITIALIZE, new])
     assert {name for name in modules if name.startswith("acp_agent")} == AT_NEW_OURS
     assert packages(modules) - set(sys.stdlib_module_names) <= THIRD_PARTY_AT_NEW
+
+
+def test_what_the_first_ordinary_prompt_does_not_load(tmp_path):
+    script = tmp_path / "script.json"
+    script.write_text('[{"text": "Hello."}]')
+    model = [sys.executable, "-I", "-m", "acp_agent.testing.fake_model", str(script)]
+    with subprocess.Popen(model, stdout=subprocess.PIPE, text=True) as server:
+        try:
+            assert server.stdout is not None
+            url = server.stdout.readline().strip()
+            (tmp_path / ".config" / "acp-coder").mkdir(parents=True)
+            (tmp_path / ".config" / "acp-coder" / "config.toml").write_text(
+                f'[providers.default]\nbase_url = "{url}"\nmodels = ["fake-model"]\n'
+            )
+            modules = loaded_at_first_words(tmp_path)
+        finally:
+            server.kill()
+    assert "acp_agent.llm.chat" in modules
+    assert {name for name in modules if name in NOT_AT_FIRST or name.startswith(BELOW_NOT_AT_FIRST)} == set()
+
+
+def loaded_at_first_words(tmp_path: Path) -> set[str]:
+    """The session's id is not known before its answer, so the probe itself asks."""
+    new = {"jsonrpc": "2.0", "id": 1, "method": "session/new", "params": {"cwd": str(tmp_path), "mcpServers": []}}
+    return loaded(tmp_path, AT_FIRST_WORDS, [INITIALIZE, new])
 
 
 def test_what_the_first_model_call_waits_for_has_neither_pydantic_nor_pygls():

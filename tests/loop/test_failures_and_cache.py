@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 import os
+from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from acp_agent.errors import ToolError
-from acp_agent.executors.fingerprint import tree_fingerprint
+from acp_agent.executors.fingerprint import file_clock, look, unchanged
 from acp_agent.executors.local import LocalExecutor
 from acp_agent.llm.base import AssistantMessage, TextPart, ToolMessage, ToolUse, UserMessage
 from acp_agent.loop.calls.quota import CallQuota
 from acp_agent.loop.calls.repeats import RepeatedFailures, call_key
-from acp_agent.loop.calls.result_cache import MARK, ResultCache, fingerprint_with
+from acp_agent.loop.calls.result_cache import MARK, Looks, ResultCache
 from acp_agent.loop.model.doom_loop import DoomLoop
 from acp_agent.safety.access import NoAccess, PathAccess
 from acp_agent.tools.kit.tool_context import ToolResult
@@ -98,7 +100,15 @@ def test_the_same_output_in_a_row_is_a_doom_loop_unless_something_was_changed():
 
 
 def cache(*, enabled: bool = True, ttl: float = 300.0, buffers: bool = False, at=lambda: 0.0) -> ResultCache:
-    return ResultCache(fingerprint_with(LocalExecutor(), buffers=buffers), enabled=enabled, ttl=ttl, clock=at)
+    return ResultCache(Looks(LocalExecutor(), buffers=buffers), enabled=enabled, ttl=ttl, clock=at)
+
+
+def tick(file: Path) -> None:
+    """Returns once what is changed now gets another time than `file` has."""
+    for _ in range(10_000_000):
+        if file_clock() > file.lstat().st_ctime_ns:
+            return
+    raise AssertionError("the clock of the file system stands still")
 
 
 async def keep(made: ResultCache, accesses, text: str = "found") -> None:
@@ -120,6 +130,7 @@ async def test_a_result_over_a_folder_is_forgotten_when_anything_below_changes(t
     (tmp_path / "sub").mkdir()
     (tmp_path / "a").write_text("a")
     (tmp_path / "sub" / "b").write_text("b")
+    tick(tmp_path / "sub" / "b")
     made = cache()
     await keep(made, [PathAccess("read", tmp_path)])
     assert (await made.find("key")).text == f"{MARK}\nfound"
@@ -148,8 +159,10 @@ async def test_failures_images_and_what_is_too_much_to_look_at_are_not_kept(tmp_
     assert await made.find("key") is None
     for number in range(30):
         (tmp_path / str(number)).touch()
-    assert tree_fingerprint(tmp_path, limit=29) is None
-    assert tree_fingerprint(tmp_path, limit=30) is not None
+    tick(tmp_path)
+    seen = look(tmp_path)
+    assert not unchanged(tmp_path, seen, limit=29)
+    assert unchanged(tmp_path, seen, limit=30)
     assert await made.look([PathAccess("read", tmp_path / "missing")]) is None
 
 
@@ -167,6 +180,52 @@ async def test_what_changes_while_a_call_runs_is_noticed(tmp_path):
     file.write_text("meanwhile")
     made.keep("key", ToolResult("a"), seen)
     assert await made.find("key") is None
+
+
+async def test_what_changes_below_a_folder_while_a_call_runs_is_noticed(tmp_path):
+    (tmp_path / "a").write_text("a")
+    tick(tmp_path / "a")
+    made = cache()
+    seen = await made.look([PathAccess("read", tmp_path)])
+    (tmp_path / "a").write_text("meanwhile")
+    made.keep("key", ToolResult("a"), seen)
+    assert await made.find("key") is None
+
+
+async def test_another_folder_in_its_place_and_a_clock_that_was_set_back_are_noticed(tmp_path):
+    here, there = tmp_path / "here", tmp_path / "there"
+    here.mkdir()
+    there.mkdir()
+    tick(there)
+    seen = look(here)
+    assert unchanged(here, seen)
+    assert not unchanged(here, replace(seen, offset=seen.offset + 1_000_000_000))
+    here.rename(tmp_path / "away")
+    there.rename(here)
+    assert not unchanged(here, seen)
+
+
+async def test_nothing_below_a_folder_is_looked_at_before_the_call_runs(tmp_path, monkeypatch):
+    (tmp_path / "sub").mkdir()
+    scans: list[object] = []
+    scandir = os.scandir
+    monkeypatch.setattr(os, "scandir", lambda *path: scans.append(path) or scandir(*path))
+    made = cache()
+    assert await made.find("key") is None
+    made.keep("key", ToolResult("found"), await made.look([PathAccess("read", tmp_path)]))
+    assert scans == []
+
+
+async def test_what_a_call_of_ours_may_have_changed_forgets_folders_only(tmp_path):
+    file = tmp_path / "a"
+    file.write_text("a")
+    tick(file)
+    made = cache()
+    made.keep("file", ToolResult("a"), await made.look([PathAccess("read", file)]))
+    made.keep("folder", ToolResult("a"), await made.look([PathAccess("read", tmp_path)]))
+    made.changed()
+    assert await made.find("file") is not None
+    assert await made.find("folder") is None
 
 
 # --- limits ------------------------------------------------------------------------------------------------------

@@ -81,7 +81,7 @@ class SmallServer:
         self.session = ""
         self.body = b""
         self.raw: tuple[str, bytes] | None = None
-        """Type, and text as it stands in the JSON of a call's answer."""
+        """Type, and text as it is in the JSON of a call's answer."""
 
     async def serve(self, stream: anyio.abc.SocketStream) -> None:
         async with stream:

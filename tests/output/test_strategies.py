@@ -69,9 +69,7 @@ def test_strip_annotated_takes_the_lines_that_belong_to_a_note():
 
 
 def test_strip_annotated_keeps_an_error_within_a_note():
-    text = (
-        "note: the following happened in the tool\n  error: disk full\n  and what stands below it, too, at length\nend"
-    )
+    text = "note: the following happened in the tool\n  error: disk full\n  and what is below it, too, at length\nend"
     assert "  error: disk full" in kept(StripAnnotated(("note:",)), text)[0]
 
 

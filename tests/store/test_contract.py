@@ -16,7 +16,7 @@ Open = Callable[[], SessionStore]
 
 @pytest.fixture(params=["sqlite"])
 def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Open]:
-    """Opens the same store, each time anew."""
+    """Opens the same store, each time again."""
     stores: list[SessionStore] = []
 
     def make() -> SessionStore:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import anyio
+from msgspec.structs import replace
 
 from acp_agent.config.language_settings import LspConfig
 from acp_agent.config.model import BashConfig, CompactionConfig, FilesConfig, ToolsConfig
@@ -34,9 +35,7 @@ from acp_agent.store.base import GoalTask
 from acp_agent.store.session_store import SessionStore
 from acp_agent.tools.kit.registry import builtin_registry
 from acp_agent.tools.kit.tool_context import Answer, Preview, Question, Task, ToolContext, ToolResult
-from acp_agent.tools.net.browser_session import BrowserSession
 from acp_agent.tools.net.web_access import WebAccess
-from acp_agent.tools.net.web_client import GuardedClient
 
 BOUND = 20.0
 
@@ -262,14 +261,13 @@ async def bench(
         journal=cast(Any, None),
         outputs=outputs(store, ToolsConfig(bash=config.bash)),
     )
-    client = GuardedClient(ToolsConfig().web)
     made = Bench(
         folder,
         executor or local,
         config,
         memory_of(store, Roots(folder)),
         BenchShell(folder, tmp_path / "shell-state", runs),
-        WebAccess(client, BrowserSession(client, ToolsConfig().browser), {}),
+        WebAccess(ToolsConfig(), {}),
         BenchCall(executor or local),
         store.schedules,
         rules=rules,

@@ -10,7 +10,6 @@ import tempfile
 import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, suppress
-from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -22,7 +21,8 @@ from acp_agent.config.model import BrowserConfig, WebConfig
 from acp_agent.errors import ToolError
 from acp_agent.llm.base import ImagePart
 from acp_agent.safety.access import NetworkAccess, NoAccess
-from acp_agent.tools.net.browser_session import BrowserSession, find_chromium, missing_browser
+from acp_agent.tools.net.browser_session import BrowserSession
+from acp_agent.tools.net.chromium import find_chromium, missing_browser
 from acp_agent.tools.net.web_client import GuardedClient
 
 from .kit import Bench, bench
@@ -115,7 +115,7 @@ async def browsing(tmp_path: Path, **changes: object) -> AsyncIterator[Bench]:
     client = GuardedClient(web, resolve=resolve)
     browser = BrowserSession(client, msgspec.structs.replace(BrowserConfig(), **changes))
     async with bench(tmp_path) as tools, anyio.create_task_group() as tasks:
-        tools.web = replace(tools.web, client=client, browser=browser)
+        tools.web.client, tools.web.browser = client, browser
         tasks.start_soon(browser.live)
         yield tools
         tasks.cancel_scope.cancel()

@@ -190,7 +190,7 @@ async def test_edit_of_several_places_names_their_lines(tmp_path: Path) -> None:
     ("wanted", "words"),
     [
         ("def  run(self):", r"Most like it is line 2:\n    def run\(self\):"),
-        ("def run(self):\n    other()", "Its first line stands at line 2, but what follows or its white space differs"),
+        ("def run(self):\n    other()", "Its first line is at line 2, but what follows or its white space differs"),
         ("nothing like this at all", "holds nothing like it"),
     ],
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from acp_agent.errors import ToolError
 from acp_agent.safety.access import NetworkAccess
 from acp_agent.tools.kit.tool_context import ToolResult
 from acp_agent.tools.net import web_text
+from acp_agent.tools.net.web_access import WebAccess
 from acp_agent.tools.net.web_page import page_text, select
 from tests.tools.kit import Bench, bench
 from tests.tools.web_site import PUBLIC, Authority, Reply, Site, Web, redirect
@@ -87,7 +88,8 @@ class Surfing:
 
     def configure(self, **config: Any) -> None:
         self.bench.config = replace_web(self.bench, WebConfig(**config))
-        self.bench.web = replace(self.bench.web, client=self.web.client(**config), environ=self.secrets)
+        self.bench.web = WebAccess(self.bench.config, self.secrets)
+        self.bench.web.client = self.web.client(**config)
 
     async def call(self, name: str, **arguments: Any) -> ToolResult:
         return await self.bench.call(name, **arguments)

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, Protocol
+
+from msgspec import Struct, field
 
 SandboxKind = Literal["bubblewrap", "landlock", "seatbelt", "none"]
 
@@ -23,8 +24,7 @@ SANDBOXES: dict[SandboxKind, str] = {
 reason why it is not there. Loaded when they are tried."""
 
 
-@dataclass(frozen=True)
-class SandboxPolicy:
+class SandboxPolicy(Struct, frozen=True):
     """Paths a command may touch, absolute and resolved. Anything else does not exist for it.
 
     System folders (programs, libraries, most of /etc) are always readable; that list is the backend's.
@@ -53,8 +53,7 @@ class SandboxPolicy:
     """Whether the command runs as another user than this process."""
 
 
-@dataclass(frozen=True)
-class Invocation:
+class Invocation(Struct, frozen=True):
     """The command line to execute."""
 
     argv: tuple[str, ...]
@@ -65,8 +64,7 @@ class Invocation:
     """Whether a shell script starts it and waits for it (the editor's terminal). Else this process does."""
 
 
-@dataclass(frozen=True)
-class Confined:
+class Confined(Struct, frozen=True):
     """The command line to execute instead. `close()` once it has ended (or could not be started); it is idempotent."""
 
     argv: tuple[str, ...]
@@ -77,7 +75,7 @@ class Confined:
     written: frozenset[int] = frozenset()
     """Those of `files` that are opened for reading and writing; the others only for reading."""
     slots: Mapping[int, int] = field(default_factory=dict)
-    """Place in `argv` -> the descriptor in `files` whose number stands there."""
+    """Place in `argv` -> the descriptor in `files` whose number is there."""
     killed_at_once: bool = False
     """Whether SIGKILL to the started process ends all that it started."""
     cleanup: Callable[[], None] | None = None

@@ -170,7 +170,7 @@ class Bubblewrap:
 
 
 def _found(spot: Spot, held: list[Path]) -> Spot | None:
-    """Paths that needed no placeholder: something stands there by now and is protected, or nothing can stand there."""
+    """Paths that needed no placeholder: something is there by now and is protected, or nothing can be there."""
     if spot.treatment != "absent" or spot.path in held:
         return spot
     return Spot(spot.path, "protect") if os.path.lexists(spot.path) else None

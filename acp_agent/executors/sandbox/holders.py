@@ -50,7 +50,7 @@ def is_place_holder(found: os.stat_result) -> bool:
 
 def hold(paths: Iterable[Path]) -> list[Path]:
     """Makes place holders, or joins those who need them; returns the paths that have one now. The others need none:
-    something else stands there by now, or nothing can be made there. `release` once what was given, all of it."""
+    something else is there by now, or nothing can be made there. `release` once what was given, all of it."""
     held: list[Path] = []
     with _guard:
         for folder, names in _by_folder(paths).items():

@@ -74,7 +74,7 @@ class Seatbelt:
 
 
 def profile(policy: SandboxPolicy, scratch: Path | None) -> str:
-    """The profile. Of two rules that match the later one counts: what is hidden stands last."""
+    """The profile. Of two rules that match the later one counts: what is hidden is last."""
     own = [] if scratch is None else [scratch / "tmp", scratch / "home"]
     lines = [HEAD.rstrip()]
     lines += _rule("allow file-read* file-map-executable", [*map(Path, SYSTEM), *policy.readable])

@@ -1,4 +1,4 @@
-"""The seccomp filter: what is allowed unless it stands in our own table.
+"""The seccomp filter: what is allowed unless it is in our own table.
 
 A filter is a program of the kernel's old packet filter (BPF): it sees the architecture, the number and the raw
 arguments of a call. It is assembled here from instructions with named targets, because the machine's own jumps reach
@@ -52,7 +52,7 @@ MODES = {"chmod": 1, "fchmod": 1, "fchmodat": 2, "fchmodat2": 2, "mknod": 1, "mk
 """Calls that set a mode -> which argument it is."""
 
 OPENS = {"open": 2, "openat": 3}
-"""Calls that do where they make a file; the flags stand before the mode."""
+"""Calls that do where they make a file; the flags are before the mode."""
 
 MAKES_A_FILE = 0o100 | 0o20000000
 """O_CREAT, and the bit of O_TMPFILE that is its own."""

@@ -119,7 +119,7 @@ def _surrounding(path: Path, spots: dict[Path, Spot]) -> Treatment | None:
 
 
 def _is_shown(path: Path, spots: dict[Path, Spot]) -> bool:
-    """Whether something of this machine stands at `path`: else there is nothing to hide."""
+    """Whether something of this machine is at `path`: else there is nothing to hide."""
     there = spots.get(path)
     treatment = there.treatment if there is not None else _surrounding(path, spots)
     return treatment is not None and treatment not in ("empty", "stand-in", "hide", "link")

@@ -1,4 +1,4 @@
-"""The agent as a language server: an ACP client whose person sits in an editor that speaks LSP.
+"""The agent as a language server: an ACP client whose user sits in an editor that speaks LSP.
 
 The editor's open documents are the agent's files, edits of the workspace its writes, local processes its terminals,
 message requests its questions, commands and code actions its prompts, a Markdown document its transcript. Progress,

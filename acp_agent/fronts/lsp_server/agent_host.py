@@ -1,4 +1,4 @@
-"""The agent's life: started when it is first needed, started anew after it has died, ended with the editor."""
+"""The agent's life: started when it is first needed, started again after it has died, ended with the editor."""
 
 from __future__ import annotations
 
@@ -126,4 +126,4 @@ def _died(process: AgentProcess, argv: Sequence[str]) -> str:
     how = "" if code is None else f" by signal {-code}" if code < 0 else f" with status {code}"
     said = [line for line in process.stderr.strip().splitlines() if line.strip()][-LAST_WORDS:]
     words = "; ".join(said) or "it said nothing on stderr"
-    return f"the agent has ended{how} ({Path(argv[0]).name}): {words}. The next command starts it anew."
+    return f"the agent has ended{how} ({Path(argv[0]).name}): {words}. The next command starts it again."

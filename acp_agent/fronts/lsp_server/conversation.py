@@ -1,7 +1,7 @@
 """One ACP session: prompts in their order, one at a time, and what a session can be asked besides.
 
-The session belongs to the folders that the editor had open when it began. An agent that has died is started anew by the
-next prompt; it goes on with the session where it can, and begins a new one where it cannot.
+The session belongs to the folders that the editor had open when it began. An agent that has died is started again by
+the next prompt; it goes on with the session where it can, and begins a new one where it cannot.
 """
 
 from __future__ import annotations
@@ -167,7 +167,7 @@ class Conversation:
             await turn.done.wait()
             return
         turn.failure = (
-            f"the agent did not stop within {STOP_SECONDS:g} s and was ended; the next command starts it anew"
+            f"the agent did not stop within {STOP_SECONDS:g} s and was ended; the next command starts it again"
         )
         self._host.end()
 

@@ -233,7 +233,7 @@ class Front:
         elif turn.stop_reason in ("max_tokens", "max_turn_requests", "refusal"):
             self.editor.say(f"Agent: {words}", Kind.Warning)
         elif turn.stop_reason == "end_turn" and (said := one_line(self._answer, SAID_LENGTH)):
-            self.editor.say(f"Agent: {said}")  # The whole stands in the transcript.
+            self.editor.say(f"Agent: {said}")  # The whole is in the transcript.
         self.transcript.end(words)
         self.progress.end_turn(one_line(words) or "done")
         self.drawing.change()
@@ -253,7 +253,7 @@ class Front:
             self.transcript.flush()
         if self.transcript.failed and not self.transcript.file.exists():
             self.editor.say(f"The transcript cannot be written to {self.transcript.file}.", Kind.Error)
-        # What is newest stands at the end. Some editors fail for a line that there is not.
+        # What is newest is at the end. Some editors fail for a line that there is not.
         elif not await self.editor.show(uri, max(0, len(self.transcript.text().splitlines()) - 1)):
             self.editor.say(f"The transcript is {self.transcript.file}")
 
@@ -321,7 +321,7 @@ def _lives(pid: int) -> bool:
     except (ProcessLookupError, OverflowError):
         return False
     except PermissionError:
-        pass  # It is another person's.
+        pass  # It is another user's.
     return True
 
 

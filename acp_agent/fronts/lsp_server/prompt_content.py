@@ -25,7 +25,7 @@ LINES = re.compile(r"^L(\d+)(?:[-:]L?(\d+))?$")
 
 @dataclass(frozen=True)
 class Passage:
-    """Lines `first` to `last` of a file, counted from 1, and what stands there now, saved or not."""
+    """Lines `first` to `last` of a file, counted from 1, and what is there now, saved or not."""
 
     uri: str
     first: int

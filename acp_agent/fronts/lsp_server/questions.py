@@ -1,6 +1,6 @@
 """Questions of the agent to the user: permissions, and choices, as message requests. One at a time, in their order.
 
-The safe answer stands first, since some editors choose the first when a user hits Return without reading. A question
+The safe answer is first, since some editors choose the first when a user hits Return without reading. A question
 that is put away unanswered is a rejection. When the turn is stopped, what is open is answered `cancelled`.
 """
 
@@ -116,7 +116,7 @@ class Questions:
 
     async def _choose(self, text: str, names: Sequence[str], kind: Kind) -> str | None:
         """Asks once the user has not typed for a moment. After the transcript was shown the question waits: it would
-        stand before what is to be read."""
+        are before what is to be read."""
         while True:
             if (left := self._typed_at + QUIET_SECONDS - anyio.current_time()) > 0:
                 await anyio.sleep(left)
@@ -196,7 +196,7 @@ def safe_first(options: Sequence[acp.PermissionOption]) -> list[acp.PermissionOp
 
 
 def question_text(call: Call, most: int = SHOWN_LINES) -> str:
-    """The title and what it is about, short; the whole stands in the transcript."""
+    """The title and what it is about, short; the whole is in the transcript."""
     lines = [one_line(call.title, TITLE_LENGTH)]
     for item in call.content:
         match item:

@@ -1,6 +1,6 @@
 """The conversation as a Markdown file: private, one for each session, written as the turn goes on.
 
-A user's words stand below `## You`, the agent's below `## Agent`. The file ends with an empty `## You` between turns:
+A user's words are below `## You`, the agent's below `## Agent`. The file ends with an empty `## You` between turns:
 what is written below it in the editor is the next prompt (`pending_prompt`). No text of the agent's can look like that
 heading.
 """
@@ -73,7 +73,7 @@ def with_draft(file_text: str, buffer_text: str) -> str:
         common = next((at for at, (ours, theirs) in pairs if ours != theirs), min(len(file_text), len(buffer_text)))
         rest = buffer_text[common:].strip()
         draft = buffer_text[buffer_text.rfind("\n", 0, common) + 1 :].strip() if rest else ""
-    else:  # The same words may have been sent before; these were sent if they stand at their place or below it.
+    else:  # The same words may have been sent before; these were sent if they are at their place or below it.
         places = [found.start() for found in HEADING.finditer(file_text)]
         nth = len(HEADING.findall(buffer_text))
         later = file_text[places[nth - 1] :] if 0 < nth <= len(places) else ""
@@ -156,7 +156,7 @@ class Transcript:
     # --- a turn -----------------------------------------------------------------------------------------------
 
     def prompt(self, text: str) -> None:
-        """A user's words, below the heading that stands there already."""
+        """A user's words, below the heading that is there already."""
         if self._stray:
             self._section("")
             self._write(f"{YOU}{BLANK}")

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import anyio
+from msgspec import Struct
 
 from acp_agent.errors import AgentError, ToolError
 from acp_agent.executors.base import Command, ExitStatus, Process
@@ -40,8 +41,7 @@ CLOSE_SECONDS = 10.0
 TITLE_CHARS = 80
 
 
-@dataclass
-class Ended:
+class Ended(Struct):
     """How a command in the background ended."""
 
     exit_code: int | None = None

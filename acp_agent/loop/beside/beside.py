@@ -6,16 +6,16 @@ import anyio
 
 from acp_agent.loop.beside.scheduler import Scheduler
 from acp_agent.loop.toolbox.mcp_tools import SessionServers
-from acp_agent.tools.net.browser_session import BrowserSession
+from acp_agent.tools.net.web_access import WebAccess
 
 
 class Beside:
     """`scheduler`: `None` where schedules are switched off."""
 
-    def __init__(self, servers: SessionServers, scheduler: Scheduler | None, browser: BrowserSession) -> None:
+    def __init__(self, servers: SessionServers, scheduler: Scheduler | None, web: WebAccess) -> None:
         self._servers = servers
         self._scheduler = scheduler
-        self._browser = browser
+        self._web = web
         self._scope = anyio.CancelScope()
 
     async def live(self) -> None:
@@ -25,7 +25,7 @@ class Beside:
                     tasks.start_soon(self._servers.run)
                 if self._scheduler is not None:
                     tasks.start_soon(self._scheduler.live)
-                tasks.start_soon(self._browser.live)
+                tasks.start_soon(self._web.live)
 
     async def close(self) -> None:
         await self._servers.close()

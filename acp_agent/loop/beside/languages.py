@@ -9,12 +9,12 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
 import anyio.to_thread
+from msgspec.structs import replace
 
 from acp_agent.config.language_settings import LspConfig
 from acp_agent.config.model import FilesConfig
@@ -58,7 +58,7 @@ LOOK_AGAIN = 30.0
 """Seconds after which servers are looked for again: the tools are offered with each request to the model."""
 
 EDITOR_WAIT = 1.0
-"""Seconds, at most, for the editor's servers to publish anew after a change: they need not."""
+"""Seconds, at most, for the editor's servers to publish again after a change: they need not."""
 EDITOR_SETTLES = 0.15
 """Seconds between the first that an editor publishes after a change and the answer: servers publish in parts."""
 

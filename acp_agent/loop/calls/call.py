@@ -6,6 +6,8 @@ import uuid
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
+
 from acp_agent.errors import ToolError
 from acp_agent.executors.base import Process
 from acp_agent.llm.base import ToolMessage, ToolUse
@@ -19,8 +21,7 @@ if TYPE_CHECKING:
     from acp_agent.tools.kit.base import Tool
 
 
-@dataclass(frozen=True)
-class Ready:
+class Ready(Struct, frozen=True):
     """Everything a reported call is run from."""
 
     entry: ToolEntry
@@ -30,8 +31,7 @@ class Ready:
     arguments: dict[str, Any]
 
 
-@dataclass(frozen=True)
-class Ran:
+class Ran(Struct, frozen=True):
     """How the command of a call ended."""
 
     workdir: str
@@ -39,8 +39,7 @@ class Ran:
     timed_out: bool
 
 
-@dataclass
-class Outcome:
+class Outcome(Struct):
     """The outcome of a call, as far as it is known."""
 
     ended: bool = False

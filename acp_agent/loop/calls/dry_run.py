@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import msgspec
+from msgspec import Struct
 
 from acp_agent.config.model import ToolsConfig
 from acp_agent.errors import AgentError, ToolError
@@ -18,8 +18,7 @@ from acp_agent.tools.kit.registry import Tools
 Outcome = Literal["allow", "ask", "deny"]
 
 
-@dataclass(frozen=True)
-class Checked:
+class Checked(Struct, frozen=True):
     outcome: Outcome
     rule: str
     """The rule that decided."""

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec import Struct
 
 from acp_agent.credentials.redactor import Redactor
 from acp_agent.errors import AgentError, ConnectionClosed
@@ -45,13 +45,11 @@ REJECTED = (
 )
 
 
-@dataclass(frozen=True)
-class Permit:
+class Permit(Struct, frozen=True):
     """The call may run."""
 
 
-@dataclass(frozen=True)
-class Refused:
+class Refused(Struct, frozen=True):
     """The call must not run; `reason` is for the model and the user."""
 
     reason: str
@@ -63,8 +61,7 @@ REJECTED_BY_PERSON = Refused(REJECTED, "confirmation_required")
 ID_CHARS = 8
 
 
-@dataclass(frozen=True)
-class TurnCancelledByClient:
+class TurnCancelledByClient(Struct, frozen=True):
     """The client answered that the turn is being cancelled."""
 
 

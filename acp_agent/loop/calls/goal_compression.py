@@ -5,15 +5,20 @@ from __future__ import annotations
 
 import hashlib
 from collections import OrderedDict
-from dataclasses import dataclass
 
 import anyio.to_thread
+from msgspec import Struct
 
 from acp_agent.config.model import CompressionConfig
+from acp_agent.lazy import load
 from acp_agent.loop.choices import Choices
 from acp_agent.loop.memory.memory import Memory
 from acp_agent.loop.toolbox.relevance import Relevance
-from acp_agent.output.compress import compressed, sections_of, wants_compression
+
+WANTED = "acp_agent.output.compress:wants_compression"
+SECTIONS = "acp_agent.output.compress:sections_of"
+COMPRESSED = "acp_agent.output.compress:compressed"
+"""Loaded when a goal is active for the first time."""
 
 REMEMBERED = 200
 """Outputs whose compression is remembered."""
@@ -26,8 +31,7 @@ IN_A_THREAD = 20_000
 """Characters from which a text is not looked at in the event loop's own thread."""
 
 
-@dataclass(frozen=True)
-class Shortened:
+class Shortened(Struct, frozen=True):
     """An output after its compression."""
 
     text: str
@@ -51,7 +55,7 @@ class GoalCompression:
         if goal is None:
             return None
         tokens = self._memory.room.estimator.tokens(self._choices.model, len(text))
-        if not wants_compression(tool, tokens, self._config, exit_code=exit_code):
+        if not load(WANTED)(tool, tokens, self._config, exit_code=exit_code):
             return None
         key = (goal.id, tool, hashlib.sha256(text.encode("utf-8", "replace")).hexdigest())
         if key not in self._memo:
@@ -62,7 +66,7 @@ class GoalCompression:
         return self._memo[key]
 
     async def _compressed(self, tool: str, text: str, goal: str) -> Shortened | None:
-        sections = sections_of(text)
+        sections, compressed = load(SECTIONS)(text), load(COMPRESSED)
         scores = None
         if self._config.goal_aware:
             texts = [section[:LONGEST_SECTION] for section in sections.texts]

@@ -266,7 +266,7 @@ class Guard:
         except StoreError as error:
             return f"That could not be read or kept: {error}"
         self._journal.notice(f"unblocked by the user: {name}", tool=name)
-        what = {LEARNED: "What was learned is forgotten.", HOUR: "The hour's count begins anew."}
+        what = {LEARNED: "What was learned is forgotten.", HOUR: "The hour's count starts again."}
         return what.get(name, f"`{name}` may be used again.")
 
     def _blocked(self) -> str:

@@ -4,8 +4,8 @@ Clients that draw terminals from `_meta.terminal_output` (DF-1) get the output a
 call's content replaced a few times a second. Neither is stored: the final update holds what remains.
 
 A command may print much more than anybody can be shown. What comes between two updates is kept as it came, and what no
-update would show is dropped before credentials are looked for in the rest. Behind such a gap a stream is looked at anew
-from the next line on; before it, what might be the beginning of a credential is dropped, too.
+update would show is dropped before credentials are looked for in the rest. Behind such a gap a stream is looked at
+again from the next line on; before it, what might be the beginning of a credential is dropped, too.
 """
 
 from __future__ import annotations

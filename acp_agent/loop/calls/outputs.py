@@ -12,11 +12,12 @@ from __future__ import annotations
 import json
 import logging
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import anyio.to_thread
 import msgspec
+from msgspec import Struct
 
 from acp_agent.credentials.redactor import Redactor
 from acp_agent.errors import StoreError
@@ -61,8 +62,7 @@ NOT_KEPT = frozenset(("read_overflow",))
 """Tools whose output is kept aside already."""
 
 
-@dataclass(frozen=True)
-class _Digest:
+class _Digest(Struct, frozen=True):
     """A result, looked at."""
 
     clean: str
@@ -78,8 +78,7 @@ class _Digest:
         return self.clean if self.filtered is None else self.filtered.text
 
 
-@dataclass(frozen=True)
-class _Told:
+class _Told(Struct, frozen=True):
     """A result as the model is told of it."""
 
     text: str
@@ -94,16 +93,15 @@ class _Told:
         return self.text == text and not (self.notes or self.reference or self.warning)
 
 
-@dataclass
-class Counts:
+class Counts(Struct):
     """Counts of what was done to the outputs of a session so far."""
 
-    since: str = field(default_factory=now)
+    since: str = msgspec.field(default_factory=now)
     steps: int = 0
     """Messages of the model that called tools."""
     commands: int = 0
     observations: int = 0
-    confidences: Counter[str] = field(default_factory=Counter)
+    confidences: Counter[str] = msgspec.field(default_factory=Counter)
     """Of the filters."""
     lines_left_out: int = 0
     compressed: int = 0
@@ -131,7 +129,7 @@ class Outputs:
     # --- results ----------------------------------------------------------------------------------------------
 
     async def treat(self, tool: str, result: ToolResult) -> ToolResult:
-        """The result as model (`text`), person (`content`) and programs (`raw_output`) get it."""
+        """The result as model (`text`), user (`content`) and programs (`raw_output`) get it."""
         size = len(result.text) + (len(result.command.combined) if result.command is not None else 0)
         if size > IN_A_THREAD:
             digest = await anyio.to_thread.run_sync(self._digest, result, abandon_on_cancel=True)
@@ -185,7 +183,7 @@ class Outputs:
         below, heading = "", ""
         if result.command is not None:
             below, heading = result.text, f"{result.command.heading}\n".lstrip()
-        return replace(
+        return msgspec.structs.replace(
             result,
             text=heading + _lines(told.text, *told.notes, *told.reference, *told.warning, below),
             command=None,
@@ -339,7 +337,7 @@ def _status(call: Call) -> ResultStatus:
 
 
 def _lines(text: str, *more: str) -> str:
-    """`text` and, each on a line of its own, what stands below it."""
+    """`text` and, each on a line of its own, what is below it."""
     below = "\n".join(line for line in more if line)
     separator = "\n" if text and below and not text.endswith("\n") else ""
     return f"{text}{separator}{below}"

@@ -24,7 +24,7 @@ class CallQuota:
                 f"quota_blocked: this session has used its {self._limit} tool calls "
                 "(`tools.max_tool_calls_per_session`). Nothing was run.",
                 "policy_blocked",
-                suggestion="Say what you have found so far and what is left. The user can start anew with /clear.",
+                suggestion="Say what you have found so far and what is left. The user can start again with /clear.",
             )
         self.used += 1
         return None

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, Struct, UnsetType
 
 from acp_agent.errors import ToolError
 from acp_agent.executors.base import ExitStatus, Process
@@ -47,8 +46,7 @@ SMALL_RAW = 20_000
 CANCELLED = "The call was cancelled by the user."
 
 
-@dataclass(frozen=True)
-class Display:
+class Display(Struct, frozen=True):
     """How running commands are shown."""
 
     terminal_meta: bool
@@ -164,7 +162,7 @@ class Reports:
         self._outbox.emit(ToolCallProgress(tool_call_id=call.id, **changed), keep=keep, clean=clean)
 
     def say(self, call: Call, text: str) -> None:
-        """A line that stands in the call until something else does."""
+        """A line that is in the call until something else does."""
         self.update(call, content=[Content(content=TextContent(text=text))], keep=False)
 
     def complete(self, call: Call, result: ToolResult, *, clean: bool = True) -> None:
@@ -195,9 +193,9 @@ class Reports:
         call.outcome.result = ToolMessage(call.use.id, call.name, (TextPart(told), *result.parts))
 
     def ran_on(self, call: Call, run: Run, output: ShellOutput, text: str, *, limit: int) -> None:
-        """How a command ended that had gone on in the background: the card anew, but never its status, which is final.
+        """How a command ended that had gone on in the background: the card again, but never its status, which is final.
 
-        `text` is what the card says where no terminal shows the output; the ending of `run` stands below either.
+        `text` is what the card says where no terminal shows the output; the ending of `run` is below either.
         """
         meta = {**self._meta(call), "background": {"run_id": run.id, "exit_code": output.exit_code}}
         raw_output = output.as_json(limit)

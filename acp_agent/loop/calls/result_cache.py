@@ -1,23 +1,25 @@
 """Results of calls that would give the same again.
 
-Only tools that say so (`idempotent`) are remembered, for `ttl` seconds, in memory. What a call read is looked at again
-before its result is given: a path that changed since, by us, by a command or in the editor (unsaved text included), has
-no remembered result any more. A result that was remembered says so.
+Only tools that say so (`idempotent`) are remembered, for `ttl` seconds, in memory. A call that comes for the
+first time waits for nothing but one look at the paths it names; what is below a folder is looked at when the same call
+comes again. A path that changed since the first call began, by us, by a command or in the editor (unsaved text
+included), has no remembered result any more. A result that was remembered says so.
 """
 
 from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import anyio.to_thread
+from msgspec import Struct
+from msgspec.structs import replace
 
 from acp_agent.errors import ExecutorError
 from acp_agent.executors.base import Executor
-from acp_agent.executors.fingerprint import tree_fingerprint
+from acp_agent.executors.fingerprint import Seen, look, unchanged
 from acp_agent.safety.access import Access, PathAccess
 from acp_agent.tools.kit.tool_context import ToolResult
 
@@ -28,39 +30,52 @@ MAX_ENTRIES = 200
 MAX_TEXT = 200_000
 """Characters of a result that is kept."""
 
-Fingerprint = Callable[[Path], Awaitable[str | None]]
+
+class SeenPath(Struct, frozen=True):
+    path: Path
+    disk: Seen
+    text: str
+    """A digest of what the editor shows; empty where files are read from the disk."""
 
 
-def fingerprint_with(executor: Executor, *, buffers: bool) -> Fingerprint:
+class Looks:
     """`buffers`: files are read through the editor, whose unsaved text counts."""
 
-    async def fingerprint(path: Path) -> str | None:
-        disk = await anyio.to_thread.run_sync(tree_fingerprint, path)
-        if disk is None or not buffers or not await anyio.Path(path).is_file():
-            return disk
+    def __init__(self, executor: Executor, *, buffers: bool) -> None:
+        self._executor = executor
+        self._buffers = buffers
+
+    async def look(self, path: Path) -> SeenPath | None:
+        """`None` where it cannot be said later whether the path has changed."""
+        disk = look(path)
+        text = None if disk is None else await self._text(path, disk)
+        return None if disk is None or text is None else SeenPath(path, disk, text)
+
+    async def unchanged(self, seen: SeenPath) -> bool:
+        same = await anyio.to_thread.run_sync(unchanged, seen.path, seen.disk)
+        return same and await self._text(seen.path, seen.disk) == seen.text
+
+    async def _text(self, path: Path, disk: Seen) -> str | None:
+        if disk.folder or not self._buffers or not await anyio.Path(path).is_file():
+            return ""
         try:
-            text = await executor.read_text(path)
+            text = await self._executor.read_text(path)
         except (OSError, UnicodeDecodeError, ExecutorError):
             return None
-        return f"{disk} {hashlib.sha256(text.encode('utf-8', 'replace')).hexdigest()}"
-
-    return fingerprint
+        return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
 
 
-@dataclass(frozen=True)
-class _Entry:
+class _Entry(Struct, frozen=True):
     result: ToolResult
-    paths: tuple[tuple[Path, str], ...]
+    paths: tuple[SeenPath, ...]
     at: float
 
 
 class ResultCache:
     """Of one session. `ttl` in seconds, 0 for no end. `clock` gives seconds."""
 
-    def __init__(
-        self, fingerprint: Fingerprint, *, enabled: bool, ttl: float, clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        self._fingerprint = fingerprint
+    def __init__(self, looks: Looks, *, enabled: bool, ttl: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._looks = looks
         self._enabled = enabled
         self._ttl = ttl
         self._clock = clock
@@ -74,14 +89,14 @@ class ResultCache:
         if self._ttl and self._clock() - entry.at > self._ttl:
             del self._entries[key]
             return None
-        for path, before in entry.paths:
-            if await self._fingerprint(path) != before:
+        for seen in entry.paths:
+            if not await self._looks.unchanged(seen):
                 self._entries.pop(key, None)
                 return None
         mark = MARK if entry.paths else f"[remembered: the same call gave this {self._clock() - entry.at:.0f} s ago]"
         return replace(entry.result, text=f"{mark}\n{entry.result.text}")
 
-    async def look(self, accesses: Sequence[Access]) -> tuple[tuple[Path, str], ...] | None:
+    async def look(self, accesses: Sequence[Access]) -> tuple[SeenPath, ...] | None:
         """Returns the state of what a call is about to read; `None` where its result cannot be kept. To be asked
         before the call: what changes while it runs must be noticed later."""
         if not self._enabled:
@@ -89,19 +104,26 @@ class ResultCache:
         seen = []
         for access in accesses:
             if isinstance(access, PathAccess):
-                found = await self._fingerprint(access.path)
+                found = await self._looks.look(access.path)
                 if found is None:
                     return None
-                seen.append((access.path, found))
+                seen.append(found)
         return tuple(seen)
 
-    def keep(self, key: str, result: ToolResult, paths: tuple[tuple[Path, str], ...] | None) -> None:
+    def keep(self, key: str, result: ToolResult, paths: tuple[SeenPath, ...] | None) -> None:
         if paths is None or result.failed or not result.keep or result.parts or len(result.text) > MAX_TEXT:
             return
         self._entries.pop(key, None)
         if len(self._entries) >= MAX_ENTRIES:
             del self._entries[next(iter(self._entries))]
         self._entries[key] = _Entry(result, paths, self._clock())
+
+    def changed(self) -> None:
+        """Something may have been changed by a call of ours: what is known of folders goes. The disk would tell, too,
+        unless it is another machine's, with another clock."""
+        folders = [key for key, entry in self._entries.items() if any(seen.disk.folder for seen in entry.paths)]
+        for key in folders:
+            del self._entries[key]
 
     def clear(self) -> None:
         self._entries.clear()

@@ -21,14 +21,14 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 import anyio
 import anyio.lowlevel
 import anyio.to_thread
-from msgspec import UNSET
+from msgspec import UNSET, Struct
+from msgspec.structs import replace
 
 from acp_agent.errors import AgentError, ConnectionClosed, ToolError
 from acp_agent.llm.base import TextPart, ToolMessage, ToolUse
@@ -39,7 +39,7 @@ from acp_agent.loop.calls.outputs import Outputs
 from acp_agent.loop.calls.quota import CallQuota
 from acp_agent.loop.calls.repeats import RepeatedFailures, call_key
 from acp_agent.loop.calls.reports import CANCELLED, Parent, Reports, locations_of
-from acp_agent.loop.calls.result_cache import ResultCache, fingerprint_with
+from acp_agent.loop.calls.result_cache import Looks, ResultCache
 from acp_agent.loop.calls.this_call import ThisCall
 from acp_agent.loop.memory.memory import Memory
 from acp_agent.loop.shell.session_shell import Shell
@@ -69,8 +69,7 @@ NOT_RUN = "The call was not run: the turn was cancelled first."
 NOT_ANSWERED = "The call was not run: the user has not answered the question before it."
 
 
-@dataclass(frozen=True)
-class RoundResult:
+class RoundResult(Struct, frozen=True):
     """The outcome of running the calls of one message."""
 
     ends_turn: bool
@@ -116,8 +115,8 @@ class Calls:
     def _begin(self) -> None:
         self.failures = RepeatedFailures(self.config.repeated_failures)
         cache = self.config.result_cache
-        fingerprint = fingerprint_with(self.shell.executor, buffers=self.shell.offer.read_text)
-        self._cache = ResultCache(fingerprint, enabled=cache.enabled, ttl=cache.ttl)
+        looks = Looks(self.shell.executor, buffers=self.shell.offer.read_text)
+        self._cache = ResultCache(looks, enabled=cache.enabled, ttl=cache.ttl)
 
     def below(self, parent: Parent, tools: frozenset[str]) -> Calls:
         """The calls of a sub-agent, with these tools of ours and a shell and a memory of its own."""
@@ -131,7 +130,7 @@ class Calls:
         return other
 
     def forget(self) -> None:
-        """The model has forgotten the conversation: what counts on it begins anew."""
+        """The model has forgotten the conversation: what counts on it starts again."""
         self.quota.reset()
         self._cache.clear()
 
@@ -216,7 +215,7 @@ class Calls:
             call.processes.clear()  # The call may be found as garbage much later, and their output is large.
 
     def _audit(self, call: Call) -> None:
-        """Writes down what became of a call; one that was refused stands there with the decision."""
+        """Writes down what became of a call; one that was refused is there with the decision."""
         facts, known = call.facts, call.facts is not None
         if call.outcome.audited or not call.reported or (known and call.began is None and not call.outcome.cancelled):
             return
@@ -421,6 +420,8 @@ class Calls:
         error."""
         tool, params = ready.tool, ready.params
         if not ready.entry.idempotent:
+            if not ready.entry.reads_only and self._changes(accesses):
+                self._cache.changed()
             return await tool.run(params, ctx, preview)
         cache, retry = self._cache, self.config.retry
         key = call_key(call.name, ready.arguments)

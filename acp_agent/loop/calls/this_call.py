@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from acp_agent.executors.base import Command, OutputChunk, Process
-from acp_agent.loop.ask import ask_user
+from acp_agent.lazy import load
 from acp_agent.loop.calls.call import Call
-from acp_agent.loop.calls.sub_agents import run_sub_agent
 from acp_agent.tools.kit.tool_context import Answer, Question, Task, ToolResult
 
 if TYPE_CHECKING:
     from anyio.abc import TaskGroup
 
     from acp_agent.loop.calls.runner import Calls
+
+
+ASK = "acp_agent.loop.ask:ask_user"
+DELEGATE = "acp_agent.loop.calls.sub_agents:run_sub_agent"
 
 
 class ThisCall:
@@ -59,7 +63,7 @@ class ThisCall:
 
     async def ask(self, question: Question) -> Answer:
         session, config = self._calls.session, self._calls.config
-        answer = await ask_user(session.client, self._call, question, timeout=config.ask_timeout)
+        answer: Answer = await load(ASK)(session.client, self._call, question, timeout=config.ask_timeout)
         if answer.cancelled:
             session.queue.cancel()
         if answer.ends_turn:
@@ -68,4 +72,5 @@ class ThisCall:
         return answer
 
     async def delegate(self, task: Task) -> ToolResult:
-        return await run_sub_agent(self._calls, self._call, task)
+        result: ToolResult = await load(DELEGATE)(self._calls, self._call, task)
+        return result

@@ -18,10 +18,10 @@ import logging
 import re
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
 from importlib.resources import files
 
 import msgspec
+from msgspec import Struct
 
 from acp_agent.config.model import CompactionConfig
 from acp_agent.errors import ProviderError
@@ -68,8 +68,7 @@ Summarise = Callable[[Sequence[Message]], Awaitable[str]]
 """The model's summary of these messages; empty where it gave none. Raises ProviderError."""
 
 
-@dataclass(frozen=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """Room for the messages, in characters."""
 
     most: int
@@ -78,8 +77,7 @@ class Limits:
     """The size they should have afterwards."""
 
 
-@dataclass(frozen=True)
-class Compacted:
+class Compacted(Struct, frozen=True):
     messages: list[Message]
     shortened: int = 0
     """Results."""

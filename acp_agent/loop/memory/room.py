@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
 import anyio
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from acp_agent.config.model import CompactionConfig
 from acp_agent.llm.base import Message, ModelSettings, ToolDefinition
@@ -44,8 +45,7 @@ STUCK = (
 )
 
 
-@dataclass(frozen=True)
-class Asked:
+class Asked(Struct, frozen=True):
     """The part of every request besides the messages."""
 
     model: str
@@ -55,8 +55,7 @@ class Asked:
     """Tokens, where they are known."""
 
 
-@dataclass(frozen=True)
-class Measure:
+class Measure(Struct, frozen=True):
     """The size of the next request, in tokens."""
 
     system: int
@@ -87,8 +86,7 @@ class Desk(Protocol):
         ...
 
 
-@dataclass
-class Room:
+class Room(Struct):
     """Of one session (or sub-agent). `estimator` may be shared."""
 
     config: CompactionConfig

@@ -98,7 +98,7 @@ class Goals:
 
 
 def mentions(message: Message, goal: str) -> bool:
-    """Whether the goal's text stands in a message of the user's side."""
+    """Whether the goal's text is in a message of the user's side."""
     if not isinstance(message, UserMessage):
         return False
     return any(isinstance(part, TextPart) and goal in part.text for part in message.content)

@@ -7,9 +7,9 @@ many of them make a token, for each model. Nothing else in the program guesses t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
 import msgspec
+from msgspec import Struct, field
 
 from acp_agent.llm.base import AssistantMessage, Message, TextPart, ToolDefinition
 
@@ -46,8 +46,7 @@ def definition_chars(definitions: Sequence[ToolDefinition]) -> int:
     return len(msgspec.json.encode(definitions)) if definitions else 0
 
 
-@dataclass
-class TokenEstimator:
+class TokenEstimator(Struct):
     """Of one session."""
 
     _ratios: dict[str, float] = field(default_factory=dict)

@@ -76,7 +76,7 @@ def summariser(model: ReadyModel, settings: ModelSettings) -> Summarise:
 
 
 class SessionHost:
-    """One turn of `session` with `model`. Settings and tools are asked anew for each request."""
+    """One turn of `session` with `model`. Settings and tools are asked again for each request."""
 
     def __init__(self, session: Session, model: ReadyModel, memory: Memory, offer: Offer) -> None:
         self._session = session

@@ -1,6 +1,6 @@
 """The project's words for agents: `AGENTS.md` (else `CLAUDE.md`, else `GEMINI.md`).
 
-The files of the session's own folders are read when the session begins and stand in the system prompt, which stays the
+The files of the session's own folders are read when the session begins and are in the system prompt, which stays the
 same as long as the session does. Those of sub-folders are told with the first result that touches a file below them.
 Links that lead out of the session's folders are not followed.
 """

@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 import os
 import re
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from acp_agent.lazy import load
 from acp_agent.loop.prompts.instructions import read_text
@@ -32,8 +33,7 @@ MAX_SEEN = 5_000
 """Entries of its folder that are looked at for that."""
 
 
-@dataclass(frozen=True)
-class Skill:
+class Skill(Struct, frozen=True):
     """A way of doing something, written down in the project."""
 
     name: str

@@ -1,7 +1,7 @@
 """How the commands of a session are confined: the sandbox of this machine with the session's folders.
 
 The sandbox is looked for once in a process (`executors.sandbox.probe`), by the first who waits for it; what a command
-may touch is worked out anew for each, since files come and go.
+may touch is worked out again for each, since files come and go.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import anyio
 import anyio.to_thread
+from msgspec.structs import replace
 
 from acp_agent.config.model import ToolsConfig
 from acp_agent.errors import ExecutorError
@@ -27,7 +27,6 @@ from acp_agent.lsp.base import Launch, LspError
 from acp_agent.safety.folders.paths import Roots, real_path
 from acp_agent.safety.folders.protect import git_places
 from acp_agent.safety.folders.survey import Survey, survey
-from acp_agent.safety.lines.git_folder import runs_programs
 
 if TYPE_CHECKING:
     from acp_agent.executors.sandbox.probe import Found
@@ -38,6 +37,7 @@ log = logging.getLogger(__name__)
 
 FIND_USER = "acp_agent.executors.users:find_user"
 FIND_SANDBOX = "acp_agent.executors.sandbox.probe:find_sandbox"
+RUNS_PROGRAMS = "acp_agent.safety.lines.git_folder:runs_programs"
 TOOLCHAINS = "acp_agent.executors.sandbox.toolchains:toolchains"
 
 LOOK_AGAIN, LOOK_AFTER = 30.0, 1.0
@@ -146,7 +146,7 @@ class Confinement:
         for place in (*self._survey.repositories, *self._survey.pointers):
             if self._journal is None or place in known:
                 continue
-            if await anyio.to_thread.run_sync(runs_programs, place.parent):
+            if await anyio.to_thread.run_sync(load(RUNS_PROGRAMS), place.parent):
                 self._journal.repository_made(place.parent)
 
     async def lines(self) -> list[str]:
@@ -280,7 +280,7 @@ class Confinement:
         return any(name in self._config.sandbox.protect for name in (".git/config", ".git/hooks"))
 
     def _git_folders(self) -> list[Path]:
-        """Of the repositories that stand in the session's folders."""
+        """Of the repositories that are in the session's folders."""
         own = [folder / ".git" for folder in self._roots.real]
         return [path for path in dict.fromkeys([*own, *self._survey.repositories]) if path.is_dir()]
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import anyio
+from msgspec import Struct, field
 
 from acp_agent.config.model import HookConfig, HooksConfig
 from acp_agent.errors import ExecutorError
@@ -30,8 +30,7 @@ MAX_VARIABLE = 32_000
 MAX_TROUBLE = 300
 
 
-@dataclass
-class Hooks:
+class Hooks(Struct):
     """The hooks of one session. They run on this machine."""
 
     config: HooksConfig

@@ -51,7 +51,7 @@ class Shell:
 
     @property
     def state(self) -> Path:
-        """Where the turn's shell keeps its working directory and variables; a new turn begins anew."""
+        """Where the turn's shell keeps its working directory and variables; a new turn starts again."""
         return self._folder.path / "state" / f"shell-{self.turn.number}{self._of}"
 
     def cwd(self) -> Path:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from acp_agent.config.model import ToolsConfig
 from acp_agent.loop.prompts.skills import Skills
-from acp_agent.tools.net.browser_session import missing_browser
+from acp_agent.tools.net.chromium import missing_browser
 
 if TYPE_CHECKING:
     from acp_agent.loop.beside.background_runs import SessionRuns

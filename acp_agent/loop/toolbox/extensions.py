@@ -17,7 +17,6 @@ import anyio
 import anyio.to_thread
 
 from acp_agent.lazy import load
-from acp_agent.loop.ask import ask_trust
 from acp_agent.loop.journal import Journal
 from acp_agent.safety.folders.folder_trust import FOLDER, MARK_CHARS, mark_of, own_files, scope_of, tools_of
 from acp_agent.store.base import Decision
@@ -25,6 +24,8 @@ from acp_agent.store.session_store import SessionStore
 from acp_agent.tools.kit.registry import SessionRegistry
 
 log = logging.getLogger(__name__)
+
+ASK = "acp_agent.loop.ask:ask_trust"
 
 GROUP = "acp_coder.tools"
 PACKAGES = "package"
@@ -123,7 +124,7 @@ class Extensions:
         self._asks = False
         files = await self.read()
         self._shown = scope_of(files)
-        answer = await ask_trust(journal.outbox, QUESTION, [_shown(name, data) for name, data in files.items()])
+        answer = await load(ASK)(journal.outbox, QUESTION, [_shown(name, data) for name, data in files.items()])
         journal.notice(f"trust in {', '.join(files)} ({mark_of(self._shown)}): {ANSWERS[answer]}")
         if answer is None:
             return [NOT_TRUSTED]

@@ -10,6 +10,7 @@ import logging
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import anyio
 
@@ -18,9 +19,11 @@ from acp_agent.lazy import load
 from acp_agent.loop.outbox import Outbox
 from acp_agent.loop.prompts.menu import Menu
 from acp_agent.mcp.base import McpError, McpPrompt, gather, prompt_arguments
-from acp_agent.mcp.mcp_servers import McpServers, ServerState
 from acp_agent.schema.acp import AvailableCommand, McpServer, UnstructuredCommandInput
 from acp_agent.tools.kit.registry import SessionRegistry
+
+if TYPE_CHECKING:
+    from acp_agent.mcp.mcp_servers import McpServers, ServerState
 
 log = logging.getLogger(__name__)
 
@@ -29,6 +32,7 @@ UNFIT = re.compile(r"[^\w.:/-]+", re.ASCII)
 LONGEST_COMMAND = 80
 """Characters of a command's name; what a server calls its prompts may hold anything."""
 
+SERVERS = "acp_agent.mcp.mcp_servers:McpServers"
 SERVER_TOOLS = "acp_agent.tools.kit.mcp_tool:server_tools"
 """Loaded with the first server: it brings pydantic."""
 
@@ -57,37 +61,47 @@ class SessionServers:
         self._outbox = outbox
         self._wait = config.prompt_wait
         self._news = anyio.Event()
-        self._servers = McpServers(
-            specs,
-            cwd=cwd,
-            folders=folders,
-            connect_timeout=config.connect_timeout,
-            call_timeout=config.call_timeout,
-            max_result_bytes=config.max_result_bytes,
-            environ=environ,
-            hidden=hidden,
-            on_change=self._on_change,
-            on_trouble=self._on_trouble,
-        )
+        self._servers: McpServers | None = None
+        if specs:
+            self._servers = load(SERVERS)(
+                specs,
+                cwd=cwd,
+                folders=folders,
+                connect_timeout=config.connect_timeout,
+                call_timeout=config.call_timeout,
+                max_result_bytes=config.max_result_bytes,
+                environ=environ,
+                hidden=hidden,
+                on_change=self._on_change,
+                on_trouble=self._on_trouble,
+            )
+
+    @property
+    def _connected(self) -> McpServers:
+        assert self._servers is not None, "only servers have tools and prompts"
+        return self._servers
 
     async def run(self) -> None:
         """Connects the servers and keeps them until `close`."""
-        await self._servers.run()
+        if self._servers is not None:
+            await self._servers.run()
 
     async def close(self) -> None:
-        await self._servers.close()
+        if self._servers is not None:
+            await self._servers.close()
 
     def states(self) -> tuple[ServerState, ...]:
-        return self._servers.states()
+        return self._servers.states() if self._servers is not None else ()
 
     async def ready(self) -> None:
         """Waits until no server is being connected any more, or it has taken long enough for a prompt to wait."""
         with anyio.move_on_after(self._wait):
-            while any(state.state == "connecting" for state in self._servers.states()):
+            while any(state.state == "connecting" for state in self.states()):
                 await self._news.wait()
 
     def _on_change(self) -> None:
-        left_out = self._registry.set_group(GROUP, load(SERVER_TOOLS)(self._servers.tools(), self._servers.call))
+        servers = self._connected
+        left_out = self._registry.set_group(GROUP, load(SERVER_TOOLS)(servers.tools(), servers.call))
         for name in left_out:
             log.warning("the tool %s of an MCP server is left out: the name is taken", name)
         self._wake()
@@ -110,17 +124,20 @@ class SessionServers:
                 description=prompt.description or f"A prompt of the MCP server {prompt.server}",
                 input=_hint(prompt),
             )
-            for prompt in {_command(prompt): prompt for prompt in reversed(self._servers.prompts())}.values()
+            for prompt in {_command(prompt): prompt for prompt in reversed(self._prompts())}.values()
         ]
 
+    def _prompts(self) -> Sequence[McpPrompt]:
+        return self._servers.prompts() if self._servers is not None else ()
+
     def find_prompt(self, command: str) -> McpPrompt | None:
-        return next((prompt for prompt in self._servers.prompts() if _command(prompt) == command), None)
+        return next((prompt for prompt in self._prompts() if _command(prompt) == command), None)
 
     async def text_of(self, prompt: McpPrompt, rest: str) -> tuple[str, bool]:
         """Returns the text of a prompt and True, or the reason why there is none and False."""
         try:
             arguments = prompt_arguments(prompt, rest) if prompt.arguments else {}
-            messages = await self._servers.prompt(prompt.server, prompt.name, arguments)
+            messages = await self._connected.prompt(prompt.server, prompt.name, arguments)
         except McpError as error:
             return f"The prompt `{_command(prompt)}` could not be used: {error}", False
         texts = [text if role == "user" else f"[{role}] {text}" for role, text in messages]

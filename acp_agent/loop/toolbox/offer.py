@@ -2,7 +2,7 @@
 
 All tools of the registry, less those that the mode, the configuration, the surroundings (no browser here) or unmet
 prerequisites exclude: these are not offered and do not run. Of the rest, the core tools are always sent; where there
-are many others (MCP servers), only the relevant ones are, chosen anew for each prompt. What was left out for lack of
+are many others (MCP servers), only the relevant ones are, chosen again for each prompt. What was left out for lack of
 relevance still runs when the model calls it by name.
 """
 

@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import anyio
+import anyio.to_thread
 
 from acp_agent.errors import ToolError
+from acp_agent.lazy import load
 from acp_agent.llm.base import ToolUse
 from acp_agent.loop.calls.call import Call
 from acp_agent.loop.calls.reports import CANCELLED, Reports
@@ -19,8 +22,11 @@ from acp_agent.safety.folders.paths import Roots
 from acp_agent.schema.acp import ContentBlock, EmbeddedResource, ResourceLink, TextContent, TextResourceContents
 from acp_agent.tools.kit.registry import ToolEntry
 from acp_agent.tools.kit.tool_context import Description, ToolResult
-from acp_agent.tools.net.web_client import GuardedClient
-from acp_agent.tools.net.web_text import read_link
+
+if TYPE_CHECKING:
+    from acp_agent.tools.net.web_access import WebAccess
+
+READ_LINK = "acp_agent.tools.net.web_text:read_link"
 
 MAX_LINKS = 8
 """Pages read for one prompt; further links stay links."""
@@ -29,7 +35,7 @@ MAX_LINKS = 8
 async def with_linked_pages(
     blocks: Sequence[ContentBlock],
     *,
-    client: GuardedClient,
+    web: WebAccess,
     roots: Roots,
     reports: Reports,
     entry: ToolEntry | None,
@@ -41,7 +47,7 @@ async def with_linked_pages(
     pages: dict[int, ContentBlock] = {}
 
     async def read(link: ResourceLink, entry: ToolEntry) -> None:
-        pages[id(link)] = await _read(link, client, reports, entry, max_chars)
+        pages[id(link)] = await _read(link, web, reports, entry, max_chars)
 
     if entry is not None:
         async with anyio.create_task_group() as tasks:
@@ -57,15 +63,14 @@ async def with_linked_pages(
     return expanded
 
 
-async def _read(
-    link: ResourceLink, client: GuardedClient, reports: Reports, entry: ToolEntry, max_chars: int
-) -> ContentBlock:
+async def _read(link: ResourceLink, web: WebAccess, reports: Reports, entry: ToolEntry, max_chars: int) -> ContentBlock:
     arguments = {"url": link.uri}
     call = Call(ToolUse("", entry.name, json.dumps(arguments)), name=entry.name)
     reports.announce(call, entry, Description(f"Read the linked page {link.uri}"), arguments)
     reports.update(call, status="in_progress")
     try:
-        text = await read_link(client, link.uri, max_chars)
+        read_link = await anyio.to_thread.run_sync(load, READ_LINK)
+        text = await read_link(web.client, link.uri, max_chars)
     except ToolError as error:
         reports.fail(call, error)
         return TextContent(text=f"(the page {link.uri} could not be read: {error})")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from acp_agent.loop.beside.beside import Beside
 from acp_agent.loop.beside.languages import Languages
@@ -18,8 +18,7 @@ from acp_agent.loop.turns.session_prompts import Prompts
 from acp_agent.loop.turns.session_turns import Turns
 
 
-@dataclass(frozen=True)
-class Parts:
+class Parts(Struct, frozen=True):
     toolbox: Toolbox
     calls: Calls
     shell: Shell

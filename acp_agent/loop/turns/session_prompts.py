@@ -103,7 +103,7 @@ class Prompts:
                 return with_command_text(blocks, text) if usable else text
         return await with_linked_pages(
             blocks,
-            client=self._calls.web.client,
+            web=self._calls.web,
             roots=self._session.roots,
             reports=self._calls.reports,
             entry=self._toolbox.offer.find("fetch"),

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from acp_agent.config.safety_settings import AnomalyConfig
 
 
-@dataclass(frozen=True)
-class Anomaly:
+class Anomaly(Struct, frozen=True):
     tool: str
     failed: int
     of: int
@@ -22,8 +22,7 @@ class Anomaly:
         return f"{self.failed} of the last {self.of} calls of `{self.tool}` failed"
 
 
-@dataclass
-class AnomalyDetector:
+class AnomalyDetector(Struct):
     """A sliding window for each tool of a session. `alert` is called once for each anomaly."""
 
     config: AnomalyConfig

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 MAX_VIOLATIONS = 50
 
 
-@dataclass
-class Approvals:
+class Approvals(Struct):
     """Of one session."""
 
     _violations: dict[str, tuple[str, str]] = field(default_factory=dict)

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from acp_agent.errors import StoreError
 from acp_agent.safety.access import Deny
@@ -24,8 +25,7 @@ RATE = "tools.risk.max_actions_per_hour"
 MAX_LISTED = 20
 
 
-@dataclass(frozen=True)
-class Block:
+class Block(Struct, frozen=True):
     name: str
     """`/unblock NAME` lifts it."""
     reason: str

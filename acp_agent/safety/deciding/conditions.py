@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from msgspec import Struct
+
 from acp_agent.config.safety_settings import ScopedConstraint
 from acp_agent.lazy import load
 from acp_agent.linear import compiled
@@ -32,8 +34,7 @@ class Condition(Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class Always:
+class Always(Struct, frozen=True):
     words: str
     said: str = ""
 
@@ -44,8 +45,7 @@ class Always:
         return self.words
 
 
-@dataclass(frozen=True)
-class Pattern:
+class Pattern(Struct, frozen=True):
     """`[tools.permissions]`: a glob of a command, a path, an address, the arguments as JSON. Which of these it is
     compared with depends on the access, so it is asked by text."""
 
@@ -62,8 +62,7 @@ class Pattern:
         return self.text if self.holds(subject.texts) else ""
 
 
-@dataclass(frozen=True)
-class Fields:
+class Fields(Struct, frozen=True):
     """`[tools.policy]`: paths and arguments. A deny matches what it finds anywhere in a call: in one path, in one
     simple command of a line. An allow must match all of it."""
 
@@ -95,8 +94,7 @@ class Fields:
         return compiled(self.args_match).search(text) is not None
 
 
-@dataclass(frozen=True)
-class Tools:
+class Tools(Struct, frozen=True):
     """`[tools.scoped]`: tools that may not be used at all, or the only ones that may (`only`)."""
 
     patterns: Sequence[str]
@@ -157,8 +155,7 @@ class Limit:
         return ""
 
 
-@dataclass(frozen=True)
-class Completes:
+class Completes(Struct, frozen=True):
     """`tools.governance.blocked_sequences`: a list of words. One that is a tool's name begins a step; the words behind
     it must occur in the arguments of that call, in this order (in a command line as whole words). The last step is the
     call to be judged, the ones before it must have been made earlier in the session, in this order."""
@@ -197,8 +194,7 @@ def _is(step: tuple[str, tuple[str, ...]], call: Step) -> bool:
     return all(any(want.lower() in word.lower() for word in words) for want in wanted)
 
 
-@dataclass(frozen=True)
-class Names:
+class Names(Struct, frozen=True):
     """`tools.risk.forbidden_paths`: a command names one."""
 
     paths: Sequence[str]
@@ -215,8 +211,7 @@ class Names:
         return ""
 
 
-@dataclass(frozen=True)
-class CallsOther:
+class CallsOther(Struct, frozen=True):
     """`tools.risk.allowed_commands`: a command calls another program than these."""
 
     programs: Sequence[str]
@@ -236,8 +231,7 @@ class CallsOther:
         return ""
 
 
-@dataclass(frozen=True)
-class HighRisk:
+class HighRisk(Struct, frozen=True):
     """`tools.risk.block_high_risk_commands`."""
 
     def __str__(self) -> str:

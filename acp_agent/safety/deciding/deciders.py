@@ -11,9 +11,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec import Struct
 
 from acp_agent.config.model import ToolsConfig
 from acp_agent.lazy import load
@@ -47,8 +50,7 @@ UNDERSTATED = "acp_agent.safety.lines.risk:understated"
 """Loaded with the first command: it brings tree-sitter."""
 
 
-@dataclass(frozen=True)
-class Judgement:
+class Judgement(Struct, frozen=True):
     verdict: Verdict
     policy_match: str = ""
     """The policy's rule that matched, if one did."""
@@ -58,8 +60,7 @@ class Judgement:
     """How it came to that, a line each."""
 
 
-@dataclass(frozen=True)
-class Deciders:
+class Deciders(Struct, frozen=True):
     """Of one session. `blocks`: what it has learned; `None` where calls are only looked at."""
 
     config: ToolsConfig
@@ -166,7 +167,7 @@ class Deciders:
     # --- a command --------------------------------------------------------------------------------------------
 
     def _command(self, subject: Subject, access: ExecuteAccess) -> Verdict:
-        alone = replace(subject, call=replace(subject.call, accesses=(access,)))
+        alone = replace(subject, call=msgspec.structs.replace(subject.call, accesses=(access,)))
         if (denied := self.rules.applies("commands", alone)) is not None:
             return denied[0].denial(denied[1])
         examined = subject.examined(access)

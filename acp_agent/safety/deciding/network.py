@@ -15,11 +15,11 @@ import ipaddress
 import re
 import unicodedata
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import NoReturn
 from urllib.parse import quote, unquote
 
 import idna
+from msgspec import Struct
 
 from acp_agent.config.model import WebConfig
 from acp_agent.errors import ToolError
@@ -94,8 +94,7 @@ _NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
 _IDEOGRAPHIC_STOPS = str.maketrans("。｡．", "...")
 
 
-@dataclass(frozen=True)
-class NetworkPolicy:
+class NetworkPolicy(Struct, frozen=True):
     """Hosts that the user allowed beyond https to public hosts. Names as `check_url` gives them."""
 
     http_hosts: frozenset[str] = frozenset()
@@ -108,8 +107,7 @@ class NetworkPolicy:
         return cls(frozenset(map(_plain, config.http_hosts)), frozenset(map(_plain, config.private_hosts)))
 
 
-@dataclass(frozen=True)
-class Target:
+class Target(Struct, frozen=True):
     """An URL that may be asked, taken apart."""
 
     scheme: str
@@ -124,7 +122,7 @@ class Target:
 
     @property
     def authority(self) -> str:
-        """Host and port as they stand in an URL and in the Host header."""
+        """Host and port as they are in an URL and in the Host header."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return host if self.port == _DEFAULT_PORTS[self.scheme] else f"{host}:{self.port}"
 
@@ -221,7 +219,7 @@ def _host_and_port(authority: str, shown: str) -> tuple[str, IPAddress | None, i
         return str(six), six, _port(after.removeprefix(":"), shown)
     host, _, port = authority.partition(":")
     if ":" in port:
-        _invalid(f"{shown} has more than one port; an IPv6 address stands in brackets.")
+        _invalid(f"{shown} has more than one port; an IPv6 address is in brackets.")
     name, address = _host(host, shown)
     return name, address, _port(port, shown)
 

@@ -32,7 +32,7 @@ class ActionRate:
         return max(0.0, self._times[-self.limit] + HOUR - self._clock())
 
     def lift(self) -> bool:
-        """The hour begins anew; False where no call had to wait."""
+        """The hour starts again; False where no call had to wait."""
         waited = self.wait() > 0
         self._times.clear()
         return waited

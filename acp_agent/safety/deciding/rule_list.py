@@ -15,9 +15,11 @@ The sections, in the order they are asked; within one the first rule that applie
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from acp_agent.config.model import BashConfig, ToolsConfig
 from acp_agent.config.safety_settings import GovernanceConfig, PolicyRule, RiskConfig, ScopedConfig
@@ -55,8 +57,7 @@ MAX_POLICY_RULES = 256
 MAX_PATTERN_BYTES = 1024
 
 
-@dataclass(frozen=True)
-class Rule:
+class Rule(Struct, frozen=True):
     section: Section
     name: str
     """`tools.permissions.bash[2]`"""

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec import Struct
 
 from acp_agent.lazy import load
 from acp_agent.safety.access import Access, ExecuteAccess, NetworkAccess, PathAccess, ToolAccess
@@ -41,8 +42,7 @@ class Step(msgspec.Struct, frozen=True):
     """Of its arguments, in order."""
 
 
-@dataclass(frozen=True)
-class CallFacts:
+class CallFacts(Struct, frozen=True):
     """A call to be judged."""
 
     tool: str

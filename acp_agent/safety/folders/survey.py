@@ -10,8 +10,9 @@ import os
 import re
 import stat
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from acp_agent.safety.folders.paths import Roots, read_regular, real_path
 
@@ -32,8 +33,7 @@ MAX_CONFIG = 200_000
 NAMING = re.compile(r"^[ \t]*(hookspath|path)[ \t]*=[ \t]*(\S[^\n]*)", re.IGNORECASE | re.MULTILINE)
 
 
-@dataclass(frozen=True)
-class Survey:
+class Survey(Struct, frozen=True):
     hidden: tuple[Path, ...] = ()
     """Files and folders not to be read; a folder stands for all below it."""
     repositories: tuple[Path, ...] = ()

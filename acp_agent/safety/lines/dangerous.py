@@ -1,7 +1,7 @@
 """Options and operands that turn a program into something else: they run what an argument names, or write where a
 program like it does not.
 
-A rule such as `git *` was not written with `git -c core.pager=…` in mind. So what stands in this table must be spelled
+A rule such as `git *` was not written with `git -c core.pager=…` in mind. So what is in this table must be spelled
 out by the rule that allows it. A table, not a parser: where a letter may be given in a cluster it is looked for in
 every cluster, and a beginning of a long option counts as the option.
 """

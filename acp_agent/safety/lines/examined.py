@@ -25,7 +25,7 @@ class Part:
 
     simple: Simple
     inside: int | None
-    """The part it stands in the words of."""
+    """The part it is in the words of."""
     folders: tuple[Path, ...]
     """Where the shell may stand; nothing where nobody knows."""
     looks: bool

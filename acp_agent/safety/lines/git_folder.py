@@ -2,7 +2,7 @@
 
 `git status` runs `core.fsmonitor`, `git diff` runs filters and text converters, a missing object is fetched by what a
 remote says. Git never takes these from a clone, but an unpacked archive can bring a `.git/config`, and a clone can hold
-a bare repository among its files, whose `config` git reads when it stands there. So a repository's configuration may
+a bare repository among its files, whose `config` git reads when it is there. So a repository's configuration may
 hold nothing but keys that are known to run nothing; an unknown key, and a line that is not understood, is hostile. The
 user's own configuration (`~/.gitconfig`) is trusted.
 

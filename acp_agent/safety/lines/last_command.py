@@ -72,7 +72,7 @@ GLOBAL: dict[str, tuple[frozenset[str], frozenset[str]]] = {
         words("-q -qq --quiet -v --verbose --no-input --disable-pip-version-check --isolated --no-cache-dir"),
     ),
 }
-"""Program -> options that may stand before its sub-command: with a word of their own, and without."""
+"""Program -> options that may be before its sub-command: with a word of their own, and without."""
 
 
 @dataclass(frozen=True)

@@ -92,7 +92,7 @@ def check_redirect(line: Line, node: Node, roots: Roots, folders: Folders) -> st
     return ""
 
 
-# --- what stands there. All may raise AsksExactly ---------------------------------------------------------------
+# --- what is there. All may raise AsksExactly ---------------------------------------------------------------
 
 
 def _redirect(line: Line, node: Node, reach: Reach, folders: Folders) -> None:

@@ -189,7 +189,7 @@ def behind(command: Sequence[str]) -> Behind | None:
 
 
 def is_wrapper(program: str) -> bool:
-    """Whether what it runs stands in its arguments."""
+    """Whether what it runs is in its arguments."""
     return program in WRAPPERS or program in SHELLS
 
 

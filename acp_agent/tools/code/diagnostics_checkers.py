@@ -1,6 +1,6 @@
 """Which checkers a project uses, and the command line of each.
 
-Looks at the disk and runs nothing: the command lines stand in the title and are what the user is asked about, so they
+Looks at the disk and runs nothing: the command lines are in the title and are what the user is asked about, so they
 are made before anything runs. They use a program of the project itself where there is one (`.venv`, `node_modules`).
 
 The folder may be anybody's, and nobody was asked yet: its files are read by `_text` only, which neither waits nor takes

@@ -30,7 +30,7 @@ from acp_agent.tools.kit.tool_context import Description, Location, Preview, Too
 
 class EditParams(Params):
     path: str = Field(description="The file, absolute or relative to the working directory.")
-    old_string: str = Field(description="The text to replace, exactly as it stands in the file, without line numbers.")
+    old_string: str = Field(description="The text to replace, exactly as it is in the file, without line numbers.")
     new_string: str = Field(description="The text that takes its place.")
     replace_all: bool = Field(default=False, description="Replace every occurrence instead of the only one.")
 
@@ -172,7 +172,7 @@ def _nearest(target: str, text: str) -> str:
     lines = text.splitlines()[:LONGEST_SEARCH]
     for number, line in enumerate(lines, 1):
         if line.strip() == wanted.strip():
-            return f" Its first line stands at line {number}, but what follows or its white space differs:\n{line}"
+            return f" Its first line is at line {number}, but what follows or its white space differs:\n{line}"
     compared = _comparable(lines) if len(wanted) <= LONGEST_COMPARED else {}
     near = difflib.get_close_matches(wanted, compared, n=1, cutoff=0.6)
     if not near:

@@ -82,7 +82,7 @@ async def _image(shown: str, path: Path, ctx: ToolContext) -> ToolResult | None:
 
 
 async def _missing(shown: str, path: Path, ctx: ToolContext) -> str:
-    """Words for a missing file, with what stands there under a similar name."""
+    """Words for a missing file, with what is there under a similar name."""
     folder = path.parent
     found = await ctx.executor.stat(folder)
     if found is None or found.kind != "dir":

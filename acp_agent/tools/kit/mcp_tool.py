@@ -94,7 +94,7 @@ class ServerTool(Tool[ServerParams]):
             raise ToolError(
                 f"The tool `{self._tool_words}` of the MCP server {self._server_words} failed: {error}.",
                 TOOL_CATEGORIES[error.code],
-                suggestion="Call it again: the server is started anew." if error.code == "transient" else "",
+                suggestion="Call it again: the server is started again." if error.code == "transient" else "",
                 retry_after=error.retry_after,
             ) from error
         text = result.text or ("" if result.parts else "The tool gave nothing.")

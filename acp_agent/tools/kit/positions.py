@@ -35,9 +35,9 @@ class SymbolParams(Params):
     path: str = Field(
         description="The file in which the symbol is used, absolute or relative to the working directory."
     )
-    symbol: str = Field(description="The symbol's name as it stands there.", min_length=1)
+    symbol: str = Field(description="The symbol's name as it is there.", min_length=1)
     line: int | None = Field(
-        default=None, ge=1, description="The line it stands at, counted from 1; its first place when left out."
+        default=None, ge=1, description="The line it is at, counted from 1; its first place when left out."
     )
 
 
@@ -91,12 +91,12 @@ def position_of(params: SymbolParams, document: Document) -> Position:
     word = re.compile(rf"(?<!\w){re.escape(params.symbol)}(?!\w)" if whole else re.escape(params.symbol))
     found = {number: match for number, line in enumerate(lines, 1) if (match := word.search(line))}
     if not found:
-        raise ToolError(f"`{params.symbol}` does not stand in {params.path}. Use `grep` to find it.")
+        raise ToolError(f"`{params.symbol}` is not in {params.path}. Use `grep` to find it.")
     line = params.line or next(iter(found))
     if line not in found:
         near = sorted(found, key=lambda number: (abs(number - line), number))[:MOST_LINES_NAMED]
         raise ToolError(
-            f"`{params.symbol}` does not stand at line {line} of {params.path}, but at line "
+            f"`{params.symbol}` is not at line {line} of {params.path}, but at line "
             f"{', '.join(map(str, sorted(near)))}{' and others' if len(found) > len(near) else ''}."
         )
     # Of `a.b.c` the last name is meant.

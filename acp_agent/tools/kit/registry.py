@@ -1,11 +1,12 @@
 """The table of tools. Definitions come from a generated file, so that the first request needs no pydantic; the classes
-behind them are loaded when they are first called (or ahead of that, by `warm`).
+behind them are loaded when they are first called (or ahead of that, by `loaders`).
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
@@ -60,6 +61,9 @@ TOOLS: dict[str, str] = {
     "time": "acp_agent.tools.time:Time",
 }
 """Name -> `"module:Class"`."""
+
+SHARED = "acp_agent.tools.kit.base:Tool"
+"""Brings pydantic."""
 
 
 class ToolEntry(msgspec.Struct, frozen=True):
@@ -131,10 +135,11 @@ class Registry(Tools):
     def loaded(self, name: str) -> Tool[Any] | None:
         return self._tools.get(name)
 
-    def warm(self) -> None:
-        """Loads every tool; takes a while (pydantic), so it is called in a thread."""
+    def loaders(self) -> Iterator[Callable[[], object]]:
+        """Loads all tools when all are called: first what they share, which takes longest."""
+        yield partial(load, SHARED)
         for name in self._entries:
-            self.tool(name)
+            yield partial(self.tool, name)
 
 
 class SessionRegistry(Tools):

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
+
+from msgspec import Struct, field
 
 from acp_agent.config.model import ToolsConfig
 from acp_agent.executors.base import Command, Executor, OutputChunk, Process
@@ -25,15 +26,13 @@ if TYPE_CHECKING:
     from acp_agent.tools.net.web_access import WebAccess
 
 
-@dataclass(frozen=True)
-class Location:
+class Location(Struct, frozen=True):
     path: Path
     line: int | None = None
     """1-based."""
 
 
-@dataclass(frozen=True)
-class Description:
+class Description(Struct, frozen=True):
     """The description that the user sees before the call runs."""
 
     title: str
@@ -41,8 +40,7 @@ class Description:
     locations: tuple[Location, ...] = ()
 
 
-@dataclass(frozen=True)
-class Preview:
+class Preview(Struct, frozen=True):
     """The result of looking ahead."""
 
     content: tuple[ToolCallContent, ...] = ()
@@ -55,8 +53,7 @@ class Preview:
     """Further things that the call touches."""
 
 
-@dataclass(frozen=True)
-class CommandOutput:
+class CommandOutput(Struct, frozen=True):
     """The output of a command, as it came. The text for the model and the user is made of it later."""
 
     script: str
@@ -71,12 +68,11 @@ class CommandOutput:
     timed_out: bool = False
 
 
-@dataclass(frozen=True)
-class ToolResult:
+class ToolResult(Struct, frozen=True):
     """The result of a call."""
 
     text: str
-    """For the model. With `command`: what stands below its output."""
+    """For the model. With `command`: what is below its output."""
     content: tuple[ToolCallContent, ...] | None = None
     """For the user; `None`: the same text."""
     parts: tuple[Part, ...] = ()
@@ -101,8 +97,7 @@ class ToolResult:
     """Whether the same call of an idempotent tool may be answered with it again."""
 
 
-@dataclass(frozen=True)
-class Seen:
+class Seen(Struct, frozen=True):
     """A file as the model knows it."""
 
     text: str
@@ -141,8 +136,7 @@ class Ledger:
         self._seen.clear()
 
 
-@dataclass(frozen=True)
-class RunState:
+class RunState(Struct, frozen=True):
     """A command in the background, as it is now."""
 
     run_id: str
@@ -166,15 +160,14 @@ class RunState:
         return f"exit_code={code}" + (f" ({self.ending})" if self.ending else "")
 
     def printed(self, text: str | None = None, left_out: int = 0) -> CommandOutput:
-        """Its output (or `text`, a part of it that `left_out` lines stand before) as a call's result."""
+        """Its output (or `text`, a part of it that `left_out` lines are before) as a call's result."""
         text = (self.text if text is None else text).removesuffix("\n") or "[no output]"
         streams = ShellOutput(text, "", self.exit_code, truncated=False)
         heading = f"[{self.words}]" + (f"\n[{left_out} lines before]" if left_out else "")
         return CommandOutput(self.command, streams, text, heading, running=self.running)
 
 
-@dataclass(frozen=True)
-class Question:
+class Question(Struct, frozen=True):
     """A question of the model to the user."""
 
     text: str
@@ -184,8 +177,7 @@ class Question:
     """Whether more than one choice may be taken."""
 
 
-@dataclass(frozen=True)
-class Answer:
+class Answer(Struct, frozen=True):
     """The answer to a question, or why there is none."""
 
     text: str | None
@@ -195,11 +187,10 @@ class Answer:
     cancelled: bool = False
     """The client is cancelling the turn."""
     ends_turn: bool = False
-    """The question stands in the conversation, and the user answers by the next prompt."""
+    """The question is in the conversation, and the user answers by the next prompt."""
 
 
-@dataclass(frozen=True)
-class Task:
+class Task(Struct, frozen=True):
     """Work for a sub-agent."""
 
     prompt: str
@@ -251,8 +242,7 @@ class CallHandle(Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class ToolContext:
+class ToolContext(Struct, frozen=True):
     """The context of a call: the call itself, the parts of its session, and where it works."""
 
     call: CallHandle

@@ -14,8 +14,6 @@ import shutil
 import tempfile
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
-from importlib.util import find_spec
-from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
@@ -26,6 +24,7 @@ from anyio.streams.memory import MemoryObjectSendStream
 from acp_agent.config.model import BrowserConfig
 from acp_agent.errors import ToolError
 from acp_agent.lazy import load
+from acp_agent.tools.net.chromium import find_chromium, missing_browser
 from acp_agent.tools.net.web_client import GuardedClient
 from acp_agent.tools.net.web_proxy import GuardedProxy
 
@@ -51,9 +50,6 @@ LONGEST_PARENT = 40
 PROFILE = "acp-coder-browser-"
 """Begins the name of a profile's folder, before the number of the process that owns it."""
 
-PROGRAMS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
-CACHE = "~/.cache/ms-playwright"
-
 ARGUMENTS = (
     "--disable-quic",
     "--force-webrtc-ip-handling-policy=disable_non_proxied_udp",
@@ -64,27 +60,6 @@ ARGUMENTS = (
     "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
 )
 """Nothing leaves but through the proxy: no QUIC, no WebRTC beside it, no look-ups of its own."""
-
-
-def find_chromium(config: BrowserConfig) -> str | None:
-    """The program to use; empty where Playwright has one of its own; `None` where there is none."""
-    if config.executable:
-        program = os.path.expanduser(config.executable)
-        return program if os.access(program, os.X_OK) else None
-    for name in PROGRAMS:
-        if (found := shutil.which(name)) is not None:
-            return found
-    cache = Path(os.path.expanduser(os.environ.get("PLAYWRIGHT_BROWSERS_PATH") or CACHE))
-    return "" if any(cache.glob("chromium*")) else None
-
-
-def missing_browser(config: BrowserConfig) -> str | None:
-    """Why there is no browser, as a sentence; `None` where there is one. Loads nothing."""
-    if find_spec("playwright") is None:
-        return "`browser` needs the extra: pip install 'acp-coder[browser]'."
-    if find_chromium(config) is None:
-        return "`browser` needs a Chromium: install one, or name it by `tools.browser.executable`."
-    return None
 
 
 class _Life:
@@ -125,6 +100,7 @@ class BrowserSession:
         self._proxy = GuardedProxy(client, upstream=proxy)
         self._arguments = arguments
         self._lock = anyio.Lock()
+        self._lives = anyio.Event()
         self._starts: MemoryObjectSendStream[_Life] | None = None
         self._life = _Life()
         self._life.end()
@@ -142,6 +118,7 @@ class BrowserSession:
         """Owns the browser, in a task of its own, until it is cancelled. A browser that fails does not end it."""
         starts, asked = anyio.create_memory_object_stream[_Life](math.inf)
         self._starts = starts
+        self._lives.set()
         try:
             with starts, asked:
                 async for life in asked:
@@ -232,6 +209,8 @@ class BrowserSession:
 
     async def _living(self) -> _Life:
         """One whose page is there; started, or awaited, where there is none."""
+        with anyio.move_on_after(CLOSE_TIMEOUT):  # Who asks first may come before the one who owns it.
+            await self._lives.wait()
         if self._starts is None:
             raise ToolError("The browser is closed.")
         if self._life.over.is_set():

@@ -1,17 +1,43 @@
-"""The web as the tools of one session have it."""
+"""The web as the tools of one session have it. Client and browser are made when they are first asked for."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
 
-from acp_agent.tools.net.browser_session import BrowserSession
-from acp_agent.tools.net.web_client import GuardedClient
+import anyio
+
+from acp_agent.config.model import ToolsConfig
+from acp_agent.lazy import load
+
+if TYPE_CHECKING:
+    from acp_agent.tools.net.browser_session import BrowserSession
+    from acp_agent.tools.net.web_client import GuardedClient
+
+CLIENT = "acp_agent.tools.net.web_client:GuardedClient"
+BROWSER = "acp_agent.tools.net.browser_session:BrowserSession"
 
 
-@dataclass(frozen=True)
 class WebAccess:
-    client: GuardedClient
-    browser: BrowserSession
-    environ: Mapping[str, str]
-    """Where the keys of search services are found."""
+    def __init__(self, config: ToolsConfig, environ: Mapping[str, str]) -> None:
+        self._config = config
+        self.environ = environ
+        """Where the keys of search services are found."""
+        self._browses = anyio.Event()
+
+    @cached_property
+    def client(self) -> GuardedClient:
+        client: GuardedClient = load(CLIENT)(self._config.web)
+        return client
+
+    @cached_property
+    def browser(self) -> BrowserSession:
+        browser: BrowserSession = load(BROWSER)(self.client, self._config.browser, proxy=self._config.web.proxy)
+        self._browses.set()
+        return browser
+
+    async def live(self) -> None:
+        """Owns the browser, once there is one, until it is cancelled."""
+        await self._browses.wait()
+        await self.browser.live()

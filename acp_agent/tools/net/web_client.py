@@ -13,13 +13,14 @@ import socket
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
-from dataclasses import dataclass, replace
 from urllib.parse import urljoin
 
 import anyio
 import anyio.to_thread
 import httpcore2
 import httpx2
+from msgspec import Struct
+from msgspec.structs import replace
 
 from acp_agent import __version__
 from acp_agent.config.model import WebConfig
@@ -49,8 +50,7 @@ KEPT_ACROSS_ORIGINS = frozenset(("accept", "accept-language", "content-type", "r
 READING = frozenset(("GET", "HEAD", "OPTIONS"))
 
 
-@dataclass(frozen=True)
-class _Ask:
+class _Ask(Struct, frozen=True):
     """One request of a chain."""
 
     method: str
@@ -158,7 +158,7 @@ class GuardedClient:
             if home is not None and not same_site(home, target):
                 raise ToolError(
                     f"{_path(hops)} redirects to {target.url} on another host; call it with that URL so that the "
-                    "person is asked.",
+                    "user is asked.",
                     "policy_blocked",
                 )
             kept = {name: value for name, value in following.headers.items() if name in KEPT_ACROSS_ORIGINS}

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from urllib.parse import urljoin
 
+from msgspec import Struct
 from selectolax.lexbor import LexborHTMLParser, LexborNode, SelectolaxError
 
 from acp_agent.errors import ToolError
@@ -23,7 +23,7 @@ LEFT_OUT = frozenset(
 )
 LEFT_OUT_ROLES = frozenset("navigation banner contentinfo complementary search dialog menu menubar toolbar".split())
 PARAGRAPHS = frozenset("p div section article main header blockquote ul ol dl table figure form fieldset pre".split())
-"""An empty line stands before and after."""
+"""An empty line is before and after."""
 LINES = frozenset("li tr dt dd figcaption caption address details summary legend option thead tbody".split())
 HEADINGS = {f"h{level}": level for level in range(1, 7)}
 BLOCKS = PARAGRAPHS | LINES | HEADINGS.keys() | {"td", "th", "hr"}
@@ -35,16 +35,14 @@ SHORT = 200
 """Characters of a page's main part below which the whole page may say more."""
 
 
-@dataclass(frozen=True)
-class PageText:
+class PageText(Struct, frozen=True):
     title: str
     text: str
     truncated: bool
     """Whether the page has more than was asked for."""
 
 
-@dataclass(frozen=True)
-class Element:
+class Element(Struct, frozen=True):
     """The elements a selector found."""
 
     text: str

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import base64
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
+from msgspec.structs import replace
 from pydantic import Field, model_validator
 
 from acp_agent.config.model import ToolsConfig

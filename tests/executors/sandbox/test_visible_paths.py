@@ -76,7 +76,7 @@ def test_what_is_hidden_stays_hidden_below_and_above_what_is_protected(base: Pat
 
 
 def test_what_is_shown_nowhere_is_not_hidden(base: Path) -> None:
-    """A mount point for it would be made in the folder that stands there instead."""
+    """A mount point for it would be made in the folder that is there instead."""
     (base / "home/.ssh").mkdir(parents=True)
     (base / "scratch").mkdir()
     policy = SandboxPolicy(writable=(), home=base / "home", hidden=(base / "home/.ssh",))

@@ -181,7 +181,7 @@ class LspEditor(LanguageClient):
     # --- what the editor tells --------------------------------------------------------------------------------
 
     def open(self, path: Path, text: str | None = None, language: str = "python") -> Buffer:
-        """Opens a file; `text` instead of what stands on the disk."""
+        """Opens a file; `text` instead of what is on the disk."""
         said = path.read_bytes().decode() if text is None else text
         buffer = self.buffers[path.as_uri()] = Buffer(path.as_uri(), said)
         item = types.TextDocumentItem(uri=buffer.uri, language_id=language, version=1, text=said)
@@ -257,7 +257,7 @@ class LspEditor(LanguageClient):
         await self.until(ended)
 
     def transcript(self) -> str:
-        """What stands in the newest transcript."""
+        """What is in the newest transcript."""
         return max((self.home / ".local/state/acp-coder/transcripts").glob("*.md")).read_text()
 
     # --- positions --------------------------------------------------------------------------------------------

@@ -99,7 +99,7 @@ async def test_a_question_says_what_it_is_about_and_show_opens_the_whole(tmp_pat
         await editor.until(lambda: editor.shown_documents)
         uri = editor.shown_documents[0].uri
         await editor.until(lambda: any("acpCoder.answer" in words for words in editor.said()))
-        assert len(editor.questions) == 1  # It does not stand before what is to be read.
+        assert len(editor.questions) == 1  # It is not before what is to be read.
         titles = [
             action["title"]
             for action in await editor.actions(uri, types.Range(types.Position(0, 0), types.Position(0, 0)))

@@ -38,8 +38,8 @@ const VENVS = [".venv", "venv", "env"];
  * The command that starts the agent.
  *
  * An explicit setting is never passed over: where it names nothing that can be run, nothing else is tried, so that the
- * person does not talk to another agent than they chose. What is not on this machine yet is fetched only where the
- * person wants it (`settings.uvx`). The user's own program goes before one that lies in the
+ * user does not talk to another agent than they chose. What is not on this machine yet is fetched only where the
+ * user wants it (`settings.uvx`). The user's own program goes before one that lies in the
  * folder.
  */
 export async function findAgent(settings: AgentSettings, places: Places): Promise<Found | NotFound> {

@@ -1,0 +1,34 @@
+"""Where a Chromium is, for the tool `browser`. Loads neither Playwright nor the web client."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from importlib.util import find_spec
+from pathlib import Path
+
+from acp_agent.config.model import BrowserConfig
+
+PROGRAMS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
+CACHE = "~/.cache/ms-playwright"
+
+
+def find_chromium(config: BrowserConfig) -> str | None:
+    """The program to use; empty where Playwright has one of its own; `None` where there is none."""
+    if config.executable:
+        program = os.path.expanduser(config.executable)
+        return program if os.access(program, os.X_OK) else None
+    for name in PROGRAMS:
+        if (found := shutil.which(name)) is not None:
+            return found
+    cache = Path(os.path.expanduser(os.environ.get("PLAYWRIGHT_BROWSERS_PATH") or CACHE))
+    return "" if any(cache.glob("chromium*")) else None
+
+
+def missing_browser(config: BrowserConfig) -> str | None:
+    """Why there is no browser, as a sentence; `None` where there is one. Loads nothing."""
+    if find_spec("playwright") is None:
+        return "`browser` needs the extra: pip install 'acp-coder[browser]'."
+    if find_chromium(config) is None:
+        return "`browser` needs a Chromium: install one, or name it by `tools.browser.executable`."
+    return None
