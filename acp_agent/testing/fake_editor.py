@@ -270,8 +270,8 @@ class EditorOptions(Capabilities, FileQuirks, TerminalQuirks, total=False):
 
 
 @dataclass(frozen=True)
-class _Scripted:
-    """The answers to permission requests: one each, in order, then `otherwise`."""
+class PermissionScript:
+    """The answers to permission requests: one each, in order, then `otherwise`. May grow while the test runs."""
 
     first: list[Permissions]
     otherwise: Permissions
@@ -332,7 +332,7 @@ class FakeEditor:
         """May be changed while the test runs."""
         self.files = QuirkyFiles({} if buffers is None else buffers, save=save, quirks=options)
         self.terminals = QuirkyTerminals(options)
-        self._permissions = _Scripted([*permissions], otherwise)
+        self.permissions = PermissionScript([*permissions], otherwise)
         self._elicitation = elicitation
         self._changed = anyio.Event()
         self._background: Background | None = None
@@ -577,7 +577,7 @@ class FakeEditor:
     async def _answer_permission(self, request: acp.RequestPermissionRequest) -> acp.RequestPermissionOutcome:
         self.permission_requests.append(request)
         self._wake()
-        return await self._permissions.next()(request)
+        return await self.permissions.next()(request)
 
     async def _answer_elicitation(self, request: acp.CreateElicitationRequest) -> acp.CreateElicitationResponse:
         self.elicitations.append(request)
