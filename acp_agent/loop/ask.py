@@ -15,23 +15,7 @@ import anyio
 from acp_agent.errors import AgentError, ConnectionClosed
 from acp_agent.loop.outbox import Outbox
 from acp_agent.protocol.client import Client
-from acp_agent.schema.acp import (
-    CancelledPermissionOutcome,
-    Content,
-    CreateElicitationResponse,
-    ElicitationSchema,
-    MultiSelectPropertySchema,
-    PermissionOption,
-    SelectedPermissionOutcome,
-    StringMultiSelectItems,
-    StringPropertySchema,
-    TextContent,
-    ToolCall,
-    ToolCallContent,
-    ToolCallProgress,
-    ToolCallStatus,
-    ToolCallUpdate,
-)
+from acp_agent.schema import acp
 from acp_agent.tools.kit.tool_context import Answer, Question
 
 if TYPE_CHECKING:
@@ -79,27 +63,27 @@ async def ask_trust(outbox: Outbox, words: str, files: Sequence[str]) -> bool | 
     """
     call_id = str(uuid.uuid4())
     text = "\n\n".join([words, *files, TRUST_MEANS])
-    content: list[ToolCallContent] = [Content(content=TextContent(text=text))]
-    outbox.emit(ToolCall(tool_call_id=call_id, title=words, kind="other", status="pending", content=content))
-    shown = ToolCallUpdate(
+    content: list[acp.ToolCallContent] = [acp.Content(content=acp.TextContent(text=text))]
+    outbox.emit(acp.ToolCall(tool_call_id=call_id, title=words, kind="other", status="pending", content=content))
+    shown = acp.ToolCallUpdate(
         tool_call_id=call_id, title=words, kind="other", status="pending", content=content, meta={"trust": True}
     )
     options = [
-        PermissionOption(option_id="trust", name="Trust these files", kind="allow_always"),
-        PermissionOption(option_id="no", name="Do not use them", kind="reject_always"),
+        acp.PermissionOption(option_id="trust", name="Trust these files", kind="allow_always"),
+        acp.PermissionOption(option_id="no", name="Do not use them", kind="reject_always"),
     ]
     answer: bool | None = None
     try:
         outcome = (await outbox.client.request_permission(shown, options)).outcome
-        if isinstance(outcome, SelectedPermissionOutcome) and outcome.option_id in ("trust", "no"):
+        if isinstance(outcome, acp.SelectedPermissionOutcome) and outcome.option_id in ("trust", "no"):
             answer = outcome.option_id == "trust"
     except ConnectionClosed:
         raise
     except AgentError as error:
         log.warning("the question could not be asked: %s", error)
     finally:
-        status: ToolCallStatus = "completed" if answer is not None else "failed"
-        outbox.emit(ToolCallProgress(tool_call_id=call_id, status=status))
+        status: acp.ToolCallStatus = "completed" if answer is not None else "failed"
+        outbox.emit(acp.ToolCallProgress(tool_call_id=call_id, status=status))
     return answer
 
 
@@ -113,18 +97,20 @@ async def _by_form(client: Client, call: Call, question: Question) -> Answer:
     return _read(answer, question)
 
 
-def _form(question: Question) -> ElicitationSchema:
+def _form(question: Question) -> acp.ElicitationSchema:
     choices = list(question.choices)
     if not choices:
-        return ElicitationSchema(properties={ANSWER: StringPropertySchema(title="Answer")}, required=[ANSWER])
-    other = StringPropertySchema(title="Something else", description="In your own words, instead or in addition")
+        return acp.ElicitationSchema(properties={ANSWER: acp.StringPropertySchema(title="Answer")}, required=[ANSWER])
+    other = acp.StringPropertySchema(title="Something else", description="In your own words, instead or in addition")
     if question.several:
-        several = MultiSelectPropertySchema(title="Answers", items=StringMultiSelectItems(enum=choices))
-        return ElicitationSchema(properties={ANSWER: several, OTHER: other})
-    return ElicitationSchema(properties={ANSWER: StringPropertySchema(title="Answer", enum=choices), OTHER: other})
+        several = acp.MultiSelectPropertySchema(title="Answers", items=acp.StringMultiSelectItems(enum=choices))
+        return acp.ElicitationSchema(properties={ANSWER: several, OTHER: other})
+    return acp.ElicitationSchema(
+        properties={ANSWER: acp.StringPropertySchema(title="Answer", enum=choices), OTHER: other}
+    )
 
 
-def _read(answer: CreateElicitationResponse, question: Question) -> Answer:
+def _read(answer: acp.CreateElicitationResponse, question: Question) -> Answer:
     """The content, checked again: a form may be filled by anything."""
     content = answer.content or {}
     given = content.get(ANSWER)
@@ -143,23 +129,23 @@ def _read(answer: CreateElicitationResponse, question: Question) -> Answer:
 
 async def _by_choice(client: Client, call: Call, question: Question) -> Answer:
     options = [
-        PermissionOption(option_id=f"choice-{number}", name=choice, kind="allow_once")
+        acp.PermissionOption(option_id=f"choice-{number}", name=choice, kind="allow_once")
         for number, choice in enumerate(question.choices)
     ]
-    options.append(PermissionOption(option_id=SKIP, name="Do not answer", kind="reject_once"))
-    shown = ToolCallUpdate(
+    options.append(acp.PermissionOption(option_id=SKIP, name="Do not answer", kind="reject_once"))
+    shown = acp.ToolCallUpdate(
         tool_call_id=call.id,
         title=question.text,
         name=call.name,
         kind="other",
-        content=[Content(content=TextContent(text=question.text))],
+        content=[acp.Content(content=acp.TextContent(text=question.text))],
         meta={"question": True},
     )
     answer = await client.request_permission(shown, options)
     match answer.outcome:
-        case CancelledPermissionOutcome():
+        case acp.CancelledPermissionOutcome():
             return Answer(None, "The turn was cancelled.", cancelled=True)
-        case SelectedPermissionOutcome(option_id=picked):
+        case acp.SelectedPermissionOutcome(option_id=picked):
             for option, choice in zip(options, question.choices, strict=False):
                 if option.option_id == picked:
                     return Answer(choice)

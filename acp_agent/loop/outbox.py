@@ -19,16 +19,7 @@ import anyio
 from acp_agent.errors import StoreError
 from acp_agent.protocol.client import Client
 from acp_agent.protocol.codec import coalesce_updates, encode
-from acp_agent.schema.acp import (
-    AgentMessageChunk,
-    AgentThoughtChunk,
-    Notice,
-    SessionNotification,
-    SessionUpdate,
-    TextContent,
-    ToolCall,
-    UserMessageChunk,
-)
+from acp_agent.schema import acp
 from acp_agent.store.base import EntryKind, LogEntry
 from acp_agent.store.session_store import SessionStore
 
@@ -67,14 +58,14 @@ class Outbox:
         # Made late: it loads the event loop's backend of anyio, which the session's answer does not wait for.
         return anyio.Event()
 
-    def emit(self, update: SessionUpdate, *, keep: bool = True, clean: bool = False) -> None:
+    def emit(self, update: acp.SessionUpdate, *, keep: bool = True, clean: bool = False) -> None:
         """Stores `update` (unless `keep` is false) and sends it, in the order of the calls. `clean`: credentials were
         taken out of it, as they are of the model's words where one chunk follows the other."""
-        words = isinstance(update, AgentMessageChunk | AgentThoughtChunk)
+        words = isinstance(update, acp.AgentMessageChunk | acp.AgentThoughtChunk)
         if self.redaction is not None and not clean and not words:
             update = self.redaction.struct(update)
-        if isinstance(update, AgentMessageChunk | ToolCall | UserMessageChunk):
-            self._text_is_last = isinstance(update, AgentMessageChunk)
+        if isinstance(update, acp.AgentMessageChunk | acp.ToolCall | acp.UserMessageChunk):
+            self._text_is_last = isinstance(update, acp.AgentMessageChunk)
         kind: EntryKind | None = "update" if keep else None
         if self._waiting and self._waiting[-1][0] == kind:
             merged = coalesce_updates("session/update", self._note(self._waiting[-1][1]), self._note(update))
@@ -85,8 +76,8 @@ class Outbox:
         if time.monotonic() - self._flushed_at > PAUSE_SECONDS:
             self.flush()
 
-    def _note(self, update: Any) -> SessionNotification:
-        return SessionNotification(session_id=self.session_id, update=update)
+    def _note(self, update: Any) -> acp.SessionNotification:
+        return acp.SessionNotification(session_id=self.session_id, update=update)
 
     def put(self, kind: EntryKind | None, payload: Any) -> None:
         """Adds an entry to the log, which goes with the next flush; `update`s are sent, too."""
@@ -116,7 +107,7 @@ class Outbox:
             self._waiting = [(None, payload) for kind, payload in waiting if kind in (None, "update")]
             return
         for kind, payload in waiting:
-            if kind in (None, "update") and not (kind == "update" and isinstance(payload, UserMessageChunk)):
+            if kind in (None, "update") and not (kind == "update" and isinstance(payload, acp.UserMessageChunk)):
                 self.client.update(payload)
         self.client.push()
 
@@ -145,14 +136,14 @@ class Outbox:
         text = self.clean(text)
         if self._text_is_last:
             text = f"\n\n{text}"
-        self.emit(AgentMessageChunk(content=TextContent(text=text), message_id=str(uuid.uuid4())))
+        self.emit(acp.AgentMessageChunk(content=acp.TextContent(text=text), message_id=str(uuid.uuid4())))
 
     def tell(self, words: str) -> None:
         """Tells the user something: a notice where the client shows them, else a message; in the log, too."""
         words = self.clean(words)
         log.warning("%s", words)
         if self.client.shows_notices:
-            self.emit(Notice(severity="warning", title=words), keep=False)
+            self.emit(acp.Notice(severity="warning", title=words), keep=False)
         else:
             self.say(f"{words}\n\n")
 

@@ -24,15 +24,7 @@ from acp_agent.loop.turn_queue import TurnQueue
 from acp_agent.protocol.client import Client
 from acp_agent.safety.folders.paths import Roots
 from acp_agent.safety.folders.protect import configured_folders
-from acp_agent.schema.acp import (
-    ContentBlock,
-    McpServer,
-    SessionInfoUpdate,
-    StopReason,
-    TextContent,
-    UsageUpdate,
-    UserMessageChunk,
-)
+from acp_agent.schema import acp
 from acp_agent.store.base import LogEntry, SessionRecord
 from acp_agent.store.session_store import SessionStore
 
@@ -57,7 +49,7 @@ class Session:
         models: Sequence[str],
         soon: Callable[[Callable[[], None]], None],
         build: Callable[[Session], Awaitable[Parts]],
-        mcp_servers: Sequence[McpServer] = (),
+        mcp_servers: Sequence[acp.McpServer] = (),
     ) -> None:
         """`models`: the `provider:model`s known so far. `soon` calls back in the next round of the event loop."""
         self.id = record.id
@@ -73,7 +65,7 @@ class Session:
         self.published = Published(config.settings.lsp)
         self.title = record.title
         self.turns = record.turns
-        self.usage: UsageUpdate | None = None
+        self.usage: acp.UsageUpdate | None = None
         self.spent: UsageReport | None = None
         """By the turn that runs, or ran last."""
         self._store = store
@@ -101,14 +93,14 @@ class Session:
         return self._store.entries(self.id)
 
     async def prompt(
-        self, blocks: Sequence[ContentBlock], *, bound_to: Mode | None = None, announce: str = ""
-    ) -> StopReason:
+        self, blocks: Sequence[acp.ContentBlock], *, bound_to: Mode | None = None, announce: str = ""
+    ) -> acp.StopReason:
         """One turn. A second prompt waits for the first. Raises RpcError where the turn could not be finished.
 
         `bound_to`: it is not the user who asks; no command is run, and the mode is at most that one. `announce` is
         said when its turn comes.
         """
-        reason: StopReason = "cancelled"
+        reason: acp.StopReason = "cancelled"
         try:
             with self.queue.cancellable() as scope:
                 async with self.queue.turn():
@@ -128,7 +120,7 @@ class Session:
             raise InternalError(str(failure)) from failure
         return "cancelled" if scope.cancelled_caught else reason
 
-    async def prompt_unasked(self, blocks: Sequence[ContentBlock], mode: str, words: str) -> None:
+    async def prompt_unasked(self, blocks: Sequence[acp.ContentBlock], mode: str, words: str) -> None:
         """A turn that no request of the client waits for; `words` announce it, and what fails is said.
 
         Its words are not the user's: they run no command, and nothing that `mode` would not allow.
@@ -140,8 +132,8 @@ class Session:
             if not self.queue.closed:
                 self.outbox.say(f"It failed: {error}")
 
-    async def _turn(self, blocks: Sequence[ContentBlock]) -> StopReason:
-        if not any(not isinstance(block, TextContent) or block.text.strip() for block in blocks):
+    async def _turn(self, blocks: Sequence[acp.ContentBlock]) -> acp.StopReason:
+        if not any(not isinstance(block, acp.TextContent) or block.text.strip() for block in blocks):
             return "end_turn"  # Nothing was said; no model takes an empty message.
         parts = await self.parts()
         memory, prompts = parts.memory, parts.prompts
@@ -153,7 +145,7 @@ class Session:
         self._record_prompt(blocks)
         for note in prompts.notes():
             memory.add(note)
-        expanded: Sequence[ContentBlock] | str = blocks
+        expanded: Sequence[acp.ContentBlock] | str = blocks
         try:
             expanded = await prompts.expand(blocks)
         finally:  # A prompt that was cancelled meanwhile has been said all the same.
@@ -170,13 +162,13 @@ class Session:
             self.choices.use_real_name(model.name)
         return await parts.turns.run(model, blocks)
 
-    def _record_prompt(self, blocks: Sequence[ContentBlock]) -> None:
+    def _record_prompt(self, blocks: Sequence[acp.ContentBlock]) -> None:
         redaction = self.outbox.redaction
         if redaction is not None and any(redaction.struct(block) is not block for block in blocks):
             self.outbox.tell(PROMPT_REDACTED)
         message_id = str(uuid.uuid4())
         for block in blocks:
-            self.outbox.emit(UserMessageChunk(content=block, message_id=message_id))
+            self.outbox.emit(acp.UserMessageChunk(content=block, message_id=message_id))
         self.turns += 1
         self._store.change(self.id, new_turn=True)
         self.outbox.flush()
@@ -184,7 +176,7 @@ class Session:
     def _set_title(self, title: str) -> None:
         self.title = self.outbox.clean(title)
         updated_at = self._store.change(self.id, title=self.title)
-        self.outbox.emit(SessionInfoUpdate(title=self.title, updated_at=updated_at), keep=False)
+        self.outbox.emit(acp.SessionInfoUpdate(title=self.title, updated_at=updated_at), keep=False)
 
     def report_usage(self, used: int, window: int, last: UsageReport | None = None) -> None:
         """`used` of `window` tokens are in use; `last`: what the last model call cost."""
@@ -192,7 +184,7 @@ class Session:
         if last is not None:
             self.spent = last if self.spent is None else self.spent + last
             meta = {"tokens": last.as_json()}
-        self.usage = UsageUpdate(used=used, size=window, meta=meta)
+        self.usage = acp.UsageUpdate(used=used, size=window, meta=meta)
         self.outbox.emit(self.usage, keep=False)
 
     async def settled(self) -> None:

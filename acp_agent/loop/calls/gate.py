@@ -21,15 +21,7 @@ from acp_agent.loop.modes import Mode
 from acp_agent.protocol.client import Client
 from acp_agent.safety.access import Allow, Ask, Deny, Verdict
 from acp_agent.safety.deciding.deciders import CallFacts, Judgement
-from acp_agent.schema.acp import (
-    CancelledPermissionOutcome,
-    Content,
-    PermissionOption,
-    RequestPermissionResponse,
-    SelectedPermissionOutcome,
-    TextContent,
-    ToolCallUpdate,
-)
+from acp_agent.schema import acp
 from acp_agent.store.base import Decision, Permission
 from acp_agent.store.session_store import SessionStore
 
@@ -79,7 +71,7 @@ class Gate:
         self._choices = choices
         self._project = guard.project
 
-    async def permit(self, facts: CallFacts, call: ToolCallUpdate) -> Permit | Refused | TurnCancelledByClient:
+    async def permit(self, facts: CallFacts, call: acp.ToolCallUpdate) -> Permit | Refused | TurnCancelledByClient:
         """Whether a call may run; `call` is shown with the question, if there is one. Written down in any case."""
         mode = self._choices.mode()
         decision = self.guard.decide(facts, mode)
@@ -99,7 +91,7 @@ class Gate:
                 return await self._asked(verdict, facts, decision, call)
 
     async def _asked(
-        self, ask: Ask, facts: CallFacts, decision: Judgement, call: ToolCallUpdate
+        self, ask: Ask, facts: CallFacts, decision: Judgement, call: acp.ToolCallUpdate
     ) -> Permit | Refused | TurnCancelledByClient:
         answer = await self._ask(ask, call)
         if isinstance(answer, TurnCancelledByClient):
@@ -146,12 +138,14 @@ class Gate:
             return Allow("a remembered answer")
         return ask if mode.asks or ask.by_person else Allow(f"mode {mode.id}")
 
-    async def _ask(self, ask: Ask, call: ToolCallUpdate) -> Permit | Refused | TurnCancelledByClient:
+    async def _ask(self, ask: Ask, call: acp.ToolCallUpdate) -> Permit | Refused | TurnCancelledByClient:
         options = [
-            PermissionOption(option_id="allow_once", name="Allow once", kind="allow_once"),
-            PermissionOption(option_id="allow_always", name=f"Always allow {ask.scope_words}", kind="allow_always"),
-            PermissionOption(option_id="reject_once", name="Reject", kind="reject_once"),
-            PermissionOption(option_id="reject_always", name=f"Never allow {ask.scope_words}", kind="reject_always"),
+            acp.PermissionOption(option_id="allow_once", name="Allow once", kind="allow_once"),
+            acp.PermissionOption(option_id="allow_always", name=f"Always allow {ask.scope_words}", kind="allow_always"),
+            acp.PermissionOption(option_id="reject_once", name="Reject", kind="reject_once"),
+            acp.PermissionOption(
+                option_id="reject_always", name=f"Never allow {ask.scope_words}", kind="reject_always"
+            ),
         ]
         if self._only_once(ask):
             options = [option for option in options if option.kind in ("allow_once", "reject_once")]
@@ -167,21 +161,21 @@ class Gate:
     def _only_once(self, ask: Ask) -> bool:
         return ask.every_time or any(self._redactor.redact(scope) != scope for scope in ask.scopes)
 
-    def _take(self, answer: RequestPermissionResponse, ask: Ask) -> Permit | Refused | TurnCancelledByClient:
+    def _take(self, answer: acp.RequestPermissionResponse, ask: Ask) -> Permit | Refused | TurnCancelledByClient:
         match answer.outcome:
-            case CancelledPermissionOutcome():
+            case acp.CancelledPermissionOutcome():
                 return TurnCancelledByClient()
-            case SelectedPermissionOutcome(option_id="allow_once"):
+            case acp.SelectedPermissionOutcome(option_id="allow_once"):
                 return Permit()
-            case SelectedPermissionOutcome(option_id="allow_always") if not self._only_once(ask):
+            case acp.SelectedPermissionOutcome(option_id="allow_always") if not self._only_once(ask):
                 self._remember(ask, "allow")
                 return Permit()
-            case SelectedPermissionOutcome(option_id="reject_always") if not self._only_once(ask):
+            case acp.SelectedPermissionOutcome(option_id="reject_always") if not self._only_once(ask):
                 self._remember(ask, "reject")
                 return REJECTED_BY_PERSON
-            case SelectedPermissionOutcome(option_id="reject_once"):
+            case acp.SelectedPermissionOutcome(option_id="reject_once"):
                 return REJECTED_BY_PERSON
-            case SelectedPermissionOutcome(option_id=unknown):
+            case acp.SelectedPermissionOutcome(option_id=unknown):
                 return Refused(f"The editor answered the permission request with an unknown option ({unknown!r}).")
         return Refused("The editor's answer to the permission request was not understood.")
 
@@ -190,12 +184,12 @@ class Gate:
             self._store.remember(self._project, scope.split(" ", 1)[0], scope, decision)
 
 
-def _explained(call: ToolCallUpdate, ask: Ask) -> ToolCallUpdate:
+def _explained(call: acp.ToolCallUpdate, ask: Ask) -> acp.ToolCallUpdate:
     """The call with the reason for the question, and what decided that it is asked."""
     lines = [f"Asked because {ask.reason}."]
     lines += [f"Rule: {ask.rule}"] if ask.rule else []
     lines += ask.notes
-    text = Content(content=TextContent(text="\n\n".join(lines)))
+    text = acp.Content(content=acp.TextContent(text="\n\n".join(lines)))
     shown = call.content if isinstance(call.content, list) else []
     meta = call.meta if isinstance(call.meta, dict) else {}
     asked = {"reason": ask.reason, "rule": ask.rule}

@@ -20,16 +20,7 @@ from acp_agent.loop.calls.redaction import Redaction
 from acp_agent.loop.outbox import Outbox
 from acp_agent.output.envelope import ShellOutput, bounded
 from acp_agent.protocol.codec import encode
-from acp_agent.schema.acp import (
-    Content,
-    Terminal,
-    TextContent,
-    ToolCall,
-    ToolCallContent,
-    ToolCallLocation,
-    ToolCallProgress,
-    ToolCallUpdate,
-)
+from acp_agent.schema import acp
 from acp_agent.tools.kit.failures import feedback, is_retryable
 from acp_agent.tools.kit.registry import ToolEntry
 from acp_agent.tools.kit.tool_context import Description, Location, Preview, ToolResult
@@ -100,7 +91,7 @@ class Reports:
     def feed(self, call: Call) -> Feed:
         """Where the call's live output goes."""
 
-        def emit(update: ToolCallProgress) -> None:
+        def emit(update: acp.ToolCallProgress) -> None:
             if not call.outcome.ended or call.goes_on is not None:
                 self._outbox.emit(update, keep=False, clean=True)
 
@@ -113,17 +104,17 @@ class Reports:
     def show_process(self, call: Call, process: Process) -> None:
         """Shows the terminal of the editor in which the command runs."""
         assert process.view is not None
-        self.update(call, content=[Terminal(terminal_id=process.view.terminal_id)], keep=False)
+        self.update(call, content=[acp.Terminal(terminal_id=process.view.terminal_id)], keep=False)
 
     def announce(self, call: Call, entry: ToolEntry | None, description: Description, arguments: object) -> None:
         call.reported = True
         meta = self._meta(call)
-        content: list[ToolCallContent] = []
+        content: list[acp.ToolCallContent] = []
         if entry is not None and entry.kind == "execute" and self._display.terminal_meta:
             meta.update(terminal_info(call.id, self._cwd))
-            content.append(Terminal(terminal_id=call.id))
+            content.append(acp.Terminal(terminal_id=call.id))
         self._outbox.emit(
-            ToolCall(
+            acp.ToolCall(
                 tool_call_id=call.id,
                 title=description.title,
                 name=call.name,
@@ -138,15 +129,15 @@ class Reports:
         if self._parent is not None:
             self._parent.began(description.title)
 
-    def question(self, call: Call, ready: Ready, preview: Preview) -> ToolCallUpdate:
+    def question(self, call: Call, ready: Ready, preview: Preview) -> acp.ToolCallUpdate:
         """The call as a permission request shows it; one of a sub-agent says whose it is."""
         description = ready.description
-        content = list(preview.content) or [Content(content=TextContent(text=f"```\n{description.title}\n```"))]
+        content = list(preview.content) or [acp.Content(content=acp.TextContent(text=f"```\n{description.title}\n```"))]
         title = description.title
         meta: dict[str, Any] | UnsetType = UNSET
         if self._parent is not None:
             title, meta = f"{title} (sub-agent: {self._parent.title})", self._meta(call)
-        return ToolCallUpdate(
+        return acp.ToolCallUpdate(
             tool_call_id=call.id,
             title=title,
             name=call.name,
@@ -159,11 +150,11 @@ class Reports:
         )
 
     def update(self, call: Call, *, keep: bool = True, clean: bool = False, **changed: Any) -> None:
-        self._outbox.emit(ToolCallProgress(tool_call_id=call.id, **changed), keep=keep, clean=clean)
+        self._outbox.emit(acp.ToolCallProgress(tool_call_id=call.id, **changed), keep=keep, clean=clean)
 
     def say(self, call: Call, text: str) -> None:
         """A line that is in the call until something else does."""
-        self.update(call, content=[Content(content=TextContent(text=text))], keep=False)
+        self.update(call, content=[acp.Content(content=acp.TextContent(text=text))], keep=False)
 
     def complete(self, call: Call, result: ToolResult, *, clean: bool = True) -> None:
         """`clean`: `result` has gone through `Outputs`, which takes credentials out."""
@@ -179,7 +170,7 @@ class Reports:
         content = result.content
         if content is None:
             shown = bounded(text, self._max_output_chars)
-            content = (Content(content=TextContent(text=shown)),) if shown else ()
+            content = (acp.Content(content=acp.TextContent(text=shown)),) if shown else ()
         meta: dict[str, Any] = dict(result.meta)
         told = text
         if result.failed:
@@ -200,10 +191,10 @@ class Reports:
         meta = {**self._meta(call), "background": {"run_id": run.id, "exit_code": output.exit_code}}
         raw_output = output.as_json(limit)
         meta["claudeCode"]["toolResponse"] = raw_output
-        content: list[ToolCallContent] = [*_terminals(call)]
+        content: list[acp.ToolCallContent] = [*_terminals(call)]
         words = run.ended.ending if content else text
         if words:
-            content.append(Content(content=TextContent(text=bounded(words, self._max_output_chars))))
+            content.append(acp.Content(content=acp.TextContent(text=bounded(words, self._max_output_chars))))
         if call.feed is not None:
             meta.update(call.feed.finish(ExitStatus(output.exit_code)) or {})
         self.update(call, content=content, raw_output=raw_output, meta=meta)
@@ -215,7 +206,7 @@ class Reports:
         call.outcome.error = error
         text = bounded(self._redact.text(str(error)), self._max_output_chars)
         told = bounded(self._redact.text(feedback(error)), self._max_output_chars)
-        self._end(call, "failed", text, [Content(content=TextContent(text=text))], _error_meta(error))
+        self._end(call, "failed", text, [acp.Content(content=acp.TextContent(text=text))], _error_meta(error))
         call.outcome.result = ToolMessage(call.use.id, call.name or call.use.name, (TextPart(told),))
 
     def _end(
@@ -223,7 +214,7 @@ class Reports:
         call: Call,
         status: str,
         response: Any,
-        content: list[ToolCallContent],
+        content: list[acp.ToolCallContent],
         meta: dict[str, Any],
         *,
         notes: Sequence[str] = (),
@@ -237,7 +228,7 @@ class Reports:
         if terminals:
             # The terminal already shows the output; text beside it only where it says more (a failure of ours).
             if "raw_output" in changed:
-                content = [Content(content=TextContent(text="\n".join(notes)))] if notes else []
+                content = [acp.Content(content=acp.TextContent(text="\n".join(notes)))] if notes else []
             content = [*terminals, *content]
         if call.feed is not None and call.goes_on is None:
             meta.update(call.feed.finish(_exit_status(changed.get("raw_output"))) or {})
@@ -251,14 +242,14 @@ class Reports:
         return {"tool_name": call.name, "claudeCode": claude}
 
 
-def _terminals(call: Call) -> list[Terminal]:
+def _terminals(call: Call) -> list[acp.Terminal]:
     """The terminals in which the call's commands are shown."""
     processes = [*call.processes]
     if call.goes_on is not None and call.goes_on.process is not None:
         processes.append(call.goes_on.process)
-    shown = [Terminal(terminal_id=process.view.terminal_id) for process in processes if process.view is not None]
+    shown = [acp.Terminal(terminal_id=process.view.terminal_id) for process in processes if process.view is not None]
     if isinstance(call.feed, TerminalFeed):
-        shown.append(Terminal(terminal_id=call.id))
+        shown.append(acp.Terminal(terminal_id=call.id))
     return shown
 
 
@@ -279,5 +270,5 @@ def _bounded_raw(value: Any, size: int) -> Any:
     return {"truncated": True, "bytes": size, "start": encode(value)[:LARGEST_RAW].decode("utf-8", "replace")}
 
 
-def locations_of(locations: Sequence[Location]) -> list[ToolCallLocation]:
-    return [ToolCallLocation(path=str(location.path), line=location.line) for location in locations]
+def locations_of(locations: Sequence[Location]) -> list[acp.ToolCallLocation]:
+    return [acp.ToolCallLocation(path=str(location.path), line=location.line) for location in locations]
