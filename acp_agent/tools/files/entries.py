@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import os
 import stat
+from abc import abstractmethod
 from collections.abc import Iterable
 from pathlib import Path
+from typing import ClassVar
 
 from pydantic import Field
 
@@ -18,8 +20,8 @@ from acp_agent.errors import ToolError
 from acp_agent.executors.base import FileStat, Tally
 from acp_agent.safety.access import Access, PathAccess
 from acp_agent.safety.folders.paths import Roots
-from acp_agent.tools.kit.base import Params
-from acp_agent.tools.kit.tool_context import Description, Location, ToolContext, ToolResult
+from acp_agent.tools.kit.base import Params, Tool
+from acp_agent.tools.kit.tool_context import Description, Location, Preview, ToolContext, ToolResult
 
 HISTORY = frozenset((".git",))
 """Names that are asked about by themselves when they are deleted, wherever below a folder."""
@@ -148,9 +150,36 @@ def _plain(text: str) -> str:
 # --- move and copy --------------------------------------------------------------------------------------------
 
 
-def describe_transfer(verb: str, params: TransferParams, roots: Roots) -> Description:
-    places = (Location(roots.named(params.source)), Location(roots.named(params.destination)))
-    return Description(f"{verb} {params.source} to {params.destination}", places)
+class Transfer(Tool[TransferParams]):
+    """Base of `copy_path` and `move_path`."""
+
+    verb: ClassVar[str]
+    """The first word of the title."""
+    done: ClassVar[str]
+    """The verb in the sentence that tells the result."""
+
+    def describe(self, params: TransferParams, roots: Roots) -> Description:
+        places = (Location(roots.named(params.source)), Location(roots.named(params.destination)))
+        return Description(f"{self.verb} {params.source} to {params.destination}", places)
+
+    @abstractmethod
+    def paths(self, params: TransferParams, roots: Roots) -> tuple[Path, Path]:
+        """Source and destination. Raises ToolError for what is not taken or replaced."""
+
+    async def preview(self, params: TransferParams, ctx: ToolContext) -> Preview:
+        source, destination = self.paths(params, ctx.roots)
+        await check_transfer(params, source, destination, ctx)
+        return Preview(state=(source, destination))
+
+    async def run(self, params: TransferParams, ctx: ToolContext, preview: Preview) -> ToolResult:
+        source, destination = preview.state
+        await check_transfer(params, source, destination, ctx)
+        tally = await self.transfer(source, destination, params.overwrite, ctx)
+        return told(f"{params.source} was {self.done} to {params.destination}", tally)
+
+    @abstractmethod
+    async def transfer(self, source: Path, destination: Path, overwrite: bool, ctx: ToolContext) -> Tally:
+        """Does it, and forgets what the model has seen where something else is now."""
 
 
 async def check_transfer(params: TransferParams, source: Path, destination: Path, ctx: ToolContext) -> None:
