@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from pydantic import Field
 
-from acp_agent.config.model import ToolsConfig
-from acp_agent.safety.access import Access, NoAccess
 from acp_agent.safety.folders.paths import Roots
-from acp_agent.tools.kit.base import Params, Tool
+from acp_agent.tools.kit.base import HarmlessTool, Params
 from acp_agent.tools.kit.tool_context import Description, Preview, Question, ToolContext, ToolResult
 
 TITLE_CHARS = 120
@@ -21,7 +17,7 @@ class AskUserParams(Params):
     several: bool = Field(default=False, description="Whether more than one choice may be taken.")
 
 
-class AskUser(Tool[AskUserParams]):
+class AskUser(HarmlessTool[AskUserParams]):
     name = "ask_user"
     aliases = ("ask_question", "ask_followup_question")
     kind = "other"
@@ -30,9 +26,6 @@ class AskUser(Tool[AskUserParams]):
     def describe(self, params: AskUserParams, roots: Roots) -> Description:
         line = " ".join(params.question.split())
         return Description(f"Ask: {line if len(line) <= TITLE_CHARS else line[:TITLE_CHARS] + '…'}")
-
-    def access(self, params: AskUserParams, roots: Roots, cwd: Path, config: ToolsConfig) -> list[Access]:
-        return [NoAccess()]
 
     async def run(self, params: AskUserParams, ctx: ToolContext, preview: Preview) -> ToolResult:
         choices = tuple(dict.fromkeys(choice.strip() for choice in params.choices if choice.strip()))

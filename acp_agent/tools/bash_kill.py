@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from pydantic import Field
 
-from acp_agent.config.model import ToolsConfig
-from acp_agent.safety.access import Access, NoAccess
 from acp_agent.safety.folders.paths import Roots
-from acp_agent.tools.kit.base import Params, Tool
+from acp_agent.tools.kit.base import HarmlessTool, Params
 from acp_agent.tools.kit.tool_context import Description, Preview, ToolContext, ToolResult
 
 
@@ -17,15 +13,14 @@ class BashKillParams(Params):
     run_id: str = Field(description="The run_id that `bash` gave.")
 
 
-class BashKill(Tool[BashKillParams]):
+class BashKill(HarmlessTool[BashKillParams]):
+    """It ends only what this session started."""
+
     name = "bash_kill"
     kind = "execute"
 
     def describe(self, params: BashKillParams, roots: Roots) -> Description:
         return Description(f"End the background command {params.run_id[:8]}")
-
-    def access(self, params: BashKillParams, roots: Roots, cwd: Path, config: ToolsConfig) -> list[Access]:
-        return [NoAccess()]  # It ends only what this session started.
 
     async def run(self, params: BashKillParams, ctx: ToolContext, preview: Preview) -> ToolResult:
         state = await ctx.shell.runs.kill(params.run_id)

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-from acp_agent.config.model import ToolsConfig
-from acp_agent.safety.access import Access, NoAccess
 from acp_agent.safety.folders.paths import Roots
-from acp_agent.tools.kit.base import Params, Tool
+from acp_agent.tools.kit.base import HarmlessTool, Params
 from acp_agent.tools.kit.tool_context import Description, Preview, ToolContext, ToolResult
 
 
@@ -15,16 +11,13 @@ class BashListParams(Params):
     """None."""
 
 
-class BashList(Tool[BashListParams]):
+class BashList(HarmlessTool[BashListParams]):
     name = "bash_list"
     kind = "read"
     reads_only = True
 
     def describe(self, params: BashListParams, roots: Roots) -> Description:
         return Description("List the background commands")
-
-    def access(self, params: BashListParams, roots: Roots, cwd: Path, config: ToolsConfig) -> list[Access]:
-        return [NoAccess()]
 
     async def run(self, params: BashListParams, ctx: ToolContext, preview: Preview) -> ToolResult:
         states = ctx.shell.runs.states()

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from pydantic import Field, field_validator
 
-from acp_agent.config.model import ToolsConfig
-from acp_agent.safety.access import Access, NoAccess
 from acp_agent.safety.folders.paths import Roots
-from acp_agent.tools.kit.base import Params, Tool
+from acp_agent.tools.kit.base import HarmlessTool, Params
 from acp_agent.tools.kit.durations import wait_of
 from acp_agent.tools.kit.tool_context import Description, Preview, ToolContext, ToolResult
 
@@ -35,16 +31,13 @@ class BashOutputParams(Params):
         return min(self.wait, MAX_WAIT)
 
 
-class BashOutput(Tool[BashOutputParams]):
+class BashOutput(HarmlessTool[BashOutputParams]):
     name = "bash_output"
     kind = "read"
     reads_only = True
 
     def describe(self, params: BashOutputParams, roots: Roots) -> Description:
         return Description(f"Output of the background command {params.run_id[:8]}")
-
-    def access(self, params: BashOutputParams, roots: Roots, cwd: Path, config: ToolsConfig) -> list[Access]:
-        return [NoAccess()]
 
     async def run(self, params: BashOutputParams, ctx: ToolContext, preview: Preview) -> ToolResult:
         state = await ctx.shell.runs.look(params.run_id, params.seconds)

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from pydantic import Field
 
-from acp_agent.config.model import ToolsConfig
-from acp_agent.safety.access import Access, NoAccess
 from acp_agent.safety.folders.paths import Roots
-from acp_agent.tools.kit.base import Params, Tool
+from acp_agent.tools.kit.base import HarmlessTool, Params
 from acp_agent.tools.kit.tool_context import Description, Preview, Task, ToolContext, ToolResult
 
 TITLE_CHARS = 60
@@ -24,16 +20,13 @@ class DelegateParams(Params):
     max_iterations: int | None = Field(default=None, ge=1, description="Model calls it may make.")
 
 
-class Delegate(Tool[DelegateParams]):
+class Delegate(HarmlessTool[DelegateParams]):
     name = "delegate"
     aliases = ("task",)
     kind = "other"
 
     def describe(self, params: DelegateParams, roots: Roots) -> Description:
         return Description(f"Sub-agent: {_title(params)}")
-
-    def access(self, params: DelegateParams, roots: Roots, cwd: Path, config: ToolsConfig) -> list[Access]:
-        return [NoAccess()]
 
     async def run(self, params: DelegateParams, ctx: ToolContext, preview: Preview) -> ToolResult:
         limit = ctx.config.delegate.max_iterations

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Literal
 
 from pydantic import Field
 
-from acp_agent.config.model import ToolsConfig
-from acp_agent.safety.access import Access, NoAccess
 from acp_agent.safety.folders.paths import Roots
-from acp_agent.tools.kit.base import Params, Tool
+from acp_agent.tools.kit.base import HarmlessTool, Params
 from acp_agent.tools.kit.tool_context import Description, Preview, ToolContext, ToolResult
 from acp_agent.tools.memory_store import EVERYWHERE
 
@@ -24,7 +21,7 @@ class MemoryRecallParams(Params):
     category: Literal["core", "daily", "conversation"] | None = Field(default=None, description="Only this category.")
 
 
-class MemoryRecall(Tool[MemoryRecallParams]):
+class MemoryRecall(HarmlessTool[MemoryRecallParams]):
     name = "memory_recall"
     aliases = ("memory_search", "recall")
     kind = "other"
@@ -32,9 +29,6 @@ class MemoryRecall(Tool[MemoryRecallParams]):
 
     def describe(self, params: MemoryRecallParams, roots: Roots) -> Description:
         return Description(f"Recall {params.query[:80]}")
-
-    def access(self, params: MemoryRecallParams, roots: Roots, cwd: Path, config: ToolsConfig) -> list[Access]:
-        return [NoAccess()]
 
     async def run(self, params: MemoryRecallParams, ctx: ToolContext, preview: Preview) -> ToolResult:
         memories, project = ctx.memory.notes, str(ctx.roots.cwd)

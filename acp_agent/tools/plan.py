@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from acp_agent.config.model import ToolsConfig
 from acp_agent.errors import ToolError
-from acp_agent.safety.access import Access, NoAccess
 from acp_agent.safety.folders.paths import Roots
 from acp_agent.schema.acp import Content, TextContent
 from acp_agent.store.base import GoalTask
-from acp_agent.tools.kit.base import Params, Tool
+from acp_agent.tools.kit.base import HarmlessTool, Params
 from acp_agent.tools.kit.tool_context import Description, Preview, ToolContext, ToolResult
 
 
@@ -42,7 +39,7 @@ class PlanParams(Params):
         return tasks
 
 
-class Plan(Tool[PlanParams]):
+class Plan(HarmlessTool[PlanParams]):
     name = "plan"
     kind = "think"
     reads_only = True
@@ -50,9 +47,6 @@ class Plan(Tool[PlanParams]):
     def describe(self, params: PlanParams, roots: Roots) -> Description:
         done = sum(step.status == "completed" for step in params.entries)
         return Description(f"Plan: {done} of {len(params.entries)} steps done")
-
-    def access(self, params: PlanParams, roots: Roots, cwd: Path, config: ToolsConfig) -> list[Access]:
-        return [NoAccess()]
 
     async def run(self, params: PlanParams, ctx: ToolContext, preview: Preview) -> ToolResult:
         tasks = params.tasks()

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import uuid
-from pathlib import Path
 
 from pydantic import Field, field_validator
 
-from acp_agent.config.model import ToolsConfig
 from acp_agent.errors import ToolError
-from acp_agent.safety.access import Access, NoAccess
 from acp_agent.safety.folders.paths import Roots
-from acp_agent.tools.kit.base import Params, Tool
+from acp_agent.tools.kit.base import HarmlessTool, Params
 from acp_agent.tools.kit.tool_context import Description, Preview, ToolContext, ToolResult
 
 PREFIX = "overflow:"
@@ -46,16 +43,15 @@ class ReadOverflowParams(Params):
         return str(found)
 
 
-class ReadOverflow(Tool[ReadOverflowParams]):
+class ReadOverflow(HarmlessTool[ReadOverflowParams]):
+    """It was this session's own output."""
+
     name = "read_overflow"
     kind = "read"
     reads_only = True
 
     def describe(self, params: ReadOverflowParams, roots: Roots) -> Description:
         return Description(f"Read the output {params.id[:8]} from character {params.offset}")
-
-    def access(self, params: ReadOverflowParams, roots: Roots, cwd: Path, config: ToolsConfig) -> list[Access]:
-        return [NoAccess()]  # It was this session's own output.
 
     async def run(self, params: ReadOverflowParams, ctx: ToolContext, preview: Preview) -> ToolResult:
         limit = min(params.limit or ctx.config.overflow.read_chars, MOST_CHARS)

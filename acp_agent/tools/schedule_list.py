@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-from acp_agent.config.model import ToolsConfig
-from acp_agent.safety.access import Access, NoAccess
 from acp_agent.safety.folders.paths import Roots
-from acp_agent.tools.kit.base import Params, Tool
+from acp_agent.tools.kit.base import HarmlessTool, Params
 from acp_agent.tools.kit.tool_context import Description, Preview, ToolContext, ToolResult
 from acp_agent.tools.schedule_add import when
 
@@ -16,7 +12,7 @@ class ScheduleListParams(Params):
     pass
 
 
-class ScheduleList(Tool[ScheduleListParams]):
+class ScheduleList(HarmlessTool[ScheduleListParams]):
     name = "schedule_list"
     aliases = ("cron_list",)
     kind = "other"
@@ -24,9 +20,6 @@ class ScheduleList(Tool[ScheduleListParams]):
 
     def describe(self, params: ScheduleListParams, roots: Roots) -> Description:
         return Description("List the schedules of this project")
-
-    def access(self, params: ScheduleListParams, roots: Roots, cwd: Path, config: ToolsConfig) -> list[Access]:
-        return [NoAccess()]
 
     async def run(self, params: ScheduleListParams, ctx: ToolContext, preview: Preview) -> ToolResult:
         lines = [

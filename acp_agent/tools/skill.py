@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from pydantic import Field
 
-from acp_agent.config.model import ToolsConfig
 from acp_agent.errors import ToolError
-from acp_agent.safety.access import Access, NoAccess
 from acp_agent.safety.folders.paths import Roots
-from acp_agent.tools.kit.base import Params, Tool
+from acp_agent.tools.kit.base import HarmlessTool, Params
 from acp_agent.tools.kit.tool_context import Description, Preview, ToolContext, ToolResult
 
 
@@ -18,7 +14,7 @@ class SkillParams(Params):
     name: str = Field(description="The skill's name, as the system prompt lists it.", min_length=1)
 
 
-class Skill(Tool[SkillParams]):
+class Skill(HarmlessTool[SkillParams]):
     name = "skill"
     aliases = ("use_skill",)
     kind = "read"
@@ -26,9 +22,6 @@ class Skill(Tool[SkillParams]):
 
     def describe(self, params: SkillParams, roots: Roots) -> Description:
         return Description(f"Skill {params.name[:60]}")
-
-    def access(self, params: SkillParams, roots: Roots, cwd: Path, config: ToolsConfig) -> list[Access]:
-        return [NoAccess()]
 
     async def run(self, params: SkillParams, ctx: ToolContext, preview: Preview) -> ToolResult:
         text = ctx.memory.skills.use(params.name)

@@ -6,12 +6,9 @@ import json
 import time
 from datetime import UTC, datetime
 from email.utils import format_datetime
-from pathlib import Path
 
-from acp_agent.config.model import ToolsConfig
-from acp_agent.safety.access import Access, NoAccess
 from acp_agent.safety.folders.paths import Roots
-from acp_agent.tools.kit.base import Params, Tool
+from acp_agent.tools.kit.base import HarmlessTool, Params
 from acp_agent.tools.kit.tool_context import Description, Preview, ToolContext, ToolResult
 
 
@@ -19,7 +16,7 @@ class TimeParams(Params):
     pass
 
 
-class Time(Tool[TimeParams]):
+class Time(HarmlessTool[TimeParams]):
     name = "time"
     aliases = ("get_time", "current_time")
     kind = "other"
@@ -27,9 +24,6 @@ class Time(Tool[TimeParams]):
 
     def describe(self, params: TimeParams, roots: Roots) -> Description:
         return Description("Look at the clock")
-
-    def access(self, params: TimeParams, roots: Roots, cwd: Path, config: ToolsConfig) -> list[Access]:
-        return [NoAccess()]
 
     async def run(self, params: TimeParams, ctx: ToolContext, preview: Preview) -> ToolResult:
         millis = time.time_ns() // 1_000_000

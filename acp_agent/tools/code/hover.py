@@ -2,26 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-from acp_agent.config.model import ToolsConfig
-from acp_agent.safety.access import Access
-from acp_agent.safety.folders.paths import Roots
-from acp_agent.tools.kit.base import Tool
-from acp_agent.tools.kit.positions import SymbolParams, document_at, position_of, symbol_access
-from acp_agent.tools.kit.tool_context import Description, Location, Preview, ToolContext, ToolResult
+from acp_agent.tools.kit.positions import SymbolParams, SymbolTool, document_at, position_of
+from acp_agent.tools.kit.tool_context import Preview, ToolContext, ToolResult
 
 
-class Hover(Tool[SymbolParams]):
+class Hover(SymbolTool):
     name = "hover"
     kind = "read"
-    reads_only = True
-
-    def describe(self, params: SymbolParams, roots: Roots) -> Description:
-        return Description(f"Type of {params.symbol}", (Location(roots.named(params.path), params.line),))
-
-    def access(self, params: SymbolParams, roots: Roots, cwd: Path, config: ToolsConfig) -> list[Access]:
-        return symbol_access(params, roots)
+    subject = "Type of"
 
     async def run(self, params: SymbolParams, ctx: ToolContext, preview: Preview) -> ToolResult:
         document = await document_at(ctx, params.path)

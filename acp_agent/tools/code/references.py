@@ -2,29 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-from acp_agent.config.model import ToolsConfig
-from acp_agent.safety.access import Access
-from acp_agent.safety.folders.paths import Roots
-from acp_agent.tools.kit.base import Tool
-from acp_agent.tools.kit.positions import SymbolParams, document_at, places_in_words, position_of, symbol_access
-from acp_agent.tools.kit.tool_context import Description, Location, Preview, ToolContext, ToolResult
+from acp_agent.tools.kit.positions import SymbolParams, SymbolTool, document_at, places_in_words, position_of
+from acp_agent.tools.kit.tool_context import Preview, ToolContext, ToolResult
 
 MOST_LOCATIONS = 10
 
 
-class References(Tool[SymbolParams]):
+class References(SymbolTool):
     name = "references"
     aliases = ("find_references",)
-    kind = "search"
-    reads_only = True
-
-    def describe(self, params: SymbolParams, roots: Roots) -> Description:
-        return Description(f"References to {params.symbol}", (Location(roots.named(params.path), params.line),))
-
-    def access(self, params: SymbolParams, roots: Roots, cwd: Path, config: ToolsConfig) -> list[Access]:
-        return symbol_access(params, roots)
+    subject = "References to"
 
     async def run(self, params: SymbolParams, ctx: ToolContext, preview: Preview) -> ToolResult:
         document = await document_at(ctx, params.path)

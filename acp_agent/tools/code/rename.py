@@ -18,14 +18,7 @@ from acp_agent.schema.acp import ToolCallContent
 from acp_agent.schema.lsp_types import Position, TextEdit, WorkspaceEdit
 from acp_agent.tools.files.edit import Planned, need_unchanged
 from acp_agent.tools.kit.base import Tool
-from acp_agent.tools.kit.positions import (
-    SymbolParams,
-    characters,
-    document_at,
-    errors_of_change,
-    position_of,
-    symbol_access,
-)
+from acp_agent.tools.kit.positions import SymbolParams, characters, document_at, errors_of_change, position_of
 from acp_agent.tools.kit.text import diff_of, disk_digest, first_changed_line, keep_credentials, read_file
 from acp_agent.tools.kit.tool_context import Description, Location, Preview, ToolContext, ToolResult
 
@@ -57,7 +50,8 @@ class Rename(Tool[RenameParams]):
         )
 
     def access(self, params: RenameParams, roots: Roots, cwd: Path, config: ToolsConfig) -> list[Access]:
-        return [*symbol_access(params, roots), PathAccess("write", roots.resolve(params.path))]
+        path = roots.resolve(params.path)
+        return [PathAccess("read", path), PathAccess("write", path)]
 
     async def preview(self, params: RenameParams, ctx: ToolContext) -> Preview:
         document = await document_at(ctx, params.path)

@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from acp_agent.config.model import ToolsConfig
 from acp_agent.errors import ToolError
-from acp_agent.safety.access import Access
+from acp_agent.safety.access import Access, NoAccess
 from acp_agent.safety.folders.paths import Roots
 from acp_agent.schema.acp import ToolKind
 from acp_agent.tools.kit.tool_context import Description, Preview, ToolContext, ToolResult
@@ -83,6 +83,13 @@ class Tool(ABC, Generic[P]):
     @abstractmethod
     async def run(self, params: P, ctx: ToolContext, preview: Preview) -> ToolResult:
         """Does it. Raises ToolError with text the model can act on."""
+
+
+class HarmlessTool(Tool[P]):
+    """Base of the tools whose own calls touch nothing outside of the session: nobody is asked about them."""
+
+    def access(self, params: P, roots: Roots, cwd: Path, config: ToolsConfig) -> list[Access]:
+        return [NoAccess()]
 
 
 def _category(error: ValidationError) -> ToolErrorCategory:

@@ -7,21 +7,23 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 import anyio
 from pydantic import Field
 
+from acp_agent.config.model import ToolsConfig
 from acp_agent.errors import ToolError
 from acp_agent.lsp.base import Document, LspError
 from acp_agent.lsp.uris import path_of, uri_of
 from acp_agent.safety.access import Access, PathAccess
 from acp_agent.safety.folders.paths import Roots, real_path
-from acp_agent.schema.acp import Content, TextContent, ToolCallContent
+from acp_agent.schema.acp import Content, TextContent, ToolCallContent, ToolKind
 from acp_agent.schema.lsp_types import Diagnostic, Position, Range
-from acp_agent.tools.kit.base import Params
+from acp_agent.tools.kit.base import Params, Tool
 from acp_agent.tools.kit.shown_documents import load_documents, source_files
 from acp_agent.tools.kit.text import read_file
-from acp_agent.tools.kit.tool_context import Location, ToolContext
+from acp_agent.tools.kit.tool_context import Description, Location, ToolContext
 
 log = logging.getLogger(__name__)
 
@@ -52,8 +54,19 @@ class Place:
     """The line, bounded; empty where it must not be read."""
 
 
-def symbol_access(params: SymbolParams, roots: Roots) -> list[Access]:
-    return [PathAccess("read", roots.resolve(params.path))]
+class SymbolTool(Tool[SymbolParams]):
+    """Base of the tools that ask about a symbol."""
+
+    kind: ClassVar[ToolKind] = "search"
+    reads_only = True
+    subject: ClassVar[str]
+    """The words of the title before the symbol."""
+
+    def describe(self, params: SymbolParams, roots: Roots) -> Description:
+        return Description(f"{self.subject} {params.symbol}", (Location(roots.named(params.path), params.line),))
+
+    def access(self, params: SymbolParams, roots: Roots, cwd: Path, config: ToolsConfig) -> list[Access]:
+        return [PathAccess("read", roots.resolve(params.path))]
 
 
 async def document_at(ctx: ToolContext, shown: str) -> Document:
