@@ -7,7 +7,6 @@ import os
 import select
 from collections.abc import Callable, Mapping
 from functools import cached_property
-from logging.handlers import RotatingFileHandler
 from pathlib import Path
 
 from acp_agent.config.model import LogConfig, SecretsConfig
@@ -18,6 +17,8 @@ FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 REDACTOR = "acp_agent.credentials.redactor:Redactor"
 OWN_VALUES = "acp_agent.credentials.redactor:own_values"
 STDERR = 2
+ROTATING = "logging.handlers:RotatingFileHandler"
+"""Loaded with the first record: most starts have none to write."""
 
 
 class _StderrHandler(logging.Handler):
@@ -33,6 +34,32 @@ class _StderrHandler(logging.Handler):
                 data = data[os.write(STDERR, data[: select.PIPE_BUF]) :]
         except (OSError, ValueError):
             pass  # Nobody has stderr open; the file has the line.
+
+
+class _FileHandler(logging.Handler):
+    """Writes to a rotating file."""
+
+    def __init__(self, file: Path, config: LogConfig) -> None:
+        super().__init__()
+        self._path = file
+        self._config = config
+
+    @cached_property
+    def _file(self) -> logging.Handler:
+        config = self._config
+        made: logging.Handler = load(ROTATING)(
+            self._path, maxBytes=config.max_bytes, backupCount=config.backups, encoding="utf-8", delay=True
+        )
+        made.setFormatter(self.formatter)
+        return made
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._file.emit(record)
+
+    def close(self) -> None:
+        if "_file" in self.__dict__:
+            self._file.close()
+        super().close()
 
 
 class _Redacting(logging.Formatter):
@@ -70,11 +97,7 @@ def set_up_logs(config: LogConfig, environ: Mapping[str, str], secrets: SecretsC
     if file is not None:
         try:
             file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            handlers.append(
-                RotatingFileHandler(
-                    file, maxBytes=config.max_bytes, backupCount=config.backups, encoding="utf-8", delay=True
-                )
-            )
+            handlers.append(_FileHandler(file, config))
         except OSError as error:
             failure = error
     for handler in handlers:

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 import tree_sitter_bash
-from tree_sitter import Language, Node, Parser
+from tree_sitter import Language, Node, Parser, Tree
 
 from acp_agent.safety.lines.quoting import Unquoted, unquoted
 from acp_agent.safety.lines.reach import EXPANDS, NOT_UNDERSTOOD, OUTSIDE, AsksExactly
@@ -108,8 +108,13 @@ class Line:
         self._source = text.encode(errors="replace")
 
     @cached_property
+    def _tree(self) -> Tree:
+        # Kept as long as its nodes are: they point into it.
+        return Parser(LANGUAGE).parse(self._source)
+
+    @cached_property
     def root(self) -> Node:
-        return Parser(LANGUAGE).parse(self._source).root_node
+        return self._tree.root_node
 
     @property
     def is_shell(self) -> bool:
