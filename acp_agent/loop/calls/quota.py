@@ -14,9 +14,9 @@ class CallQuota:
     `used` is what the history says: sessions survive restarts, and so does what they have used. `limit` 0: no limit.
     """
 
-    def __init__(self, limit: int, used: int = 0) -> None:
+    def __init__(self, limit: int) -> None:
         self._limit = limit
-        self.used = used
+        self.used = 0
 
     def take(self) -> ToolError | None:
         if self._limit and self.used >= self._limit:
