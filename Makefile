@@ -5,6 +5,8 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 NPM := bash scripts/with_node.sh npm --prefix editors/vscode
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# Programs that the tests start hundreds of times would each compile what has changed.
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: demo test test-editors quick check bench generate lock venv tools clean
 

@@ -6,6 +6,7 @@ import random
 import shlex
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -167,3 +168,24 @@ def test_a_word_quoted_by_the_library_is_read_back(text: str) -> None:
     if "\0" not in text and text.isprintable():
         assert word.literal
     assert word.text == text
+
+
+CRASHES = r"""
+from acp_agent.safety.lines.line import read
+for before in ("{", "{1", "a{b,{12", "echo $(echo {", "cat <<E\nx$", "[[ -", "${", "$"):
+    for code in (0x100, 0x7FF, 0x800, 0x2028, 0xFFFD, *range(0x10000, 0x110000, 0x101)):
+        read(before + chr(code)).root
+"""
+
+
+def test_characters_above_u_00ff_do_not_crash_the_parser() -> None:
+    """In a small process: how much memory there is beyond the tables decides whether it crashes."""
+    assert subprocess.run([sys.executable, "-c", CRASHES], timeout=60).returncode == 0
+
+
+@pytest.mark.parametrize("word", ["日本", "a日", "🎉", "ğ", "x🎉y", "ÿ"])
+def test_words_keep_their_characters(word: str):
+    line = read(f"grep {word} '{word}.txt'")
+    [command] = line.root.children
+    assert line.gap == ""
+    assert line.simple(command).words == ("grep", word, f"{word}.txt")

@@ -44,6 +44,9 @@ NEVER = re.compile(r"`|\$[({\[]|[<>]\(|<<")
 ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 TILDE = re.compile(r"(?:^|[=:])~")
 LANGUAGE = Language(tree_sitter_bash.language())
+BEYOND_LATIN_1 = re.compile(rb"[\xc4-\xf4][\x80-\xbf]*")
+"""A character above U+00FF. After a `{` and elsewhere, tree-sitter-bash looks it up in C's tables of 256, and crashes
+where the memory behind them ends (its issue 337)."""
 
 EXPANSIONS = frozenset(
     ("simple_expansion", "expansion", "command_substitution", "process_substitution", "arithmetic_expansion")
@@ -109,8 +112,9 @@ class Line:
 
     @cached_property
     def _tree(self) -> Tree:
-        # Kept as long as its nodes are: they point into it.
-        return Parser(LANGUAGE).parse(self._source)
+        # Kept as long as its nodes are: they point into it. The substitute is as long, and is no part of a name either.
+        known = BEYOND_LATIN_1.sub(lambda found: b"\xc2\xa7" + b"_" * (len(found[0]) - 2), self._source)
+        return Parser(LANGUAGE).parse(known)
 
     @cached_property
     def root(self) -> Node:
