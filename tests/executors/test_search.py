@@ -14,7 +14,7 @@ import pytest
 from acp_agent.errors import ExecutorError
 from acp_agent.executors import search
 from acp_agent.executors.base import FindQuery, Found, GrepQuery
-from tests.executors.kit import alive, until_exists
+from tests.executors.kit import until_dead, until_exists
 
 pytestmark = pytest.mark.anyio
 
@@ -245,7 +245,7 @@ async def test_a_cancelled_search_leaves_no_process(
             tasks.start_soon(grep, "needle", tree)
             pid = int(await until_exists(tmp_path / "pid"))
             tasks.cancel_scope.cancel()
-    assert not alive(pid)
+        await until_dead(pid)
 
 
 # --- what ripgrep says, spoken by a stub -------------------------------------------------------------------------
