@@ -13,6 +13,7 @@ from acp_agent.schema.acp import CreateElicitationRequest, CreateElicitationResp
 from acp_agent.schema.decode import decode_params
 from acp_agent.testing.fake_editor import FakeEditor
 from acp_agent.testing.fake_model import FakeModel, Script
+from tests.forked import forked_command
 
 from .kit import spawned
 
@@ -112,7 +113,6 @@ async def talking(file: Path, tmp_path: Path, script: Script = (), **more: Any) 
         habits["elicitation"] = red
     if (capabilities.meta or {}).get("lsp"):
         habits["language_servers"] = no_problems
-    async with spawned(
-        tmp_path, script, start=params, capabilities=capabilities, info=said.client_info, **habits, **more
-    ) as (editor, model):
+    here = {"command": forked_command(), "start": params, "capabilities": capabilities, "info": said.client_info}
+    async with spawned(tmp_path, script, **here, **habits, **more) as (editor, model):
         yield Talk(client, said, editor, model, project)

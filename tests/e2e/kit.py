@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -13,10 +12,9 @@ import anyio
 
 from acp_agent.testing.fake_editor import FakeEditor
 from acp_agent.testing.fake_model import FakeModel, Script
+from tests.forked import COMMAND
 
 __all__ = ["COMMAND", "alive", "environ", "spawned", "until_gone"]
-
-COMMAND = str(Path(sys.executable).with_name("acp-coder"))
 
 
 def environ(home: Path, base_url: str = "http://127.0.0.1:9/v1", **more: str) -> dict[str, str]:
@@ -37,13 +35,13 @@ def environ(home: Path, base_url: str = "http://127.0.0.1:9/v1", **more: str) ->
 async def spawned(tmp_path: Path, script: Script = (), **editor: Any) -> AsyncIterator[tuple[FakeEditor, FakeModel]]:
     """The agent as a child process with a session in `tmp_path/project`; its process is `editor.process`.
 
-    `start`: the params of `initialize`, word for word."""
-    more, start = editor.pop("environ", {}), editor.pop("start", None)
+    `start`: the params of `initialize`, word for word; `command`: the program, if it is another."""
+    more, start, command = editor.pop("environ", {}), editor.pop("start", None), editor.pop("command", COMMAND)
     project = tmp_path / "project"
     project.mkdir(exist_ok=True)
     async with (
         FakeModel(script) as model,
-        FakeEditor.spawn([COMMAND], env=environ(tmp_path, model.base_url, **more), **editor) as fake,
+        FakeEditor.spawn([command], env=environ(tmp_path, model.base_url, **more), **editor) as fake,
     ):
         await fake.start(start)
         await fake.new_session(project)

@@ -13,6 +13,7 @@ import anyio.to_thread
 import pytest
 
 from acp_agent.testing.fake_model import Answer, Call, Failure, FakeModel
+from tests.forked import forked_command
 
 from .kit import COMMAND, environ
 
@@ -24,7 +25,7 @@ SECONDS = 60
 def run(home: Path, *arguments: str, stdin: str = "", base_url: str = "", **more: str):
     env = environ(home, base_url, **more) if base_url else environ(home, **more)
     return subprocess.run(
-        [COMMAND, *arguments],
+        [forked_command(), *arguments],
         input=stdin,
         capture_output=True,
         text=True,

@@ -6,22 +6,22 @@ import json
 import os
 import stat
 import subprocess
-import sys
 import tomllib
 from pathlib import Path
 
 import pytest
 
 from acp_agent.setup.editor_table import config_path, editors, folder
+from tests.forked import COMMAND as PROGRAM
+from tests.forked import forked_command
 
 ROOT = Path(__file__).parents[2]
-PROGRAM = str(Path(sys.executable).with_name("acp-coder"))
 
 
 def run(home: Path, *arguments: str, answer: str = "") -> subprocess.CompletedProcess[str]:
     environ = {"HOME": str(home), "PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"}
     return subprocess.run(
-        [PROGRAM, "setup", *arguments],
+        [forked_command(), "setup", *arguments],
         env=environ,
         input=answer,
         capture_output=True,

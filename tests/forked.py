@@ -1,0 +1,177 @@
+"""The command from a process that has everything imported already: a fork of it for each start.
+
+The imports are most of what a short run of the command costs, and `tests/house/test_startup.py`,
+`tests/e2e/test_life.py` and the editors look at the command itself. `forked_command` is a program that can be started
+in its place: the same arguments, environment, folder, standard streams, signals and exit status. What is killed with
+SIGKILL takes its fork along a moment later.
+"""
+
+from __future__ import annotations
+
+import array
+import atexit
+import functools
+import json
+import os
+import selectors
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+COMMAND = str(Path(sys.executable).with_name("acp-coder"))
+
+CLIENT = """\
+#!{python} -IS
+import array, json, os, signal, socket, sys
+
+sock = socket.socket(socket.AF_UNIX)
+sock.connect({address!r})
+start = json.dumps([[{command!r}, *sys.argv[1:]], dict(os.environ), os.getcwd()]).encode()
+sock.sendmsg([len(start).to_bytes(4, "big")], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [0, 1, 2]))])
+for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
+    signal.signal(number, lambda number, _: sock.send(bytes([number])))
+sock.sendall(start)
+for stream in (0, 1, 2):
+    os.close(stream)
+status = sock.recv(1)
+while len(status) == 1:
+    status += sock.recv(1)
+status = int.from_bytes(status, "big", signed=True)
+if status < 0:
+    signal.signal(-status, signal.SIG_DFL) if -status != signal.SIGKILL else None
+    os.kill(os.getpid(), -status)
+os._exit(status)
+"""
+
+
+@functools.cache
+def forked_command() -> str:
+    """The path of the program. The process behind it ends with this one."""
+    folder = Path(tempfile.mkdtemp(prefix="forked"))
+    address = str(folder / "socket")
+    program = folder / "acp-coder"
+    program.write_text(CLIENT.format(python=sys.executable, address=address, command=COMMAND))
+    program.chmod(0o700)
+    server = subprocess.Popen(
+        [sys.executable, "-m", "tests.forked", address],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        cwd=Path(__file__).parents[1],
+        start_new_session=True,
+    )
+
+    def end() -> None:
+        server.communicate()
+        for path in (program, folder / "socket"):
+            path.unlink(missing_ok=True)
+        folder.rmdir()
+
+    atexit.register(end)
+    assert server.stdout is not None
+    assert server.stdout.readline() == b"ready\n"
+    return str(program)
+
+
+def serve(address: str) -> None:
+    """Forks for each program that connects, until standard input ends."""
+    import_all()
+    waiting = selectors.DefaultSelector()
+    listening = socket.socket(socket.AF_UNIX)
+    listening.bind(address)
+    listening.listen()
+    waiting.register(listening, selectors.EVENT_READ)
+    waiting.register(0, selectors.EVENT_READ)
+    sys.stdout.write("ready\n")
+    sys.stdout.flush()
+    while True:
+        for key, _ in waiting.select():
+            if key.fd == 0:
+                return
+            if key.fileobj is listening:
+                begin(listening.accept()[0], waiting)
+            elif isinstance(key.fileobj, int):
+                ended(key.fileobj, *key.data, waiting)
+            else:
+                numbers = key.fileobj.recv(16)  # type: ignore[union-attr]
+                for number in numbers or [signal.SIGKILL]:
+                    os.kill(key.data, number)
+                if not numbers:
+                    waiting.unregister(key.fileobj)
+
+
+def import_all() -> None:
+    import importlib
+    import pkgutil
+
+    import acp_agent
+
+    for module in pkgutil.walk_packages(acp_agent.__path__, "acp_agent."):
+        if not module.name.endswith(("__main__", "testing.plugin")):
+            importlib.import_module(module.name)
+
+
+def begin(sock: socket.socket, waiting: selectors.BaseSelector) -> None:
+    data, ancillary, _, _ = sock.recvmsg(4, socket.CMSG_SPACE(3 * 4))
+    streams = array.array("i", ancillary[0][2])
+    start = b""
+    while len(start) < int.from_bytes(data, "big"):
+        start += sock.recv(int.from_bytes(data, "big") - len(start))
+    pid = os.fork()
+    if pid == 0:
+        run(streams, *json.loads(start))
+    for stream in streams:
+        os.close(stream)
+    handle = os.pidfd_open(pid)
+    waiting.register(sock, selectors.EVENT_READ, pid)
+    waiting.register(handle, selectors.EVENT_READ, (pid, sock))
+
+
+def ended(handle: int, pid: int, sock: socket.socket, waiting: selectors.BaseSelector) -> None:
+    status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    waiting.unregister(handle)
+    os.close(handle)
+    if sock in waiting.get_map():
+        waiting.unregister(sock)
+        sock.sendall(status.to_bytes(2, "big", signed=True))
+    sock.close()
+
+
+def run(streams: Any, argv: list[str], environ: dict[str, str], folder: str) -> None:
+    """What the interpreter does before and after a program."""
+    code: Any = 1
+    try:
+        for number, stream in enumerate(streams):
+            os.dup2(stream, number)
+        os.closerange(3, 256)
+        os.environ.clear()
+        os.environ.update(environ)
+        os.chdir(folder)
+        time.tzset()
+        sys.argv = argv
+        sys.stdin = os.fdopen(0, encoding="utf-8", closefd=False)
+        sys.stdout = os.fdopen(1, "w", encoding="utf-8", closefd=False)
+        sys.stderr = os.fdopen(2, "w", encoding="utf-8", closefd=False, buffering=1)
+        from acp_agent.cli import main
+
+        code = main()
+    except SystemExit as ending:
+        code = ending.code
+    except BaseException:  # noqa: BLE001
+        sys.excepthook(*sys.exc_info())  # type: ignore[arg-type]
+    finally:
+        if isinstance(code, str):
+            sys.stderr.write(f"{code}\n")
+        threading._shutdown()  # type: ignore[attr-defined]
+        atexit._run_exitfuncs()
+        sys.stdout.flush()
+        os._exit(code if isinstance(code, int) else int(code is not None))
+
+
+if __name__ == "__main__":
+    serve(sys.argv[1])
