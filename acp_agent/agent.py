@@ -12,17 +12,11 @@ import binascii
 import json
 import logging
 import os
-import uuid
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
-from acp_agent.auth import Login
-from acp_agent.config.load import Config, load_config
 from acp_agent.config.sources import merge
-from acp_agent.config.xdg import state_dir
 from acp_agent.errors import (
     AgentError,
     ConfigError,
@@ -35,18 +29,15 @@ from acp_agent.errors import (
 )
 from acp_agent.handshake import LSP_NOTIFICATIONS, answer_initialize
 from acp_agent.lazy import load
-from acp_agent.loop.options import AUTO_MODEL
-from acp_agent.loop.prompts.project_rules import project_rules
+from acp_agent.loop.opened import Opened
 from acp_agent.loop.session import Session
-from acp_agent.loop.toolbox.trust import project_layer
+from acp_agent.opening import Opening, answer, folders, known_models, normal, opened, rules
 from acp_agent.protocol.client import Client
 from acp_agent.protocol.connection import Connection, Reply
 from acp_agent.protocol.profiles import rendering_plan
-from acp_agent.safety.folders.paths import real_path
 from acp_agent.schema import acp
 from acp_agent.schema.decode import decode_params
 from acp_agent.store.base import SessionRecord
-from acp_agent.store.session_store import SessionStore
 
 if TYPE_CHECKING:
     from acp_agent.build.builder import Builder
@@ -56,12 +47,6 @@ log = logging.getLogger(__name__)
 
 BUILDER = "acp_agent.build.builder:Builder"
 LSP_NOTE = "acp_agent.schema.lsp_types:decode_notification"
-
-
-def open_store(config: Config, environ: Mapping[str, str]) -> SessionStore:
-    """The user's session store. Raises StoreError."""
-    path = config.settings.store.path or f"{state_dir(environ)}/sessions.db"
-    return SessionStore(Path(path).expanduser(), busy_timeout=config.settings.store.busy_timeout)
 
 
 class Agent:
@@ -74,21 +59,19 @@ class Agent:
         self,
         environ: Mapping[str, str] = os.environ,
         *,
+        opening: Opening | None = None,
         flags: Mapping[str, str] | None = None,
         initialize_params: object = None,
     ) -> None:
-        self._environ = environ
+        self._opening = opening or Opening(environ, flags)
         self.loaded: Callable[[], None] = lambda: None
         """Called once all is loaded."""
-        self._flags = flags
         self._connection: Connection | None = None
         self._capabilities = acp.ClientCapabilities()
         self._client_info: acp.Implementation | None = None
-        self._store: SessionStore | None = None
         self._sessions: dict[str, Session] = {}
         self._reopening = asyncio.Lock()
         self._closing: dict[str, asyncio.Future[None]] = {}
-        self._login = Login(environ)
         self._builder: asyncio.Future[Builder] | None = None
         self._background: set[asyncio.Task[None]] = set()
         self._methods: dict[str, Callable[[Any], Awaitable[Any]]] = {
@@ -119,9 +102,9 @@ class Agent:
 
     async def handle_request(self, method: str, params: Any) -> Any:
         if method == "initialize":
-            answer = answer_initialize(params, merge(list(self._config().layers)))
+            welcome = answer_initialize(params, merge(list(self._opening.config().layers)))
             self._take_client(params)
-            return answer
+            return welcome
         serve = self._methods.get(method)
         if serve is None:
             raise MethodNotFound(f"Method not found: {method}")
@@ -176,37 +159,19 @@ class Agent:
     # --- authentication ---------------------------------------------------------------------------------------
 
     async def authenticate(self, request: acp.AuthenticateRequest) -> acp.AuthenticateResponse:
-        self._login.authenticate(request.method_id, self._config())
+        self._opening.login.authenticate(request.method_id, self._opening.config())
         return acp.AuthenticateResponse()
 
     async def logout(self, request: acp.LogoutRequest) -> acp.LogoutResponse:
-        self._login.logout(self._config())
+        self._opening.login.logout(self._opening.config())
         return acp.LogoutResponse()
 
     # --- sessions ---------------------------------------------------------------------------------------------
 
     async def new_session(self, request: acp.NewSessionRequest) -> Reply:
-        cwd, more = _folders(request.cwd, request.additional_directories)
-        config = self._config(cwd)
-        self._login.need(config)
-        agent = config.settings.agent
-        record = SessionRecord(
-            id=str(uuid.uuid4()),
-            cwd=cwd,
-            additional_directories=more,
-            mode=agent.mode,
-            model=_models(config)[0],
-            thought_level=agent.thought_level,
-        )
-        self._open_store(config).create(record)
-        session = self._add(record, config, request.mcp_servers)
-        answer = acp.NewSessionResponse(
-            session_id=session.id,
-            modes=session.choices.mode_state(),
-            config_options=session.choices.options(),
-            meta=_rules(session),
-        )
-        return Reply(answer, lambda: self._start(session))
+        new = self._opening.new(request)
+        session = self._add(new)
+        return Reply(answer(new), lambda: self._start(session))
 
     async def load_session(self, request: acp.LoadSessionRequest) -> Reply:
         session = await self._reopen(request)
@@ -216,38 +181,42 @@ class Agent:
                 raise InvalidParams(f"The session {session.id!r} was closed or loaded again meanwhile")
             session.client.update(update)
             await session.outbox.drain()
-        answer = acp.LoadSessionResponse(
-            modes=session.choices.mode_state(), config_options=session.choices.options(), meta=_rules(session)
+        loaded = acp.LoadSessionResponse(
+            modes=session.choices.mode_state(),
+            config_options=session.choices.options(),
+            meta=rules(session.config, session.roots),
         )
-        return Reply(answer, lambda: self._start(session))
+        return Reply(loaded, lambda: self._start(session))
 
     async def resume_session(self, request: acp.ResumeSessionRequest) -> Reply:
         session = await self._reopen(request)
-        answer = acp.ResumeSessionResponse(
-            modes=session.choices.mode_state(), config_options=session.choices.options(), meta=_rules(session)
+        resumed = acp.ResumeSessionResponse(
+            modes=session.choices.mode_state(),
+            config_options=session.choices.options(),
+            meta=rules(session.config, session.roots),
         )
-        return Reply(answer, lambda: self._start(session))
+        return Reply(resumed, lambda: self._start(session))
 
     async def _reopen(self, request: acp.LoadSessionRequest | acp.ResumeSessionRequest) -> Session:
-        cwd, more = _folders(request.cwd, request.additional_directories)
-        config = self._config(cwd)
-        store = self._open_store(config)
+        cwd, more = folders(request.cwd, request.additional_directories)
+        config = self._opening.config(cwd)
+        store = self._opening.store(config)
         record = store.get(request.session_id)
         if record is None:
             raise ResourceNotFound(f"There is no session {request.session_id!r}")
-        self._login.need(config)
+        self._opening.login.need(config)
         async with self._reopening:
             await self._closed(record.id)
             if (open_ := self._sessions.get(record.id)) is not None:
                 if open_.queue.busy:
                     raise InvalidParams(f"The session {record.id!r} is open and a turn is running; cancel it first")
                 await self._close(open_)
-            return self._add(self._moved(record, cwd, more), config, request.mcp_servers)
+            return self._add(opened(self._moved(record, cwd, more), config, known_models(config), request.mcp_servers))
 
     def _moved(self, record: SessionRecord, cwd: str, more: tuple[str, ...]) -> SessionRecord:
         """The session in the folders it is opened with now: each load and resume states them again."""
         if (cwd, more) != (record.cwd, record.additional_directories):
-            self._open_store(self._config()).change(record.id, cwd=cwd, additional_directories=more)
+            self._opening.store(self._opening.config()).change(record.id, cwd=cwd, additional_directories=more)
         return SessionRecord(
             id=record.id,
             cwd=cwd,
@@ -259,27 +228,22 @@ class Agent:
             turns=record.turns,
         )
 
-    def _add(self, record: SessionRecord, config: Config, mcp_servers: Sequence[acp.McpServer] | None) -> Session:
-        settings = config.settings
+    def adopt(self, opened: Opened) -> None:
+        """Goes on with a session whose `session/new` was answered before this object existed."""
+        self._start(self._add(opened))
+
+    def _add(self, opened: Opened) -> Session:
+        settings = opened.config.settings
         client = Client(
             self.connection,
-            record.id,
+            opened.record.id,
             self._capabilities,
             timeout=settings.limits.client_timeout,
             lsp_timeout=settings.lsp.request_timeout if settings.lsp.enabled else None,
             plan=rendering_plan(self._capabilities, self._client_info, settings.clients),
         )
-        session = Session(
-            record,
-            client,
-            self._open_store(config),
-            config,
-            models=_models(config),
-            soon=_soon,
-            build=self._build,
-            mcp_servers=mcp_servers or (),
-        )
-        self._sessions[record.id] = session
+        session = Session(opened, client, self._opening.store(opened.config), soon=_soon, build=self._build)
+        self._sessions[session.id] = session
         return session
 
     def _start(self, session: Session) -> None:
@@ -292,10 +256,10 @@ class Agent:
     async def list_sessions(self, request: acp.ListSessionsRequest) -> acp.ListSessionsResponse:
         if request.cwd is not None and not Path(request.cwd).is_absolute():
             raise InvalidParams("Invalid params: $.cwd: must be an absolute path")
-        config = self._config()
+        config = self._opening.config()
         page = config.settings.limits.list_page
-        found = self._open_store(config).sessions(
-            cwd=None if request.cwd is None else _normal(request.cwd),
+        found = self._opening.store(config).sessions(
+            cwd=None if request.cwd is None else normal(request.cwd),
             before=_read_cursor(request.cursor),
             limit=page + 1,
             include=self._sessions.keys(),
@@ -323,7 +287,7 @@ class Agent:
         if (session := self._sessions.get(request.session_id)) is not None:
             await self._close(session)
         await self._closed(request.session_id)
-        self._open_store(self._config()).delete(request.session_id)
+        self._opening.store(self._opening.config()).delete(request.session_id)
         return acp.DeleteSessionResponse()
 
     async def _close(self, session: Session) -> None:
@@ -368,7 +332,7 @@ class Agent:
 
     async def _build(self, session: Session) -> Parts:
         builder = await asyncio.shield(self._stage_two())
-        return await builder.parts(session, self._open_store(session.config))
+        return await builder.parts(session, self._opening.store(session.config))
 
     def _stage_two(self) -> asyncio.Future[Builder]:
         """The builder, loaded in a thread: the loop answers meanwhile."""
@@ -377,7 +341,7 @@ class Agent:
         return self._builder
 
     def _make_builder(self) -> Builder:
-        builder: Builder = load(BUILDER)(self._environ, self._spawn, self.loaded)
+        builder: Builder = load(BUILDER)(self._opening.environ, self._spawn, self.loaded)
         return builder
 
     async def _warm(self, session: Session) -> None:
@@ -419,83 +383,16 @@ class Agent:
             await closing
         if self._builder is not None and self._builder.done() and not self._builder.cancelled():
             await self._builder.result().close()
-        if self._store is not None:
-            self._store.close()
+        self._opening.close()
 
     # --- helpers ----------------------------------------------------------------------------------------------
-
-    def _config(self, cwd: str | None = None) -> Config:
-        config = load_config(self._environ, flags=self._flags)
-        try:
-            layer = project_layer(cwd, self._open_store(config)) if cwd is not None else None
-            return config if layer is None else load_config(self._environ, project=layer, flags=self._flags)
-        except ConfigError as error:  # The project's: the user must be able to go on, and to take trust back.
-            words = f"The folder's own configuration is not used: {error}. Fix it, or `/trust no`."
-            return msgspec.structs.replace(config, trouble=words)
-
-    def _open_store(self, config: Config) -> SessionStore:
-        if self._store is None:
-            self._store = open_store(config, self._environ)
-        return self._store
 
 
 REPLAY = "acp_agent.loop.memory.replay:replayed_updates"
 
 
-def _rules(session: Session) -> dict[str, Any] | None:
-    """The `_meta` of the answer that names a session: the project's instruction files and skills."""
-    agent = session.config.settings.agent
-    names = project_rules(session.roots.all, instructions=agent.instruction_files, skills=agent.skills)
-    return {"projectRules": [{"name": name} for name in names]} if names else None
-
-
 def _soon(callback: Callable[[], None]) -> None:
     asyncio.get_running_loop().call_soon(callback)
-
-
-def _folders(cwd: str, additional: Sequence[str]) -> tuple[str, tuple[str, ...]]:
-    """The checked roots of a session."""
-    _absolute(cwd, "$.cwd")
-    if not Path(cwd).is_dir():
-        raise InvalidParams(f"Invalid params: $.cwd: {cwd} is not an existing folder")
-    for index, folder in enumerate(additional):
-        _absolute(folder, f"$.additionalDirectories[{index}]")
-    return _normal(cwd), tuple(_normal(folder) for folder in additional)
-
-
-def _normal(path: str) -> str:
-    """One spelling for each folder: no `..`, no doubled or trailing slash."""
-    return os.path.normpath(path)
-
-
-def _absolute(path: str, where: str) -> None:
-    if "\0" in path or not Path(path).is_absolute():
-        raise InvalidParams(f"Invalid params: {where}: must be an absolute path")
-    try:
-        real_path(Path(path))
-        Path(path).is_dir()
-    except OSError as error:
-        raise InvalidParams(f"Invalid params: {where}: {path[:200]} cannot be used: {error.strerror}") from error
-    except ValueError as error:
-        raise InvalidParams(f"Invalid params: {where}: holds characters that have no UTF-8 form") from error
-
-
-def _models(config: Config) -> list[str]:
-    """The `provider:model`s the configuration knows, the chosen one first."""
-    settings = config.settings
-    agent = settings.agent
-    names = [agent.provider, *(name for name in settings.providers if name != agent.provider)]
-    known = []
-    for name in names:
-        provider = settings.provider(name)
-        if provider is not None:
-            known += [f"{name}:{model}" for model in provider.models]
-    chosen = agent.model
-    if chosen and chosen.partition(":")[0] not in settings.providers:
-        chosen = f"{agent.provider}:{chosen}"
-    if not chosen:
-        chosen = known[0] if known and known[0].startswith(f"{agent.provider}:") else f"{agent.provider}:{AUTO_MODEL}"
-    return list(dict.fromkeys([chosen, *known]))
 
 
 def _cursor(record: SessionRecord) -> str:

@@ -93,12 +93,12 @@ def serve(address: str) -> None:
         for key, _ in waiting.select():
             if key.fd == 0:
                 return
-            if key.fileobj is listening:
+            if isinstance(key.data, tuple):
+                ended(key.fd, key.data[0], key.data[1], waiting)
+            elif key.fileobj is listening:
                 begin(listening.accept()[0], waiting)
-            elif isinstance(key.fileobj, int):
-                ended(key.fileobj, *key.data, waiting)
-            else:
-                numbers = key.fileobj.recv(16)  # type: ignore[union-attr]
+            elif isinstance(key.fileobj, socket.socket):
+                numbers = key.fileobj.recv(16)
                 for number in numbers or [signal.SIGKILL]:
                     os.kill(key.data, number)
                 if not numbers:
@@ -163,7 +163,7 @@ def run(streams: Any, argv: list[str], environ: dict[str, str], folder: str) -> 
     except SystemExit as ending:
         code = ending.code
     except BaseException:  # noqa: BLE001
-        sys.excepthook(*sys.exc_info())  # type: ignore[arg-type]
+        sys.excepthook(*sys.exc_info())
     finally:
         if isinstance(code, str):
             sys.stderr.write(f"{code}\n")

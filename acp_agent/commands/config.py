@@ -10,9 +10,9 @@ from typing import Any
 
 import msgspec
 
-from acp_agent.agent import open_store
 from acp_agent.config.load import Config, load_config
 from acp_agent.loop.toolbox.trust import project_layer
+from acp_agent.opening import open_store
 
 HIDDEN = ("api_key", "env", "headers")
 """Keys whose values are not shown."""

@@ -14,7 +14,6 @@ from pathlib import Path
 import anyio
 
 from acp_agent import __version__
-from acp_agent.agent import open_store
 from acp_agent.commands.config import config_here, rows
 from acp_agent.commands.logs import log_file
 from acp_agent.config.credentials import find_key
@@ -27,6 +26,7 @@ from acp_agent.lazy import load
 from acp_agent.llm.base import PROVIDERS, Provider, ProviderOptions
 from acp_agent.llm.choose import choose_api, needs_key
 from acp_agent.loop.calls.guard import audit_path, home_of, roots_of
+from acp_agent.opening import open_store
 from acp_agent.safety.deciding.audit import AuditLog
 from acp_agent.safety.deciding.rule_list import RuleList
 from acp_agent.safety.folders.paths import real_path

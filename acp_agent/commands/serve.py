@@ -24,6 +24,8 @@ from acp_agent.commands.logs import set_up_logs
 from acp_agent.config.load import load_config
 from acp_agent.config.model import LogConfig, Settings
 from acp_agent.errors import ConfigError
+from acp_agent.loop.opened import Opened
+from acp_agent.opening import Opening
 from acp_agent.protocol.codec import coalesce_updates, encode
 from acp_agent.protocol.connection import Connection
 from acp_agent.protocol.peer import Event, Peer
@@ -44,8 +46,13 @@ HARD_EXIT_SECONDS = 0.95
 """When the process ends whatever still blocks it: a database that another agent keeps busy, for one."""
 
 
-def serve(peer: Peer, events: Sequence[Event], initialize_params: object) -> int:
-    """Runs the agent on stdin and stdout and leaves the process: a thread that still imports must not hold it."""
+def serve(
+    peer: Peer, events: Sequence[Event], initialize_params: object, opening: Opening | None, opened: Opened | None
+) -> int:
+    """Runs the agent on stdin and stdout and leaves the process: a thread that still imports must not hold it.
+
+    `opened`: the session that was answered already.
+    """
     try:
         settings = load_config(os.environ).settings
     except ConfigError:  # It is told where it is used: to whoever asks for a session.
@@ -53,14 +60,14 @@ def serve(peer: Peer, events: Sequence[Event], initialize_params: object) -> int
     set_up_logs(settings.log, os.environ, settings.secrets)
     peer.encode = encode
     peer.max_line = settings.limits.max_line_bytes
-    status = asyncio.run(_serve(peer, events, initialize_params))
+    agent = Agent(opening=opening, initialize_params=initialize_params)
+    status = asyncio.run(_serve(agent, peer, events, opened))
     logging.shutdown()
     sys.stderr.flush()
     os._exit(status)
 
 
-async def _serve(peer: Peer, events: Sequence[Event], initialize_params: object) -> int:
-    agent = Agent(initialize_params=initialize_params)
+async def _serve(agent: Agent, peer: Peer, events: Sequence[Event], opened: Opened | None) -> int:
     agent.loaded = _settle
     transport = stdio()
     connection = Connection(transport, agent, peer=peer, coalesce=coalesce_updates, write_now=transport.write_now)
@@ -72,6 +79,8 @@ async def _serve(peer: Peer, events: Sequence[Event], initialize_params: object)
         goodbyes.add(asyncio.ensure_future(_say_goodbye(agent, connection)))
 
     _watch_signals(on_signal)
+    if opened is not None:
+        agent.adopt(opened)
     await connection.serve(events)
     threading.Thread(target=_end_certainly, daemon=True).start()
     try:

@@ -10,10 +10,10 @@ from typing import Any
 
 import msgspec
 
-from acp_agent.agent import open_store
 from acp_agent.config.load import load_config
 from acp_agent.errors import UsageError
 from acp_agent.loop.memory.replay import replayed_updates
+from acp_agent.opening import open_store
 from acp_agent.store.base import SessionRecord
 from acp_agent.store.session_store import SessionStore
 

@@ -1,6 +1,7 @@
 """Bare `acp-coder`, stage zero: answer `initialize` with a blocking read, before asyncio and msgspec are loaded.
 
-The same sans-IO `Peer` then goes on under the event loop (`serve`), with whatever else had already been received.
+A `session/new` that follows at once is answered before asyncio is loaded, too (`commands/early.py`). The same sans-IO
+`Peer` then goes on under the event loop (`commands/serve.py`), with whatever else had already been received.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from acp_agent.handshake import answer_initialize
 from acp_agent.lazy import load
 from acp_agent.protocol.peer import Event, Peer, RequestReceived
 
+EARLY = "acp_agent.commands.early:early_session"
 SERVE = "acp_agent.commands.serve:serve"
 READ_SIZE = 65_536
 
@@ -34,11 +36,11 @@ def run(arguments: list[str]) -> int:
     peer = Peer()
     events: list[Event] = []
     while not events:
-        data = _read()
-        events = peer.receive(data) if data else peer.receive_eof()
+        data, events = _receive(peer)
         if not data and not events:
             return 0
     params: object = None
+    opening = opened = None
     first = events[0]
     if isinstance(first, RequestReceived) and first.method == "initialize":
         try:
@@ -53,12 +55,26 @@ def run(arguments: list[str]) -> int:
         except OSError:
             return 1
         events = events[1:]
-    return int(load(SERVE)(peer, events, params))
+        if params is not None:
+            try:
+                opening, opened, events = load(EARLY)(peer, events, lambda: _waiting(peer), _write)
+            except OSError:
+                return 1
+    return int(load(SERVE)(peer, events, params, opening, opened))
 
 
 def _leave(number: int, frame: FrameType | None) -> None:
     sys.stderr.flush()
     os._exit(0)
+
+
+def _receive(peer: Peer) -> tuple[bytes, list[Event]]:
+    data = _read()
+    return data, peer.receive(data) if data else peer.receive_eof()
+
+
+def _waiting(peer: Peer) -> list[Event]:
+    return _receive(peer)[1] if select.select([0], [], [], 0)[0] else []
 
 
 def _read() -> bytes:

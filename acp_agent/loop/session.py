@@ -9,23 +9,20 @@ from __future__ import annotations
 import uuid
 from collections.abc import Awaitable, Callable, Sequence
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import anyio
 
-from acp_agent.config.load import Config
 from acp_agent.errors import AuthRequired, InternalError, ProviderError, ResourceNotFound, RpcError
 from acp_agent.loop.choices import Choices
 from acp_agent.loop.modes import MODES, Mode
+from acp_agent.loop.opened import Opened
 from acp_agent.loop.outbox import Outbox
 from acp_agent.loop.published import Published
 from acp_agent.loop.turn_queue import TurnQueue
 from acp_agent.protocol.client import Client
-from acp_agent.safety.folders.paths import Roots
-from acp_agent.safety.folders.protect import configured_folders
 from acp_agent.schema import acp
-from acp_agent.store.base import LogEntry, SessionRecord
+from acp_agent.store.base import LogEntry
 from acp_agent.store.session_store import SessionStore
 
 if TYPE_CHECKING:
@@ -41,28 +38,25 @@ PROMPT_REDACTED = (
 class Session:
     def __init__(
         self,
-        record: SessionRecord,
+        opened: Opened,
         client: Client,
         store: SessionStore,
-        config: Config,
         *,
-        models: Sequence[str],
         soon: Callable[[Callable[[], None]], None],
         build: Callable[[Session], Awaitable[Parts]],
-        mcp_servers: Sequence[acp.McpServer] = (),
     ) -> None:
-        """`models`: the `provider:model`s known so far. `soon` calls back in the next round of the event loop."""
+        """`soon` calls back in the next round of the event loop."""
+        record = opened.record
         self.id = record.id
-        more = configured_folders(config.settings.tools.files.allowed_paths)
-        self.roots = Roots(Path(record.cwd), [*map(Path, record.additional_directories), *more])
+        self.roots = opened.roots
         self.client = client
-        self.config = config
-        self.mcp_servers = tuple(mcp_servers)
+        self.config = opened.config
+        self.mcp_servers = opened.mcp_servers
         """The servers the client named for this session."""
         self.outbox = Outbox(record.id, client, store, soon)
-        self.choices = Choices(record, self.outbox, store, models)
+        self.choices = Choices(record, self.outbox, store, opened.models)
         self.queue = TurnQueue()
-        self.published = Published(config.settings.lsp)
+        self.published = Published(opened.config.settings.lsp)
         self.title = record.title
         self.turns = record.turns
         self.usage: acp.UsageUpdate | None = None

@@ -14,6 +14,7 @@ FLOORS: dict[str, int] = {
     "agent": 7,
     "fronts": 7,
     "setup": 7,
+    "opening": 6,
     "auth": 6,
     "handshake": 6,
     "build": 6,

@@ -37,10 +37,8 @@ STDLIB_AT_INITIALIZE = set(
 AT_NEW_OURS = STAGE_ZERO | {
     f"acp_agent.{name}"
     for name in [
-        "agent",
         "auth",
-        "commands.logs",
-        "commands.serve",
+        "commands.early",
         "config.credentials",
         "config.language_settings",
         "config.load",
@@ -49,22 +47,15 @@ AT_NEW_OURS = STAGE_ZERO | {
         "llm",
         "llm.choose",
         "loop",
-        "loop.choices",
         "loop.modes",
+        "loop.opened",
         "loop.options",
-        "loop.outbox",
         "loop.prompts",
         "loop.prompts.project_rules",
-        "loop.published",
-        "loop.session",
         "loop.toolbox",
         "loop.toolbox.trust",
-        "loop.turn_queue",
-        "protocol.client",
+        "opening",
         "protocol.codec",
-        "protocol.connection",
-        "protocol.profiles",
-        "protocol.transports",
         "safety",
         "safety.folders",
         "safety.folders.paths",
@@ -86,7 +77,7 @@ AT_NEW_OURS = STAGE_ZERO | {
 }
 """Ours that are loaded when `session/new` is answered."""
 
-THIRD_PARTY_AT_NEW = {"anyio", "msgspec", "sniffio", "typing_extensions", "exceptiongroup", "idna"}
+THIRD_PARTY_AT_NEW = {"msgspec", "typing_extensions"}
 
 PROBE = """
 import sys, runpy, os
@@ -100,15 +91,17 @@ acp_agent.cli.main([])
 AT_INITIALIZE = """
 import acp_agent.commands.stdio as stdio
 def serve(*_):
-    open(report, "w").write(chr(10).join(sys.modules)); return 0
+    open(report, "w").write(chr(10).join(sys.modules)); os._exit(0)
 stdio.load = lambda row: serve
 """
 
 AT_NEW = """
-import acp_agent.agent as agent
-def report_modules(self, session):
+import acp_agent.commands.stdio as stdio
+real = stdio.load
+def serve(peer, events, params, opening, opened):
+    assert opened is not None
     open(report, "w").write(chr(10).join(sys.modules)); os._exit(0)
-agent.Agent._start = report_modules
+stdio.load = lambda row: serve if row == stdio.SERVE else real(row)
 """
 
 AT_FIRST_WORDS = """
@@ -206,6 +199,7 @@ def test_what_is_loaded_when_a_session_is_answered(tmp_path):
     modules = loaded(tmp_path, AT_NEW, [INITIALIZE, new])
     assert {name for name in modules if name.startswith("acp_agent")} == AT_NEW_OURS
     assert packages(modules) - set(sys.stdlib_module_names) <= THIRD_PARTY_AT_NEW
+    assert not packages(modules) & {"asyncio", "logging", "ssl"}
 
 
 def test_what_the_first_ordinary_prompt_does_not_load(tmp_path):

@@ -18,7 +18,7 @@ import logging
 import re
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
-from importlib.resources import files
+from pathlib import Path
 
 import msgspec
 from msgspec import Struct
@@ -255,7 +255,7 @@ async def summarise(
     provider: Provider, messages: Sequence[Message], settings: ModelSettings
 ) -> tuple[str, UsageReport | None]:
     """The model's own summary of the conversation. Raises ProviderError."""
-    request = files("acp_agent.loop.memory").joinpath("compaction.md").read_text(encoding="utf-8")
+    request = Path(__file__).with_name("compaction.md").read_text(encoding="utf-8")
     asked = History(messages)
     asked.close_calls()
     asked.add(UserMessage((TextPart(request),)))

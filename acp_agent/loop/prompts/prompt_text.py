@@ -8,7 +8,7 @@ import platform
 import sys
 from collections.abc import Mapping, Sequence
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from acp_agent.errors import InvalidParams
@@ -131,7 +131,7 @@ def title_of(blocks: Sequence[ContentBlock]) -> str:
 
 @cache
 def _template() -> str:
-    return files("acp_agent.loop.prompts").joinpath("system.md").read_text(encoding="utf-8")
+    return Path(__file__).with_name("system.md").read_text(encoding="utf-8")
 
 
 def system_prompt(roots: Roots, mode: Mode, instructions: str, skills: Mapping[str, str] | None = None) -> str:

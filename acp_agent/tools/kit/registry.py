@@ -7,7 +7,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
-from importlib.resources import files
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -192,5 +192,5 @@ class SessionRegistry(Tools):
 
 def builtin_registry() -> Registry:
     """The tools of this package."""
-    data = files("acp_agent.tools").joinpath("definitions.json").read_bytes()
+    data = (Path(__file__).parents[1] / "definitions.json").read_bytes()
     return Registry(msgspec.json.decode(data, type=list[ToolEntry]), TOOLS)

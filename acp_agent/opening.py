@@ -1,0 +1,157 @@
+"""How a session is opened: configuration, login, store, the answer. No event loop is needed for it.
+
+So the first `session/new` is answered before asyncio is loaded, as `initialize` is (`commands/stdio.py`).
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from acp_agent.auth import Login
+from acp_agent.config.load import Config, load_config
+from acp_agent.config.xdg import state_dir
+from acp_agent.errors import ConfigError, InvalidParams
+from acp_agent.loop.modes import MODES, ModeId
+from acp_agent.loop.opened import Opened
+from acp_agent.loop.options import AUTO_MODEL, config_options, mode_state
+from acp_agent.loop.prompts.project_rules import project_rules
+from acp_agent.loop.toolbox.trust import project_layer
+from acp_agent.safety.folders.paths import Roots, real_path
+from acp_agent.safety.folders.protect import configured_folders
+from acp_agent.schema import acp
+from acp_agent.store.base import SessionRecord
+from acp_agent.store.session_store import SessionStore
+
+
+def open_store(config: Config, environ: Mapping[str, str]) -> SessionStore:
+    """The user's session store. Raises StoreError."""
+    path = config.settings.store.path or f"{state_dir(environ)}/sessions.db"
+    return SessionStore(Path(path).expanduser(), busy_timeout=config.settings.store.busy_timeout)
+
+
+class Opening:
+    """Of one connection. `flags` are those of the command line."""
+
+    def __init__(self, environ: Mapping[str, str] = os.environ, flags: Mapping[str, str] | None = None) -> None:
+        self.environ = environ
+        self.login = Login(environ)
+        self._flags = flags
+        self._store: SessionStore | None = None
+
+    def new(self, request: acp.NewSessionRequest) -> Opened:
+        """Makes a session. Raises RpcError, ConfigError, StoreError."""
+        cwd, more = folders(request.cwd, request.additional_directories)
+        config = self.config(cwd)
+        self.login.need(config)
+        agent = config.settings.agent
+        models = known_models(config)
+        record = SessionRecord(
+            id=str(uuid.uuid4()),
+            cwd=cwd,
+            additional_directories=more,
+            mode=agent.mode,
+            model=models[0],
+            thought_level=agent.thought_level,
+        )
+        self.store(config).create(record)
+        return opened(record, config, models, request.mcp_servers)
+
+    def config(self, cwd: str | None = None) -> Config:
+        """The configuration; with `cwd`, that folder's own, where it is trusted, is part of it. Raises ConfigError."""
+        config = load_config(self.environ, flags=self._flags)
+        try:
+            layer = project_layer(cwd, self.store(config)) if cwd is not None else None
+            return config if layer is None else load_config(self.environ, project=layer, flags=self._flags)
+        except ConfigError as error:  # The project's: the user must be able to go on, and to take trust back.
+            words = f"The folder's own configuration is not used: {error}. Fix it, or `/trust no`."
+            return msgspec.structs.replace(config, trouble=words)
+
+    def store(self, config: Config) -> SessionStore:
+        """Opened once. Raises StoreError."""
+        if self._store is None:
+            self._store = open_store(config, self.environ)
+        return self._store
+
+    def close(self) -> None:
+        if self._store is not None:
+            self._store.close()
+
+
+def opened(
+    record: SessionRecord, config: Config, models: Sequence[str], mcp_servers: Sequence[acp.McpServer] | None
+) -> Opened:
+    more = configured_folders(config.settings.tools.files.allowed_paths)
+    roots = Roots(Path(record.cwd), [*map(Path, record.additional_directories), *more])
+    return Opened(record, config, roots, tuple(models), tuple(mcp_servers or ()))
+
+
+def answer(opened: Opened) -> acp.NewSessionResponse:
+    """What `session/new` is answered."""
+    record = opened.record
+    mode: ModeId = record.mode if record.mode in MODES else "code"
+    return acp.NewSessionResponse(
+        session_id=record.id,
+        modes=mode_state(mode),
+        config_options=config_options(
+            mode=mode, model=record.model, models=opened.models, thought_level=record.thought_level
+        ),
+        meta=rules(opened.config, opened.roots),
+    )
+
+
+def rules(config: Config, roots: Roots) -> dict[str, Any] | None:
+    """The `_meta` of the answer that names a session: the project's instruction files and skills."""
+    agent = config.settings.agent
+    names = project_rules(roots.all, instructions=agent.instruction_files, skills=agent.skills)
+    return {"projectRules": [{"name": name} for name in names]} if names else None
+
+
+def folders(cwd: str, additional: Sequence[str]) -> tuple[str, tuple[str, ...]]:
+    """The checked roots of a session."""
+    _absolute(cwd, "$.cwd")
+    if not Path(cwd).is_dir():
+        raise InvalidParams(f"Invalid params: $.cwd: {cwd} is not an existing folder")
+    for index, folder in enumerate(additional):
+        _absolute(folder, f"$.additionalDirectories[{index}]")
+    return normal(cwd), tuple(normal(folder) for folder in additional)
+
+
+def normal(path: str) -> str:
+    """One spelling for each folder: no `..`, no doubled or trailing slash."""
+    return os.path.normpath(path)
+
+
+def _absolute(path: str, where: str) -> None:
+    if "\0" in path or not Path(path).is_absolute():
+        raise InvalidParams(f"Invalid params: {where}: must be an absolute path")
+    try:
+        real_path(Path(path))
+        Path(path).is_dir()
+    except OSError as error:
+        raise InvalidParams(f"Invalid params: {where}: {path[:200]} cannot be used: {error.strerror}") from error
+    except ValueError as error:
+        raise InvalidParams(f"Invalid params: {where}: holds characters that have no UTF-8 form") from error
+
+
+def known_models(config: Config) -> list[str]:
+    """The `provider:model`s the configuration knows, the chosen one first."""
+    settings = config.settings
+    agent = settings.agent
+    names = [agent.provider, *(name for name in settings.providers if name != agent.provider)]
+    known = []
+    for name in names:
+        provider = settings.provider(name)
+        if provider is not None:
+            known += [f"{name}:{model}" for model in provider.models]
+    chosen = agent.model
+    if chosen and chosen.partition(":")[0] not in settings.providers:
+        chosen = f"{agent.provider}:{chosen}"
+    if not chosen:
+        chosen = known[0] if known and known[0].startswith(f"{agent.provider}:") else f"{agent.provider}:{AUTO_MODEL}"
+    return list(dict.fromkeys([chosen, *known]))
