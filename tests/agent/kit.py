@@ -59,7 +59,10 @@ async def connect(environ: Mapping[str, str], **editor: Any) -> AsyncIterator[tu
     """An agent with that environment and an editor, connected; nothing has been said yet. `sandbox`: whether commands
     are confined, which most of these tests are not about (`test_safety`, `e2e` and `executors/sandbox` are)."""
     theirs, ours = memory_pair()
-    agent = Agent(environ, flags=None if editor.pop("sandbox", False) else {"tools.sandbox.disabled": "true"})
+    flags = {"mcp.prompt_wait": "30"}  # Seconds: a busy machine takes its time.
+    if not editor.pop("sandbox", False):
+        flags["tools.sandbox.disabled"] = "true"
+    agent = Agent(environ, flags=flags)
     connection = Connection(theirs, agent, peer=Peer(encode=encode), coalesce=coalesce_updates)
     agent.attach(connection)
     async with anyio.create_task_group() as tasks:
