@@ -9,8 +9,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from acp_agent.safety.lines.simple import SimpleCommand, simple_commands
-from acp_agent.safety.lines.terminal_programs import EDITOR_VARIABLES, ENDLESS, RULES, SHELLS, WantsTerminal
+from acp_agent.safety.lines.line import Command, read
+from acp_agent.safety.lines.terminal_programs import (
+    EDITOR_VARIABLES,
+    ENDLESS,
+    RULES,
+    SHELLS,
+    SimpleCommand,
+    WantsTerminal,
+)
 from acp_agent.safety.lines.wrappers import base, behind, inner_commands, seen_by
 
 MAX_NESTING = 4
@@ -22,7 +29,7 @@ UNKNOWN = ("{}", "{}")
 def wants_terminal(command: str, *, background: bool = False, nesting: int = 0) -> WantsTerminal | None:
     """The first part of a line that wants a terminal, or never ends. `background`: what never ends may run there."""
     git_editor = False
-    for simple in simple_commands(command):
+    for simple in map(_plain, filter(_runs, read(command).commands)):
         git_editor = git_editor or any(name in EDITOR_VARIABLES for name in _set_by(simple))
         inner = _unwrapped(simple)
         if inner is None or not inner.words:
@@ -53,6 +60,18 @@ def _judge(program: str, arguments: Sequence[str], simple: SimpleCommand, backgr
 
 
 # --- around a command --------------------------------------------------------------------------------------------
+
+
+def _runs(command: Command) -> bool:
+    """Whether it runs, as far as the line tells: not in a function, of which nobody knows who calls it."""
+    in_function = any(around.kind == "function_definition" for around in command.around)
+    return command.kind in ("command", "declaration_command") and not in_function
+
+
+def _plain(command: Command) -> SimpleCommand:
+    simple = command.simple
+    variables = tuple(name for name, value in simple.assigned if value is not None)
+    return SimpleCommand(simple.words, variables, command.has_input, command.output_taken, command.detached)
 
 
 def _set_by(simple: SimpleCommand) -> list[str]:

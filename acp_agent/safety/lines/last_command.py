@@ -6,19 +6,18 @@ command (an empty text), and then no filter is applied.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from itertools import groupby
 
-from acp_agent.safety.lines.line import Line, read
+from acp_agent.safety.lines.line import TOO_DEEP, Around, Command, read
 from acp_agent.safety.lines.programs import words
 from acp_agent.safety.lines.wrappers import WRAPPERS, base, behind, seen_by
 
-if TYPE_CHECKING:
-    from tree_sitter import Node
-
-MAX_DEPTH = 40
-
+QUIET = words(
+    "variable_assignment variable_assignments declaration_command unset_command test_command function_definition"
+)
+"""Kinds of commands that print nothing."""
 CUTTERS = words("tail head cat tee less more")
 """Programs whose output has the format of their input: of the pipe, where they name no file."""
 CUTTER_OPTIONS = {
@@ -94,11 +93,9 @@ def last_command(script: str) -> LastCommand:
     gives none; nor do loops, conditions and here documents in pipes, and names to which the line itself gives another
     meaning.
     """
-    line = read(script)
-    if not line.is_shell:
-        return NONE
-    segments, renamed = _segments(line, line.root, 0), _renamed(line)
-    if segments is None or renamed & KNOWN:
+    commands = read(script).commands
+    segments, renamed = _segments(commands, 0), _renamed(commands)
+    if segments is None or renamed & KNOWN or any(command.kind == TOO_DEEP for command in commands):
         return NONE
     for number in range(len(segments) - 1, -1, -1):
         if not segments[number].prints and not segments[number].speaks:
@@ -119,42 +116,39 @@ class _Segment:
     speaks: bool = False
 
 
-def _segments(line: Line, node: Node, depth: int) -> list[_Segment] | None:
-    """The commands that run one after the other; None where a part of it is not understood."""
-    if depth > MAX_DEPTH:
-        return None
-    depth += 1
-    match node.type:
-        case "program" | "list" | "subshell" | "compound_statement" | "negated_command":
-            found: list[_Segment] = []
-            for child in node.children:
-                if child.is_named and child.type not in ("comment", "heredoc_body"):
-                    below = _segments(line, child, depth)
-                    if below is None:
-                        return None
-                    found += below
-            return found
-        case "command":
-            return [_segment(line.simple(node).written)]
-        case "variable_assignment" | "variable_assignments" | "declaration_command" | "unset_command" | "test_command":
-            return [_Segment("", False)]
-        case "function_definition":
-            return [_Segment("", False)]
-        case "pipeline":
-            return _pipeline(line, node, depth)
-        case "redirected_statement":
-            return _redirected(line, node, depth)
-    return [_Segment("", True)]
+def _segments(commands: Iterable[Command], depth: int) -> list[_Segment] | None:
+    """What runs one after the other; None where a part of it is not understood. `depth`: how much of what is around the
+    commands has been looked at."""
+    found: list[_Segment] = []
+    for around, within in groupby(commands, lambda command: _around(command, depth)):
+        match around.kind if around is not None else "":
+            case "":
+                below: list[_Segment] | None = list(map(_segment, within))
+            case "list" | "subshell" | "compound_statement" | "negated_command":
+                below = _segments(within, depth + 1)
+            case "pipeline":
+                below = _pipeline(within, depth + 1)
+            case "redirected_statement":
+                below = _redirected(list(within), depth + 1)
+            case _:
+                continue  # In words, a loop or a function: what these print is known from themselves.
+        if below is None:
+            return None
+        found += below
+    return found
 
 
-def _pipeline(line: Line, node: Node, depth: int) -> list[_Segment] | None:
+def _around(command: Command, depth: int) -> Around | None:
+    return command.around[depth] if depth < len(command.around) else None
+
+
+def _pipeline(commands: Iterable[Command], depth: int) -> list[_Segment] | None:
     stages: list[list[_Segment]] = []
-    for child in node.children:
-        if child.is_named and child.type != "comment":
-            stage = _segments(line, child, depth)
-            if not stage or (stages and any(one.gives_input for one in line.redirects(child))):
-                return None
-            stages.append(stage)
+    for around, within in groupby(commands, lambda command: command.around[depth]):
+        stage = _segments(within, depth + 1)
+        if not stage or (stages and any(one.gives_input for one in around.redirects)):
+            return None
+        stages.append(stage)
     while len(stages) > 1 and _program(stages[0]) in FEEDERS:
         stages.pop(0)
     if all(_cuts(stage) for stage in stages[1:]):
@@ -187,39 +181,40 @@ def _ends_in_option(program: str, word: str) -> bool:
     return program in CUTTER_OPTIONS and word[:1] == "-" != word[1:2] and word[-1:] in "nc"
 
 
-def _renamed(line: Line) -> frozenset[str]:
+def _renamed(commands: Sequence[Command]) -> frozenset[str]:
     """Functions and aliases that the line makes."""
-    names = set()
-    nodes = [line.root]
-    while nodes:
-        node = nodes.pop()
-        nodes += node.children
-        if node.type == "function_definition" and (name := node.child_by_field_name("name")) is not None:
-            names.add(line.text_of(name))
-        elif node.type == "command" and line.text_of(node).startswith("alias "):
-            names.update(line.text_of(child).strip("'\"").partition("=")[0] for child in node.children[1:])
+    names: set[str] = set()
+    for command in commands:
+        if command.kind == "function_definition":
+            names.update(command.simple.words)
+        elif command.simple.written[:1] == ("alias",):
+            names.update(word.strip("'\"").partition("=")[0] for word in command.simple.written[1:])
     return frozenset(names)
 
 
-def _redirected(line: Line, node: Node, depth: int) -> list[_Segment] | None:
-    body, *parts = node.children
-    found = _segments(line, body, depth)
+def _redirected(commands: Sequence[Command], depth: int) -> list[_Segment] | None:
+    body = commands[0].around[depth]
+    if any(command.around[depth] is not body for command in commands):
+        return None  # A here document with more behind it: the grammar hides that in the redirection.
+    found = _segments(commands, depth + 1)
+    # What the redirection is for, where that is more than one command.
+    whole = {_around(command, depth + 1) for command in commands}
+    kind = around.kind if len(whole) == 1 and (around := whole.pop()) is not None else ""
     if not found:
         return found
-    if any(child.type == "pipeline" for part in parts for child in part.children):
-        return None  # A here document into a pipe: the grammar hides the pipe in it.
-    redirects = line.redirects(node)
-    if body.type == "pipeline" and any(redirect.gives_input for redirect in redirects):
+    if kind == "pipeline" and any(redirect.gives_input for redirect in body.redirects):
         return None
-    if any(redirect.takes_output for redirect in redirects):
-        # Of `{ a; b; } > file` nothing is seen; of `a; b > file` the grammar makes one node, too.
-        kept = [] if body.type in ("subshell", "compound_statement") else found[:-1]
+    if any(redirect.takes_output for redirect in body.redirects):
+        # Of `{ a; b; } > file` nothing is seen; of `a && b > file` the grammar makes one node, too.
+        kept = [] if kind in ("subshell", "compound_statement") else found[:-1]
         return kept + [_Segment(segment.text, False) for segment in found[len(kept) :]]
     return found
 
 
-def _segment(written: Sequence[str]) -> _Segment:
-    words = _without_wrappers(written)
+def _segment(command: Command) -> _Segment:
+    if command.kind in QUIET:
+        return _Segment("", False)
+    words = _without_wrappers(command.simple.written) if command.kind == "command" else []
     if not words:
         return _Segment("", True)
     text = " ".join(_without_options(words))

@@ -12,7 +12,6 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from acp_agent.safety.lines.simple import SimpleCommand
 from acp_agent.safety.lines.wrappers import WRAPPERS
 
 
@@ -22,6 +21,19 @@ class WantsTerminal:
     """The beginning of a sentence, for the model: `` `vim` is an editor and wants a terminal``."""
     instead: str
     """Advice, a sentence."""
+
+
+@dataclass(frozen=True)
+class SimpleCommand:
+    """A command, without what it is wrapped in."""
+
+    words: tuple[str, ...]
+    """Program and arguments, without quotes. What is known only when it runs stands as written (`$x`)."""
+    variables: tuple[str, ...]
+    """Names of the variables that are set for it alone."""
+    has_input: bool
+    output_taken: bool
+    detached: bool
 
 
 Rule = Callable[[SimpleCommand, Sequence[str]], WantsTerminal | None]
