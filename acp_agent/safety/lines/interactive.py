@@ -10,18 +10,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from acp_agent.safety.lines.line import Command, read
-from acp_agent.safety.lines.terminal_programs import (
-    EDITOR_VARIABLES,
-    ENDLESS,
-    RULES,
-    SHELLS,
-    SimpleCommand,
-    WantsTerminal,
-)
+from acp_agent.safety.lines.terminal_programs import EDITOR_VARIABLES, ENDLESS, SimpleCommand, WantsTerminal, wants
 from acp_agent.safety.lines.wrappers import base, behind, inner_commands, seen_by
 
+SHELLS = ("bash", "sh", "zsh", "dash", "ksh")
 MAX_NESTING = 4
-WRAPPERS = seen_by("hints")
 UNKNOWN = ("{}", "{}")
 """Stands for the arguments that `xargs` adds."""
 
@@ -54,9 +47,8 @@ def _judge(program: str, arguments: Sequence[str], simple: SimpleCommand, backgr
     if program in ENDLESS:
         if background or simple.detached or simple.output_taken:
             return None
-        return ENDLESS[program](simple, arguments)
-    rule = RULES.get(program)
-    return None if rule is None else rule(simple, arguments)
+        return ENDLESS[program](simple, program, arguments)
+    return wants(simple, program, arguments)
 
 
 # --- around a command --------------------------------------------------------------------------------------------
@@ -84,8 +76,8 @@ def _set_by(simple: SimpleCommand) -> list[str]:
 def _unwrapped(simple: SimpleCommand) -> SimpleCommand | None:
     """The command behind `env`, `time`, `timeout 5` and the like; `None` where it cannot be told."""
     words, variables, has_input = simple.words, simple.variables, simple.has_input
-    while words and (wrapper := base(words[0])) in WRAPPERS:
-        if wrapper == "sudo" and RULES["sudo"](simple, words[1:]) is not None:
+    while words and (wrapper := base(words[0])) in seen_by("hints"):
+        if wrapper == "sudo" and wants(simple, "sudo", words[1:]) is not None:
             break
         found = behind((wrapper, *words[1:]))
         if found is None or (wrapper == "timeout" and found.words and found.words[0] in ENDLESS):

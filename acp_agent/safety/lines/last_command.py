@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import groupby
 
 from acp_agent.safety.lines.line import TOO_DEEP, Around, Command, read
 from acp_agent.safety.lines.programs import words
-from acp_agent.safety.lines.wrappers import WRAPPERS, base, behind, seen_by
+from acp_agent.safety.lines.wrappers import base, behind, seen_by, wrappers
 
 QUIET = words(
     "variable_assignment variable_assignments declaration_command unset_command test_command function_definition"
@@ -36,10 +37,9 @@ SPEAKING = words("echo printf")
 
 PYTHON_OPTIONS = words("-W -X")
 PYTHONS = words("python python3 pypy pypy3")
-SEEN_THROUGH = seen_by("filters")
-RUNNERS = {"pnpm": "exec", **{name: WRAPPERS[name].sub for name in SEEN_THROUGH if WRAPPERS[name].sub}}
-KNOWN = CUTTERS | FEEDERS | SILENT | SPEAKING | PYTHONS | SEEN_THROUGH | RUNNERS.keys()
-"""Names without which a line cannot be read: one that gives them another meaning gives no command."""
+KNOWN = CUTTERS | FEEDERS | SILENT | SPEAKING | PYTHONS
+"""Names without which a line cannot be read, with those of wrappers and runners: one that gives them another meaning
+gives no command."""
 
 GLOBAL: dict[str, tuple[frozenset[str], frozenset[str]]] = {
     "git": (
@@ -74,6 +74,12 @@ GLOBAL: dict[str, tuple[frozenset[str], frozenset[str]]] = {
 """Program -> options that may be before its sub-command: with a word of their own, and without."""
 
 
+@cache
+def _runners() -> dict[str, str]:
+    """Programs with a sub-command that runs a program."""
+    return {"pnpm": "exec"} | {name: sub for name in seen_by("filters") if (sub := wrappers()[name].sub)}
+
+
 @dataclass(frozen=True)
 class LastCommand:
     text: str
@@ -95,7 +101,8 @@ def last_command(script: str) -> LastCommand:
     """
     commands = read(script).commands
     segments, renamed = _segments(commands, 0), _renamed(commands)
-    if segments is None or renamed & KNOWN or any(command.kind == TOO_DEEP for command in commands):
+    known = KNOWN | seen_by("filters") | _runners().keys()
+    if segments is None or renamed & known or any(command.kind == TOO_DEEP for command in commands):
         return NONE
     for number in range(len(segments) - 1, -1, -1):
         if not segments[number].prints and not segments[number].speaks:
@@ -223,16 +230,16 @@ def _segment(command: Command) -> _Segment:
 
 def _without_wrappers(written: Sequence[str]) -> list[str]:
     """Program and arguments; empty where a wrapper hides them."""
-    words = list(written)
+    words, runners = list(written), _runners()
     for _ in range(10):
         if not words:
             return []
         program = words[0] = base(words[0].strip("'\""))
-        if program in RUNNERS:
-            if words[1:2] != [RUNNERS[program]] or len(words) < 3 or words[2].startswith("-"):
+        if program in runners:
+            if words[1:2] != [runners[program]] or len(words) < 3 or words[2].startswith("-"):
                 return words
             words = words[2:]
-        elif program in SEEN_THROUGH:
+        elif program in seen_by("filters"):
             found = behind(words)
             if found is None or not found.words:
                 return words
