@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from acp_agent.safety.lines import dangerous, risk, terminal_programs, wrappers
+from acp_agent.safety.lines import always, dangerous, git_folder, last_command, risk, terminal_programs, wrappers
 from tests.tables import table
 
 
@@ -41,6 +41,14 @@ def test_expressions_of_tables_are_expressions(file: Path):
         key, _, value = line.partition(" = ")
         if key in ("operand", "unless", "only"):
             re.compile(tomllib.loads(f"it = {value}")["it"])
+
+
+def test_scopes_harmless_keys_and_options_before_sub_commands_are_there():
+    assert always.table().subs["make"].several
+    assert "-v" in always.table().tools["pytest"]
+    assert not git_folder.harmless().keys & git_folder.harmless().values.keys()
+    assert all(re.compile(value) for value in git_folder.harmless().values.values())
+    assert "-C" in last_command.global_options()["git"].with_word
 
 
 def test_wrappers_have_rows():

@@ -10,11 +10,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import groupby
+from pathlib import Path
+
+from msgspec import Struct, toml
 
 from acp_agent.safety.lines.line import TOO_DEEP, Around, Command, read
 from acp_agent.safety.lines.programs import words
 from acp_agent.safety.lines.wrappers import base, behind, seen_by, wrappers
 
+TABLE = Path(__file__).with_suffix(".toml")
 QUIET = words(
     "variable_assignment variable_assignments declaration_command unset_command test_command function_definition"
 )
@@ -41,37 +45,18 @@ KNOWN = CUTTERS | FEEDERS | SILENT | SPEAKING | PYTHONS
 """Names without which a line cannot be read, with those of wrappers and runners: one that gives them another meaning
 gives no command."""
 
-GLOBAL: dict[str, tuple[frozenset[str], frozenset[str]]] = {
-    "git": (
-        words("-C -c --git-dir --work-tree --namespace --config-env --exec-path"),
-        words("--no-pager -P -p --paginate --no-optional-locks --bare --literal-pathspecs"),
-    ),
-    "cargo": (words("--color --config -C -Z"), words("-q --quiet -v -vv --verbose --offline --locked --frozen")),
-    "npm": (
-        words("--prefix -C -w --workspace --loglevel --registry --userconfig"),
-        words("-s --silent -q --quiet --workspaces -ws --verbose -d --offline --yes -y"),
-    ),
-    "pnpm": (
-        words("-C --dir -F --filter --loglevel --reporter"),
-        words("-r --recursive -w --workspace-root -s --silent"),
-    ),
-    "yarn": (words("--cwd"), words("-s --silent")),
-    "docker": (
-        words("--context -c -H --host --config -l --log-level --tlscacert --tlscert"),
-        words("-D --debug --tls --tlsverify"),
-    ),
-    "kubectl": (
-        words("-n --namespace --context --kubeconfig --cluster --user -s --server --as"),
-        words("--insecure-skip-tls-verify"),
-    ),
-    "terraform": (words(""), words("")),
-    "tofu": (words(""), words("")),
-    "pip": (
-        words("--proxy --python --cache-dir --log --timeout --retries --cert --trusted-host"),
-        words("-q -qq --quiet -v --verbose --no-input --disable-pip-version-check --isolated --no-cache-dir"),
-    ),
-}
-"""Program -> options that may be before its sub-command: with a word of their own, and without."""
+
+class _Global(Struct, frozen=True, forbid_unknown_fields=True):
+    """Options that may be before a program's sub-command."""
+
+    with_word: frozenset[str]
+    without: frozenset[str]
+
+
+@cache
+def global_options() -> dict[str, _Global]:
+    """By program."""
+    return toml.decode(TABLE.read_bytes(), type=dict[str, _Global])
 
 
 @cache
@@ -264,15 +249,14 @@ def _module(words: list[str]) -> list[str]:
 def _without_options(words: list[str]) -> list[str]:
     """Without the options before a sub-command, where all of them are known."""
     program = words[0].rstrip("0123456789.") if words[0].startswith("pip") else words[0]
-    if program not in GLOBAL:
+    if (known := global_options().get(program)) is None:
         return words
-    with_word, without = GLOBAL[program]
     at = 1
     while at < len(words):
         word = words[at]
-        if word in with_word:
+        if word in known.with_word:
             at += 2
-        elif word in without or word.partition("=")[0] in with_word or word.startswith(("-chdir=", "+")):
+        elif word in known.without or word.partition("=")[0] in known.with_word or word.startswith(("-chdir=", "+")):
             at += 1
         else:
             break
