@@ -11,21 +11,8 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from acp_agent.config import safety_settings as safety
 from acp_agent.config.language_settings import ClientProfileConfig, LspConfig, key
-from acp_agent.config.safety_settings import (
-    SAFE_VARIABLES,
-    AnomalyConfig,
-    AuditConfig,
-    AuthorizationConfig,
-    GovernanceConfig,
-    PathText,
-    PermissionRule,
-    PolicyConfig,
-    RiskConfig,
-    SandboxConfig,
-    ScopeConfig,
-    ScopedConfig,
-)
 
 ModeName = Literal["ask", "architect", "code", "auto"]
 ThoughtLevelName = Literal["default", "off", "low", "medium", "high"]
@@ -131,7 +118,7 @@ class BashConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ] = 1800.0
     environment: Annotated[
         list[str], key("Variables that commands inherit; `*` stands for anything. Credentials never.")
-    ] = msgspec.field(default_factory=SAFE_VARIABLES.copy)
+    ] = msgspec.field(default_factory=safety.SAFE_VARIABLES.copy)
     environment_extra: Annotated[
         list[str], key("Further variables that commands inherit, by name, whatever they hold.")
     ] = []
@@ -162,10 +149,13 @@ class FilesConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         int, key("Files and folders that one call deletes, moves or copies at most.", ge=1, project=True)
     ] = 100_000
     allowed_paths: Annotated[
-        list[PathText], key("Folders that every session may use besides its own: for the tools, and for commands.")
+        list[safety.PathText],
+        key("Folders that every session may use besides its own: for the tools, and for commands."),
     ] = []
-    deny_read: Annotated[list[PathText], key("Globs of paths that no tool reads, and no command in the sandbox.")] = []
-    allow_read: Annotated[list[PathText], key("Exceptions from `deny_read`.")] = []
+    deny_read: Annotated[
+        list[safety.PathText], key("Globs of paths that no tool reads, and no command in the sandbox.")
+    ] = []
+    allow_read: Annotated[list[safety.PathText], key("Exceptions from `deny_read`.")] = []
     editor_buffers: Annotated[bool, key("Read and write through the editor's buffers where it offers them.")] = True
 
 
@@ -332,18 +322,18 @@ class ToolsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     overflow: OverflowConfig = OverflowConfig()
     compression: CompressionConfig = CompressionConfig()
     envelope: EnvelopeConfig = EnvelopeConfig()
-    sandbox: SandboxConfig = SandboxConfig()
+    sandbox: safety.SandboxConfig = safety.SandboxConfig()
     permissions: Annotated[
-        dict[str, list[PermissionRule]],
+        dict[str, list[safety.PermissionRule]],
         key("Rules by tool, in order; the first that matches a call decides. No rule: the mode asks."),
     ] = {}
-    policy: PolicyConfig = PolicyConfig()
-    authorization: AuthorizationConfig = AuthorizationConfig()
-    scoped: ScopedConfig = ScopedConfig()
-    scope: ScopeConfig = ScopeConfig()
-    governance: GovernanceConfig = GovernanceConfig()
-    anomaly: AnomalyConfig = AnomalyConfig()
-    risk: RiskConfig = RiskConfig()
+    policy: safety.PolicyConfig = safety.PolicyConfig()
+    authorization: safety.AuthorizationConfig = safety.AuthorizationConfig()
+    scoped: safety.ScopedConfig = safety.ScopedConfig()
+    scope: safety.ScopeConfig = safety.ScopeConfig()
+    governance: safety.GovernanceConfig = safety.GovernanceConfig()
+    anomaly: safety.AnomalyConfig = safety.AnomalyConfig()
+    risk: safety.RiskConfig = safety.RiskConfig()
     require_risk_metadata: Annotated[
         bool, key("`bash` demands `risk`, `mutation`, `privesc` and `why`, shown with the question.")
     ] = False
@@ -488,7 +478,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     limits: LimitsConfig = LimitsConfig()
     store: StoreConfig = StoreConfig()
     log: LogConfig = LogConfig()
-    audit: AuditConfig = AuditConfig()
+    audit: safety.AuditConfig = safety.AuditConfig()
 
     @property
     def chosen_provider(self) -> str:
