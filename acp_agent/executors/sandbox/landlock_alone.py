@@ -17,8 +17,18 @@ from pathlib import Path
 
 from acp_agent.config.safety_settings import SandboxConfig
 from acp_agent.errors import ExecutorError
-from acp_agent.executors.sandbox import landlock
 from acp_agent.executors.sandbox.base import Confined, Invocation, SandboxKind, SandboxPolicy
+from acp_agent.executors.sandbox.landlock import (
+    DEVICE,
+    INSIDE,
+    READ,
+    READ_DIR,
+    WRITE,
+    Rule,
+    abi,
+    inside_words,
+    interpreter,
+)
 from acp_agent.executors.sandbox.pids import ENTER, door, end_group, find_groups, make_group, remove_group
 from acp_agent.executors.sandbox.seccomp import write_filter
 from acp_agent.executors.sandbox.syscalls import ARCHES, Arch
@@ -53,7 +63,7 @@ class LandlockAlone:
                 stack.callback(_remove_tree, scratch)
             spec = folder / f"landlock-{name}.spec"
             stack.callback(spec.unlink, missing_ok=True)
-            words = landlock.inside_words(self.version, _rules(policy, scratch))
+            words = inside_words(self.version, _rules(policy, scratch))
             with open(os.open(spec, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
                 file.write(b"".join(os.fsencode(word) + b"\0" for word in words))
             bpf = write_filter(folder, self.arch, unix_sockets=policy.unix_sockets, network=policy.network)
@@ -64,7 +74,7 @@ class LandlockAlone:
                     stack.callback(remove_group, group)
                     stack.callback(end_group, group)  # There is no namespace that would end.
                     start = ["/bin/sh", "-c", ENTER, "sh", str(door(group))]
-            start += [str(landlock.interpreter()[0]), "-I", "-S", str(landlock.INSIDE)]
+            start += [str(interpreter()[0]), "-I", "-S", str(INSIDE)]
             start += ["spec", str(spec), "filter", str(bpf), "caps", "drop", "--"]
             env = {**invocation.env, "TMPDIR": str(scratch / "tmp")}
             if policy.home is not None and not any(policy.home.is_relative_to(path) for path in policy.writable):
@@ -72,25 +82,25 @@ class LandlockAlone:
             return Confined((*start, *invocation.argv), invocation.cwd, env, cleanup=stack.pop_all().close)
 
 
-def _rules(policy: SandboxPolicy, scratch: Path) -> Iterator[landlock.Rule]:
+def _rules(policy: SandboxPolicy, scratch: Path) -> Iterator[Rule]:
     hidden = [*secrets(), *policy.hidden]
-    readable = [*map(Path, READABLE), *link_targets(), landlock.interpreter()[1], *policy.readable, *policy.writable]
+    readable = [*map(Path, READABLE), *link_targets(), interpreter()[1], *policy.readable, *policy.writable]
     for path in readable:
         yield from _reading(path, [place for place in hidden if place.is_relative_to(path)])
     for path in policy.writable:
         if path not in hidden:
-            yield (landlock.WRITE, path)
+            yield (WRITE, path)
     for path in (scratch / "tmp", scratch / "home", Path("/dev/shm")):
-        yield (landlock.READ | landlock.WRITE, path)
-    yield (landlock.READ, Path("/proc"))
+        yield (READ | WRITE, path)
+    yield (READ, Path("/proc"))
     for path in DEVICES:
-        yield (landlock.DEVICE, path)
+        yield (DEVICE, path)
 
 
-def _reading(path: Path, hidden: list[Path]) -> Iterator[landlock.Rule]:
+def _reading(path: Path, hidden: list[Path]) -> Iterator[Rule]:
     """Rules only allow: around what is hidden, everything else is allowed by name. Names can be listed all the same."""
     if not hidden:
-        yield (landlock.READ, path)
+        yield (READ, path)
         return
     if path in hidden:
         return
@@ -99,7 +109,7 @@ def _reading(path: Path, hidden: list[Path]) -> Iterator[landlock.Rule]:
             children = [Path(entry.path) for entry in entries if not entry.is_symlink()]
     except OSError:
         return
-    yield (landlock.READ_DIR, path)
+    yield (READ_DIR, path)
     for child in children:
         yield from _reading(child, [place for place in hidden if place.is_relative_to(child)])
 
@@ -124,7 +134,7 @@ def find(config: SandboxConfig) -> LandlockAlone:
     arch = ARCHES.get(platform.machine())
     if arch is None:
         raise ExecutorError(f"there is no seccomp filter for this kind of machine ({platform.machine()})")
-    version = landlock.abi()
+    version = abi()
     if version == 0:
         raise ExecutorError("the kernel has no Landlock, or it is switched off (boot with lsm=landlock,...)")
     if version < LEAST:
