@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -194,7 +195,15 @@ class OwnServers:
             opened = server.documents.get(document.path)
             current = opened is not None and opened.seen and opened.text == document.text
             if server.alive and not current and (opened is None or not opened.users):
-                self._soon(_Look(server, language, document, self._config))
+                self._soon(partial(self._look, server, language, document))
+
+    async def _look(self, server: Server, language: str, document: Document) -> None:
+        """Nobody waits for it: what it finds is there when somebody does."""
+        with anyio.move_on_after(self._config.start_timeout + self._config.request_timeout):
+            try:
+                await Looking(server, self._config).look(language, document)
+            except LspError as error:
+                log.debug("%s", error)
 
     async def new_errors(self, before: Document | None, after: Document) -> NewErrors:
         if not self._config.edit_wait:
@@ -432,24 +441,6 @@ class OwnServers:
     def _hidden(self, uri: str) -> bool:
         path = path_of(uri)
         return path is not None and self._hides(path)
-
-
-class _Look:
-    """A look at a document that nobody waits for, so that what it finds is there when somebody does."""
-
-    def __init__(self, server: Server, language: str, document: Document, config: LspConfig) -> None:
-        self._server = server
-        self._language = language
-        self._document = document
-        self._config = config
-        self._seconds = config.start_timeout + config.request_timeout
-
-    async def __call__(self) -> None:
-        with anyio.move_on_after(self._seconds):
-            try:
-                await Looking(self._server, self._config).look(self._language, self._document)
-            except LspError as error:
-                log.debug("%s", error)
 
 
 def _position(at: lsp.Position) -> types.Position:

@@ -53,6 +53,7 @@ class Client:
 
         `plan`: what the client can really do; None: what it says."""
         self.plan = rendering_plan(capabilities) if plan is None else plan
+        """What it gets, and what it does without."""
         self._connection = connection
         self._session_id = session_id
         self._timeout = timeout
@@ -64,36 +65,6 @@ class Client:
         """Takes credentials out of what a user is asked."""
 
     # --- what was offered -------------------------------------------------------------------------------------
-
-    @property
-    def reads_files(self) -> bool:
-        return self.plan.reads_files
-
-    @property
-    def writes_files(self) -> bool:
-        return self.plan.writes_files
-
-    @property
-    def has_terminals(self) -> bool:
-        return self.plan.terminals
-
-    @property
-    def shows_terminal_output(self) -> bool:
-        """Whether the client draws terminals from `_meta.terminal_output` (DF-1)."""
-        return self.plan.terminal_output
-
-    @property
-    def shows_compaction(self) -> bool:
-        return self.plan.compaction
-
-    @property
-    def shows_notices(self) -> bool:
-        return self.plan.notices
-
-    @property
-    def has_forms(self) -> bool:
-        """Whether the client shows forms (elicitation)."""
-        return self.plan.forms
 
     def answers(self, method: str) -> bool:
         """Whether the client serves this method of the `_lsp/*` extension."""
@@ -134,13 +105,13 @@ class Client:
 
     async def read_text_file(self, path: Path, *, line: int | None = None, limit: int | None = None) -> str:
         """The file as the editor has it. `line` is 1-based, `limit` counts lines (not every client honours them)."""
-        self._need(self.reads_files, "fs/read_text_file")
+        self._need(self.plan.reads_files, "fs/read_text_file")
         request = acp.ReadTextFileRequest(session_id=self._session_id, path=str(path), line=line, limit=limit)
         answer = await self._ask("fs/read_text_file", request)
         return str(answer.content)
 
     async def write_text_file(self, path: Path, content: str) -> None:
-        self._need(self.writes_files, "fs/write_text_file")
+        self._need(self.plan.writes_files, "fs/write_text_file")
         request = acp.WriteTextFileRequest(session_id=self._session_id, path=str(path), content=content)
         await self._ask("fs/write_text_file", request)
 
@@ -150,7 +121,7 @@ class Client:
         self, command: str, args: Sequence[str], *, cwd: Path, env: dict[str, str], output_byte_limit: int
     ) -> str:
         """Starts a command in the editor and gives the terminal's id at once."""
-        self._need(self.has_terminals, "terminal/create")
+        self._need(self.plan.terminals, "terminal/create")
         request = acp.CreateTerminalRequest(
             session_id=self._session_id,
             command=command,
@@ -258,7 +229,7 @@ class Client:
         self, message: str, form: acp.ElicitationSchema, *, tool_call_id: str
     ) -> acp.CreateElicitationResponse:
         """A form for the user. Unbounded; cancelling it tells the client that the question is void."""
-        self._need(self.has_forms, "elicitation/create (form)")
+        self._need(self.plan.forms, "elicitation/create (form)")
         request = acp.ElicitationFormMode(
             message=message, requested_schema=form, session_id=self._session_id, tool_call_id=tool_call_id
         )
