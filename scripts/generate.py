@@ -41,7 +41,7 @@ def render_all() -> dict[Path, str]:
     definitions = [_definition(name, load(row)) for name, row in TOOLS.items()]
     acp = runpy.run_path(str(ROOT / "scripts" / "generate_acp.py"))
     return {
-        ROOT / "acp_agent" / "schema" / "acp.py": acp["render"](),
+        **acp["render"](),
         ROOT / "acp_agent" / "tools" / "definitions.json": _json(definitions),
         ROOT / "schemas" / "tool-parameters.schema.json": _json(_tool_parameters(definitions)),
         ROOT / "schemas" / "shell-output-envelope.schema.json": _json(_envelope()),

@@ -1,6 +1,6 @@
-"""Writes `acp_agent/schema/acp.py` from `schemas/acp-v1.schema.json`.
+"""Writes `acp_agent/schema/acp.py` and `lenient.json` beside it from `schemas/acp-v1.schema.json`.
 
-`python scripts/generate_acp.py` writes the file; `render()` gives its text, so that a test can compare.
+`python scripts/generate_acp.py` writes the files; `render()` gives their texts, so that a test can compare.
 
 What the schema says in JSON becomes, in this order: names for plain values (ids, words, numbers), one Struct per object
 definition, unions, and tables (which method takes what, which fields are lenient). The few places where JSON Schema and
@@ -19,6 +19,8 @@ from typing import Any, NamedTuple
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "schemas" / "acp-v1.schema.json"
 TARGET = ROOT / "acp_agent" / "schema" / "acp.py"
+LENIENT = TARGET.with_name("lenient.json")
+"""Which fields are lenient. Apart, because it is needed only where a message is wrong."""
 SOURCE_RELEASE = "npm @agentclientprotocol/sdk 2.4.0"
 
 ENVELOPES = {
@@ -58,6 +60,16 @@ FLATTENED = {
 
 INLINED = {"ElicitationSessionScope", "ElicitationRequestScope", "ElicitationAcceptAction"}
 """Definitions that only contribute fields to others."""
+
+MARKERS = {
+    "LogoutCapabilities",
+    "SessionAdditionalDirectoriesCapabilities",
+    "SessionCloseCapabilities",
+    "SessionDeleteCapabilities",
+    "SessionListCapabilities",
+    "SessionResumeCapabilities",
+}
+"""Definitions that hold nothing but `_meta` and say all by being there, and that the handshake writes as `{}`."""
 
 VARIANT_NAMES = {
     ("SessionUpdate", "tool_call_update"): "ToolCallProgress",
@@ -146,6 +158,10 @@ class _Untagged(type):
 
     def __instancecheck__(cls, instance: object) -> bool:
         return isinstance(instance, cls.variants)
+
+
+def _untagged(name: str, *variants: type) -> _Untagged:
+    return _Untagged(name, (), {"variants": variants})
 '''
 
 
@@ -296,11 +312,20 @@ class Generator:
         assert variant.tag
         return VARIANT_NAMES.get((union, variant.tag[1])) or pascal(variant.tag[1])
 
+    def is_text(self, name: str) -> bool:
+        """Whether a definition is a text of any kind: an id."""
+        schema: dict[str, Any] = self.defs[name]
+        return schema.keys() <= {"description", "type"} and schema.get("type") == "string"
+
     # --- types
 
     def annotation(self, schema: dict[str, Any]) -> str:
         """A schema as a Python type. The last member is `None` where `null` is allowed."""
         name = reference(schema)
+        if name in MARKERS:
+            return "WithMeta"
+        if name and self.is_text(name):
+            return "str"
         if name:
             return "int" if name == "ErrorCode" else "Any" if name in ANYTHING else name
         if "anyOf" in schema:
@@ -373,16 +398,16 @@ class Generator:
         branches = schema.get("oneOf") or schema.get("anyOf") or []
         words = [part["const"] for part in branches if part.get("type") == "string" and "const" in part]
         doc = docstring(first_sentence(schema.get("description", "")), "")
-        if name in ANYTHING:
-            text = f"{name}: TypeAlias = Any\n"
-        elif name == "ErrorCode":
+        if name in ANYTHING or self.is_text(name):
+            return None
+        if name == "ErrorCode":
             rows = "".join(
                 f"    {part['title'].upper().replace(' ', '_')}: Final = {part['const']}\n"
                 for part in branches
                 if "const" in part
             )
             return f"class {name}:\n{docstring(first_sentence(schema['description']))}\n{rows}"
-        elif words and len(words) == len(branches):
+        if words and len(words) == len(branches):
             text = f"{name}: TypeAlias = Literal[{', '.join(json.dumps(word) for word in words)}]\n"
         elif words:
             text = f"{name}: TypeAlias = str\n"
@@ -393,8 +418,6 @@ class Generator:
             text = f"{name}: TypeAlias = str | int | float | bool | list[str]\n"
         elif "maximum" in schema:
             text = f"{name}: TypeAlias = Annotated[int, Meta(ge={schema['minimum']}, le={schema['maximum']})]\n"
-        elif schema.get("type") == "string":
-            text = f"{name}: TypeAlias = str\n"
         else:
             return None
         return text + doc
@@ -412,11 +435,10 @@ class Generator:
             )
         if any(branch.get("title") == "other" for branch in self.defs[name]["anyOf"]):
             typed, members = [*typed, "dict[str, Any]"], [*members, "dict"]
+        doc = docstring(first_sentence(self.defs[name].get("description", "")), "    ")
         return (
-            f"if TYPE_CHECKING:\n    {name}: TypeAlias = {' | '.join(typed)}\n"
-            f"else:\n\n    class {name}(metaclass=_Untagged):\n"
-            + docstring(first_sentence(self.defs[name].get("description", "")), " " * 8)
-            + f"\n        variants = ({', '.join(members)},)\n"
+            f"if TYPE_CHECKING:\n    {name}: TypeAlias = {' | '.join(typed)}\n{doc}"
+            f"else:\n    {name} = _untagged('{name}', {', '.join(members)})\n"
         )
 
     def structs(self) -> list[str]:
@@ -441,7 +463,7 @@ class Generator:
             )
 
         for name in self.defs:
-            if self.is_object(name):
+            if self.is_object(name) and name not in MARKERS:
                 visit(name)
         for union, variants in self.unions.items():
             for variant in variants:
@@ -454,8 +476,9 @@ class Generator:
         schema = self.defs[name]
         return schema.get("type") == "object" and name not in ENVELOPES | INLINED | set(self.unions)
 
-    def lenient(self) -> str:
-        rows = []
+    def lenient(self) -> dict[str, dict[str, str]]:
+        """The fields of each object, by their name on the wire, whose default is in for a wrong value."""
+        rows = {}
         for name in self.defs:
             if not self.is_object(name):
                 continue
@@ -470,18 +493,8 @@ class Generator:
                     elif on_null:
                         words[entry.wire] = "null"
             if words:
-                rows.append(f"    {name}: {json.dumps(words)},\n")
-        return (
-            'LENIENT: Final[dict[type[AcpObject], dict[str, Literal["error", "skip", "null"]]]] = {\n'
-            + "".join(rows)
-            + "}\n"
-            + docstring(
-                "Fields (by their name on the wire) whose default is in for a wrong value: 'error' for any wrong "
-                "value, 'skip' likewise but a list only loses its wrong items, 'null' for null only. "
-                "Every `_meta` is 'error' too.",
-                "",
-            )
-        )
+                rows[name] = words
+        return rows
 
     def methods(self, side: str, table: str) -> str:
         rows: dict[str, dict[str, str]] = {}
@@ -513,7 +526,6 @@ class Generator:
             self.methods("agent", "AGENT_METHODS") + docstring("What a client may ask of an agent.", ""),
             self.methods("client", "CLIENT_METHODS") + docstring("What an agent may ask of a client.", ""),
             self.methods("protocol", "PROTOCOL_METHODS") + docstring("What either may send the other.", ""),
-            self.lenient(),
         ]
         return "\n".join([HEADER, *numbers, *plain, BASE, *structs, *unions, *tables])
 
@@ -526,13 +538,16 @@ def formatted(text: str) -> str:
     ).stdout
 
 
-def render() -> str:
-    """The text of `acp_agent/schema/acp.py`."""
-    return formatted(Generator(json.loads(SOURCE.read_text(encoding="utf-8"))["$defs"]).module())
+def render() -> dict[Path, str]:
+    """Path -> text of what is generated."""
+    generator = Generator(json.loads(SOURCE.read_text(encoding="utf-8"))["$defs"])
+    rows = ",\n".join(f"  {json.dumps(name)}: {json.dumps(words)}" for name, words in generator.lenient().items())
+    return {TARGET: formatted(generator.module()), LENIENT: f"{{\n{rows}\n}}\n"}
 
 
 def main() -> None:
-    TARGET.write_text(render(), encoding="utf-8")
+    for path, text in render().items():
+        path.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -185,9 +185,9 @@ def build_executor(
     )
     offer = EditorOffer(
         # The editor's terminals are the user's: whoever else commands are to run as cannot be had there.
-        terminal=client.has_terminals and bash.editor_terminal and not tools.scope.run_as_user,
-        read_text=client.reads_files and tools.files.editor_buffers,
-        write_text=client.writes_files and tools.files.editor_buffers,
+        terminal=client.plan.terminals and bash.editor_terminal and not tools.scope.run_as_user,
+        read_text=client.plan.reads_files and tools.files.editor_buffers,
+        write_text=client.plan.writes_files and tools.files.editor_buffers,
     )
     return EditorExecutor(
         client,
@@ -220,7 +220,7 @@ def build_servers(
 def build_reports(session: Session, shell: Shell, redaction: Redaction) -> Reports:
     settings = session.config.settings
     display = Display(
-        terminal_meta=session.client.shows_terminal_output and shell.draws_here,
+        terminal_meta=session.client.plan.terminal_output and shell.draws_here,
         updates_per_second=settings.limits.updates_per_second,
         live_chars=settings.limits.live_output_chars,
     )

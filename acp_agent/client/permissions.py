@@ -6,50 +6,44 @@ from typing import Protocol
 
 import anyio
 
-from acp_agent.schema.acp import (
-    CancelledPermissionOutcome,
-    PermissionOptionKind,
-    RequestPermissionOutcome,
-    RequestPermissionRequest,
-    SelectedPermissionOutcome,
-)
+from acp_agent.schema import acp
 
 
 class Permissions(Protocol):
-    async def __call__(self, request: RequestPermissionRequest, /) -> RequestPermissionOutcome: ...
+    async def __call__(self, request: acp.RequestPermissionRequest, /) -> acp.RequestPermissionOutcome: ...
 
 
-async def allow_once(request: RequestPermissionRequest) -> RequestPermissionOutcome:
+async def allow_once(request: acp.RequestPermissionRequest) -> acp.RequestPermissionOutcome:
     return _choose(request, "allow_once", "allow_always")
 
 
-async def allow_always(request: RequestPermissionRequest) -> RequestPermissionOutcome:
+async def allow_always(request: acp.RequestPermissionRequest) -> acp.RequestPermissionOutcome:
     return _choose(request, "allow_always", "allow_once")
 
 
-async def reject_once(request: RequestPermissionRequest) -> RequestPermissionOutcome:
+async def reject_once(request: acp.RequestPermissionRequest) -> acp.RequestPermissionOutcome:
     return _choose(request, "reject_once", "reject_always")
 
 
-async def reject_always(request: RequestPermissionRequest) -> RequestPermissionOutcome:
+async def reject_always(request: acp.RequestPermissionRequest) -> acp.RequestPermissionOutcome:
     return _choose(request, "reject_always", "reject_once")
 
 
-async def cancelled(request: RequestPermissionRequest) -> RequestPermissionOutcome:
+async def cancelled(request: acp.RequestPermissionRequest) -> acp.RequestPermissionOutcome:
     """As a client answers whose person cancelled the turn."""
-    return CancelledPermissionOutcome()
+    return acp.CancelledPermissionOutcome()
 
 
-async def never_answers(request: RequestPermissionRequest) -> RequestPermissionOutcome:
+async def never_answers(request: acp.RequestPermissionRequest) -> acp.RequestPermissionOutcome:
     """As a client whose user went away; ends only by cancellation."""
     await anyio.sleep_forever()
-    return CancelledPermissionOutcome()
+    return acp.CancelledPermissionOutcome()
 
 
-def _choose(request: RequestPermissionRequest, *kinds: PermissionOptionKind) -> RequestPermissionOutcome:
+def _choose(request: acp.RequestPermissionRequest, *kinds: acp.PermissionOptionKind) -> acp.RequestPermissionOutcome:
     """The first option of the first kind there is; without one the request counts as cancelled."""
     for kind in kinds:
         for option in request.options:
             if option.kind == kind:
-                return SelectedPermissionOutcome(option_id=option.option_id)
-    return CancelledPermissionOutcome()
+                return acp.SelectedPermissionOutcome(option_id=option.option_id)
+    return acp.CancelledPermissionOutcome()

@@ -10,382 +10,297 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 import msgspec
-from msgspec import Meta
 
-from acp_agent.config.language_settings import PROJECT, ClientProfileConfig, LspConfig
-from acp_agent.config.safety_settings import (
-    SAFE_VARIABLES,
-    AnomalyConfig,
-    AuditConfig,
-    AuthorizationConfig,
-    GovernanceConfig,
-    PathText,
-    PermissionRule,
-    PolicyConfig,
-    RiskConfig,
-    SandboxConfig,
-    ScopeConfig,
-    ScopedConfig,
-)
+from acp_agent.config import safety_settings as safety
+from acp_agent.config.language_settings import ClientProfileConfig, LspConfig, key
 
 ModeName = Literal["ask", "architect", "code", "auto"]
 ThoughtLevelName = Literal["default", "off", "low", "medium", "high"]
 
 
 class AgentConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    provider: Annotated[str, Meta(description="Name of the provider in `providers` to use.")] = "default"
+    provider: Annotated[str, key("Name of the provider in `providers` to use.")] = "default"
     model: Annotated[
-        str,
-        Meta(description="Model to use, `model` or `provider:model`. Empty: the provider's first.", extra=PROJECT),
+        str, key("Model to use, `model` or `provider:model`. Empty: the provider's first.", project=True)
     ] = ""
     mode: Annotated[
         ModeName,
-        Meta(
-            description="Mode of new sessions: `ask` reads only, `architect` reads and plans, `code` asks before "
+        key(
+            "Mode of new sessions: `ask` reads only, `architect` reads and plans, `code` asks before "
             "changes, `auto` asks nothing that the rules do not deny."
         ),
     ] = "code"
     thought_level: Annotated[
-        ThoughtLevelName,
-        Meta(description="How much the model reasons; `default` leaves it to the server.", extra=PROJECT),
+        ThoughtLevelName, key("How much the model reasons; `default` leaves it to the server.", project=True)
     ] = "default"
     max_tool_iterations: Annotated[
-        int,
-        Meta(
-            ge=1, le=1000, description="Model calls in one turn before it ends with `max_turn_requests`.", extra=PROJECT
-        ),
+        int, key("Model calls in one turn before it ends with `max_turn_requests`.", ge=1, le=1000, project=True)
     ] = 10
     max_output_tokens: Annotated[
-        int, Meta(ge=0, description="Tokens of one answer of the model; 0 leaves it to the server.", extra=PROJECT)
+        int, key("Tokens of one answer of the model; 0 leaves it to the server.", ge=0, project=True)
     ] = 0
-    instructions: Annotated[str, Meta(description="Text added to the system prompt.")] = ""
+    instructions: Annotated[str, key("Text added to the system prompt.")] = ""
     context_budget: Annotated[
         float,
-        Meta(
-            gt=0,
-            le=1,
-            description="Part of the model's context that may be full before room is made (`compaction`).",
-            extra=PROJECT,
+        key(
+            "Part of the model's context that may be full before room is made (`compaction`).", gt=0, le=1, project=True
         ),
     ] = 0.8
     doom_loop: Annotated[
-        int,
-        Meta(
-            ge=2,
-            description="Rounds in a row with the same commands, or the same outputs, that end a turn.",
-            extra=PROJECT,
-        ),
+        int, key("Rounds in a row with the same commands, or the same outputs, that end a turn.", ge=2, project=True)
     ] = 3
-    instruction_files: Annotated[
-        bool, Meta(description="Read AGENTS.md (else CLAUDE.md, else GEMINI.md) of the project.")
-    ] = True
+    instruction_files: Annotated[bool, key("Read AGENTS.md (else CLAUDE.md, else GEMINI.md) of the project.")] = True
     max_instruction_bytes: Annotated[
-        int, Meta(ge=1024, description="Bytes of instruction files taken into the system prompt.", extra=PROJECT)
+        int, key("Bytes of instruction files taken into the system prompt.", ge=1024, project=True)
     ] = 65_536
-    skills: Annotated[bool, Meta(description="Offer the skills of `.agents/skills`.")] = True
+    skills: Annotated[bool, key("Offer the skills of `.agents/skills`.")] = True
 
 
 class ProviderConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     api: Annotated[
         Literal["", "chat", "responses", "scripted"],
-        Meta(
-            description="Protocol spoken: `chat` (Chat Completions: Ollama, vLLM, llama.cpp, ...), `responses` "
+        key(
+            "Protocol spoken: `chat` (Chat Completions: Ollama, vLLM, llama.cpp, ...), `responses` "
             "(OpenAI and Azure), `scripted` (recorded answers). Empty: the base URL decides."
         ),
     ] = ""
-    base_url: Annotated[str, Meta(description="Where the API is. Empty: OpenAI's own.")] = ""
-    api_key_env: Annotated[str, Meta(description="Environment variable that holds the key.")] = "OPENAI_API_KEY"
-    api_key: Annotated[str, Meta(description="The key itself. `acp-coder login` keeps it in a safer place.")] = ""
-    models: Annotated[list[str], Meta(description="Models offered. Empty: asked of the server.")] = []
-    context_window: Annotated[
-        int, Meta(ge=0, description="Tokens the model can hold; 0: what the server says, else 128000.")
-    ] = 0
-    images: Annotated[bool, Meta(description="Whether the models take images.")] = True
-    audio: Annotated[bool, Meta(description="Whether the models take audio.")] = False
-    headers: Annotated[dict[str, str], Meta(description="Extra HTTP headers.")] = {}
-    connect_timeout: Annotated[float, Meta(gt=0, description="Seconds to connect.")] = 10.0
+    base_url: Annotated[str, key("Where the API is. Empty: OpenAI's own.")] = ""
+    api_key_env: Annotated[str, key("Environment variable that holds the key.")] = "OPENAI_API_KEY"
+    api_key: Annotated[str, key("The key itself. `acp-coder login` keeps it in a safer place.")] = ""
+    models: Annotated[list[str], key("Models offered. Empty: asked of the server.")] = []
+    context_window: Annotated[int, key("Tokens the model can hold; 0: what the server says, else 128000.", ge=0)] = 0
+    images: Annotated[bool, key("Whether the models take images.")] = True
+    audio: Annotated[bool, key("Whether the models take audio.")] = False
+    headers: Annotated[dict[str, str], key("Extra HTTP headers.")] = {}
+    connect_timeout: Annotated[float, key("Seconds to connect.", gt=0)] = 10.0
     idle_timeout: Annotated[
-        float, Meta(gt=0, description="Longest silence of the server in seconds, before and within an answer.")
+        float, key("Longest silence of the server in seconds, before and within an answer.", gt=0)
     ] = 300.0
-    max_retries: Annotated[
-        int, Meta(ge=0, le=20, description="Retries of a request that failed before its first event.")
-    ] = 3
-    retry_base_delay: Annotated[float, Meta(gt=0, description="Seconds before the first retry; doubles.")] = 0.5
-    max_retry_delay: Annotated[
-        float, Meta(gt=0, description="Longest `Retry-After` in seconds that is waited for.")
-    ] = 30.0
-    script: Annotated[str, Meta(description="`scripted` only: file with the recorded answers.")] = ""
+    max_retries: Annotated[int, key("Retries of a request that failed before its first event.", ge=0, le=20)] = 3
+    retry_base_delay: Annotated[float, key("Seconds before the first retry; doubles.", gt=0)] = 0.5
+    max_retry_delay: Annotated[float, key("Longest `Retry-After` in seconds that is waited for.", gt=0)] = 30.0
+    script: Annotated[str, key("`scripted` only: file with the recorded answers.")] = ""
     tool_calling: Annotated[
         Literal["auto", "native", "fenced"],
-        Meta(
-            description="How tools are called: `native` by the API, `fenced` by blocks in the text of answers (for "
+        key(
+            "How tools are called: `native` by the API, `fenced` by blocks in the text of answers (for "
             "models without tool calls), `auto`: native until the server refuses tools."
         ),
     ] = "auto"
     embedding_model: Annotated[
-        str,
-        Meta(description="Model of the server's embeddings endpoint, to choose tools by. Empty: words are compared."),
+        str, key("Model of the server's embeddings endpoint, to choose tools by. Empty: words are compared.")
     ] = ""
 
 
 class BashConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    timeout: Annotated[
-        float, Meta(gt=0, le=600, description="Seconds a command may run by default.", extra=PROJECT)
-    ] = 60.0
+    timeout: Annotated[float, key("Seconds a command may run by default.", gt=0, le=600, project=True)] = 60.0
     max_timeout: Annotated[
-        float, Meta(gt=0, le=600, description="Longest timeout in seconds the model may ask for.", extra=PROJECT)
+        float, key("Longest timeout in seconds the model may ask for.", gt=0, le=600, project=True)
     ] = 600.0
     output_limit: Annotated[
-        int,
-        Meta(
-            ge=1024,
-            description="Bytes of output kept per stream; more is cut from the middle.",
-            extra=PROJECT,
-        ),
+        int, key("Bytes of output kept per stream; more is cut from the middle.", ge=1024, project=True)
     ] = 10_485_760
     editor_output_limit: Annotated[
-        int,
-        Meta(ge=1024, description="Bytes of output an editor's terminal is asked to keep; it travels in one message."),
+        int, key("Bytes of output an editor's terminal is asked to keep; it travels in one message.", ge=1024)
     ] = 1_048_576
     raw_output_chars: Annotated[
-        int, Meta(ge=1000, description="Characters of each stream in `rawOutput`; the middle is cut.", extra=PROJECT)
+        int, key("Characters of each stream in `rawOutput`; the middle is cut.", ge=1000, project=True)
     ] = 100_000
     terminate_grace: Annotated[
-        float, Meta(ge=0, le=5, description="Seconds between SIGTERM and SIGKILL when a command is stopped.")
+        float, key("Seconds between SIGTERM and SIGKILL when a command is stopped.", ge=0, le=5)
     ] = 0.1
-    editor_terminal: Annotated[
-        bool, Meta(description="Run commands in the editor's own terminal where it offers one.")
-    ] = True
+    editor_terminal: Annotated[bool, key("Run commands in the editor's own terminal where it offers one.")] = True
     max_background_runs: Annotated[
-        int, Meta(ge=0, le=64, description="Background commands of a session that may run at once.", extra=PROJECT)
+        int, key("Background commands of a session that may run at once.", ge=0, le=64, project=True)
     ] = 8
     background_timeout: Annotated[
-        float, Meta(gt=0, description="Seconds a background command may run before it is killed.", extra=PROJECT)
+        float, key("Seconds a background command may run before it is killed.", gt=0, project=True)
     ] = 1800.0
     environment: Annotated[
-        list[str], Meta(description="Variables that commands inherit; `*` stands for anything. Credentials never.")
-    ] = msgspec.field(default_factory=SAFE_VARIABLES.copy)
+        list[str], key("Variables that commands inherit; `*` stands for anything. Credentials never.")
+    ] = msgspec.field(default_factory=safety.SAFE_VARIABLES.copy)
     environment_extra: Annotated[
-        list[str], Meta(description="Further variables that commands inherit, by name, whatever they hold.")
+        list[str], key("Further variables that commands inherit, by name, whatever they hold.")
     ] = []
     blocked_commands: Annotated[
-        list[str],
-        Meta(description="Older form of `tools.permissions.bash`, used where that is empty: texts that deny."),
+        list[str], key("Older form of `tools.permissions.bash`, used where that is empty: texts that deny.")
     ] = []
-    confirm_patterns: Annotated[list[str], Meta(description="The same: texts that ask.")] = []
+    confirm_patterns: Annotated[list[str], key("The same: texts that ask.")] = []
     refuse_interactive: Annotated[
-        bool, Meta(description="Refuse commands that want a terminal, with words on what to do instead.")
+        bool, key("Refuse commands that want a terminal, with words on what to do instead.")
     ] = True
     turn_context: Annotated[
-        bool,
-        Meta(
-            description="Give commands and hooks ACP_CODER_TURN_ID, ACP_CODER_SESSION_ID, ACP_CODER_GOAL_ID and "
-            "the like."
-        ),
+        bool, key("Give commands and hooks ACP_CODER_TURN_ID, ACP_CODER_SESSION_ID, ACP_CODER_GOAL_ID and the like.")
     ] = False
 
 
 class FilesConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    max_read_bytes: Annotated[
-        int, Meta(ge=1024, description="Largest file in bytes that `read` and `edit` open.", extra=PROJECT)
-    ] = 10_485_760
-    read_lines: Annotated[int, Meta(ge=1, description="Lines `read` gives at once by default.", extra=PROJECT)] = 2000
-    max_line_chars: Annotated[
-        int, Meta(ge=80, description="Characters of a line that `read` shows.", extra=PROJECT)
-    ] = 2000
-    max_image_bytes: Annotated[
-        int, Meta(ge=1024, description="Largest image in bytes that `read` gives.", extra=PROJECT)
-    ] = 5_242_880
+    max_read_bytes: Annotated[int, key("Largest file in bytes that `read` and `edit` open.", ge=1024, project=True)] = (
+        10_485_760
+    )
+    read_lines: Annotated[int, key("Lines `read` gives at once by default.", ge=1, project=True)] = 2000
+    max_line_chars: Annotated[int, key("Characters of a line that `read` shows.", ge=80, project=True)] = 2000
+    max_image_bytes: Annotated[int, key("Largest image in bytes that `read` gives.", ge=1024, project=True)] = 5_242_880
     max_results: Annotated[
-        int, Meta(ge=1, description="Entries `grep`, `find_path` and `list_directory` give at most.", extra=PROJECT)
+        int, key("Entries `grep`, `find_path` and `list_directory` give at most.", ge=1, project=True)
     ] = 500
-    search_timeout: Annotated[float, Meta(gt=0, description="Seconds a search may take.", extra=PROJECT)] = 30.0
+    search_timeout: Annotated[float, key("Seconds a search may take.", gt=0, project=True)] = 30.0
     max_tree_entries: Annotated[
-        int, Meta(ge=1, description="Files and folders that one call deletes, moves or copies at most.", extra=PROJECT)
+        int, key("Files and folders that one call deletes, moves or copies at most.", ge=1, project=True)
     ] = 100_000
     allowed_paths: Annotated[
-        list[PathText],
-        Meta(description="Folders that every session may use besides its own: for the tools, and for commands."),
+        list[safety.PathText],
+        key("Folders that every session may use besides its own: for the tools, and for commands."),
     ] = []
     deny_read: Annotated[
-        list[PathText], Meta(description="Globs of paths that no tool reads, and no command in the sandbox.")
+        list[safety.PathText], key("Globs of paths that no tool reads, and no command in the sandbox.")
     ] = []
-    allow_read: Annotated[list[PathText], Meta(description="Exceptions from `deny_read`.")] = []
-    editor_buffers: Annotated[
-        bool, Meta(description="Read and write through the editor's buffers where it offers them.")
-    ] = True
+    allow_read: Annotated[list[safety.PathText], key("Exceptions from `deny_read`.")] = []
+    editor_buffers: Annotated[bool, key("Read and write through the editor's buffers where it offers them.")] = True
 
 
 class WebConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    timeout: Annotated[float, Meta(gt=0, description="Seconds a request may take, redirects included.")] = 15.0
-    max_body_bytes: Annotated[
-        int, Meta(ge=1024, description="Largest answer in bytes, after decompression; more is cut.")
-    ] = 1_048_576
-    max_redirects: Annotated[int, Meta(ge=0, le=10, description="Redirects followed, each checked again.")] = 3
+    timeout: Annotated[float, key("Seconds a request may take, redirects included.", gt=0)] = 15.0
+    max_body_bytes: Annotated[int, key("Largest answer in bytes, after decompression; more is cut.", ge=1024)] = (
+        1_048_576
+    )
+    max_redirects: Annotated[int, key("Redirects followed, each checked again.", ge=0, le=10)] = 3
     http_hosts: Annotated[
-        list[str], Meta(description="Hosts that may be asked without TLS (`http:`). Their address must be public.")
+        list[str], key("Hosts that may be asked without TLS (`http:`). Their address must be public.")
     ] = []
     private_hosts: Annotated[
-        list[str],
-        Meta(description="Hosts whose address may be private (a documentation server of your network, localhost)."),
+        list[str], key("Hosts whose address may be private (a documentation server of your network, localhost).")
     ] = []
-    proxy: Annotated[
-        str, Meta(description="HTTP proxy for all web tools. Empty: none, whatever the environment says.")
-    ] = ""
-    scrape_limit: Annotated[int, Meta(ge=1, description="Elements `web_scrape` gives by default.")] = 10
-    search_provider: Annotated[
-        Literal["duckduckgo", "searxng", "brave"], Meta(description="Who answers `web_search`.")
-    ] = "duckduckgo"
-    searxng_url: Annotated[str, Meta(description="Base URL of the SearXNG server, for `searxng`.")] = ""
-    brave_key_env: Annotated[str, Meta(description="Environment variable with the key of Brave Search.")] = (
-        "BRAVE_API_KEY"
+    proxy: Annotated[str, key("HTTP proxy for all web tools. Empty: none, whatever the environment says.")] = ""
+    scrape_limit: Annotated[int, key("Elements `web_scrape` gives by default.", ge=1)] = 10
+    search_provider: Annotated[Literal["duckduckgo", "searxng", "brave"], key("Who answers `web_search`.")] = (
+        "duckduckgo"
     )
-    max_search_results: Annotated[int, Meta(ge=1, le=50, description="Results of `web_search`.")] = 8
+    searxng_url: Annotated[str, key("Base URL of the SearXNG server, for `searxng`.")] = ""
+    brave_key_env: Annotated[str, key("Environment variable with the key of Brave Search.")] = "BRAVE_API_KEY"
+    max_search_results: Annotated[int, key("Results of `web_search`.", ge=1, le=50)] = 8
 
 
 class DiagnosticsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    max_diagnostics: Annotated[int, Meta(ge=1, description="Diagnostics given at most.", extra=PROJECT)] = 50
-    timeout: Annotated[float, Meta(gt=0, description="Seconds the checker may run.", extra=PROJECT)] = 300.0
+    max_diagnostics: Annotated[int, key("Diagnostics given at most.", ge=1, project=True)] = 50
+    timeout: Annotated[float, key("Seconds the checker may run.", gt=0, project=True)] = 300.0
 
 
 class MemoryConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    recall_limit: Annotated[int, Meta(ge=1, le=100, description="Memories `memory_recall` gives by default.")] = 5
-    max_chars: Annotated[int, Meta(ge=100, description="Longest memory in characters.")] = 10_000
+    recall_limit: Annotated[int, key("Memories `memory_recall` gives by default.", ge=1, le=100)] = 5
+    max_chars: Annotated[int, key("Longest memory in characters.", ge=100)] = 10_000
 
 
 class DelegateConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    max_depth: Annotated[
-        int, Meta(ge=0, le=5, description="Sub-agents below sub-agents; 0 offers none at all.", extra=PROJECT)
-    ] = 2
-    max_iterations: Annotated[int, Meta(ge=1, le=1000, description="Model calls of a sub-agent.", extra=PROJECT)] = 10
+    max_depth: Annotated[int, key("Sub-agents below sub-agents; 0 offers none at all.", ge=0, le=5, project=True)] = 2
+    max_iterations: Annotated[int, key("Model calls of a sub-agent.", ge=1, le=1000, project=True)] = 10
 
 
 class ScheduleConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    enabled: Annotated[bool, Meta(description="Run schedules while a session is open.")] = True
-    max_schedules: Annotated[int, Meta(ge=0, description="Schedules of a project.")] = 50
-    min_interval: Annotated[float, Meta(ge=1, description="Shortest time in seconds between two runs.")] = 60.0
+    enabled: Annotated[bool, key("Run schedules while a session is open.")] = True
+    max_schedules: Annotated[int, key("Schedules of a project.", ge=0)] = 50
+    min_interval: Annotated[float, key("Shortest time in seconds between two runs.", ge=1)] = 60.0
 
 
 class BrowserConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    executable: Annotated[
-        str, Meta(description="The Chromium to use. Empty: Playwright's own, else the one of the system.")
-    ] = ""
-    timeout: Annotated[float, Meta(gt=0, description="Seconds one action in the browser may take.")] = 30.0
-    idle_timeout: Annotated[float, Meta(gt=0, description="Seconds after which an unused browser is closed.")] = 300.0
+    executable: Annotated[str, key("The Chromium to use. Empty: Playwright's own, else the one of the system.")] = ""
+    timeout: Annotated[float, key("Seconds one action in the browser may take.", gt=0)] = 30.0
+    idle_timeout: Annotated[float, key("Seconds after which an unused browser is closed.", gt=0)] = 300.0
 
 
 class CacheConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    enabled: Annotated[
-        bool, Meta(description="Answer a repeated reading call from what it gave before.", extra=PROJECT)
-    ] = True
-    ttl: Annotated[float, Meta(ge=0, description="Seconds a result is kept; 0: no end.", extra=PROJECT)] = 300.0
+    enabled: Annotated[bool, key("Answer a repeated reading call from what it gave before.", project=True)] = True
+    ttl: Annotated[float, key("Seconds a result is kept; 0: no end.", ge=0, project=True)] = 300.0
 
 
 class DependencyRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    requires: Annotated[list[str], Meta(description="Tools that must have succeeded before this one is offered.")] = []
-    prefers: Annotated[list[str], Meta(description="Tools that make this one more relevant once they succeeded.")] = []
+    requires: Annotated[list[str], key("Tools that must have succeeded before this one is offered.")] = []
+    prefers: Annotated[list[str], key("Tools that make this one more relevant once they succeeded.")] = []
 
 
 class DependenciesConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    enabled: Annotated[bool, Meta(description="Whether the rules count.")] = False
-    boost_per_dep: Annotated[float, Meta(ge=0, le=1, description="Added for each satisfied `prefers`.")] = 0.15
-    max_total_boost: Annotated[float, Meta(ge=0, le=1, description="Most that `prefers` can add.")] = 0.2
-    rules: Annotated[dict[str, DependencyRule], Meta(description="Rules by tool.")] = {}
+    enabled: Annotated[bool, key("Whether the rules count.")] = False
+    boost_per_dep: Annotated[float, key("Added for each satisfied `prefers`.", ge=0, le=1)] = 0.15
+    max_total_boost: Annotated[float, key("Most that `prefers` can add.", ge=0, le=1)] = 0.2
+    rules: Annotated[dict[str, DependencyRule], key("Rules by tool.")] = {}
 
 
 class SchemaFilterConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    enabled: Annotated[bool, Meta(description="Send only the relevant definitions where there are many tools.")] = True
-    max_tools: Annotated[
-        int, Meta(ge=1, description="Definitions sent at most, the core tools apart.", extra=PROJECT)
-    ] = 24
-    small_window: Annotated[
-        int, Meta(ge=0, description="Context in tokens up to which only the essential tools count as core.")
-    ] = 16_384
+    enabled: Annotated[bool, key("Send only the relevant definitions where there are many tools.")] = True
+    max_tools: Annotated[int, key("Definitions sent at most, the core tools apart.", ge=1, project=True)] = 24
+    small_window: Annotated[int, key("Context in tokens up to which only the essential tools count as core.", ge=0)] = (
+        16_384
+    )
     max_tools_small: Annotated[
-        int, Meta(ge=0, description="Definitions sent to such a model at most, the essential ones apart.")
+        int, key("Definitions sent to such a model at most, the essential ones apart.", ge=0)
     ] = 4
     min_similarity: Annotated[
-        float, Meta(ge=0, le=1, description="Tools less similar to the prompt are left out.", extra=PROJECT)
+        float, key("Tools less similar to the prompt are left out.", ge=0, le=1, project=True)
     ] = 0.0
 
 
 class TafcConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     enabled: Annotated[
-        bool, Meta(description="Add a field `thinking` to complex tools, filled before the others.", extra=PROJECT)
+        bool, key("Add a field `thinking` to complex tools, filled before the others.", project=True)
     ] = False
     complexity_threshold: Annotated[
-        float,
-        Meta(
-            description="Complexity from which it is added, 0 to 1; what is not a number counts as 0.6.", extra=PROJECT
-        ),
+        float, key("Complexity from which it is added, 0 to 1; what is not a number counts as 0.6.", project=True)
     ] = 0.6
 
 
 class RetryConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    attempts: Annotated[
-        int, Meta(ge=0, le=10, description="Repetitions of a reading call that failed for a temporary reason.")
-    ] = 2
-    base_delay: Annotated[float, Meta(gt=0, description="Seconds before the first; doubles.")] = 0.5
-    max_delay: Annotated[float, Meta(gt=0, description="Longest wait in seconds.")] = 10.0
+    attempts: Annotated[int, key("Repetitions of a reading call that failed for a temporary reason.", ge=0, le=10)] = 2
+    base_delay: Annotated[float, key("Seconds before the first; doubles.", gt=0)] = 0.5
+    max_delay: Annotated[float, key("Longest wait in seconds.", gt=0)] = 10.0
 
 
 class FiltersConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    enabled: Annotated[
-        bool, Meta(description="Filter the output of commands before the model reads it.", extra=PROJECT)
-    ] = True
-    path: Annotated[
-        str, Meta(description="File with further rules. Empty: `filters.toml` beside the user's configuration.")
-    ] = ""
-    disabled: Annotated[list[str], Meta(description="Rules that are not applied, by name.", extra=PROJECT)] = []
-    max_diff_lines: Annotated[
-        int, Meta(ge=20, description="Lines of a diff the built-in `git-diff` rule keeps.", extra=PROJECT)
-    ] = 500
+    enabled: Annotated[bool, key("Filter the output of commands before the model reads it.", project=True)] = True
+    path: Annotated[str, key("File with further rules. Empty: `filters.toml` beside the user's configuration.")] = ""
+    disabled: Annotated[list[str], key("Rules that are not applied, by name.", project=True)] = []
+    max_diff_lines: Annotated[int, key("Lines of a diff the built-in `git-diff` rule keeps.", ge=20, project=True)] = (
+        500
+    )
 
 
 class OverflowConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     threshold: Annotated[
-        int, Meta(ge=1000, description="Characters of an output from which all of it is kept aside.", extra=PROJECT)
+        int, key("Characters of an output from which all of it is kept aside.", ge=1000, project=True)
     ] = 50_000
-    retention_days: Annotated[float, Meta(gt=0, description="Days it is kept.")] = 7.0
-    max_bytes: Annotated[int, Meta(ge=0, description="Bytes of one output kept at most; 0: no limit.")] = 10_485_760
-    read_chars: Annotated[
-        int, Meta(ge=100, description="Characters `read_overflow` gives at once by default.", extra=PROJECT)
-    ] = 20_000
+    retention_days: Annotated[float, key("Days it is kept.", gt=0)] = 7.0
+    max_bytes: Annotated[int, key("Bytes of one output kept at most; 0: no limit.", ge=0)] = 10_485_760
+    read_chars: Annotated[int, key("Characters `read_overflow` gives at once by default.", ge=100, project=True)] = (
+        20_000
+    )
 
 
 class EnvelopeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    output_chars: Annotated[int, Meta(ge=100, description="Characters of `result.output`.")] = 6_000
-    raw_chars: Annotated[int, Meta(ge=100, description="Characters of `tool.raw`, the call's arguments.")] = 2_000
+    output_chars: Annotated[int, key("Characters of `result.output`.", ge=100)] = 6_000
+    raw_chars: Annotated[int, key("Characters of `tool.raw`, the call's arguments.", ge=100)] = 2_000
 
 
 CompressionStrategy = Literal["aggressive", "moderate", "none"]
 
 
 class CompressionConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    enabled: Annotated[bool, Meta(description="Compress outputs while a goal (`/plan`) is active.", extra=PROJECT)] = (
+    enabled: Annotated[bool, key("Compress outputs while a goal (`/plan`) is active.", project=True)] = True
+    goal_aware: Annotated[
+        bool, key("Keep what has to do with the goal; `false`: only the strategies count.", project=True)
+    ] = True
+    threshold_tokens: Annotated[int, key("Outputs of more tokens are compressed.", ge=0, project=True)] = 300
+    goal_relevance_threshold: Annotated[
+        float, key("Sections less relevant to the goal are left out.", ge=0, le=1, project=True)
+    ] = 0.5
+    preserve_errors: Annotated[bool, key("Keep lines that tell of errors, whatever their relevance.", project=True)] = (
         True
     )
-    goal_aware: Annotated[
-        bool, Meta(description="Keep what has to do with the goal; `false`: only the strategies count.", extra=PROJECT)
-    ] = True
-    threshold_tokens: Annotated[
-        int, Meta(ge=0, description="Outputs of more tokens are compressed.", extra=PROJECT)
-    ] = 300
-    goal_relevance_threshold: Annotated[
-        float, Meta(ge=0, le=1, description="Sections less relevant to the goal are left out.", extra=PROJECT)
-    ] = 0.5
-    preserve_errors: Annotated[
-        bool, Meta(description="Keep lines that tell of errors, whatever their relevance.", extra=PROJECT)
-    ] = True
-    preserve_shell_errors: Annotated[
-        bool, Meta(description="Leave the output of commands that failed as it is.", extra=PROJECT)
-    ] = True
-    max_preserved_chars: Annotated[
-        int, Meta(ge=200, description="Characters of a compressed output at most.", extra=PROJECT)
-    ] = 4_096
+    preserve_shell_errors: Annotated[bool, key("Leave the output of commands that failed as it is.", project=True)] = (
+        True
+    )
+    max_preserved_chars: Annotated[int, key("Characters of a compressed output at most.", ge=200, project=True)] = 4_096
     strategies: Annotated[
         dict[str, CompressionStrategy],
-        Meta(description="Strategy by tool, on top of the built-in ones; `*` for all others.", extra=PROJECT),
+        key("Strategy by tool, on top of the built-in ones; `*` for all others.", project=True),
     ] = {}
 
 
@@ -407,162 +322,136 @@ class ToolsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     overflow: OverflowConfig = OverflowConfig()
     compression: CompressionConfig = CompressionConfig()
     envelope: EnvelopeConfig = EnvelopeConfig()
-    sandbox: SandboxConfig = SandboxConfig()
+    sandbox: safety.SandboxConfig = safety.SandboxConfig()
     permissions: Annotated[
-        dict[str, list[PermissionRule]],
-        Meta(description="Rules by tool, in order; the first that matches a call decides. No rule: the mode asks."),
+        dict[str, list[safety.PermissionRule]],
+        key("Rules by tool, in order; the first that matches a call decides. No rule: the mode asks."),
     ] = {}
-    policy: PolicyConfig = PolicyConfig()
-    authorization: AuthorizationConfig = AuthorizationConfig()
-    scoped: ScopedConfig = ScopedConfig()
-    scope: ScopeConfig = ScopeConfig()
-    governance: GovernanceConfig = GovernanceConfig()
-    anomaly: AnomalyConfig = AnomalyConfig()
-    risk: RiskConfig = RiskConfig()
+    policy: safety.PolicyConfig = safety.PolicyConfig()
+    authorization: safety.AuthorizationConfig = safety.AuthorizationConfig()
+    scoped: safety.ScopedConfig = safety.ScopedConfig()
+    scope: safety.ScopeConfig = safety.ScopeConfig()
+    governance: safety.GovernanceConfig = safety.GovernanceConfig()
+    anomaly: safety.AnomalyConfig = safety.AnomalyConfig()
+    risk: safety.RiskConfig = safety.RiskConfig()
     require_risk_metadata: Annotated[
-        bool, Meta(description="`bash` demands `risk`, `mutation`, `privesc` and `why`, shown with the question.")
+        bool, key("`bash` demands `risk`, `mutation`, `privesc` and `why`, shown with the question.")
     ] = False
     observation: Annotated[
         Literal["plain", "envelope"],
-        Meta(
-            description="How the model reads results: `plain` text, or the JSON `envelope` "
-            "`acp_coder.tool_observation.v1`.",
-            extra=PROJECT,
+        key(
+            "How the model reads results: `plain` text, or the JSON `envelope` `acp_coder.tool_observation.v1`.",
+            project=True,
         ),
     ] = "plain"
     profile: Annotated[
         Literal["standard", "short"],
-        Meta(
-            description="Limits of what the model gets: `standard`, or `short` (a few thousand characters a result, "
+        key(
+            "Limits of what the model gets: `standard`, or `short` (a few thousand characters a result, "
             "for models with a small context).",
-            extra=PROJECT,
+            project=True,
         ),
     ] = "standard"
-    disabled: Annotated[list[str], Meta(description="Tools that are not offered.", extra=PROJECT)] = []
-    entry_points: Annotated[
-        bool, Meta(description="Load tools that installed packages offer as `acp_coder.tools`.")
-    ] = True
+    disabled: Annotated[list[str], key("Tools that are not offered.", project=True)] = []
+    entry_points: Annotated[bool, key("Load tools that installed packages offer as `acp_coder.tools`.")] = True
     max_tool_calls_per_session: Annotated[
-        int, Meta(ge=0, description="Tool calls of a session until `/clear`; 0: no limit.", extra=PROJECT)
+        int, key("Tool calls of a session until `/clear`; 0: no limit.", ge=0, project=True)
     ] = 0
     repeated_failures: Annotated[
-        int,
-        Meta(ge=1, description="Identical failures of the same call after which it is not run again.", extra=PROJECT),
+        int, key("Identical failures of the same call after which it is not run again.", ge=1, project=True)
     ] = 2
-    ask_timeout: Annotated[float, Meta(gt=0, description="Seconds a question of `ask_user` waits for its answer.")] = (
-        1800.0
-    )
+    ask_timeout: Annotated[float, key("Seconds a question of `ask_user` waits for its answer.", gt=0)] = 1800.0
     max_output_chars: Annotated[
-        int,
-        Meta(ge=1000, description="Characters of one tool result the model gets; the middle is cut.", extra=PROJECT),
+        int, key("Characters of one tool result the model gets; the middle is cut.", ge=1000, project=True)
     ] = 50_000
 
 
 class CompactionConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     enabled: Annotated[
         bool,
-        Meta(
-            description="Make room by itself when the model's context is full to `agent.context_budget`; `false`: the "
+        key(
+            "Make room by itself when the model's context is full to `agent.context_budget`; `false`: the "
             "turn stops there.",
-            extra=PROJECT,
+            project=True,
         ),
     ] = True
-    target: Annotated[
-        float, Meta(gt=0, le=0.9, description="Part of the context that may be full afterwards.", extra=PROJECT)
-    ] = 0.5
+    target: Annotated[float, key("Part of the context that may be full afterwards.", gt=0, le=0.9, project=True)] = 0.5
     keep_results: Annotated[
-        int,
-        Meta(ge=0, description="Newest tool results that are not shortened as long as others can be.", extra=PROJECT),
+        int, key("Newest tool results that are not shortened as long as others can be.", ge=0, project=True)
     ] = 4
-    result_chars: Annotated[
-        int, Meta(ge=50, description="Characters that remain of a shortened tool result.", extra=PROJECT)
-    ] = 400
+    result_chars: Annotated[int, key("Characters that remain of a shortened tool result.", ge=50, project=True)] = 400
 
 
 class SecretsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     redact: Annotated[
-        bool,
-        Meta(description="Replace credentials in all that the model, the editor, the log and the database get."),
+        bool, key("Replace credentials in all that the model, the editor, the log and the database get.")
     ] = True
     extra_patterns: Annotated[
-        list[str],
-        Meta(description="Regular expressions (RE2) of further credentials, at most 512 characters each."),
+        list[str], key("Regular expressions (RE2) of further credentials, at most 512 characters each.")
     ] = []
 
 
 class LimitsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    client_timeout: Annotated[
-        float, Meta(gt=0, description="Seconds the editor may take to answer a file or terminal request.")
-    ] = 20.0
+    client_timeout: Annotated[float, key("Seconds the editor may take to answer a file or terminal request.", gt=0)] = (
+        20.0
+    )
     kill_timeout: Annotated[
-        float, Meta(gt=0, description="Seconds to wait for the editor to confirm a killed or released terminal.")
+        float, key("Seconds to wait for the editor to confirm a killed or released terminal.", gt=0)
     ] = 2.0
-    updates_per_second: Annotated[int, Meta(ge=1, le=60, description="Live output updates of one command.")] = 10
-    live_output_chars: Annotated[int, Meta(ge=1000, description="Characters of a live output update.")] = 16_000
-    max_line_bytes: Annotated[
-        int, Meta(ge=65_536, description="Longest message accepted from the editor, in bytes.")
-    ] = 67_108_864
-    list_page: Annotated[int, Meta(ge=1, le=1000, description="Sessions in one page of `session/list`.")] = 50
-    max_link_chars: Annotated[
-        int, Meta(ge=100, description="Characters of a web page that a link in a prompt leads to.")
-    ] = 20_000
+    updates_per_second: Annotated[int, key("Live output updates of one command.", ge=1, le=60)] = 10
+    live_output_chars: Annotated[int, key("Characters of a live output update.", ge=1000)] = 16_000
+    max_line_bytes: Annotated[int, key("Longest message accepted from the editor, in bytes.", ge=65_536)] = 67_108_864
+    list_page: Annotated[int, key("Sessions in one page of `session/list`.", ge=1, le=1000)] = 50
+    max_link_chars: Annotated[int, key("Characters of a web page that a link in a prompt leads to.", ge=100)] = 20_000
     max_prompt_bytes: Annotated[
-        int, Meta(ge=1024, description="Largest embedded resource in bytes taken into a prompt as text.")
+        int, key("Largest embedded resource in bytes taken into a prompt as text.", ge=1024)
     ] = 1_048_576
 
 
 class StoreConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    path: Annotated[str, Meta(description="The session database. Empty: `sessions.db` in the state folder.")] = ""
-    busy_timeout: Annotated[float, Meta(gt=0, description="Seconds to wait for another agent that is writing.")] = 1.0
+    path: Annotated[str, key("The session database. Empty: `sessions.db` in the state folder.")] = ""
+    busy_timeout: Annotated[float, key("Seconds to wait for another agent that is writing.", gt=0)] = 1.0
 
 
 class LogConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    level: Annotated[Literal["debug", "info", "warning", "error"], Meta(description="Least severity logged.")] = (
-        "warning"
-    )
-    file: Annotated[str, Meta(description="Log file. Empty: `agent.log` in the state folder; `-`: stderr only.")] = ""
-    max_bytes: Annotated[int, Meta(ge=10_000, description="Size in bytes at which the log file is rotated.")] = (
-        1_000_000
-    )
-    backups: Annotated[int, Meta(ge=0, le=20, description="Rotated log files kept.")] = 2
+    level: Annotated[Literal["debug", "info", "warning", "error"], key("Least severity logged.")] = "warning"
+    file: Annotated[str, key("Log file. Empty: `agent.log` in the state folder; `-`: stderr only.")] = ""
+    max_bytes: Annotated[int, key("Size in bytes at which the log file is rotated.", ge=10_000)] = 1_000_000
+    backups: Annotated[int, key("Rotated log files kept.", ge=0, le=20)] = 2
 
 
 class McpServerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    command: Annotated[str, Meta(description="Program to start, for a server on stdio.", extra=PROJECT)] = ""
-    args: Annotated[list[str], Meta(description="Its arguments.", extra=PROJECT)] = []
-    env: Annotated[dict[str, str], Meta(description="Variables set for it.", extra=PROJECT)] = {}
-    url: Annotated[str, Meta(description="Address, for a server over HTTP.", extra=PROJECT)] = ""
+    command: Annotated[str, key("Program to start, for a server on stdio.", project=True)] = ""
+    args: Annotated[list[str], key("Its arguments.", project=True)] = []
+    env: Annotated[dict[str, str], key("Variables set for it.", project=True)] = {}
+    url: Annotated[str, key("Address, for a server over HTTP.", project=True)] = ""
     transport: Annotated[
         Literal["", "stdio", "http", "sse"],
-        Meta(description="Empty: `stdio` with a command, `http` (streamable) with an URL.", extra=PROJECT),
+        key("Empty: `stdio` with a command, `http` (streamable) with an URL.", project=True),
     ] = ""
-    headers: Annotated[dict[str, str], Meta(description="HTTP headers sent with every request.", extra=PROJECT)] = {}
-    enabled: Annotated[bool, Meta(description="`false` keeps it from being started.", extra=PROJECT)] = True
+    headers: Annotated[dict[str, str], key("HTTP headers sent with every request.", project=True)] = {}
+    enabled: Annotated[bool, key("`false` keeps it from being started.", project=True)] = True
 
 
 class McpConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    servers: Annotated[dict[str, McpServerConfig], Meta(description="MCP servers by name.")] = {}
-    connect_timeout: Annotated[float, Meta(gt=0, description="Seconds a server may take to be ready.")] = 30.0
-    prompt_wait: Annotated[
-        float, Meta(ge=0, description="Seconds a prompt waits for servers that are still being connected.")
-    ] = 5.0
-    call_timeout: Annotated[float, Meta(gt=0, description="Seconds a call of a server's tool may take.")] = 300.0
-    max_result_bytes: Annotated[int, Meta(ge=1024, description="Largest result of a call in bytes.")] = 10_485_760
+    servers: Annotated[dict[str, McpServerConfig], key("MCP servers by name.")] = {}
+    connect_timeout: Annotated[float, key("Seconds a server may take to be ready.", gt=0)] = 30.0
+    prompt_wait: Annotated[float, key("Seconds a prompt waits for servers that are still being connected.", ge=0)] = 5.0
+    call_timeout: Annotated[float, key("Seconds a call of a server's tool may take.", gt=0)] = 300.0
+    max_result_bytes: Annotated[int, key("Largest result of a call in bytes.", ge=1024)] = 10_485_760
 
 
 class HookConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    command: Annotated[str, Meta(description="Command line, run by bash in the session's folder.")] = ""
-    tools: Annotated[list[str], Meta(description="Only for these tools. Empty: for all.")] = []
-    timeout: Annotated[float, Meta(gt=0, le=600, description="Seconds it may run.")] = 10.0
+    command: Annotated[str, key("Command line, run by bash in the session's folder.")] = ""
+    tools: Annotated[list[str], key("Only for these tools. Empty: for all.")] = []
+    timeout: Annotated[float, key("Seconds it may run.", gt=0, le=600)] = 10.0
 
 
 class HooksConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    tool_before: Annotated[list[HookConfig], Meta(description="Run before a tool.", extra=PROJECT)] = []
-    tool_after: Annotated[list[HookConfig], Meta(description="Run after a tool.", extra=PROJECT)] = []
-    file_changed: Annotated[list[HookConfig], Meta(description="Run after a tool changed a file.", extra=PROJECT)] = []
-    cwd_changed: Annotated[
-        list[HookConfig], Meta(description="Run after a command changed the shell's folder.", extra=PROJECT)
-    ] = []
+    tool_before: Annotated[list[HookConfig], key("Run before a tool.", project=True)] = []
+    tool_after: Annotated[list[HookConfig], key("Run after a tool.", project=True)] = []
+    file_changed: Annotated[list[HookConfig], key("Run after a tool changed a file.", project=True)] = []
+    cwd_changed: Annotated[list[HookConfig], key("Run after a command changed the shell's folder.", project=True)] = []
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -571,7 +460,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     agent: AgentConfig = AgentConfig()
     providers: Annotated[
         dict[str, ProviderConfig],
-        Meta(description="Providers by name. `default` is made from OPENAI_* variables when there is none."),
+        key("Providers by name. `default` is made from OPENAI_* variables when there is none."),
     ] = {}
     tools: ToolsConfig = ToolsConfig()
     mcp: McpConfig = McpConfig()
@@ -579,8 +468,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     lsp: LspConfig = LspConfig()
     clients: Annotated[
         dict[str, ClientProfileConfig],
-        Meta(
-            description="What a client can really do, by its name in `clientInfo` (small letters, `-` for all else); "
+        key(
+            "What a client can really do, by its name in `clientInfo` (small letters, `-` for all else); "
             "`unnamed`: one that gives none."
         ),
     ] = {}
@@ -589,7 +478,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     limits: LimitsConfig = LimitsConfig()
     store: StoreConfig = StoreConfig()
     log: LogConfig = LogConfig()
-    audit: AuditConfig = AuditConfig()
+    audit: safety.AuditConfig = safety.AuditConfig()
 
     @property
     def chosen_provider(self) -> str:

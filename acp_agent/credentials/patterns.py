@@ -11,90 +11,22 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
+from pathlib import Path
+
+from msgspec import Struct, toml
 
 from acp_agent.linear import at_first_use
 
 B64URL = r"[A-Za-z0-9_\-]"
-ALNUM = r"[A-Za-z0-9]"
 
-_ROWS: tuple[tuple[str, str, str], ...] = (
-    ("sk-ant-", rf"{B64URL}{{20,}}", "Anthropic key"),
-    ("sk-or-", rf"v[0-9]-{B64URL}{{20,}}", "OpenRouter key"),
-    ("sk-proj- sk-svcacct- sk-admin-", rf"{B64URL}{{20,}}", "OpenAI key"),
-    ("sk-lf-", rf"{B64URL}{{30,}}", "Langfuse key"),
-    ("sk-", rf"{ALNUM}{{20,}}", "API key"),
-    ("AKIA ASIA ABIA ACCA", r"[A-Z0-9]{16}\b", "AWS access key"),
-    ("ABSK", r"[A-Za-z0-9+/]{60,}={0,2}", "AWS Bedrock key"),
-    ("ghp_ gho_ ghu_", rf"{ALNUM}{{36,}}", "GitHub token"),
-    ("ghs_", r"[A-Za-z0-9_.\-]{36,}", "GitHub token"),
-    ("ghr_", rf"{ALNUM}{{36,}}", "GitHub token"),
-    ("github_pat_", r"[A-Za-z0-9_]{40,}", "GitHub token"),
-    ("glpat- gldt- glrt- glptt- glcbt- glft- glimt- glagent- gloas- glsoat-", r"[A-Za-z0-9_.\-]{20,}", "GitLab token"),
-    ("GR1348941", rf"{B64URL}{{20,}}", "GitLab token"),
-    ("xoxa- xoxb- xoxe- xoxp- xoxr- xoxs- xoxc-", r"[A-Za-z0-9\-]{10,}", "Slack token"),
-    ("xoxe.xox", r"[bp]-[A-Za-z0-9\-]{10,}", "Slack token"),
-    ("xapp-", r"[0-9]-[A-Za-z0-9\-]{10,}", "Slack token"),
-    ("sk_live_ sk_test_ rk_live_ rk_test_", rf"{ALNUM}{{16,}}", "Stripe key"),
-    ("whsec_", r"[A-Za-z0-9+/]{24,}={0,2}", "webhook secret"),
-    ("AIza", rf"{B64URL}{{35,}}", "Google API key"),
-    ("ya29.", rf"{B64URL}{{20,}}", "Google token"),
-    ("GOCSPX-", rf"{B64URL}{{20,}}", "Google client secret"),
-    ("1//0", rf"{B64URL}{{40,}}", "Google refresh token"),
-    ("hf_ api_org_", rf"{ALNUM}{{30,}}", "Hugging Face token"),
-    ("npm_", rf"{ALNUM}{{36}}\b", "npm token"),
-    ("pypi-AgE", rf"{B64URL}{{40,}}", "PyPI token"),
-    ("dckr_pat_ dckr_oat_", rf"{B64URL}{{20,}}", "Docker token"),
-    ("dop_v1_ doo_v1_ dor_v1_", r"[a-f0-9]{64}\b", "DigitalOcean token"),
-    ("SG.", rf"{B64URL}{{16,32}}\.{B64URL}{{30,}}", "SendGrid key"),
-    ("gsk_", rf"{ALNUM}{{40,}}", "Groq key"),
-    ("pplx-", rf"{ALNUM}{{40,}}", "Perplexity key"),
-    ("r8_", rf"{ALNUM}{{30,}}", "Replicate token"),
-    ("xai-", rf"{ALNUM}{{60,}}", "xAI key"),
-    ("fw_", rf"{ALNUM}{{22,}}", "Fireworks key"),
-    ("nvapi-", rf"{B64URL}{{40,}}", "NVIDIA key"),
-    ("tvly-", rf"{B64URL}{{20,}}", "Tavily key"),
-    ("dapi", r"[a-f0-9]{32}(?:-[0-9])?\b", "Databricks token"),
-    ("hvs. hvb. hvr.", rf"{B64URL}{{24,}}", "Vault token"),
-    ("shpat_ shpca_ shppa_ shpss_", r"[a-fA-F0-9]{32}\b", "Shopify token"),
-    ("lin_api_ lin_oauth_", rf"{ALNUM}{{32,}}", "Linear key"),
-    ("ntn_", rf"{ALNUM}{{40,}}", "Notion token"),
-    ("secret_", rf"{ALNUM}{{43}}\b", "Notion token"),
-    ("AGE-SECRET-KEY-1", r"[A-Z0-9]{58}", "age key"),
-    ("dp.pt. dp.st. dp.ct. dp.sa. dp.scim. dp.audit.", rf"{ALNUM}{{40,}}", "Doppler token"),
-    ("fo1_", rf"{B64URL}{{43}}\b", "Fly token"),
-    ("fm1_ fm2_", r"[A-Za-z0-9+/]{80,}={0,3}", "Fly token"),
-    ("sbp_", r"[a-f0-9]{40}\b", "Supabase token"),
-    ("sb_secret_", rf"{B64URL}{{20,}}", "Supabase key"),
-    ("sntrys_", r"[A-Za-z0-9+/=_\-]{40,}", "Sentry token"),
-    ("sntryu_", r"[a-f0-9]{64}\b", "Sentry token"),
-    ("NRAK-", r"[A-Z0-9]{27}\b", "New Relic key"),
-    ("glsa_", rf"{ALNUM}{{32}}_[A-Fa-f0-9]{{8}}\b", "Grafana token"),
-    ("glc_", r"[A-Za-z0-9+/]{32,}={0,2}", "Grafana token"),
-    ("PMAK-", r"[a-f0-9]{24}-[a-f0-9]{34}\b", "Postman key"),
-    ("ATATT3", r"[A-Za-z0-9_=\-]{60,}", "Atlassian token"),
-    ("ATBB", rf"{ALNUM}{{32}}\b", "Bitbucket password"),
-    ("key-", r"[a-f0-9]{32}\b", "Mailgun key"),
-    ("sq0atp-", rf"{B64URL}{{22,}}", "Square token"),
-    ("sq0csp-", rf"{B64URL}{{43,}}", "Square token"),
-    ("EAAAE", rf"{B64URL}{{59}}\b", "Square token"),
-    ("pscale_tkn_", r"[A-Za-z0-9_.=\-]{30,}", "PlanetScale token"),
-    ("pscale_pw_", r"[A-Za-z0-9_.=\-]{30,}", "PlanetScale password"),
-    ("rubygems_", r"[a-f0-9]{48}\b", "RubyGems key"),
-    ("pul-", r"[a-f0-9]{40}\b", "Pulumi token"),
-    ("tskey-", rf"[a-z]+-{B64URL}{{12,}}", "Tailscale key"),
-    ("rnd_", rf"{ALNUM}{{32,}}", "Render key"),
-    ("figd_", rf"{B64URL}{{38,}}", "Figma token"),
-    ("phx_", rf"{B64URL}{{40,}}", "PostHog key"),
-    ("CFPAT-", rf"{B64URL}{{43}}", "Contentful token"),
-    ("dt0c01.", r"[A-Z0-9]{24}\.[A-Z0-9]{64}\b", "Dynatrace token"),
-    ("ops_eyJ", r"[A-Za-z0-9+/]{100,}={0,3}", "1Password token"),
-    ("shippo_live_", r"[a-f0-9]{40}\b", "Shippo token"),
-    ("LTAI", rf"{ALNUM}{{20}}\b", "Alibaba access key"),
-    ("eyJ", rf"{B64URL}{{8,}}\.{B64URL}{{8,}}\.{B64URL}{{8,}}(?:\.{B64URL}*){{0,2}}", "JWT"),
-)
-"""Prefixes, what follows them (RE2), what it is called. The first that fits counts, so longer prefixes come first."""
 
-PROVIDERS = tuple((prefix, body, kind) for prefixes, body, kind in _ROWS for prefix in prefixes.split())
+class _Formats(Struct, frozen=True, forbid_unknown_fields=True):
+    formats: tuple[tuple[tuple[str, ...], str, str], ...]
+    """Prefixes, what follows them, what it is called."""
+
+
+_FORMATS = toml.decode(Path(__file__).with_name("formats.toml").read_bytes(), type=_Formats).formats
+PROVIDERS = tuple((prefix, body, kind) for prefixes, body, kind in _FORMATS for prefix in prefixes)
 
 BEFORE = r"(?:^|[^A-Za-z0-9]|\\[nrt]|%[0-9A-Fa-f]{2}|\[[0-9;]*m)"
 """Text that may be before a prefix. Escaped line ends and colours end in a letter and are no part of a word."""

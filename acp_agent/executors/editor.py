@@ -189,7 +189,7 @@ class EditorExecutor(LocalExecutor):
             return now
         # The disk is as before. Either the buffer holds the change unsaved, or nothing happened at all.
         try:
-            shown = await self._client.read_text_file(path) if self._client.reads_files else None
+            shown = await self._client.read_text_file(path) if self._client.plan.reads_files else None
         except (AgentError, TimeoutError):
             shown = None
         if shown is not None and shown == text and shown != (before or ""):

@@ -27,21 +27,8 @@ import anyio.to_thread
 
 from acp_agent.child import exit_descriptor, signal_group, signal_name
 from acp_agent.errors import ExecutorError
+from acp_agent.executors import base as contract
 from acp_agent.executors import files, search, tree
-from acp_agent.executors.base import (
-    Command,
-    EntryKind,
-    ExitStatus,
-    FileStat,
-    FindQuery,
-    Found,
-    GrepQuery,
-    OutputChunk,
-    Process,
-    StreamName,
-    Tally,
-    TerminalView,
-)
 from acp_agent.executors.buffer import BoundedText, Utf8Stream
 from acp_agent.executors.sandbox.base import Confined, Invocation
 from acp_agent.executors.shell_state import repair_state, with_state
@@ -109,7 +96,7 @@ class LocalExecutor:
 
     # --- commands ---------------------------------------------------------------------------------------------
 
-    async def run(self, command: Command) -> Process:
+    async def run(self, command: contract.Command) -> contract.Process:
         mark = f"{self._mark}.{uuid.uuid4().hex}"
         environ = {**self.environment(command), MARK: mark}
         if (user := self._user()) is not None:
@@ -129,14 +116,14 @@ class LocalExecutor:
             confined.close()
             raise
 
-    def state_file(self, command: Command) -> Path | None:
+    def state_file(self, command: contract.Command) -> Path | None:
         """Where the shell's state is kept. What a confined command may have written is not run by one that is not."""
         if command.state_file is None or (self._confine is not None and not command.confined):
             return None
         repair_state(command.state_file)
         return command.state_file
 
-    def environment(self, command: Command) -> dict[str, str]:
+    def environment(self, command: contract.Command) -> dict[str, str]:
         """The whole environment of `command`."""
         return {**self._environ, **command.env}
 
@@ -171,34 +158,34 @@ class LocalExecutor:
         if self._hides is not None and self._hides(path):
             raise ExecutorError(f"{path} is hidden: it must not be read or changed (`tools.files.deny_read`)")
 
-    async def stat(self, path: Path) -> FileStat | None:
+    async def stat(self, path: Path) -> contract.FileStat | None:
         return await _in_thread(path, lambda: files.look_at(path))
 
-    async def list(self, path: Path) -> list[tuple[str, EntryKind]]:
+    async def list(self, path: Path) -> list[tuple[str, contract.EntryKind]]:
         self._need_shown(path)
         found = await _in_thread(path, lambda: files.entries(path))
         hides = self._hides
         return found if hides is None else [entry for entry in found if not hides(path / entry[0])]
 
-    async def find(self, query: FindQuery) -> Found:
+    async def find(self, query: contract.FindQuery) -> contract.Found:
         self._need_shown(query.root)
         return await search.find(query, self._hides)
 
-    async def grep(self, query: GrepQuery) -> Found:
+    async def grep(self, query: contract.GrepQuery) -> contract.Found:
         self._need_shown(query.root)
         return await search.grep(query, self._hides)
 
     async def make_directory(self, path: Path) -> int:
         return await _in_thread(path, lambda: tree.make_directory(path))
 
-    async def remove(self, path: Path, *, max_entries: int) -> Tally:
+    async def remove(self, path: Path, *, max_entries: int) -> contract.Tally:
         return await _in_thread(path, lambda: tree.remove(path, max_entries, anyio.from_thread.check_cancelled))
 
-    async def move(self, source: Path, destination: Path, *, overwrite: bool, max_entries: int) -> Tally:
+    async def move(self, source: Path, destination: Path, *, overwrite: bool, max_entries: int) -> contract.Tally:
         check, hides = anyio.from_thread.check_cancelled, self._hides
         return await _in_thread(source, lambda: tree.move(source, destination, overwrite, max_entries, check, hides))
 
-    async def copy(self, source: Path, destination: Path, *, overwrite: bool, max_entries: int) -> Tally:
+    async def copy(self, source: Path, destination: Path, *, overwrite: bool, max_entries: int) -> contract.Tally:
         check, hides = anyio.from_thread.check_cancelled, self._hides
         return await _in_thread(source, lambda: tree.copy(source, destination, overwrite, max_entries, check, hides))
 
@@ -215,7 +202,7 @@ async def _in_thread(path: Path, work: Callable[[], T]) -> T:
 class LocalProcess:
     """A running `bash -c`. Iterate `output()` or await `wait()`; both read the pipes."""
 
-    view: TerminalView | None = None
+    view: contract.TerminalView | None = None
 
     def __init__(
         self,
@@ -230,17 +217,17 @@ class LocalProcess:
         self._popen = popen
         self._mark = mark
         self._selector = selectors.DefaultSelector()
-        self._decoders: dict[StreamName, Utf8Stream] = {}
+        self._decoders: dict[contract.StreamName, Utf8Stream] = {}
         # The pieces are the same strings in all of them.
-        self._buffers: dict[StreamName, BoundedText] = {
+        self._buffers: dict[contract.StreamName, BoundedText] = {
             "stdout": BoundedText(limit, whole_lines=True),
             "stderr": BoundedText(limit, whole_lines=True),
         }
         self._both: BoundedText | None = None
         """Made when the second stream speaks: most commands print to one only, and then it is that one."""
-        self._ready: list[OutputChunk] = []
+        self._ready: list[contract.OutputChunk] = []
         assert popen.stdout is not None and popen.stderr is not None
-        streams: tuple[tuple[StreamName, int], ...] = (
+        streams: tuple[tuple[contract.StreamName, int], ...] = (
             ("stdout", popen.stdout.fileno()),
             ("stderr", popen.stderr.fileno()),
         )
@@ -255,7 +242,7 @@ class LocalProcess:
 
     # --- the contract -----------------------------------------------------------------------------------------
 
-    async def output(self) -> AsyncIterator[OutputChunk]:
+    async def output(self) -> AsyncIterator[contract.OutputChunk]:
         while True:
             for chunk in self._take():
                 yield chunk
@@ -263,7 +250,7 @@ class LocalProcess:
                 return
             await self._step()
 
-    async def wait(self) -> ExitStatus:
+    async def wait(self) -> contract.ExitStatus:
         while not self._ended:
             await self._step()
         return self._status()
@@ -344,7 +331,7 @@ class LocalProcess:
                 if buffer is not None:
                     buffer.close()
 
-    def _read(self, fd: int, stream: StreamName) -> bool:
+    def _read(self, fd: int, stream: contract.StreamName) -> bool:
         try:
             data = os.read(fd, READ_SIZE)
         except BlockingIOError:
@@ -361,7 +348,7 @@ class LocalProcess:
                 while self._read(key.fd, key.data):
                     pass
 
-    def _add(self, stream: StreamName, text: str) -> None:
+    def _add(self, stream: contract.StreamName, text: str) -> None:
         if text:
             other = self._buffers["stderr" if stream == "stdout" else "stdout"]
             if self._both is None and not other.empty:
@@ -369,19 +356,19 @@ class LocalProcess:
             if self._both is not None:
                 self._both.add(text)
             self._buffers[stream].add(text)
-            self._ready.append(OutputChunk(stream, text))
+            self._ready.append(contract.OutputChunk(stream, text))
 
-    def _take(self) -> list[OutputChunk]:
+    def _take(self) -> list[contract.OutputChunk]:
         chunks, self._ready = self._ready, []
         return chunks
 
     # --- ending -----------------------------------------------------------------------------------------------
 
-    def _status(self) -> ExitStatus:
+    def _status(self) -> contract.ExitStatus:
         code = self._popen.returncode
         if code is not None and code < 0:
-            return ExitStatus(None, signal_name(-code))
-        return ExitStatus(code, None)
+            return contract.ExitStatus(None, signal_name(-code))
+        return contract.ExitStatus(code, None)
 
     def _signal(self, number: signal.Signals) -> None:
         signal_group(self._popen.pid, number)

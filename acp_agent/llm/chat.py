@@ -16,21 +16,12 @@ import httpx2
 import msgspec
 
 from acp_agent.errors import ProviderError
+from acp_agent.llm import provider_errors
 from acp_agent.llm.base import Message, ModelEvent, ModelInfo, ModelSettings, ProviderOptions, ToolDefinition
 from acp_agent.llm.chat_answer import AnswerReader, WebPage
 from acp_agent.llm.chat_request import Dialect, RequestEncoder, learn
 from acp_agent.llm.choose import choose_api, complete_base_url, is_azure, is_loopback
 from acp_agent.llm.model_list import read_model_list
-from acp_agent.llm.provider_errors import (
-    ErrorInAnswer,
-    error_from_object,
-    error_from_status,
-    idle_timeout_error,
-    key_error,
-    network_error,
-    read_vendor_error,
-    web_page_error,
-)
 from acp_agent.llm.retry import RetryPolicy, with_retries
 from acp_agent.llm.sse import EventTooLong
 
@@ -88,15 +79,17 @@ class ChatProvider:
             with anyio.fail_after(_MODELS_TIMEOUT + self._options.connect_timeout):
                 response = await self._client.send(request)
         except TimeoutError:
-            raise idle_timeout_error(self.name, self._base_url, _MODELS_TIMEOUT) from None
+            raise provider_errors.idle_timeout_error(self.name, self._base_url, _MODELS_TIMEOUT) from None
         except httpx2.HTTPError as error:
             raise self._transport_error(error) from error
         if response.status_code != 200:
-            raise error_from_status(self.name, response.status_code, response.content, response.headers)
+            raise provider_errors.error_from_status(self.name, response.status_code, response.content, response.headers)
         try:
             return read_model_list(msgspec.json.decode(response.content))
-        except (msgspec.DecodeError, UnicodeDecodeError, ErrorInAnswer) as error:
-            raise error_from_object(self.name, f"the list of models is not readable: {error}") from error
+        except (msgspec.DecodeError, UnicodeDecodeError, provider_errors.ErrorInAnswer) as error:
+            raise provider_errors.error_from_object(
+                self.name, f"the list of models is not readable: {error}"
+            ) from error
 
     async def aclose(self) -> None:
         await self._client.aclose()
@@ -122,7 +115,7 @@ class ChatProvider:
             except httpx2.HTTPError as error:
                 raise self._transport_error(error) from error
             if response.status_code in (400, 422):
-                learnt = learn(dialect, read_vendor_error(body).message)
+                learnt = learn(dialect, provider_errors.read_vendor_error(body).message)
                 if learnt is not None:
                     log.info("%s: asking again in the server's dialect: %s", self.name, learnt)
                     self._encoder.dialect = learnt
@@ -148,14 +141,14 @@ class ChatProvider:
                         raise
             for event in reader.end():
                 yield event
-        except ErrorInAnswer as error:
-            raise error_from_object(self.name, error.body, model=model) from error
+        except provider_errors.ErrorInAnswer as error:
+            raise provider_errors.error_from_object(self.name, error.body, model=model) from error
         except EventTooLong as error:
-            raise error_from_object(self.name, str(error), model=model) from error
+            raise provider_errors.error_from_object(self.name, str(error), model=model) from error
         except WebPage as error:
-            raise web_page_error(self.name, self._base_url) from error
+            raise provider_errors.web_page_error(self.name, self._base_url) from error
         if not answer.ended:
-            raise network_error(self.name, self._base_url, "the answer ended before it was complete")
+            raise provider_errors.network_error(self.name, self._base_url, "the answer ended before it was complete")
         for event in answer.finish():
             yield event
 
@@ -170,7 +163,7 @@ class ChatProvider:
         headers.update(self._options.headers)
         extra: dict[str, Any] = {} if timeout is None else {"timeout": timeout}
         if any(not _is_header_value(value) for value in headers.values()):
-            raise key_error(self.name)
+            raise provider_errors.key_error(self.name)
         url, question, query = self._base_url.partition("?")
         try:
             return self._client.build_request(
@@ -189,16 +182,16 @@ class ChatProvider:
                 f"{self.name}: {self._base_url} redirects to {target} (HTTP {status}). Set that as the base URL.",
                 status=status,
             )
-        return error_from_status(self.name, status, body, response.headers, model=model)
+        return provider_errors.error_from_status(self.name, status, body, response.headers, model=model)
 
     def _transport_error(self, error: httpx2.HTTPError) -> ProviderError:
         if isinstance(error, (httpx2.ReadTimeout, httpx2.WriteTimeout)):
-            return idle_timeout_error(self.name, self._base_url, self._options.idle_timeout)
+            return provider_errors.idle_timeout_error(self.name, self._base_url, self._options.idle_timeout)
         if isinstance(error, httpx2.ConnectTimeout):
-            return network_error(
+            return provider_errors.network_error(
                 self.name, self._base_url, f"no connection within {self._options.connect_timeout:g} seconds"
             )
-        return network_error(self.name, self._base_url, str(error) or type(error).__name__)
+        return provider_errors.network_error(self.name, self._base_url, str(error) or type(error).__name__)
 
 
 async def _chunks(response: httpx2.Response) -> AsyncGenerator[bytes, None]:

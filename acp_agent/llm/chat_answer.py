@@ -15,15 +15,7 @@ from typing import Any
 
 import msgspec
 
-from acp_agent.llm.base import (
-    Finished,
-    FinishReason,
-    ModelEvent,
-    TextDelta,
-    ThoughtDelta,
-    ToolUse,
-    UsageReport,
-)
+from acp_agent.llm import base as llm
 from acp_agent.llm.chat_request import encode_json
 from acp_agent.llm.provider_errors import ErrorInAnswer
 from acp_agent.llm.sse import EventTooLong, SseDecoder
@@ -50,7 +42,7 @@ class AnswerReader:
         self._document: bytearray | None = None
         self._begun = False
 
-    def feed(self, chunk: bytes) -> Iterator[ModelEvent]:
+    def feed(self, chunk: bytes) -> Iterator[llm.ModelEvent]:
         if not self._begun and (start := chunk.lstrip()):
             self._begun = True
             if start[0] == ord("<"):
@@ -65,7 +57,7 @@ class AnswerReader:
             if len(self._document) > self._limit:
                 raise EventTooLong(f"the answer is longer than {self._limit} bytes")
 
-    def end(self) -> Iterator[ModelEvent]:
+    def end(self) -> Iterator[llm.ModelEvent]:
         """Returns the events that the end of the bytes completes. Whether the answer is complete, `answer.ended` tells
         afterwards."""
         if self._document is not None:
@@ -164,7 +156,7 @@ class ChatAnswer:
             return True
         return bool(self._calls) and all(_is_json_object("".join(call.arguments)) for call in self._calls)
 
-    def feed(self, data: bytes) -> list[ModelEvent]:
+    def feed(self, data: bytes) -> list[llm.ModelEvent]:
         """Raises `ErrorInAnswer` when the data is an error object, or no JSON at all."""
         if self.done:
             return []
@@ -183,22 +175,22 @@ class ChatAnswer:
             return []
         return self._choice(chunk.choices[0])
 
-    def finish(self) -> list[ModelEvent]:
+    def finish(self) -> list[llm.ModelEvent]:
         """Returns what was held back, the tool calls, the usage, and `Finished`."""
-        events: list[ModelEvent] = []
+        events: list[llm.ModelEvent] = []
         thought, text = self._think.finish()
         self._add_thought(thought + self._thought.finish(), events)
         if rest := text + self._text.finish():
-            events.append(TextDelta(rest))
+            events.append(llm.TextDelta(rest))
         uses = self._tool_uses()
         events.extend(uses)
         if self._usage is not None:
             events.append(_usage_report(self._usage))
-        events.append(Finished(self._reason(called=bool(uses))))
+        events.append(llm.Finished(self._reason(called=bool(uses))))
         return events
 
-    def _choice(self, choice: _Choice) -> list[ModelEvent]:
-        events: list[ModelEvent] = []
+    def _choice(self, choice: _Choice) -> list[llm.ModelEvent]:
+        events: list[llm.ModelEvent] = []
         delta = choice.delta or choice.message
         if delta is not None:
             if thought := delta.reasoning_content or delta.reasoning:
@@ -219,17 +211,17 @@ class ChatAnswer:
             self._usage = choice.usage
         return events
 
-    def _add_text(self, text: str, events: list[ModelEvent]) -> None:
+    def _add_text(self, text: str, events: list[llm.ModelEvent]) -> None:
         text = self._text.feed(text)
         if not self._think.settled:
             thought, text = self._think.feed(text)
             self._add_thought(thought, events)
         if text:
-            events.append(TextDelta(text))
+            events.append(llm.TextDelta(text))
 
-    def _add_thought(self, thought: str, events: list[ModelEvent]) -> None:
+    def _add_thought(self, thought: str, events: list[llm.ModelEvent]) -> None:
         if thought:
-            events.append(ThoughtDelta(thought))
+            events.append(llm.ThoughtDelta(thought))
 
     def _add_call(self, fragment: _Call) -> None:
         function = fragment.function or _Function()
@@ -266,9 +258,9 @@ class ChatAnswer:
             self._calls.append(found)
         return found
 
-    def _tool_uses(self) -> list[ModelEvent]:
+    def _tool_uses(self) -> list[llm.ModelEvent]:
         taken: set[str] = set()
-        events: list[ModelEvent] = []
+        events: list[llm.ModelEvent] = []
         for call in self._calls:
             name, arguments = clean(call.name), clean("".join(call.arguments))
             if not name and not arguments:
@@ -277,10 +269,10 @@ class ChatAnswer:
             if not call_id or call_id in taken:
                 call_id = f"call_{os.urandom(12).hex()}"
             taken.add(call_id)
-            events.append(ToolUse(call_id, name, arguments))
+            events.append(llm.ToolUse(call_id, name, arguments))
         return events
 
-    def _reason(self, *, called: bool) -> FinishReason:
+    def _reason(self, *, called: bool) -> llm.FinishReason:
         if self._finish_reason in ("length", "max_tokens"):
             return "length"
         if self._finish_reason == "content_filter":
@@ -311,10 +303,10 @@ def _is_json_object(text: str) -> bool:
         return False
 
 
-def _usage_report(usage: _Usage) -> UsageReport:
+def _usage_report(usage: _Usage) -> llm.UsageReport:
     prompt = usage.prompt_tokens_details or _Details()
     completion = usage.completion_tokens_details or _Details()
-    return UsageReport(
+    return llm.UsageReport(
         input_tokens=usage.prompt_tokens or 0,
         output_tokens=usage.completion_tokens or 0,
         cached_tokens=prompt.cached_tokens or usage.cached_tokens or usage.prompt_cache_hit_tokens or 0,

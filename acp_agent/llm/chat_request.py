@@ -11,19 +11,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from acp_agent.llm.base import (
-    AssistantMessage,
-    AudioPart,
-    ImagePart,
-    Message,
-    ModelSettings,
-    Part,
-    TextPart,
-    ToolDefinition,
-    ToolMessage,
-    ToolUse,
-    UserMessage,
-)
+from acp_agent.llm import base as llm
 from acp_agent.llm.choose import reasoning_effort
 from acp_agent.llm.streamed_text import clean
 
@@ -60,7 +48,7 @@ def learn(dialect: Dialect, words: str) -> Dialect | None:
 
 
 class _Encoded(NamedTuple):
-    source: Message | ToolDefinition
+    source: llm.Message | llm.ToolDefinition
     """Held so that its identity stays taken while the entry lives."""
     json: msgspec.Raw
     media: tuple[dict[str, Any], ...] = ()
@@ -83,7 +71,9 @@ class RequestEncoder:
         self._dialect = dialect
         self._cache.clear()
 
-    def encode(self, messages: Sequence[Message], tools: Sequence[ToolDefinition], settings: ModelSettings) -> bytes:
+    def encode(
+        self, messages: Sequence[llm.Message], tools: Sequence[llm.ToolDefinition], settings: llm.ModelSettings
+    ) -> bytes:
         """The JSON body of a streamed request."""
         body: dict[str, Any] = {"model": settings.model, "messages": self._messages(messages, settings), "stream": True}
         if self._dialect.stream_options:
@@ -101,7 +91,7 @@ class RequestEncoder:
             body["prompt_cache_key"] = settings.cache_key
         return encode_json(body)
 
-    def _messages(self, messages: Sequence[Message], settings: ModelSettings) -> list[object]:
+    def _messages(self, messages: Sequence[llm.Message], settings: llm.ModelSettings) -> list[object]:
         out: list[object] = []
         if settings.system:
             out.append({"role": "system", "content": settings.system})
@@ -112,7 +102,7 @@ class RequestEncoder:
             if encoded is None or encoded.source is not message:
                 encoded = self._encoded(message)
             # The answers to one assistant message must stay together, so their media follow after the last of them.
-            if media and not isinstance(message, ToolMessage):
+            if media and not isinstance(message, llm.ToolMessage):
                 out.append(_media_message(media))
                 media = []
             out.append(encoded.json)
@@ -121,17 +111,17 @@ class RequestEncoder:
             out.append(_media_message(media))
         return out
 
-    def _encoded(self, source: Message | ToolDefinition) -> _Encoded:
+    def _encoded(self, source: llm.Message | llm.ToolDefinition) -> _Encoded:
         found = self._cache.get(id(source))
         if found is not None and found.source is source:
             return found
         media: tuple[dict[str, Any], ...] = ()
-        if isinstance(source, ToolMessage):
-            media = tuple(_part(part) for part in source.content if not isinstance(part, TextPart))
+        if isinstance(source, llm.ToolMessage):
+            media = tuple(_part(part) for part in source.content if not isinstance(part, llm.TextPart))
             plain: dict[str, Any] = _tool_message(source)
-        elif isinstance(source, AssistantMessage):
+        elif isinstance(source, llm.AssistantMessage):
             plain = _assistant_message(source, thought_back=self._dialect.thought_back)
-        elif isinstance(source, UserMessage):
+        elif isinstance(source, llm.UserMessage):
             plain = {"role": "user", "content": _content(source.content)}
         else:
             function = {"name": source.name, "description": source.description, "parameters": source.parameters}
@@ -160,29 +150,29 @@ def _cleaned(value: object) -> object:
     return value
 
 
-def _content(parts: tuple[Part, ...]) -> str | list[dict[str, Any]]:
-    texts = [part.text for part in parts if isinstance(part, TextPart)]
+def _content(parts: tuple[llm.Part, ...]) -> str | list[dict[str, Any]]:
+    texts = [part.text for part in parts if isinstance(part, llm.TextPart)]
     if len(texts) == len(parts):
         # Several local servers accept only a string.
         return "\n".join(texts)
     return [_part(part) for part in parts]
 
 
-def _part(part: Part) -> dict[str, Any]:
-    if isinstance(part, TextPart):
+def _part(part: llm.Part) -> dict[str, Any]:
+    if isinstance(part, llm.TextPart):
         return {"type": "text", "text": part.text}
-    if isinstance(part, ImagePart):
+    if isinstance(part, llm.ImagePart):
         return {"type": "image_url", "image_url": {"url": f"data:{part.mime_type};base64,{part.data}"}}
     return {"type": "input_audio", "input_audio": {"data": part.data, "format": _audio_format(part)}}
 
 
-def _audio_format(part: AudioPart) -> str:
+def _audio_format(part: llm.AudioPart) -> str:
     mime_type = part.mime_type.partition(";")[0].strip().lower()
     return _AUDIO_FORMATS.get(mime_type, mime_type.rpartition("/")[2] or "wav")
 
 
-def _tool_message(message: ToolMessage) -> dict[str, Any]:
-    text = "\n".join(part.text for part in message.content if isinstance(part, TextPart))
+def _tool_message(message: llm.ToolMessage) -> dict[str, Any]:
+    text = "\n".join(part.text for part in message.content if isinstance(part, llm.TextPart))
     if len(message.content) > 0 and not text:
         text = "The result is in the next message."
     return {"role": "tool", "tool_call_id": message.call_id, "content": text or "(no output)"}
@@ -193,7 +183,7 @@ def _media_message(media: list[dict[str, Any]]) -> dict[str, Any]:
     return {"role": "user", "content": [note, *media]}
 
 
-def _assistant_message(message: AssistantMessage, *, thought_back: bool) -> dict[str, Any]:
+def _assistant_message(message: llm.AssistantMessage, *, thought_back: bool) -> dict[str, Any]:
     out: dict[str, Any] = {"role": "assistant", "content": message.text}
     if message.tool_calls:
         out["content"] = message.text or None
@@ -210,7 +200,7 @@ def _assistant_message(message: AssistantMessage, *, thought_back: bool) -> dict
     return out
 
 
-def _arguments(call: ToolUse) -> str:
+def _arguments(call: llm.ToolUse) -> str:
     """The model's own text where it is a JSON object. Servers that render it into a template refuse anything else."""
     if not call.arguments.strip():
         return "{}"

@@ -22,22 +22,7 @@ from typing import Any, Literal
 import msgspec
 
 from acp_agent.errors import ProviderError
-from acp_agent.llm.base import (
-    AssistantMessage,
-    Finished,
-    Message,
-    ModelEvent,
-    ModelInfo,
-    ModelSettings,
-    Part,
-    Provider,
-    TextDelta,
-    TextPart,
-    ToolDefinition,
-    ToolMessage,
-    ToolUse,
-    UserMessage,
-)
+from acp_agent.llm import base as llm
 
 log = logging.getLogger(__name__)
 
@@ -64,7 +49,7 @@ ONE_TOOL = re.compile(r"schema|parameter|argument|properties|\btools?\[\d", re.I
 class FencedProvider:
     """`inner` with calls in fenced blocks: always (`fenced`), or from the moment the server refuses tools (`auto`)."""
 
-    def __init__(self, inner: Provider, mode: ToolCalling) -> None:
+    def __init__(self, inner: llm.Provider, mode: ToolCalling) -> None:
         self.name = inner.name
         self._inner = inner
         self._mode = mode
@@ -72,8 +57,8 @@ class FencedProvider:
         """Models for which the server refused tools."""
 
     async def stream(
-        self, messages: Sequence[Message], tools: Sequence[ToolDefinition], settings: ModelSettings
-    ) -> AsyncGenerator[ModelEvent, None]:
+        self, messages: Sequence[llm.Message], tools: Sequence[llm.ToolDefinition], settings: llm.ModelSettings
+    ) -> AsyncGenerator[llm.ModelEvent, None]:
         """One model call; see `Provider.stream`."""
         if self._mode == "auto" and settings.model not in self._refused:
             begun = False
@@ -92,31 +77,31 @@ class FencedProvider:
             async for event in events:
                 yield event
 
-    async def models(self) -> list[ModelInfo]:
+    async def models(self) -> list[llm.ModelInfo]:
         return await self._inner.models()
 
     async def aclose(self) -> None:
         await self._inner.aclose()
 
     async def _fenced(
-        self, messages: Sequence[Message], tools: Sequence[ToolDefinition], settings: ModelSettings
-    ) -> AsyncGenerator[ModelEvent, None]:
+        self, messages: Sequence[llm.Message], tools: Sequence[llm.ToolDefinition], settings: llm.ModelSettings
+    ) -> AsyncGenerator[llm.ModelEvent, None]:
         reader = FenceReader([tool.name for tool in tools])
         asked = msgspec.structs.replace(settings, system=f"{settings.system.rstrip()}\n\n{catalogue(tools)}".strip())
         called = False
         stream = self._inner.stream(fenced_messages(messages), (), asked if tools else settings)
         async with aclosing(stream) as events:
             async for event in events:
-                out: list[ModelEvent] = [event]
+                out: list[llm.ModelEvent] = [event]
                 match event:
-                    case TextDelta(text):
+                    case llm.TextDelta(text):
                         out = list(reader.feed(text))
-                    case Finished(reason, opaque):
+                    case llm.Finished(reason, opaque):
                         out = list(reader.end(complete=reason != "length"))
-                        called = called or any(isinstance(one, ToolUse) for one in out)
-                        out.append(Finished("tool_calls" if called and reason == "stop" else reason, opaque))
+                        called = called or any(isinstance(one, llm.ToolUse) for one in out)
+                        out.append(llm.Finished("tool_calls" if called and reason == "stop" else reason, opaque))
                 for one in out:
-                    called = called or isinstance(one, ToolUse)
+                    called = called or isinstance(one, llm.ToolUse)
                     yield one
 
 
@@ -129,7 +114,7 @@ def _refuses_tools(error: ProviderError) -> bool:
 # --- out ---------------------------------------------------------------------------------------------------------
 
 
-def catalogue(tools: Sequence[ToolDefinition]) -> str:
+def catalogue(tools: Sequence[llm.ToolDefinition]) -> str:
     """The tools as text for the system prompt, with how they are called. Empty without tools."""
     if not tools:
         return ""
@@ -151,30 +136,30 @@ def catalogue(tools: Sequence[ToolDefinition]) -> str:
     )
 
 
-def fenced_messages(messages: Sequence[Message]) -> list[Message]:
+def fenced_messages(messages: Sequence[llm.Message]) -> list[llm.Message]:
     """The history with calls as blocks and their results as messages of the user."""
-    out: list[Message] = []
+    out: list[llm.Message] = []
     for message in messages:
         match message:
-            case AssistantMessage(text, calls):
+            case llm.AssistantMessage(text, calls):
                 blocks = "".join(f"\n\n{_block(call)}" for call in calls)
-                out.append(AssistantMessage(text=f"{text}{blocks}".strip()))
-            case ToolMessage(_, name, content):
-                _add_user(out, (TextPart(f"[result of {name}]"), *content))
-            case UserMessage(content):
+                out.append(llm.AssistantMessage(text=f"{text}{blocks}".strip()))
+            case llm.ToolMessage(_, name, content):
+                _add_user(out, (llm.TextPart(f"[result of {name}]"), *content))
+            case llm.UserMessage(content):
                 _add_user(out, content)
     return out
 
 
-def _add_user(out: list[Message], content: tuple[Part, ...]) -> None:
+def _add_user(out: list[llm.Message], content: tuple[llm.Part, ...]) -> None:
     last = out[-1] if out else None
-    if isinstance(last, UserMessage):
-        out[-1] = UserMessage((*last.content, *content))
+    if isinstance(last, llm.UserMessage):
+        out[-1] = llm.UserMessage((*last.content, *content))
     else:
-        out.append(UserMessage(content))
+        out.append(llm.UserMessage(content))
 
 
-def _block(call: ToolUse) -> str:
+def _block(call: llm.ToolUse) -> str:
     try:
         arguments = json.loads(call.arguments or "{}", strict=False)
     except (ValueError, RecursionError):
@@ -207,9 +192,9 @@ class FenceReader:
         self._opening = ""
         self._body: list[str] = []
 
-    def feed(self, text: str) -> list[TextDelta | ToolUse]:
+    def feed(self, text: str) -> list[llm.TextDelta | llm.ToolUse]:
         """Returns what can be told by now. A line is held back only as long as it may open or close a block."""
-        out: list[TextDelta | ToolUse] = []
+        out: list[llm.TextDelta | llm.ToolUse] = []
         start = 0
         while (end := text.find("\n", start)) >= 0:
             self._held.append(text[start:end])
@@ -223,9 +208,9 @@ class FenceReader:
                 self._line_start = False
         return _joined(out)
 
-    def end(self, *, complete: bool) -> list[TextDelta | ToolUse]:
+    def end(self, *, complete: bool) -> list[llm.TextDelta | llm.ToolUse]:
         """The rest. `complete`: the model had said all it wanted, so a block it did not close is one all the same."""
-        out: list[TextDelta | ToolUse] = []
+        out: list[llm.TextDelta | llm.ToolUse] = []
         if line := self._line():
             self._take(line, "", out)
         if self._tag:
@@ -233,7 +218,7 @@ class FenceReader:
             if complete and body.strip():
                 out.append(self._call(body))
             else:
-                out.append(TextDelta(self._opening + body))
+                out.append(llm.TextDelta(self._opening + body))
             self._tag = ""
         return _joined(out)
 
@@ -247,7 +232,7 @@ class FenceReader:
             return False
         return MAYBE_OPENING.match("".join(self._held)) is not None
 
-    def _take(self, line: str, newline: str, out: list[TextDelta | ToolUse]) -> None:
+    def _take(self, line: str, newline: str, out: list[llm.TextDelta | llm.ToolUse]) -> None:
         fence = OPENING.match(line.rstrip("\r")) if self._line_start else None
         if self._marks:
             closes = fence is not None and not fence[2] and len(fence[1]) >= len(self._marks)
@@ -256,7 +241,7 @@ class FenceReader:
             elif self._tag:
                 self._body.append(line + newline)
             else:
-                out.append(TextDelta(line + newline))
+                out.append(llm.TextDelta(line + newline))
             if closes:
                 self._marks = self._tag = ""
             return
@@ -270,15 +255,15 @@ class FenceReader:
             ):
                 self._tag, self._opening, self._body = tag, line + newline, []
                 return
-        out.append(TextDelta(line + newline))
+        out.append(llm.TextDelta(line + newline))
 
-    def _call(self, body: str) -> ToolUse:
+    def _call(self, body: str) -> llm.ToolUse:
         id_ = f"fenced_{uuid.uuid4().hex}"
         if self._tag == "bash":
-            return ToolUse(id_, BASH, json.dumps({"command": body.strip("\n")}, ensure_ascii=False))
+            return llm.ToolUse(id_, BASH, json.dumps({"command": body.strip("\n")}, ensure_ascii=False))
         if self._tag == "scrape":
-            return ToolUse(id_, SCRAPE, body.strip())
-        return ToolUse(id_, *_named(body.strip()))
+            return llm.ToolUse(id_, SCRAPE, body.strip())
+        return llm.ToolUse(id_, *_named(body.strip()))
 
 
 def _named(body: str) -> tuple[str, str]:
@@ -301,11 +286,11 @@ def _named(body: str) -> tuple[str, str]:
     return name or "tool", json.dumps(rest, ensure_ascii=False)
 
 
-def _joined(out: list[TextDelta | ToolUse]) -> list[TextDelta | ToolUse]:
-    joined: list[TextDelta | ToolUse] = []
-    for is_text, group in groupby(out, lambda one: isinstance(one, TextDelta)):
+def _joined(out: list[llm.TextDelta | llm.ToolUse]) -> list[llm.TextDelta | llm.ToolUse]:
+    joined: list[llm.TextDelta | llm.ToolUse] = []
+    for is_text, group in groupby(out, lambda one: isinstance(one, llm.TextDelta)):
         if not is_text:
             joined += group
-        elif text := "".join(one.text for one in group if isinstance(one, TextDelta)):
-            joined.append(TextDelta(text))
+        elif text := "".join(one.text for one in group if isinstance(one, llm.TextDelta)):
+            joined.append(llm.TextDelta(text))
     return joined

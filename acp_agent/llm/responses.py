@@ -28,26 +28,7 @@ from openai.types.responses import (
 from openai.types.responses.response_create_params import ResponseCreateParamsStreaming
 
 from acp_agent.errors import ProviderError
-from acp_agent.llm.base import (
-    AssistantMessage,
-    Finished,
-    FinishReason,
-    ImagePart,
-    Message,
-    ModelEvent,
-    ModelInfo,
-    ModelSettings,
-    Part,
-    ProviderOptions,
-    TextDelta,
-    TextPart,
-    ThoughtDelta,
-    ToolDefinition,
-    ToolMessage,
-    ToolUse,
-    UsageReport,
-    UserMessage,
-)
+from acp_agent.llm import base as llm
 from acp_agent.llm.choose import (
     choose_api,
     complete_base_url,
@@ -79,7 +60,7 @@ class ResponsesProvider:
     Raises `ConfigError` when built with a base URL that is none.
     """
 
-    def __init__(self, options: ProviderOptions) -> None:
+    def __init__(self, options: llm.ProviderOptions) -> None:
         self.name = options.name
         self._options = options
         self._base_url = complete_base_url(options.base_url)
@@ -115,8 +96,8 @@ class ResponsesProvider:
         self._responses = self._client.responses
 
     async def stream(
-        self, messages: Sequence[Message], tools: Sequence[ToolDefinition], settings: ModelSettings
-    ) -> AsyncGenerator[ModelEvent, None]:
+        self, messages: Sequence[llm.Message], tools: Sequence[llm.ToolDefinition], settings: llm.ModelSettings
+    ) -> AsyncGenerator[llm.ModelEvent, None]:
         """One model call; see `Provider.stream`. Close the generator to close the connection early."""
         values = (self._key, *self._options.headers.values())
         if any(not (value.isascii() and value.isprintable()) for value in values):
@@ -124,17 +105,17 @@ class ResponsesProvider:
         params = _params(settings, on_openai=choose_api(self._options.base_url) == "responses")
         body = _body(messages, tools)
 
-        def attempt() -> AsyncGenerator[ModelEvent, None]:
+        def attempt() -> AsyncGenerator[llm.ModelEvent, None]:
             return self._attempt(params, body)
 
         async with aclosing(with_retries(attempt, self._policy)) as events:
             async for event in events:
                 yield event
 
-    async def models(self) -> list[ModelInfo]:
+    async def models(self) -> list[llm.ModelInfo]:
         """The configured models, else those of `GET /models`. OpenAI itself tells no context windows."""
         if self._options.models:
-            return [ModelInfo(name) for name in self._options.models]
+            return [llm.ModelInfo(name) for name in self._options.models]
         try:
             # Not `models.list()`: it would drop the context windows that other servers tell.
             body = await self._client.get(
@@ -153,7 +134,7 @@ class ResponsesProvider:
 
     async def _attempt(
         self, params: ResponseCreateParamsStreaming, body: dict[str, object]
-    ) -> AsyncGenerator[ModelEvent, None]:
+    ) -> AsyncGenerator[llm.ModelEvent, None]:
         model = str(params.get("model", ""))
         answer = _Answer()
         try:
@@ -212,7 +193,7 @@ class ResponsesProvider:
 # --- the request -------------------------------------------------------------------------------------------------
 
 
-def _body(messages: Sequence[Message], tools: Sequence[ToolDefinition]) -> dict[str, object]:
+def _body(messages: Sequence[llm.Message], tools: Sequence[llm.ToolDefinition]) -> dict[str, object]:
     """The part of a request that grows with the conversation.
 
     It travels as `extra_body`, which the package sends as it is. As arguments it would be matched item by item against
@@ -225,7 +206,7 @@ def _body(messages: Sequence[Message], tools: Sequence[ToolDefinition]) -> dict[
     return body
 
 
-def _params(settings: ModelSettings, *, on_openai: bool) -> ResponseCreateParamsStreaming:
+def _params(settings: llm.ModelSettings, *, on_openai: bool) -> ResponseCreateParamsStreaming:
     params: ResponseCreateParamsStreaming = {"model": settings.model, "stream": True, "store": False}
     if settings.system:
         params["instructions"] = clean(settings.system)
@@ -243,7 +224,7 @@ def _params(settings: ModelSettings, *, on_openai: bool) -> ResponseCreateParams
     return params
 
 
-def _tool(tool: ToolDefinition) -> FunctionToolParam:
+def _tool(tool: llm.ToolDefinition) -> FunctionToolParam:
     # Strict mode would demand that every property is required, which our schemas do not promise.
     return {
         "type": "function",
@@ -254,15 +235,15 @@ def _tool(tool: ToolDefinition) -> FunctionToolParam:
     }
 
 
-def _items(message: Message) -> list[ResponseInputItemParam]:
-    if isinstance(message, UserMessage):
+def _items(message: llm.Message) -> list[ResponseInputItemParam]:
+    if isinstance(message, llm.UserMessage):
         return [{"role": "user", "content": cast(Any, [_part(part) for part in message.content])}]
-    if isinstance(message, ToolMessage):
+    if isinstance(message, llm.ToolMessage):
         return [{"type": "function_call_output", "call_id": message.call_id, "output": cast(Any, _output(message))}]
     return _assistant_items(message)
 
 
-def _assistant_items(message: AssistantMessage) -> list[ResponseInputItemParam]:
+def _assistant_items(message: llm.AssistantMessage) -> list[ResponseInputItemParam]:
     items = [cast(ResponseInputItemParam, item) for item in message.opaque if item.get("type") == "reasoning"]
     if message.text:
         items.append({"role": "assistant", "content": clean(message.text)})
@@ -272,16 +253,18 @@ def _assistant_items(message: AssistantMessage) -> list[ResponseInputItemParam]:
     return items
 
 
-def _output(message: ToolMessage) -> str | list[dict[str, str]]:
-    if all(isinstance(part, TextPart) for part in message.content):
-        return clean("\n".join(part.text for part in message.content if isinstance(part, TextPart))) or "(no output)"
+def _output(message: llm.ToolMessage) -> str | list[dict[str, str]]:
+    if all(isinstance(part, llm.TextPart) for part in message.content):
+        return (
+            clean("\n".join(part.text for part in message.content if isinstance(part, llm.TextPart))) or "(no output)"
+        )
     return [_part(part) for part in message.content]
 
 
-def _part(part: Part) -> dict[str, str]:
-    if isinstance(part, TextPart):
+def _part(part: llm.Part) -> dict[str, str]:
+    if isinstance(part, llm.TextPart):
         return {"type": "input_text", "text": clean(part.text)}
-    if isinstance(part, ImagePart):
+    if isinstance(part, llm.ImagePart):
         return {"type": "input_image", "image_url": f"data:{part.mime_type};base64,{part.data}", "detail": "auto"}
     return {"type": "input_text", "text": f"[A sound ({part.mime_type}) was left out: this API does not take sounds.]"}
 
@@ -302,7 +285,7 @@ class _Answer:
         self._refused = False
         self._thought_parts = 0
 
-    def feed(self, event: ResponseStreamEvent) -> list[ModelEvent]:
+    def feed(self, event: ResponseStreamEvent) -> list[llm.ModelEvent]:
         """Raises `ErrorInAnswer` when the server reports one as an event."""
         match event.type:
             case "response.output_text.delta":
@@ -324,22 +307,22 @@ class _Answer:
                 raise ErrorInAnswer({"code": event.code, "message": event.message})
         return []
 
-    def finish(self, response: Response) -> list[ModelEvent]:
+    def finish(self, response: Response) -> list[llm.ModelEvent]:
         events = _thoughts(self._thought.finish()) + _texts(self._text.finish())
         if (usage := response.usage) is not None:
             cached, reasoning = usage.input_tokens_details, usage.output_tokens_details
             events.append(
-                UsageReport(
+                llm.UsageReport(
                     input_tokens=usage.input_tokens or 0,
                     output_tokens=usage.output_tokens or 0,
                     cached_tokens=(cached.cached_tokens or 0) if cached else 0,
                     reasoning_tokens=(reasoning.reasoning_tokens or 0) if reasoning else 0,
                 )
             )
-        events.append(Finished(self._reason(response), tuple(self._opaque)))
+        events.append(llm.Finished(self._reason(response), tuple(self._opaque)))
         return events
 
-    def _item(self, item: ResponseOutputItem) -> list[ModelEvent]:
+    def _item(self, item: ResponseOutputItem) -> list[llm.ModelEvent]:
         if isinstance(item, ResponseReasoningItem):
             # Without its encrypted content the server, which stored nothing, could not recognize the item.
             if item.encrypted_content:
@@ -352,9 +335,9 @@ class _Answer:
             call_id = f"{call_id or 'call'}_{len(self._call_ids)}"
         self._call_ids.add(call_id)
         held = _thoughts(self._thought.finish()) + _texts(self._text.finish())
-        return [*held, ToolUse(clean(call_id), clean(item.name or ""), clean(item.arguments or ""))]
+        return [*held, llm.ToolUse(clean(call_id), clean(item.name or ""), clean(item.arguments or ""))]
 
-    def _reason(self, response: Response) -> FinishReason:
+    def _reason(self, response: Response) -> llm.FinishReason:
         if response.status == "incomplete":
             details = response.incomplete_details
             return "refusal" if details is not None and details.reason == "content_filter" else "length"
@@ -363,9 +346,9 @@ class _Answer:
         return "refusal" if self._refused else "stop"
 
 
-def _texts(text: str) -> list[ModelEvent]:
-    return [TextDelta(text)] if text else []
+def _texts(text: str) -> list[llm.ModelEvent]:
+    return [llm.TextDelta(text)] if text else []
 
 
-def _thoughts(text: str) -> list[ModelEvent]:
-    return [ThoughtDelta(text)] if text else []
+def _thoughts(text: str) -> list[llm.ModelEvent]:
+    return [llm.ThoughtDelta(text)] if text else []

@@ -15,21 +15,7 @@ from typing import Any
 import msgspec
 
 from acp_agent.errors import ConfigError
-from acp_agent.llm.base import (
-    AssistantMessage,
-    Finished,
-    FinishReason,
-    Message,
-    ModelEvent,
-    ModelInfo,
-    ModelSettings,
-    ProviderOptions,
-    TextDelta,
-    ThoughtDelta,
-    ToolDefinition,
-    ToolUse,
-    UsageReport,
-)
+from acp_agent.llm import base as llm
 
 
 class _Call(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -41,14 +27,14 @@ class _Answer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     text: str | tuple[str, ...] = ()
     thought: str | tuple[str, ...] = ()
     tool_calls: tuple[_Call, ...] = ()
-    usage: UsageReport | None = None
-    finish: FinishReason | None = None
+    usage: llm.UsageReport | None = None
+    finish: llm.FinishReason | None = None
 
 
 class ScriptedProvider:
     """Answers from `options.script`. Raises `ConfigError` when built from a file that cannot be read."""
 
-    def __init__(self, options: ProviderOptions) -> None:
+    def __init__(self, options: llm.ProviderOptions) -> None:
         self.name = options.name
         self._models = options.models or ("scripted",)
         try:
@@ -63,29 +49,29 @@ class ScriptedProvider:
             ) from error
 
     async def stream(
-        self, messages: Sequence[Message], tools: Sequence[ToolDefinition], settings: ModelSettings
-    ) -> AsyncGenerator[ModelEvent, None]:
-        number = sum(isinstance(message, AssistantMessage) for message in messages)
+        self, messages: Sequence[llm.Message], tools: Sequence[llm.ToolDefinition], settings: llm.ModelSettings
+    ) -> AsyncGenerator[llm.ModelEvent, None]:
+        number = sum(isinstance(message, llm.AssistantMessage) for message in messages)
         if number >= len(self._answers):
-            yield TextDelta(f"The script is over: it holds {len(self._answers)} answers.")
-            yield Finished("stop")
+            yield llm.TextDelta(f"The script is over: it holds {len(self._answers)} answers.")
+            yield llm.Finished("stop")
             return
         answer = self._answers[number]
         for thought in _deltas(answer.thought):
-            yield ThoughtDelta(thought)
+            yield llm.ThoughtDelta(thought)
         for text in _deltas(answer.text):
-            yield TextDelta(text)
+            yield llm.TextDelta(text)
         for index, call in enumerate(answer.tool_calls):
             arguments = call.arguments
             if not isinstance(arguments, str):
                 arguments = msgspec.json.encode(arguments).decode()
-            yield ToolUse(f"call_{number}_{index}", call.name, arguments)
+            yield llm.ToolUse(f"call_{number}_{index}", call.name, arguments)
         if answer.usage is not None:
             yield answer.usage
-        yield Finished(answer.finish or ("tool_calls" if answer.tool_calls else "stop"))
+        yield llm.Finished(answer.finish or ("tool_calls" if answer.tool_calls else "stop"))
 
-    async def models(self) -> list[ModelInfo]:
-        return [ModelInfo(name) for name in self._models]
+    async def models(self) -> list[llm.ModelInfo]:
+        return [llm.ModelInfo(name) for name in self._models]
 
     async def aclose(self) -> None:
         pass

@@ -43,7 +43,7 @@ async def ask_user(client: Client, call: Call, question: Question, *, timeout: f
     """`timeout` in seconds. Raises ConnectionClosed."""
     try:
         with anyio.fail_after(timeout):
-            if client.has_forms:
+            if client.plan.forms:
                 return await _by_form(client, call, question)
             if 0 < len(question.choices) <= MAX_OPTIONS and not question.several:
                 return await _by_choice(client, call, question)

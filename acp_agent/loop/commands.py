@@ -125,9 +125,9 @@ async def _status(session: Session, parts: Parts, rest: str) -> str:
     offers = [
         words
         for words, offered_ in (
-            ("reading buffers", client.reads_files),
-            ("writing buffers", client.writes_files),
-            ("terminals", client.has_terminals),
+            ("reading buffers", client.plan.reads_files),
+            ("writing buffers", client.plan.writes_files),
+            ("terminals", client.plan.terminals),
         )
         if offered_
     ]

@@ -142,7 +142,7 @@ class Outbox:
         """Tells the user something: a notice where the client shows them, else a message; in the log, too."""
         words = self.clean(words)
         log.warning("%s", words)
-        if self.client.shows_notices:
+        if self.client.plan.notices:
             self.emit(acp.Notice(severity="warning", title=words), keep=False)
         else:
             self.say(f"{words}\n\n")

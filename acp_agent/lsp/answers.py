@@ -11,18 +11,7 @@ from typing import Any
 
 from acp_agent.lsp.base import LspError
 from acp_agent.lsp.uris import path_of, uri_of
-from acp_agent.schema.lsp_types import (
-    Diagnostic,
-    DocumentSymbol,
-    Hover,
-    Location,
-    MarkupContent,
-    Position,
-    Range,
-    TextEdit,
-    WorkspaceEdit,
-    WorkspaceSymbol,
-)
+from acp_agent.schema import lsp_types as lsp
 
 PICTURE = re.compile(r"!\[[^\]\n]*\]\(data:[^)\s]*\)")
 """One that is in the text itself: thousands of characters that nobody reads."""
@@ -31,11 +20,11 @@ DEEPEST = 50
 """Levels of symbols below symbols."""
 
 
-def diagnostics(data: Any) -> list[Diagnostic]:
+def diagnostics(data: Any) -> list[lsp.Diagnostic]:
     return [item for each in _list(data) if (item := _diagnostic(each)) is not None]
 
 
-def _diagnostic(data: Any) -> Diagnostic | None:
+def _diagnostic(data: Any) -> lsp.Diagnostic | None:
     place = _range(_get(data, "range"))
     message = _get(data, "message")
     if isinstance(message, dict):  # MarkupContent, of LSP 3.18.
@@ -45,7 +34,7 @@ def _diagnostic(data: Any) -> Diagnostic | None:
     severity, source, code = _get(data, "severity"), _get(data, "source"), _get(data, "code")
     if isinstance(code, dict):
         code = code.get("value")
-    return Diagnostic(
+    return lsp.Diagnostic(
         place,
         message,
         severity if severity in (1, 2, 3, 4) else 1,
@@ -54,29 +43,29 @@ def _diagnostic(data: Any) -> Diagnostic | None:
     )
 
 
-def locations(data: Any) -> list[Location]:
+def locations(data: Any) -> list[lsp.Location]:
     """Of `Location`, `Location[]` or `LocationLink[]`, each once."""
     items = [data] if isinstance(data, dict) else _list(data)
     return list(dict.fromkeys(item for each in items if (item := _location(each)) is not None))
 
 
-def _location(data: Any) -> Location | None:
+def _location(data: Any) -> lsp.Location | None:
     uri = _get(data, "uri")
     place = _range(_get(data, "range"))
     if not isinstance(uri, str):
         uri = _get(data, "targetUri")
         place = _range(_get(data, "targetSelectionRange")) or _range(_get(data, "targetRange"))
-    return Location(_uri(uri), place) if isinstance(uri, str) and place is not None else None
+    return lsp.Location(_uri(uri), place) if isinstance(uri, str) and place is not None else None
 
 
-def hover(data: Any) -> Hover | None:
+def hover(data: Any) -> lsp.Hover | None:
     """Of `MarkupContent`, `MarkedString` or a list of these; None where there is nothing to read."""
     contents = _get(data, "contents")
     pieces = [_marked(each) for each in (contents if isinstance(contents, list) else [contents])]
     text = "\n\n".join(piece.strip("\n") for piece in pieces if piece.strip())
     text = PICTURE.sub("", text).strip("\n")
     kind = "plaintext" if _get(contents, "kind") == "plaintext" else "markdown"
-    return Hover(MarkupContent(text, kind), _range(_get(data, "range"))) if text else None
+    return lsp.Hover(lsp.MarkupContent(text, kind), _range(_get(data, "range"))) if text else None
 
 
 def _marked(data: Any) -> str:
@@ -88,19 +77,19 @@ def _marked(data: Any) -> str:
     return f"```{language}\n{value}\n```" if isinstance(language, str) else value
 
 
-def document_symbols(data: Any) -> list[DocumentSymbol]:
+def document_symbols(data: Any) -> list[lsp.DocumentSymbol]:
     """Of `DocumentSymbol[]` or `SymbolInformation[]`."""
     return _symbols(data, DEEPEST)
 
 
-def _symbols(data: Any, depth: int) -> list[DocumentSymbol]:
+def _symbols(data: Any, depth: int) -> list[lsp.DocumentSymbol]:
     found = []
     for each in _list(data):
         name, kind = _get(each, "name"), _get(each, "kind")
         place, location = _range(_get(each, "range")), _location(_get(each, "location"))
         if isinstance(name, str) and isinstance(kind, int) and (place or location):
             found.append(
-                DocumentSymbol(
+                lsp.DocumentSymbol(
                     name,
                     kind,
                     place,
@@ -114,7 +103,7 @@ def _symbols(data: Any, depth: int) -> list[DocumentSymbol]:
     return found
 
 
-def workspace_symbols(data: Any) -> list[WorkspaceSymbol]:
+def workspace_symbols(data: Any) -> list[lsp.WorkspaceSymbol]:
     """Of `SymbolInformation[]` or `WorkspaceSymbol[]`; one without a range is at the beginning of its file."""
     found = []
     for each in _list(data):
@@ -123,14 +112,14 @@ def workspace_symbols(data: Any) -> list[WorkspaceSymbol]:
             place = {**place, "range": {"start": {"line": 0, "character": 0}, "end": {"line": 0, "character": 0}}}
         location = _location(place)
         if isinstance(name, str) and isinstance(kind, int) and location:
-            found.append(WorkspaceSymbol(name, kind, location, _text(_get(each, "containerName"))))
+            found.append(lsp.WorkspaceSymbol(name, kind, location, _text(_get(each, "containerName"))))
     return found
 
 
-def workspace_edit(data: Any) -> WorkspaceEdit:
+def workspace_edit(data: Any) -> lsp.WorkspaceEdit:
     """All edits by URI. Raises LspError for what is more than edits of text, or cannot be understood: an edit is taken
     whole or not at all."""
-    changes: dict[str, list[TextEdit]] = {}
+    changes: dict[str, list[lsp.TextEdit]] = {}
     documents = _get(data, "documentChanges")
     if isinstance(documents, list):
         for each in documents:
@@ -144,10 +133,10 @@ def workspace_edit(data: Any) -> WorkspaceEdit:
         given = _get(data, "changes")
         for uri, edits in given.items() if isinstance(given, dict) else ():
             _add(changes, uri, edits)
-    return WorkspaceEdit({uri: edits for uri, edits in changes.items() if edits})
+    return lsp.WorkspaceEdit({uri: edits for uri, edits in changes.items() if edits})
 
 
-def _add(changes: dict[str, list[TextEdit]], uri: Any, edits: Any) -> None:
+def _add(changes: dict[str, list[lsp.TextEdit]], uri: Any, edits: Any) -> None:
     if not isinstance(uri, str) or not isinstance(edits, list):
         raise LspError("the language server gave an edit that cannot be understood; nothing is changed")
     into = changes.setdefault(_uri(uri), [])
@@ -155,7 +144,7 @@ def _add(changes: dict[str, list[TextEdit]], uri: Any, edits: Any) -> None:
         place, text = _range(_get(edit, "range")), _get(edit, "newText")
         if place is None or not isinstance(text, str):
             raise LspError("the language server gave an edit that cannot be understood; nothing is changed")
-        into.append(TextEdit(place, text))
+        into.append(lsp.TextEdit(place, text))
 
 
 # --- small things ------------------------------------------------------------------------------------------------
@@ -179,13 +168,13 @@ def _uri(uri: str) -> str:
     return uri if path is None else uri_of(path)
 
 
-def _range(data: Any) -> Range | None:
+def _range(data: Any) -> lsp.Range | None:
     start, end = _position(_get(data, "start")), _position(_get(data, "end"))
-    return None if start is None or end is None else Range(start, end)
+    return None if start is None or end is None else lsp.Range(start, end)
 
 
-def _position(data: Any) -> Position | None:
+def _position(data: Any) -> lsp.Position | None:
     line, character = _get(data, "line"), _get(data, "character")
     if not isinstance(line, int) or not isinstance(character, int) or line < 0 or character < 0:
         return None
-    return Position(line, character)
+    return lsp.Position(line, character)

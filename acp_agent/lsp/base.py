@@ -15,16 +15,7 @@ from acp_agent.errors import AgentError
 
 if TYPE_CHECKING:
     from acp_agent.config.language_settings import LspConfig
-    from acp_agent.schema.lsp_types import (
-        Diagnostic,
-        DocumentSymbol,
-        FileDiagnostics,
-        Hover,
-        Location,
-        Position,
-        WorkspaceEdit,
-        WorkspaceSymbol,
-    )
+    from acp_agent.schema import lsp_types as lsp
 
 
 class LspError(AgentError):
@@ -61,7 +52,7 @@ run."""
 class NewErrors(Struct, frozen=True):
     """The errors that an edit has caused."""
 
-    errors: Sequence[tuple[Path, Diagnostic]] = ()
+    errors: Sequence[tuple[Path, lsp.Diagnostic]] = ()
     """Errors that were not there before, also of other files that the servers watch; the edited file first."""
     waiting: Sequence[str] = ()
     """Servers that did not answer in time."""
@@ -70,7 +61,7 @@ class NewErrors(Struct, frozen=True):
 class Report(Struct, frozen=True):
     """The diagnostics of some files."""
 
-    items: Sequence[FileDiagnostics] = ()
+    items: Sequence[lsp.FileDiagnostics] = ()
     sources: Sequence[str] = ()
     """The servers that answered."""
     trouble: Sequence[str] = field(default=())
@@ -100,23 +91,23 @@ class LanguageServices(Protocol):
 
     async def diagnostics(self, documents: Sequence[Document]) -> Report: ...
 
-    async def definition(self, document: Document, at: Position) -> list[Location]: ...
+    async def definition(self, document: Document, at: lsp.Position) -> list[lsp.Location]: ...
 
-    async def references(self, document: Document, at: Position) -> list[Location]:
+    async def references(self, document: Document, at: lsp.Position) -> list[lsp.Location]:
         """The declaration among them."""
         ...
 
-    async def hover(self, document: Document, at: Position) -> Hover | None: ...
+    async def hover(self, document: Document, at: lsp.Position) -> lsp.Hover | None: ...
 
-    async def document_symbols(self, document: Document) -> list[DocumentSymbol]: ...
+    async def document_symbols(self, document: Document) -> list[lsp.DocumentSymbol]: ...
 
-    async def workspace_symbols(self, query: str, near: Document | None = None) -> list[WorkspaceSymbol]:
+    async def workspace_symbols(self, query: str, near: Document | None = None) -> list[lsp.WorkspaceSymbol]:
         """Of all servers that run; `near` starts those of its language."""
         ...
 
     async def rename(
-        self, document: Document, at: Position, new_name: str, others: Sequence[Document] = ()
-    ) -> WorkspaceEdit:
+        self, document: Document, at: lsp.Position, new_name: str, others: Sequence[Document] = ()
+    ) -> lsp.WorkspaceEdit:
         """Returns what renaming would change, in all files; nothing is changed. It is computed for `document` and
         `others` as they are given, of other files as the server knows them, which may not be as they are."""
         ...

@@ -1,7 +1,7 @@
 """The language servers that are known by name, and which of them a file's language wants. Light: without pygls.
 
 A row of `lsp.servers` in the configuration with a known name replaces the keys that it gives; one with another name is
-a server of its own and comes before the known ones. Of a `group` only the first that is installed is started.
+a server of its own and comes before the known ones.
 """
 
 from __future__ import annotations
@@ -10,150 +10,50 @@ import os
 import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import msgspec
-from msgspec import Struct, field
+from msgspec import Struct, field, toml
 from msgspec.structs import replace
 
 from acp_agent.config.language_settings import LspConfig
 
+TABLE = Path(__file__).with_suffix(".toml")
 OWN_PROGRAMS = (".venv/bin", "venv/bin", "node_modules/.bin")
 """Where a project keeps programs of its own."""
 
 
-class ServerRow(Struct, frozen=True):
-    name: str
-    command: tuple[str, ...]
-    languages: Mapping[str, str]
+class ServerRow(Struct, frozen=True, forbid_unknown_fields=True):
+    name: str = ""
+    command: tuple[str, ...] = ()
+    languages: Mapping[str, str] = field(default_factory=dict)
     """A file's ending, or its whole name -> LSP language id."""
     root_markers: tuple[str, ...] = ()
     """Names, with `*` patterns, of what is in the folder that it works in."""
     group: str = ""
+    """Of those with the same only the first that is installed is started."""
     settings: Mapping[str, Any] = field(default_factory=dict)
     options: Mapping[str, Any] = field(default_factory=dict)
     enabled: bool = True
 
 
 PYTHON_TYPES = "python types"
-PYTHON = {".py": "python", ".pyi": "python"}
-PYTHON_ROOTS = ("pyproject.toml", "setup.py", "setup.cfg", "requirements.txt", "Pipfile")
-SCRIPT = {
-    ".ts": "typescript",
-    ".mts": "typescript",
-    ".cts": "typescript",
-    ".tsx": "typescriptreact",
-    ".js": "javascript",
-    ".mjs": "javascript",
-    ".cjs": "javascript",
-    ".jsx": "javascriptreact",
-}
-C_FAMILY = {
-    ".c": "c",
-    ".h": "c",
-    ".cc": "cpp",
-    ".cpp": "cpp",
-    ".cxx": "cpp",
-    ".c++": "cpp",
-    ".hh": "cpp",
-    ".hpp": "cpp",
-    ".hxx": "cpp",
-    ".ipp": "cpp",
-    ".m": "objective-c",
-    ".mm": "objective-cpp",
-    ".cu": "cuda-cpp",
-}
-SHELL = {".sh": "shellscript", ".bash": "shellscript", ".bashrc": "shellscript", ".bash_profile": "shellscript"}
 
-KNOWN = (
-    ServerRow(
-        "basedpyright",
-        ("basedpyright-langserver", "--stdio"),
-        PYTHON,
-        ("pyrightconfig.json", *PYTHON_ROOTS),
-        group=PYTHON_TYPES,
-    ),
-    ServerRow(
-        "pyright", ("pyright-langserver", "--stdio"), PYTHON, ("pyrightconfig.json", *PYTHON_ROOTS), PYTHON_TYPES
-    ),
-    ServerRow("pylsp", ("pylsp",), PYTHON, PYTHON_ROOTS, PYTHON_TYPES),
-    ServerRow("ruff", ("ruff", "server"), PYTHON, ("ruff.toml", ".ruff.toml", *PYTHON_ROOTS)),
-    ServerRow(
-        "typescript",
-        ("typescript-language-server", "--stdio"),
-        SCRIPT,
-        ("tsconfig.json", "jsconfig.json", "package.json"),
-        # A second server for syntax would answer, in part only, while the first one still reads the project.
-        options={"tsserver": {"useSyntaxServer": "never"}},
-    ),
-    ServerRow(
-        "gopls",
-        ("gopls",),
-        {".go": "go", "go.mod": "go.mod", "go.sum": "go.sum", "go.work": "go.work"},
-        ("go.work", "go.mod"),
-    ),
-    ServerRow(
-        "clangd",
-        ("clangd",),
-        C_FAMILY,
-        ("compile_commands.json", "compile_flags.txt", ".clangd", "CMakeLists.txt", "meson.build", "Makefile"),
-    ),
-    ServerRow("rust-analyzer", ("rust-analyzer",), {".rs": "rust"}, ("Cargo.toml", "rust-project.json")),
-    ServerRow("zls", ("zls",), {".zig": "zig", ".zon": "zig"}, ("build.zig",)),
-    ServerRow("yaml", ("yaml-language-server", "--stdio"), {".yaml": "yaml", ".yml": "yaml"}),
-    ServerRow("json", ("vscode-json-language-server", "--stdio"), {".json": "json", ".jsonc": "jsonc"}),
-    ServerRow("html", ("vscode-html-language-server", "--stdio"), {".html": "html", ".htm": "html"}, ("package.json",)),
-    ServerRow(
-        "css",
-        ("vscode-css-language-server", "--stdio"),
-        {".css": "css", ".scss": "scss", ".less": "less"},
-        ("package.json",),
-    ),
-    ServerRow("bash", ("bash-language-server", "start"), SHELL),
-    ServerRow(
-        "lua", ("lua-language-server",), {".lua": "lua"}, (".luarc.json", ".luarc.jsonc", ".stylua.toml", "stylua.toml")
-    ),
-    ServerRow("taplo", ("taplo", "lsp", "stdio"), {".toml": "toml"}, (".taplo.toml", "taplo.toml")),
-    ServerRow("marksman", ("marksman", "server"), {".md": "markdown"}, (".marksman.toml",)),
-    ServerRow(
-        "jdtls", ("jdtls",), {".java": "java"}, ("pom.xml", "build.gradle", "build.gradle.kts", "settings.gradle")
-    ),
-    ServerRow(
-        "kotlin", ("kotlin-language-server",), {".kt": "kotlin", ".kts": "kotlin"}, ("build.gradle", "build.gradle.kts")
-    ),
-    ServerRow("ruby-lsp", ("ruby-lsp",), {".rb": "ruby", ".rake": "ruby", "Gemfile": "ruby"}, ("Gemfile",), "ruby"),
-    ServerRow("solargraph", ("solargraph", "stdio"), {".rb": "ruby"}, ("Gemfile",), "ruby"),
-    ServerRow("intelephense", ("intelephense", "--stdio"), {".php": "php"}, ("composer.json",), "php"),
-    ServerRow("phpactor", ("phpactor", "language-server"), {".php": "php"}, ("composer.json",), "php"),
-    ServerRow("csharp-ls", ("csharp-ls",), {".cs": "csharp"}, ("*.sln", "*.csproj")),
-    ServerRow("elixir-ls", ("elixir-ls",), {".ex": "elixir", ".exs": "elixir"}, ("mix.exs",)),
-    ServerRow(
-        "haskell",
-        ("haskell-language-server-wrapper", "--lsp"),
-        {".hs": "haskell", ".lhs": "literate haskell"},
-        ("hie.yaml", "stack.yaml", "cabal.project", "*.cabal"),
-    ),
-    ServerRow("ocamllsp", ("ocamllsp",), {".ml": "ocaml", ".mli": "ocaml.interface"}, ("dune-project",)),
-    ServerRow("dart", ("dart", "language-server", "--protocol=lsp"), {".dart": "dart"}, ("pubspec.yaml",)),
-    ServerRow("sourcekit", ("sourcekit-lsp",), {".swift": "swift"}, ("Package.swift",)),
-    ServerRow(
-        "terraform", ("terraform-ls", "serve"), {".tf": "terraform", ".tfvars": "terraform-vars"}, (".terraform",)
-    ),
-    ServerRow("nil", ("nil",), {".nix": "nix"}, ("flake.nix",), "nix"),
-    ServerRow("nixd", ("nixd",), {".nix": "nix"}, ("flake.nix",), "nix"),
-    ServerRow("svelte", ("svelteserver", "--stdio"), {".svelte": "svelte"}, ("package.json",)),
-    ServerRow("texlab", ("texlab",), {".tex": "latex", ".bib": "bibtex"}, (".latexmkrc", "latexmkrc")),
-)
-"""In the order in which they are asked."""
+
+@cache
+def known() -> dict[str, ServerRow]:
+    """By name, in the order in which they are asked."""
+    found = toml.decode(TABLE.read_bytes(), type=dict[str, ServerRow])
+    return {name: replace(row, name=name) for name, row in found.items()}
 
 
 def rows(config: LspConfig) -> tuple[ServerRow, ...]:
     """The servers that may be started, in the order in which they are asked."""
-    known = {row.name: row for row in KNOWN}
     changed: dict[str, ServerRow] = {}
     for name, given in config.servers.items():
-        row = known.get(name, ServerRow(name, (), {}))
+        row = known().get(name, ServerRow(name))
         changed[name] = replace(
             row,
             command=tuple(given.command) or row.command,
@@ -165,8 +65,8 @@ def rows(config: LspConfig) -> tuple[ServerRow, ...]:
             options=msgspec.to_builtins(given.options) or row.options,
             enabled=given.enabled,
         )
-    own = [row for name, row in changed.items() if name not in known]
-    every = own + [changed.get(row.name, row) for row in KNOWN]
+    own = [row for name, row in changed.items() if name not in known()]
+    every = own + [changed.get(name, row) for name, row in known().items()]
     return tuple(row for row in every if row.enabled and row.command and row.languages)
 
 

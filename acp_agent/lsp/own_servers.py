@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -25,16 +26,7 @@ from acp_agent.lsp.language_server import Server, ServerState
 from acp_agent.lsp.looking import PATIENCE, SILENCES, Looking, Silent
 from acp_agent.lsp.server_documents import MOST_OPEN, OpenDocument
 from acp_agent.lsp.uris import path_of, uri_of
-from acp_agent.schema.lsp_types import (
-    Diagnostic,
-    DocumentSymbol,
-    FileDiagnostics,
-    Hover,
-    Location,
-    Position,
-    WorkspaceEdit,
-    WorkspaceSymbol,
-)
+from acp_agent.schema import lsp_types as lsp
 
 log = logging.getLogger(__name__)
 
@@ -203,7 +195,15 @@ class OwnServers:
             opened = server.documents.get(document.path)
             current = opened is not None and opened.seen and opened.text == document.text
             if server.alive and not current and (opened is None or not opened.users):
-                self._soon(_Look(server, language, document, self._config))
+                self._soon(partial(self._look, server, language, document))
+
+    async def _look(self, server: Server, language: str, document: Document) -> None:
+        """Nobody waits for it: what it finds is there when somebody does."""
+        with anyio.move_on_after(self._config.start_timeout + self._config.request_timeout):
+            try:
+                await Looking(server, self._config).look(language, document)
+            except LspError as error:
+                log.debug("%s", error)
 
     async def new_errors(self, before: Document | None, after: Document) -> NewErrors:
         if not self._config.edit_wait:
@@ -216,7 +216,7 @@ class OwnServers:
         except LspError as error:
             log.debug("%s", error)
             return NewErrors()
-        found: dict[str, list[tuple[Path, Diagnostic]]] = {}
+        found: dict[str, list[tuple[Path, lsp.Diagnostic]]] = {}
         waiting = {server.name for server, _ in pairs if server.alive}
 
         async def ask(server: Server, language: str) -> None:
@@ -245,7 +245,7 @@ class OwnServers:
         return NewErrors(tuple(errors), tuple(name for name in order if name in waiting))
 
     async def diagnostics(self, documents: Sequence[Document]) -> Report:
-        known: dict[Path, list[Diagnostic]] = {}
+        known: dict[Path, list[lsp.Diagnostic]] = {}
         sources: dict[str, None] = {}
         trouble: dict[str, None] = {}
         limit = anyio.CapacityLimiter(AT_ONCE)
@@ -281,7 +281,9 @@ class OwnServers:
         if trouble and not sources:
             raise LspError("; ".join(trouble))
         items = [
-            FileDiagnostics(uri_of(path), sorted(known[path], key=lambda item: (item.range.start.line, item.severity)))
+            lsp.FileDiagnostics(
+                uri_of(path), sorted(known[path], key=lambda item: (item.range.start.line, item.severity))
+            )
             for path in dict.fromkeys(document.path for document in documents)
             if path in known
         ]
@@ -289,37 +291,37 @@ class OwnServers:
 
     # --- questions --------------------------------------------------------------------------------------------
 
-    async def definition(self, document: Document, at: Position) -> list[Location]:
-        async def ask(server: Server, opened: OpenDocument) -> list[Location]:
+    async def definition(self, document: Document, at: lsp.Position) -> list[lsp.Location]:
+        async def ask(server: Server, opened: OpenDocument) -> list[lsp.Location]:
             params = types.DefinitionParams(opened.identifier, _position(at))
             return answers.locations(await server.ask(types.TEXT_DOCUMENT_DEFINITION, params))
 
         return self._visible(await self._all(document, "definitionProvider", "definitions", ask))
 
-    async def references(self, document: Document, at: Position) -> list[Location]:
-        async def ask(server: Server, opened: OpenDocument) -> list[Location]:
+    async def references(self, document: Document, at: lsp.Position) -> list[lsp.Location]:
+        async def ask(server: Server, opened: OpenDocument) -> list[lsp.Location]:
             params = types.ReferenceParams(types.ReferenceContext(True), opened.identifier, _position(at))
             return answers.locations(await server.ask(types.TEXT_DOCUMENT_REFERENCES, params))
 
         return self._visible(await self._all(document, "referencesProvider", "references", ask))
 
-    async def hover(self, document: Document, at: Position) -> Hover | None:
-        async def ask(server: Server, opened: OpenDocument) -> Hover | None:
+    async def hover(self, document: Document, at: lsp.Position) -> lsp.Hover | None:
+        async def ask(server: Server, opened: OpenDocument) -> lsp.Hover | None:
             params = types.HoverParams(opened.identifier, _position(at))
             return answers.hover(await server.ask(types.TEXT_DOCUMENT_HOVER, params))
 
         found = await self._all(document, "hoverProvider", "hovers", ask)
         return next((each for each in found if each is not None), None)
 
-    async def document_symbols(self, document: Document) -> list[DocumentSymbol]:
-        async def ask(server: Server, opened: OpenDocument) -> list[DocumentSymbol]:
+    async def document_symbols(self, document: Document) -> list[lsp.DocumentSymbol]:
+        async def ask(server: Server, opened: OpenDocument) -> list[lsp.DocumentSymbol]:
             params = types.DocumentSymbolParams(opened.identifier)
             return answers.document_symbols(await server.ask(types.TEXT_DOCUMENT_DOCUMENT_SYMBOL, params))
 
         found = await self._all(document, "documentSymbolProvider", "symbols", ask)
         return next((each for each in found if each), [])
 
-    async def workspace_symbols(self, query: str, near: Document | None = None) -> list[WorkspaceSymbol]:
+    async def workspace_symbols(self, query: str, near: Document | None = None) -> list[lsp.WorkspaceSymbol]:
         servers = [server for server in self._servers.values() if server.alive]
         if near is not None:
             pairs = self._pairs(near)
@@ -329,7 +331,7 @@ class OwnServers:
         if not servers:
             raise LspError("no language server runs yet: name a file of the language that is meant")
 
-        async def ask(server: Server) -> list[WorkspaceSymbol]:
+        async def ask(server: Server) -> list[lsp.WorkspaceSymbol]:
             params = types.WorkspaceSymbolParams(query)
             return answers.workspace_symbols(await server.ask(types.WORKSPACE_SYMBOL, params))
 
@@ -337,9 +339,9 @@ class OwnServers:
         return [item for each in found for item in each if not self._hidden(item.location.uri)]
 
     async def rename(
-        self, document: Document, at: Position, new_name: str, others: Sequence[Document] = ()
-    ) -> WorkspaceEdit:
-        async def ask(server: Server, opened: OpenDocument) -> WorkspaceEdit:
+        self, document: Document, at: lsp.Position, new_name: str, others: Sequence[Document] = ()
+    ) -> lsp.WorkspaceEdit:
+        async def ask(server: Server, opened: OpenDocument) -> lsp.WorkspaceEdit:
             await self._show(server, others)
             nothing = LspError(
                 f"there is nothing to rename at line {at.line + 1}, character {at.character + 1} of {document.path}"
@@ -432,7 +434,7 @@ class OwnServers:
             raise errors[0]
         raise LspError(f"no language server here gives {what} ({', '.join(server.name for server in servers)})")
 
-    def _visible(self, found: Sequence[Sequence[Location]]) -> list[Location]:
+    def _visible(self, found: Sequence[Sequence[lsp.Location]]) -> list[lsp.Location]:
         every = dict.fromkeys(item for each in found for item in each)
         return [item for item in every if not self._hidden(item.uri)]
 
@@ -441,25 +443,7 @@ class OwnServers:
         return path is not None and self._hides(path)
 
 
-class _Look:
-    """A look at a document that nobody waits for, so that what it finds is there when somebody does."""
-
-    def __init__(self, server: Server, language: str, document: Document, config: LspConfig) -> None:
-        self._server = server
-        self._language = language
-        self._document = document
-        self._config = config
-        self._seconds = config.start_timeout + config.request_timeout
-
-    async def __call__(self) -> None:
-        with anyio.move_on_after(self._seconds):
-            try:
-                await Looking(self._server, self._config).look(self._language, self._document)
-            except LspError as error:
-                log.debug("%s", error)
-
-
-def _position(at: Position) -> types.Position:
+def _position(at: lsp.Position) -> types.Position:
     return types.Position(at.line, at.character)
 
 

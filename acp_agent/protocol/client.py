@@ -16,29 +16,7 @@ from acp_agent.errors import AgentError, CapabilityMissing
 from acp_agent.lazy import load
 from acp_agent.protocol.connection import Connection
 from acp_agent.protocol.profiles import RenderingPlan, rendering_plan
-from acp_agent.schema.acp import (
-    ClientCapabilities,
-    CreateElicitationResponse,
-    CreateTerminalRequest,
-    CreateTerminalResponse,
-    ElicitationFormMode,
-    ElicitationSchema,
-    EnvVariable,
-    KillTerminalRequest,
-    PermissionOption,
-    ReadTextFileRequest,
-    ReleaseTerminalRequest,
-    RequestPermissionRequest,
-    RequestPermissionResponse,
-    SessionNotification,
-    SessionUpdate,
-    TerminalOutputRequest,
-    TerminalOutputResponse,
-    ToolCallUpdate,
-    WaitForTerminalExitRequest,
-    WaitForTerminalExitResponse,
-    WriteTextFileRequest,
-)
+from acp_agent.schema import acp
 from acp_agent.schema.decode import decode_result
 
 if TYPE_CHECKING:
@@ -65,7 +43,7 @@ class Client:
         self,
         connection: Connection,
         session_id: str,
-        capabilities: ClientCapabilities,
+        capabilities: acp.ClientCapabilities,
         *,
         timeout: float = 20.0,
         lsp_timeout: float | None = 10.0,
@@ -75,6 +53,7 @@ class Client:
 
         `plan`: what the client can really do; None: what it says."""
         self.plan = rendering_plan(capabilities) if plan is None else plan
+        """What it gets, and what it does without."""
         self._connection = connection
         self._session_id = session_id
         self._timeout = timeout
@@ -86,36 +65,6 @@ class Client:
         """Takes credentials out of what a user is asked."""
 
     # --- what was offered -------------------------------------------------------------------------------------
-
-    @property
-    def reads_files(self) -> bool:
-        return self.plan.reads_files
-
-    @property
-    def writes_files(self) -> bool:
-        return self.plan.writes_files
-
-    @property
-    def has_terminals(self) -> bool:
-        return self.plan.terminals
-
-    @property
-    def shows_terminal_output(self) -> bool:
-        """Whether the client draws terminals from `_meta.terminal_output` (DF-1)."""
-        return self.plan.terminal_output
-
-    @property
-    def shows_compaction(self) -> bool:
-        return self.plan.compaction
-
-    @property
-    def shows_notices(self) -> bool:
-        return self.plan.notices
-
-    @property
-    def has_forms(self) -> bool:
-        """Whether the client shows forms (elicitation)."""
-        return self.plan.forms
 
     def answers(self, method: str) -> bool:
         """Whether the client serves this method of the `_lsp/*` extension."""
@@ -140,9 +89,9 @@ class Client:
 
     # --- updates ----------------------------------------------------------------------------------------------
 
-    def update(self, update: SessionUpdate) -> None:
+    def update(self, update: acp.SessionUpdate) -> None:
         """Queues a `session/update`; never waits."""
-        self._connection.notify("session/update", SessionNotification(session_id=self._session_id, update=update))
+        self._connection.notify("session/update", acp.SessionNotification(session_id=self._session_id, update=update))
 
     def push(self) -> None:
         """Sends what was queued at once, if the client reads."""
@@ -156,14 +105,14 @@ class Client:
 
     async def read_text_file(self, path: Path, *, line: int | None = None, limit: int | None = None) -> str:
         """The file as the editor has it. `line` is 1-based, `limit` counts lines (not every client honours them)."""
-        self._need(self.reads_files, "fs/read_text_file")
-        request = ReadTextFileRequest(session_id=self._session_id, path=str(path), line=line, limit=limit)
+        self._need(self.plan.reads_files, "fs/read_text_file")
+        request = acp.ReadTextFileRequest(session_id=self._session_id, path=str(path), line=line, limit=limit)
         answer = await self._ask("fs/read_text_file", request)
         return str(answer.content)
 
     async def write_text_file(self, path: Path, content: str) -> None:
-        self._need(self.writes_files, "fs/write_text_file")
-        request = WriteTextFileRequest(session_id=self._session_id, path=str(path), content=content)
+        self._need(self.plan.writes_files, "fs/write_text_file")
+        request = acp.WriteTextFileRequest(session_id=self._session_id, path=str(path), content=content)
         await self._ask("fs/write_text_file", request)
 
     # --- terminal ---------------------------------------------------------------------------------------------
@@ -172,16 +121,16 @@ class Client:
         self, command: str, args: Sequence[str], *, cwd: Path, env: dict[str, str], output_byte_limit: int
     ) -> str:
         """Starts a command in the editor and gives the terminal's id at once."""
-        self._need(self.has_terminals, "terminal/create")
-        request = CreateTerminalRequest(
+        self._need(self.plan.terminals, "terminal/create")
+        request = acp.CreateTerminalRequest(
             session_id=self._session_id,
             command=command,
             args=list(args),
             cwd=str(cwd),
-            env=[EnvVariable(name=name, value=value) for name, value in env.items()],
+            env=[acp.EnvVariable(name=name, value=value) for name, value in env.items()],
             output_byte_limit=output_byte_limit,
         )
-        answer: CreateTerminalResponse = await self._ask("terminal/create", request, late=self._end_late_terminal)
+        answer: acp.CreateTerminalResponse = await self._ask("terminal/create", request, late=self._end_late_terminal)
         return answer.terminal_id
 
     def _end_late_terminal(self, result: Any) -> None:
@@ -191,27 +140,27 @@ class Client:
         except AgentError:
             return
         for method, request in (
-            ("terminal/kill", KillTerminalRequest(session_id=self._session_id, terminal_id=terminal_id)),
-            ("terminal/release", ReleaseTerminalRequest(session_id=self._session_id, terminal_id=terminal_id)),
+            ("terminal/kill", acp.KillTerminalRequest(session_id=self._session_id, terminal_id=terminal_id)),
+            ("terminal/release", acp.ReleaseTerminalRequest(session_id=self._session_id, terminal_id=terminal_id)),
         ):
             self._connection.tell(method, request)
 
-    async def terminal_output(self, terminal_id: str) -> TerminalOutputResponse:
-        request = TerminalOutputRequest(session_id=self._session_id, terminal_id=terminal_id)
-        answer: TerminalOutputResponse = await self._ask("terminal/output", request)
+    async def terminal_output(self, terminal_id: str) -> acp.TerminalOutputResponse:
+        request = acp.TerminalOutputRequest(session_id=self._session_id, terminal_id=terminal_id)
+        answer: acp.TerminalOutputResponse = await self._ask("terminal/output", request)
         return answer
 
-    async def wait_for_terminal_exit(self, terminal_id: str) -> WaitForTerminalExitResponse:
+    async def wait_for_terminal_exit(self, terminal_id: str) -> acp.WaitForTerminalExitResponse:
         """Unbounded: the caller has the command's own timeout."""
-        request = WaitForTerminalExitRequest(session_id=self._session_id, terminal_id=terminal_id)
-        answer: WaitForTerminalExitResponse = await self._ask("terminal/wait_for_exit", request, bounded=False)
+        request = acp.WaitForTerminalExitRequest(session_id=self._session_id, terminal_id=terminal_id)
+        answer: acp.WaitForTerminalExitResponse = await self._ask("terminal/wait_for_exit", request, bounded=False)
         return answer
 
     async def kill_terminal(self, terminal_id: str) -> None:
-        await self._ask("terminal/kill", KillTerminalRequest(session_id=self._session_id, terminal_id=terminal_id))
+        await self._ask("terminal/kill", acp.KillTerminalRequest(session_id=self._session_id, terminal_id=terminal_id))
 
     async def release_terminal(self, terminal_id: str) -> None:
-        request = ReleaseTerminalRequest(session_id=self._session_id, terminal_id=terminal_id)
+        request = acp.ReleaseTerminalRequest(session_id=self._session_id, terminal_id=terminal_id)
         await self._ask("terminal/release", request)
 
     # --- language servers: the extension `_lsp/*` (docs/lsp-extension.md) ----------------------------------------
@@ -268,22 +217,24 @@ class Client:
     # --- questions to the user ------------------------------------------------------------------------------
 
     async def request_permission(
-        self, tool_call: ToolCallUpdate, options: Sequence[PermissionOption]
-    ) -> RequestPermissionResponse:
+        self, tool_call: acp.ToolCallUpdate, options: Sequence[acp.PermissionOption]
+    ) -> acp.RequestPermissionResponse:
         """Unbounded: a user answers. Cancelling it tells the client that the question is void."""
-        request = RequestPermissionRequest(session_id=self._session_id, tool_call=tool_call, options=list(options))
+        request = acp.RequestPermissionRequest(session_id=self._session_id, tool_call=tool_call, options=list(options))
         request = request if self.clean is None else self.clean(request)
-        answer: RequestPermissionResponse = await self._ask("session/request_permission", request, bounded=False)
+        answer: acp.RequestPermissionResponse = await self._ask("session/request_permission", request, bounded=False)
         return answer
 
-    async def elicit(self, message: str, form: ElicitationSchema, *, tool_call_id: str) -> CreateElicitationResponse:
+    async def elicit(
+        self, message: str, form: acp.ElicitationSchema, *, tool_call_id: str
+    ) -> acp.CreateElicitationResponse:
         """A form for the user. Unbounded; cancelling it tells the client that the question is void."""
-        self._need(self.has_forms, "elicitation/create (form)")
-        request = ElicitationFormMode(
+        self._need(self.plan.forms, "elicitation/create (form)")
+        request = acp.ElicitationFormMode(
             message=message, requested_schema=form, session_id=self._session_id, tool_call_id=tool_call_id
         )
         request = request if self.clean is None else self.clean(request)
-        answer: CreateElicitationResponse = await self._ask("elicitation/create", request, bounded=False)
+        answer: acp.CreateElicitationResponse = await self._ask("elicitation/create", request, bounded=False)
         return answer
 
     # --- helpers ----------------------------------------------------------------------------------------------

@@ -37,12 +37,6 @@ UInt64: TypeAlias = Annotated[int, Meta(ge=0)]
 RequestId: TypeAlias = int | str | None
 """JSON RPC Request Id"""
 
-SessionId: TypeAlias = str
-"""A unique identifier for a conversation session between a client and agent."""
-
-ToolCallId: TypeAlias = str
-"""Unique identifier for a tool call within a session."""
-
 ToolKind: TypeAlias = Literal[
     "read", "edit", "delete", "move", "search", "execute", "think", "fetch", "switch_mode", "other"
 ]
@@ -54,12 +48,6 @@ ToolCallStatus: TypeAlias = Literal["pending", "in_progress", "completed", "fail
 Role: TypeAlias = Literal["assistant", "user"]
 """The sender or recipient of messages and data in a conversation."""
 
-TerminalId: TypeAlias = str
-"""Typed identifier used for terminal values on the wire."""
-
-PermissionOptionId: TypeAlias = str
-"""Unique identifier for a permission option."""
-
 PermissionOptionKind: TypeAlias = Literal["allow_once", "allow_always", "reject_once", "reject_always"]
 """The type of permission option being presented to the user."""
 
@@ -69,38 +57,14 @@ ElicitationSchemaType: TypeAlias = Literal["object"]
 StringFormat: TypeAlias = Literal["email", "uri", "date", "date-time"]
 """String format types for string properties in elicitation schemas."""
 
-ElicitationId: TypeAlias = str
-"""Unique identifier for an elicitation."""
-
-ExtRequest: TypeAlias = Any
-"""Allows for sending an arbitrary request that is not part of the ACP spec."""
-
 ProtocolVersion: TypeAlias = Annotated[int, Meta(ge=0, le=65535)]
 """Protocol version identifier."""
-
-AuthMethodId: TypeAlias = str
-"""Typed identifier used for auth method values on the wire."""
-
-SessionModeId: TypeAlias = str
-"""Unique identifier for a Session Mode."""
-
-SessionConfigId: TypeAlias = str
-"""Unique identifier for a session configuration option."""
 
 SessionConfigOptionCategory: TypeAlias = str
 """Semantic category for a session configuration option. Known: mode, model, model_config, thought_level."""
 
-SessionConfigValueId: TypeAlias = str
-"""Unique identifier for a session configuration option value."""
-
-SessionConfigGroupId: TypeAlias = str
-"""Unique identifier for a session configuration option value group."""
-
 StopReason: TypeAlias = Literal["end_turn", "max_tokens", "max_turn_requests", "refusal", "cancelled"]
 """Reasons why an agent stops processing a prompt turn."""
-
-ExtResponse: TypeAlias = Any
-"""Allows for sending an arbitrary response to an extension request that is not part of the ACP spec."""
 
 
 class ErrorCode:
@@ -116,9 +80,6 @@ class ErrorCode:
     RESOURCE_NOT_FOUND: Final = -32002
 
 
-MessageId: TypeAlias = str
-"""Unique identifier for a message within a session."""
-
 PlanEntryPriority: TypeAlias = Literal["high", "medium", "low"]
 """Priority levels for plan entries."""
 
@@ -128,14 +89,8 @@ PlanEntryStatus: TypeAlias = Literal["pending", "in_progress", "completed"]
 NoticeSeverity: TypeAlias = str
 """Severity hint for a session notice. Known: info, warning, error."""
 
-CompactionId: TypeAlias = str
-"""Unique identifier for a context compaction within a session."""
-
 CompactionStatus: TypeAlias = str
 """Lifecycle state of a context compaction. Known: in_progress, completed, failed, cancelled."""
-
-ExtNotification: TypeAlias = Any
-"""Allows either side to send an arbitrary notification that is not part of the ACP spec."""
 
 ElicitationContentValue: TypeAlias = str | int | float | bool | list[str]
 """Allowed wire representations for `ElicitationContentValue`."""
@@ -168,10 +123,14 @@ class _Untagged(type):
         return isinstance(instance, cls.variants)
 
 
+def _untagged(name: str, *variants: type) -> _Untagged:
+    return _Untagged(name, (), {"variants": variants})
+
+
 class WriteTextFileRequest(WithMeta, kw_only=True, frozen=True):
     """Request to write content to a text file."""
 
-    session_id: SessionId
+    session_id: str
     path: str
     content: str
 
@@ -179,7 +138,7 @@ class WriteTextFileRequest(WithMeta, kw_only=True, frozen=True):
 class ReadTextFileRequest(WithMeta, kw_only=True, frozen=True):
     """Request to read content from a text file."""
 
-    session_id: SessionId
+    session_id: str
     path: str
     line: UInt32 | None = None
     limit: UInt32 | None = None
@@ -188,7 +147,7 @@ class ReadTextFileRequest(WithMeta, kw_only=True, frozen=True):
 class RequestPermissionRequest(WithMeta, kw_only=True, frozen=True):
     """Request for user permission to execute a tool call."""
 
-    session_id: SessionId
+    session_id: str
     tool_call: ToolCallUpdate
     options: list[PermissionOption]
 
@@ -196,7 +155,7 @@ class RequestPermissionRequest(WithMeta, kw_only=True, frozen=True):
 class ToolCallUpdate(AcpObject, kw_only=True, frozen=True):
     """An update to an existing tool call."""
 
-    tool_call_id: ToolCallId
+    tool_call_id: str
     kind: ToolKind | UnsetType | None = UNSET
     status: ToolCallStatus | UnsetType | None = UNSET
     title: str | UnsetType | None = UNSET
@@ -292,7 +251,7 @@ class Diff(WithMeta, kw_only=True, frozen=True, tag_field="type", tag="diff"):
 class Terminal(WithMeta, kw_only=True, frozen=True, tag_field="type", tag="terminal"):
     """Embed a terminal created with `terminal/create` by its id."""
 
-    terminal_id: TerminalId
+    terminal_id: str
 
 
 class ToolCallLocation(WithMeta, kw_only=True, frozen=True):
@@ -305,7 +264,7 @@ class ToolCallLocation(WithMeta, kw_only=True, frozen=True):
 class PermissionOption(WithMeta, kw_only=True, frozen=True):
     """An option presented to the user when requesting permission."""
 
-    option_id: PermissionOptionId
+    option_id: str
     name: str
     kind: PermissionOptionKind
 
@@ -313,7 +272,7 @@ class PermissionOption(WithMeta, kw_only=True, frozen=True):
 class CreateTerminalRequest(WithMeta, kw_only=True, frozen=True):
     """Request to create a new terminal and execute a command."""
 
-    session_id: SessionId
+    session_id: str
     command: str
     args: list[str] = field(default_factory=list)
     env: list[EnvVariable] = field(default_factory=list)
@@ -331,29 +290,29 @@ class EnvVariable(WithMeta, kw_only=True, frozen=True):
 class TerminalOutputRequest(WithMeta, kw_only=True, frozen=True):
     """Request to get the current output and status of a terminal."""
 
-    session_id: SessionId
-    terminal_id: TerminalId
+    session_id: str
+    terminal_id: str
 
 
 class ReleaseTerminalRequest(WithMeta, kw_only=True, frozen=True):
     """Request to release a terminal and free its resources."""
 
-    session_id: SessionId
-    terminal_id: TerminalId
+    session_id: str
+    terminal_id: str
 
 
 class WaitForTerminalExitRequest(WithMeta, kw_only=True, frozen=True):
     """Request to wait for a terminal command to exit."""
 
-    session_id: SessionId
-    terminal_id: TerminalId
+    session_id: str
+    terminal_id: str
 
 
 class KillTerminalRequest(WithMeta, kw_only=True, frozen=True):
     """Request to kill a terminal without releasing it."""
 
-    session_id: SessionId
-    terminal_id: TerminalId
+    session_id: str
+    terminal_id: str
 
 
 class ElicitationSchema(WithMeta, kw_only=True, frozen=True, tag_field="type", tag="object"):
@@ -443,8 +402,8 @@ class ElicitationFormMode(WithMeta, kw_only=True, frozen=True, tag_field="mode",
 
     message: str
     requested_schema: ElicitationSchema
-    session_id: SessionId | UnsetType = UNSET
-    tool_call_id: ToolCallId | None = None
+    session_id: str | UnsetType = UNSET
+    tool_call_id: str | None = None
     request_id: RequestId | UnsetType = UNSET
 
     def __post_init__(self) -> None:
@@ -456,10 +415,10 @@ class ElicitationUrlMode(WithMeta, kw_only=True, frozen=True, tag_field="mode", 
     """URL-based elicitation mode where the client directs the user to a URL."""
 
     message: str
-    elicitation_id: ElicitationId
+    elicitation_id: str
     url: str
-    session_id: SessionId | UnsetType = UNSET
-    tool_call_id: ToolCallId | None = None
+    session_id: str | UnsetType = UNSET
+    tool_call_id: str | None = None
     request_id: RequestId | UnsetType = UNSET
 
     def __post_init__(self) -> None:
@@ -485,17 +444,17 @@ class McpCapabilities(WithMeta, kw_only=True, frozen=True):
 class SessionCapabilities(WithMeta, kw_only=True, frozen=True):
     """Session capabilities supported by the agent."""
 
-    list: SessionListCapabilities | None = None
-    delete: SessionDeleteCapabilities | None = None
-    additional_directories: SessionAdditionalDirectoriesCapabilities | None = None
-    resume: SessionResumeCapabilities | None = None
-    close: SessionCloseCapabilities | None = None
+    list: WithMeta | None = None
+    delete: WithMeta | None = None
+    additional_directories: WithMeta | None = None
+    resume: WithMeta | None = None
+    close: WithMeta | None = None
 
 
 class AgentAuthCapabilities(WithMeta, kw_only=True, frozen=True):
     """Authentication-related capabilities supported by the agent."""
 
-    logout: LogoutCapabilities | None = None
+    logout: WithMeta | None = None
 
 
 class AgentCapabilities(WithMeta, kw_only=True, frozen=True):
@@ -517,34 +476,10 @@ class InitializeResponse(WithMeta, kw_only=True, frozen=True):
     agent_info: Implementation | None = None
 
 
-class SessionListCapabilities(WithMeta, kw_only=True, frozen=True):
-    """Capabilities for the `session/list` method."""
-
-
-class SessionDeleteCapabilities(WithMeta, kw_only=True, frozen=True):
-    """Capabilities for the `session/delete` method."""
-
-
-class SessionAdditionalDirectoriesCapabilities(WithMeta, kw_only=True, frozen=True):
-    """Capabilities for additional session directories support."""
-
-
-class SessionResumeCapabilities(WithMeta, kw_only=True, frozen=True):
-    """Capabilities for the `session/resume` method."""
-
-
-class SessionCloseCapabilities(WithMeta, kw_only=True, frozen=True):
-    """Capabilities for the `session/close` method."""
-
-
-class LogoutCapabilities(WithMeta, kw_only=True, frozen=True):
-    """Logout capabilities supported by the agent."""
-
-
 class AuthMethodTerminal(WithMeta, kw_only=True, frozen=True, tag_field="type", tag="terminal"):
     """Terminal-based authentication method."""
 
-    id: AuthMethodId
+    id: str
     name: str
     description: str | None = None
     args: list[str] = field(default_factory=list)
@@ -554,7 +489,7 @@ class AuthMethodTerminal(WithMeta, kw_only=True, frozen=True, tag_field="type", 
 class AuthMethodAgent(WithMeta, kw_only=True, frozen=True):
     """Agent handles authentication itself through `authenticate`."""
 
-    id: AuthMethodId
+    id: str
     name: str
     description: str | None = None
 
@@ -578,7 +513,7 @@ class LogoutResponse(WithMeta, kw_only=True, frozen=True):
 class NewSessionResponse(WithMeta, kw_only=True, frozen=True):
     """Response from creating a new session."""
 
-    session_id: SessionId
+    session_id: str
     modes: SessionModeState | None = None
     config_options: list[SessionConfigOption] | None = None
 
@@ -586,14 +521,14 @@ class NewSessionResponse(WithMeta, kw_only=True, frozen=True):
 class SessionModeState(WithMeta, kw_only=True, frozen=True):
     """The set of modes and the one currently active."""
 
-    current_mode_id: SessionModeId
+    current_mode_id: str
     available_modes: list[SessionMode]
 
 
 class SessionMode(WithMeta, kw_only=True, frozen=True):
     """A mode the agent can operate in."""
 
-    id: SessionModeId
+    id: str
     name: str
     description: str | None = None
 
@@ -601,7 +536,7 @@ class SessionMode(WithMeta, kw_only=True, frozen=True):
 class SessionConfigSelectOption(WithMeta, kw_only=True, frozen=True):
     """A possible value for a session configuration option."""
 
-    value: SessionConfigValueId
+    value: str
     name: str
     description: str | None = None
 
@@ -609,7 +544,7 @@ class SessionConfigSelectOption(WithMeta, kw_only=True, frozen=True):
 class SessionConfigSelectGroup(WithMeta, kw_only=True, frozen=True):
     """A group of possible values for a session configuration option."""
 
-    group: SessionConfigGroupId
+    group: str
     name: str
     options: list[SessionConfigSelectOption]
 
@@ -617,18 +552,18 @@ class SessionConfigSelectGroup(WithMeta, kw_only=True, frozen=True):
 class SessionConfigSelect(WithMeta, kw_only=True, frozen=True, tag_field="type", tag="select"):
     """A single-value selector (dropdown) session configuration option payload."""
 
-    id: SessionConfigId
+    id: str
     name: str
     description: str | None = None
     category: SessionConfigOptionCategory | None = None
-    current_value: SessionConfigValueId
+    current_value: str
     options: SessionConfigSelectOptions
 
 
 class SessionConfigBoolean(WithMeta, kw_only=True, frozen=True, tag_field="type", tag="boolean"):
     """A boolean on/off toggle session configuration option payload."""
 
-    id: SessionConfigId
+    id: str
     name: str
     description: str | None = None
     category: SessionConfigOptionCategory | None = None
@@ -652,7 +587,7 @@ class ListSessionsResponse(WithMeta, kw_only=True, frozen=True):
 class SessionInfo(WithMeta, kw_only=True, frozen=True):
     """Information about a session returned by session/list"""
 
-    session_id: SessionId
+    session_id: str
     cwd: str
     additional_directories: list[str] | UnsetType = UNSET
     title: str | None = None
@@ -701,7 +636,7 @@ class Error(AcpObject, kw_only=True, frozen=True):
 class SessionNotification(WithMeta, kw_only=True, frozen=True):
     """Notification containing a session update from the agent."""
 
-    session_id: SessionId
+    session_id: str
     update: SessionUpdate
 
 
@@ -709,13 +644,13 @@ class ContentChunk(WithMeta, kw_only=True, frozen=True):
     """A streamed item of content"""
 
     content: ContentBlock
-    message_id: MessageId | None = None
+    message_id: str | None = None
 
 
 class ToolCall(WithMeta, kw_only=True, frozen=True, tag_field="sessionUpdate", tag="tool_call"):
     """Represents a tool call that the language model has requested."""
 
-    tool_call_id: ToolCallId
+    tool_call_id: str
     title: str
     name: str | None = None
     kind: ToolKind | UnsetType = UNSET
@@ -765,7 +700,7 @@ class AvailableCommandsUpdate(
 class CurrentModeUpdate(WithMeta, kw_only=True, frozen=True, tag_field="sessionUpdate", tag="current_mode_update"):
     """The current mode of the session has changed"""
 
-    current_mode_id: SessionModeId
+    current_mode_id: str
 
 
 class ConfigOptionUpdate(WithMeta, kw_only=True, frozen=True, tag_field="sessionUpdate", tag="config_option_update"):
@@ -808,7 +743,7 @@ class Notice(WithMeta, kw_only=True, frozen=True, tag_field="sessionUpdate", tag
 class CompactionUpdate(AcpObject, kw_only=True, frozen=True, tag_field="sessionUpdate", tag="compaction_update"):
     """A context compaction upsert."""
 
-    compaction_id: CompactionId
+    compaction_id: str
     status: CompactionStatus
     summary: list[ContentBlock] | UnsetType | None = UNSET
     error: str | UnsetType | None = UNSET
@@ -820,14 +755,14 @@ class CompactionSummaryChunk(
 ):
     """A content block appended to a compaction's summary."""
 
-    compaction_id: CompactionId
+    compaction_id: str
     content: ContentBlock
 
 
 class CompleteElicitationNotification(WithMeta, kw_only=True, frozen=True):
     """Notification sent by the agent when a URL-based elicitation is complete."""
 
-    elicitation_id: ElicitationId
+    elicitation_id: str
 
 
 class FileSystemCapabilities(WithMeta, kw_only=True, frozen=True):
@@ -905,7 +840,7 @@ class ElicitationUrlCapabilities(WithMeta, kw_only=True, frozen=True):
 class AuthenticateRequest(WithMeta, kw_only=True, frozen=True):
     """Request parameters for the authenticate method."""
 
-    method_id: AuthMethodId
+    method_id: str
 
 
 class LogoutRequest(WithMeta, kw_only=True, frozen=True):
@@ -958,7 +893,7 @@ class LoadSessionRequest(WithMeta, kw_only=True, frozen=True):
     mcp_servers: list[McpServer]
     cwd: str
     additional_directories: list[str] = field(default_factory=list)
-    session_id: SessionId
+    session_id: str
 
 
 class ListSessionsRequest(WithMeta, kw_only=True, frozen=True):
@@ -971,13 +906,13 @@ class ListSessionsRequest(WithMeta, kw_only=True, frozen=True):
 class DeleteSessionRequest(WithMeta, kw_only=True, frozen=True):
     """Request parameters for deleting an existing session from `session/list`."""
 
-    session_id: SessionId
+    session_id: str
 
 
 class ResumeSessionRequest(WithMeta, kw_only=True, frozen=True):
     """Request parameters for resuming an existing session."""
 
-    session_id: SessionId
+    session_id: str
     cwd: str
     additional_directories: list[str] = field(default_factory=list)
     mcp_servers: list[McpServer] = field(default_factory=list)
@@ -986,21 +921,21 @@ class ResumeSessionRequest(WithMeta, kw_only=True, frozen=True):
 class CloseSessionRequest(WithMeta, kw_only=True, frozen=True):
     """Request parameters for closing an active session."""
 
-    session_id: SessionId
+    session_id: str
 
 
 class SetSessionModeRequest(WithMeta, kw_only=True, frozen=True):
     """Request parameters for setting a session mode."""
 
-    session_id: SessionId
-    mode_id: SessionModeId
+    session_id: str
+    mode_id: str
 
 
 class SetSessionConfigOptionRequest(WithMeta, kw_only=True, frozen=True):
     """Request parameters for setting a session configuration option."""
 
-    session_id: SessionId
-    config_id: SessionConfigId
+    session_id: str
+    config_id: str
     type: str | UnsetType = UNSET
     value: str | bool
 
@@ -1012,7 +947,7 @@ class SetSessionConfigOptionRequest(WithMeta, kw_only=True, frozen=True):
 class PromptRequest(WithMeta, kw_only=True, frozen=True):
     """Request parameters for sending a user prompt to the agent."""
 
-    session_id: SessionId
+    session_id: str
     prompt: list[ContentBlock]
 
 
@@ -1035,13 +970,13 @@ class RequestPermissionResponse(WithMeta, kw_only=True, frozen=True):
 class SelectedPermissionOutcome(WithMeta, kw_only=True, frozen=True, tag_field="outcome", tag="selected"):
     """The user selected one of the provided options."""
 
-    option_id: PermissionOptionId
+    option_id: str
 
 
 class CreateTerminalResponse(WithMeta, kw_only=True, frozen=True):
     """Response containing the ID of the created terminal."""
 
-    terminal_id: TerminalId
+    terminal_id: str
 
 
 class TerminalOutputResponse(WithMeta, kw_only=True, frozen=True):
@@ -1084,7 +1019,7 @@ class CreateElicitationResponse(WithMeta, kw_only=True, frozen=True):
 class CancelNotification(WithMeta, kw_only=True, frozen=True):
     """Notification to cancel ongoing operations for a session."""
 
-    session_id: SessionId
+    session_id: str
 
 
 class CancelRequestNotification(WithMeta, kw_only=True, frozen=True):
@@ -1121,16 +1056,9 @@ ContentBlock: TypeAlias = TextContent | ImageContent | AudioContent | ResourceLi
 
 if TYPE_CHECKING:
     EmbeddedResourceResource: TypeAlias = TextResourceContents | BlobResourceContents
+    """Resource content that can be embedded in a message."""
 else:
-
-    class EmbeddedResourceResource(metaclass=_Untagged):
-        """Resource content that can be embedded in a message."""
-
-        variants = (
-            TextResourceContents,
-            BlobResourceContents,
-        )
-
+    EmbeddedResourceResource = _untagged("EmbeddedResourceResource", TextResourceContents, BlobResourceContents)
 
 CreateElicitationRequest: TypeAlias = ElicitationFormMode | ElicitationUrlMode
 """Request from the agent to elicit structured user input."""
@@ -1144,47 +1072,29 @@ if TYPE_CHECKING:
         | MultiSelectPropertySchema
         | dict[str, Any]
     )
+    """Property schema for elicitation form fields."""
 else:
-
-    class ElicitationPropertySchema(metaclass=_Untagged):
-        """Property schema for elicitation form fields."""
-
-        variants = (
-            StringPropertySchema,
-            NumberPropertySchema,
-            IntegerPropertySchema,
-            BooleanPropertySchema,
-            MultiSelectPropertySchema,
-            dict,
-        )
-
+    ElicitationPropertySchema = _untagged(
+        "ElicitationPropertySchema",
+        StringPropertySchema,
+        NumberPropertySchema,
+        IntegerPropertySchema,
+        BooleanPropertySchema,
+        MultiSelectPropertySchema,
+        dict,
+    )
 
 if TYPE_CHECKING:
     MultiSelectItems: TypeAlias = StringMultiSelectItems | TitledMultiSelectItems | dict[str, Any]
+    """Items for a multi-select (array) property schema."""
 else:
-
-    class MultiSelectItems(metaclass=_Untagged):
-        """Items for a multi-select (array) property schema."""
-
-        variants = (
-            StringMultiSelectItems,
-            TitledMultiSelectItems,
-            dict,
-        )
-
+    MultiSelectItems = _untagged("MultiSelectItems", StringMultiSelectItems, TitledMultiSelectItems, dict)
 
 if TYPE_CHECKING:
     AuthMethod: TypeAlias = AuthMethodTerminal | AuthMethodAgent
+    """Describes an available authentication method."""
 else:
-
-    class AuthMethod(metaclass=_Untagged):
-        """Describes an available authentication method."""
-
-        variants = (
-            AuthMethodTerminal,
-            AuthMethodAgent,
-        )
-
+    AuthMethod = _untagged("AuthMethod", AuthMethodTerminal, AuthMethodAgent)
 
 SessionConfigOption: TypeAlias = SessionConfigSelect | SessionConfigBoolean
 """A session configuration option selector and its current state."""
@@ -1212,30 +1122,18 @@ AvailableCommandInput: TypeAlias = UnstructuredCommandInput
 
 if TYPE_CHECKING:
     McpServer: TypeAlias = McpServerHttp | McpServerSse | McpServerStdio
+    """Configuration for connecting to an MCP (Model Context Protocol) server."""
 else:
-
-    class McpServer(metaclass=_Untagged):
-        """Configuration for connecting to an MCP (Model Context Protocol) server."""
-
-        variants = (
-            McpServerHttp,
-            McpServerSse,
-            McpServerStdio,
-        )
-
+    McpServer = _untagged("McpServer", McpServerHttp, McpServerSse, McpServerStdio)
 
 RequestPermissionOutcome: TypeAlias = CancelledPermissionOutcome | SelectedPermissionOutcome
 """The outcome of a permission request."""
 
 if TYPE_CHECKING:
     SessionConfigSelectOptions: TypeAlias = list[SessionConfigSelectOption] | list[SessionConfigSelectGroup]
+    """Possible values for a session configuration option."""
 else:
-
-    class SessionConfigSelectOptions(metaclass=_Untagged):
-        """Possible values for a session configuration option."""
-
-        variants = (list,)
-
+    SessionConfigSelectOptions = _untagged("SessionConfigSelectOptions", list)
 
 AGENT_METHODS: Final[dict[str, Method]] = {
     "initialize": Method("initialize", InitializeRequest, InitializeResponse),
@@ -1277,108 +1175,3 @@ PROTOCOL_METHODS: Final[dict[str, Method]] = {
     "$/cancel_request": Method("$/cancel_request", CancelRequestNotification, None),
 }
 """What either may send the other."""
-
-LENIENT: Final[dict[type[AcpObject], dict[str, Literal["error", "skip", "null"]]]] = {
-    ToolCallUpdate: {
-        "kind": "error",
-        "status": "error",
-        "title": "error",
-        "name": "error",
-        "content": "skip",
-        "locations": "skip",
-    },
-    Annotations: {"audience": "skip", "lastModified": "error", "priority": "error"},
-    TextContent: {"annotations": "error"},
-    ImageContent: {"annotations": "error", "uri": "error"},
-    AudioContent: {"annotations": "error"},
-    ResourceLink: {
-        "annotations": "error",
-        "description": "error",
-        "mimeType": "error",
-        "size": "error",
-        "title": "error",
-    },
-    TextResourceContents: {"mimeType": "error"},
-    BlobResourceContents: {"mimeType": "error"},
-    EmbeddedResource: {"annotations": "error"},
-    Diff: {"oldText": "error"},
-    ToolCallLocation: {"line": "error"},
-    CreateTerminalRequest: {"args": "null", "env": "null"},
-    ElicitationSchema: {"title": "error", "description": "error"},
-    EnumOption: {"description": "error"},
-    StringPropertySchema: {"title": "error", "description": "error", "default": "error"},
-    NumberPropertySchema: {"title": "error", "description": "error", "default": "error"},
-    IntegerPropertySchema: {"title": "error", "description": "error", "default": "error"},
-    BooleanPropertySchema: {"title": "error", "description": "error", "default": "error"},
-    MultiSelectPropertySchema: {"title": "error", "description": "error", "default": "skip"},
-    ElicitationFormMode: {"toolCallId": "error"},
-    ElicitationUrlMode: {"toolCallId": "error"},
-    InitializeResponse: {"agentCapabilities": "error", "authMethods": "skip", "agentInfo": "error"},
-    AgentCapabilities: {
-        "loadSession": "error",
-        "promptCapabilities": "error",
-        "mcpCapabilities": "error",
-        "sessionCapabilities": "error",
-        "auth": "error",
-    },
-    PromptCapabilities: {"image": "error", "audio": "error", "embeddedContext": "error"},
-    McpCapabilities: {"http": "error", "sse": "error"},
-    SessionCapabilities: {
-        "list": "error",
-        "delete": "error",
-        "additionalDirectories": "error",
-        "resume": "error",
-        "close": "error",
-    },
-    AgentAuthCapabilities: {"logout": "error"},
-    AuthMethodTerminal: {"description": "error", "args": "null", "env": "null"},
-    AuthMethodAgent: {"description": "error"},
-    Implementation: {"title": "error"},
-    NewSessionResponse: {"modes": "error", "configOptions": "skip"},
-    SessionModeState: {"availableModes": "skip"},
-    SessionMode: {"description": "error"},
-    SessionConfigSelectOption: {"description": "error"},
-    SessionConfigSelectGroup: {"options": "skip"},
-    SessionConfigSelect: {"description": "error", "category": "error"},
-    SessionConfigBoolean: {"description": "error", "category": "error"},
-    LoadSessionResponse: {"modes": "error", "configOptions": "skip"},
-    ListSessionsResponse: {"sessions": "skip", "nextCursor": "error"},
-    SessionInfo: {"additionalDirectories": "skip", "title": "error", "updatedAt": "error"},
-    ResumeSessionResponse: {"modes": "error", "configOptions": "skip"},
-    SetSessionConfigOptionResponse: {"configOptions": "skip"},
-    ContentChunk: {"messageId": "error"},
-    ToolCall: {"name": "error", "kind": "error", "status": "error", "content": "skip", "locations": "skip"},
-    Plan: {"entries": "skip"},
-    AvailableCommand: {"input": "error"},
-    AvailableCommandsUpdate: {"availableCommands": "skip"},
-    ConfigOptionUpdate: {"configOptions": "skip"},
-    SessionInfoUpdate: {"title": "error", "updatedAt": "error"},
-    UsageUpdate: {"cost": "error"},
-    Notice: {"description": "error"},
-    CompactionUpdate: {"summary": "skip", "error": "error"},
-    InitializeRequest: {"clientCapabilities": "error", "clientInfo": "error"},
-    ClientCapabilities: {
-        "fs": "error",
-        "terminal": "error",
-        "session": "error",
-        "auth": "error",
-        "elicitation": "error",
-    },
-    FileSystemCapabilities: {"readTextFile": "error", "writeTextFile": "error"},
-    ClientSessionCapabilities: {"compaction": "error", "configOptions": "error", "notices": "error"},
-    SessionConfigOptionsCapabilities: {"boolean": "error"},
-    AuthCapabilities: {"terminal": "error"},
-    ElicitationCapabilities: {"form": "error", "url": "error"},
-    NewSessionRequest: {"additionalDirectories": "null", "mcpServers": "null"},
-    McpServerHttp: {"headers": "null"},
-    McpServerSse: {"headers": "null"},
-    McpServerStdio: {"args": "null", "env": "null"},
-    LoadSessionRequest: {"mcpServers": "null", "additionalDirectories": "null"},
-    ResumeSessionRequest: {"additionalDirectories": "null", "mcpServers": "null"},
-    TerminalOutputResponse: {"exitStatus": "error"},
-    TerminalExitStatus: {"exitCode": "error", "signal": "error"},
-    WaitForTerminalExitResponse: {"exitCode": "error", "signal": "error"},
-}
-"""Fields (by their name on the wire) whose default is in for a wrong value: 'error' for any wrong value, 'skip'
-likewise but a list only loses its wrong items, 'null' for null only. Every `_meta` is 'error' too.
-"""

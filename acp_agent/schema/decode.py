@@ -1,7 +1,8 @@
 """Reads parsed JSON into the Structs of `acp_agent.schema.acp`, and says in plain words what is wrong where.
 
-Strict, with the schema's own exceptions: a wrong value of a field in `LENIENT` gives way to the field's default, a list
-there loses its wrong items. That is done only after a first strict reading has failed, so correct messages pay nothing.
+Strict, with the schema's own exceptions: a wrong value of a field in `lenient.json` gives way to the field's default, a
+list there loses its wrong items. That is done only after a first strict reading has failed, so correct messages pay
+nothing.
 
 Types do not convert: a number is no string, `true` is no integer, `1.0` is no integer. Unknown fields are ignored.
 
@@ -11,9 +12,11 @@ A path in an error (`$.mcpServers[1].command`) is one in the document that was r
 
 from __future__ import annotations
 
+from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args, get_origin
 
-from msgspec import Struct, ValidationError, convert
+from msgspec import Struct, ValidationError, convert, json
 from msgspec.structs import fields
 
 from acp_agent.errors import AgentError, InvalidParams, LocalProtocolError, MethodNotFound
@@ -28,6 +31,8 @@ Side: TypeAlias = Literal["agent", "client"]
 
 MESSAGE_LIMIT = 400
 """Characters of an error message: a wrong value may be megabytes long."""
+
+LENIENT = Path(__file__).with_name("lenient.json")
 
 METHODS: dict[str, dict[str, acp.Method]] = {"agent": acp.AGENT_METHODS, "client": acp.CLIENT_METHODS}
 
@@ -163,6 +168,14 @@ def _read_untagged(kind: Any, value: object) -> Any:
 # --- leniency
 
 
+@cache
+def _lenient() -> dict[str, dict[str, str]]:
+    """Struct -> fields (by their name on the wire) whose default is in for a wrong value: `error` for any wrong value,
+    `skip` likewise but a list only loses its wrong items, `null` for null only. Every `_meta` is `error` too."""
+    table: dict[str, dict[str, str]] = json.decode(LENIENT.read_bytes())
+    return table
+
+
 def _repaired(value: object, kind: Any) -> Any:
     """A copy of `value` without the wrong values that the schema tells readers to overlook."""
     kinds = get_args(kind) if _is_union(kind) else (kind,)
@@ -183,7 +196,7 @@ def _repaired(value: object, kind: Any) -> Any:
 def _repaired_object(value: dict[str, Any], struct: type[Struct]) -> dict[str, Any]:
     lenient = {"_meta": "error"}
     for base in reversed(struct.__mro__):
-        lenient.update(acp.LENIENT.get(base, {}))
+        lenient.update(_lenient().get(base.__name__, {}))
     repaired = dict(value)
     config = struct.__struct_config__
     if config.tag_field is not None and repaired.get(config.tag_field) != config.tag:

@@ -9,9 +9,12 @@ from __future__ import annotations
 import re
 import subprocess
 from collections.abc import Callable, Sequence
+from functools import cache
+from pathlib import Path
 from typing import Any, cast
 
 import tomlkit
+from msgspec import toml
 from tomlkit.container import OutOfOrderTableProxy
 from tomlkit.exceptions import ParseError
 from tomlkit.items import AoT, Array, Comment, Table
@@ -20,43 +23,18 @@ from acp_agent.errors import UsageError
 
 SERVER = "acp-coder"
 
-KNOWN: dict[str, tuple[str, ...]] = {
-    "bash": ("bash-language-server",),
-    "c": ("clangd",),
-    "c-sharp": ("omnisharp",),
-    "cpp": ("clangd",),
-    "css": ("vscode-css-language-server",),
-    "elixir": ("elixir-ls",),
-    "go": ("gopls", "golangci-lint-lsp"),
-    "haskell": ("haskell-language-server",),
-    "html": ("vscode-html-language-server", "superhtml"),
-    "java": ("jdtls",),
-    "javascript": ("typescript-language-server",),
-    "json": ("vscode-json-language-server",),
-    "jsx": ("typescript-language-server",),
-    "kotlin": ("kotlin-language-server",),
-    "lua": ("lua-language-server",),
-    "markdown": ("marksman", "markdown-oxide"),
-    "nix": ("nil", "nixd"),
-    "php": ("intelephense",),
-    "python": ("ty", "ruff", "jedi", "pylsp"),
-    "ruby": ("ruby-lsp", "solargraph"),
-    "rust": ("rust-analyzer",),
-    "scala": ("metals",),
-    "swift": ("sourcekit-lsp",),
-    "toml": ("taplo", "tombi"),
-    "tsx": ("typescript-language-server",),
-    "typescript": ("typescript-language-server",),
-    "yaml": ("yaml-language-server", "ansible-language-server"),
-    "zig": ("zls",),
-}
-"""Languages that the agent is offered in, with the servers that Helix 25.07 has for them."""
-
 OURS = "added by acp-coder setup"
 """Stands behind a list of a language that was not there before."""
 
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 ANSWER_SECONDS = 5.0
+
+
+@cache
+def known() -> dict[str, tuple[str, ...]]:
+    """Languages that the agent is offered in, with the servers that Helix 25.07 has for them."""
+    return toml.decode(Path(__file__).with_suffix(".toml").read_bytes(), type=dict[str, tuple[str, ...]])
+
 
 Servers = Callable[[str], Sequence[str]]
 
@@ -77,10 +55,10 @@ def ask_helix(program: str) -> Servers:
                 check=False,
             )
         except (OSError, subprocess.TimeoutExpired):
-            return KNOWN.get(language, ())
+            return known().get(language, ())
         lines = COLOURS.sub("", done.stdout).splitlines()
         if not lines or not lines[0].startswith("Configured language servers"):
-            return KNOWN.get(language, ())
+            return known().get(language, ())
         names = []
         for line in lines[1:]:
             if not line.startswith("  "):
@@ -103,7 +81,7 @@ def add(text: str, server: dict[str, Any], servers: Servers, file: str) -> str:
         languages = tomlkit.aot()
         document.append("language", languages)
     by_name = {str(item.get("name")): item for item in cast("list[Any]", languages)}
-    for name in KNOWN:
+    for name in known():
         item = by_name.get(name)
         if item is None:
             item = tomlkit.table()

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from acp_agent.safety.folders.paths import Roots
 from acp_agent.tools.kit.base import HarmlessTool, Params
-from acp_agent.tools.kit.tool_context import Description, Preview, ToolContext, ToolResult
+from acp_agent.tools.kit.tool_context import Preview, ToolContext, ToolResult
 
 
 class BashKillParams(Params):
@@ -17,10 +16,8 @@ class BashKill(HarmlessTool[BashKillParams]):
     """It ends only what this session started."""
 
     name = "bash_kill"
+    title = "End the background command {run_id:.8}"
     kind = "execute"
-
-    def describe(self, params: BashKillParams, roots: Roots) -> Description:
-        return Description(f"End the background command {params.run_id[:8]}")
 
     async def run(self, params: BashKillParams, ctx: ToolContext, preview: Preview) -> ToolResult:
         state = await ctx.shell.runs.kill(params.run_id)

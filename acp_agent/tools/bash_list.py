@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from acp_agent.safety.folders.paths import Roots
 from acp_agent.tools.kit.base import HarmlessTool, Params
-from acp_agent.tools.kit.tool_context import Description, Preview, ToolContext, ToolResult
+from acp_agent.tools.kit.tool_context import Preview, ToolContext, ToolResult
 
 
 class BashListParams(Params):
@@ -13,11 +12,9 @@ class BashListParams(Params):
 
 class BashList(HarmlessTool[BashListParams]):
     name = "bash_list"
+    title = "List the background commands"
     kind = "read"
     reads_only = True
-
-    def describe(self, params: BashListParams, roots: Roots) -> Description:
-        return Description("List the background commands")
 
     async def run(self, params: BashListParams, ctx: ToolContext, preview: Preview) -> ToolResult:
         states = ctx.shell.runs.states()

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from pydantic import Field, field_validator
 
-from acp_agent.safety.folders.paths import Roots
 from acp_agent.tools.kit.base import HarmlessTool, Params
 from acp_agent.tools.kit.durations import wait_of
-from acp_agent.tools.kit.tool_context import Description, Preview, ToolContext, ToolResult
+from acp_agent.tools.kit.tool_context import Preview, ToolContext, ToolResult
 
 MAX_WAIT = 60.0
 
@@ -33,11 +32,9 @@ class BashOutputParams(Params):
 
 class BashOutput(HarmlessTool[BashOutputParams]):
     name = "bash_output"
+    title = "Output of the background command {run_id:.8}"
     kind = "read"
     reads_only = True
-
-    def describe(self, params: BashOutputParams, roots: Roots) -> Description:
-        return Description(f"Output of the background command {params.run_id[:8]}")
 
     async def run(self, params: BashOutputParams, ctx: ToolContext, preview: Preview) -> ToolResult:
         state = await ctx.shell.runs.look(params.run_id, params.seconds)

@@ -11,7 +11,7 @@ from acp_agent.errors import ToolError
 from acp_agent.safety.access import Access, NoAccess, ToolAccess
 from acp_agent.safety.folders.paths import Roots
 from acp_agent.tools.kit.base import Params, Tool
-from acp_agent.tools.kit.tool_context import Description, Preview, ToolContext, ToolResult
+from acp_agent.tools.kit.tool_context import Preview, ToolContext, ToolResult
 from acp_agent.tools.memory_store import project_of
 
 SHOWN_KEYS = 20
@@ -24,11 +24,9 @@ class MemoryForgetParams(Params):
 
 class MemoryForget(Tool[MemoryForgetParams]):
     name = "memory_forget"
+    title = "Forget {key}"
     aliases = ("forget",)
     kind = "other"
-
-    def describe(self, params: MemoryForgetParams, roots: Roots) -> Description:
-        return Description(f"Forget {params.key}")
 
     def access(self, params: MemoryForgetParams, roots: Roots, cwd: Path, config: ToolsConfig) -> list[Access]:
         return [ToolAccess("memory everywhere", "memories for all projects")] if params.everywhere else [NoAccess()]

@@ -6,9 +6,8 @@ from typing import Literal
 
 from pydantic import Field
 
-from acp_agent.safety.folders.paths import Roots
 from acp_agent.tools.kit.base import HarmlessTool, Params
-from acp_agent.tools.kit.tool_context import Description, Preview, ToolContext, ToolResult
+from acp_agent.tools.kit.tool_context import Preview, ToolContext, ToolResult
 from acp_agent.tools.memory_store import EVERYWHERE
 
 MAX_LIMIT = 100
@@ -23,12 +22,10 @@ class MemoryRecallParams(Params):
 
 class MemoryRecall(HarmlessTool[MemoryRecallParams]):
     name = "memory_recall"
+    title = "Recall {query:.80}"
     aliases = ("memory_search", "recall")
     kind = "other"
     reads_only = True
-
-    def describe(self, params: MemoryRecallParams, roots: Roots) -> Description:
-        return Description(f"Recall {params.query[:80]}")
 
     async def run(self, params: MemoryRecallParams, ctx: ToolContext, preview: Preview) -> ToolResult:
         memories, project = ctx.memory.notes, str(ctx.roots.cwd)

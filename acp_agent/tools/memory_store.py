@@ -12,7 +12,7 @@ from acp_agent.errors import ToolError
 from acp_agent.safety.access import Access, NoAccess, ToolAccess
 from acp_agent.safety.folders.paths import Roots
 from acp_agent.tools.kit.base import Params, Tool
-from acp_agent.tools.kit.tool_context import Description, Preview, ToolContext, ToolResult
+from acp_agent.tools.kit.tool_context import Preview, ToolContext, ToolResult
 
 EVERYWHERE = ""
 """The project of memories that belong to none."""
@@ -34,11 +34,9 @@ def project_of(everywhere: bool, ctx: ToolContext) -> str:
 
 class MemoryStore(Tool[MemoryStoreParams]):
     name = "memory_store"
+    title = "Remember {key}"
     aliases = ("memory_save", "remember")
     kind = "other"
-
-    def describe(self, params: MemoryStoreParams, roots: Roots) -> Description:
-        return Description(f"Remember {params.key}")
 
     def access(self, params: MemoryStoreParams, roots: Roots, cwd: Path, config: ToolsConfig) -> list[Access]:
         return [ToolAccess("memory everywhere", "memories for all projects")] if params.everywhere else [NoAccess()]

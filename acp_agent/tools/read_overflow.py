@@ -7,9 +7,8 @@ import uuid
 from pydantic import Field, field_validator
 
 from acp_agent.errors import ToolError
-from acp_agent.safety.folders.paths import Roots
 from acp_agent.tools.kit.base import HarmlessTool, Params
-from acp_agent.tools.kit.tool_context import Description, Preview, ToolContext, ToolResult
+from acp_agent.tools.kit.tool_context import Preview, ToolContext, ToolResult
 
 PREFIX = "overflow:"
 
@@ -47,11 +46,9 @@ class ReadOverflow(HarmlessTool[ReadOverflowParams]):
     """It was this session's own output."""
 
     name = "read_overflow"
+    title = "Read the output {id:.8} from character {offset}"
     kind = "read"
     reads_only = True
-
-    def describe(self, params: ReadOverflowParams, roots: Roots) -> Description:
-        return Description(f"Read the output {params.id[:8]} from character {params.offset}")
 
     async def run(self, params: ReadOverflowParams, ctx: ToolContext, preview: Preview) -> ToolResult:
         limit = min(params.limit or ctx.config.overflow.read_chars, MOST_CHARS)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from acp_agent.safety.folders.paths import Roots
 from acp_agent.tools.kit.base import HarmlessTool, Params
-from acp_agent.tools.kit.tool_context import Description, Preview, ToolContext, ToolResult
+from acp_agent.tools.kit.tool_context import Preview, ToolContext, ToolResult
 from acp_agent.tools.schedule_add import when
 
 
@@ -14,12 +13,10 @@ class ScheduleListParams(Params):
 
 class ScheduleList(HarmlessTool[ScheduleListParams]):
     name = "schedule_list"
+    title = "List the schedules of this project"
     aliases = ("cron_list",)
     kind = "other"
     reads_only = True
-
-    def describe(self, params: ScheduleListParams, roots: Roots) -> Description:
-        return Description("List the schedules of this project")
 
     async def run(self, params: ScheduleListParams, ctx: ToolContext, preview: Preview) -> ToolResult:
         lines = [

@@ -5,9 +5,8 @@ from __future__ import annotations
 from pydantic import Field
 
 from acp_agent.errors import ToolError
-from acp_agent.safety.folders.paths import Roots
 from acp_agent.tools.kit.base import HarmlessTool, Params
-from acp_agent.tools.kit.tool_context import Description, Preview, ToolContext, ToolResult
+from acp_agent.tools.kit.tool_context import Preview, ToolContext, ToolResult
 
 
 class ScheduleRemoveParams(Params):
@@ -16,11 +15,9 @@ class ScheduleRemoveParams(Params):
 
 class ScheduleRemove(HarmlessTool[ScheduleRemoveParams]):
     name = "schedule_remove"
+    title = "Remove the schedule {id}"
     aliases = ("cron_remove",)
     kind = "other"
-
-    def describe(self, params: ScheduleRemoveParams, roots: Roots) -> Description:
-        return Description(f"Remove the schedule {params.id}")
 
     async def run(self, params: ScheduleRemoveParams, ctx: ToolContext, preview: Preview) -> ToolResult:
         project, wanted = str(ctx.roots.cwd), params.id.strip()

@@ -5,9 +5,8 @@ from __future__ import annotations
 from pydantic import Field
 
 from acp_agent.errors import ToolError
-from acp_agent.safety.folders.paths import Roots
 from acp_agent.tools.kit.base import HarmlessTool, Params
-from acp_agent.tools.kit.tool_context import Description, Preview, ToolContext, ToolResult
+from acp_agent.tools.kit.tool_context import Preview, ToolContext, ToolResult
 
 
 class SkillParams(Params):
@@ -16,12 +15,10 @@ class SkillParams(Params):
 
 class Skill(HarmlessTool[SkillParams]):
     name = "skill"
+    title = "Skill {name:.60}"
     aliases = ("use_skill",)
     kind = "read"
     reads_only = True
-
-    def describe(self, params: SkillParams, roots: Roots) -> Description:
-        return Description(f"Skill {params.name[:60]}")
 
     async def run(self, params: SkillParams, ctx: ToolContext, preview: Preview) -> ToolResult:
         text = ctx.memory.skills.use(params.name)

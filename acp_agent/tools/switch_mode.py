@@ -12,7 +12,7 @@ from acp_agent.safety.access import Access, ModeAccess
 from acp_agent.safety.folders.paths import Roots
 from acp_agent.schema.acp import Content, TextContent
 from acp_agent.tools.kit.base import Params, Tool
-from acp_agent.tools.kit.tool_context import Description, Preview, ToolContext, ToolResult
+from acp_agent.tools.kit.tool_context import Preview, ToolContext, ToolResult
 
 
 class SwitchModeParams(Params):
@@ -22,11 +22,9 @@ class SwitchModeParams(Params):
 
 class SwitchMode(Tool[SwitchModeParams]):
     name = "switch_mode"
+    title = "Switch to the mode {mode}"
     aliases = ("exit_plan_mode",)
     kind = "switch_mode"
-
-    def describe(self, params: SwitchModeParams, roots: Roots) -> Description:
-        return Description(f"Switch to the mode {params.mode}")
 
     def access(self, params: SwitchModeParams, roots: Roots, cwd: Path, config: ToolsConfig) -> list[Access]:
         return [ModeAccess(params.mode)]

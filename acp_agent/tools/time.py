@@ -7,9 +7,8 @@ import time
 from datetime import UTC, datetime
 from email.utils import format_datetime
 
-from acp_agent.safety.folders.paths import Roots
 from acp_agent.tools.kit.base import HarmlessTool, Params
-from acp_agent.tools.kit.tool_context import Description, Preview, ToolContext, ToolResult
+from acp_agent.tools.kit.tool_context import Preview, ToolContext, ToolResult
 
 
 class TimeParams(Params):
@@ -18,12 +17,10 @@ class TimeParams(Params):
 
 class Time(HarmlessTool[TimeParams]):
     name = "time"
+    title = "Look at the clock"
     aliases = ("get_time", "current_time")
     kind = "other"
     reads_only = True
-
-    def describe(self, params: TimeParams, roots: Roots) -> Description:
-        return Description("Look at the clock")
 
     async def run(self, params: TimeParams, ctx: ToolContext, preview: Preview) -> ToolResult:
         millis = time.time_ns() // 1_000_000

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from acp_agent.config.language_settings import LanguageServerConfig, LspConfig
-from acp_agent.lsp.known_servers import KNOWN, language_of, rows, where, which
+from acp_agent.lsp.known_servers import known, language_of, rows, where, which
 
 
 @pytest.mark.parametrize(
@@ -37,10 +37,8 @@ def test_a_files_name_says_which_servers_are_for_it(name: str, languages: dict[s
     assert {name: language for name, language in found.items() if language} == languages
 
 
-def test_known_names_are_said_once_and_every_row_is_whole():
-    names = [row.name for row in KNOWN]
-    assert len(names) == len(set(names))
-    assert all(row.command and row.languages for row in KNOWN)
+def test_every_row_is_whole():
+    assert all(row.name == name and row.command and row.languages for name, row in known().items())
 
 
 def test_keys_that_are_configured_replace_those_of_the_known_row_and_others_stay():
@@ -53,14 +51,13 @@ def test_keys_that_are_configured_replace_those_of_the_known_row_and_others_stay
         }
     )
     found = {row.name: row for row in rows(config)}
-    known = {row.name: row for row in KNOWN}
     assert (found["ruff"].command, found["ruff"].settings) == (("my-ruff", "serve"), {"a": 1})
-    assert found["ruff"].languages == known["ruff"].languages
-    assert found["ruff"].root_markers == known["ruff"].root_markers
+    assert found["ruff"].languages == known()["ruff"].languages
+    assert found["ruff"].root_markers == known()["ruff"].root_markers
     assert "gopls" not in found
     assert "empty" not in found
     assert next(iter(found)) == "mine"
-    assert found["basedpyright"] == known["basedpyright"]
+    assert found["basedpyright"] == known()["basedpyright"]
 
 
 def test_the_workspace_is_the_nearest_folder_with_a_marker_within_the_sessions(tmp_path: Path):
@@ -108,4 +105,4 @@ def test_the_projects_own_program_comes_before_that_on_the_path(tmp_path: Path):
 
 def test_the_documents_name_every_server_that_is_known():
     text = (Path(__file__).parents[2] / "docs" / "language-servers.md").read_text(encoding="utf-8")
-    assert [row.name for row in KNOWN if f"`{row.command[0]}`" not in text] == []
+    assert [name for name, row in known().items() if f"`{row.command[0]}`" not in text] == []

@@ -109,12 +109,12 @@ def test_capabilities_are_read_from_what_was_offered() -> None:
     def offers(capabilities: ClientCapabilities) -> list[bool]:
         client = Client(None, "s", capabilities)  # type: ignore[arg-type]
         return [
-            client.reads_files,
-            client.writes_files,
-            client.has_terminals,
-            client.shows_terminal_output,
-            client.shows_compaction,
-            client.shows_notices,
+            client.plan.reads_files,
+            client.plan.writes_files,
+            client.plan.terminals,
+            client.plan.terminal_output,
+            client.plan.compaction,
+            client.plan.notices,
         ]
 
     assert offers(EVERYTHING) == [True] * 6

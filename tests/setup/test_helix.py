@@ -7,7 +7,7 @@ import tomllib
 import pytest
 
 from acp_agent.errors import UsageError
-from acp_agent.setup.helix import KNOWN, add, ask_helix, remove
+from acp_agent.setup.helix import add, ask_helix, known, remove
 
 SERVER = {"command": "/opt/acp-coder", "args": ["lsp"]}
 
@@ -30,8 +30,8 @@ auto-format = false
 """
 
 
-def known(language: str) -> tuple[str, ...]:
-    return KNOWN[language]
+def servers_of(language: str) -> tuple[str, ...]:
+    return known()[language]
 
 
 def languages(text: str) -> dict[str, list[object]]:
@@ -39,15 +39,15 @@ def languages(text: str) -> dict[str, list[object]]:
 
 
 def test_an_empty_file_gets_the_server_behind_those_that_helix_has():
-    text = add("", SERVER, known, "languages.toml")
+    text = add("", SERVER, servers_of, "languages.toml")
     assert tomllib.loads(text)["language-server"]["acp-coder"] == SERVER
     assert languages(text)["rust"] == ["rust-analyzer", "acp-coder"]
-    assert languages(text).keys() == KNOWN.keys()
+    assert languages(text).keys() == known().keys()
     assert remove(text, "languages.toml").strip() == ""
 
 
 def test_a_persons_own_lists_and_comments_stay():
-    text = add(MINE, SERVER, known, "languages.toml")
+    text = add(MINE, SERVER, servers_of, "languages.toml")
     assert languages(text)["python"] == ["ruff", {"name": "basedpyright", "except-features": ["hover"]}, "acp-coder"]
     assert languages(text)["rust"] == ["rust-analyzer", "acp-coder"]
     for words in ("# mine", "# from pipx", "# lint", "auto-format = false"):
@@ -59,13 +59,13 @@ def test_a_persons_own_lists_and_comments_stay():
 
 
 def test_adding_twice_changes_nothing():
-    once = add(MINE, SERVER, known, "languages.toml")
-    assert add(once, SERVER, known, "languages.toml") == once
+    once = add(MINE, SERVER, servers_of, "languages.toml")
+    assert add(once, SERVER, servers_of, "languages.toml") == once
 
 
 def test_what_is_no_toml_is_refused_in_words():
     with pytest.raises(UsageError, match="languages.toml: it is not TOML"):
-        add("[[language", SERVER, known, "languages.toml")
+        add("[[language", SERVER, servers_of, "languages.toml")
 
 
 def test_helix_itself_is_asked_for_its_servers(tmp_path):
@@ -84,8 +84,8 @@ def test_where_helix_does_not_say_what_is_known_of_it_counts(tmp_path, script):
     program = tmp_path / "hx"
     program.write_text(f"#!/bin/sh\n{script}\n")
     program.chmod(0o755)
-    assert ask_helix(str(program))("rust") == KNOWN["rust"]
-    assert ask_helix(str(tmp_path / "missing"))("rust") == KNOWN["rust"]
+    assert ask_helix(str(program))("rust") == known()["rust"]
+    assert ask_helix(str(tmp_path / "missing"))("rust") == known()["rust"]
 
 
 @pytest.mark.parametrize(

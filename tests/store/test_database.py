@@ -16,7 +16,7 @@ import pytest
 
 from acp_agent.errors import StoreError
 from acp_agent.store.base import LogEntry, SessionRecord
-from acp_agent.store.database import SCHEMA_VERSION
+from acp_agent.store.database import FORMAT, migrations
 from acp_agent.store.session_store import SessionStore
 
 WRITER = Path(__file__).with_name("writer.py")
@@ -91,7 +91,7 @@ def test_a_newer_file_is_left_as_it_is(tmp_path: Path) -> None:
     database = tmp_path / "s.db"
     SessionStore(database).close()
     with closing(sqlite3.connect(database)) as plain:
-        plain.execute(f"PRAGMA user_version={SCHEMA_VERSION + 1}")
+        plain.execute(f"PRAGMA user_version={FORMAT + 1}")
         plain.execute("PRAGMA journal_mode=DELETE")
     content = database.read_bytes()
     with pytest.raises(StoreError, match="newer acp-coder"):
@@ -172,3 +172,8 @@ def test_a_title_with_lone_surrogates_is_kept_without_them(tmp_path: Path) -> No
         found = store.get("s")
         assert found is not None
         assert found.title == "c?d"
+
+
+def test_every_format_has_its_statements():
+    assert len(migrations()) == FORMAT
+    assert all(sqlite3.complete_statement(f"{statement};") for step in migrations() for statement in step)

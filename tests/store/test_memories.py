@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from acp_agent.store.database import MIGRATIONS, SCHEMA_VERSION
+from acp_agent.store.database import FORMAT, migrations
 from acp_agent.store.session_store import SessionStore
 
 
@@ -80,7 +80,7 @@ def test_strange_text_is_kept(store):
 def test_a_file_of_the_first_format_is_brought_up_to_date_and_keeps_what_it_holds(tmp_path):
     path = tmp_path / "old.db"
     plain = sqlite3.connect(path, isolation_level=None)
-    for statement in MIGRATIONS[0]:
+    for statement in migrations()[0]:
         plain.execute(statement)
     plain.execute(
         "INSERT INTO permissions (project, tool, scope, decision, created_at) "
@@ -93,7 +93,7 @@ def test_a_file_of_the_first_format_is_brought_up_to_date_and_keeps_what_it_hold
     store.memories.store("/p", "k", "apple", "core")
     store.close()
     plain = sqlite3.connect(path)
-    assert plain.execute("PRAGMA user_version").fetchone()[0] == SCHEMA_VERSION
+    assert plain.execute("PRAGMA user_version").fetchone()[0] == FORMAT
     plain.close()
     SessionStore(path).close()
 

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import anyio
 import anyio.to_thread
@@ -20,7 +20,7 @@ from acp_agent.safety.access import Ask, ExecuteAccess, PathAccess
 from acp_agent.safety.deciding.decide import decide
 from acp_agent.safety.folders.paths import Roots
 from acp_agent.schema.acp import Content, TextContent
-from acp_agent.tools.code.diagnostics_checkers import choose
+from acp_agent.tools.code.diagnostics_checkers import PARSERS, CheckerName, checkers, choose
 from acp_agent.tools.code.diagnostics_parsers import (
     Diagnostic,
     parse_cargo,
@@ -670,3 +670,8 @@ async def test_go_vet_for_real(tmp_path: Path) -> None:
         )
         result = await on.call("diagnostics")
         assert [(item[0], item[1], item[2], item[4]) for item in found(result)] == [("warning", "main.go", 6, "printf")]
+
+
+def test_every_checker_has_a_row_and_a_parser():
+    assert set(checkers()) == set(get_args(CheckerName)) == set(PARSERS)
+    assert all(checker.name == name for name, checker in checkers().items())

@@ -61,14 +61,10 @@ class Buffers(Files):
     async def read(self, request: acp.ReadTextFileRequest) -> acp.ReadTextFileResponse:
         path = Path(request.path)
         document = self._documents.of(path) if path.is_absolute() else None
-        if document is None:
-            answer = await super().read(request)
-            whole = request.line is None and request.limit is None
-            self._know(path, answer.content if whole else None)
-            return answer
-        if await _overtaken(document, path):
-            # A command has changed the file behind a document that nobody has touched: the file is what there is.
-            self.tell_changed(document)
+        if document is None or await _overtaken(document, path):
+            if document is not None:
+                # A command has changed the file behind a document that nobody has touched: the file is what there is.
+                self.tell_changed(document)
             answer = await super().read(request)
             self._know(path, answer.content if request.line is None and request.limit is None else None)
             return answer

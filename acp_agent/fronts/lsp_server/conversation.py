@@ -98,16 +98,8 @@ class Conversation:
     # --- turns ------------------------------------------------------------------------------------------------
 
     @property
-    def running(self) -> Turn | None:
-        return self._running
-
-    @property
     def busy(self) -> bool:
         return self._running is not None or bool(self._queue)
-
-    @property
-    def session(self) -> Session | None:
-        return self._session
 
     def submit(self, prompt: Prompt) -> Turn:
         """Runs it when those before it have ended."""

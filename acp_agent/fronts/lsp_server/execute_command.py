@@ -188,29 +188,25 @@ class Commands:
 
     def _mode(self, given: _Given) -> Work:
         conversation = self._front.conversation
-
-        async def choose() -> dict[str, str] | None:
-            mode = given.id or await self._pick("mode", await conversation.modes())
-            if not mode:
-                return None
-            await conversation.set_mode(mode)
-            self._front.editor.say(f"Agent: mode {one_line(mode)}")
-            return {"id": mode}
-
-        return choose
+        return partial(self._choose, "mode", given.id, conversation.modes, conversation.set_mode)
 
     def _model(self, given: _Given) -> Work:
         conversation = self._front.conversation
+        return partial(self._choose, "model", given.id, conversation.models, conversation.set_model)
 
-        async def choose() -> dict[str, str] | None:
-            model = given.id or await self._pick("model", await conversation.models())
-            if not model:
-                return None
-            await conversation.set_model(model)
-            self._front.editor.say(f"Agent: model {one_line(model)}")
-            return {"id": model}
-
-        return choose
+    async def _choose(
+        self,
+        what: str,
+        chosen: str,
+        choices: Callable[[], Awaitable[Sequence[Choice]]],
+        take: Callable[[str], Awaitable[None]],
+    ) -> dict[str, str] | None:
+        chosen = chosen or await self._pick(what, await choices())
+        if not chosen:
+            return None
+        await take(chosen)
+        self._front.editor.say(f"Agent: {what} {one_line(chosen)}")
+        return {"id": chosen}
 
     def _sessions(self, given: _Given) -> Work:
         conversation = self._front.conversation

@@ -9,7 +9,8 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 import anyio
 
@@ -22,6 +23,8 @@ from acp_agent.fronts.view import plain
 from acp_agent.schema import acp
 
 log = logging.getLogger(__name__)
+
+Answer = TypeVar("Answer")
 
 SHOW = "Show"
 NO_ANSWER = "Do not answer"
@@ -74,24 +77,30 @@ class Questions:
         for scope in self._open:
             scope.cancel()
 
+    async def _in_turn(self, ask: Callable[[], Awaitable[Answer]]) -> Answer | None:
+        """One question at a time; `None` where it was abandoned."""
+        scope = anyio.CancelScope()
+        self._open.add(scope)
+        try:
+            with scope:
+                async with self._turn:
+                    return await ask()
+        finally:
+            self._open.discard(scope)
+        return None
+
     # --- permissions ------------------------------------------------------------------------------------------
 
     async def permission(self, request: acp.RequestPermissionRequest) -> acp.RequestPermissionOutcome:
         call = self._board.take(request.tool_call)
         self._board.set_waiting(call.id, True)
         self._changed()
-        outcome: acp.RequestPermissionOutcome = acp.CancelledPermissionOutcome()
-        scope = anyio.CancelScope()
-        self._open.add(scope)
         try:
-            with scope:
-                async with self._turn:
-                    outcome = await self._ask(request, call)
+            outcome = await self._in_turn(partial(self._ask, request, call))
         finally:
-            self._open.discard(scope)
             self._board.set_waiting(call.id, False)
             self._changed()
-        return outcome
+        return acp.CancelledPermissionOutcome() if outcome is None else outcome
 
     async def _ask(self, request: acp.RequestPermissionRequest, call: Call) -> acp.RequestPermissionOutcome:
         options = safe_first(request.options)
@@ -150,23 +159,13 @@ class Questions:
                 Kind.Warning,
             )
             return acp.CreateElicitationResponse(action="decline")
-        content: dict[str, acp.ElicitationContentValue] = {}
-        scope = anyio.CancelScope()
-        self._open.add(scope)
-        try:
-            with scope:
-                async with self._turn:
-                    return await self._fill(request, asked, content)
-        finally:
-            self._open.discard(scope)
-        return acp.CreateElicitationResponse(action="cancel")
+        answer = await self._in_turn(partial(self._fill, request, asked))
+        return acp.CreateElicitationResponse(action="cancel") if answer is None else answer
 
     async def _fill(
-        self,
-        request: acp.ElicitationFormMode,
-        asked: dict[str, list[tuple[str, Any]]],
-        content: dict[str, acp.ElicitationContentValue],
+        self, request: acp.ElicitationFormMode, asked: dict[str, list[tuple[str, Any]]]
     ) -> acp.CreateElicitationResponse:
+        content: dict[str, acp.ElicitationContentValue] = {}
         self._transcript.question(one_line(request.message, 2_000), "")
         for name, choices in asked.items():
             if not choices:

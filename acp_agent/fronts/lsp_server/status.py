@@ -120,12 +120,6 @@ class Board:
         self.calls.clear()
         self.changes += 1
 
-    def update(self, update: acp.SessionUpdate) -> Call | None:
-        """The call that an update is about, as it is now."""
-        if not isinstance(update, acp.ToolCall | acp.ToolCallProgress):
-            return None
-        return self.take(update)
-
     def take(self, update: acp.ToolCall | acp.ToolCallUpdate) -> Call:
         """A call that nobody began is as good as one that was: some agents name it first when they ask about it."""
         call = self.calls.setdefault(update.tool_call_id, Call(update.tool_call_id))

@@ -29,16 +29,7 @@ from acp_agent.lsp.compare import new_errors
 from acp_agent.lsp.known_servers import ServerRow, any_installed, language_of, rows, which
 from acp_agent.lsp.uris import uri_of
 from acp_agent.safety.folders.paths import Roots
-from acp_agent.schema.lsp_types import (
-    Diagnostic,
-    DocumentSymbol,
-    FileDiagnostics,
-    Hover,
-    Location,
-    Position,
-    WorkspaceEdit,
-    WorkspaceSymbol,
-)
+from acp_agent.schema import lsp_types as lsp
 from acp_agent.tools.kit.shown_documents import load_documents, source_files
 
 if TYPE_CHECKING:
@@ -216,7 +207,7 @@ class Languages:
     async def diagnostics(self, documents: Sequence[Document]) -> Report:
         if not self._asks("_lsp/diagnostics"):
             return await (await self._servers()).diagnostics(documents)
-        items: list[FileDiagnostics] = []
+        items: list[lsp.FileDiagnostics] = []
         for document in documents:
             items += (await self._editor(self._client.diagnostics(uri_of(document.path)))).items
         return Report(items, ["the editor"])
@@ -234,34 +225,34 @@ class Languages:
         left_out = [f"{len(paths) - most} more files were not looked at."] if len(paths) > most else []
         return replace(report, trouble=[*report.trouble, *left_out])
 
-    async def definition(self, document: Document, at: Position) -> list[Location]:
+    async def definition(self, document: Document, at: lsp.Position) -> list[lsp.Location]:
         if not self._asks("_lsp/definition"):
             return await (await self._servers()).definition(document, at)
         return await self._editor(self._client.definition(uri_of(document.path), at.line, at.character))
 
-    async def references(self, document: Document, at: Position) -> list[Location]:
+    async def references(self, document: Document, at: lsp.Position) -> list[lsp.Location]:
         if not self._asks("_lsp/references"):
             return await (await self._servers()).references(document, at)
         return await self._editor(self._client.references(uri_of(document.path), at.line, at.character))
 
-    async def hover(self, document: Document, at: Position) -> Hover | None:
+    async def hover(self, document: Document, at: lsp.Position) -> lsp.Hover | None:
         if not self._asks("_lsp/hover"):
             return await (await self._servers()).hover(document, at)
         return await self._editor(self._client.hover(uri_of(document.path), at.line, at.character))
 
-    async def document_symbols(self, document: Document) -> list[DocumentSymbol]:
+    async def document_symbols(self, document: Document) -> list[lsp.DocumentSymbol]:
         if not self._asks("_lsp/documentSymbols"):
             return await (await self._servers()).document_symbols(document)
         return await self._editor(self._client.document_symbols(uri_of(document.path)))
 
-    async def workspace_symbols(self, query: str, near: Document | None = None) -> list[WorkspaceSymbol]:
+    async def workspace_symbols(self, query: str, near: Document | None = None) -> list[lsp.WorkspaceSymbol]:
         if not self._asks("_lsp/workspaceSymbols"):
             return await (await self._servers()).workspace_symbols(query, near)
         return await self._editor(self._client.workspace_symbols(query))
 
     async def rename(
-        self, document: Document, at: Position, new_name: str, others: Sequence[Document] = ()
-    ) -> WorkspaceEdit:
+        self, document: Document, at: lsp.Position, new_name: str, others: Sequence[Document] = ()
+    ) -> lsp.WorkspaceEdit:
         if not self._asks("_lsp/rename"):
             return await (await self._servers()).rename(document, at, new_name, others)
         return await self._editor(self._client.rename(uri_of(document.path), at.line, at.character, new_name))
@@ -303,13 +294,13 @@ class Languages:
             log.info("%s: what the editor knows is not known: %s", path, error)
         baseline.known.set()
 
-    async def _of(self, path: Path) -> list[Diagnostic]:
+    async def _of(self, path: Path) -> list[lsp.Diagnostic]:
         report = await self._client.diagnostics(uri_of(path))
         return [item for file in report.items if file.uri == uri_of(path) for item in file.diagnostics]
 
     async def _new_in_editor(self, before: Document | None, after: Document) -> NewErrors:
         baseline = self._before.pop(after.path, None)
-        known: list[Diagnostic] = []
+        known: list[lsp.Diagnostic] = []
         with anyio.move_on_after(self.config.edit_wait):
             if before is not None:
                 if baseline is None or baseline.text != before.text:
@@ -339,5 +330,5 @@ class _Baseline:
     def __init__(self, text: str, revision: int) -> None:
         self.text = text
         self.revision = revision
-        self.diagnostics: list[Diagnostic] | None = None
+        self.diagnostics: list[lsp.Diagnostic] | None = None
         self.known = anyio.Event()

@@ -13,14 +13,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from acp_agent.errors import ProviderError, ToolError
-from acp_agent.llm.base import (
-    AssistantMessage,
-    ModelSettings,
-    TextPart,
-    ToolDefinition,
-    UsageReport,
-    UserMessage,
-)
+from acp_agent.llm import base as llm
 from acp_agent.loop.calls.call import Call
 from acp_agent.loop.calls.reports import Parent
 from acp_agent.loop.memory.compaction import Compacted
@@ -59,7 +52,7 @@ async def run_sub_agent(calls: Calls, call: Call, task: Task) -> ToolResult:
         raise ToolError(f"Sub-agents may stand {deep} deep and not deeper. Do the task yourself.", "policy_blocked")
     below = calls.below(Parent(call, calls.reports, task.title), _allowed(calls, task))
     host = _SubHost(below)
-    host.add(UserMessage((TextPart(task.prompt),)))
+    host.add(llm.UserMessage((llm.TextPart(task.prompt),)))
     try:
         reason = await run_turn(
             calls.shell.turn.model.provider,
@@ -95,7 +88,7 @@ def _allowed(calls: Calls, task: Task) -> frozenset[str]:
     return frozenset(known[name] for name in task.tools)
 
 
-def _sub_settings(settings: ModelSettings) -> ModelSettings:
+def _sub_settings(settings: llm.ModelSettings) -> llm.ModelSettings:
     """The settings of a sub-agent: told what it is, and with a prompt cache of its own."""
     return msgspec.structs.replace(
         settings,
@@ -117,7 +110,7 @@ class _SubHost:
         self.add = self._memory.add
         self.messages = self._memory.messages
 
-    def tools(self) -> Sequence[ToolDefinition]:
+    def tools(self) -> Sequence[llm.ToolDefinition]:
         return self._offer.definitions()
 
     def undo_room(self) -> None:
@@ -133,16 +126,16 @@ class _SubHost:
     async def drain(self) -> None:
         """Nothing was sent."""
 
-    def settings(self) -> ModelSettings:
+    def settings(self) -> llm.ModelSettings:
         return self._settings
 
     @property
     def _asked(self) -> Asked:
         return Asked(self._settings.model, self._settings, self.tools(), self._window)
 
-    def report_usage(self, usage: UsageReport | None, message: AssistantMessage) -> None:
+    def report_usage(self, usage: llm.UsageReport | None, message: llm.AssistantMessage) -> None:
         messages = self.messages()
-        before = messages[:-1] if messages and isinstance(messages[-1], AssistantMessage) else messages
+        before = messages[:-1] if messages and isinstance(messages[-1], llm.AssistantMessage) else messages
         self._memory.room.counted(before, self._asked, 0 if usage is None else usage.input_tokens)
 
     async def make_room(self, refused: ProviderError | None = None) -> str | None:
@@ -166,6 +159,6 @@ class _SubHost:
     def last_words(self) -> str:
         """The last thing it said."""
         for message in reversed(self.messages()):
-            if isinstance(message, AssistantMessage) and message.text.strip():
+            if isinstance(message, llm.AssistantMessage) and message.text.strip():
                 return message.text.strip()
         return ""

@@ -14,21 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 import msgspec
 
 from acp_agent.errors import ProviderError
-from acp_agent.llm.base import (
-    AssistantMessage,
-    Finished,
-    FinishReason,
-    Message,
-    ModelSettings,
-    Provider,
-    TextDelta,
-    TextPart,
-    ThoughtDelta,
-    ToolDefinition,
-    ToolMessage,
-    ToolUse,
-    UsageReport,
-)
+from acp_agent.llm import base as llm
 from acp_agent.loop.model.doom_loop import DoomLoop
 from acp_agent.schema.acp import AgentMessageChunk, AgentThoughtChunk, SessionUpdate, StopReason, TextContent
 
@@ -47,9 +33,9 @@ class Cleaner(Protocol):
 class TurnHost(Protocol):
     """The part of a session that a turn needs."""
 
-    def messages(self) -> Sequence[Message]: ...
+    def messages(self) -> Sequence[llm.Message]: ...
 
-    def add(self, message: Message, *, clean: bool = False) -> None:
+    def add(self, message: llm.Message, *, clean: bool = False) -> None:
         """Appends to the history, on disk too. `clean`: no credentials are in it."""
         ...
 
@@ -59,13 +45,13 @@ class TurnHost(Protocol):
         """Waits while the client reads too slowly."""
         ...
 
-    def tools(self) -> Sequence[ToolDefinition]:
+    def tools(self) -> Sequence[llm.ToolDefinition]:
         """The tools of the mode in force now."""
         ...
 
-    def settings(self) -> ModelSettings: ...
+    def settings(self) -> llm.ModelSettings: ...
 
-    def report_usage(self, usage: UsageReport | None, message: AssistantMessage) -> None:
+    def report_usage(self, usage: llm.UsageReport | None, message: llm.AssistantMessage) -> None:
         """Reports what the server counted for the answer `message`; `None`: nothing."""
         ...
 
@@ -90,17 +76,17 @@ class TurnHost(Protocol):
 class Turn(msgspec.Struct):
     """The result of one model call."""
 
-    message: AssistantMessage
-    reason: FinishReason
-    usage: UsageReport | None
+    message: llm.AssistantMessage
+    reason: llm.FinishReason
+    usage: llm.UsageReport | None
 
 
-RunCalls = Callable[[Sequence[ToolUse], Callable[[ToolMessage], None]], Awaitable["RoundResult"]]
+RunCalls = Callable[[Sequence[llm.ToolUse], Callable[[llm.ToolMessage], None]], Awaitable["RoundResult"]]
 """Runs the calls of one message and hands over one result for each, in order, also when it is cancelled."""
 
 
 async def run_turn(
-    provider: Provider, host: TurnHost, run_calls: RunCalls, *, max_iterations: int, doom_loop: int
+    provider: llm.Provider, host: TurnHost, run_calls: RunCalls, *, max_iterations: int, doom_loop: int
 ) -> StopReason:
     """Runs until the model is done, or a limit ends it (then the user is told which, but for the iterations, which
     the stop reason names). Raises ProviderError; what the model had said by then stays in the history."""
@@ -116,12 +102,12 @@ async def run_turn(
             return ENDS.get(turn.reason, "end_turn")
         if (words := circles.asked(calls)) is not None:
             for call in calls:
-                host.add(ToolMessage(call.id, call.name, (TextPart(words),)))
+                host.add(llm.ToolMessage(call.id, call.name, (llm.TextPart(words),)))
             host.say(words)
             return "max_turn_requests"
-        results: list[ToolMessage] = []
+        results: list[llm.ToolMessage] = []
 
-        def add(result: ToolMessage, results: list[ToolMessage] = results) -> None:
+        def add(result: llm.ToolMessage, results: list[llm.ToolMessage] = results) -> None:
             results.append(result)
             host.add(result, clean=True)  # The runner has taken them out.
 
@@ -134,7 +120,7 @@ async def run_turn(
     return "max_turn_requests"
 
 
-async def _ask(provider: Provider, host: TurnHost) -> Turn | str:
+async def _ask(provider: llm.Provider, host: TurnHost) -> Turn | str:
     """One model call that fits. A server that finds it too long is asked once more, with less; words for the user
     where it cannot be made to fit."""
     if (words := await host.make_room()) is not None:
@@ -154,42 +140,42 @@ async def _ask(provider: Provider, host: TurnHost) -> Turn | str:
         raise
 
 
-ENDS: dict[FinishReason, StopReason] = {"length": "max_tokens", "refusal": "refusal"}
+ENDS: dict[llm.FinishReason, StopReason] = {"length": "max_tokens", "refusal": "refusal"}
 
 
-async def ask_model(provider: Provider, host: TurnHost) -> Turn:
+async def ask_model(provider: llm.Provider, host: TurnHost) -> Turn:
     """One model call, streamed to the user; its message is added to the history, also when it is cut short."""
     said: list[str] = []
     thought: list[str] = []
-    calls: list[ToolUse] = []
-    usage: UsageReport | None = None
-    finished: Finished | None = None
+    calls: list[llm.ToolUse] = []
+    usage: llm.UsageReport | None = None
+    finished: llm.Finished | None = None
     voice = _Voice(host, AgentMessageChunk)
     mind = _Voice(host, AgentThoughtChunk)
     try:
         async with aclosing(provider.stream(host.messages(), host.tools(), host.settings())) as events:
             async for event in events:
                 match event:
-                    case TextDelta(text):
+                    case llm.TextDelta(text):
                         said.append(text)
                         mind.rest()
                         voice.say(text)
                         await host.drain()
-                    case ThoughtDelta(text):
+                    case llm.ThoughtDelta(text):
                         thought.append(text)
                         voice.rest()
                         mind.say(text)
                         await host.drain()
-                    case ToolUse():
+                    case llm.ToolUse():
                         calls.append(event)
-                    case UsageReport():
+                    case llm.UsageReport():
                         usage = event
-                    case Finished():
+                    case llm.Finished():
                         finished = event
     finally:
         mind.rest()
         voice.rest()
-        message = AssistantMessage(
+        message = llm.AssistantMessage(
             text="".join(said),
             # Calls of an answer that was cut short are never run, so they are not kept either.
             tool_calls=tuple(calls) if finished is not None else (),

@@ -52,7 +52,7 @@ class SessionDesk:
         words = f"The conversation was made shorter: {done.words} (about {before} tokens became {after})."
         if done.trouble:
             words += f" There is no summary: {done.trouble}."
-        if not self._outbox.client.shows_compaction:
+        if not self._outbox.client.plan.compaction:
             self._outbox.tell(words)
 
     def gave_up(self, *, cancelled: bool = False) -> None:
@@ -60,7 +60,7 @@ class SessionDesk:
 
     def ended(self, status: str, summary: str = "") -> None:
         """Tells a client that shows compactions."""
-        if self._outbox.client.shows_compaction:
+        if self._outbox.client.plan.compaction:
             content: list[ContentBlock] = [TextContent(text=summary)] if summary else []
             self._outbox.emit(CompactionUpdate(compaction_id=self._id, status=status, summary=content), keep=False)
 

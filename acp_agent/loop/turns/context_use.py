@@ -78,7 +78,7 @@ class ContextUse:
         text = f"Compacted: about {tokens[0]} tokens became {tokens[1]}."
         if done.trouble:
             return f"{text} The model could not write a summary ({done.trouble}): {done.words}."
-        return text if session.client.shows_compaction else f"{text}\n\n{done.summary}"
+        return text if session.client.plan.compaction else f"{text}\n\n{done.summary}"
 
     async def _summarised(self, messages: Sequence[Message], model: ReadyModel, asked: Asked) -> Compacted:
         window = self._room.window(asked)

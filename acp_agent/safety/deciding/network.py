@@ -5,8 +5,8 @@ must not be asked; `check_addresses` judges what a name resolved to. Whoever con
 addresses it got from here and nothing else: what was checked is what is connected to. Every hop of a redirect, and
 every request of a browser, is a new URL.
 
-The tables are our own (IANA's special-purpose registries, and what clouds put on public addresses): the standard
-library's `is_private` and `is_global` leave holes. Of IPv6 only 2000::/3 is public, less the special blocks in it.
+The tables are our own (`network.toml`): the standard library's `is_private` and `is_global` leave holes. Of IPv6 only
+2000::/3 is public, less the special blocks in it.
 """
 
 from __future__ import annotations
@@ -15,78 +15,27 @@ import ipaddress
 import re
 import unicodedata
 from collections.abc import Iterable
-from typing import NoReturn
+from functools import cache
+from pathlib import Path
+from typing import Literal, NoReturn
 from urllib.parse import quote, unquote
 
 import idna
-from msgspec import Struct
+from msgspec import Struct, toml
 
 from acp_agent.config.model import WebConfig
 from acp_agent.errors import ToolError
 
 IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 
+TABLE = Path(__file__).with_suffix(".toml")
 LONGEST_URL = 8192
-
-NOT_PUBLIC_4 = {
-    "0.0.0.0/8": "this network",
-    "10.0.0.0/8": "a private network",
-    "100.64.0.0/10": "a provider's inner network",
-    "127.0.0.0/8": "this machine",
-    "168.63.129.16/32": "a cloud's inner service",
-    "169.254.0.0/16": "link-local",
-    "172.16.0.0/12": "a private network",
-    "192.0.0.0/24": "protocol assignments",
-    "192.0.2.0/24": "documentation",
-    "192.88.99.0/24": "6to4 relays",
-    "192.168.0.0/16": "a private network",
-    "198.18.0.0/15": "benchmarks",
-    "198.51.100.0/24": "documentation",
-    "203.0.113.0/24": "documentation",
-    "224.0.0.0/4": "multicast",
-    "240.0.0.0/4": "reserved",
-}
-
-NOT_PUBLIC_6 = {
-    "::/128": "no address",
-    "::1/128": "this machine",
-    "::/96": "an IPv4-compatible address",
-    "::ffff:0:0/96": "an IPv4-mapped address",
-    "::ffff:0:0:0/96": "an IPv4-translated address",
-    "64:ff9b::/96": "NAT64",
-    "64:ff9b:1::/48": "local NAT64",
-    "100::/64": "discard only",
-    "2001::/32": "Teredo",
-    "2001::/23": "protocol assignments",
-    "2001:db8::/32": "documentation",
-    "2002::/16": "6to4",
-    "3ffe::/16": "the former 6bone",
-    "3fff::/20": "documentation",
-    "5f00::/16": "segment routing",
-    "fc00::/7": "a private network",
-    "fe80::/10": "link-local",
-    "fec0::/10": "site-local",
-    "ff00::/8": "multicast",
-}
-"""The first that fits gives the word; what is in none of them is public in 2000::/3 only."""
 
 PUBLIC_6 = ipaddress.IPv6Network("2000::/3")
 
-LOCAL_NAMES = (
-    "localhost",
-    "localdomain",
-    "local",
-    "internal",
-    "intranet",
-    "lan",
-    "private",
-    "home.arpa",
-    "onion",
-)
+LOCAL_NAMES = ("localhost", "localdomain", "local", "internal", "intranet", "lan", "private", "home.arpa", "onion")
 """Names, and all below them, that no public server has."""
 
-_TABLE_4 = [(ipaddress.IPv4Network(block), word) for block, word in NOT_PUBLIC_4.items()]
-_TABLE_6 = [(ipaddress.IPv6Network(block), word) for block, word in NOT_PUBLIC_6.items()]
 _DEFAULT_PORTS = {"https": 443, "http": 80}
 _ABSOLUTE = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://([^/?#]*)([^#]*)", re.DOTALL)
 _LABEL = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?")
@@ -191,13 +140,20 @@ def check_addresses(host: str, addresses: Iterable[str], policy: NetworkPolicy) 
     return tuple(found)
 
 
+@cache
+def not_public(version: Literal[4, 6]) -> tuple[tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, str], ...]:
+    """The blocks that are not public, with what they are for; the first that fits counts."""
+    blocks = toml.decode(TABLE.read_bytes(), type=dict[str, dict[str, str]])[f"ipv{version}"]
+    return tuple((ipaddress.ip_network(block), word) for block, word in blocks.items())
+
+
 def why_not_public(address: IPAddress) -> str | None:
     """The purpose of the block of a non-public address, in a few words; `None` for a public address."""
     if isinstance(address, ipaddress.IPv4Address):
-        return next((word for block, word in _TABLE_4 if address in block), None)
+        return next((word for block, word in not_public(4) if address in block), None)
     if address.scope_id is not None:
         return "bound to an interface"
-    word = next((word for block, word in _TABLE_6 if address in block), None)
+    word = next((word for block, word in not_public(6) if address in block), None)
     return word or (None if address in PUBLIC_6 else "outside of the public block 2000::/3")
 
 

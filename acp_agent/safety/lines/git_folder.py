@@ -14,8 +14,12 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
+from msgspec import Struct, toml
+
+TABLE = Path(__file__).with_suffix(".toml")
 MAX_BYTES = 200_000
 MAX_INDEX_BYTES = 100_000_000
 SUBMODULE = b"\0\0\xe0\0"
@@ -33,147 +37,19 @@ TOKEN = re.compile(
 )
 QUOTING = re.compile(r'\\(.)|"', re.DOTALL)
 
-NO_HELPER = re.compile(r"(?!.*::)[^-].*", re.DOTALL)
-"""An address that names no remote helper (`ext::sh …`)."""
 
-WHOLE_SECTIONS = frozenset(
-    [
-        "user",
-        "author",
-        "committer",
-        "color",
-        "column",
-        "pull",
-        "gc",
-        "pack",
-        "index",
-        "feature",
-        "rebase",
-        "tag",
-        "advice",
-        "gui",
-        "maintenance",
-    ]
-)
-"""Sections of which no key runs anything when git only looks."""
+class _Harmless(Struct, frozen=True, forbid_unknown_fields=True):
+    sections: frozenset[str]
+    """Sections of which no key runs anything when git only looks."""
+    keys: frozenset[str]
+    """Keys that run nothing, whatever their value; `*` stands for a subsection."""
+    values: dict[str, str]
+    """Keys that run nothing with such a value (an expression)."""
 
-KEYS = frozenset(
-    [
-        "core.repositoryformatversion",
-        "core.filemode",
-        "core.logallrefupdates",
-        "core.ignorecase",
-        "core.precomposeunicode",
-        "core.symlinks",
-        "core.autocrlf",
-        "core.eol",
-        "core.safecrlf",
-        "core.abbrev",
-        "core.quotepath",
-        "core.untrackedcache",
-        "core.preloadindex",
-        "core.longpaths",
-        "core.fscache",
-        "core.commitgraph",
-        "core.multipackindex",
-        "core.checkstat",
-        "core.trustctime",
-        "core.protectntfs",
-        "core.protecthfs",
-        "core.sparsecheckout",
-        "core.sparsecheckoutcone",
-        "core.sharedrepository",
-        "core.whitespace",
-        "core.hidedotfiles",
-        "core.compression",
-        "core.bigfilethreshold",
-        "remote.*.fetch",
-        "remote.*.push",
-        "remote.*.prune",
-        "remote.*.prunetags",
-        "remote.*.tagopt",
-        "remote.*.gh-resolved",
-        "remote.pushdefault",
-        "branch.*.remote",
-        "branch.*.pushremote",
-        "branch.*.merge",
-        "branch.*.rebase",
-        "branch.*.description",
-        "branch.*.vscode-merge-base",
-        "branch.*.gh-merge-base",
-        "branch.*.github-pr-owner-number",
-        "branch.*.github-pr-base-branch",
-        "branch.autosetupmerge",
-        "branch.autosetuprebase",
-        "branch.sort",
-        "init.defaultbranch",
-        "push.default",
-        "push.autosetupremote",
-        "push.followtags",
-        "fetch.prune",
-        "fetch.prunetags",
-        "fetch.parallel",
-        "diff.algorithm",
-        "diff.renames",
-        "diff.renamelimit",
-        "diff.mnemonicprefix",
-        "diff.noprefix",
-        "diff.colormoved",
-        "diff.colormovedws",
-        "diff.context",
-        "diff.interhunkcontext",
-        "diff.indentheuristic",
-        "diff.wserrorhighlight",
-        "status.short",
-        "status.branch",
-        "status.showuntrackedfiles",
-        "status.renames",
-        "status.renamelimit",
-        "status.aheadbehind",
-        "status.showstash",
-        "status.relativepaths",
-        "status.displaycommentprefix",
-        "log.date",
-        "log.decorate",
-        "log.abbrevcommit",
-        "log.follow",
-        "log.mailmap",
-        "merge.conflictstyle",
-        "merge.ff",
-        "merge.renames",
-        "merge.stat",
-        "rerere.enabled",
-        "rerere.autoupdate",
-        "submodule.*.active",
-        "submodule.active",
-        "commit.gpgsign",
-        "commit.verbose",
-        "commit.cleanup",
-        "commit.status",
-        "gpg.format",
-        "apply.whitespace",
-        "i18n.commitencoding",
-        "i18n.logoutputencoding",
-        "lfs.repositoryformatversion",
-        "lfs.*.access",
-        "extensions.objectformat",
-        "extensions.worktreeconfig",
-        "extensions.refstorage",
-        "extensions.relativeworktrees",
-    ]
-)
-"""Keys that run nothing, whatever their value; `*` stands for a subsection."""
 
-VALUES: dict[str, re.Pattern[str]] = {
-    "core.bare": re.compile("false"),
-    "gc.recentobjectshook": re.compile(""),
-    "core.fsmonitor": re.compile("true|false"),
-    "remote.*.url": NO_HELPER,
-    "remote.*.pushurl": NO_HELPER,
-    "submodule.*.url": NO_HELPER,
-    "blame.ignorerevsfile": re.compile(r"\.git-blame-ignore-revs"),
-}
-"""Keys that run nothing with such a value."""
+@cache
+def harmless() -> _Harmless:
+    return toml.decode(TABLE.read_bytes(), type=_Harmless)
 
 
 def runs_programs(folder: Path) -> bool:
@@ -235,9 +111,10 @@ def _has_submodules(git: Path) -> bool:
 
 
 def _is_allowed(name: str, value: str) -> bool:
-    if (pattern := VALUES.get(name)) is not None:
-        return pattern.fullmatch(value) is not None
-    return name in KEYS or name.partition(".")[0] in WHOLE_SECTIONS
+    known = harmless()
+    if (pattern := known.values.get(name)) is not None:
+        return re.fullmatch(pattern, value) is not None
+    return name in known.keys or name.partition(".")[0] in known.sections
 
 
 def _entries(text: str) -> Iterator[tuple[str, str]]:

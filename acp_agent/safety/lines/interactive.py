@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from acp_agent.safety.lines.simple import SimpleCommand, simple_commands
-from acp_agent.safety.lines.terminal_programs import EDITOR_VARIABLES, ENDLESS, RULES, SHELLS, WantsTerminal
+from acp_agent.safety.lines.line import Command, read
+from acp_agent.safety.lines.terminal_programs import EDITOR_VARIABLES, ENDLESS, SimpleCommand, WantsTerminal, wants
 from acp_agent.safety.lines.wrappers import base, behind, inner_commands, seen_by
 
+SHELLS = ("bash", "sh", "zsh", "dash", "ksh")
 MAX_NESTING = 4
-WRAPPERS = seen_by("hints")
 UNKNOWN = ("{}", "{}")
 """Stands for the arguments that `xargs` adds."""
 
@@ -22,7 +22,7 @@ UNKNOWN = ("{}", "{}")
 def wants_terminal(command: str, *, background: bool = False, nesting: int = 0) -> WantsTerminal | None:
     """The first part of a line that wants a terminal, or never ends. `background`: what never ends may run there."""
     git_editor = False
-    for simple in simple_commands(command):
+    for simple in map(_plain, filter(_runs, read(command).commands)):
         git_editor = git_editor or any(name in EDITOR_VARIABLES for name in _set_by(simple))
         inner = _unwrapped(simple)
         if inner is None or not inner.words:
@@ -47,12 +47,23 @@ def _judge(program: str, arguments: Sequence[str], simple: SimpleCommand, backgr
     if program in ENDLESS:
         if background or simple.detached or simple.output_taken:
             return None
-        return ENDLESS[program](simple, arguments)
-    rule = RULES.get(program)
-    return None if rule is None else rule(simple, arguments)
+        return ENDLESS[program](simple, program, arguments)
+    return wants(simple, program, arguments)
 
 
 # --- around a command --------------------------------------------------------------------------------------------
+
+
+def _runs(command: Command) -> bool:
+    """Whether it runs, as far as the line tells: not in a function, of which nobody knows who calls it."""
+    in_function = any(around.kind == "function_definition" for around in command.around)
+    return command.kind in ("command", "declaration_command") and not in_function
+
+
+def _plain(command: Command) -> SimpleCommand:
+    simple = command.simple
+    variables = tuple(name for name, value in simple.assigned if value is not None)
+    return SimpleCommand(simple.words, variables, command.has_input, command.output_taken, command.detached)
 
 
 def _set_by(simple: SimpleCommand) -> list[str]:
@@ -65,8 +76,8 @@ def _set_by(simple: SimpleCommand) -> list[str]:
 def _unwrapped(simple: SimpleCommand) -> SimpleCommand | None:
     """The command behind `env`, `time`, `timeout 5` and the like; `None` where it cannot be told."""
     words, variables, has_input = simple.words, simple.variables, simple.has_input
-    while words and (wrapper := base(words[0])) in WRAPPERS:
-        if wrapper == "sudo" and RULES["sudo"](simple, words[1:]) is not None:
+    while words and (wrapper := base(words[0])) in seen_by("hints"):
+        if wrapper == "sudo" and wants(simple, "sudo", words[1:]) is not None:
             break
         found = behind((wrapper, *words[1:]))
         if found is None or (wrapper == "timeout" and found.words and found.words[0] in ENDLESS):

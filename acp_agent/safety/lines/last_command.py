@@ -6,19 +6,23 @@ command (an empty text), and then no filter is applied.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import cache
+from itertools import groupby
+from pathlib import Path
 
-from acp_agent.safety.lines.line import Line, read
+from msgspec import Struct, toml
+
+from acp_agent.safety.lines.line import TOO_DEEP, Around, Command, read
 from acp_agent.safety.lines.programs import words
-from acp_agent.safety.lines.wrappers import WRAPPERS, base, behind, seen_by
+from acp_agent.safety.lines.wrappers import base, behind, seen_by, wrappers
 
-if TYPE_CHECKING:
-    from tree_sitter import Node
-
-MAX_DEPTH = 40
-
+TABLE = Path(__file__).with_suffix(".toml")
+QUIET = words(
+    "variable_assignment variable_assignments declaration_command unset_command test_command function_definition"
+)
+"""Kinds of commands that print nothing."""
 CUTTERS = words("tail head cat tee less more")
 """Programs whose output has the format of their input: of the pipe, where they name no file."""
 CUTTER_OPTIONS = {
@@ -37,42 +41,28 @@ SPEAKING = words("echo printf")
 
 PYTHON_OPTIONS = words("-W -X")
 PYTHONS = words("python python3 pypy pypy3")
-SEEN_THROUGH = seen_by("filters")
-RUNNERS = {"pnpm": "exec", **{name: WRAPPERS[name].sub for name in SEEN_THROUGH if WRAPPERS[name].sub}}
-KNOWN = CUTTERS | FEEDERS | SILENT | SPEAKING | PYTHONS | SEEN_THROUGH | RUNNERS.keys()
-"""Names without which a line cannot be read: one that gives them another meaning gives no command."""
+KNOWN = CUTTERS | FEEDERS | SILENT | SPEAKING | PYTHONS
+"""Names without which a line cannot be read, with those of wrappers and runners: one that gives them another meaning
+gives no command."""
 
-GLOBAL: dict[str, tuple[frozenset[str], frozenset[str]]] = {
-    "git": (
-        words("-C -c --git-dir --work-tree --namespace --config-env --exec-path"),
-        words("--no-pager -P -p --paginate --no-optional-locks --bare --literal-pathspecs"),
-    ),
-    "cargo": (words("--color --config -C -Z"), words("-q --quiet -v -vv --verbose --offline --locked --frozen")),
-    "npm": (
-        words("--prefix -C -w --workspace --loglevel --registry --userconfig"),
-        words("-s --silent -q --quiet --workspaces -ws --verbose -d --offline --yes -y"),
-    ),
-    "pnpm": (
-        words("-C --dir -F --filter --loglevel --reporter"),
-        words("-r --recursive -w --workspace-root -s --silent"),
-    ),
-    "yarn": (words("--cwd"), words("-s --silent")),
-    "docker": (
-        words("--context -c -H --host --config -l --log-level --tlscacert --tlscert"),
-        words("-D --debug --tls --tlsverify"),
-    ),
-    "kubectl": (
-        words("-n --namespace --context --kubeconfig --cluster --user -s --server --as"),
-        words("--insecure-skip-tls-verify"),
-    ),
-    "terraform": (words(""), words("")),
-    "tofu": (words(""), words("")),
-    "pip": (
-        words("--proxy --python --cache-dir --log --timeout --retries --cert --trusted-host"),
-        words("-q -qq --quiet -v --verbose --no-input --disable-pip-version-check --isolated --no-cache-dir"),
-    ),
-}
-"""Program -> options that may be before its sub-command: with a word of their own, and without."""
+
+class _Global(Struct, frozen=True, forbid_unknown_fields=True):
+    """Options that may be before a program's sub-command."""
+
+    with_word: frozenset[str]
+    without: frozenset[str]
+
+
+@cache
+def global_options() -> dict[str, _Global]:
+    """By program."""
+    return toml.decode(TABLE.read_bytes(), type=dict[str, _Global])
+
+
+@cache
+def _runners() -> dict[str, str]:
+    """Programs with a sub-command that runs a program."""
+    return {"pnpm": "exec"} | {name: sub for name in seen_by("filters") if (sub := wrappers()[name].sub)}
 
 
 @dataclass(frozen=True)
@@ -94,11 +84,10 @@ def last_command(script: str) -> LastCommand:
     gives none; nor do loops, conditions and here documents in pipes, and names to which the line itself gives another
     meaning.
     """
-    line = read(script)
-    if not line.is_shell:
-        return NONE
-    segments, renamed = _segments(line, line.root, 0), _renamed(line)
-    if segments is None or renamed & KNOWN:
+    commands = read(script).commands
+    segments, renamed = _segments(commands, 0), _renamed(commands)
+    known = KNOWN | seen_by("filters") | _runners().keys()
+    if segments is None or renamed & known or any(command.kind == TOO_DEEP for command in commands):
         return NONE
     for number in range(len(segments) - 1, -1, -1):
         if not segments[number].prints and not segments[number].speaks:
@@ -119,42 +108,39 @@ class _Segment:
     speaks: bool = False
 
 
-def _segments(line: Line, node: Node, depth: int) -> list[_Segment] | None:
-    """The commands that run one after the other; None where a part of it is not understood."""
-    if depth > MAX_DEPTH:
-        return None
-    depth += 1
-    match node.type:
-        case "program" | "list" | "subshell" | "compound_statement" | "negated_command":
-            found: list[_Segment] = []
-            for child in node.children:
-                if child.is_named and child.type not in ("comment", "heredoc_body"):
-                    below = _segments(line, child, depth)
-                    if below is None:
-                        return None
-                    found += below
-            return found
-        case "command":
-            return [_segment(line.simple(node).written)]
-        case "variable_assignment" | "variable_assignments" | "declaration_command" | "unset_command" | "test_command":
-            return [_Segment("", False)]
-        case "function_definition":
-            return [_Segment("", False)]
-        case "pipeline":
-            return _pipeline(line, node, depth)
-        case "redirected_statement":
-            return _redirected(line, node, depth)
-    return [_Segment("", True)]
+def _segments(commands: Iterable[Command], depth: int) -> list[_Segment] | None:
+    """What runs one after the other; None where a part of it is not understood. `depth`: how much of what is around the
+    commands has been looked at."""
+    found: list[_Segment] = []
+    for around, within in groupby(commands, lambda command: _around(command, depth)):
+        match around.kind if around is not None else "":
+            case "":
+                below: list[_Segment] | None = list(map(_segment, within))
+            case "list" | "subshell" | "compound_statement" | "negated_command":
+                below = _segments(within, depth + 1)
+            case "pipeline":
+                below = _pipeline(within, depth + 1)
+            case "redirected_statement":
+                below = _redirected(list(within), depth + 1)
+            case _:
+                continue  # In words, a loop or a function: what these print is known from themselves.
+        if below is None:
+            return None
+        found += below
+    return found
 
 
-def _pipeline(line: Line, node: Node, depth: int) -> list[_Segment] | None:
+def _around(command: Command, depth: int) -> Around | None:
+    return command.around[depth] if depth < len(command.around) else None
+
+
+def _pipeline(commands: Iterable[Command], depth: int) -> list[_Segment] | None:
     stages: list[list[_Segment]] = []
-    for child in node.children:
-        if child.is_named and child.type != "comment":
-            stage = _segments(line, child, depth)
-            if not stage or (stages and any(one.gives_input for one in line.redirects(child))):
-                return None
-            stages.append(stage)
+    for around, within in groupby(commands, lambda command: command.around[depth]):
+        stage = _segments(within, depth + 1)
+        if not stage or (stages and any(one.gives_input for one in around.redirects)):
+            return None
+        stages.append(stage)
     while len(stages) > 1 and _program(stages[0]) in FEEDERS:
         stages.pop(0)
     if all(_cuts(stage) for stage in stages[1:]):
@@ -187,39 +173,40 @@ def _ends_in_option(program: str, word: str) -> bool:
     return program in CUTTER_OPTIONS and word[:1] == "-" != word[1:2] and word[-1:] in "nc"
 
 
-def _renamed(line: Line) -> frozenset[str]:
+def _renamed(commands: Sequence[Command]) -> frozenset[str]:
     """Functions and aliases that the line makes."""
-    names = set()
-    nodes = [line.root]
-    while nodes:
-        node = nodes.pop()
-        nodes += node.children
-        if node.type == "function_definition" and (name := node.child_by_field_name("name")) is not None:
-            names.add(line.text_of(name))
-        elif node.type == "command" and line.text_of(node).startswith("alias "):
-            names.update(line.text_of(child).strip("'\"").partition("=")[0] for child in node.children[1:])
+    names: set[str] = set()
+    for command in commands:
+        if command.kind == "function_definition":
+            names.update(command.simple.words)
+        elif command.simple.written[:1] == ("alias",):
+            names.update(word.strip("'\"").partition("=")[0] for word in command.simple.written[1:])
     return frozenset(names)
 
 
-def _redirected(line: Line, node: Node, depth: int) -> list[_Segment] | None:
-    body, *parts = node.children
-    found = _segments(line, body, depth)
+def _redirected(commands: Sequence[Command], depth: int) -> list[_Segment] | None:
+    body = commands[0].around[depth]
+    if any(command.around[depth] is not body for command in commands):
+        return None  # A here document with more behind it: the grammar hides that in the redirection.
+    found = _segments(commands, depth + 1)
+    # What the redirection is for, where that is more than one command.
+    whole = {_around(command, depth + 1) for command in commands}
+    kind = around.kind if len(whole) == 1 and (around := whole.pop()) is not None else ""
     if not found:
         return found
-    if any(child.type == "pipeline" for part in parts for child in part.children):
-        return None  # A here document into a pipe: the grammar hides the pipe in it.
-    redirects = line.redirects(node)
-    if body.type == "pipeline" and any(redirect.gives_input for redirect in redirects):
+    if kind == "pipeline" and any(redirect.gives_input for redirect in body.redirects):
         return None
-    if any(redirect.takes_output for redirect in redirects):
-        # Of `{ a; b; } > file` nothing is seen; of `a; b > file` the grammar makes one node, too.
-        kept = [] if body.type in ("subshell", "compound_statement") else found[:-1]
+    if any(redirect.takes_output for redirect in body.redirects):
+        # Of `{ a; b; } > file` nothing is seen; of `a && b > file` the grammar makes one node, too.
+        kept = [] if kind in ("subshell", "compound_statement") else found[:-1]
         return kept + [_Segment(segment.text, False) for segment in found[len(kept) :]]
     return found
 
 
-def _segment(written: Sequence[str]) -> _Segment:
-    words = _without_wrappers(written)
+def _segment(command: Command) -> _Segment:
+    if command.kind in QUIET:
+        return _Segment("", False)
+    words = _without_wrappers(command.simple.written) if command.kind == "command" else []
     if not words:
         return _Segment("", True)
     text = " ".join(_without_options(words))
@@ -228,16 +215,16 @@ def _segment(written: Sequence[str]) -> _Segment:
 
 def _without_wrappers(written: Sequence[str]) -> list[str]:
     """Program and arguments; empty where a wrapper hides them."""
-    words = list(written)
+    words, runners = list(written), _runners()
     for _ in range(10):
         if not words:
             return []
         program = words[0] = base(words[0].strip("'\""))
-        if program in RUNNERS:
-            if words[1:2] != [RUNNERS[program]] or len(words) < 3 or words[2].startswith("-"):
+        if program in runners:
+            if words[1:2] != [runners[program]] or len(words) < 3 or words[2].startswith("-"):
                 return words
             words = words[2:]
-        elif program in SEEN_THROUGH:
+        elif program in seen_by("filters"):
             found = behind(words)
             if found is None or not found.words:
                 return words
@@ -262,15 +249,14 @@ def _module(words: list[str]) -> list[str]:
 def _without_options(words: list[str]) -> list[str]:
     """Without the options before a sub-command, where all of them are known."""
     program = words[0].rstrip("0123456789.") if words[0].startswith("pip") else words[0]
-    if program not in GLOBAL:
+    if (known := global_options().get(program)) is None:
         return words
-    with_word, without = GLOBAL[program]
     at = 1
     while at < len(words):
         word = words[at]
-        if word in with_word:
+        if word in known.with_word:
             at += 2
-        elif word in without or word.partition("=")[0] in with_word or word.startswith(("-chdir=", "+")):
+        elif word in known.without or word.partition("=")[0] in known.with_word or word.startswith(("-chdir=", "+")):
             at += 1
         else:
             break

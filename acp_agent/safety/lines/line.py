@@ -1,7 +1,9 @@
 """One command line, read once: its tree, and the words of it as bash hands them to programs.
 
-All who look at a line read the same `Line` (`read`): what decides whether it may run (`examine`, `looks`), hints
-(`interactive`) and the choice of filters (`last_command`).
+All who look at a line read the same `Line` (`read`). What decides whether it may run (`examine`, `looks`) goes through
+the tree and takes nothing from it unchecked. Hints (`interactive`) and the choice of filters (`last_command`) are
+tables over the flat list of its simple commands (`Line.commands`): a line that bash reads otherwise gives wrong
+commands there, or none.
 
 Why the parse can be trusted: a word is taken from the tree only where its node is of a kind named here, its text passes
 an expression of its own, and a second reader of quotes (`quoting`) reads the same. Quotes occur in quoted nodes only,
@@ -15,8 +17,8 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
 import tree_sitter_bash
@@ -30,6 +32,8 @@ HIDDEN = "it holds characters that cannot be seen"
 TOO_LONG = "it is very long"
 
 MAX_CHARS = 10_000
+MAX_DEPTH = 60
+"""Of what the flat list goes into."""
 KEPT = 32
 """Lines that stay read: those of the calls that run now, and the lines within them."""
 
@@ -52,6 +56,11 @@ EXPANSIONS = frozenset(
     ("simple_expansion", "expansion", "command_substitution", "process_substitution", "arithmetic_expansion")
 )
 WORDS = frozenset(("word", "number", "string", "raw_string", "concatenation"))
+GROUPS = frozenset(("program", "list", "subshell", "compound_statement", "negated_command"))
+"""Nodes whose children run one after the other."""
+TAKERS = frozenset(("command", "declaration_command", "command_substitution", "process_substitution"))
+"""Nodes that take the output of what is substituted in them."""
+TOO_DEEP = "too deep"
 
 
 @dataclass(frozen=True)
@@ -103,6 +112,52 @@ class Simple:
     redirects: tuple[Redirect, ...]
 
 
+@dataclass(frozen=True, eq=False)
+class Around:
+    """What commands are wrapped in. All that are in the same one have the same object."""
+
+    kind: str
+    """The grammar's word (`pipeline`, `subshell`, `if_statement`), or `stage`: one of those of a pipeline; `body`: what
+    a redirection is for; `behind`: what the grammar has in a redirection."""
+    redirects: tuple[Redirect, ...] = ()
+    """Those of a `stage`, or of a `body`."""
+    fed: bool = False
+    """Whether their input comes from it."""
+    taken: bool = False
+    """Whether it takes their output: nobody sees it as it comes."""
+
+
+@dataclass(frozen=True)
+class Command:
+    """A simple command where it stands in the line; or, for those who need to know that there is something, a function
+    (its name is its only word), a loop and the like (without words). What is in them follows."""
+
+    kind: str
+    """The grammar's word; `TOO_DEEP` for all that is too deep."""
+    simple: Simple
+    around: tuple[Around, ...] = ()
+    """From the outside in."""
+    detached: bool = False
+    """Followed by `&`."""
+
+    @property
+    def has_input(self) -> bool:
+        """By a pipe, a file, or text in the line."""
+        fed = any(redirect.gives_input for redirect in self.simple.redirects)
+        for around in reversed(self.around):
+            if around.kind in ("command", "declaration_command"):
+                break  # What is substituted within a command does not have its input.
+            fed = fed or around.fed
+        return fed
+
+    @property
+    def output_taken(self) -> bool:
+        return any(around.taken for around in self.around)
+
+
+NOTHING = Simple("", (), (), False, None, (), ())
+
+
 class Line:
     """One line. Everything is found out when it is first asked for, and once."""
 
@@ -124,6 +179,11 @@ class Line:
     def is_shell(self) -> bool:
         """Whether it may be looked into at all, by those who do not decide."""
         return len(self.text) <= MAX_CHARS and not self.root.has_error
+
+    @cached_property
+    def commands(self) -> tuple[Command, ...]:
+        """In the order of the line; empty for what is no shell."""
+        return tuple(self._below(self.root, (), 0)) if self.is_shell else ()
 
     @cached_property
     def trouble(self) -> str:
@@ -249,6 +309,62 @@ class Line:
             return Redirect(operator, target.text, False, descriptor=descriptor)
         writes = operator not in ("<", "<&")
         return Redirect(operator, target.text if target.literal else None, writes, target.text, descriptor)
+
+    # --- the flat list ------------------------------------------------------------------------------------------------
+
+    def _below(self, node: Node, around: tuple[Around, ...], depth: int, *, stands: bool = True) -> Iterator[Command]:
+        """The commands of a node. `stands`: it is where a command may be."""
+        depth += 1
+        kind = node.type
+        if depth > MAX_DEPTH:
+            yield Command(TOO_DEEP, NOTHING, around)
+            return
+        match kind:
+            case "pipeline":
+                yield from self._pipeline(node, around, depth)
+                return
+            case "redirected_statement":
+                yield from self._redirected(node, around, depth)
+                return
+            case "command" | "declaration_command" | "unset_command" | "test_command":
+                following = node.next_sibling
+                detached = following is not None and following.type == "&"
+                yield Command(kind, self.simple(node), around, detached)
+            case "function_definition":
+                name = node.child_by_field_name("name")
+                yield Command(kind, replace(NOTHING, words=() if name is None else (self.text_of(name),)), around)
+            case _ if stands and kind not in GROUPS:
+                yield Command(kind, NOTHING, around)
+        if node.is_named and node.child_count and kind != "program":
+            around = (*around, Around(kind, taken=kind in TAKERS))
+        for child in node.children:
+            if child.type not in ("comment", "heredoc_body"):
+                yield from self._below(child, around, depth, stands=child.is_named and kind in GROUPS)
+
+    def _pipeline(self, node: Node, around: tuple[Around, ...], depth: int) -> Iterator[Command]:
+        stages = [child for child in node.children if child.is_named and child.type != "comment"]
+        around = (*around, Around(node.type))
+        for number, stage in enumerate(stages):
+            redirects = tuple(self.redirects(stage))
+            within = Around("stage", redirects, fed=number > 0, taken=stage is not stages[-1])
+            yield from self._below(stage, (*around, within), depth)
+
+    def _redirected(self, node: Node, around: tuple[Around, ...], depth: int) -> Iterator[Command]:
+        body, *others = node.children
+        redirects = tuple(self.redirects(node))
+        # Of a pipe, it belongs to the last command, which the pipe feeds anyway.
+        fed = body.type != "pipeline" and any(redirect.gives_input for redirect in redirects)
+        # `cat <<EOF | python`: the grammar puts what follows the pipe into the redirection.
+        pipes = [child for other in others for child in other.children if child.type == "pipeline"]
+        around = (*around, Around(node.type))
+        yield from self._below(body, (*around, Around("body", redirects, fed, bool(pipes))), depth)
+        for other in others:
+            for child in other.children:
+                if child.type not in ("heredoc_body", "heredoc_start", "heredoc_end"):
+                    behind = Around("behind", fed=child.type == "pipeline")
+                    parts = child.children if child.type == "pipeline" else [child]
+                    for part in parts:
+                        yield from self._below(part, (*around, behind), depth, stands=False)
 
 
 @lru_cache(maxsize=KEPT)

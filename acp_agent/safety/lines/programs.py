@@ -11,7 +11,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from msgspec import Struct, toml
+
+TABLE = Path(__file__).with_suffix(".toml")
 
 Arguments = Sequence[str]
 Paths = Sequence[str] | None
@@ -22,21 +27,46 @@ def words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-@dataclass(frozen=True)
-class _Options:
-    """Options that a looking program must not have."""
+class _Options(Struct, frozen=True, forbid_unknown_fields=True):
+    """Options that looking programs must not have."""
 
+    programs: tuple[str, ...]
     short: str = ""
     long: tuple[str, ...] = ()
     paths: bool = True
-    """Whether its arguments name files."""
+    """Whether their arguments name files."""
+
+
+class _Known(Struct, frozen=True, forbid_unknown_fields=True):
+    """The words of the table, which says what they are."""
+
+    version_only: frozenset[str]
+    grep_long: frozenset[str]
+    rg_long: frozenset[str]
+    long_values: frozenset[str]
+    find_tests: frozenset[str]
+    git_looks: frozenset[str]
+    git_forbidden: tuple[str, ...]
+    branch_lists: frozenset[str]
+    tag_lists: frozenset[str]
+    simple: tuple[_Options, ...]
+
+
+@cache
+def known() -> _Known:
+    return toml.decode(TABLE.read_bytes(), type=_Known)
+
+
+@cache
+def _simple() -> dict[str, _Options]:
+    return {program: options for options in known().simple for program in options.programs}
 
 
 def looked_at(program: str, arguments: Arguments) -> Paths:
     """The arguments that may name files, or `None` when the command may do more than look."""
-    if program in VERSION_ONLY and list(arguments) in (["--version"], ["-V"], ["-version"]):
+    if program in known().version_only and list(arguments) in (["--version"], ["-V"], ["-version"]):
         return ()
-    if (options := SIMPLE.get(program)) is not None:
+    if (options := _simple().get(program)) is not None:
         if short_options(arguments, options.short) or long_option(arguments, options.long):
             return None
         return arguments if options.paths else ()
@@ -61,40 +91,6 @@ def long_option(arguments: Arguments, names: Sequence[str]) -> bool:
             if any(name.startswith(given) for name in names):
                 return True
     return False
-
-
-VERSION_ONLY = words(
-    "bash clang clang++ cmake curl docker g++ gcc git gradle java javac jq make mvn ninja node npm pip pip3 python "
-    "python3 rg ruby tar tree"
-)
-"""Not here: programs that a file in the folder sends to another version of themselves, which may be any program:
-rustup's cargo and rustc (`rust-toolchain.toml`), yarn (`yarnPath`), pnpm, go."""
-
-_NO_FILES = _Options(paths=False)
-_FILES = _Options()
-
-SIMPLE: dict[str, _Options] = {
-    **dict.fromkeys(words("cat head stat df realpath readlink cmp comm nl tac rev column"), _FILES),
-    **dict.fromkeys(
-        words("pwd echo true false which type uname whoami id basename dirname tr seq expr uptime nproc locale"),
-        _NO_FILES,
-    ),
-    "ls": _Options("LH", ("--dereference", "--dereference-command-line-symlink-to-dir")),
-    "tail": _Options("fF", ("--follow", "--retry", "--pid")),
-    "wc": _Options("", ("--files0-from",)),
-    "du": _Options("LDHX", ("--dereference", "--dereference-args", "--files0-from", "--exclude-from")),
-    "sort": _Options("oT", ("--output", "--compress-program", "--temporary-directory", "--files0-from")),
-    "file": _Options(
-        "CfmzZsS",
-        tuple(
-            "--compile --files-from --magic-file --uncompress --uncompress-noreport --special-files "
-            "--no-sandbox".split()
-        ),
-    ),
-    "fd": _Options("xXLl", ("--exec", "--exec-batch", "--follow", "--dereference", "--list-details", "--search-path")),
-    "tree": _Options("olR", ("--output", "--fromfile", "--fromtabfile")),
-    "free": _Options("sc", ("--seconds", "--count"), paths=False),
-}
 
 
 def _printf(arguments: Arguments) -> Paths:
@@ -194,29 +190,15 @@ def _bracket(arguments: Arguments) -> Paths:
 
 
 GREP_FLAGS = "abcEFGhHiIlLnoPqrsTvVwxyzZ"
-GREP_LONG = words(
-    "--count --color --colour --extended-regexp --files-with-matches --files-without-match --fixed-strings "
-    "--ignore-case --include --exclude --exclude-dir --invert-match --line-number --line-regexp --no-filename "
-    "--no-messages --only-matching --perl-regexp --quiet --recursive --text --with-filename --word-regexp "
-    "--context --after-context --before-context --max-count --no-ignore-case --silent --null"
-)
 
 
 def _grep(arguments: Arguments) -> Paths:
     if short_options(arguments, "R") or long_option(arguments, ("--dereference-recursive",)):
         return None
-    return _without_pattern(arguments, GREP_FLAGS, "ABCm", GREP_LONG)
+    return _without_pattern(arguments, GREP_FLAGS, "ABCm", known().grep_long)
 
 
 RG_FLAGS = "abcFhHiIlnNopPqsSuUvwx."
-RG_LONG = words(
-    "--case-sensitive --color --colors --column --context --after-context --before-context --count --count-matches "
-    "--fixed-strings --files-with-matches --files-without-match --glob --heading --hidden --ignore-case --iglob "
-    "--invert-match --json --line-number --line-regexp --max-columns --max-count --max-depth --multiline "
-    "--multiline-dotall --no-filename --no-heading --no-ignore --no-ignore-vcs --no-line-number --only-matching "
-    "--pcre2 --pretty --quiet --smart-case --sort --sortr --stats --text --trim --type --type-not --unrestricted "
-    "--vimgrep --with-filename --word-regexp"
-)
 
 
 def _rg(arguments: Arguments) -> Paths:
@@ -225,7 +207,7 @@ def _rg(arguments: Arguments) -> Paths:
         return None
     if any(argument.startswith("--pre") and not argument.startswith("--pretty") for argument in arguments):
         return None
-    return _without_pattern(arguments, RG_FLAGS, "ABCgtTmMdj", RG_LONG)
+    return _without_pattern(arguments, RG_FLAGS, "ABCgtTmMdj", known().rg_long)
 
 
 def _without_pattern(arguments: Arguments, flags: str, values: str, longs: frozenset[str]) -> Arguments:
@@ -238,7 +220,7 @@ def _without_pattern(arguments: Arguments, flags: str, values: str, longs: froze
             return [*arguments[:index], *arguments[index + 2 :]]
         elif argument.startswith("--"):
             name, equals, _ = argument.partition("=")
-            if name not in longs or (not equals and name in LONG_VALUES):
+            if name not in longs or (not equals and name in known().long_values):
                 return arguments
         elif argument.startswith("-") and len(argument) > 1:
             letters = argument[1:].lstrip(flags)
@@ -263,23 +245,13 @@ def _gives_no_pattern(argument: str, flags: str, values: str, longs: frozenset[s
     return not letters or argument[1:].isdigit() or (letters[0] in values and not re.search("[ef]", letters[1:]))
 
 
-LONG_VALUES = words(
-    "--include --exclude --exclude-dir --context --after-context --before-context --max-count --colors --glob --iglob "
-    "--max-columns --max-depth --sort --sortr --type --type-not"
-)
-"""Long options whose value may be the next argument: then nothing is certain here."""
-
-FIND_TESTS = words(
-    "-name -iname -path -ipath -wholename -iwholename -type -xtype -size -mtime -mmin -atime -amin -ctime -cmin -newer "
-    "-maxdepth -mindepth -not -o -or -a -and -empty -print -print0 -prune -regex -iregex -regextype -perm -user -group "
-    "-nouser -nogroup -readable -writable -executable -ls -printf -links -samefile -inum -xdev -mount -depth -true "
-    "-false -quit -daystart -lname -P"
-)
-
-
 def _find(arguments: Arguments) -> Paths:
     for argument in arguments:
-        if argument.startswith("-") and argument not in FIND_TESTS and not re.fullmatch(r"-\d+[a-zA-Z]?", argument):
+        if (
+            argument.startswith("-")
+            and argument not in known().find_tests
+            and not re.fullmatch(r"-\d+[a-zA-Z]?", argument)
+        ):
             return None
     return arguments
 
@@ -314,20 +286,8 @@ def _sed(arguments: Arguments) -> Paths:
 
 # --- git ------------------------------------------------------------------------------------------------------
 
-GIT_FORBIDDEN = tuple(
-    "--alternate-refs --recurse-submodules --submodule --output --ext-diff --textconv --filters --open-files-in-pager "
-    "--show-signature".split()
-)
 GIT_SIGNATURES = re.compile(r"%G|%\(\*?signature")
-GIT_LOOKS = words(
-    "status diff log show blame annotate rev-parse rev-list ls-files ls-tree cat-file describe shortlog whatchanged "
-    "merge-base name-rev for-each-ref show-ref count-objects diff-tree diff-index diff-files cherry"
-)
-BRANCH_LISTS = words(
-    "--list -l --all -a --remotes -r --show-current --merged --no-merged --contains --no-contains --points-at"
-)
-BRANCH_OPTIONS = frozenset((*BRANCH_LISTS, "-v", "-vv", "-av", "-rv", "-avv", "-va", "--verbose", "--no-color", "-i"))
-TAG_LISTS = words("--list -l --contains --no-contains --merged --no-merged --points-at")
+BRANCH_MORE = words("-v -vv -av -rv -avv -va --verbose --no-color -i")
 
 
 def _git(arguments: Arguments) -> Paths:
@@ -337,17 +297,17 @@ def _git(arguments: Arguments) -> Paths:
     if given == ["--version"] or not given:
         return ()
     sub, rest = given[0], given[1:]
-    if long_option(rest, GIT_FORBIDDEN) or GIT_SIGNATURES.search(" ".join(rest)):
+    if long_option(rest, known().git_forbidden) or GIT_SIGNATURES.search(" ".join(rest)):
         return None
     match sub, rest:
-        case _ if sub in GIT_LOOKS:
+        case _ if sub in known().git_looks:
             return None if short_options(rest, "o") and sub != "ls-files" else rest
         case "grep", _:
             return None if short_options(rest, "O") else rest
         case "branch", _:
-            return rest if _lists(rest, BRANCH_LISTS, BRANCH_OPTIONS) else None
+            return rest if _lists(rest, known().branch_lists, BRANCH_MORE) else None
         case "tag", _:
-            return rest if _lists(rest, TAG_LISTS, frozenset((*TAG_LISTS, "-n"))) else None
+            return rest if _lists(rest, known().tag_lists, frozenset(("-n",))) else None
         case "remote", [] | ["-v"] | ["--verbose"] | ["get-url", _]:
             return ()
         case "stash", ["list", *more]:
@@ -363,12 +323,14 @@ def _git(arguments: Arguments) -> Paths:
     return None
 
 
-def _lists(arguments: Arguments, lists: frozenset[str], options: frozenset[str]) -> bool:
+def _lists(arguments: Arguments, lists: frozenset[str], more: frozenset[str]) -> bool:
     """Whether the command lists: without a listing option, an operand would be the name of something to make."""
     if "--sort" in arguments or "--format" in arguments:
         return False  # the next argument is a value, whatever it looks like
     given = [argument.partition("=")[0] for argument in arguments if argument.startswith("-")]
-    if not all(name in options or name in ("--sort", "--format", "--column", "--color") for name in given):
+    if not all(
+        name in lists or name in more or name in ("--sort", "--format", "--column", "--color") for name in given
+    ):
         return False
     operands = [argument for argument in arguments if not argument.startswith("-")]
     return not operands or any(name in lists for name in given if name not in ("-a", "-r", "--all", "--remotes"))

@@ -12,8 +12,11 @@ import os
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Literal
+
+from msgspec import Struct, toml
 
 from acp_agent.safety.folders.paths import Roots, real_path
 from acp_agent.safety.lines.programs import long_option, short_options, words
@@ -69,15 +72,15 @@ def risk_of(command: Sequence[str], roots: Roots, folders: Iterable[Path], *, lo
     if looks:
         return LOOKS
     program, arguments = re.sub(r"[\d.]+$", "", base(command[0])) or command[0], list(command[1:])
-    if base(command[0]) in HIGH:
+    if base(command[0]) in _high():
         program = base(command[0])
     operands = [argument for argument in arguments if not argument.startswith("-")]
     places = list(folders)
     if program in ESCALATING:
         return Risk("high", True, True, ("it uses the rights of another user",))
-    if (reason := HIGH.get(program)) is not None and not _asks_for_help(arguments):
-        return Risk("high", True, program in GIVES_RIGHTS, (reason,))
-    for row in HIGH_WITH:
+    if (high := _high().get(program)) is not None and not _asks_for_help(arguments):
+        return Risk("high", True, high.privesc, (high.reason,))
+    for row in tables().high_with:
         if program in row.programs and row.holds(arguments, operands):
             return Risk("high", True, row.privesc, (row.reason,))
     if program in DELETES and (reason := _deletes_much(arguments, operands, roots, places)):
@@ -118,7 +121,7 @@ def _is_build(program: str, arguments: Sequence[str], operands: Sequence[str]) -
     if program in ("python", "pypy") and len(arguments) > 1 and arguments[0] == "-m":
         program, arguments = arguments[1], arguments[2:]
         operands = [argument for argument in arguments if not argument.startswith("-")]
-    subs = BUILDS.get(program)
+    subs = _subs("builds").get(program)
     if subs is None:
         return False
     if any(argument.partition("=")[0] in REWRITES for argument in arguments):
@@ -127,7 +130,7 @@ def _is_build(program: str, arguments: Sequence[str], operands: Sequence[str]) -
 
 
 def _change(program: str, operands: Sequence[str]) -> str | None:
-    subs = CHANGES.get(program)
+    subs = _subs("changes").get(program)
     if subs is None:
         return None
     if not subs:
@@ -190,6 +193,7 @@ def _real(path: Path) -> Path | None:
 
 # --- tables ---------------------------------------------------------------------------------------------------------
 
+TABLES = Path(__file__).with_suffix(".toml")
 HARMLESS = words("/dev/null /dev/stdout /dev/stderr /dev/tty -")
 TEMPORARY = (Path("/tmp"), Path("/var/tmp"), Path(os.path.realpath("/tmp")))
 DELETES = words("rm unlink shred rmdir srm")
@@ -197,31 +201,14 @@ WRITERS = words("cp mv tee ln install touch mkdir truncate rsync rm chmod chown 
 INTERPRETERS = SHELLS | words("python python3 perl ruby node php lua deno bun osascript pwsh fish source . eval")
 DEV_TCP = "it opens a connection through the shell"
 
-GIVES_RIGHTS = words("visudo setcap chroot nsenter unshare passwd usermod useradd")
 
-HIGH: dict[str, str] = {
-    **dict.fromkeys(("dd", "shred", "wipefs", "blkdiscard", "hdparm"), "it writes over disks or files"),
-    **dict.fromkeys(
-        ("mkfs", "mke2fs", "fdisk", "sfdisk", "parted", "gdisk", "cfdisk", "mkswap", "swapon", "swapoff", "losetup",
-         "cryptsetup", "lvremove", "vgremove", "pvremove", "mdadm"), "it changes disks"),
-    **{f"mkfs.{kind}": "it changes disks" for kind in ("ext2", "ext3", "ext4", "xfs", "btrfs", "vfat", "fat", "ntfs")},
-    **dict.fromkeys(("shutdown", "reboot", "halt", "poweroff", "init", "telinit"), "it stops the machine"),
-    **dict.fromkeys(("iptables", "ip6tables", "nft", "ufw", "firewall-cmd"), "it changes the firewall"),
-    **dict.fromkeys(("mount", "umount"), "it changes what is mounted"),
-    **dict.fromkeys(
-        ("useradd", "userdel", "usermod", "adduser", "deluser", "groupadd", "groupdel", "passwd", "chpasswd", "visudo",
-         "vipw", "chsh"), "it changes who may use the machine"),
-    **dict.fromkeys(("crontab", "at", "batch"), "it runs later, unseen"),
-    **dict.fromkeys(("insmod", "rmmod", "modprobe", "kexec"), "it changes the kernel"),
-    **dict.fromkeys(("chroot", "nsenter", "unshare", "setcap"), "it changes the rights of programs"),
-    **dict.fromkeys(("killall5",), "it ends every process"),
-    **dict.fromkeys(("twine",), "it publishes a package"),
-}  # fmt: skip
+class _Programs(Struct, frozen=True, forbid_unknown_fields=True):
+    programs: frozenset[str]
+    subs: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True)
-class _With:
-    """A program that is a high risk with some arguments."""
+class _With(Struct, frozen=True, forbid_unknown_fields=True):
+    """Programs that are a high risk, with some arguments."""
 
     programs: frozenset[str]
     reason: str
@@ -252,65 +239,32 @@ class _With:
         )
 
 
-def _w(programs: str, reason: str, subs: str = "", options: str = "", letters: str = "", operand: str = "",
-       privesc: bool = False) -> _With:  # fmt: skip
-    return _With(words(programs), reason, words(subs), words(options), letters, operand, privesc)
+class _Tables(Struct, frozen=True, forbid_unknown_fields=True):
+    high: tuple[_With, ...]
+    """A high risk whatever the arguments."""
+    high_with: tuple[_With, ...]
+    """A high risk with these arguments. The first that fits counts."""
+    builds: tuple[_Programs, ...]
+    """Programs that build and test, with the sub-commands that do; all of a program where none is named."""
+    changes: tuple[_Programs, ...]
+    """Programs that change something that can be taken back; all of a program where no sub-command is named."""
 
 
-HIGH_WITH: tuple[_With, ...] = (
-    _w("chmod chown chgrp", "it changes the rights of many files", options="--recursive", letters="R"),
-    _w("chmod", "it gives a program other rights", operand=r"[ugoa]*\+\w*s\w*|[2467]\d{3}|0[2467]\d{3}", privesc=True),
-    _w("kill pkill killall", "it ends every process", operand=r"-?1"),
-    _w("kill", "it ends every process", options="-1 -9-1"),
-    _w("git", "it overwrites what others have pushed", "push", "--force -f --force-with-lease --mirror --delete", "f"),
-    _w("git", "it overwrites what others have pushed", "push", operand=r"\+.*|:.+"),
-    _w("git", "it throws away changes", "reset", "--hard --merge"),
-    _w("git", "it deletes files git does not know", "clean", "--force", "fdxX"),
-    _w("git", "it throws away changes", "checkout restore", operand=r"\.|\*|:/"),
-    _w("git", "it throws away changes", "checkout switch", "--force --discard-changes", "f"),
-    _w("git", "it rewrites the history", "filter-branch filter-repo update-ref replace"),
-    _w("git", "it throws away what was kept", "stash", operand="drop|clear"),
-    _w("git", "it throws away what was kept", "reflog", operand="expire|delete"),
-    _w("git", "it throws away what was kept", "gc", "--prune"),
-    _w("git", "it throws away a branch", "branch", "-D"),
-    _w("git", "it changes what git runs", "config",
-       operand=r"(?i)alias\..*|core\..*|.*\.(?:helper|program|command)|filter\..*"),
-    _w("npm pnpm yarn bun", "it publishes a package", "publish unpublish deprecate owner dist-tag"),
-    _w("cargo", "it publishes a package", "publish yank owner"),
-    _w("poetry uv pdm hatch flit", "it publishes a package", "publish"),
-    _w("gem", "it publishes a package", "push yank"),
-    _w("mvn gradle", "it publishes a package", "deploy publish"),
-    _w("docker podman", "it uses the rights of the machine", "run create exec", "--privileged --pid --cap-add --device "
-       "--userns --security-opt", privesc=True),
-    _w("docker podman", "it deletes what containers keep", "system volume image container", operand="prune|rm"),
-    _w("docker podman", "it gives a container files of the machine", "run create", "-v --volume --mount"),
-    _w("docker podman", "it publishes an image", "push"),
-    _w("kubectl", "it changes a cluster", "delete drain cordon exec apply replace patch scale rollout edit"),
-    _w("helm", "it changes a cluster", "install upgrade uninstall delete rollback"),
-    _w("terraform tofu pulumi", "it changes machines elsewhere", "apply destroy import up"),
-    _w("aws gcloud az", "it changes machines elsewhere",
-       operand=r"(?:delete|terminate|remove|rm|destroy|create|put).*"),
-    _w("systemctl service", "it changes the services of the machine", "stop restart disable mask poweroff reboot halt "
-       "kill isolate enable"),
-    _w("history", "it hides what was done", letters="cdw"),
-    _w("nc ncat netcat", "it gives a program to the network", options="--exec --sh-exec --lua-exec", letters="ec"),
-    _w("socat", "it gives a program to the network", operand=r"(?i).*(?:exec|system):.*"),
-    _w("find fd fdfind", "it deletes what it finds", options="-delete"),
-    _w("find", "it runs a program on what it finds", options="-exec -execdir",
-       operand=r"rm|shred|dd|sh|bash|chmod|chown"),
-    _w("curl wget", "it sends a file or data", options="--upload-file --data-binary --post-file --form -T -F -d --data "
-       "--data-raw --json --post-data --data-urlencode --body-file"),
-    _w("sysctl", "it changes the kernel", options="-w --write --system --load", letters="wp"),
-    _w("sysctl", "it changes the kernel", operand=r".*=.*"),
-    _w("truncate", "it empties files", options="-s0 --size", letters="s"),
-    _w("dmesg journalctl", "it deletes records", options="--clear -C --vacuum-size --vacuum-time --vacuum-files"),
-    _w("date", "it sets the clock", options="-s --set"),
-    _w("ip ifconfig route", "it changes the network", operand=r"add|del|delete|set|change|replace|flush|up|down"),
-    _w("apt apt-get dnf yum pacman apk zypper", "it removes programs of the machine",
-       "remove purge autoremove erase del"),
-    _w("rsync", "it deletes at its target", options="--delete --delete-after --delete-before --remove-source-files"),
-    _w("gh", "it changes a project that others see", "repo release secret ssh-key", operand="delete|edit|archive|set"),
-)  # fmt: skip
+@cache
+def tables() -> _Tables:
+    return toml.decode(TABLES.read_bytes(), type=_Tables)
+
+
+@cache
+def _high() -> dict[str, _With]:
+    return {program: row for row in tables().high for program in row.programs}
+
+
+@cache
+def _subs(kind: Literal["builds", "changes"]) -> dict[str, frozenset[str]]:
+    rows: tuple[_Programs, ...] = getattr(tables(), kind)
+    return {program: row.subs for row in rows for program in row.programs}
+
 
 TEXTS: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"(?<![\w.:])([\w:.]{1,40})\s*\(\)\s*\{[^{}]{0,200}\1\s*\|\s*\1\s*&"),
@@ -323,45 +277,3 @@ TEXTS: tuple[tuple[re.Pattern[str], str], ...] = (
 REWRITES = words("--fix --unsafe-fixes --write -w -u --update --updateSnapshot --snapshot-update --inplace -i")
 
 SUB_WORDS = {"make": 99, "gmake": 99, "just": 99, "task": 99}
-TASKS = words("all build test tests check lint typecheck format-check ci docs doc help coverage unit")
-
-BUILDS: dict[str, frozenset[str]] = {
-    "cargo": words("build check test clippy doc tree metadata bench nextest b c t"),
-    "go": words("build test vet list doc version"),
-    "npm": words("test t ls list outdated view"),
-    "pnpm": words("test t build lint typecheck list outdated"),
-    "yarn": words("test build lint typecheck list outdated"),
-    "bun": words("test build"),
-    "make": TASKS,
-    "gmake": TASKS,
-    "just": TASKS,
-    "task": TASKS,
-    "gradle": words("build test check assemble"),
-    "gradlew": words("build test check assemble"),
-    "mvn": words("compile test verify package validate"),
-    "dotnet": words("build test"),
-    "ruff": words("check"),
-    **dict.fromkeys(
-        ("pytest", "mypy", "pyright", "flake8", "pylint", "tsc", "jest", "vitest", "eslint", "shellcheck", "ctest",
-         "unittest", "gcc", "g++", "clang", "rustc", "javac"), frozenset[str](),
-    ),
-}  # fmt: skip
-"""Programs that build and test, with the sub-commands that do; all of a program where none is named."""
-
-CHANGES: dict[str, frozenset[str]] = {
-    "git": words(
-        "add commit push pull fetch checkout switch restore merge rebase stash tag branch cherry-pick revert reset rm "
-        "mv init clone apply am clean config submodule worktree remote"
-    ),
-    **dict.fromkeys(
-        ("npm", "pnpm", "yarn", "bun", "pip", "uv", "poetry", "cargo", "gem", "go", "brew", "apt", "apt-get", "dnf",
-         "yum", "pacman", "apk", "conda"),
-        words("install i ci add remove uninstall update upgrade sync lock get mod fmt fix clean run init new"),
-    ),
-    **dict.fromkeys(
-        ("mkdir", "mv", "cp", "rm", "touch", "ln", "rmdir", "tee", "sed", "patch", "chmod", "chown", "unzip", "tar",
-         "install", "truncate", "rsync", "kill", "pkill", "killall", "black", "isort", "prettier", "rustfmt", "gofmt"),
-        frozenset[str](),
-    ),
-}  # fmt: skip
-"""Programs that change something that can be taken back; all of a program where no sub-command is named."""

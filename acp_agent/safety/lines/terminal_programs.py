@@ -11,9 +11,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 
-from acp_agent.safety.lines.simple import SimpleCommand
-from acp_agent.safety.lines.wrappers import WRAPPERS
+from msgspec import Struct, toml
+
+from acp_agent.safety.lines.wrappers import wrappers
+
+TABLE = Path(__file__).with_suffix(".toml")
 
 
 @dataclass(frozen=True)
@@ -24,18 +29,32 @@ class WantsTerminal:
     """Advice, a sentence."""
 
 
-Rule = Callable[[SimpleCommand, Sequence[str]], WantsTerminal | None]
+@dataclass(frozen=True)
+class SimpleCommand:
+    """A command, without what it is wrapped in."""
+
+    words: tuple[str, ...]
+    """Program and arguments, without quotes. What is known only when it runs stands as written (`$x`)."""
+    variables: tuple[str, ...]
+    """Names of the variables that are set for it alone."""
+    has_input: bool
+    output_taken: bool
+    detached: bool
+
+    @property
+    def has_editor(self) -> bool:
+        """Whether the line names the editor that it opens."""
+        return any(name in EDITOR_VARIABLES for name in self.variables)
 
 
-SUDO_VALUES = frozenset(WRAPPERS["sudo"].values.split())
-SHELLS = frozenset(("bash", "sh", "zsh", "dash", "ksh"))
+Rule = Callable[[SimpleCommand, str, Sequence[str]], WantsTerminal | None]
+
 
 # --- words -------------------------------------------------------------------------------------------------------
 
 
-def _operands(arguments: Sequence[str], with_value: str = "") -> list[str]:
-    """The arguments that are no options. `with_value`: options that take the next word, separated by blanks."""
-    taking = with_value.split()
+def _operands(arguments: Sequence[str], taking: Sequence[str] = ()) -> list[str]:
+    """The arguments that are no options. `taking`: options that take the next word."""
     found, skip = [], False
     for argument in arguments:
         if skip:
@@ -63,45 +82,49 @@ LEAVE = "Leave this to the user."
 # --- rules -------------------------------------------------------------------------------------------------------
 
 
-def _wants(why: str, instead: str, unless: str = "", *, only: str = "", fed: bool = False) -> Rule:
-    """`unless`: arguments (a regular expression) with which it works without anybody; `only`: arguments of which one
-    must be there; `fed`: whether it works with input."""
+class _Row(Struct, frozen=True, forbid_unknown_fields=True):
+    """A program of which its options and its input tell it all."""
 
-    def rule(simple: SimpleCommand, arguments: Sequence[str]) -> WantsTerminal | None:
-        if (fed and simple.has_input) or (unless and _any(unless, arguments)) or (only and not _any(only, arguments)):
-            return None
-        return WantsTerminal(why, instead)
+    why: str
+    """`{}` stands for its name."""
+    instead: str
+    also: tuple[str, ...] = ()
+    """Programs with the same row."""
+    unless: str = ""
+    """Arguments (an expression) with which it works without anybody."""
+    only: str = ""
+    """Arguments of which one must be there."""
+    fed: bool = False
+    """Whether it works with input."""
+    alone: tuple[str, ...] | None = None
+    """Whether it works with operands; these options take the next word."""
+    own_editor: bool = False
+    """Whether it works with an editor that the line names."""
 
-    return rule
+
+@cache
+def rows() -> dict[str, _Row]:
+    """Program -> row."""
+    found = toml.decode(TABLE.read_bytes(), type=dict[str, _Row])
+    return {name: row for first, row in found.items() for name in (first, *row.also)}
+
+
+def _by_row(simple: SimpleCommand, program: str, arguments: Sequence[str]) -> WantsTerminal | None:
+    row = rows().get(program)
+    if row is None or (row.fed and simple.has_input) or (row.own_editor and simple.has_editor):
+        return None
+    if (row.unless and _any(row.unless, arguments)) or (row.only and not _any(row.only, arguments)):
+        return None
+    if row.alone is not None and _operands(arguments, row.alone):
+        return None
+    return WantsTerminal(row.why.format(program), row.instead)
 
 
 def _any(pattern: str, arguments: Sequence[str]) -> bool:
     return any(re.fullmatch(pattern, argument, re.DOTALL) for argument in arguments)
 
 
-def _editor(name: str, batch: str = "", *, fed: bool = False) -> Rule:
-    return _wants(f"`{name}` is an editor and wants a terminal", "Change files with `edit` or `write`.", batch, fed=fed)
-
-
-def _screen(name: str, instead: str, batch: str = "") -> Rule:
-    return _wants(f"`{name}` draws on a terminal until somebody ends it", instead, batch)
-
-
-def _client(name: str, instead: str, runs: str) -> Rule:
-    """A client or debugger. `runs`: options that say what to run."""
-    return _wants(f"`{name}` waits for somebody to type", instead, runs, fed=True)
-
-
-def _transfer(name: str, instead: str, batch: str = "") -> Rule:
-    return _wants(f"`{name}` talks with somebody at a terminal", instead, batch, fed=True)
-
-
-def _password(name: str) -> Rule:
-    why = f"`{name}` asks for a password, and nobody can type one"
-    return _wants(why, LEAVE, r"-(?!-).*S.*|--status(=.*)?", fed=True)
-
-
-def _pager(simple: SimpleCommand, arguments: Sequence[str]) -> WantsTerminal | None:
+def _pager(simple: SimpleCommand, program: str, arguments: Sequence[str]) -> WantsTerminal | None:
     if simple.output_taken:
         return None
     if simple.has_input and not _operands(arguments):
@@ -111,56 +134,34 @@ def _pager(simple: SimpleCommand, arguments: Sequence[str]) -> WantsTerminal | N
     return WantsTerminal("it opens a pager, which wants a terminal", "Use `read`, or `cat` and `head`.")
 
 
-def _repl(name: str, instead: str, with_value: str = "", harmless: str = "") -> Rule:
-    """An interpreter that waits for lines where it is given nothing to run. `harmless`: options (a regular
-    expression) that say what to run."""
+PYTHON_VALUES = ("-W", "-X")
 
-    def rule(simple: SimpleCommand, arguments: Sequence[str]) -> WantsTerminal | None:
-        if simple.has_input or _operands(arguments, with_value):
+
+def _python(simple: SimpleCommand, program: str, arguments: Sequence[str]) -> WantsTerminal | None:
+    if simple.has_input:
+        return None
+    words = list(arguments)
+    while words and words[0].startswith("-") and words[0] != "-":
+        option = words.pop(0)
+        if re.fullmatch(r"-[a-zA-Z]*i[a-zA-Z]*", option) and not re.match(r"-[a-zA-Z]*[cmWX]", option):
+            return WantsTerminal(f"`{program} -i` waits for somebody to type afterwards", "Leave out `-i`.")
+        if option == "-m" and words[:1] in (["pdb"], ["ipdb"], ["code"]) and "-c" not in words:
+            return WantsTerminal(f"`{words[0]}` waits for somebody to type", "Run the program itself, and print.")
+        if re.fullmatch(rows()[program].unless, option):
             return None
-        if harmless and _any(harmless, arguments):
-            return None
-        return WantsTerminal(f"`{name}` alone waits for somebody to type", instead)
-
-    return rule
+        if option in PYTHON_VALUES:
+            words = words[1:]
+    return _by_row(simple, program, arguments)
 
 
-PYTHON_HARMLESS = r"-[bBdEhiIOPqRsSuvx]*[cm].*|-h|-V+"
-PYTHON_VALUES = "-W -X"
-
-
-def _python(name: str) -> Rule:
-    def rule(simple: SimpleCommand, arguments: Sequence[str]) -> WantsTerminal | None:
-        if simple.has_input:
-            return None
-        words = list(arguments)
-        while words and words[0].startswith("-") and words[0] != "-":
-            option = words.pop(0)
-            if re.fullmatch(r"-[a-zA-Z]*i[a-zA-Z]*", option) and not re.match(r"-[a-zA-Z]*[cmWX]", option):
-                return WantsTerminal(f"`{name} -i` waits for somebody to type afterwards", "Leave out `-i`.")
-            if option == "-m" and words[:1] in (["pdb"], ["ipdb"], ["code"]) and "-c" not in words:
-                return WantsTerminal(f"`{words[0]}` waits for somebody to type", "Run the program itself, and print.")
-            if re.fullmatch(PYTHON_HARMLESS, option):
-                return None
-            if option in PYTHON_VALUES.split():
-                words = words[1:]
-        return _repl(name, PYTHON, PYTHON_VALUES, PYTHON_HARMLESS)(simple, arguments)
-
-    return rule
-
-
-PYTHON = "Give the code: `python -c '…'`, `python FILE`, or `python - <<'EOF'`."
-SHELL_INSTEAD = "Give the commands themselves, or `bash -c '…'`."
-
-
-def _mysql(simple: SimpleCommand, arguments: Sequence[str]) -> WantsTerminal | None:
+def _mysql(simple: SimpleCommand, program: str, arguments: Sequence[str]) -> WantsTerminal | None:
     if any(argument in ("-p", "--password") for argument in arguments):
         return WantsTerminal("`mysql -p` asks for a password", "Let it read the password from an option file.")
-    return _client("mysql", "Give `-e 'SELECT …'`.", r"-[BNst]*e.*|--execute(=.*)?|-V")(simple, arguments)
+    return _by_row(simple, program, arguments)
 
 
-def _sqlite(simple: SimpleCommand, arguments: Sequence[str]) -> WantsTerminal | None:
-    if simple.has_input or len(_operands(arguments, "-cmd -init -separator -newline -nullvalue")) > 1:
+def _sqlite(simple: SimpleCommand, program: str, arguments: Sequence[str]) -> WantsTerminal | None:
+    if simple.has_input or len(_operands(arguments, "-cmd -init -separator -newline -nullvalue".split())) > 1:
         return None
     if any(argument.lstrip("-") in ("version", "help") for argument in arguments):
         return None
@@ -170,10 +171,10 @@ def _sqlite(simple: SimpleCommand, arguments: Sequence[str]) -> WantsTerminal | 
 SSH_VALUES = "-B -b -c -D -E -e -F -I -i -J -L -l -m -O -o -p -Q -R -S -W -w"
 
 
-def _ssh(simple: SimpleCommand, arguments: Sequence[str]) -> WantsTerminal | None:
+def _ssh(simple: SimpleCommand, program: str, arguments: Sequence[str]) -> WantsTerminal | None:
     if simple.has_input or _has(arguments, "VNfGQTO") or any(argument.startswith("-W") for argument in arguments):
         return None
-    if len(_operands(arguments, SSH_VALUES)) != 1:
+    if len(_operands(arguments, SSH_VALUES.split())) != 1:
         return None
     return WantsTerminal(
         "`ssh` without a command opens a shell at the other end", "Give the command: `ssh -o BatchMode=yes HOST 'ls'`."
@@ -184,9 +185,9 @@ EDITOR_VARIABLES = frozenset(("GIT_EDITOR", "GIT_SEQUENCE_EDITOR", "EDITOR", "VI
 GIT_VALUES = ("-C", "-c", "--git-dir", "--work-tree", "--namespace", "--exec-path")
 
 
-def _git(simple: SimpleCommand, arguments: Sequence[str]) -> WantsTerminal | None:
+def _git(simple: SimpleCommand, program: str, arguments: Sequence[str]) -> WantsTerminal | None:
     rest = list(arguments)
-    own_editor = any(name in EDITOR_VARIABLES for name in simple.variables)
+    own_editor = simple.has_editor
     while rest and rest[0].startswith("-"):
         option = rest.pop(0)
         if option in GIT_VALUES and rest:
@@ -241,8 +242,8 @@ def _has_message(arguments: Sequence[str]) -> bool:
     return _has(options, "mFCc", *long, "--dry-run", "--porcelain", "--short")
 
 
-def _npm(simple: SimpleCommand, arguments: Sequence[str]) -> WantsTerminal | None:
-    operands = _operands(arguments, "--registry --scope --auth-type")
+def _npm(simple: SimpleCommand, program: str, arguments: Sequence[str]) -> WantsTerminal | None:
+    operands = _operands(arguments, "--registry --scope --auth-type".split())
     if operands[:1] in (["login"], ["adduser"], ["add-user"]) and not simple.has_input:
         return WantsTerminal(f"`{operands[0]}` asks for a name and a password", LEAVE)
     if arguments[:1] != ["init"] or simple.has_input or _has(arguments, "y", "--yes") or len(operands) > 1:
@@ -250,7 +251,7 @@ def _npm(simple: SimpleCommand, arguments: Sequence[str]) -> WantsTerminal | Non
     return WantsTerminal("`init` asks somebody for each field", "Add `-y`.")
 
 
-def _container(simple: SimpleCommand, arguments: Sequence[str]) -> WantsTerminal | None:
+def _container(simple: SimpleCommand, program: str, arguments: Sequence[str]) -> WantsTerminal | None:
     words = list(arguments)
     if words[:1] == ["compose"]:
         return None
@@ -276,9 +277,9 @@ def _container(simple: SimpleCommand, arguments: Sequence[str]) -> WantsTerminal
     return None
 
 
-def _kubectl(simple: SimpleCommand, arguments: Sequence[str]) -> WantsTerminal | None:
+def _kubectl(simple: SimpleCommand, program: str, arguments: Sequence[str]) -> WantsTerminal | None:
     before = list(arguments[: arguments.index("--")]) if "--" in arguments else list(arguments)
-    operands = _operands(before, "-n --namespace --context --kubeconfig -c --container")
+    operands = _operands(before, "-n --namespace --context --kubeconfig -c --container".split())
     if operands[:1] == ["edit"]:
         return WantsTerminal("`kubectl edit` opens an editor", "Use `kubectl patch` or `kubectl apply -f`.")
     tty = any(re.fullmatch(r"-(it|ti|t)|--tty(=true)?", argument) for argument in before)
@@ -289,7 +290,7 @@ def _kubectl(simple: SimpleCommand, arguments: Sequence[str]) -> WantsTerminal |
     return None
 
 
-def _sudo(simple: SimpleCommand, arguments: Sequence[str]) -> WantsTerminal | None:
+def _sudo(simple: SimpleCommand, program: str, arguments: Sequence[str]) -> WantsTerminal | None:
     options = []
     skip = False
     for argument in arguments:
@@ -297,7 +298,7 @@ def _sudo(simple: SimpleCommand, arguments: Sequence[str]) -> WantsTerminal | No
             skip = False
         elif argument.startswith("-"):
             options.append(argument)
-            skip = argument in SUDO_VALUES
+            skip = argument in wrappers()["sudo"].values
         else:
             break
     if _has(options, "nSAVkK", "--non-interactive", "--stdin", "--askpass", "--version", "--help"):
@@ -307,44 +308,33 @@ def _sudo(simple: SimpleCommand, arguments: Sequence[str]) -> WantsTerminal | No
     )
 
 
-def _opens_editor(name: str, opens: str, instead: str, harmless: str = "") -> Rule:
-    """A program that has somebody edit something, where one of its arguments matches `opens`, and none `harmless`."""
-    found = _wants(f"`{name}` opens an editor", instead, harmless, only=opens)
-
-    def rule(simple: SimpleCommand, arguments: Sequence[str]) -> WantsTerminal | None:
-        own_editor = any(variable in EDITOR_VARIABLES for variable in simple.variables)
-        return None if own_editor else found(simple, arguments)
-
-    return rule
-
-
 KEYGEN_VALUES = tuple("abCEfImNnOPtVwZ")
 KEYGEN_OTHERS = "ABcDeFgGHiIKklLMpQRrsTuUWyYz"
 """Options with which `ssh-keygen` does something else than make a key."""
 
 
-def _keygen(simple: SimpleCommand, arguments: Sequence[str]) -> WantsTerminal | None:
+def _keygen(simple: SimpleCommand, program: str, arguments: Sequence[str]) -> WantsTerminal | None:
     options = _without_values(arguments, KEYGEN_VALUES)
     if simple.has_input or _has(options, KEYGEN_OTHERS) or (_has(options, "f") and _has(options, "N")):
         return None
     return WantsTerminal("`ssh-keygen` asks for a file and a passphrase", "Give both: `ssh-keygen -f FILE -N ''`.")
 
 
-def _gpg(simple: SimpleCommand, arguments: Sequence[str]) -> WantsTerminal | None:
+def _gpg(simple: SimpleCommand, program: str, arguments: Sequence[str]) -> WantsTerminal | None:
     makes = _has(arguments, "", "--gen-key", "--generate-key", "--full-gen-key", "--full-generate-key")
     if not makes or simple.has_input or _has(arguments, "", "--batch", "--command-fd", "--command-file"):
         return None
     return WantsTerminal("`gpg` asks who the key is for", "Use `gpg --batch --passphrase '' --quick-gen-key NAME`.")
 
 
-def _read(simple: SimpleCommand, arguments: Sequence[str]) -> WantsTerminal | None:
+def _read(simple: SimpleCommand, program: str, arguments: Sequence[str]) -> WantsTerminal | None:
     if simple.has_input or _has(arguments, "ut"):
         return None
     return WantsTerminal("`read` waits for somebody to type", "Give it its input: `read x <<< '…'`.")
 
 
-def _tmux(simple: SimpleCommand, arguments: Sequence[str]) -> WantsTerminal | None:
-    operands = _operands(arguments, "-L -S -f -c")
+def _tmux(simple: SimpleCommand, program: str, arguments: Sequence[str]) -> WantsTerminal | None:
+    operands = _operands(arguments, "-L -S -f -c".split())
     attaches = not operands or operands[0] in ("attach", "attach-session", "a", "at")
     opens = operands[:1] and operands[0] in ("new", "new-session") and not _has(arguments, "d")
     if not attaches and not opens:
@@ -352,13 +342,13 @@ def _tmux(simple: SimpleCommand, arguments: Sequence[str]) -> WantsTerminal | No
     return WantsTerminal("this `tmux` shows itself in a terminal", "Use `bash` with `background` instead of tmux.")
 
 
-def _gnu_screen(simple: SimpleCommand, arguments: Sequence[str]) -> WantsTerminal | None:
+def _gnu_screen(simple: SimpleCommand, program: str, arguments: Sequence[str]) -> WantsTerminal | None:
     if any(argument in ("-ls", "-list", "-X", "-v") or argument.startswith("-dm") for argument in arguments):
         return None
     return WantsTerminal("`screen` shows itself in a terminal", "Use `bash` with `background` instead of screen.")
 
 
-def _gh(simple: SimpleCommand, arguments: Sequence[str]) -> WantsTerminal | None:
+def _gh(simple: SimpleCommand, program: str, arguments: Sequence[str]) -> WantsTerminal | None:
     if arguments[:2] != ["auth", "login"] or _has(arguments, "", "--with-token"):
         return None
     return WantsTerminal("`gh auth login` asks questions", LEAVE)
@@ -367,7 +357,7 @@ def _gh(simple: SimpleCommand, arguments: Sequence[str]) -> WantsTerminal | None
 BACKGROUND = "Start it with `background`: true and look with `bash_output`, or leave the option out."
 
 
-def _tail(simple: SimpleCommand, arguments: Sequence[str]) -> WantsTerminal | None:
+def _tail(simple: SimpleCommand, program: str, arguments: Sequence[str]) -> WantsTerminal | None:
     if simple.has_input or _has(arguments, "", "--pid"):
         return None
     if not _any(r"-[0-9qvz]*[fF]\d*|--follow(=.*)?", arguments):
@@ -375,55 +365,35 @@ def _tail(simple: SimpleCommand, arguments: Sequence[str]) -> WantsTerminal | No
     return WantsTerminal("`tail -f` never ends", BACKGROUND)
 
 
-ENDLESS: dict[str, Rule] = {
-    "tail": _tail,
-    "journalctl": _wants("`journalctl -f` never ends", BACKGROUND, only=r"-[eaxrqkm]*f\w*|--follow"),
-}
+def _journalctl(simple: SimpleCommand, program: str, arguments: Sequence[str]) -> WantsTerminal | None:
+    follows = _any(r"-[eaxrqkm]*f\w*|--follow", arguments)
+    return WantsTerminal("`journalctl -f` never ends", BACKGROUND) if follows else None
+
+
+ENDLESS: dict[str, Rule] = {"tail": _tail, "journalctl": _journalctl}
 """Programs that go on until somebody ends them: the background is the place for them."""
 
 RULES: dict[str, Rule] = {
-    **{name: _editor(name, r"-[sEe]*es?[sn]*|-Es|-es|--headless") for name in ("vim", "nvim", "ex")},
-    **{name: _editor(name) for name in ("vi", "view", "vimdiff", "nano", "pico", "micro", "joe", "helix", "hx")},
-    "emacs": _editor("emacs", r"--?batch|--daemon.*|--script.*"),
-    "ed": _editor("ed", fed=True),
     **dict.fromkeys(("less", "more", "most"), _pager),
-    "top": _screen("top", "Use `top -b -n 1 | head -n 20` or `ps aux`.", r"-\w*b\w*|-l.*"),
-    **{name: _screen(name, "Use `ps aux --sort=-%cpu | head`.") for name in ("htop", "btop", "atop", "glances")},
-    "watch": _screen("watch", "Run the command itself, once, or in a loop with an end."),
-    **{name: _screen(name, "Use a command that prints.") for name in ("ncdu", "tig", "lazygit", "mc", "ranger", "nnn")},
-    **{name: _python(name) for name in ("python", "python2", "python3", "pypy3")},
-    "ipython": _repl("ipython", PYTHON, "", r"-[cm].*|--pylab=.*|-h"),
-    "node": _repl("node", "Give the code: `node -e '…'` or `node FILE`.", "-r --require", r"-p?[epc].*|--\w+.*|-v"),
-    "irb": _repl("irb", "Use `ruby -e '…'`.", "-r -I"),
-    "ghci": _repl("ghci", "Use `ghc -e '…'` or `runghc FILE`.", "", r"-e.*"),
-    **{name: _repl(name, SHELL_INSTEAD, "", r"-[a-z]*c|-n|-s") for name in SHELLS},
-    "fish": _repl("fish", SHELL_INSTEAD, "", r"-c.*"),
-    "lua": _repl("lua", "Give the code: `lua -e '…'` or `lua FILE`.", "-l", r"-[ev].*"),
-    "redis-cli": _repl("redis-cli", "Name one: `redis-cli GET x`.", "-h -p -a -n -u -s --user --pass", r"--\w+.*"),
-    "psql": _client("psql", "Give `-c 'SELECT …'` or `-f FILE`.", r"-[AtqXxwn]*[cfl].*|--(command|file|list)(=.*)?"),
-    "mysql": _mysql,
-    "mariadb": _mysql,
+    **dict.fromkeys(("python", "python2", "python3", "pypy3"), _python),
+    **dict.fromkeys(("mysql", "mariadb"), _mysql),
     "sqlite3": _sqlite,
-    "mongosh": _client("mongosh", "Give `--eval '…'`.", r"--eval(=.*)?|--file(=.*)?|-f|.*\.js"),
     "ssh": _ssh,
-    "sftp": _transfer("sftp", "Use `scp` or `sftp -b FILE`.", r"-b.*"),
-    "telnet": _transfer("telnet", "Use `curl telnet://HOST:PORT` or bash's `/dev/tcp`."),
-    "ftp": _transfer("ftp", "Use `curl ftp://HOST/FILE`."),
     "git": _git,
     **dict.fromkeys(("npm", "yarn", "pnpm"), _npm),
     **dict.fromkeys(("docker", "podman"), _container),
     "kubectl": _kubectl,
     "sudo": _sudo,
-    "passwd": _password("passwd"),
-    "su": _password("su"),
-    "crontab": _opens_editor("crontab -e", r"-e", "Write the table to a file, then `crontab FILE`."),
-    "visudo": _opens_editor("visudo", "", LEAVE, r"-c\w*|-[qs]*c|--check|-V|-h"),
-    "systemctl": _opens_editor("systemctl edit", r"edit", "Write the file below `/etc/systemd`.", r"--stdin"),
     "ssh-keygen": _keygen,
     **dict.fromkeys(("gpg", "gpg2"), _gpg),
     "read": _read,
     "tmux": _tmux,
     "screen": _gnu_screen,
     "gh": _gh,
-    **dict.fromkeys(("gdb", "lldb"), _client("gdb", "Give `-batch -ex 'COMMAND'`.", r"--?batch(-silent)?|-v")),
 }
+"""Those of which a row does not tell it all."""
+
+
+def wants(simple: SimpleCommand, program: str, arguments: Sequence[str]) -> WantsTerminal | None:
+    """Whether a program wants somebody at a terminal."""
+    return RULES.get(program, _by_row)(simple, program, arguments)

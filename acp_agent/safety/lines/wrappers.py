@@ -4,8 +4,8 @@ matters.
 A neutral wrapper (`timeout 5 make`) does nothing but what the inner command does. Of any other, its own words must be
 allowed, too.
 
-One table for all who look behind a wrapper: what decides wants every command that may be in there (`inner_commands`),
-hints and filter rules want the one that is plainly meant (`behind`).
+One table (`wrappers.toml`) for all who look behind a wrapper: what decides wants every command that may be in there
+(`inner_commands`), hints and filter rules want the one that is plainly meant (`behind`).
 """
 
 from __future__ import annotations
@@ -13,9 +13,15 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Literal
+
+from msgspec import Struct, toml
 
 from acp_agent.safety.lines.programs import words
 
+TABLE = Path(__file__).with_suffix(".toml")
 ASSIGNMENT = re.compile(r"\w+=")
 SHELLS = words("bash sh zsh dash ksh ash mksh rbash fish csh tcsh")
 ESCALATING = words("sudo doas su pkexec runuser sudoedit run0")
@@ -38,117 +44,33 @@ class Inner:
     """Where it begins is known; else it is a guess for deny rules."""
 
 
-@dataclass(frozen=True)
-class _Wrapper:
-    values: str = ""
+class _Wrapper(Struct, frozen=True, forbid_unknown_fields=True):
+    values: tuple[str, ...] = ()
     """Options that take the next word as their value."""
     operands: int = 0
     """Words before the inner program."""
     assignments: bool = False
-    neutral: str | None = None
+    neutral: tuple[str, ...] | None = None
     """Options that leave it neutral; `None`: it never is."""
     open: bool = False
     line: bool = False
     """The words are joined and read by a shell."""
-    line_options: str = ""
+    line_options: tuple[str, ...] = ()
     """Options whose value a shell reads."""
-    readers: str = ""
-    """Who else looks behind it: `hints`, `filters`."""
-    stops: str = ""
+    readers: tuple[Literal["hints", "filters"], ...] = ()
+    """Who else looks behind it."""
+    stops: tuple[str, ...] = ()
     """Options with which it runs nothing, or nothing that is seen, for these."""
     sub: str = ""
     """The sub-command that runs a program, for these."""
-    skips: str = ""
+    skips: tuple[str, ...] = ()
     """More options with a value, for these: what decides would rather see a word too many."""
 
 
-NEUTRAL_TIMEOUT = "-k -s -v --signal --kill-after --preserve-status --foreground --verbose"
-
-BOTH = "hints filters"
-
-WRAPPERS: dict[str, _Wrapper] = {
-    "env": _Wrapper("-u --unset -C --chdir", assignments=True, neutral="-i", line_options="-S --split-string",
-        readers=BOTH, stops="-S --split-string"),
-    "nohup": _Wrapper(neutral="", readers=BOTH),
-    "timeout": _Wrapper("-k -s --signal --kill-after", operands=1, neutral=NEUTRAL_TIMEOUT, readers=BOTH),
-    "gtimeout": _Wrapper("-k -s --signal --kill-after", operands=1, neutral=NEUTRAL_TIMEOUT),
-    "nice": _Wrapper("-n --adjustment", neutral="-n --adjustment", readers=BOTH),
-    "ionice": _Wrapper("-c -n -p -P -u --class --classdata --pid", neutral="-c -n -t --class --classdata",
-        readers=BOTH),
-    "stdbuf": _Wrapper("-i -o -e --input --output --error", neutral="-i -o -e --input --output --error",
-        readers=BOTH),
-    "time": _Wrapper("-o -f --output --format", neutral="-p", readers=BOTH),
-    "command": _Wrapper(neutral="", readers=BOTH, stops="-v -V"),
-    "builtin": _Wrapper(neutral="", readers="hints"),
-    "exec": _Wrapper("-a", neutral="", readers=BOTH),
-    "!": _Wrapper(),
-    "coproc": _Wrapper(),
-    "setsid": _Wrapper(readers=BOTH),
-    "setpriv": _Wrapper("--reuid --regid --groups --inh-caps --ambient-caps --bounding-set --securebits"),
-    "prlimit": _Wrapper(),
-    "numactl": _Wrapper("-N -m -C -i -p"),
-    "gosu": _Wrapper(operands=1),
-    "su-exec": _Wrapper(operands=1),
-    "firejail": _Wrapper(),
-    "valgrind": _Wrapper(),
-    "uv": _Wrapper("--with --python -p --project --directory", operands=1, readers=BOTH, sub="run",
-        skips="-i -f -m --module --with-editable --with-requirements --extra --group --only-group --no-group "
-        "--no-extra --package --env-file --index --index-url --default-index --extra-index-url --find-links "
-        "--cache-dir --config-file --color"),
-    "poetry": _Wrapper(operands=1, readers=BOTH, sub="run", skips="-C --directory -P --project"),
-    "pipenv": _Wrapper(operands=1, readers="filters", sub="run"),
-    "pdm": _Wrapper(operands=1),
-    "hatch": _Wrapper(operands=1),
-    "rye": _Wrapper(operands=1),
-    "bundle": _Wrapper(operands=1, readers="filters", sub="exec"),
-    "mise": _Wrapper(operands=1),
-    "npx": _Wrapper("-p --package", line_options="-c --call", readers="filters", stops="-c --call"),
-    "pnpx": _Wrapper("-p --package", line_options="-c --call"),
-    "bunx": _Wrapper(readers="filters"),
-    "perf": _Wrapper("-e -o -F -p -t -C", operands=1),
-    "tmux": _Wrapper("-L -S -f -t -s -n -c -e -x -y", operands=1),
-    "screen": _Wrapper("-S -t -T -s -c"),
-    "chrt": _Wrapper("-T -P -D", operands=1),
-    "taskset": _Wrapper(operands=1),
-    "setarch": _Wrapper(operands=1),
-    "linux32": _Wrapper(),
-    "linux64": _Wrapper(),
-    "unbuffer": _Wrapper(readers="filters"),
-    "caffeinate": _Wrapper("-t -w"),
-    "fakeroot": _Wrapper("-l -f -i -s -b"),
-    "catchsegv": _Wrapper(),
-    "strace": _Wrapper("-e -o -p -s -u -E -a -P -O -S"),
-    "ltrace": _Wrapper("-e -o -p -s -u -a -l -n"),
-    "busybox": _Wrapper(),
-    "toybox": _Wrapper(),
-    "chroot": _Wrapper("--userspec --groups", operands=1),
-    "unshare": _Wrapper("-S -G -R -w --setuid --setgid --root --wd"),
-    "nsenter": _Wrapper("-t -S -G --target --setuid --setgid"),
-    "systemd-run": _Wrapper("-p -u -M -H -t --property --unit --slice --uid --gid -E --setenv"),
-    "dbus-run-session": _Wrapper("--config-file"),
-    "xvfb-run": _Wrapper("-e -f -n -p -s -w"),
-    "flock": _Wrapper("-w -E --timeout", operands=1, line_options="-c --command"),
-    "script": _Wrapper("-t -T -I -O -B -E", line_options="-c --command"),
-    "sudo": _Wrapper(
-        "-u -g -h -p -C -r -t -T -U -D -R --user --group --host --prompt --chdir --chroot --close-from --role --type",
-        assignments=True, readers=BOTH, stops="-l -v -e -i -s",
-    ),
-    "doas": _Wrapper("-u -C -a", readers="filters"),
-    "pkexec": _Wrapper("--user"),
-    "run0": _Wrapper("-u -g -D --user --group --chdir --setenv"),
-    "runuser": _Wrapper("-u -g -G -s --user --group --shell", line_options="-c --command"),
-    "su": _Wrapper("-g -G -s -w --group --shell", operands=1, line_options="-c --command"),
-    "xargs": _Wrapper("-I -n -P -L -s -d -E -a -R -S --replace --max-args --max-procs --max-lines --delimiter "
-        "--arg-file --max-chars", open=True, readers="hints"),
-    "parallel": _Wrapper("-j -I -n -N -L -S -a -d --jobs --colsep --joblog --results", open=True),
-    "watch": _Wrapper("-n --interval", line=True),
-    "ssh": _Wrapper("-b -c -D -E -e -F -I -i -J -L -l -m -O -o -p -Q -R -S -W -w", operands=1, line=True),
-    "eval": _Wrapper(line=True),
-    "trap": _Wrapper(),
-    "direnv": _Wrapper(operands=2),
-    "entr": _Wrapper(),
-    "hyperfine": _Wrapper("-w -m -M -r -p -c --warmup --runs", line=True),
-}  # fmt: skip
+@cache
+def wrappers() -> dict[str, _Wrapper]:
+    """Program -> row."""
+    return toml.decode(TABLE.read_bytes(), type=dict[str, _Wrapper])
 
 
 @dataclass(frozen=True)
@@ -160,21 +82,22 @@ class Behind:
     """Names of the variables that it sets."""
 
 
-def seen_by(reader: str) -> frozenset[str]:
+@cache
+def seen_by(reader: Literal["hints", "filters"]) -> frozenset[str]:
     """The wrappers that `hints` or `filters` look behind."""
-    return frozenset(name for name, row in WRAPPERS.items() if reader in row.readers.split())
+    return frozenset(name for name, row in wrappers().items() if reader in row.readers)
 
 
 def behind(command: Sequence[str]) -> Behind | None:
     """The words behind a wrapper's options, for hints and filters; `None` where it runs nothing that is seen here.
     `command` begins with the name of one."""
-    row = WRAPPERS[command[0]]
+    row = wrappers()[command[0]]
     rest, variables = list(command[1:]), list[str]()
-    values = (*row.values.split(), *row.skips.split())
+    values = (*row.values, *row.skips)
     for sub in (row.sub, "") if row.sub else ("",):
         at = 0
         while at < len(rest) and rest[at] != "--":
-            if row.stops and rest[at].startswith(tuple(row.stops.split())):
+            if row.stops and rest[at].startswith(row.stops):
                 return None
             if not rest[at].startswith("-"):
                 if ASSIGNMENT.match(rest[at]) is None:
@@ -190,7 +113,7 @@ def behind(command: Sequence[str]) -> Behind | None:
 
 def is_wrapper(program: str) -> bool:
     """Whether what it runs is in its arguments."""
-    return program in WRAPPERS or program in SHELLS
+    return program in wrappers() or program in SHELLS
 
 
 def is_shell_from_input(command: Sequence[str]) -> bool:
@@ -221,13 +144,12 @@ def inner_commands(command: Sequence[str]) -> list[Inner]:
         return [Inner(line=command[1])]
     if program == "command" and command[1].startswith("-") and command[1] != "-p" and command[1] != "--":
         return []
-    row = WRAPPERS.get(program)
+    row = wrappers().get(program)
     return [] if row is None else _wrapped(row, command)
 
 
 def _wrapped(row: _Wrapper, command: Sequence[str]) -> list[Inner]:
-    values, lines = row.values.split(), row.line_options.split()
-    neutral = None if row.neutral is None else row.neutral.split()
+    values, lines, neutral = row.values, row.line_options, row.neutral
     found: list[Inner] = []
     at, operands, sure, is_neutral = 1, row.operands, True, neutral is not None
     while at < len(command):

@@ -17,11 +17,17 @@ import shlex
 import tomllib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal
+
+from msgspec import Struct, toml
+from msgspec.structs import replace
 
 from acp_agent.safety.folders.paths import Roots, read_regular, real_path
 from acp_agent.tools.code import diagnostics_parsers as parsers
+
+TABLE = Path(__file__).with_suffix(".toml")
 
 CheckerName = Literal["check", "clippy", "ruff", "mypy", "pyright", "tsc", "eslint", "go vet"]
 Kind = Literal["auto", "check", "clippy", "ruff", "mypy", "pyright", "tsc", "eslint", "go vet"]
@@ -36,19 +42,17 @@ MOST_DOTS = 200
 """In a line of TOML: a key of many parts takes `tomllib` time by the square of their number."""
 
 
-@dataclass(frozen=True)
-class Checker:
-    name: CheckerName
+class Checker(Struct, frozen=True, forbid_unknown_fields=True):
     program: str
-    parse: parsers.Parser
-    found_in: Callable[[Path, Roots], bool]
-    """Whether a folder says that the project uses it."""
+    files: tuple[str, ...]
+    """A folder with one of these says that the project uses it; `SAYS` knows more."""
     what: str
     """The source of that fact, for the user."""
     suffixes: tuple[str, ...]
     """The files it checks."""
-    arguments: Callable[[str | None, Path, Roots], str]
-    """From the path that is asked for (relative, quoted; `None`: all) and the folder it runs in."""
+    options: str
+    everything: str | None = None
+    """The argument that stands for all; `None`: it takes no path."""
     local: tuple[str, ...] = ()
     """Where a project keeps its own."""
     lints: bool = False
@@ -57,6 +61,33 @@ class Checker:
     """Output of a program of which a part is missing."""
     older: tuple[str, str] | None = None
     """An argument that an older one refuses (exit code 2, with these words): then it is run without it."""
+    name: CheckerName = "check"
+
+    @property
+    def parse(self) -> parsers.Parser:
+        return PARSERS[self.name]
+
+    def found_in(self, folder: Path, roots: Roots) -> bool:
+        """Whether a folder says that the project uses it."""
+        says = SAYS.get(self.name)
+        return _has(folder, *self.files) or (says is not None and says(folder, roots))
+
+    def arguments(self, target: str | None, cwd: Path, roots: Roots) -> str:
+        """From the path that is asked for (relative, quoted; `None`: all) and the folder it runs in."""
+        if self.everything is None:
+            return self.options
+        if target is not None:
+            return f"{self.options} {_go_package(target, cwd) if self.name == 'go vet' else target}"
+        if self.name == "mypy" and _mypy_knows_files(cwd, roots):
+            return self.options
+        return f"{self.options} {self.everything}".rstrip()
+
+
+@cache
+def checkers() -> dict[str, Checker]:
+    """By name, in the order they run."""
+    found = toml.decode(TABLE.read_bytes(), type=dict[CheckerName, Checker])
+    return {name: replace(checker, name=name) for name, checker in found.items()}
 
 
 @dataclass(frozen=True)
@@ -85,7 +116,7 @@ def choose(kind: Kind, path: Path | None, roots: Roots) -> list[Check]:
     """
     start = roots.cwd if path is None else path if path.is_dir() else path.parent
     checks = []
-    for checker in CHECKERS.values():
+    for checker in checkers().values():
         if kind not in ("auto", checker.name) or (kind == "auto" and not _automatic(checker, path)):
             continue
         home = _home(checker, start, roots)
@@ -102,13 +133,13 @@ def choose(kind: Kind, path: Path | None, roots: Roots) -> list[Check]:
 
 
 def looked_for() -> str:
-    return ", ".join(checker.what for checker in CHECKERS.values() if checker.name != "clippy")
+    return ", ".join(checker.what for checker in checkers().values() if checker.name != "clippy")
 
 
 def _automatic(checker: Checker, path: Path | None) -> bool:
     if checker.name == "clippy":  # `check` finds the errors, and is quicker
         return False
-    known = {suffix for other in CHECKERS.values() for suffix in other.suffixes}
+    known = {suffix for other in checkers().values() for suffix in other.suffixes}
     of_one = path is not None and path.is_file() and path.suffix in known
     return not of_one or (path is not None and path.suffix in checker.suffixes)
 
@@ -161,8 +192,8 @@ def _text(path: Path, roots: Roots) -> str:
         return ""
 
 
-def _has(*names: str) -> Callable[[Path, Roots], bool]:
-    return lambda folder, roots: any((folder / name).is_file() for name in names)
+def _has(folder: Path, *names: str) -> bool:
+    return any((folder / name).is_file() for name in names)
 
 
 def _toml_tool(folder: Path, tool: str, roots: Roots) -> dict[str, Any] | None:
@@ -178,16 +209,12 @@ def _toml_tool(folder: Path, tool: str, roots: Roots) -> dict[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
-def _uses_mypy(folder: Path, roots: Roots) -> bool:
-    return (
-        _has("mypy.ini", ".mypy.ini")(folder, roots)
-        or _toml_tool(folder, "mypy", roots) is not None
-        or "mypy" in _ini(folder / "setup.cfg", roots)
-    )
+def _says_mypy(folder: Path, roots: Roots) -> bool:
+    return _toml_tool(folder, "mypy", roots) is not None or "mypy" in _ini(folder / "setup.cfg", roots)
 
 
-def _uses_pyright(folder: Path, roots: Roots) -> bool:
-    return _has("pyrightconfig.json")(folder, roots) or _toml_tool(folder, "pyright", roots) is not None
+def _says_pyright(folder: Path, roots: Roots) -> bool:
+    return _toml_tool(folder, "pyright", roots) is not None
 
 
 def _ini(path: Path, roots: Roots) -> configparser.ConfigParser:
@@ -198,11 +225,6 @@ def _ini(path: Path, roots: Roots) -> configparser.ConfigParser:
     except (ValueError, configparser.Error):
         return configparser.ConfigParser(interpolation=None)
     return parser
-
-
-def _mypy_arguments(target: str | None, cwd: Path, roots: Roots) -> str:
-    options = "--output=json --no-error-summary --show-column-numbers"
-    return f"{options} {target}" if target else options if _mypy_knows_files(cwd, roots) else f"{options} ."
 
 
 def _mypy_knows_files(cwd: Path, roots: Roots) -> bool:
@@ -220,11 +242,7 @@ def _has_option(settings: configparser.ConfigParser, names: Iterable[str]) -> bo
     return any(settings.has_option("mypy", name) for name in names)
 
 
-def _uses_eslint(folder: Path, roots: Roots) -> bool:
-    endings = ("js", "mjs", "cjs", "ts", "mts", "cts")
-    old = ("", ".js", ".cjs", ".json", ".yml", ".yaml")
-    if _has(*(f"eslint.config.{end}" for end in endings), *(f".eslintrc{end}" for end in old))(folder, roots):
-        return True
+def _says_eslint(folder: Path, roots: Roots) -> bool:
     try:
         data = json.loads(_text(folder / "package.json", roots))
     except (ValueError, RecursionError):
@@ -253,121 +271,28 @@ def _has_python(folder: Path) -> bool:
     return False
 
 
-def _with_target(options: str, everything: str) -> Callable[[str | None, Path, Roots], str]:
-    return lambda target, cwd, roots: f"{options} {target or everything}"
-
-
-def _alone(options: str) -> Callable[[str | None, Path, Roots], str]:
-    return lambda target, cwd, roots: options
-
-
-def _go_arguments(target: str | None, cwd: Path, roots: Roots) -> str:
-    if target is None:
-        return "-json ./..."
+def _go_package(target: str, cwd: Path) -> str:
     path = Path(shlex.split(target)[0])
     folder = path.parent if (cwd / path).is_file() else path / "..."
-    return f"-json {shlex.quote(f'./{folder}')}"
+    return shlex.quote(f"./{folder}")
 
 
 SPACES = re.compile(r"[^\S\n]+")
-PYTHON = (".py", ".pyi")
-SCRIPT = (".ts", ".tsx", ".mts", ".cts", ".js", ".jsx", ".mjs", ".cjs")
-VENV = (".venv/bin", "venv/bin")
-NODE = ("node_modules/.bin",)
-NO_CLIPPY = ("no such command: `clippy`", "'cargo-clippy' is not installed")
 
+SAYS: dict[CheckerName, Callable[[Path, Roots], bool]] = {
+    "mypy": _says_mypy,
+    "pyright": _says_pyright,
+    "eslint": _says_eslint,
+}
+"""Where more than a file's name says that a checker is used."""
 
-def _table(checkers: Iterable[Checker]) -> dict[str, Checker]:
-    return {checker.name: checker for checker in checkers}
-
-
-CHECKERS = _table(
-    (
-        Checker(
-            "check",
-            "cargo check",
-            parsers.parse_cargo,
-            _has("Cargo.toml"),
-            "Cargo.toml",
-            (".rs",),
-            _alone("--message-format=json --quiet"),
-        ),
-        Checker(
-            "clippy",
-            "cargo clippy",
-            parsers.parse_cargo,
-            _has("Cargo.toml"),
-            "Cargo.toml",
-            (".rs",),
-            _alone("--message-format=json --quiet"),
-            absent=NO_CLIPPY,
-        ),
-        Checker(
-            "ruff",
-            "ruff check",
-            parsers.parse_ruff,
-            _has("pyproject.toml", "ruff.toml", ".ruff.toml"),
-            "pyproject.toml, ruff.toml or *.py",
-            PYTHON,
-            _with_target("--output-format=json", "."),
-            VENV,
-            lints=True,
-        ),
-        Checker(
-            "mypy",
-            "mypy",
-            parsers.parse_mypy,
-            _uses_mypy,
-            "mypy.ini or [tool.mypy]",
-            PYTHON,
-            _mypy_arguments,
-            VENV,
-            older=("--output=json", "--output"),
-        ),
-        Checker(
-            "pyright",
-            "pyright",
-            parsers.parse_pyright,
-            _uses_pyright,
-            "pyrightconfig.json or [tool.pyright]",
-            PYTHON,
-            lambda target, cwd, roots: f"--outputjson {target}" if target else "--outputjson",
-            (*VENV, *NODE),
-            lints=True,
-        ),
-        Checker(
-            "tsc",
-            "tsc",
-            parsers.parse_tsc,
-            _has("tsconfig.json"),
-            "tsconfig.json",
-            SCRIPT,
-            _alone("--noEmit --pretty false"),
-            NODE,
-        ),
-        Checker(
-            "eslint",
-            "eslint",
-            parsers.parse_eslint,
-            _uses_eslint,
-            "an ESLint configuration",
-            SCRIPT,
-            _with_target("-f json", "."),
-            NODE,
-            lints=True,
-        ),
-        Checker(
-            "go vet",
-            "go vet",
-            parsers.parse_go_vet,
-            _has("go.mod"),
-            "go.mod",
-            (".go",),
-            _go_arguments,
-            lints=True,
-        ),
-    )
-)
-"""By name, in the order they run."""
-
-assert set(CHECKERS) == set(get_args(CheckerName))
+PARSERS: dict[CheckerName, parsers.Parser] = {
+    "check": parsers.parse_cargo,
+    "clippy": parsers.parse_cargo,
+    "ruff": parsers.parse_ruff,
+    "mypy": parsers.parse_mypy,
+    "pyright": parsers.parse_pyright,
+    "tsc": parsers.parse_tsc,
+    "eslint": parsers.parse_eslint,
+    "go vet": parsers.parse_go_vet,
+}

@@ -2,32 +2,23 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from pydantic import Field
 
-from acp_agent.config.model import ToolsConfig
 from acp_agent.errors import ToolError
-from acp_agent.safety.access import Access, PathAccess
-from acp_agent.safety.folders.paths import Roots
-from acp_agent.tools.kit.base import Params, Tool
-from acp_agent.tools.kit.tool_context import Description, Location, Preview, ToolContext, ToolResult
+from acp_agent.tools.kit.base import Params, PathTool
+from acp_agent.tools.kit.tool_context import Preview, ToolContext, ToolResult
 
 
 class CreateDirectoryParams(Params):
     path: str = Field(description="The folder, absolute or relative to the working directory; parents are made.")
 
 
-class CreateDirectory(Tool[CreateDirectoryParams]):
+class CreateDirectory(PathTool[CreateDirectoryParams]):
     name = "create_directory"
+    title = "Make the folder {path}"
     aliases = ("make_directory", "mkdir")
     kind = "edit"
-
-    def describe(self, params: CreateDirectoryParams, roots: Roots) -> Description:
-        return Description(f"Make the folder {params.path}", (Location(roots.named(params.path)),))
-
-    def access(self, params: CreateDirectoryParams, roots: Roots, cwd: Path, config: ToolsConfig) -> list[Access]:
-        return [PathAccess("write", roots.resolve(params.path))]
+    touches = "write"
 
     async def preview(self, params: CreateDirectoryParams, ctx: ToolContext) -> Preview:
         found = await ctx.executor.stat(ctx.roots.resolve(params.path))

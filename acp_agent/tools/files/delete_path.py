@@ -10,21 +10,19 @@ from acp_agent.config.model import ToolsConfig
 from acp_agent.safety.access import Access
 from acp_agent.safety.folders.paths import Roots
 from acp_agent.tools.files.entries import delete_access, need_entry, need_saved, not_a_root, told
-from acp_agent.tools.kit.base import Params, Tool
-from acp_agent.tools.kit.tool_context import Description, Location, Preview, ToolContext, ToolResult
+from acp_agent.tools.kit.base import Params, PathTool
+from acp_agent.tools.kit.tool_context import Preview, ToolContext, ToolResult
 
 
 class DeletePathParams(Params):
     path: str = Field(description="The file or folder, absolute or relative to the working directory.")
 
 
-class DeletePath(Tool[DeletePathParams]):
+class DeletePath(PathTool[DeletePathParams]):
     name = "delete_path"
+    title = "Delete {path}"
     aliases = ("delete_file", "remove_path")
     kind = "delete"
-
-    def describe(self, params: DeletePathParams, roots: Roots) -> Description:
-        return Description(f"Delete {params.path}", (Location(roots.named(params.path)),))
 
     def access(self, params: DeletePathParams, roots: Roots, cwd: Path, config: ToolsConfig) -> list[Access]:
         return delete_access(not_a_root(roots, params.path), roots, config)

@@ -8,12 +8,9 @@ from pathlib import Path
 
 from pydantic import Field
 
-from acp_agent.config.model import ToolsConfig
 from acp_agent.errors import ToolError
 from acp_agent.lsp.base import Document
-from acp_agent.safety.access import Access, PathAccess
-from acp_agent.safety.folders.paths import Roots
-from acp_agent.tools.kit.base import Params, Tool
+from acp_agent.tools.kit.base import Params, PathTool
 from acp_agent.tools.kit.positions import errors_of_change
 from acp_agent.tools.kit.text import (
     MARK,
@@ -25,7 +22,7 @@ from acp_agent.tools.kit.text import (
     read_file,
     to_endings,
 )
-from acp_agent.tools.kit.tool_context import Description, Location, Preview, ToolContext, ToolResult
+from acp_agent.tools.kit.tool_context import Preview, ToolContext, ToolResult
 
 
 class EditParams(Params):
@@ -46,17 +43,12 @@ class Planned:
     """The digest of the file on disk then."""
 
 
-class Edit(Tool[EditParams]):
+class Edit(PathTool[EditParams]):
     name = "edit"
+    title = "Edit {path}"
     aliases = ("edit_file", "file_edit")
     kind = "edit"
-
-    def describe(self, params: EditParams, roots: Roots) -> Description:
-        path = roots.named(params.path)
-        return Description(f"Edit {params.path}", (Location(path),))
-
-    def access(self, params: EditParams, roots: Roots, cwd: Path, config: ToolsConfig) -> list[Access]:
-        return [PathAccess("write", roots.resolve(params.path))]
+    touches = "write"
 
     async def preview(self, params: EditParams, ctx: ToolContext) -> Preview:
         path = ctx.roots.resolve(params.path)

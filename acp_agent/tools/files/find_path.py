@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from pydantic import Field
 
-from acp_agent.config.model import ToolsConfig
 from acp_agent.errors import ToolError
 from acp_agent.executors.base import FindQuery
-from acp_agent.safety.access import Access, PathAccess
 from acp_agent.safety.folders.paths import Roots
-from acp_agent.tools.kit.base import Params, Tool
+from acp_agent.tools.kit.base import Params, PathTool
 from acp_agent.tools.kit.tool_context import Description, Location, Preview, ToolContext, ToolResult
 
 
@@ -22,7 +18,7 @@ class FindPathParams(Params):
     path: str = Field(default=".", description="The folder to search, absolute or relative to the working directory.")
 
 
-class FindPath(Tool[FindPathParams]):
+class FindPath(PathTool[FindPathParams]):
     name = "find_path"
     aliases = ("glob",)
     kind = "search"
@@ -33,9 +29,6 @@ class FindPath(Tool[FindPathParams]):
         path = roots.named(params.path)
         place = "" if params.path == "." else f" in {params.path}"
         return Description(f"Find {params.pattern}{place}", (Location(path),))
-
-    def access(self, params: FindPathParams, roots: Roots, cwd: Path, config: ToolsConfig) -> list[Access]:
-        return [PathAccess("read", roots.resolve(params.path))]
 
     async def run(self, params: FindPathParams, ctx: ToolContext, preview: Preview) -> ToolResult:
         root = ctx.roots.resolve(params.path)

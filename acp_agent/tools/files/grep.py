@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from pydantic import Field
 
-from acp_agent.config.model import ToolsConfig
 from acp_agent.errors import ToolError
 from acp_agent.executors.base import GrepQuery
-from acp_agent.safety.access import Access, PathAccess
 from acp_agent.safety.folders.paths import Roots
-from acp_agent.tools.kit.base import Params, Tool
+from acp_agent.tools.kit.base import Params, PathTool
 from acp_agent.tools.kit.tool_context import Description, Location, Preview, ToolContext, ToolResult
 
 MOST_LOCATIONS = 50
@@ -25,7 +21,7 @@ class GrepParams(Params):
     glob: str | None = Field(default=None, description="Only files that match this glob, `*.py` for instance.")
 
 
-class Grep(Tool[GrepParams]):
+class Grep(PathTool[GrepParams]):
     name = "grep"
     aliases = ("search_code", "search_files")
     kind = "search"
@@ -37,9 +33,6 @@ class Grep(Tool[GrepParams]):
         place = "" if params.path == "." else f" in {params.path}"
         only = f" ({params.glob})" if params.glob else ""
         return Description(f"Search for {params.pattern}{place}{only}", (Location(path),))
-
-    def access(self, params: GrepParams, roots: Roots, cwd: Path, config: ToolsConfig) -> list[Access]:
-        return [PathAccess("read", roots.resolve(params.path))]
 
     async def run(self, params: GrepParams, ctx: ToolContext, preview: Preview) -> ToolResult:
         root = ctx.roots.resolve(params.path)

@@ -2,35 +2,24 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from pydantic import Field
 
-from acp_agent.config.model import ToolsConfig
 from acp_agent.errors import ToolError
-from acp_agent.safety.access import Access, PathAccess
-from acp_agent.safety.folders.paths import Roots
-from acp_agent.tools.kit.base import Params, Tool
-from acp_agent.tools.kit.tool_context import Description, Location, Preview, ToolContext, ToolResult
+from acp_agent.tools.kit.base import Params, PathTool
+from acp_agent.tools.kit.tool_context import Preview, ToolContext, ToolResult
 
 
 class ListDirectoryParams(Params):
     path: str = Field(default=".", description="The folder, absolute or relative to the working directory.")
 
 
-class ListDirectory(Tool[ListDirectoryParams]):
+class ListDirectory(PathTool[ListDirectoryParams]):
     name = "list_directory"
+    title = "List {path}"
     aliases = ("ls",)
     kind = "read"
     reads_only = True
     idempotent = True
-
-    def describe(self, params: ListDirectoryParams, roots: Roots) -> Description:
-        path = roots.named(params.path)
-        return Description(f"List {params.path}", (Location(path),))
-
-    def access(self, params: ListDirectoryParams, roots: Roots, cwd: Path, config: ToolsConfig) -> list[Access]:
-        return [PathAccess("read", roots.resolve(params.path))]
 
     async def run(self, params: ListDirectoryParams, ctx: ToolContext, preview: Preview) -> ToolResult:
         path = ctx.roots.resolve(params.path)

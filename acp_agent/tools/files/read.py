@@ -7,13 +7,11 @@ from pathlib import Path
 
 from pydantic import Field
 
-from acp_agent.config.model import ToolsConfig
 from acp_agent.errors import ToolError
 from acp_agent.llm.base import ImagePart
-from acp_agent.safety.access import Access, PathAccess
 from acp_agent.safety.folders.paths import Roots
 from acp_agent.schema.acp import Content, ImageContent
-from acp_agent.tools.kit.base import Params, Tool
+from acp_agent.tools.kit.base import Params, PathTool
 from acp_agent.tools.kit.text import disk_digest, need_file, read_file
 from acp_agent.tools.kit.tool_context import Description, Location, Preview, ToolContext, ToolResult
 
@@ -32,7 +30,7 @@ class ReadParams(Params):
     limit: int | None = Field(default=None, ge=1, description="Number of lines to give; 2000 when left out.")
 
 
-class Read(Tool[ReadParams]):
+class Read(PathTool[ReadParams]):
     name = "read"
     aliases = ("read_file", "file_read")
     kind = "read"
@@ -46,9 +44,6 @@ class Read(Tool[ReadParams]):
             first = params.offset or 1
             lines = f" from line {first}" if params.limit is None else f" lines {first} to {first + params.limit - 1}"
         return Description(f"Read {params.path}{lines}", (Location(path, params.offset),))
-
-    def access(self, params: ReadParams, roots: Roots, cwd: Path, config: ToolsConfig) -> list[Access]:
-        return [PathAccess("read", roots.resolve(params.path))]
 
     async def run(self, params: ReadParams, ctx: ToolContext, preview: Preview) -> ToolResult:
         path = ctx.roots.resolve(params.path)

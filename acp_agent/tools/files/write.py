@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from pydantic import Field
 
-from acp_agent.config.model import ToolsConfig
 from acp_agent.errors import ToolError
-from acp_agent.safety.access import Access, PathAccess
-from acp_agent.safety.folders.paths import Roots
 from acp_agent.tools.files.edit import Planned, apply, watch
-from acp_agent.tools.kit.base import Params, Tool
+from acp_agent.tools.kit.base import Params, PathTool
 from acp_agent.tools.kit.text import (
     diff_of,
     disk_digest,
@@ -21,7 +16,7 @@ from acp_agent.tools.kit.text import (
     read_file,
     to_endings,
 )
-from acp_agent.tools.kit.tool_context import Description, Location, Preview, ToolContext, ToolResult
+from acp_agent.tools.kit.tool_context import Preview, ToolContext, ToolResult
 
 
 class WriteParams(Params):
@@ -29,17 +24,12 @@ class WriteParams(Params):
     content: str = Field(description="All of the file's new text.")
 
 
-class Write(Tool[WriteParams]):
+class Write(PathTool[WriteParams]):
     name = "write"
+    title = "Write {path}"
     aliases = ("write_file", "file_write")
     kind = "edit"
-
-    def describe(self, params: WriteParams, roots: Roots) -> Description:
-        path = roots.named(params.path)
-        return Description(f"Write {params.path}", (Location(path),))
-
-    def access(self, params: WriteParams, roots: Roots, cwd: Path, config: ToolsConfig) -> list[Access]:
-        return [PathAccess("write", roots.resolve(params.path))]
+    touches = "write"
 
     async def preview(self, params: WriteParams, ctx: ToolContext) -> Preview:
         path = ctx.roots.resolve(params.path)

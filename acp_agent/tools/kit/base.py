@@ -13,16 +13,17 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar, get_args
 
+from msgspec.structs import replace
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from acp_agent.config.model import ToolsConfig
 from acp_agent.errors import ToolError
-from acp_agent.safety.access import Access, NoAccess
+from acp_agent.safety.access import Access, NoAccess, PathAccess
 from acp_agent.safety.folders.paths import Roots
 from acp_agent.schema.acp import ToolKind
-from acp_agent.tools.kit.tool_context import Description, Preview, ToolContext, ToolResult
+from acp_agent.tools.kit.tool_context import Description, Location, Preview, ToolContext, ToolResult
 
 if TYPE_CHECKING:
     from acp_agent.errors import ToolErrorCategory
@@ -42,6 +43,8 @@ class Tool(ABC, Generic[P]):
 
     name: ClassVar[str]
     aliases: ClassVar[tuple[str, ...]] = ()
+    title: ClassVar[str] = ""
+    """What a call is called, with `{parameter}`s; else a tool has a `describe` of its own."""
     kind: ClassVar[ToolKind]
     reads_only: ClassVar[bool] = False
     """Offered in modes that must not change anything; calls of one message that only read run together."""
@@ -69,8 +72,8 @@ class Tool(ABC, Generic[P]):
         """The arguments, where a model gave bare text instead of an object; `None`: the tool takes no such thing."""
         return None
 
-    @abstractmethod
-    def describe(self, params: P, roots: Roots) -> Description: ...
+    def describe(self, params: P, roots: Roots) -> Description:
+        return Description((self.title or self.name).format_map(dict(params)))
 
     @abstractmethod
     def access(self, params: P, roots: Roots, cwd: Path, config: ToolsConfig) -> list[Access]:
@@ -90,6 +93,18 @@ class HarmlessTool(Tool[P]):
 
     def access(self, params: P, roots: Roots, cwd: Path, config: ToolsConfig) -> list[Access]:
         return [NoAccess()]
+
+
+class PathTool(Tool[P]):
+    """Base of the tools about one file or folder, the parameter `path`."""
+
+    touches: ClassVar[Literal["read", "write"]] = "read"
+
+    def describe(self, params: Any, roots: Roots) -> Description:
+        return replace(super().describe(params, roots), locations=(Location(roots.named(params.path)),))
+
+    def access(self, params: Any, roots: Roots, cwd: Path, config: ToolsConfig) -> list[Access]:
+        return [PathAccess(self.touches, roots.resolve(params.path))]
 
 
 def _category(error: ValidationError) -> ToolErrorCategory:

@@ -12,15 +12,13 @@ from typing import ClassVar
 import anyio
 from pydantic import Field
 
-from acp_agent.config.model import ToolsConfig
 from acp_agent.errors import ToolError
 from acp_agent.lsp.base import Document, LspError
 from acp_agent.lsp.uris import path_of, uri_of
-from acp_agent.safety.access import Access, PathAccess
 from acp_agent.safety.folders.paths import Roots, real_path
 from acp_agent.schema.acp import Content, TextContent, ToolCallContent, ToolKind
 from acp_agent.schema.lsp_types import Diagnostic, Position, Range
-from acp_agent.tools.kit.base import Params, Tool
+from acp_agent.tools.kit.base import Params, PathTool
 from acp_agent.tools.kit.shown_documents import load_documents, source_files
 from acp_agent.tools.kit.text import read_file
 from acp_agent.tools.kit.tool_context import Description, Location, ToolContext
@@ -54,7 +52,7 @@ class Place:
     """The line, bounded; empty where it must not be read."""
 
 
-class SymbolTool(Tool[SymbolParams]):
+class SymbolTool(PathTool[SymbolParams]):
     """Base of the tools that ask about a symbol."""
 
     kind: ClassVar[ToolKind] = "search"
@@ -64,9 +62,6 @@ class SymbolTool(Tool[SymbolParams]):
 
     def describe(self, params: SymbolParams, roots: Roots) -> Description:
         return Description(f"{self.subject} {params.symbol}", (Location(roots.named(params.path), params.line),))
-
-    def access(self, params: SymbolParams, roots: Roots, cwd: Path, config: ToolsConfig) -> list[Access]:
-        return [PathAccess("read", roots.resolve(params.path))]
 
 
 async def document_at(ctx: ToolContext, shown: str) -> Document:

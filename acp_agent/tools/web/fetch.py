@@ -11,7 +11,7 @@ from acp_agent.safety.access import Access, NetworkAccess
 from acp_agent.safety.deciding.network import NetworkPolicy, check_url
 from acp_agent.safety.folders.paths import Roots
 from acp_agent.tools.kit.base import Params, Tool
-from acp_agent.tools.kit.tool_context import Description, Preview, ToolContext, ToolResult
+from acp_agent.tools.kit.tool_context import Preview, ToolContext, ToolResult
 from acp_agent.tools.net.web_text import readable
 
 MAX_CHARS = 8000
@@ -26,13 +26,11 @@ class FetchParams(Params):
 
 class Fetch(Tool[FetchParams]):
     name = "fetch"
+    title = "Fetch {url}"
     aliases = ("fetch_url", "web_fetch")
     kind = "fetch"
     reads_only = True
     idempotent = True
-
-    def describe(self, params: FetchParams, roots: Roots) -> Description:
-        return Description(f"Fetch {params.url}")
 
     def access(self, params: FetchParams, roots: Roots, cwd: Path, config: ToolsConfig) -> list[Access]:
         target = check_url(params.url, NetworkPolicy.from_config(config.web))

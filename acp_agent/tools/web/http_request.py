@@ -17,7 +17,7 @@ from acp_agent.safety.folders.paths import Roots
 from acp_agent.schema.acp import Content, TextContent
 from acp_agent.tools.kit.base import Params, Tool
 from acp_agent.tools.kit.failures import classify_http_status
-from acp_agent.tools.kit.tool_context import Description, Preview, ToolContext, ToolResult
+from acp_agent.tools.kit.tool_context import Preview, ToolContext, ToolResult
 from acp_agent.tools.net.web_body import WebAnswer
 
 LONGEST_PREVIEW = 20_000
@@ -55,10 +55,8 @@ class HttpRequestParams(Params):
 
 class HttpRequest(Tool[HttpRequestParams]):
     name = "http_request"
+    title = "{method} {url}"
     kind = "fetch"
-
-    def describe(self, params: HttpRequestParams, roots: Roots) -> Description:
-        return Description(f"{params.method} {params.url}")
 
     def access(self, params: HttpRequestParams, roots: Roots, cwd: Path, config: ToolsConfig) -> list[Access]:
         target = check_url(params.url, NetworkPolicy.from_config(config.web))

@@ -13,7 +13,7 @@ from acp_agent.safety.access import Access, NetworkAccess
 from acp_agent.safety.deciding.network import NetworkPolicy, check_url
 from acp_agent.safety.folders.paths import Roots
 from acp_agent.tools.kit.base import Params, Tool
-from acp_agent.tools.kit.tool_context import Description, Preview, ToolContext, ToolResult
+from acp_agent.tools.kit.tool_context import Preview, ToolContext, ToolResult
 from acp_agent.tools.net.web_body import need_text
 from acp_agent.tools.net.web_page import Element, select
 from acp_agent.tools.net.web_text import beside
@@ -35,12 +35,10 @@ class WebScrapeParams(Params):
 
 class WebScrape(Tool[WebScrapeParams]):
     name = "web_scrape"
+    title = "Scrape `{select}` from {url}"
     kind = "fetch"
     reads_only = True
     idempotent = True
-
-    def describe(self, params: WebScrapeParams, roots: Roots) -> Description:
-        return Description(f"Scrape `{params.select}` from {params.url}")
 
     def access(self, params: WebScrapeParams, roots: Roots, cwd: Path, config: ToolsConfig) -> list[Access]:
         target = check_url(params.url, NetworkPolicy.from_config(config.web))

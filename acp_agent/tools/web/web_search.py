@@ -15,7 +15,7 @@ from acp_agent.safety.access import Access, NetworkAccess
 from acp_agent.safety.deciding.network import NetworkPolicy, check_url
 from acp_agent.safety.folders.paths import Roots
 from acp_agent.tools.kit.base import Params, Tool
-from acp_agent.tools.kit.tool_context import Description, Preview, ToolContext, ToolResult
+from acp_agent.tools.kit.tool_context import Preview, ToolContext, ToolResult
 from acp_agent.tools.net.web_body import WebAnswer, need_text
 from acp_agent.tools.net.web_results import DUCKDUCKGO, SearchResult, read_brave, read_duckduckgo, read_searxng
 from acp_agent.tools.net.web_text import beside
@@ -29,12 +29,10 @@ class WebSearchParams(Params):
 
 class WebSearch(Tool[WebSearchParams]):
     name = "web_search"
+    title = "Search the web for {query}"
     kind = "search"
     reads_only = True
     idempotent = True
-
-    def describe(self, params: WebSearchParams, roots: Roots) -> Description:
-        return Description(f"Search the web for {params.query}")
 
     def access(self, params: WebSearchParams, roots: Roots, cwd: Path, config: ToolsConfig) -> list[Access]:
         target = check_url(_address(params, config.web), NetworkPolicy.from_config(config.web))

@@ -1,0 +1,140 @@
+-- The formats of the session database. Each makes format n of format n - 1, from nothing on; what has been released
+-- is never changed. A blank line ends a statement.
+
+-- format 1
+
+CREATE TABLE sessions (
+    id TEXT PRIMARY KEY,
+    cwd TEXT NOT NULL,
+    additional_directories TEXT NOT NULL,
+    title TEXT,
+    created_at TEXT NOT NULL,
+    updated_at TEXT NOT NULL,
+    mode TEXT NOT NULL,
+    model TEXT NOT NULL,
+    thought_level TEXT NOT NULL,
+    turns INTEGER NOT NULL
+) STRICT
+
+CREATE INDEX sessions_by_time ON sessions (updated_at DESC, id DESC)
+
+CREATE TABLE log (
+    seq INTEGER PRIMARY KEY,
+    session_id TEXT NOT NULL REFERENCES sessions (id) ON DELETE CASCADE,
+    kind TEXT NOT NULL,
+    payload BLOB NOT NULL
+) STRICT
+
+CREATE INDEX log_by_session ON log (session_id, seq)
+
+CREATE TABLE permissions (
+    id INTEGER PRIMARY KEY,
+    project TEXT NOT NULL,
+    tool TEXT NOT NULL,
+    scope TEXT NOT NULL,
+    decision TEXT NOT NULL,
+    created_at TEXT NOT NULL,
+    UNIQUE (project, tool, scope)
+) STRICT
+
+-- format 2
+
+CREATE TABLE memories (
+    id INTEGER PRIMARY KEY,
+    project TEXT NOT NULL,
+    key TEXT NOT NULL,
+    content TEXT NOT NULL,
+    category TEXT NOT NULL,
+    updated_at TEXT NOT NULL,
+    UNIQUE (project, key)
+) STRICT
+
+CREATE VIRTUAL TABLE memory_words USING fts5 (key, content, content='memories', content_rowid='id')
+
+CREATE TRIGGER memories_added AFTER INSERT ON memories BEGIN
+    INSERT INTO memory_words (rowid, key, content) VALUES (new.id, new.key, new.content);
+END
+
+CREATE TRIGGER memories_removed AFTER DELETE ON memories BEGIN
+    INSERT INTO memory_words (memory_words, rowid, key, content)
+    VALUES ('delete', old.id, old.key, old.content);
+END
+
+CREATE TRIGGER memories_changed AFTER UPDATE ON memories BEGIN
+    INSERT INTO memory_words (memory_words, rowid, key, content)
+    VALUES ('delete', old.id, old.key, old.content);
+    INSERT INTO memory_words (rowid, key, content) VALUES (new.id, new.key, new.content);
+END
+
+CREATE TABLE schedules (
+    id TEXT PRIMARY KEY,
+    project TEXT NOT NULL,
+    timing TEXT NOT NULL,
+    prompt TEXT NOT NULL,
+    mode TEXT NOT NULL,
+    created_at TEXT NOT NULL,
+    next_run REAL NOT NULL,
+    last_run REAL,
+    runs INTEGER NOT NULL
+) STRICT
+
+CREATE INDEX schedules_by_project ON schedules (project, next_run)
+
+-- format 3
+
+CREATE TABLE tool_overflow (
+    id TEXT PRIMARY KEY,
+    session_id TEXT NOT NULL REFERENCES sessions (id) ON DELETE CASCADE,
+    tool TEXT NOT NULL,
+    created_at TEXT NOT NULL,
+    chars INTEGER NOT NULL,
+    complete INTEGER NOT NULL,
+    content TEXT NOT NULL
+) STRICT
+
+CREATE INDEX tool_overflow_by_session ON tool_overflow (session_id)
+
+CREATE INDEX tool_overflow_by_time ON tool_overflow (created_at)
+
+CREATE TABLE goals (
+    id TEXT PRIMARY KEY,
+    session_id TEXT NOT NULL REFERENCES sessions (id) ON DELETE CASCADE,
+    text TEXT NOT NULL,
+    status TEXT NOT NULL,
+    created_at TEXT NOT NULL,
+    updated_at TEXT NOT NULL
+) STRICT
+
+CREATE INDEX goals_by_session ON goals (session_id, status)
+
+CREATE TABLE goal_tasks (
+    goal_id TEXT NOT NULL REFERENCES goals (id) ON DELETE CASCADE,
+    position INTEGER NOT NULL,
+    id TEXT NOT NULL,
+    content TEXT NOT NULL,
+    priority TEXT NOT NULL,
+    status TEXT NOT NULL,
+    depends_on TEXT NOT NULL,
+    PRIMARY KEY (goal_id, position)
+) STRICT
+
+-- format 4
+
+CREATE TABLE trajectories (
+    project TEXT NOT NULL,
+    steps TEXT NOT NULL,
+    failures INTEGER NOT NULL,
+    rejected INTEGER NOT NULL,
+    updated_at TEXT NOT NULL,
+    PRIMARY KEY (project, steps)
+) STRICT
+
+CREATE TABLE questions (
+    project TEXT NOT NULL,
+    tool TEXT NOT NULL,
+    scope TEXT NOT NULL,
+    allowed INTEGER NOT NULL,
+    rejected INTEGER NOT NULL,
+    updated_at TEXT NOT NULL,
+    PRIMARY KEY (project, tool, scope)
+) STRICT
