@@ -37,7 +37,7 @@ def is_azure(base_url: str | None) -> bool:
 
 
 def needs_key(base_url: str | None) -> bool:
-    """False for servers on this machine: a local model asks for no key."""
+    """False for local servers, which need no key."""
     if base_url and base_url.partition(":")[0].lower() in ("unix", "http+unix"):
         return False
     return not is_loopback(base_url)

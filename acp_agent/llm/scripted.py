@@ -67,7 +67,7 @@ class ScriptedProvider:
     ) -> AsyncGenerator[ModelEvent, None]:
         number = sum(isinstance(message, AssistantMessage) for message in messages)
         if number >= len(self._answers):
-            yield TextDelta(f"The script is over: it holds {len(self._answers)} answers.")
+            yield TextDelta(f"The script is used up: it has {len(self._answers)} answers.")
             yield Finished("stop")
             return
         answer = self._answers[number]

@@ -1,4 +1,4 @@
-"""The contract of language servers: what they are asked, and what starts one. Light: without pygls.
+"""The contract of language servers: requests to them, and how one is started. Cheap to import: without pygls.
 
 Positions are LSP's: lines and characters from 0, characters in UTF-16 code units.
 """
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class LspError(AgentError):
-    """A language server could not be had, or did not do what was asked; the text is for the model and the user."""
+    """A language server is unavailable or failed; the text is for the model and the user."""
 
 
 class Document(Struct, frozen=True):

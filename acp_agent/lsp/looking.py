@@ -178,7 +178,7 @@ class Looking:
         with anyio.move_on_after(patience) as scope:
             await self._settle(document)
         if scope.cancelled_caught:
-            raise Silent(f"the language server {self._server.name} says nothing")
+            raise Silent(f"the language server {self._server.name} does not respond")
         self._documents.silences = 0
         document.waited = False
 

@@ -1,7 +1,7 @@
 """JSON-RPC with a language server's process: pygls keeps the requests, lsprotocol has the messages that we send.
 
-What a server sends is read by our own hands and kept as plain JSON: pygls would read without bounds, and lsprotocol
-refuses a whole message for one wrong field. `acp_agent.lsp.answers` takes from it what can be understood.
+We read what a server sends ourselves and keep it as plain JSON: pygls would read without bounds, and lsprotocol rejects
+a whole message for one wrong field. `acp_agent.lsp.answers` extracts what it understands.
 """
 
 from __future__ import annotations
@@ -224,7 +224,7 @@ class Client(JsonRPCClient):
         self._unread += len(data)
         self._outgoing.append(data)
         if self._unread > UNREAD:
-            self._end(f"it does not read what it is sent ({UNREAD} bytes wait)")
+            self._end(f"it does not read its input ({UNREAD} bytes wait)")
         self._more.notify()
 
     async def send(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
@@ -294,7 +294,7 @@ class Client(JsonRPCClient):
                 start = 0
         if len(self._buffer) - start >= LONGEST_HEADER or self._junk > JUNK:
             self._process.heard(bytes(self._buffer[start : start + 1000]))
-            self._end("it printed what is no LSP message" + self._process.said())
+            self._end("it printed something that is not an LSP message" + self._process.said())
         return None
 
     def _receive(self, body: bytes) -> int:

@@ -223,7 +223,7 @@ class Peer:
         key = (type(id_), id_)
         open_ = self._theirs.get(key, 0)
         if not open_:
-            raise LocalProtocolError(f"request {id_!r} is not open: never asked, or answered already")
+            raise LocalProtocolError(f"request {id_!r} is not open: never sent, or already answered")
         if open_ == 1:
             del self._theirs[key]
         else:

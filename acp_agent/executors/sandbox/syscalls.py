@@ -1,4 +1,4 @@
-"""Numbers of the system calls the filter knows. Kernel facts: they never change."""
+"""Numbers of the system calls the filter knows. They never change."""
 
 from __future__ import annotations
 

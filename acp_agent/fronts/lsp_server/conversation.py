@@ -1,7 +1,7 @@
-"""One ACP session: prompts in their order, one at a time, and what a session can be asked besides.
+"""One ACP session: prompts in order, one at a time, and other requests to a session.
 
-The session belongs to the folders that the editor had open when it began. An agent that has died is started again by
-the next prompt; it goes on with the session where it can, and begins a new one where it cannot.
+The session belongs to the folders that the editor had open when it started. An agent that has died is restarted by the
+next prompt; it continues the session if it can, otherwise it starts a new one.
 """
 
 from __future__ import annotations
@@ -166,9 +166,7 @@ class Conversation:
         with anyio.move_on_after(STOP_SECONDS):
             await turn.done.wait()
             return
-        turn.failure = (
-            f"the agent did not stop within {STOP_SECONDS:g} s and was ended; the next command starts it again"
-        )
+        turn.failure = f"the agent did not stop within {STOP_SECONDS:g} s and was killed; the next command restarts it"
         self._host.end()
 
     async def _turn(self, turn: Turn) -> None:
@@ -351,6 +349,6 @@ def _choices(option: acp.SessionConfigSelect | None) -> list[Choice]:
 
 def _need(value: str, choices: Sequence[Choice], name: str) -> None:
     if not choices:
-        raise AgentError(f"this agent lets nobody choose its {name}")
+        raise AgentError(f"this agent does not let you choose its {name}")
     if all(choice.id != value for choice in choices):
         raise AgentError(f"there is no {name} {value!r}; there are: {', '.join(choice.id for choice in choices)}")

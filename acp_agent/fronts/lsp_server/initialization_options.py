@@ -1,4 +1,4 @@
-"""`initializationOptions`: what a user sets up for the editor's side. What is wrong is told, and counts as unset."""
+"""`initializationOptions`: the user's settings for the editor's side. Invalid ones are reported and count as unset."""
 
 from __future__ import annotations
 
@@ -48,5 +48,5 @@ def read_options(given: object) -> tuple[Options, list[str]]:
             else:
                 problems.append(f"`{name}` must be true or false, not {value!r}")
         else:
-            problems.append(f"there is no option {name!r}")
+            problems.append(f"unknown option {name!r}")
     return Options(**found), problems

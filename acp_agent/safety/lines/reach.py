@@ -11,10 +11,10 @@ from pathlib import Path
 
 from acp_agent.safety.folders.paths import Roots, real_path
 
-EXPANDS = "it uses values that are known only when it runs"
+EXPANDS = "it uses values known only at run time"
 WRITES = "it writes its output to a file"
 CHANGES = "it may change something"
-OUTSIDE = "it looks outside of the folders of this session"
+OUTSIDE = "it reads outside this session's folders"
 NOT_UNDERSTOOD = "the command line could not be understood"
 
 DEV_NULL = "/dev/null"
@@ -25,7 +25,7 @@ MAX_GLOB_PARTS = 2
 BRACKET = re.compile(r"\[[!^]?[\w.-]+\]")
 
 Folders = frozenset[Path]
-"""Where the shell may stand: more than one after a `cd` that may have failed."""
+"""Possible current directories: more than one after a `cd` that may have failed."""
 
 
 class AsksExactly(Exception):

@@ -1,9 +1,9 @@
-"""How much harm a command can do: low, medium or high, whether it changes anything, whether it uses other rights.
+"""How much harm a command can do: low, medium or high, whether it changes anything, whether it uses other privileges.
 
-Low is what only looks, and the builds and tests of the project: they run the project's code, but so does everything an
-agent is let do, and a grade that every test run gets says nothing. Medium is what changes something, and what
-is not known. High is what cannot be taken back, reaches beyond the project, or hides what it does. The grade is for
-people and for the modes that ask; what confines a command is the sandbox.
+Low: read-only commands, and the project's builds and tests: these run the project's code, but so does everything an
+agent does, and a grade that every test run gets says nothing. Medium: commands that change something, and unknown ones.
+High: commands that cannot be undone, reach beyond the project, or hide what they do. The grade is for users and for the
+modes that ask; the sandbox is what confines a command.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ class Risk:
     mutation: bool
     """Whether it changes something."""
     privesc: bool = False
-    """Whether it uses more rights than the user's own."""
+    """Whether it uses more privileges than the user's own."""
     reasons: tuple[str, ...] = ()
 
 
 LOOKS = Risk("low", False, reasons=("it only looks",))
-UNKNOWN = Risk("medium", True, reasons=("what it does is not known",))
+UNKNOWN = Risk("medium", True, reasons=("what it does is unknown",))
 
 
 def combined(risks: Iterable[Risk]) -> Risk:
@@ -48,14 +48,14 @@ def combined(risks: Iterable[Risk]) -> Risk:
 
 
 def understated(claimed: str, mutation: bool, privesc: bool, own: Risk) -> str | None:
-    """Words for the user where the model claims less than is seen; an unknown claim is the lowest."""
+    """A message for the user if the model claims less than is seen; an unknown claim counts as the lowest."""
     less = []
     if ORDER.get(claimed, 0) < ORDER[own.level]:
         less.append(f"it calls the risk {claimed}, but it looks {own.level} ({'; '.join(own.reasons) or 'unknown'})")
     if own.mutation and not mutation:
-        less.append("it says that nothing is changed, but something may be")
+        less.append("it claims to change nothing, but it may")
     if own.privesc and not privesc:
-        less.append("it says that no other rights are used, but they are")
+        less.append("it claims to use no other privileges, but it does")
     return f"The model understates this command: {'; '.join(less)}." if less else None
 
 
@@ -74,7 +74,7 @@ def risk_of(command: Sequence[str], roots: Roots, folders: Iterable[Path], *, lo
     operands = [argument for argument in arguments if not argument.startswith("-")]
     places = list(folders)
     if program in ESCALATING:
-        return Risk("high", True, True, ("it uses the rights of another user",))
+        return Risk("high", True, True, ("it uses another user's privileges",))
     if (reason := HIGH.get(program)) is not None and not _asks_for_help(arguments):
         return Risk("high", True, program in GIVES_RIGHTS, (reason,))
     for row in HIGH_WITH:
@@ -94,7 +94,7 @@ def risk_of(command: Sequence[str], roots: Roots, folders: Iterable[Path], *, lo
 def risk_of_writing(target: str | None, roots: Roots, folders: Iterable[Path], shown: str = "") -> Risk:
     """The risk of a redirection that writes."""
     if target is None and shown.startswith(("~", "$HOME", "${HOME}")):
-        return Risk("high", True, reasons=(f"it writes to {shown}, outside of the project",))
+        return Risk("high", True, reasons=(f"it writes to {shown}, outside the project",))
     if target is None:
         return Risk("medium", True, reasons=("it writes to a file that is known only when it runs",))
     if re.match(r"/dev/(?:tcp|udp)/", target):
@@ -150,13 +150,13 @@ def _deletes_much(
         if operand.strip("./*") == "" or operand.startswith(("~", "$")) or operand in ("*", ".*"):
             return f"it deletes everything in {operand}"
         if deep and re.search(r"[*?\[]", operand):
-            return "it deletes whatever matches a pattern"
+            return "it deletes everything that matches a pattern"
         for folder in folders or (roots.cwd,):
             path = _real(folder / operand)
             if path is None or not roots.contains(path):
-                return f"it deletes {operand}, outside of the project"
+                return f"it deletes {operand}, outside the project"
             if roots.holds_root(path):
-                return f"it deletes {operand}, a folder of the session"
+                return f"it deletes {operand}, a session folder"
             if roots.rules.protects(path) is not None:
                 return f"it deletes {operand}, which other programs trust"
     return None
@@ -171,7 +171,7 @@ def _writes_beyond(targets: Iterable[str], roots: Roots, folders: Sequence[Path]
             if path is None:
                 return f"it writes to {target}, which cannot be resolved"
             if not roots.contains(path) and not _is_temporary(path):
-                return f"it writes to {target}, outside of the project"
+                return f"it writes to {target}, outside the project"
             if roots.contains(path) and roots.rules.protects(path) is not None:
                 return f"it writes to {target}, which other programs trust"
     return None
@@ -210,11 +210,11 @@ HIGH: dict[str, str] = {
     **dict.fromkeys(("mount", "umount"), "it changes what is mounted"),
     **dict.fromkeys(
         ("useradd", "userdel", "usermod", "adduser", "deluser", "groupadd", "groupdel", "passwd", "chpasswd", "visudo",
-         "vipw", "chsh"), "it changes who may use the machine"),
+         "vipw", "chsh"), "it changes the machine's users"),
     **dict.fromkeys(("crontab", "at", "batch"), "it runs later, unseen"),
     **dict.fromkeys(("insmod", "rmmod", "modprobe", "kexec"), "it changes the kernel"),
-    **dict.fromkeys(("chroot", "nsenter", "unshare", "setcap"), "it changes the rights of programs"),
-    **dict.fromkeys(("killall5",), "it ends every process"),
+    **dict.fromkeys(("chroot", "nsenter", "unshare", "setcap"), "it changes the privileges of programs"),
+    **dict.fromkeys(("killall5",), "it kills every process"),
     **dict.fromkeys(("twine",), "it publishes a package"),
 }  # fmt: skip
 
@@ -258,21 +258,21 @@ def _w(programs: str, reason: str, subs: str = "", options: str = "", letters: s
 
 
 HIGH_WITH: tuple[_With, ...] = (
-    _w("chmod chown chgrp", "it changes the rights of many files", options="--recursive", letters="R"),
-    _w("chmod", "it gives a program other rights", operand=r"[ugoa]*\+\w*s\w*|[2467]\d{3}|0[2467]\d{3}", privesc=True),
-    _w("kill pkill killall", "it ends every process", operand=r"-?1"),
-    _w("kill", "it ends every process", options="-1 -9-1"),
+    _w("chmod chown chgrp", "it changes the permissions of many files", options="--recursive", letters="R"),
+    _w("chmod", "it grants a program privileges", operand=r"[ugoa]*\+\w*s\w*|[2467]\d{3}|0[2467]\d{3}", privesc=True),
+    _w("kill pkill killall", "it kills every process", operand=r"-?1"),
+    _w("kill", "it kills every process", options="-1 -9-1"),
     _w("git", "it overwrites what others have pushed", "push", "--force -f --force-with-lease --mirror --delete", "f"),
     _w("git", "it overwrites what others have pushed", "push", operand=r"\+.*|:.+"),
-    _w("git", "it throws away changes", "reset", "--hard --merge"),
+    _w("git", "it discards changes", "reset", "--hard --merge"),
     _w("git", "it deletes files git does not know", "clean", "--force", "fdxX"),
-    _w("git", "it throws away changes", "checkout restore", operand=r"\.|\*|:/"),
-    _w("git", "it throws away changes", "checkout switch", "--force --discard-changes", "f"),
+    _w("git", "it discards changes", "checkout restore", operand=r"\.|\*|:/"),
+    _w("git", "it discards changes", "checkout switch", "--force --discard-changes", "f"),
     _w("git", "it rewrites the history", "filter-branch filter-repo update-ref replace"),
-    _w("git", "it throws away what was kept", "stash", operand="drop|clear"),
-    _w("git", "it throws away what was kept", "reflog", operand="expire|delete"),
-    _w("git", "it throws away what was kept", "gc", "--prune"),
-    _w("git", "it throws away a branch", "branch", "-D"),
+    _w("git", "it discards work that git kept", "stash", operand="drop|clear"),
+    _w("git", "it discards work that git kept", "reflog", operand="expire|delete"),
+    _w("git", "it discards work that git kept", "gc", "--prune"),
+    _w("git", "it discards a branch", "branch", "-D"),
     _w("git", "it changes what git runs", "config",
        operand=r"(?i)alias\..*|core\..*|.*\.(?:helper|program|command)|filter\..*"),
     _w("npm pnpm yarn bun", "it publishes a package", "publish unpublish deprecate owner dist-tag"),
@@ -280,9 +280,9 @@ HIGH_WITH: tuple[_With, ...] = (
     _w("poetry uv pdm hatch flit", "it publishes a package", "publish"),
     _w("gem", "it publishes a package", "push yank"),
     _w("mvn gradle", "it publishes a package", "deploy publish"),
-    _w("docker podman", "it uses the rights of the machine", "run create exec", "--privileged --pid --cap-add --device "
+    _w("docker podman", "it gives a container host access", "run create exec", "--privileged --pid --cap-add --device "
        "--userns --security-opt", privesc=True),
-    _w("docker podman", "it deletes what containers keep", "system volume image container", operand="prune|rm"),
+    _w("docker podman", "it deletes containers' data", "system volume image container", operand="prune|rm"),
     _w("docker podman", "it gives a container files of the machine", "run create", "-v --volume --mount"),
     _w("docker podman", "it publishes an image", "push"),
     _w("kubectl", "it changes a cluster", "delete drain cordon exec apply replace patch scale rollout edit"),
@@ -290,11 +290,11 @@ HIGH_WITH: tuple[_With, ...] = (
     _w("terraform tofu pulumi", "it changes machines elsewhere", "apply destroy import up"),
     _w("aws gcloud az", "it changes machines elsewhere",
        operand=r"(?:delete|terminate|remove|rm|destroy|create|put).*"),
-    _w("systemctl service", "it changes the services of the machine", "stop restart disable mask poweroff reboot halt "
+    _w("systemctl service", "it changes the machine's services", "stop restart disable mask poweroff reboot halt "
        "kill isolate enable"),
     _w("history", "it hides what was done", letters="cdw"),
-    _w("nc ncat netcat", "it gives a program to the network", options="--exec --sh-exec --lua-exec", letters="ec"),
-    _w("socat", "it gives a program to the network", operand=r"(?i).*(?:exec|system):.*"),
+    _w("nc ncat netcat", "it exposes a program to the network", options="--exec --sh-exec --lua-exec", letters="ec"),
+    _w("socat", "it exposes a program to the network", operand=r"(?i).*(?:exec|system):.*"),
     _w("find fd fdfind", "it deletes what it finds", options="-delete"),
     _w("find", "it runs a program on what it finds", options="-exec -execdir",
        operand=r"rm|shred|dd|sh|bash|chmod|chown"),
@@ -306,7 +306,7 @@ HIGH_WITH: tuple[_With, ...] = (
     _w("dmesg journalctl", "it deletes records", options="--clear -C --vacuum-size --vacuum-time --vacuum-files"),
     _w("date", "it sets the clock", options="-s --set"),
     _w("ip ifconfig route", "it changes the network", operand=r"add|del|delete|set|change|replace|flush|up|down"),
-    _w("apt apt-get dnf yum pacman apk zypper", "it removes programs of the machine",
+    _w("apt apt-get dnf yum pacman apk zypper", "it uninstalls programs",
        "remove purge autoremove erase del"),
     _w("rsync", "it deletes at its target", options="--delete --delete-after --delete-before --remove-source-files"),
     _w("gh", "it changes a project that others see", "repo release secret ssh-key", operand="delete|edit|archive|set"),
@@ -314,7 +314,7 @@ HIGH_WITH: tuple[_With, ...] = (
 
 TEXTS: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"(?<![\w.:])([\w:.]{1,40})\s*\(\)\s*\{[^{}]{0,200}\1\s*\|\s*\1\s*&"),
-     "it fills the machine with processes"),
+     "it floods the machine with processes"),
     (re.compile(r"/dev/(?:tcp|udp)/"), DEV_TCP),
     (re.compile(r"HISTFILE=|HISTSIZE=0|unset\s+HIST|\.bash_history|\.zsh_history"), "it hides what was done"),
     (re.compile(r">\s*/dev/(?:sd|hd|nvme|vd|mmcblk|disk|mem|kmem)"), "it writes over disks or files"),

@@ -1,7 +1,7 @@
 """The simple commands of a shell line: what runs with which words, and where its input comes from.
 
-For hints and nothing else: a line that bash reads otherwise gives wrong commands here, or none. Whoever decides what
-may run without asking uses `examine.judge`, which takes nothing from the tree unchecked.
+Only for hints: a line that bash reads differently gives wrong commands here, or none. Decisions about what may run
+without asking use `examine.judge`, which takes nothing from the tree unchecked.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Programs that want somebody at a terminal, and the options and input that make them work without one.
+"""Programs that need an interactive terminal, and the options and input that make them work without one.
 
-A table of hints (`interactive`): a program that is not named here passes, and whatever is not plain passes, too.
+A table of hints (`interactive`): a program that is not listed passes, and so does anything unclear.
 
 Commands run with pagers off and with an editor for git that leaves the text as it is (`QUIET` of the local executor,
 which the editor's terminals get too): what works thanks to that (`man ls`, `git commit --amend`) is not refused.
@@ -19,7 +19,7 @@ from acp_agent.safety.lines.wrappers import WRAPPERS
 @dataclass(frozen=True)
 class WantsTerminal:
     why: str
-    """The beginning of a sentence, for the model: `` `vim` is an editor and wants a terminal``."""
+    """The beginning of a sentence, for the model: `` `vim` is an editor and needs a terminal``."""
     instead: str
     """Advice, a sentence."""
 
@@ -64,7 +64,7 @@ LEAVE = "Leave this to the user."
 
 
 def _wants(why: str, instead: str, unless: str = "", *, only: str = "", fed: bool = False) -> Rule:
-    """`unless`: arguments (a regular expression) with which it works without anybody; `only`: arguments of which one
+    """`unless`: arguments (a regular expression) with which it works unattended; `only`: arguments of which one
     must be there; `fed`: whether it works with input."""
 
     def rule(simple: SimpleCommand, arguments: Sequence[str]) -> WantsTerminal | None:
@@ -80,24 +80,24 @@ def _any(pattern: str, arguments: Sequence[str]) -> bool:
 
 
 def _editor(name: str, batch: str = "", *, fed: bool = False) -> Rule:
-    return _wants(f"`{name}` is an editor and wants a terminal", "Change files with `edit` or `write`.", batch, fed=fed)
+    return _wants(f"`{name}` is an editor and needs a terminal", "Change files with `edit` or `write`.", batch, fed=fed)
 
 
 def _screen(name: str, instead: str, batch: str = "") -> Rule:
-    return _wants(f"`{name}` draws on a terminal until somebody ends it", instead, batch)
+    return _wants(f"`{name}` runs in a terminal until it is quit", instead, batch)
 
 
 def _client(name: str, instead: str, runs: str) -> Rule:
     """A client or debugger. `runs`: options that say what to run."""
-    return _wants(f"`{name}` waits for somebody to type", instead, runs, fed=True)
+    return _wants(f"`{name}` waits for input", instead, runs, fed=True)
 
 
 def _transfer(name: str, instead: str, batch: str = "") -> Rule:
-    return _wants(f"`{name}` talks with somebody at a terminal", instead, batch, fed=True)
+    return _wants(f"`{name}` is interactive and needs a terminal", instead, batch, fed=True)
 
 
 def _password(name: str) -> Rule:
-    why = f"`{name}` asks for a password, and nobody can type one"
+    why = f"`{name}` asks for a password, which cannot be entered"
     return _wants(why, LEAVE, r"-(?!-).*S.*|--status(=.*)?", fed=True)
 
 
@@ -106,9 +106,9 @@ def _pager(simple: SimpleCommand, arguments: Sequence[str]) -> WantsTerminal | N
         return None
     if simple.has_input and not _operands(arguments):
         return WantsTerminal(
-            "it ends in a pager, which wants a terminal", "Leave the pager out, or end the pipe in `head -n 100`."
+            "it ends in a pager, which needs a terminal", "Leave out the pager, or end the pipe with `head -n 100`."
         )
-    return WantsTerminal("it opens a pager, which wants a terminal", "Use `read`, or `cat` and `head`.")
+    return WantsTerminal("it opens a pager, which needs a terminal", "Use `read`, or `cat` and `head`.")
 
 
 def _repl(name: str, instead: str, with_value: str = "", harmless: str = "") -> Rule:
@@ -120,7 +120,7 @@ def _repl(name: str, instead: str, with_value: str = "", harmless: str = "") -> 
             return None
         if harmless and _any(harmless, arguments):
             return None
-        return WantsTerminal(f"`{name}` alone waits for somebody to type", instead)
+        return WantsTerminal(f"`{name}` without arguments waits for input", instead)
 
     return rule
 
@@ -137,9 +137,9 @@ def _python(name: str) -> Rule:
         while words and words[0].startswith("-") and words[0] != "-":
             option = words.pop(0)
             if re.fullmatch(r"-[a-zA-Z]*i[a-zA-Z]*", option) and not re.match(r"-[a-zA-Z]*[cmWX]", option):
-                return WantsTerminal(f"`{name} -i` waits for somebody to type afterwards", "Leave out `-i`.")
+                return WantsTerminal(f"`{name} -i` waits for input afterwards", "Leave out `-i`.")
             if option == "-m" and words[:1] in (["pdb"], ["ipdb"], ["code"]) and "-c" not in words:
-                return WantsTerminal(f"`{words[0]}` waits for somebody to type", "Run the program itself, and print.")
+                return WantsTerminal(f"`{words[0]}` waits for input", "Run the program itself and print.")
             if re.fullmatch(PYTHON_HARMLESS, option):
                 return None
             if option in PYTHON_VALUES.split():
@@ -164,7 +164,7 @@ def _sqlite(simple: SimpleCommand, arguments: Sequence[str]) -> WantsTerminal | 
         return None
     if any(argument.lstrip("-") in ("version", "help") for argument in arguments):
         return None
-    return WantsTerminal("`sqlite3` without SQL waits for somebody to type", "Give it: `sqlite3 FILE 'SELECT …'`.")
+    return WantsTerminal("`sqlite3` without SQL waits for input", "Give it: `sqlite3 FILE 'SELECT …'`.")
 
 
 SSH_VALUES = "-B -b -c -D -E -e -F -I -i -J -L -l -m -O -o -p -Q -R -S -W -w"
@@ -176,7 +176,7 @@ def _ssh(simple: SimpleCommand, arguments: Sequence[str]) -> WantsTerminal | Non
     if len(_operands(arguments, SSH_VALUES)) != 1:
         return None
     return WantsTerminal(
-        "`ssh` without a command opens a shell at the other end", "Give the command: `ssh -o BatchMode=yes HOST 'ls'`."
+        "`ssh` without a command opens a remote shell", "Give the command: `ssh -o BatchMode=yes HOST 'ls'`."
     )
 
 
@@ -205,12 +205,12 @@ def _git(simple: SimpleCommand, arguments: Sequence[str]) -> WantsTerminal | Non
     takes = () if sub != "commit" else COMMIT_VALUES
     if sub in asks and not simple.has_input and _has(_without_values(rest, takes), asks[sub], *long):
         return WantsTerminal(
-            f"this `git {sub}` asks somebody about each part", "Name the files, or make a patch and use `git apply`."
+            f"this `git {sub}` asks about each hunk", "Name the files, or make a patch and use `git apply`."
         )
     if sub == "commit" and not own_editor and not _has_message(rest):
         return WantsTerminal(
             "`git commit` without a message opens an editor",
-            "Give the message: `git commit -m '…'`, or `--no-edit` for the one of a merge.",
+            "Give the message: `git commit -m '…'`, or `--no-edit` for a merge.",
         )
     return None
 
@@ -247,7 +247,7 @@ def _npm(simple: SimpleCommand, arguments: Sequence[str]) -> WantsTerminal | Non
         return WantsTerminal(f"`{operands[0]}` asks for a name and a password", LEAVE)
     if arguments[:1] != ["init"] or simple.has_input or _has(arguments, "y", "--yes") or len(operands) > 1:
         return None
-    return WantsTerminal("`init` asks somebody for each field", "Add `-y`.")
+    return WantsTerminal("`init` asks for each field", "Add `-y`.")
 
 
 def _container(simple: SimpleCommand, arguments: Sequence[str]) -> WantsTerminal | None:
@@ -303,12 +303,12 @@ def _sudo(simple: SimpleCommand, arguments: Sequence[str]) -> WantsTerminal | No
     if _has(options, "nSAVkK", "--non-interactive", "--stdin", "--askpass", "--version", "--help"):
         return None
     return WantsTerminal(
-        "`sudo` may ask for a password, and nobody can type one", "Use `sudo -n`, which fails instead of asking."
+        "`sudo` may ask for a password, which cannot be entered", "Use `sudo -n`, which fails instead of asking."
     )
 
 
 def _opens_editor(name: str, opens: str, instead: str, harmless: str = "") -> Rule:
-    """A program that has somebody edit something, where one of its arguments matches `opens`, and none `harmless`."""
+    """A program that opens an editor if one of its arguments matches `opens` and none `harmless`."""
     found = _wants(f"`{name}` opens an editor", instead, harmless, only=opens)
 
     def rule(simple: SimpleCommand, arguments: Sequence[str]) -> WantsTerminal | None:
@@ -320,7 +320,7 @@ def _opens_editor(name: str, opens: str, instead: str, harmless: str = "") -> Ru
 
 KEYGEN_VALUES = tuple("abCEfImNnOPtVwZ")
 KEYGEN_OTHERS = "ABcDeFgGHiIKklLMpQRrsTuUWyYz"
-"""Options with which `ssh-keygen` does something else than make a key."""
+"""Options with which `ssh-keygen` does something other than create a key."""
 
 
 def _keygen(simple: SimpleCommand, arguments: Sequence[str]) -> WantsTerminal | None:
@@ -340,7 +340,7 @@ def _gpg(simple: SimpleCommand, arguments: Sequence[str]) -> WantsTerminal | Non
 def _read(simple: SimpleCommand, arguments: Sequence[str]) -> WantsTerminal | None:
     if simple.has_input or _has(arguments, "ut"):
         return None
-    return WantsTerminal("`read` waits for somebody to type", "Give it its input: `read x <<< '…'`.")
+    return WantsTerminal("`read` waits for input", "Give it its input: `read x <<< '…'`.")
 
 
 def _tmux(simple: SimpleCommand, arguments: Sequence[str]) -> WantsTerminal | None:
@@ -349,13 +349,13 @@ def _tmux(simple: SimpleCommand, arguments: Sequence[str]) -> WantsTerminal | No
     opens = operands[:1] and operands[0] in ("new", "new-session") and not _has(arguments, "d")
     if not attaches and not opens:
         return None
-    return WantsTerminal("this `tmux` shows itself in a terminal", "Use `bash` with `background` instead of tmux.")
+    return WantsTerminal("this `tmux` opens in a terminal", "Use `bash` with `background` instead of tmux.")
 
 
 def _gnu_screen(simple: SimpleCommand, arguments: Sequence[str]) -> WantsTerminal | None:
     if any(argument in ("-ls", "-list", "-X", "-v") or argument.startswith("-dm") for argument in arguments):
         return None
-    return WantsTerminal("`screen` shows itself in a terminal", "Use `bash` with `background` instead of screen.")
+    return WantsTerminal("`screen` opens in a terminal", "Use `bash` with `background` instead of screen.")
 
 
 def _gh(simple: SimpleCommand, arguments: Sequence[str]) -> WantsTerminal | None:
@@ -379,7 +379,7 @@ ENDLESS: dict[str, Rule] = {
     "tail": _tail,
     "journalctl": _wants("`journalctl -f` never ends", BACKGROUND, only=r"-[eaxrqkm]*f\w*|--follow"),
 }
-"""Programs that go on until somebody ends them: the background is the place for them."""
+"""Programs that run until they are stopped: they belong in the background."""
 
 RULES: dict[str, Rule] = {
     **{name: _editor(name, r"-[sEe]*es?[sn]*|-Es|-es|--headless") for name in ("vim", "nvim", "ex")},
@@ -389,7 +389,7 @@ RULES: dict[str, Rule] = {
     **dict.fromkeys(("less", "more", "most"), _pager),
     "top": _screen("top", "Use `top -b -n 1 | head -n 20` or `ps aux`.", r"-\w*b\w*|-l.*"),
     **{name: _screen(name, "Use `ps aux --sort=-%cpu | head`.") for name in ("htop", "btop", "atop", "glances")},
-    "watch": _screen("watch", "Run the command itself, once, or in a loop with an end."),
+    "watch": _screen("watch", "Run the command itself, once, or in a finite loop."),
     **{name: _screen(name, "Use a command that prints.") for name in ("ncdu", "tig", "lazygit", "mc", "ranger", "nnn")},
     **{name: _python(name) for name in ("python", "python2", "python3", "pypy3")},
     "ipython": _repl("ipython", PYTHON, "", r"-[cm].*|--pylab=.*|-h"),
@@ -418,7 +418,7 @@ RULES: dict[str, Rule] = {
     "su": _password("su"),
     "crontab": _opens_editor("crontab -e", r"-e", "Write the table to a file, then `crontab FILE`."),
     "visudo": _opens_editor("visudo", "", LEAVE, r"-c\w*|-[qs]*c|--check|-V|-h"),
-    "systemctl": _opens_editor("systemctl edit", r"edit", "Write the file below `/etc/systemd`.", r"--stdin"),
+    "systemctl": _opens_editor("systemctl edit", r"edit", "Write the file in `/etc/systemd`.", r"--stdin"),
     "ssh-keygen": _keygen,
     **dict.fromkeys(("gpg", "gpg2"), _gpg),
     "read": _read,

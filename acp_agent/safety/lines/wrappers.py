@@ -1,11 +1,9 @@
 """Programs that run the program their arguments name: where the inner command begins, and whether the wrapper itself
 matters.
 
-A neutral wrapper (`timeout 5 make`) does nothing but what the inner command does. Of any other, its own words must be
-allowed, too.
-
-One table for all who look behind a wrapper: what decides wants every command that may be in there (`inner_commands`),
-hints and filter rules want the one that is plainly meant (`behind`).
+A neutral wrapper (`timeout 5 make`) does only what the inner command does. The words of any other must be allowed, too.
+One table for all callers: decisions need every command that may be inside (`inner_commands`), hints and filter rules
+the one that is clearly meant (`behind`).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Parses the output of checkers into diagnostics. Pure functions, one for each form.
 
-A parser is given all that the program printed, both streams, and copes with a terminal's: foreign lines before, after
-and between (colours are taken away by `plain`). It gives `None` where the program's report is not there at all, which
-is no "no problems".
+A parser gets everything the program printed on both streams, and copes with terminal output: foreign lines before,
+after and in between (`plain` removes colours). It returns `None` if the program's report is missing, which does not
+mean "no problems".
 """
 
 from __future__ import annotations

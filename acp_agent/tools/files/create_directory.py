@@ -15,7 +15,7 @@ from acp_agent.tools.kit.tool_context import Description, Location, Preview, Too
 
 
 class CreateDirectoryParams(Params):
-    path: str = Field(description="The folder, absolute or relative to the working directory; parents are made.")
+    path: str = Field(description="The folder, absolute or relative to the working directory; parents are created.")
 
 
 class CreateDirectory(Tool[CreateDirectoryParams]):
@@ -24,7 +24,7 @@ class CreateDirectory(Tool[CreateDirectoryParams]):
     kind = "edit"
 
     def describe(self, params: CreateDirectoryParams, roots: Roots) -> Description:
-        return Description(f"Make the folder {params.path}", (Location(roots.named(params.path)),))
+        return Description(f"Create the folder {params.path}", (Location(roots.named(params.path)),))
 
     def access(self, params: CreateDirectoryParams, roots: Roots, cwd: Path, config: ToolsConfig) -> list[Access]:
         return [PathAccess("write", roots.resolve(params.path))]
@@ -38,6 +38,6 @@ class CreateDirectory(Tool[CreateDirectoryParams]):
     async def run(self, params: CreateDirectoryParams, ctx: ToolContext, preview: Preview) -> ToolResult:
         made = await ctx.executor.make_directory(ctx.roots.resolve(params.path))
         if made == 0:
-            return ToolResult(f"{params.path} was there already.", raw_output={"folders": 0})
+            return ToolResult(f"{params.path} already exists.", raw_output={"folders": 0})
         parents = f", and {made - 1} above it" if made > 1 else ""
-        return ToolResult(f"The folder {params.path} was made{parents}.", raw_output={"folders": made})
+        return ToolResult(f"Created the folder {params.path}{parents}.", raw_output={"folders": made})

@@ -1,4 +1,4 @@
-"""`write`: make a file, or replace all of it."""
+"""`write`: create a file, or replace it completely."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from acp_agent.tools.kit.tool_context import Description, Location, Preview, Too
 
 
 class WriteParams(Params):
-    path: str = Field(description="The file, absolute or relative to the working directory; folders are made.")
-    content: str = Field(description="All of the file's new text.")
+    path: str = Field(description="The file, absolute or relative to the working directory; folders are created.")
+    content: str = Field(description="The complete new text of the file.")
 
 
 class Write(Tool[WriteParams]):
@@ -53,7 +53,7 @@ class Write(Tool[WriteParams]):
             if seen is not None and (seen.text != old or moved_on_disk(seen.disk, disk, old)):
                 raise ToolError(f"{params.path} has changed since you read it. Read it again, then write.")
             if old == new:
-                raise ToolError(f"{params.path} already holds exactly this text.")
+                raise ToolError(f"{params.path} already contains exactly this text.")
             keep_credentials(ctx, params.path, old, new)
         watch(ctx, path, old)
         return Preview(

@@ -37,9 +37,9 @@ class SymbolParams(Params):
     path: str = Field(
         description="The file in which the symbol is used, absolute or relative to the working directory."
     )
-    symbol: str = Field(description="The symbol's name as it is there.", min_length=1)
+    symbol: str = Field(description="The symbol's name as written there.", min_length=1)
     line: int | None = Field(
-        default=None, ge=1, description="The line it is at, counted from 1; its first place when left out."
+        default=None, ge=1, description="The line it is on, counted from 1; default: its first occurrence."
     )
 
 

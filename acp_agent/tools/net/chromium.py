@@ -30,5 +30,5 @@ def missing_browser(config: BrowserConfig) -> str | None:
     if find_spec("playwright") is None:
         return "`browser` needs the extra: pip install 'acp-coder[browser]'."
     if find_chromium(config) is None:
-        return "`browser` needs a Chromium: install one, or name it by `tools.browser.executable`."
+        return "`browser` needs a Chromium: install one, or set `tools.browser.executable`."
     return None
