@@ -29,7 +29,7 @@ class Login:
         """Looks for the key again. Raises InvalidParams for other methods, AuthRequired without a key."""
         if method_id != AGENT_METHOD or not _wanted(config):
             raise InvalidParams(
-                f"Invalid params: $.methodId: {method_id!r} is no method that runs here; "
+                f"Invalid params: $.methodId: {method_id!r} is not available; "
                 f"the agent offers {AGENT_METHOD!r}, and only where a login is needed"
             )
         if not self._has_key(config):

@@ -184,7 +184,7 @@ def build_executor(
         scrub=scrub,
     )
     offer = EditorOffer(
-        # The editor's terminals are the user's: whoever else commands are to run as cannot be had there.
+        # The editor's terminals are the user's: commands cannot run as another user there.
         terminal=client.has_terminals and bash.editor_terminal and not tools.scope.run_as_user,
         read_text=client.reads_files and tools.files.editor_buffers,
         write_text=client.writes_files and tools.files.editor_buffers,

@@ -97,7 +97,7 @@ _ROWS: tuple[tuple[str, str, str], ...] = (
 PROVIDERS = tuple((prefix, body, kind) for prefixes, body, kind in _ROWS for prefix in prefixes.split())
 
 BEFORE = r"(?:^|[^A-Za-z0-9]|\\[nrt]|%[0-9A-Fa-f]{2}|\[[0-9;]*m)"
-"""Text that may be before a prefix. Escaped line ends and colours end in a letter and are no part of a word."""
+"""Text that may be before a prefix. Escaped line ends and colours end in a letter that is not part of a word."""
 
 PROVIDER_TOKEN = at_first_use(
     f"{BEFORE}(" + "|".join(f"{prefix.replace('.', chr(92) + '.')}{body}" for prefix, body, _ in PROVIDERS) + ")"

@@ -59,7 +59,7 @@ def reach(path: Path, *, make: bool = False) -> Iterator[Handle]:
             except FileNotFoundError:
                 if not make:
                     raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path)) from None
-                with contextlib.suppress(FileExistsError):  # somebody else has just made it
+                with contextlib.suppress(FileExistsError):  # another process has just created it
                     os.mkdir(name, dir_fd=handle.fd)
                     handle.made += 1
                 below = enter(handle.fd, name, str(Path(*path.parts[:number])), STEP)
@@ -201,7 +201,7 @@ class Walk:
         if found is None:
             if depth == 0:
                 raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), shown)
-            return  # somebody else was faster
+            return  # another process was faster
         if stat.S_ISDIR(found.st_mode):
             fd = enter(parent, name, shown)
             try:

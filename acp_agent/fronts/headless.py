@@ -121,7 +121,7 @@ def _words(error: BaseException, process: AgentProcess) -> str:
 
 async def _answer(answers: Answers, view: View, request: acp.RequestPermissionRequest) -> acp.RequestPermissionOutcome:
     if answers != "person" and (request.tool_call.meta or {}).get("question") is True:
-        view.asked(request, "not answered: nobody to ask")  # It is no permission: none of its answers is "yes".
+        view.asked(request, "not answered: nobody to ask")  # Not a permission: none of its answers is "yes".
         return await reject_once(request)
     if answers != "person" and (request.tool_call.meta or {}).get("trust") is True:
         view.asked(request, "not trusted: only a user trusts a folder; `/trust` shows its files")

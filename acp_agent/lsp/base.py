@@ -85,7 +85,7 @@ class LanguageServices(Protocol):
 
     @property
     def config(self) -> LspConfig:
-        """The limits of what is told of them."""
+        """The limits of what is reported."""
         ...
 
     def watch(self, document: Document) -> None:
@@ -93,7 +93,7 @@ class LanguageServices(Protocol):
         ...
 
     async def new_errors(self, before: Document | None, after: Document) -> NewErrors:
-        """The errors that a change of a file brought about, as far as they are known in time. Never fails.
+        """The errors caused by a change to a file, as far as they are known in time. Never fails.
 
         `before`: as it was; None for a file that is new."""
         ...

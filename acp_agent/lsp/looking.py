@@ -67,7 +67,7 @@ class Looking:
     async def edited(
         self, language: str, before: Document | None, after: Document, saved: bool
     ) -> list[tuple[Path, Diagnostic]]:
-        """The errors that the edit brought about; `saved`: the disk has it. Raises LspError, Silent.
+        """The errors caused by the edit; `saved`: the disk has it. Raises LspError, Silent.
 
         However this ends, the server is told of the text after the edit."""
         async with self._documents.using(after.path, language) as opened:

@@ -94,7 +94,7 @@ class _Protocol(JsonRPCProtocol):
         return found
 
     def structure_message(self, data: dict[str, Any]) -> RPCMessage:
-        """Raises ValueError: it is no message."""
+        """Raises ValueError: it is not a message."""
         method, id_ = data.get("method"), data.get("id")
         if isinstance(method, str):
             if id_ is None:
@@ -305,7 +305,7 @@ class Client(JsonRPCClient):
                 raise ValueError("no object")
             message = self.protocol.structure_message(data)
         except (ValueError, RecursionError) as error:
-            log.debug("%s sent what is no message: %s", self._name, error)
+            log.debug("%s sent something that is not a message: %s", self._name, error)
             self._process.heard(body[:1000])
             return 1
         if data.get("method") != types.CANCEL_REQUEST:  # All of its requests are answered at once.

@@ -127,7 +127,7 @@ class OwnServers:
         return any(language_of(row, path) for row in self._rows)
 
     def _pairs(self, document: Document) -> list[Pair]:
-        """The servers for the document, started where they were not. Raises LspError, where there is none, and why."""
+        """The servers for the document, started if needed. Raises LspError if there is none, saying why."""
         path = document.path
         if self._hides(path):
             raise LspError(f"{path} must not be read, so it is not sent to a language server")
@@ -441,7 +441,7 @@ class OwnServers:
 
 
 class _Look:
-    """A look at a document that nobody waits for, so that what it finds is there when somebody does."""
+    """Checks a document in the background, so that the result is ready when it is needed."""
 
     def __init__(self, server: Server, language: str, document: Document, config: LspConfig) -> None:
         self._server = server

@@ -110,7 +110,7 @@ class McpServers:
         return tuple(prompt for server in self._servers.values() for prompt in server.prompts)
 
     async def call(self, server: str, tool: str, arguments: Mapping[str, Any]) -> McpResult:
-        """Calls a tool. Cancelled, it returns at once, and the server is told."""
+        """Calls a tool. When cancelled, it returns immediately, and the server is told."""
         return await self._server(server).do(lambda client: client.call(tool, arguments))
 
     async def prompt(self, server: str, name: str, arguments: Mapping[str, str]) -> list[tuple[str, str]]:

@@ -45,7 +45,7 @@ class StdioServer(Child):
                 return
 
     def heard_junk(self, line: bytes) -> None:
-        """A line of stdout that is no message: worse than what stderr says, and told only where that is empty."""
+        """A line of stdout that is not a message: less useful than stderr, and reported only if that is empty."""
         if not self._junk:
             log.warning("%s printed something that is not an MCP message", self._name)
         self._junk = one_line(line.decode("utf-8", "replace"), 100)

@@ -75,7 +75,8 @@ def strategy_of(tool: str, config: CompressionConfig) -> CompressionStrategy:
 
 
 def wants_compression(tool: str, tokens: int, config: CompressionConfig, *, exit_code: int | None) -> bool:
-    """Whether an output of so many tokens is to be compressed at all. `exit_code` 0 also for what is no command."""
+    """Whether an output of this many tokens should be compressed at all. `exit_code` is 0 for anything but a
+    command."""
     if not config.enabled or strategy_of(tool, config) == "none":
         return False
     if config.preserve_shell_errors and exit_code != 0:

@@ -29,7 +29,7 @@ class ObservedTool(msgspec.Struct, frozen=True, omit_defaults=True):
 
 class ObservedResult(msgspec.Struct, frozen=True):
     status: Annotated[ResultStatus, Meta(description="`denied`: a rule or the user did not allow it.")]
-    exit_code: Annotated[int | None, Meta(description="null where there is none.")]
+    exit_code: Annotated[int | None, Meta(description="null if there is none.")]
     timed_out: Annotated[bool, Meta(description="Whether it was killed at its timeout.")]
     interactive: Annotated[bool, Meta(description="Whether the command seems to need a terminal.")]
     output: Annotated[str, Meta(description="The tool's output, cut in the middle.")]

@@ -234,7 +234,7 @@ def _without_varying(lines: Sequence[str]) -> list[str]:
 
 
 def _is_document(lines: Sequence[str]) -> bool:
-    """Whether this is JSON or YAML, as of `kubectl get -o yaml`: there a line that repeats is no repetition."""
+    """Whether this is JSON or YAML, as of `kubectl get -o yaml`: there, equal lines are not repetitions."""
     first = next((line for line in lines if line.strip() and KLOG.match(line) is None), "")
     return DOCUMENT.match(first) is not None
 

@@ -25,7 +25,7 @@ COMMAND_NAMES = ("command", "cmd", "script", "shell_command", "bash", "sh")
 """Names that models use for the command line."""
 
 BROKEN_JSON = re.compile(r"\s*(?:\{|\[\s*[\"'{]|\[\s*\[\S|null\s*$)")
-"""Bare text that was meant to be JSON, and is no command line."""
+"""Bare text that was meant to be JSON, not a command line."""
 
 
 NOT_EXECUTABLE, NOT_FOUND = 126, 127

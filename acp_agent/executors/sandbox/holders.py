@@ -93,7 +93,7 @@ def _open(folder: Path) -> _Parent | None:
         fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError:
         return None
-    with contextlib.suppress(OSError):  # A file system without locks, or somebody else has one: then without.
+    with contextlib.suppress(OSError):  # No locks on this file system, or another process holds one: go on without.
         fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
     return _Parent(fd)
 

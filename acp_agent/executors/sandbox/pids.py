@@ -135,7 +135,7 @@ def _remove_left() -> None:
 
 
 def _remove_stale(base: Path) -> None:
-    """Groups of agents that are no more."""
+    """Groups of agents that no longer exist."""
     for group in base.glob(f"{PREFIX}*"):
         pid, _, rest = group.name.removeprefix(PREFIX).partition(".")
         if pid.isdigit() and _started(int(pid)) != rest.partition(".")[0]:

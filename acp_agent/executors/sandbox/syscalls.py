@@ -75,7 +75,7 @@ DENIED: dict[str, tuple[int | None, int | None]] = {
     "uselib": (134, None),
     "_sysctl": (156, None),
 }
-"""Calls no command needs: (x86_64, aarch64), `None` where there is none."""
+"""Calls no command needs: (x86_64, aarch64), `None` if there is none."""
 
 CALLS: dict[str, tuple[int, int | None]] = {
     "clone": (56, 220),

@@ -45,7 +45,7 @@ def secrets() -> tuple[Path, ...]:
 
 
 def link_targets() -> tuple[Path, ...]:
-    """Files that links in /etc lead to, outside of the folders everybody sees anyway."""
+    """Targets of links in /etc, outside the folders that are visible anyway."""
     return _link_targets(_now())
 
 

@@ -24,7 +24,7 @@ from acp_agent.schema import acp
 log = logging.getLogger(__name__)
 
 STOP_SECONDS = 10.0
-"""How long an agent may take to end its turn when it is told to; then it is ended itself."""
+"""Seconds an agent may take to end its turn when told to; then it is killed."""
 
 
 @dataclass(frozen=True)
@@ -64,14 +64,14 @@ class Turn:
 
 
 class Watcher(Protocol):
-    """Who is told, in the order of things."""
+    """The listener, in the order of events."""
 
     def session_began(self, session: Session, *, loaded: bool) -> None: ...
 
     def turn_began(self, turn: Turn) -> None: ...
 
     def prompted(self, turn: Turn) -> None:
-        """There is a session, and the prompt goes to the agent now."""
+        """There is a session, and the prompt is sent to the agent now."""
         ...
 
     def updated(self, session_id: str, update: acp.SessionUpdate, *, replayed: bool) -> None: ...
@@ -110,7 +110,7 @@ class Conversation:
         return self._session
 
     def submit(self, prompt: Prompt) -> Turn:
-        """Runs it when those before it have ended."""
+        """Runs it when earlier ones have ended."""
         turn = Turn(prompt)
         self._queue.append(turn)
         self._queued.set()
@@ -223,7 +223,7 @@ class Conversation:
         return list((await agent.client.list_sessions(cwd=folders.cwd)).sessions)
 
     async def load(self, info: acp.SessionInfo) -> Session:
-        """Goes on with a session; its conversation is told again. Raises AgentError."""
+        """Continues a session, replaying its conversation. Raises AgentError."""
         self.stop()
         if self._running is not None:
             await self._running.done.wait()

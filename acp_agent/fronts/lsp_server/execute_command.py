@@ -75,7 +75,7 @@ class Commands:
     async def _execute(
         self, name: str, plain: str, work: Callable[[_Given], Work], arguments: Sequence[Any] | None
     ) -> Any:
-        """Raises JsonRpcException: for arguments that are wrong in form, and, where somebody waits, for failures."""
+        """Raises JsonRpcException for malformed arguments and, if the caller waits, for failures."""
         given = _read(name, plain, arguments)
         try:
             todo = work(given)

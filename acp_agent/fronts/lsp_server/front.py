@@ -73,7 +73,7 @@ class Front:
         self.documents.on_edit = self._edited
         self.board = Board()
         self._replayed = Board()
-        """Of a session that is told again: nothing of it is drawn."""
+        """For a replayed session: nothing of it is drawn."""
         self.transcript = Transcript(Path(state_dir(environ)) / "transcripts")
         self.buffers = Buffers(self.documents, editor, self.board.title_for)
         self.progress = Progress(editor, tasks)
@@ -142,7 +142,7 @@ class Front:
             self.folders = Folders(found[0], tuple(found[1:]))
 
     def leave(self) -> None:
-        """The editor is about to go: nothing of ours stays in it, and the agent is told to end."""
+        """The editor is about to exit: removes everything of ours from it, and tells the agent to end."""
         self.conversation.stop()
         self.questions.abandon()
         self.progress.end_turn("")

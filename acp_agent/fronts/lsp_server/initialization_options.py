@@ -14,7 +14,7 @@ TranscriptSync = Literal["turn", "live"]
 @dataclass(frozen=True)
 class Options:
     save: Save = "never"
-    """Who saves a document that was saved before the agent changed it: nobody, the editor when it is told
+    """Who saves a document without unsaved changes after the agent edited it: nobody, the editor on request
     (`acpCoder/save`), or this server."""
     updates: bool = False
     """Whether every `session/update` goes on to the editor, as the notification `acpCoder/update`."""

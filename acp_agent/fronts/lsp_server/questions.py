@@ -36,7 +36,7 @@ TITLE_LENGTH = 400
 
 
 class Questions:
-    """`show` opens the transcript. `changed` is told when a call begins or ends to wait for an answer."""
+    """`show` opens the transcript. `changed` is called when a call starts or stops waiting for an answer."""
 
     def __init__(
         self,
@@ -137,7 +137,8 @@ class Questions:
     # --- forms ------------------------------------------------------------------------------------------------
 
     async def elicit(self, request: acp.CreateElicitationRequest) -> acp.CreateElicitationResponse:
-        """Fields with choices are asked one after the other. A form that needs a text is declined, and that is told."""
+        """Fields with choices are asked one after the other. A form that needs text is declined, and the user is
+        told."""
         if not isinstance(request, acp.ElicitationFormMode):
             self._editor.say(f"Not answered: {one_line(request.message)} ({plain(request.url)})", Kind.Warning)
             return acp.CreateElicitationResponse(action="decline")

@@ -58,7 +58,7 @@ class DiagnosticsCache:
             return
         self._known.pop(note.uri, None)
         if len(self._revisions) >= MOST_REVISIONS:
-            self._revisions.clear()  # Whoever waits for one of them waits its bounded time.
+            self._revisions.clear()  # Tasks waiting for one of them time out.
         self._revisions[note.uri] = self.revision(note.uri) + 1
         self._changed.set()
         self._changed = anyio.Event()

@@ -28,7 +28,7 @@ class Approvals(Struct):
             del self._violations[next(iter(self._violations))]
 
     def find(self, beginning: str) -> str | None:
-        """The id of the violation that begins so; `None` where there is none, or several."""
+        """The id of the violation with this prefix; `None` if there is none, or several."""
         found = [call_id for call_id in self._violations if call_id.startswith(beginning)]
         return found[0] if len(found) == 1 and beginning else None
 

@@ -197,7 +197,7 @@ def why_not_public(address: IPAddress) -> str | None:
     if address.scope_id is not None:
         return "bound to an interface"
     word = next((word for block, word in _TABLE_6 if address in block), None)
-    return word or (None if address in PUBLIC_6 else "outside of the public block 2000::/3")
+    return word or (None if address in PUBLIC_6 else "outside the public block 2000::/3")
 
 
 _BAD_CATEGORIES = frozenset(("Cc", "Cf", "Cs", "Zs", "Zl", "Zp"))

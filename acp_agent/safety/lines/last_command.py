@@ -79,7 +79,7 @@ GLOBAL: dict[str, tuple[frozenset[str], frozenset[str]]] = {
 class LastCommand:
     text: str
     """Program (without its folder) and arguments as written, one blank between. Without wrappers, variables in front,
-    redirections, and options between a program and its sub-command. Empty where there is none to name."""
+    redirections, and options between a program and its sub-command. Empty if there is none."""
     alone: bool
     """Whether nothing else in the line can have printed."""
 

@@ -150,7 +150,7 @@ def _uniq(arguments: Arguments) -> Paths:
 
 
 DIFF_FLAGS = words("--no-dereference --recursive --brief --unified --new-file --text --ignore-case --side-by-side")
-"""Options without a value: what stands after them is no value either."""
+"""Options without a value: what follows them is not a value either."""
 
 
 def _diff(arguments: Arguments) -> Paths:

@@ -100,7 +100,7 @@ class Reach:
                     self.check_path(argument.partition("=")[2], folders)
 
     def _check_glued(self, argument: str, folders: Folders) -> None:
-        """A value glued to its option is no link that leads out, wherever it begins."""
+        """A value glued to its option is not a link that leads out, wherever it begins."""
         for start in range(max(2, len(argument) - NAME_MAX), len(argument)):
             name = argument[start:]
             if "/" not in name and any(os.path.islink(folder / name) for folder in folders):

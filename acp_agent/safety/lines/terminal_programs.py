@@ -34,7 +34,7 @@ SHELLS = frozenset(("bash", "sh", "zsh", "dash", "ksh"))
 
 
 def _operands(arguments: Sequence[str], with_value: str = "") -> list[str]:
-    """The arguments that are no options. `with_value`: options that take the next word, separated by blanks."""
+    """The arguments that are not options. `with_value`: options that take the next word, separated by blanks."""
     taking = with_value.split()
     found, skip = [], False
     for argument in arguments:

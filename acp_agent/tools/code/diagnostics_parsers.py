@@ -113,7 +113,7 @@ def parse_cargo(text: str) -> list[Diagnostic] | None:
 
 
 def _primary(message: dict[str, Any]) -> dict[str, Any]:
-    """The place that is meant; of a macro of somebody else's, where it is used."""
+    """The place that is meant; for a third-party macro, where it is used."""
     spans = _dicts(message.get("spans"))
     span = next((span for span in spans if span.get("is_primary")), spans[0] if spans else {})
     label = span.get("label")

@@ -57,7 +57,7 @@ def digest(data: bytes) -> bytes:
 
 
 def moved_on_disk(before: bytes | None, now: bytes | None, shown: str | None) -> bool:
-    """Whether somebody else wrote the file: it is neither what it was, nor what the editor shows (a saved buffer)."""
+    """Whether someone else wrote the file: it is neither what it was, nor what the editor shows (a saved buffer)."""
     return now != before and (shown is None or now != digest(shown.encode("utf-8", "replace")))
 
 

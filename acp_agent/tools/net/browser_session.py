@@ -107,7 +107,7 @@ class BrowserSession:
 
     @property
     def host(self) -> str:
-        """Of the page that is open; empty where there is none."""
+        """Of the open page; empty if there is none."""
         return urlsplit(self.url).hostname or ""
 
     @property
@@ -208,7 +208,7 @@ class BrowserSession:
             log.debug("a page asked for %r", url)
 
     async def _living(self) -> _Life:
-        """One whose page is there; started, or awaited, where there is none."""
+        """A browser with an open page; started or awaited if needed."""
         with anyio.move_on_after(CLOSE_TIMEOUT):  # Who asks first may come before the one who owns it.
             await self._lives.wait()
         if self._starts is None:

@@ -47,7 +47,7 @@ class WebScrape(Tool[WebScrapeParams]):
         return [NetworkAccess(target.host, f"GET {target.url}")]
 
     async def run(self, params: WebScrapeParams, ctx: ToolContext, preview: Preview) -> ToolResult:
-        select("", params.select, 1)  # A bad selector is told before the page is asked for.
+        select("", params.select, 1)  # Reports a bad selector before the page is requested.
         answer = await ctx.web.client.request("GET", params.url)
         html = need_text(answer)
         if answer.content_type == "application/json" or answer.content_type.endswith("+json"):
