@@ -1,6 +1,6 @@
-"""acp-coder: a coding agent that editors start and speak the Agent Client Protocol with.
+"""acp-coder: a coding agent that editors start and talk to over the Agent Client Protocol.
 
-This face stays empty on purpose: whatever it imported would be paid for by every start.
+Empty on purpose: every start would pay for what it imports.
 """
 
 __version__ = "0.2.0"

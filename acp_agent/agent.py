@@ -1,7 +1,8 @@
-"""ACP's agent methods: a thin door. Each finds the session, asks it, answers.
+"""ACP's agent methods.
 
-Requests are decoded here and results are ACP's own Structs. What must follow an answer (the first updates of a session)
-is handed to the connection as `Reply.then`: no update precedes the answer that tells the client its session's id.
+Each finds the session, calls it, answers. Requests are decoded here and results are ACP's own Structs. What must follow
+a response (a session's first updates) is passed to the connection as `Reply.then`: no update precedes the response that
+tells the client the session's id.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ LSP_NOTE = "acp_agent.schema.lsp_types:decode_notification"
 
 
 class Agent:
-    """One connection's agent: the `Handler` of its `Connection`, which `attach` makes known.
+    """One connection's agent: the `Handler` of its `Connection`, which `attach` sets.
 
     `initialize_params` are those of a request that was answered before this object existed.
     """
@@ -65,7 +66,7 @@ class Agent:
     ) -> None:
         self._opening = opening or Opening(environ, flags)
         self.loaded: Callable[[], None] = lambda: None
-        """Called once all is loaded."""
+        """Called once everything is loaded."""
         self._connection: Connection | None = None
         self._capabilities = acp.ClientCapabilities()
         self._client_info: acp.Implementation | None = None
@@ -142,12 +143,12 @@ class Agent:
             return False
         session = self._sessions.get(str(params.get("sessionId")))
         if session is None or len(session.queue) != 1:
-            return False  # Where prompts wait behind each other only the one that was named is to end.
+            return False  # Of several queued prompts, only the named one is cancelled.
         session.queue.cancel()
         return True
 
     def cancel_turns(self) -> None:
-        """Nobody asks any more: every turn ends as `session/cancel` would end it."""
+        """The client is gone: every turn ends as with `session/cancel`."""
         for session in self._sessions.values():
             session.queue.cancel()
 
@@ -178,7 +179,7 @@ class Agent:
         replay = load(REPLAY)
         for update in replay(session.stored()):
             if session.queue.closed:
-                raise InvalidParams(f"The session {session.id!r} was closed or loaded again meanwhile")
+                raise InvalidParams(f"Session {session.id!r} was closed or reloaded in the meantime")
             session.client.update(update)
             await session.outbox.drain()
         loaded = acp.LoadSessionResponse(
@@ -203,18 +204,18 @@ class Agent:
         store = self._opening.store(config)
         record = store.get(request.session_id)
         if record is None:
-            raise ResourceNotFound(f"There is no session {request.session_id!r}")
+            raise ResourceNotFound(f"Session {request.session_id!r} does not exist")
         self._opening.login.need(config)
         async with self._reopening:
             await self._closed(record.id)
             if (open_ := self._sessions.get(record.id)) is not None:
                 if open_.queue.busy:
-                    raise InvalidParams(f"The session {record.id!r} is open and a turn is running; cancel it first")
+                    raise InvalidParams(f"Session {record.id!r} is open and a turn is running; cancel it first")
                 await self._close(open_)
             return self._add(opened(self._moved(record, cwd, more), config, known_models(config), request.mcp_servers))
 
     def _moved(self, record: SessionRecord, cwd: str, more: tuple[str, ...]) -> SessionRecord:
-        """The session in the folders it is opened with now: each load and resume states them again."""
+        """Returns the session with the folders it is opened with now: each load and resume states them again."""
         if (cwd, more) != (record.cwd, record.additional_directories):
             self._opening.store(self._opening.config()).change(record.id, cwd=cwd, additional_directories=more)
         return SessionRecord(
@@ -247,7 +248,7 @@ class Agent:
         return session
 
     def _start(self, session: Session) -> None:
-        """Does what follows the answer that names the session."""
+        """Does what follows the response that names the session."""
         if session.queue.closed:
             return
         session.outbox.release()
@@ -291,14 +292,14 @@ class Agent:
         return acp.DeleteSessionResponse()
 
     async def _close(self, session: Session) -> None:
-        """Closes it to the end, even if who asked for it goes."""
+        """Closes it completely, even if the caller is cancelled."""
         del self._sessions[session.id]
         closing = self._closing[session.id] = asyncio.ensure_future(session.close())
         closing.add_done_callback(lambda _: self._closing.pop(session.id, None))
         await asyncio.shield(closing)
 
     async def _closed(self, session_id: str) -> None:
-        """Returns once a close of the session that is under way has ended."""
+        """Waits for a close of the session that is in progress."""
         if (closing := self._closing.get(session_id)) is not None:
             await asyncio.shield(closing)
 
@@ -325,7 +326,7 @@ class Agent:
     def _session(self, session_id: str) -> Session:
         session = self._sessions.get(session_id)
         if session is None:
-            raise ResourceNotFound(f"There is no open session {session_id!r}; load or resume it first")
+            raise ResourceNotFound(f"Session {session_id!r} is not open; load or resume it first")
         return session
 
     # --- stage two --------------------------------------------------------------------------------------------
@@ -335,7 +336,7 @@ class Agent:
         return await builder.parts(session, self._opening.store(session.config))
 
     def _stage_two(self) -> asyncio.Future[Builder]:
-        """The builder, loaded in a thread: the loop answers meanwhile."""
+        """Returns the builder, loaded in a thread so that the loop can answer meanwhile."""
         if self._builder is None:
             self._builder = asyncio.ensure_future(asyncio.to_thread(self._make_builder))
         return self._builder
@@ -345,13 +346,13 @@ class Agent:
         return builder
 
     async def _warm(self, session: Session) -> None:
-        """Makes the session ready before its first prompt, and tells the client what it then offers."""
+        """Prepares the session before its first prompt, and tells the client what it then offers."""
         try:
             await session.parts()
             builder = await self._stage_two()
             await builder.introduce(session)
         except AgentError as error:
-            log.warning("the session could not be made ready: %s", error)
+            log.warning("the session could not be prepared: %s", error)
 
     def _spawn(self, work: Any) -> None:
         task = asyncio.create_task(work)
@@ -407,7 +408,7 @@ def _read_cursor(cursor: str | None) -> tuple[str, str] | None:
         updated_at, session_id = value
         session_id.encode()
     except (ValueError, TypeError, AttributeError, RecursionError, binascii.Error) as error:
-        raise InvalidParams("Invalid params: $.cursor: not a cursor of this agent") from error
+        raise InvalidParams("Invalid params: $.cursor: not a cursor from this agent") from error
     if not isinstance(updated_at, str) or not isinstance(session_id, str):
-        raise InvalidParams("Invalid params: $.cursor: not a cursor of this agent")
+        raise InvalidParams("Invalid params: $.cursor: not a cursor from this agent")
     return updated_at, session_id

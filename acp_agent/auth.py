@@ -1,4 +1,4 @@
-"""Whether this agent needs a login, and the two methods that give and take one."""
+"""Whether this agent needs a login, and the methods to log in and out."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from acp_agent.handshake import AGENT_METHOD, needs_login
 
 HINT = (
     "No API key for the provider `{provider}` was found. Set {variable} in the environment the editor starts the agent "
-    "with, run `acp-coder login`, or set OPENAI_BASE_URL to a server on this machine that needs no key."
+    "with, run `acp-coder login`, or set OPENAI_BASE_URL to a local server that needs no key."
 )
 
 
@@ -26,10 +26,10 @@ class Login:
         self._logged_out = False
 
     def authenticate(self, method_id: str, config: Config) -> None:
-        """Looks for the key again. Raises InvalidParams for other methods, AuthRequired where there is no key."""
+        """Looks for the key again. Raises InvalidParams for other methods, AuthRequired without a key."""
         if method_id != AGENT_METHOD or not _wanted(config):
             raise InvalidParams(
-                f"Invalid params: $.methodId: {method_id!r} is no method that runs here; "
+                f"Invalid params: $.methodId: {method_id!r} is not available; "
                 f"the agent offers {AGENT_METHOD!r}, and only where a login is needed"
             )
         if not self._has_key(config):
@@ -44,7 +44,7 @@ class Login:
         self._logged_out = True
 
     def need(self, config: Config) -> None:
-        """Raises AuthRequired, with what to do, only where a login is truly missing; ConfigError for no provider."""
+        """Raises AuthRequired, with instructions, only if a login is really missing; ConfigError without a provider."""
         name, provider = _provider(config)
         if provider is None:
             raise ConfigError(_unknown(name, config))
@@ -71,7 +71,7 @@ def _unknown(name: str, config: Config) -> str:
     near = difflib.get_close_matches(name, known, n=1)
     hint = f"; did you mean `{near[0]}`?" if near else "."
     origin = config.origin("agent.provider")
-    return f'{origin}: `agent.provider`: there is no provider "{name}"{hint} Known: {", ".join(known)}'
+    return f'{origin}: `agent.provider`: unknown provider "{name}"{hint} Known: {", ".join(known)}'
 
 
 def _hint(config: Config) -> str:

@@ -1,8 +1,8 @@
-"""A child process: started, spoken to through its pipes, and ended for certain. Servers of both kinds and other agents
-are children.
+"""A child process: started, connected through its pipes, and reliably ended.
 
-It leads a session of its own, so that one signal reaches it and all it started. The end is: close its stdin, wait a
-little; SIGTERM to the group, wait a little; SIGKILL. No step depends on its good will.
+MCP servers, language servers and other agents are children. It leads its own session, so that one signal reaches it and
+everything it started. It is ended by closing its stdin, then SIGTERM to the group, then SIGKILL, with a short wait
+after each. No step depends on its cooperation.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ log = logging.getLogger(__name__)
 
 READ_SIZE = 64 * 1024
 LEAVE = 0.3
-"""Seconds a child has to leave by itself once its stdin was closed."""
+"""Seconds a child has to exit by itself after its stdin was closed."""
 TERMINATE = 0.2
 """Seconds between SIGTERM and SIGKILL."""
 REAP = 0.2
 """Seconds for the kernel to report the end."""
 LAST_WORDS = 1.0
-"""Seconds for a child whose output has ended to end itself, so that its exit code can be told."""
+"""Seconds for a child whose output has ended to exit, so that its exit code can be reported."""
 POLL = 0.005
 
 STDERR_BYTES = 64 * 1024
 """How much of the end of its stderr is kept."""
 STDERR_READS = 16
-"""How often its stderr is read before others get their turn: it may write faster than we read."""
+"""How many reads of its stderr before other tasks get a turn: it may write faster than we read."""
 TAIL = 5
-"""Lines of that which are told when it fails."""
+"""Lines of it that are reported when it fails."""
 LINE = 300
 """Characters of each."""
 LOGGED = 256 * 1024
@@ -49,7 +49,7 @@ CONTROL = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|[\x00-\x1f\x7f-\x9f]+")
 
 
 def one_line(text: str, limit: int) -> str:
-    """The text without control characters, at most `limit` characters of it."""
+    """Returns at most `limit` characters of the text, without control characters."""
     line = " ".join(CONTROL.sub(" ", text).split())
     return line if len(line) <= limit else line[: limit - 1] + "…"
 
@@ -62,7 +62,7 @@ def signal_name(number: int) -> str:
 
 
 def signal_group(leader: int, number: int) -> bool:
-    """Sends a signal to a process group; 0 only asks. Whether anything of the group lives."""
+    """Sends a signal to a process group (0 only checks). Returns whether any of the group is alive."""
     try:
         os.killpg(leader, number)
     except (ProcessLookupError, PermissionError):  # All of them are gone, or only zombies are left.
@@ -86,16 +86,16 @@ def exit_descriptor(popen: subprocess.Popen[bytes]) -> int:
 
 
 class Child:
-    """Made by `start`. `end`, and in any case `close`, must be called, whatever happened."""
+    """Created by `start`. `close` must always be called, `end` before it if possible."""
 
     leave = LEAVE
     terminate = TERMINATE
     """0: SIGKILL at once."""
     log_level = logging.DEBUG
-    """At which its stderr is logged."""
+    """The level at which its stderr is logged."""
 
     def __init__(self, name: str, popen: subprocess.Popen[bytes]) -> None:
-        """`name`: what it is called in the log."""
+        """`name`: its name in the log."""
         self._name = name
         self._popen = popen
         assert popen.stdin is not None
@@ -109,7 +109,7 @@ class Child:
         self._unlogged = b""
         self._may_log = LOGGED
         self._exit: int | None = None
-        """The exit code, where it left before it was told to."""
+        """The exit code, if it exited before it was told to."""
         self._ending = False
         self._gone = False
 
@@ -123,7 +123,7 @@ class Child:
         env: Mapping[str, str] | None = None,
         pass_fds: Sequence[int] = (),
     ) -> Self:
-        """`env`: its whole environment. Raises OSError or ValueError where there is nothing to start."""
+        """`env`: its complete environment. Raises OSError or ValueError if it cannot be started."""
         popen = subprocess.Popen(
             list(argv),
             cwd=cwd,
@@ -160,7 +160,7 @@ class Child:
                 return b""
 
     async def send(self, data: bytes) -> None:
-        """Raises OSError when it does not read any more."""
+        """Raises OSError if it no longer reads."""
         rest = memoryview(data)
         while rest:
             try:
@@ -169,20 +169,19 @@ class Child:
                 await anyio.wait_writable(self._stdin.fileno())
 
     async def watch_stderr(self) -> None:
-        """Reads what it writes there until nobody writes any more: it must not stall on a full pipe. Logs it, and
-        keeps the end of it."""
+        """Reads its stderr until the end, so that it never stalls on a full pipe. Logs it and keeps the end of it."""
         while not self._said_all:
             await anyio.wait_readable(self._stderr.fileno())
             self._take_stderr()
 
     @property
     def stderr(self) -> str:
-        """The end of what it wrote there so far."""
+        """The end of its stderr so far."""
         self._take_stderr()
         return self._said.decode("utf-8", "replace")
 
     def heard(self, line: bytes) -> None:
-        """A line of its stdout that is no message, for the words about its end."""
+        """Keeps a line of its stdout that is not a message, for the report of its end."""
         self._hear(line + b"\n")
 
     def _take_stderr(self) -> None:
@@ -216,7 +215,7 @@ class Child:
     # --- the end ----------------------------------------------------------------------------------------------
 
     async def wait(self) -> int:
-        """The exit code. For any number of those who wait."""
+        """Waits for the exit code. Any number of tasks may wait."""
         while (code := self._popen.poll()) is None:
             descriptor = exit_descriptor(self._popen)
             try:
@@ -226,18 +225,18 @@ class Child:
         return code
 
     async def left(self) -> None:
-        """Waits a little for the exit code and the last words of a child whose output ended."""
+        """Waits briefly for the exit code and the last stderr of a child whose output ended."""
         await _until(lambda: self._ended() and self._said_all, LAST_WORDS)
         if not self._ending and self._exit is None:
             self._exit = self._popen.poll()
 
     def close_stdin(self) -> None:
-        """Ends its input, with nobody sending any more. Idempotent."""
+        """Closes its stdin; nobody may be sending. Idempotent."""
         self._stdin.close()
 
     async def end(self) -> None:
-        """Ends it and what it started, within `leave` and `terminate` and a little. Call it shielded, with nobody
-        sending any more."""
+        """Ends it and what it started, within little more than `leave` plus `terminate`. Call it shielded, with nobody
+        sending."""
         if not self._ending and self._exit is None:
             self._exit = self._popen.poll()
         self._ending = True
@@ -259,7 +258,7 @@ class Child:
             signal_group(self.pid, signal.SIGKILL)
 
     def close(self) -> None:
-        """Kills what is left, and closes the pipes, with nobody reading any more. What was heard stays."""
+        """Kills what is left and closes the pipes; nobody may be reading. The kept output stays."""
         if not self._gone:
             self.kill()
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -272,14 +271,14 @@ class Child:
         return self._popen.poll() is not None
 
     def _alive(self) -> bool:
-        """Whether anything of its group lives."""
+        """Whether any of its group is alive."""
         self._popen.poll()
         return signal_group(self.pid, 0)
 
     # --- words ------------------------------------------------------------------------------------------------
 
     def end_words(self) -> str:
-        """How it ended, with its last words."""
+        """How it ended, with its last output."""
         code = self._exit
         if code is None:
             words = "it closed its output"
@@ -290,10 +289,10 @@ class Child:
         return words + self.said()
 
     def said(self) -> str:
-        """Its last lines, to be put behind a clause; empty where it said nothing."""
+        """Its last lines, to append to a sentence; empty if it printed nothing."""
         lines = (one_line(line, LINE) for line in self._said.decode("utf-8", "replace").split("\n"))
         tail = [line for line in lines if line][-TAIL:]
-        return f"; its last words: {' / '.join(tail)}" if tail else ""
+        return f"; its last output: {' / '.join(tail)}" if tail else ""
 
 
 async def _until(happened: Callable[[], bool], seconds: float) -> bool:

@@ -1,6 +1,6 @@
 """The command line. Bare `acp-coder` speaks ACP on stdin and stdout; the rest are sub-commands.
 
-Nothing is imported here that the bare command does not need: it must answer `initialize` within milliseconds.
+Imports only what the bare command needs, which must answer `initialize` within milliseconds.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The exception tree. Every error says whose fault it is and travels to an edge that can answer it.
+"""The exception hierarchy. Every error says whose fault it is and propagates to the place that can answer it.
 
     AgentError                      ours; carries a sentence fit for a user
     ├── ConfigError                 a configuration value is wrong: names file, line, key   -> CLI exit 2
@@ -70,7 +70,7 @@ class UsageError(AgentError):
 
 
 class RpcError(AgentError):
-    """An error answer of JSON-RPC 2.0. `code` as in ACP's `ErrorCode`; `data` is optional JSON."""
+    """A JSON-RPC 2.0 error response. `code` as in ACP's `ErrorCode`; `data` is optional JSON."""
 
     code: int = -32603
 
@@ -123,7 +123,7 @@ class PeerError(AgentError):
 
 
 class ConnectionClosed(AgentError):
-    """The other side is gone: nothing can be asked of it any more."""
+    """The other side is gone: nothing more can be requested of it."""
 
 
 class CapabilityMissing(AgentError):
@@ -131,11 +131,11 @@ class CapabilityMissing(AgentError):
 
 
 class ProviderError(AgentError):
-    """The model's server failed. `str()` is our sentence with the vendor's words in it.
+    """The model's server failed. `str()` is our sentence including the vendor's message.
 
     `kind` says what to do: "auth" (log in), "rate_limit" and "quota" (wait, pay), "context_too_long" (compact),
     "network" and "timeout" and "server" (try again), "refusal", "bad_request", "not_found" (model or URL).
-    `retry_after` is in seconds where the server named one. `status` is the HTTP status, if there was an answer.
+    `retry_after` is in seconds, if the server named one. `status` is the HTTP status, if there was an answer.
     """
 
     def __init__(
@@ -153,7 +153,7 @@ class ProviderError(AgentError):
 
     @property
     def retryable(self) -> bool:
-        """Whether the same request may succeed a little later."""
+        """Whether the same request may succeed later."""
         return self.kind in ("rate_limit", "network", "timeout", "server")
 
 
@@ -164,8 +164,8 @@ class ExecutorError(AgentError):
 class ToolError(AgentError):
     """A tool failed. The message is text for the model: what was tried, what happened, what to try instead.
 
-    `category` says what can be done about it. `suggestion` replaces the category's own. `retry_after` is in seconds,
-    where a server named one.
+    `category` says what can be done about it. `suggestion` replaces the category's own. `retry_after` is in seconds, if
+    a server named one.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
-"""The answer to `initialize`, from plain data: the one thing that must be said before anything is loaded.
+"""The response to `initialize`, from plain data: the one response that must be sent before anything is loaded.
 
-Standard library only. The first answer is made here by a process that has loaded neither asyncio nor msgspec; a second
-`initialize` on the same connection is answered by the same function.
+Standard library only. The process that makes it has loaded neither asyncio nor msgspec yet; a second `initialize` on
+the same connection is answered by the same function.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ NEEDS_KEY = "acp_agent.llm.choose:needs_key"
 
 
 def answer_initialize(params: object, config: Mapping[str, Any]) -> dict[str, Any]:
-    """The `InitializeResponse` for `params`. `config`: the merged configuration, unchecked.
+    """Returns the `InitializeResponse` for `params`. `config`: the merged configuration, unchecked.
 
     Raises InvalidParams for a missing or impossible `protocolVersion`; everything else in `params` may be anything.
     """
@@ -78,7 +78,7 @@ def _lsp(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def needs_login(config: Mapping[str, Any]) -> bool:
-    """Whether the chosen provider wants a key at all: one on this machine does not, nor does the scripted one."""
+    """Whether the chosen provider needs a key: local ones and the scripted one do not."""
     provider = _provider(config)
     if provider.get("api") == "scripted":
         return False
@@ -113,7 +113,7 @@ def _auth_methods(capabilities: object) -> list[dict[str, Any]]:
                 "type": "terminal",
                 "id": TERMINAL_METHOD,
                 "name": "Log in with an API key",
-                "description": "Asks for the key in a terminal and keeps it in the keyring or a private file",
+                "description": "Asks for the key in a terminal and stores it in the keyring or a private file",
                 "args": ["login"],
                 "env": {},
             }

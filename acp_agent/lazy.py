@@ -1,4 +1,4 @@
-"""Loading of a `"module:name"` row: the one way something heavy or optional is imported after start."""
+"""Loads a `"module:name"` row: the only way heavy or optional modules are imported after start-up."""
 
 from __future__ import annotations
 
@@ -10,6 +10,6 @@ if TYPE_CHECKING:
 
 
 def load(row: str) -> Any:
-    """The object a `"module:name"` row names. Raises ImportError or AttributeError when the row is wrong."""
+    """Returns the object a `"module:name"` row names. Raises ImportError or AttributeError if the row is wrong."""
     module, _, name = row.partition(":")
     return getattr(import_module(module), name)

@@ -1,7 +1,7 @@
 """Regular expressions that cannot stall: RE2 (Cox 2007, "Regular Expression Matching Can Be Simple And Fast").
 
-The time of a search grows with the length of the text and nothing else, whoever wrote the pattern or the text. The
-price: no back references and no look-around. The one door for re2.
+Search time is linear in the length of the text, whoever wrote the pattern or the text. The price: no back-references
+and no look-around. The only module that imports re2.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ MAX_PATTERN_CHARS = 512
 """Of a pattern that a user or a project wrote."""
 
 MAX_MEMORY = 32 * 1024 * 1024
-"""Bytes one pattern may take, its automaton included: past that a search starts its automaton again, and goes on."""
+"""Bytes one pattern may take, its automaton included; beyond that a search restarts its automaton."""
 
 
 class PatternError(ValueError):
@@ -34,7 +34,7 @@ class Match(Protocol):
 
 
 class Pattern(Protocol):
-    """The part of `re.Pattern` that is offered. Offsets count characters."""
+    """The supported part of `re.Pattern`. Offsets count characters."""
 
     @property
     def pattern(self) -> str: ...
@@ -66,7 +66,7 @@ def compiled(pattern: str) -> Pattern:
 
 
 def at_first_use(pattern: str) -> Pattern:
-    """One of our own patterns, compiled when it is first used: most are not before the first answer, if ever."""
+    """One of our own patterns, compiled on first use: most are not needed before the first answer, if ever."""
     return cast(Pattern, _AtFirstUse(pattern))
 
 
@@ -75,7 +75,7 @@ class _AtFirstUse:
         self.pattern = pattern
 
     def __getattr__(self, name: str) -> Any:
-        """A method of the compiled pattern, which from then on is found here at once."""
+        """Returns a method of the compiled pattern and caches it here."""
         found = getattr(compiled(self.pattern), name)
         setattr(self, name, found)
         return found

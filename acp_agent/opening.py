@@ -68,8 +68,8 @@ class Opening:
         try:
             layer = project_layer(cwd, self.store(config)) if cwd is not None else None
             return config if layer is None else load_config(self.environ, project=layer, flags=self._flags)
-        except ConfigError as error:  # The project's: the user must be able to go on, and to take trust back.
-            words = f"The folder's own configuration is not used: {error}. Fix it, or `/trust no`."
+        except ConfigError as error:  # The project's: the user must be able to continue and to revoke trust.
+            words = f"The folder's own configuration was ignored: {error}. Fix it, or `/trust no`."
             return msgspec.structs.replace(config, trouble=words)
 
     def store(self, config: Config) -> SessionStore:
@@ -106,7 +106,7 @@ def answer(opened: Opened) -> acp.NewSessionResponse:
 
 
 def rules(config: Config, roots: Roots) -> dict[str, Any] | None:
-    """The `_meta` of the answer that names a session: the project's instruction files and skills."""
+    """The `_meta` of the response that names a session: the project's instruction files and skills."""
     agent = config.settings.agent
     names = project_rules(roots.all, instructions=agent.instruction_files, skills=agent.skills)
     return {"projectRules": [{"name": name} for name in names]} if names else None
@@ -136,11 +136,11 @@ def _absolute(path: str, where: str) -> None:
     except OSError as error:
         raise InvalidParams(f"Invalid params: {where}: {path[:200]} cannot be used: {error.strerror}") from error
     except ValueError as error:
-        raise InvalidParams(f"Invalid params: {where}: holds characters that have no UTF-8 form") from error
+        raise InvalidParams(f"Invalid params: {where}: contains characters that cannot be encoded in UTF-8") from error
 
 
 def known_models(config: Config) -> list[str]:
-    """The `provider:model`s the configuration knows, the chosen one first."""
+    """The configured `provider:model`s, the chosen one first."""
     settings = config.settings
     agent = settings.agent
     names = [agent.provider, *(name for name in settings.providers if name != agent.provider)]

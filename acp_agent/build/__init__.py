@@ -1,1 +1,1 @@
-"""The one place that assembles: what all sessions share, and the parts of each."""
+"""The one place that assembles objects: those that all sessions share, and the parts of each."""

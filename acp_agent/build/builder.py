@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 
 
 class Builder:
-    """`spawn` runs something in the background until the agent closes. `loaded` is called once all is loaded."""
+    """`spawn` runs something in the background until the agent closes. `loaded` is called once everything is loaded."""
 
     def __init__(
         self,
@@ -48,15 +48,15 @@ class Builder:
         self._redactions: dict[object, Redaction] = {}
 
     async def parts(self, session: Session, store: SessionStore) -> Parts:
-        """Builds the parts of `session`; they live beside it from now on."""
+        """Builds the parts of `session`, which live as long as it does."""
         redaction = self._redaction(session)
         parts = build_parts(session, store, self._registry, self._models, redaction, self._environ, self._spawn)
         self._spawn(parts.beside.live())
-        self._spawn(parts.languages.live())  # Apart: what befalls a language server is no matter of the others.
+        self._spawn(parts.languages.live())  # Separate: a failing language server must not affect the others.
         return parts
 
     def _redaction(self, session: Session) -> Redaction:
-        """With the agent's own keys, and those of the MCP servers. Sessions that share them share it."""
+        """Knows the agent's own keys and those of the MCP servers. Sessions with the same keys share it."""
         settings = session.config.settings
         variables = [
             self._environ,
@@ -76,8 +76,8 @@ class Builder:
     async def introduce(self, session: Session) -> None:
         """Tells the client the session's commands and models, and loads what its turns need.
 
-        In the order of need: the provider is asked first. What only tools need comes once nothing else goes on, so that
-        the first prompts do not wait for it.
+        The provider is needed first. What only tools need is loaded when the process is idle, so that the first prompts
+        do not wait for it.
         """
         parts = await session.parts()
         parts.prompts.menu.show()
@@ -100,4 +100,4 @@ class Builder:
 
 async def _sweep() -> None:
     for folder in await anyio.to_thread.run_sync(sweep):
-        log.info("removed %s, which an agent that was killed had left", folder)
+        log.info("removed %s, left by an agent that was killed", folder)

@@ -1,4 +1,4 @@
-"""The parts of one session, each built by one function. Whoever is built later gets those built before it."""
+"""The parts of one session, each built by one function. Each gets the parts built before it."""
 
 from __future__ import annotations
 
@@ -184,7 +184,7 @@ def build_executor(
         scrub=scrub,
     )
     offer = EditorOffer(
-        # The editor's terminals are the user's: whoever else commands are to run as cannot be had there.
+        # The editor's terminals are the user's: commands cannot run as another user there.
         terminal=client.plan.terminals and bash.editor_terminal and not tools.scope.run_as_user,
         read_text=client.plan.reads_files and tools.files.editor_buffers,
         write_text=client.plan.writes_files and tools.files.editor_buffers,
@@ -234,6 +234,6 @@ def build_reports(session: Session, shell: Shell, redaction: Redaction) -> Repor
 
 
 def own_keys(config: Config) -> frozenset[str]:
-    """The variables that hold the agent's own keys: no command the model runs needs them."""
+    """The variables that hold the agent's own keys, which no command of the model needs."""
     providers = (ProviderConfig(), *config.settings.providers.values())
     return frozenset((*(provider.api_key_env for provider in providers), config.settings.tools.web.brave_key_env))

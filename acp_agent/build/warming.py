@@ -1,4 +1,4 @@
-"""What is loaded behind the first answers: in small steps, while the process has nothing else to do."""
+"""Loads modules after the first responses: in small steps, while the process is idle."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ import anyio
 import anyio.to_thread
 
 LOOK_EVERY = 0.1
-"""Seconds between two looks at whether anything else is going on."""
+"""Seconds between two checks for other activity."""
 
 QUIET = 0.01
-"""Seconds of computing in that time, up to which nothing is."""
+"""CPU seconds in that time up to which the process counts as idle."""
 
 DISTURBED = 0.002
-"""Seconds of computing beside a step, from which no further step is begun."""
+"""CPU seconds of other threads during a step from which no further step is started."""
 
 
 async def warm(steps: Iterable[Callable[[], object]]) -> None:
-    """Takes the steps in a thread, one after the other. A turn that begins waits for the end of one step at most, and
-    none is begun before the process has been quiet again: what is needed at once is loaded by whoever needs it."""
+    """Runs the steps in a thread, one after the other. A turn that starts waits for at most one step, and no other step
+    starts before the process is idle again: whoever needs a module immediately loads it."""
     left = iter(steps)
     await _quiet()
     while not await anyio.to_thread.run_sync(_some, left):
@@ -36,7 +36,7 @@ async def _quiet() -> None:
 
 
 def _some(steps: Iterator[Callable[[], object]]) -> bool:
-    """Takes steps until there are none (then it is true) or something else computes."""
+    """Runs steps until none are left (returns true) or something else computes."""
     begun = _beside()
     for step in steps:
         step()

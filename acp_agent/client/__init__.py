@@ -1,6 +1,6 @@
-"""The other side of the wire: an ACP client over the same `Peer` and `Connection` as the agent.
+"""The client side: an ACP client over the same `Peer` and `Connection` as the agent.
 
-`AcpClient` asks an agent; `Files`, `Terminals` and `permissions` are what it lets the agent use; `spawn` starts the
+`AcpClient` talks to an agent; `Files`, `Terminals` and `permissions` are what it lets the agent use; `spawn` starts the
 agent as a child. The fronts and the test kit are built on it.
 """
 

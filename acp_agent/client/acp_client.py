@@ -1,11 +1,13 @@
-"""`AcpClient`: an ACP client. It asks an agent, answers what the agent asks, and hands on its updates.
+"""`AcpClient`: an ACP client.
 
-What the agent may use is what is passed in: without `files` no `fs/*`, without `terminals` no `terminal/*`, without
-`elicitation` no `elicitation/create`, without `language_servers` no `_lsp/*`; the capabilities it announces follow from
-that unless they are given. What is not served is answered with -32601.
+It sends requests to an agent, answers the agent's, and forwards its updates. What is passed in determines what the
+agent may use: without `files` no `fs/*`, without `terminals` no `terminal/*`, without `elicitation` no
+`elicitation/create`, without `language_servers` no `_lsp/*`; the announced capabilities follow from that unless they
+are given.
 
-Updates arrive in `on_update` in the order they were sent, and before the answer that the agent sent after them. Each
-call is bounded by the caller's own cancel scope; a cancelled call sends `$/cancel_request`.
+Other methods are answered with -32601. Updates arrive in `on_update` in the order they were sent, and before any
+response sent after them. Callers bound each call with their own cancel scope; a cancelled call sends
+`$/cancel_request`.
 """
 
 from __future__ import annotations
@@ -47,10 +49,10 @@ ElicitationAnswer = Callable[[acp.CreateElicitationRequest], Awaitable[acp.Creat
 
 
 class AcpClient:
-    """Use as an async context manager: inside it the connection is served, on the way out everything is closed.
+    """An async context manager: serves the connection inside it, and closes everything on exit.
 
-    Calls raise PeerError for an error answer, MalformedResult for an answer the protocol does not allow,
-    ConnectionClosed when the agent is gone.
+    Calls raise PeerError for an error response, MalformedResult for one the protocol does not allow, ConnectionClosed
+    if the agent is gone.
     """
 
     def __init__(
@@ -166,7 +168,7 @@ class AcpClient:
         additional_directories: Sequence[Path] = (),
         mcp_servers: Sequence[acp.McpServer] = (),
     ) -> acp.LoadSessionResponse:
-        """The updates of the conversation have all arrived when this returns."""
+        """All updates of the conversation have arrived when this returns."""
         request = acp.LoadSessionRequest(
             session_id=session_id,
             cwd=str(cwd),
@@ -206,7 +208,7 @@ class AcpClient:
         )
 
     async def prompt(self, session_id: str, prompt: str | Sequence[acp.ContentBlock]) -> acp.PromptResponse:
-        """One turn; plain text stands for one text block. Its updates have all arrived when this returns."""
+        """Runs one turn; a string stands for one text block. All its updates have arrived when this returns."""
         blocks: list[acp.ContentBlock] = [acp.TextContent(text=prompt)] if isinstance(prompt, str) else list(prompt)
         return await self._answer(
             "session/prompt", acp.PromptRequest(session_id=session_id, prompt=blocks), acp.PromptResponse
@@ -228,11 +230,11 @@ class AcpClient:
         return await self._answer("session/set_config_option", request, acp.SetSessionConfigOptionResponse)
 
     def cancel(self, session_id: str) -> None:
-        """Tells the agent to end the session's turn; its prompt is then answered with `cancelled`."""
+        """Tells the agent to end the session's turn; the prompt's stop reason is then `cancelled`."""
         self.connection.notify("session/cancel", acp.CancelNotification(session_id=session_id))
 
     async def ask(self, method: str, request: object) -> Any:
-        """Any of ACP's agent methods, with its params as a Struct or as plain JSON data; its result as a Struct."""
+        """Calls any of ACP's agent methods with params as a Struct or plain JSON data; returns a Struct."""
         return decode_result(method, await self.connection.request(method, request), "agent")
 
     async def _answer(self, method: str, request: object, kind: type[_Answer]) -> _Answer:

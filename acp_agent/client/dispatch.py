@@ -1,8 +1,8 @@
-"""The methods a client serves, dispatched by jsonrpcserver: the one module that imports it.
+"""The methods a client serves, dispatched by jsonrpcserver: the only module that imports it.
 
-The connection has parsed the line and checked its envelope, so the library gets the parsed request as it is, without
-JSON text in between. It finds the method (-32601) and calls it; the method reads its params by ACP's schema (-32602)
-and serves them. An unknown failure becomes -32603.
+The connection has parsed the line and checked its envelope, so the library gets the parsed request, not JSON text. It
+finds the method (-32601) and calls it; the method decodes its params by ACP's schema (-32602) and serves them. An
+unexpected failure becomes -32603.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Serve = Callable[[Any], Awaitable[Any]]
 
 
 class Dispatcher:
-    """`serves`: for each of ACP's client methods that is served, who answers it."""
+    """`serves`: the function that answers each of ACP's client methods served."""
 
     def __init__(self, serves: Mapping[str, Serve]) -> None:
         self._methods = {name: _method(name, serve) for name, serve in serves.items()}

@@ -1,4 +1,4 @@
-"""`fs/*` on real files, below the unsaved text of open buffers."""
+"""`fs/*` on real files, with the unsaved text of open buffers on top."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from acp_agent.schema.acp import (
 
 
 class Files:
-    """Text files in UTF-8, with their line ends as they are.
+    """UTF-8 text files with unchanged line endings.
 
-    `buffers` is what a user has typed and not saved: reads see it before the disk. `save`: whether a write to an
-    open buffer is saved at once, as most editors do, or stays in the buffer.
+    `buffers` holds unsaved text: reads see it instead of the disk. `save`: whether a write to an open buffer is saved
+    immediately, as in most editors, or stays in the buffer.
     """
 
     def __init__(self, *, buffers: dict[Path, str] | None = None, save: bool = True) -> None:
@@ -59,7 +59,7 @@ async def _read(path: Path) -> str:
     except OSError as error:
         raise InternalError(f"cannot read {path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise InternalError(f"{path} is not text in UTF-8") from error
+        raise InternalError(f"{path} is not UTF-8 text") from error
 
 
 def _lines(text: str, line: int, limit: int | None) -> str:

@@ -1,4 +1,4 @@
-"""Who answers `session/request_permission`: a function of the request, and the ready ones."""
+"""Answers to `session/request_permission`: a function of the request, and ready-made ones."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ async def reject_always(request: acp.RequestPermissionRequest) -> acp.RequestPer
 
 
 async def cancelled(request: acp.RequestPermissionRequest) -> acp.RequestPermissionOutcome:
-    """As a client answers whose person cancelled the turn."""
+    """Answers like a client whose user cancelled the turn."""
     return acp.CancelledPermissionOutcome()
 
 
 async def never_answers(request: acp.RequestPermissionRequest) -> acp.RequestPermissionOutcome:
-    """As a client whose user went away; ends only by cancellation."""
+    """Behaves like a client whose user went away; ends only by cancellation."""
     await anyio.sleep_forever()
     return acp.CancelledPermissionOutcome()
 
 
 def _choose(request: acp.RequestPermissionRequest, *kinds: acp.PermissionOptionKind) -> acp.RequestPermissionOutcome:
-    """The first option of the first kind there is; without one the request counts as cancelled."""
+    """Returns the first option of the first kind that is offered; without one the request is cancelled."""
     for kind in kinds:
         for option in request.options:
             if option.kind == kind:

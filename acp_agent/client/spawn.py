@@ -1,4 +1,4 @@
-"""The agent as a child process over real pipes: its stdin and stdout are the wire, its stderr is kept for the user."""
+"""The agent as a child process over real pipes: stdin and stdout carry the protocol, stderr is kept for the user."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from acp_agent.errors import AgentError
 from acp_agent.protocol.transports import FdTransport, Transport
 
 EXIT_SECONDS = 3.0
-"""How long the agent may take to end after its stdin has ended."""
+"""Seconds the agent may take to exit after its stdin was closed."""
 
 
 class AgentProcess(Child):
@@ -31,7 +31,7 @@ class AgentProcess(Child):
         self.transport = FdTransport(self._stdout.fileno(), self._stdin.fileno(), ends_on_hangup=False)
 
     def close_stdin(self) -> None:
-        """Ends the agent's input, and with it our end of the wire."""
+        """Closes the agent's stdin and our end of the connection."""
         self.transport.close()
         super().close_stdin()
 
@@ -46,9 +46,9 @@ class SpawnedAgent:
 async def agent_process(
     argv: Sequence[str], *, cwd: Path | None = None, env: Mapping[str, str] | None = None
 ) -> AsyncIterator[AgentProcess]:
-    """Starts `argv`; on the way out ends its stdin, waits bounded, kills. `env` is the whole environment.
+    """Starts `argv`; on exit closes its stdin, waits briefly, then kills it.
 
-    Raises AgentError when it cannot be started.
+    `env` is the complete environment. Raises AgentError if it cannot be started.
     """
     try:
         agent = AgentProcess.start("the agent", argv, cwd=cwd, env=env)

@@ -1,4 +1,4 @@
-"""Tasks that live as long as a block, for objects that are context managers themselves."""
+"""Tasks bound to a block, for objects that are themselves context managers."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import anyio
 
 
 class Background:
-    """A task group that lets an error of the block through as it is, not wrapped in a group.
+    """A task group that does not wrap an error of the block in a group.
 
-    Leaving the block waits for the tasks: whoever starts one also ends it, or calls `cancel()`.
+    Leaving the block waits for the tasks: whoever starts one ends it, or calls `cancel()`.
     """
 
     def __init__(self) -> None:

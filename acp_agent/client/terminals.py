@@ -1,9 +1,8 @@
 """`terminal/*` with real processes: one process group and one output buffer for each terminal.
 
-The promises of an editor's terminal: `create` returns at once; stdout and stderr share one buffer which keeps its last
-`outputByteLimit` bytes; a kill takes the whole process group; a released id is unknown from then on. Output that the
-process wrote before its end is in the buffer when `wait_for_exit` answers, also while a background child of it still
-holds the pipe.
+Behaves like an editor's terminal: `create` returns immediately; stdout and stderr share one buffer that keeps its last
+`outputByteLimit` bytes; a kill reaches the whole process group; a released id is unknown from then on. Output written
+before the process ended is in the buffer when `wait_for_exit` answers, even if a background child still holds the pipe.
 """
 
 from __future__ import annotations
@@ -30,10 +29,11 @@ DRAIN_READS = 32
 
 
 class Terminals:
-    """All terminals of one client. Use as an async context manager; leaving it releases every terminal.
+    """All terminals of one client.
 
-    `join_for_shell`: `command` and `args` are joined unquoted and given to a shell, as some editors do; otherwise they
-    are executed as they are. `env` is between the environment of this process and the request's.
+    An async context manager; leaving it releases every terminal. `join_for_shell`: joins `command` and `args` unquoted
+    for a shell, as some editors do; otherwise they are executed directly. `env` overrides the environment of this
+    process, the request's overrides both.
     """
 
     def __init__(self, *, join_for_shell: bool = False, env: Mapping[str, str] | None = None) -> None:
@@ -57,7 +57,7 @@ class Terminals:
 
     @property
     def open(self) -> int:
-        """How many terminals are not released."""
+        """Number of terminals not yet released."""
         return len(self._open)
 
     async def create(self, request: acp.CreateTerminalRequest) -> acp.CreateTerminalResponse:
@@ -142,7 +142,7 @@ class _Terminal:
         os.set_blocking(fd, False)
 
     async def watch(self) -> None:
-        """Reads until nobody can write any more, or until the release, which ends this in any case."""
+        """Reads until the pipe is closed by all writers, or until the release, which always ends this."""
         with anyio.CancelScope(shield=True):
             await self._watch()
 
@@ -168,7 +168,7 @@ class _Terminal:
             os.close(self._fd)
 
     def drain(self) -> None:
-        """Takes what the pipe holds now; bounded, for a writer may be faster than we are."""
+        """Takes what the pipe holds now; bounded, since a writer may be faster than we are."""
         for _ in range(DRAIN_READS):
             if self._at_end:
                 return
@@ -190,11 +190,11 @@ class _Terminal:
         del self._data[:start]
 
     def text(self) -> str:
-        """The output; while the process runs, without a character whose last bytes are still to come."""
+        """The output; while the process runs, without an incomplete last character."""
         return codecs.getincrementaldecoder("utf-8")("replace").decode(bytes(self._data), final=self.exited.is_set())
 
     async def kill(self) -> None:
-        """The whole group. A group whose pipe has ended has nobody left, and its number may be another's by now."""
+        """Kills the whole group. A group whose pipe has ended is empty, and its number may have been reused."""
         if not self.exited.is_set() or not self._at_end:
             signal_group(self._process.pid, signal.SIGKILL)
         await self.exited.wait()

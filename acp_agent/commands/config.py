@@ -27,7 +27,7 @@ def run(options: Namespace, environ: Mapping[str, str]) -> int:
 
 
 def config_here(environ: Mapping[str, str], folder: Path | None = None) -> Config:
-    """The configuration in force in a folder (the current one): with the folder's own where it is trusted."""
+    """The effective configuration in a folder (the current one), including the folder's own if it is trusted."""
     config = load_config(environ)
     store = open_store(config, environ)
     try:

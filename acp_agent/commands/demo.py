@@ -1,6 +1,6 @@
-"""`acp-coder demo`: the main job for real, with a model whose answers are recorded.
+"""`acp-coder demo`: a real task with recorded model answers.
 
-Everything but the model is what it always is: the wire between client and agent, files, edits, permissions, the shell.
+Everything but the model is real: the connection between client and agent, files, edits, permissions, the shell.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ TEST_SECONDS = 60
 
 
 def run(options: Namespace, environ: Mapping[str, str]) -> int:
-    """0 only if the sample's tests failed before and pass after."""
+    """Returns 0 only if the sample's tests failed before and pass afterwards."""
     with as_file(files("acp_agent.fronts").joinpath("demo")) as demo, tempfile.TemporaryDirectory() as folder:
         project = Path(folder).resolve() / "sample"
         shutil.copytree(demo / "sample", project, ignore=shutil.ignore_patterns("__pycache__"))
         _say(f"A sample project with a failing test was copied to {project}.")
-        _say("The model is the embedded scripted one: its answers are recorded. All else is real.\n")
+        _say("The model is the built-in scripted one with recorded answers. Everything else is real.\n")
         if _green(project, environ):
-            _say("The sample's tests pass already, so there is nothing to show.")
+            _say("The sample's tests already pass, so there is nothing to show.")
             return 1
         _say(f"$ acp-coder prompt --yes {PROMPT!r}")
         status = run_headless(_job(project, demo, Path(folder), environ), view_for(json=False))
@@ -40,7 +40,7 @@ def run(options: Namespace, environ: Mapping[str, str]) -> int:
 
 
 def _job(project: Path, demo: Path, folder: Path, environ: Mapping[str, str]) -> Headless:
-    """Nothing of the user's own is read or written: configuration, sessions and log are in the temporary folder."""
+    """Reads and writes nothing of the user's: configuration, sessions and log are in the temporary folder."""
     own = {
         "ACP_CODER_API": "scripted",
         "ACP_CODER_PROVIDER": "default",

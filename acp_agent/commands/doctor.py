@@ -1,4 +1,4 @@
-"""`acp-coder doctor`: what is set up, what was found, and what does not work, each in a line."""
+"""`acp-coder doctor`: what is configured, what was found and what does not work, one line each."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ Line = tuple[str, str, str]
 
 
 def run(options: Namespace, environ: Mapping[str, str]) -> int:
-    """0 when nothing is bad."""
+    """Returns 0 if everything is fine."""
     bad = False
     for mark, subject, words in _checks(options, environ):
         bad = bad or mark == BAD
@@ -96,15 +96,15 @@ def _checks(options: Namespace, environ: Mapping[str, str]) -> Iterator[Line]:
     yield from _confinement(config, environ)
     yield _audit(config, environ)
     rg = shutil.which("rg")
-    yield OK if rg else NOTE, "ripgrep", rg or "not found; `grep` uses a slower search of its own"
+    yield OK if rg else NOTE, "ripgrep", rg or "not found; `grep` uses a slower built-in search"
     missing = load(MISSING_BROWSER)(config.settings.tools.browser)
-    yield OK if missing is None else NOTE, "browser", missing or "there is one"
+    yield OK if missing is None else NOTE, "browser", missing or "found"
     yield from _outputs(config, environ)
     yield from _mcp(config, environ)
 
 
 def _confinement(config: Config, environ: Mapping[str, str]) -> Iterator[Line]:
-    """Tells what confines commands here (found out by trying) and what they may touch in this folder."""
+    """Reports what confines commands here (found by trying) and what they may touch in this folder."""
     tools = config.settings.tools
     roots = roots_of(config, real_path(Path.cwd()), environ)
     with tempfile.TemporaryDirectory(prefix="acp-coder-") as folder:
@@ -154,10 +154,10 @@ def _outputs(config: Config, environ: Mapping[str, str]) -> Iterator[Line]:
         yield (
             NOTE,
             "credentials",
-            "NOT taken out of what model, editor, log and database get (`secrets.redact = false`)",
+            "NOT redacted for model, editor, log and database (`secrets.redact = false`)",
         )
     else:
-        yield BAD if wrong else OK, "credentials", "\n".join(wrong) or "taken out of what model, editor and disk get"
+        yield BAD if wrong else OK, "credentials", "\n".join(wrong) or "redacted for model, editor and disk"
 
 
 def _mcp(config: Config, environ: Mapping[str, str]) -> Iterator[Line]:
@@ -166,7 +166,7 @@ def _mcp(config: Config, environ: Mapping[str, str]) -> Iterator[Line]:
             yield NOTE, f"MCP {name}", "not enabled"
         elif server.command:
             found = shutil.which(server.command, path=environ.get("PATH"))
-            yield OK if found else BAD, f"MCP {name}", found or f"the program {server.command!r} is not found"
+            yield OK if found else BAD, f"MCP {name}", found or f"the program {server.command!r} was not found"
         else:
             yield OK if server.url else BAD, f"MCP {name}", server.url or "neither `command` nor `url` is set"
 
@@ -184,15 +184,15 @@ def _provider(config: Config, options: Namespace, environ: Mapping[str, str]) ->
     name = config.settings.chosen_provider
     settings = config.settings.provider(name)
     if settings is None:
-        yield BAD, "provider", f"`{name}` is not set up in the configuration"
+        yield BAD, "provider", f"`{name}` is not in the configuration"
         return
     api = settings.api or choose_api(settings.base_url)
-    yield OK, "provider", f"{name}: {api} at {settings.base_url or 'the API of OpenAI'}"
+    yield OK, "provider", f"{name}: {api} at {settings.base_url or 'the OpenAI API'}"
     key = find_key(name, settings, environ)
     if key is not None:
         yield OK, "key", f"found: {key.origin}"
     elif api == "scripted" or not needs_key(settings.base_url):
-        yield OK, "key", "none is needed"
+        yield OK, "key", "not needed"
     else:
         yield BAD, "key", f"not found: set {settings.api_key_env}, or run `acp-coder login`"
         return

@@ -1,4 +1,4 @@
-"""`acp-coder policy explain` and `policy test`: what the rules in force say of calls, without making them."""
+"""`acp-coder policy explain` and `policy test`: what the active rules say about calls, without making them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class _Test(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     tool: str = ""
     arguments: dict[str, object] = {}
     rule: str = ""
-    """Must occur in what decided."""
+    """Must occur in the rule that decided."""
 
 
 class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -43,7 +43,7 @@ def run(options: Namespace, environ: Mapping[str, str]) -> int:
     ask = _Asker(cwd, options.mode, environ)
     if options.verb == "explain":
         if not options.text.strip():
-            raise UsageError("explain what? Give a command line, or with --tool the arguments of a call as JSON")
+            raise UsageError("nothing to explain: give a command line, or with --tool the arguments of a call as JSON")
         tool = options.tool or "bash"
         arguments = options.text if options.tool else json.dumps({"command": options.text})
         sys.stdout.write("\n".join(ask(tool, arguments).lines) + "\n")
@@ -102,10 +102,10 @@ def _read(file: Path) -> list[_Test]:
             f"{file}: {error} (each [[test]] has `command`, or `tool` and `arguments`, and `expect`)"
         ) from error
     if not tests:
-        raise UsageError(f"{file}: there is no [[test]] in it")
+        raise UsageError(f"{file}: it contains no [[test]]")
     for number, test in enumerate(tests, 1):
         if bool(test.command) == bool(test.tool):
-            raise UsageError(f"{file}: test {number}: give either `command`, or `tool` and `arguments`")
+            raise UsageError(f"{file}: test {number}: give either `command` or `tool` and `arguments`")
         if test.expect not in ("allow", "ask", "deny"):
             raise UsageError(f"{file}: test {number}: `expect` may be 'allow', 'ask', 'deny'")
     return tests

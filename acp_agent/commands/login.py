@@ -1,4 +1,4 @@
-"""`acp-coder login` and `logout`: keep or forget a provider's API key. Ends by itself; status 0 means done."""
+"""`acp-coder login` and `logout`: store or remove a provider's API key. Exit status 0 means done."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from acp_agent.errors import ConfigError, UsageError
 def login(options: Namespace, environ: Mapping[str, str]) -> int:
     name = _provider(options.provider, environ)
     try:
-        # Typed without an echo at a terminal; a pipe may give it too.
+        # Typed without echo at a terminal; a pipe works too.
         key = getpass.getpass(f"API key for {name}: ") if sys.stdin.isatty() else sys.stdin.readline()
     except EOFError:
         key = ""
     key = key.strip()
     if not key or not key.isprintable() or " " in key:
-        raise UsageError("no key was given; nothing was changed")
+        raise UsageError("no key given; nothing was changed")
     place = store_key(name, key, environ)
-    sys.stderr.write(f"The key for {name} is kept in {place}.\n")
+    sys.stderr.write(f"The key for {name} is stored in {place}.\n")
     return 0
 
 
@@ -39,5 +39,5 @@ def _provider(name: str | None, environ: Mapping[str, str]) -> str:
     settings = load_config(environ).settings
     name = name or settings.chosen_provider
     if settings.provider(name) is None:
-        raise ConfigError(f"there is no provider {name!r} in the configuration")
+        raise ConfigError(f"provider {name!r} is not in the configuration")
     return name

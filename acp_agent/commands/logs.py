@@ -22,7 +22,7 @@ ROTATING = "logging.handlers:RotatingFileHandler"
 
 
 class _StderrHandler(logging.Handler):
-    """Writes to stderr while somebody reads it. A pipe that is full loses lines; it never stops the agent."""
+    """Writes to stderr while it is being read. A full pipe loses lines; it never blocks the agent."""
 
     def emit(self, record: logging.LogRecord) -> None:
         data = (self.format(record) + "\n").encode("utf-8", "replace")
@@ -30,7 +30,7 @@ class _StderrHandler(logging.Handler):
             while data:
                 if not select.select([], [STDERR], [], 0)[1]:
                     return
-                # A pipe that is ready takes this much at once without blocking (POSIX: PIPE_BUF).
+                # A ready pipe takes this much without blocking (POSIX: PIPE_BUF).
                 data = data[os.write(STDERR, data[: select.PIPE_BUF]) :]
         except (OSError, ValueError):
             pass  # Nobody has stderr open; the file has the line.
@@ -63,7 +63,7 @@ class _FileHandler(logging.Handler):
 
 
 class _Redacting(logging.Formatter):
-    """Formats a record, its traceback too, and takes credentials out of it; loaded with the first record."""
+    """Formats a record with its traceback and redacts credentials; loaded with the first record."""
 
     def __init__(self, environ: Mapping[str, str], secrets: SecretsConfig) -> None:
         super().__init__(FORMAT)
@@ -83,14 +83,14 @@ class _Redacting(logging.Formatter):
 
 
 def log_file(config: LogConfig, environ: Mapping[str, str]) -> Path | None:
-    """Where logs are kept, `None` when only stderr gets them."""
+    """The log file, `None` if logs go only to stderr."""
     if config.file == "-":
         return None
     return Path(config.file).expanduser() if config.file else Path(state_dir(environ)) / "agent.log"
 
 
 def set_up_logs(config: LogConfig, environ: Mapping[str, str], secrets: SecretsConfig) -> None:
-    """From here on, warnings and worse (or what is configured) are kept, without credentials."""
+    """Starts logging warnings and worse (or what is configured), without credentials."""
     handlers: list[logging.Handler] = [_StderrHandler()]
     file = log_file(config, environ)
     failure: OSError | None = None
@@ -103,6 +103,6 @@ def set_up_logs(config: LogConfig, environ: Mapping[str, str], secrets: SecretsC
     for handler in handlers:
         handler.setFormatter(_Redacting(environ, secrets))
     logging.basicConfig(level=config.level.upper(), handlers=handlers)
-    logging.raiseExceptions = False  # stderr that nobody reads is no reason to fail.
+    logging.raiseExceptions = False  # An unread stderr is no reason to fail.
     if failure is not None:
         logging.getLogger(__name__).warning("no log file: %s", failure)

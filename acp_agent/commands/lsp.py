@@ -14,10 +14,10 @@ from acp_agent.fronts.lsp_server.server import serve
 
 
 def run(options: Namespace, environ: Mapping[str, str]) -> int:
-    """0 when the editor has said `shutdown` before it left, as LSP has it."""
+    """Returns 0 if the editor sent `shutdown` before `exit`, as LSP specifies."""
     try:
         settings = load_config(environ).settings
-    except ConfigError:  # It is told where it is used: by the agent.
+    except ConfigError:  # Reported where it is used: by the agent.
         settings = Settings(log=LogConfig(file="-"))
     set_up_logs(settings.log, environ, settings.secrets)
     given = list(options.agent)

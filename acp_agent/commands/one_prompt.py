@@ -1,4 +1,4 @@
-"""`acp-coder prompt`: one prompt here, with live tool status."""
+"""`acp-coder prompt`: one prompt in the terminal, with live tool status."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def run(options: Namespace, environ: Mapping[str, str]) -> int:
 
 
 def view_for(*, json: bool) -> View:
-    """JSON lines, a live terminal, or plain lines, as stdout is."""
+    """JSON lines, a live terminal, or plain lines, depending on stdout."""
     if json:
         return JsonView(sys.stdout)
     return TerminalView(sys.stdout) if sys.stdout.isatty() else PlainView(sys.stdout)

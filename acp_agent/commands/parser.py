@@ -40,7 +40,7 @@ def run(arguments: list[str]) -> int:
         options = build_parser().parse_args(arguments)
         if options.command is None:
             raise UsageError(
-                "which command? `acp-coder --help` lists them; without any arguments it speaks ACP on stdio"
+                "no command given: `acp-coder --help` lists them; without arguments it speaks ACP on stdio"
             )
         return int(load(COMMANDS[options.command])(options, os.environ))
     except (UsageError, ConfigError) as error:
@@ -64,30 +64,30 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"acp-coder {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=_Parser)
 
-    prompt = commands.add_parser("prompt", help="run one prompt here, with live tool status")
+    prompt = commands.add_parser("prompt", help="run a prompt in this terminal, with live tool status")
     prompt.add_argument("text", help="the prompt; `-` reads it from stdin")
     prompt.add_argument("--cwd", default=None, help="the folder to work in (default: the current one)")
     prompt.add_argument("--mode", choices=mode_ids(), help="the session's mode")
     prompt.add_argument("--model", help="`model` or `provider:model`")
-    prompt.add_argument("--session", help="go on with this session")
+    prompt.add_argument("--session", help="continue this session")
     prompt.add_argument("--json", action="store_true", help="print session updates as JSON lines")
     answers = prompt.add_mutually_exclusive_group()
-    answers.add_argument("--yes", action="store_true", help="allow what the agent asks for, once each")
-    answers.add_argument("--deny", action="store_true", help="reject what the agent asks for")
+    answers.add_argument("--yes", action="store_true", help="allow every request, once each")
+    answers.add_argument("--deny", action="store_true", help="reject every request")
 
     sessions = commands.add_parser("sessions", help="list, show, export or delete sessions")
     verbs = sessions.add_subparsers(dest="verb", required=True, metavar="VERB", parser_class=_Parser)
     listing = verbs.add_parser("list", help="the sessions, newest first")
-    listing.add_argument("--cwd", help="only those of this folder")
+    listing.add_argument("--cwd", help="only this folder's")
     for verb, words in (
         ("show", "a session as text"),
         ("export", "a session's log as JSON lines"),
-        ("delete", "remove a session for good"),
+        ("delete", "delete a session permanently"),
     ):
         one = verbs.add_parser(verb, help=words)
-        one.add_argument("id", help="the session's id, or enough of its beginning")
+        one.add_argument("id", help="the session's id, or a unique prefix of it")
 
-    login = commands.add_parser("login", help="keep a provider's API key in the keyring or a private file")
+    login = commands.add_parser("login", help="store a provider's API key in the keyring or a private file")
     login.add_argument("--provider", default=None, help="the provider's name (default: the configured one)")
     logout = commands.add_parser("logout", help="forget a stored API key")
     logout.add_argument("--provider", default=None, help="the provider's name (default: the configured one)")
@@ -100,28 +100,28 @@ def build_parser() -> argparse.ArgumentParser:
     show = shows.add_parser("show", help="every key and its value")
     show.add_argument("--origin", action="store_true", help="and where the value comes from")
 
-    policy = commands.add_parser("policy", help="explain what the rules say of a call, or test them")
+    policy = commands.add_parser("policy", help="explain what the rules say about a call, or test them")
     asks = policy.add_subparsers(dest="verb", required=True, metavar="VERB", parser_class=_Parser)
-    explain = asks.add_parser("explain", help="what would become of a command line, part by part")
+    explain = asks.add_parser("explain", help="what would happen to a command line, part by part")
     explain.add_argument("text", help="the command line; with --tool, the arguments of the call as JSON")
-    explain.add_argument("--tool", default="", help="a call of this tool instead of a command line")
-    test = asks.add_parser("test", help="hold the rules against a file of expected verdicts")
+    explain.add_argument("--tool", default="", help="a call to this tool instead of a command line")
+    test = asks.add_parser("test", help="check the rules against a file of expected verdicts")
     test.add_argument("file", help="TOML: [[test]] with command, or tool and arguments, and expect = allow|ask|deny")
     for one in (explain, test):
         one.add_argument("--mode", choices=mode_ids(), default=None, help="the session's mode (default: as configured)")
-        one.add_argument("--cwd", default=None, help="the folder of the session (default: the current one)")
+        one.add_argument("--cwd", default=None, help="the session's folder (default: the current one)")
 
-    setup = commands.add_parser("setup", help="name the agent in an editor's configuration, or take that back")
-    setup.add_argument("editor", nargs="?", default=None, help="the editor; without it, those there are are listed")
-    setup.add_argument("--undo", action="store_true", help="take back what was written")
+    setup = commands.add_parser("setup", help="add the agent to an editor's configuration, or undo that")
+    setup.add_argument("editor", nargs="?", default=None, help="the editor; without it, lists the known ones")
+    setup.add_argument("--undo", action="store_true", help="undo what was written")
     setup.add_argument("--config", default=None, help="the configuration file (default: where the editor looks)")
     setup.add_argument("--program", default=None, help="the agent's program (default: this one)")
     answer = setup.add_mutually_exclusive_group()
-    answer.add_argument("--yes", action="store_true", help="write it without asking")
-    answer.add_argument("--dry-run", action="store_true", help="only show the difference")
+    answer.add_argument("--yes", action="store_true", help="write without asking")
+    answer.add_argument("--dry-run", action="store_true", help="only show the diff")
 
     lsp = commands.add_parser("lsp", help="the agent as a language server on stdio")
     lsp.add_argument("agent", nargs=argparse.REMAINDER, metavar="-- CMD ...", help="another ACP agent's command")
 
-    commands.add_parser("demo", help="fix a small sample project with recorded answers of a model")
+    commands.add_parser("demo", help="fix a small sample project with recorded model answers")
     return parser

@@ -1,7 +1,7 @@
-"""Bare `acp-coder`, stage one: the event loop takes over the connection.
+"""`acp-coder` without arguments, stage one: the event loop takes over the connection.
 
-Ends within a second, in any phase: at the end of stdin, at SIGTERM and SIGINT (exit status 0), and when nobody reads
-stdout any more (1). Prompts that a signal interrupts are answered `cancelled` first.
+Ends within a second in any phase: at the end of stdin, on SIGTERM and SIGINT (exit status 0), and when stdout is closed
+(1). Prompts interrupted by a signal are answered `cancelled` first.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ from acp_agent.protocol.transports import stdio
 log = logging.getLogger(__name__)
 
 GARBAGE_THRESHOLD = 50_000
-"""Objects made before garbage is looked for, once all is loaded."""
+"""Garbage collection threshold once everything is loaded."""
 
 GOODBYE_SECONDS = 0.3
-"""How long a signal waits for running prompts to be answered."""
+"""Seconds a signal waits for running prompts to be answered."""
 
 CLOSE_SECONDS = 0.35
-"""How long the agent may take to free what it holds; its commands are killed well before."""
+"""Seconds the agent may take to release its resources; its commands are killed well before."""
 
 HARD_EXIT_SECONDS = 0.95
-"""When the process ends whatever still blocks it: a database that another agent keeps busy, for one."""
+"""Seconds after which the process exits even if something blocks it, such as a database kept busy by another agent."""
 
 
 def serve(
@@ -55,7 +55,7 @@ def serve(
     """
     try:
         settings = load_config(os.environ).settings
-    except ConfigError:  # It is told where it is used: to whoever asks for a session.
+    except ConfigError:  # Reported where it is used: to whoever asks for a session.
         settings = Settings(log=LogConfig(file="-"))
     set_up_logs(settings.log, os.environ, settings.secrets)
     peer.encode = encode
@@ -93,14 +93,14 @@ async def _serve(agent: Agent, peer: Peer, events: Sequence[Event], opened: Open
 
 
 def _settle() -> None:
-    """All is loaded: what there is now stays, and garbage is looked for more often."""
+    """Everything is loaded: freezes existing objects and collects garbage more often."""
     gc.freeze()
     gc.set_threshold(GARBAGE_THRESHOLD, 10, 10)
 
 
 def _watch_signals(on_signal: Callable[[], None]) -> None:
-    """Calls `on_signal` in the loop. A thread hears the signal, so that the end is certain while the loop is blocked:
-    the interpreter runs its own handlers, and asyncio's, only where the main thread goes on."""
+    """Calls `on_signal` in the loop. A thread receives the signal, so that the process ends even if the loop is
+    blocked: Python runs its handlers, and asyncio's, only when the main thread continues."""
     loop = asyncio.get_running_loop()
     read, write = os.pipe()
     os.set_blocking(write, False)
@@ -118,7 +118,7 @@ def _watch_signals(on_signal: Callable[[], None]) -> None:
 
 
 def _only_woken(number: int, frame: FrameType | None) -> None:
-    """A handler there must be, for the signal to be written to the pipe."""
+    """A handler must exist for the signal to be written to the pipe."""
 
 
 def _end_certainly() -> None:
@@ -127,7 +127,7 @@ def _end_certainly() -> None:
 
 
 def _stdin_has_ended() -> bool:
-    """Whether both ends went together, as they do when the client itself ends: that is the ordinary end."""
+    """Whether both ends closed together, as when the client exits: the ordinary end."""
     readable, _, _ = select.select([0], [], [], 0)
     try:
         return bool(readable) and os.read(0, 1) == b""
@@ -141,5 +141,5 @@ async def _say_goodbye(agent: Agent, connection: Connection) -> None:
             await agent.cancel_all()
             await connection.flush()
     except TimeoutError:
-        pass  # The client does not read; it does not get an answer then.
+        pass  # The client does not read, so it gets no answer.
     connection.close()

@@ -38,7 +38,7 @@ def _find(store: SessionStore, beginning: str) -> SessionRecord:
         return exact
     found = [record for record in store.sessions(cwd=None, before=None, limit=ALL) if record.id.startswith(beginning)]
     if not found or not beginning:
-        raise UsageError(f"there is no session {beginning!r}; `acp-coder sessions list` shows them")
+        raise UsageError(f"session {beginning!r} does not exist; `acp-coder sessions list` shows them")
     if len(found) > 1:
         raise UsageError(f"{len(found)} sessions begin with {beginning!r}; give more of the id")
     return found[0]

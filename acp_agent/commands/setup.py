@@ -1,4 +1,4 @@
-"""`acp-coder setup`: the agent in an editor's configuration, shown before it is written, and taken back."""
+"""`acp-coder setup`: adds the agent to an editor's configuration, shown before it is written, and undoes that."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ def run(options: Namespace, environ: Mapping[str, str]) -> int:
     else:
         change = planned(row, path, options.program or own_command(), environ)
     if not change.any:
-        sys.stdout.write(f"{row.name} is set up already in {path}; there is nothing to write.\n")
+        sys.stdout.write(f"{row.name} is already set up in {path}; nothing to write.\n")
         return 0
     sys.stdout.write(change.diff())
     if options.dry_run or not (options.yes or _agreed(change)):
-        sys.stdout.write("Nothing was written.\n" + ("" if options.dry_run else "`--yes` writes it without asking.\n"))
+        sys.stdout.write("Nothing was written.\n" + ("" if options.dry_run else "`--yes` writes without asking.\n"))
         return 0
     write(row, change, environ, undo=options.undo)
     if options.undo:
         sys.stdout.write(f"{change.path} is {'removed' if change.after is None else 'written'}.\n")
     else:
-        sys.stdout.write(f"{change.path} is written. {row.then}\n`acp-coder setup {row.id} --undo` takes it back.\n")
+        sys.stdout.write(f"{change.path} is written. {row.then}\n`acp-coder setup {row.id} --undo` reverts it.\n")
     return 0
 
 
@@ -44,7 +44,7 @@ def own_command() -> str:
         return str(beside)
     found = shutil.which("acp-coder")
     if found is None:
-        raise UsageError("the program acp-coder is not found; give its path with --program")
+        raise UsageError("the program acp-coder was not found; give its path with --program")
     return str(Path(found).absolute())
 
 
@@ -52,7 +52,7 @@ def _list(environ: Mapping[str, str]) -> int:
     for row in editors().values():
         path = config_path(row, environ)
         sys.stdout.write(f"{row.id:14} {_state(row, path):10} {row.name} ({row.protocol.upper()}): {path}\n")
-    sys.stdout.write("`acp-coder setup EDITOR` shows what it would write, and asks.\n")
+    sys.stdout.write("`acp-coder setup EDITOR` shows what it would write, then asks.\n")
     return 0
 
 

@@ -1,4 +1,5 @@
-"""Bare `acp-coder`, stage zero: answer `initialize` with a blocking read, before asyncio and msgspec are loaded.
+"""`acp-coder` without arguments, stage zero: answers `initialize` with a blocking read, before asyncio and msgspec are
+loaded.
 
 A `session/new` that follows at once is answered before asyncio is loaded, too (`commands/early.py`). The same sans-IO
 `Peer` then goes on under the event loop (`commands/serve.py`), with whatever else had already been received.
@@ -24,8 +25,8 @@ SERVE = "acp_agent.commands.serve:serve"
 READ_SIZE = 65_536
 
 GARBAGE_THRESHOLD = 400_000
-"""Objects made before garbage is looked for, while the program starts: it makes that many and drops none, and looking
-every 700, which is Python's default, takes a tenth of the time to the first answers. `serve` ends that."""
+"""Garbage collection threshold during start-up, which creates that many objects and drops none: Python's default of 700
+costs a tenth of the time to the first answers. `serve` changes it again."""
 
 
 def run(arguments: list[str]) -> int:
@@ -81,7 +82,7 @@ def _read() -> bytes:
     while True:
         try:
             return os.read(0, READ_SIZE)
-        except BlockingIOError:  # Whoever started us shares its O_NONBLOCK with us.
+        except BlockingIOError:  # O_NONBLOCK is shared with the parent process.
             select.select([0], [], [])
 
 

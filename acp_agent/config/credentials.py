@@ -1,6 +1,6 @@
 """Where a provider's key is: environment, configuration, keyring, or a file only its owner can read.
 
-`login` stores it in the keyring where the optional package `keyring` and a usable backend are there, else in the file.
+`login` stores it in the keyring if the optional package `keyring` and a usable backend are available, else in the file.
 """
 
 from __future__ import annotations
@@ -55,20 +55,20 @@ def stored_keys(environ: Mapping[str, str]) -> list[str]:
 
 
 def store_key(name: str, value: str, environ: Mapping[str, str]) -> str:
-    """Keeps the key; returns the place in words. Raises ConfigError when no place takes it."""
+    """Stores the key; returns where, in words. Raises ConfigError if that fails everywhere."""
     if _has_keyring(environ):
         try:
             load(KEYRING["set"])(SERVICE, name, value)
             return "keyring"
         except load(KEYRING["error"]):
-            pass  # No usable backend (a server without a desktop, say): the file it is.
+            pass  # No usable backend (a server without a desktop, say): use the file.
     file = credentials_file(environ)
     _write(file, {**_read(file), name: value})
     return str(file)
 
 
 def forget_key(name: str, environ: Mapping[str, str]) -> list[str]:
-    """Removes the stored key from wherever it is; returns the places."""
+    """Removes the stored key everywhere; returns the places."""
     places = []
     if _from_keyring(name, environ):
         try:
@@ -111,7 +111,7 @@ def _read(file: Path) -> dict[str, Any]:
 
 
 def _write(file: Path, keys: dict[str, Any]) -> None:
-    """Readable by the owner only, from the first moment on."""
+    """Creates it readable only by the owner from the start."""
     try:
         file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         beside = file.with_name(file.name + ".new")

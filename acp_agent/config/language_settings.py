@@ -1,4 +1,4 @@
-"""Settings of language servers and clients. Part of `Settings` (see `model`)."""
+"""Settings for language servers and clients. Part of `Settings` (see `model`)."""
 
 from __future__ import annotations
 
@@ -15,65 +15,59 @@ def key(description: str, *, project: bool = False, **bounds: Any) -> Meta:
 
 
 class LanguageServerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    command: Annotated[list[str], key("The program and its arguments; it speaks LSP on stdio.")] = []
+    command: Annotated[list[str], key("The program and its arguments; it must speak LSP on stdio.")] = []
     languages: Annotated[
-        dict[str, str], key('The files it is for: ending -> LSP language id, as in `".py" = "python"`.')
+        dict[str, str], key('The files it handles: file extension -> LSP language id, as in `".py" = "python"`.')
     ] = {}
     root_markers: Annotated[
-        list[str], key("Files that are in the folder it works in, above the file; else the session's.")
+        list[str], key("Files that mark its root folder, searched upwards from the file; else the session's folder.")
     ] = []
-    group: Annotated[str, key("Of the servers with the same group only the first that is installed is started.")] = ""
-    settings: Annotated[
-        dict[str, Any], key("What it is told when it asks for `workspace/configuration`, by section.")
-    ] = {}
+    group: Annotated[str, key("Only the first installed server of a group is started.")] = ""
+    settings: Annotated[dict[str, Any], key("Its answers to `workspace/configuration`, by section.")] = {}
     options: Annotated[dict[str, Any], key("Its `initializationOptions`.")] = {}
-    enabled: Annotated[bool, key("`false` keeps it from being started.")] = True
+    enabled: Annotated[bool, key("`false`: it is not started.")] = True
 
 
 class LspConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    enabled: Annotated[bool, key("Ask the editor's language servers (`_lsp/*`), and read what they publish.")] = True
-    request_timeout: Annotated[
-        float, key("Seconds an editor has to answer a question to its language servers.", gt=0)
-    ] = 10.0
+    enabled: Annotated[bool, key("Use the editor's language servers (`_lsp/*`) and the diagnostics they publish.")] = (
+        True
+    )
+    request_timeout: Annotated[float, key("Seconds an editor has to answer a language server request.", gt=0)] = 10.0
     max_diagnostic_files: Annotated[
-        int, key("Files whose published diagnostics are kept, and shown for `@diagnostics`.", ge=1, project=True)
+        int, key("Maximum files whose published diagnostics are kept and shown for `@diagnostics`.", ge=1, project=True)
     ] = 50
     max_diagnostics_per_file: Annotated[
-        int, key("Diagnostics of one file shown for `@diagnostics`.", ge=1, project=True)
+        int, key("Maximum diagnostics per file shown for `@diagnostics`.", ge=1, project=True)
     ] = 20
     own_servers: Annotated[bool, key("Start language servers for what the editor's do not answer.", project=True)] = (
         True
     )
-    unconfined: Annotated[
-        bool, key("Start them also where there is no sandbox: several of them run what a project's files tell them to.")
-    ] = False
+    unconfined: Annotated[bool, key("Start them even without a sandbox: some of them run code from the project.")] = (
+        False
+    )
     servers: Annotated[
         dict[str, LanguageServerConfig],
-        key("Language servers by name, beside the known ones; keys given here replace theirs."),
+        key("Language servers by name, in addition to the known ones, whose keys can be overridden here."),
     ] = {}
-    start_timeout: Annotated[float, key("Seconds a language server may take to be ready.", gt=0)] = 20.0
-    max_restarts: Annotated[
-        int, key("How often a language server that crashes is started again in a session.", ge=0, le=20)
-    ] = 3
-    max_servers: Annotated[int, key("Language servers of a session at once.", ge=1, le=64)] = 8
+    start_timeout: Annotated[float, key("Seconds a language server may take to get ready.", gt=0)] = 20.0
+    max_restarts: Annotated[int, key("How often a crashed language server is restarted in a session.", ge=0, le=20)] = 3
+    max_servers: Annotated[int, key("Maximum language servers of a session at a time.", ge=1, le=64)] = 8
     edit_wait: Annotated[
-        float, key("Seconds an edit waits for the errors it brings about; 0: they are not asked for.", ge=0, le=60)
+        float, key("Seconds an edit waits for the errors it causes; 0: it does not ask for them.", ge=0, le=60)
     ] = 3.0
-    max_new_errors: Annotated[int, key("New errors that are told with an edit.", ge=1, project=True)] = 10
+    max_new_errors: Annotated[int, key("Maximum new errors reported with an edit.", ge=1, project=True)] = 10
     max_results: Annotated[
-        int, key("Places or symbols that a tool gives of a language server.", ge=1, project=True)
+        int, key("Maximum locations or symbols from a language server that a tool returns.", ge=1, project=True)
     ] = 100
-    max_file_bytes: Annotated[int, key("Largest file that is shown to a language server, in bytes.", ge=1024)] = (
-        1_048_576
-    )
+    max_file_bytes: Annotated[int, key("Largest file sent to a server, in bytes.", ge=1024)] = 1_048_576
 
 
 class ClientProfileConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    reads_files: Annotated[bool | None, key("Read files through it, where it offers that.")] = None
-    writes_files: Annotated[bool | None, key("Write files through it, where it offers that.")] = None
-    terminals: Annotated[bool | None, key("Run commands in its terminals, where it offers them.")] = None
+    reads_files: Annotated[bool | None, key("Read files through it, if it offers that.")] = None
+    writes_files: Annotated[bool | None, key("Write files through it, if it offers that.")] = None
+    terminals: Annotated[bool | None, key("Run commands in its terminals, if it offers them.")] = None
     terminal_output: Annotated[
-        bool | None, key("Send what local commands print as `_meta.terminal_output`, drawn as a terminal.")
+        bool | None, key("Send the output of local commands as `_meta.terminal_output`, drawn as a terminal.")
     ] = None
-    forms: Annotated[bool | None, key("Ask questions by forms, where it offers them.")] = None
-    plans: Annotated[bool | None, key("It draws plans; `false`: the steps are in the tool call.")] = None
+    forms: Annotated[bool | None, key("Ask questions with forms, if it offers them.")] = None
+    plans: Annotated[bool | None, key("It draws plans; `false`: the tool call shows the steps.")] = None

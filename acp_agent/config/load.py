@@ -23,7 +23,7 @@ class Key(msgspec.Struct, frozen=True):
     """One key that may be set."""
 
     name: str
-    """Dotted; `NAME` stands for every name of the user's: `providers.NAME.models`."""
+    """Dotted; `NAME` stands for any user-chosen name: `providers.NAME.models`."""
     type: Any
     default: Any
     description: str
@@ -32,13 +32,13 @@ class Key(msgspec.Struct, frozen=True):
 
 
 class Config(msgspec.Struct, frozen=True):
-    """The configuration in force."""
+    """The effective configuration."""
 
     settings: Settings
     layers: tuple[Layer, ...]
     """Lowest first, without the defaults."""
     trouble: str = ""
-    """Why the project's own configuration is not among them although it is trusted."""
+    """Why the project's configuration is not among them although it is trusted."""
 
     def origin(self, key: str) -> str:
         """Where the value of the dotted `key` came from: `default`, a file with its line, a variable, a flag."""
@@ -48,7 +48,7 @@ class Config(msgspec.Struct, frozen=True):
         return "default"
 
     def origin_of(self, key: str, index: int) -> str:
-        """Where the entry `index` of the list `key` stands: `config.toml:14`; empty where nobody set it."""
+        """Where entry `index` of the list `key` is: `config.toml:14`; empty if it was not set."""
         for layer in reversed(self.layers):
             if _has(layer.values, key):
                 line = _entry_line(layer.text, key, index)
@@ -140,13 +140,13 @@ def _check_servers(project: Layer, below: list[Layer]) -> None:
     for name in servers if isinstance(servers, dict) else ():
         if any(_has(layer.values, f"{SERVERS}.{name}") for layer in below):
             raise ConfigError(
-                f"{_where(project, f'{SERVERS}.{name}')}: `{SERVERS}.{name}` is a server of your own configuration, "
-                "which a project cannot change; give the project's another name"
+                f"{_where(project, f'{SERVERS}.{name}')}: `{SERVERS}.{name}` is a server in your own configuration, "
+                "which a project cannot change; use another name in the project"
             )
 
 
 def _with_hooks(project: Layer, below: list[Layer]) -> Layer:
-    """The project's hooks run behind the user's, never instead of them."""
+    """The project's hooks run after the user's, never instead of them."""
     hooks = project.values.get("hooks")
     if not isinstance(hooks, dict):
         return project
@@ -157,7 +157,7 @@ def _with_hooks(project: Layer, below: list[Layer]) -> Layer:
 
 @cache
 def _named_tables() -> tuple[str, ...]:
-    """The tables whose entries have names of the user's: `providers`, `mcp.servers`."""
+    """The tables with user-chosen names: `providers`, `mcp.servers`."""
     return tuple(dict.fromkeys(name.partition(".NAME.")[0] for name in _known() if ".NAME." in name))
 
 
@@ -170,7 +170,7 @@ def _generic(name: str) -> str:
 
 
 def _table_of(name: str) -> Key | None:
-    """The key that is a table of any names and holds `name`: `headers.X-Y` belongs to `headers`, at any depth."""
+    """The free-form table that contains `name`: `headers.X-Y` belongs to `headers`, at any depth."""
     while name := name.rpartition(".")[0]:
         key = _known().get(name)
         if key is not None:
@@ -180,7 +180,7 @@ def _table_of(name: str) -> Key | None:
 
 @cache
 def _tables() -> frozenset[str]:
-    """The names of all tables that hold keys."""
+    """The names of all tables that contain keys."""
     names = [name.split(".") for name in _known()]
     return frozenset(".".join(name[:length]) for name in names for length in range(1, len(name)))
 
@@ -204,7 +204,7 @@ def _names(values: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
 
 
 def _by_sections(merged: dict[str, Any]) -> Settings:
-    """Only the types of what is set are looked at: those of all take longer than anything else at the start."""
+    """Checks only the types of keys that are set: resolving all types would dominate start-up."""
     types = {field.name: field.type for field in msgspec.structs.fields(Settings)}
     if not merged.keys() <= types.keys():
         return msgspec.convert(merged, Settings, strict=True)
@@ -215,7 +215,7 @@ def _convert(merged: dict[str, Any], layers: list[Layer]) -> Settings:
     try:
         return _by_sections(merged)
     except msgspec.ValidationError:
-        # Text from the environment may stand for a number or a truth value; text in a file may not.
+        # Text from the environment may stand for a number or a boolean; text in a file may not.
         loose = _loosen(merged, layers)
         try:
             return msgspec.convert(loose, Settings, strict=True)
@@ -270,7 +270,7 @@ def _invalid(message: str, layers: list[Layer]) -> str:
 
 
 def _choices(name: str) -> str:
-    """The words a key may have, where these are few."""
+    """The values a key may have, if there are few."""
     key = _known().get(_generic(name)) or _table_of(_generic(name))
     if key is None:
         return ""

@@ -1,8 +1,8 @@
 """The settings, as msgspec Structs: the source of the published schema and docs page.
 
-Every limit of the program has its named default here and is read from here. A field marked `project` may also be set
-by a project's own file, once the user trusts the folder; the others only by the user (a cloned repository must not
-choose where keys are sent).
+Every limit of the program is defined here with its default. A field marked `project` may also be set by a project's own
+file, once the user trusts the folder; the others only by the user (a cloned repository must not choose where keys are
+sent).
 """
 
 from __future__ import annotations
@@ -21,37 +21,43 @@ ThoughtLevelName = Literal["default", "off", "low", "medium", "high"]
 class AgentConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     provider: Annotated[str, key("Name of the provider in `providers` to use.")] = "default"
     model: Annotated[
-        str, key("Model to use, `model` or `provider:model`. Empty: the provider's first.", project=True)
+        str, key("Model to use, `model` or `provider:model`. Empty: the provider's first one.", project=True)
     ] = ""
     mode: Annotated[
         ModeName,
         key(
-            "Mode of new sessions: `ask` reads only, `architect` reads and plans, `code` asks before "
-            "changes, `auto` asks nothing that the rules do not deny."
+            "Mode of new sessions: `ask` reads only, `architect` reads and plans, `code` asks before changes, `auto` "
+            "asks only about dangerous calls and where a rule asks."
         ),
     ] = "code"
     thought_level: Annotated[
-        ThoughtLevelName, key("How much the model reasons; `default` leaves it to the server.", project=True)
+        ThoughtLevelName, key("Reasoning effort of the model; `default` leaves it to the server.", project=True)
     ] = "default"
     max_tool_iterations: Annotated[
         int, key("Model calls in one turn before it ends with `max_turn_requests`.", ge=1, le=1000, project=True)
     ] = 10
     max_output_tokens: Annotated[
-        int, key("Tokens of one answer of the model; 0 leaves it to the server.", ge=0, project=True)
+        int, key("Maximum tokens of an answer; 0: the server decides.", ge=0, project=True)
     ] = 0
     instructions: Annotated[str, key("Text added to the system prompt.")] = ""
     context_budget: Annotated[
         float,
         key(
-            "Part of the model's context that may be full before room is made (`compaction`).", gt=0, le=1, project=True
+            "Fraction of the model's context that may be used before the conversation is compacted.",
+            gt=0,
+            le=1,
+            project=True,
         ),
     ] = 0.8
     doom_loop: Annotated[
-        int, key("Rounds in a row with the same commands, or the same outputs, that end a turn.", ge=2, project=True)
+        int,
+        key(
+            "Consecutive rounds with the same commands or the same outputs after which a turn ends.", ge=2, project=True
+        ),
     ] = 3
-    instruction_files: Annotated[bool, key("Read AGENTS.md (else CLAUDE.md, else GEMINI.md) of the project.")] = True
+    instruction_files: Annotated[bool, key("Read the project's AGENTS.md (or else CLAUDE.md, GEMINI.md).")] = True
     max_instruction_bytes: Annotated[
-        int, key("Bytes of instruction files taken into the system prompt.", ge=1024, project=True)
+        int, key("Maximum bytes of instruction files in the system prompt.", ge=1024, project=True)
     ] = 65_536
     skills: Annotated[bool, key("Offer the skills of `.agents/skills`.")] = True
 
@@ -60,48 +66,48 @@ class ProviderConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     api: Annotated[
         Literal["", "chat", "responses", "scripted"],
         key(
-            "Protocol spoken: `chat` (Chat Completions: Ollama, vLLM, llama.cpp, ...), `responses` "
-            "(OpenAI and Azure), `scripted` (recorded answers). Empty: the base URL decides."
+            "Protocol: `chat` (Chat Completions: Ollama, vLLM, llama.cpp, ...), `responses` (OpenAI and Azure), "
+            "`scripted` (recorded answers). Empty: the base URL decides."
         ),
     ] = ""
-    base_url: Annotated[str, key("Where the API is. Empty: OpenAI's own.")] = ""
+    base_url: Annotated[str, key("Base URL of the API. Empty: OpenAI's.")] = ""
     api_key_env: Annotated[str, key("Environment variable that holds the key.")] = "OPENAI_API_KEY"
-    api_key: Annotated[str, key("The key itself. `acp-coder login` keeps it in a safer place.")] = ""
-    models: Annotated[list[str], key("Models offered. Empty: asked of the server.")] = []
-    context_window: Annotated[int, key("Tokens the model can hold; 0: what the server says, else 128000.", ge=0)] = 0
-    images: Annotated[bool, key("Whether the models take images.")] = True
-    audio: Annotated[bool, key("Whether the models take audio.")] = False
+    api_key: Annotated[str, key("The key itself. `acp-coder login` stores it more safely.")] = ""
+    models: Annotated[list[str], key("Models to offer. Empty: the server is asked.")] = []
+    context_window: Annotated[int, key("Context size in tokens; 0: what the server says, else 128000.", ge=0)] = 0
+    images: Annotated[bool, key("Whether the models accept images.")] = True
+    audio: Annotated[bool, key("Whether the models accept audio.")] = False
     headers: Annotated[dict[str, str], key("Extra HTTP headers.")] = {}
-    connect_timeout: Annotated[float, key("Seconds to connect.", gt=0)] = 10.0
+    connect_timeout: Annotated[float, key("Connection timeout in seconds.", gt=0)] = 10.0
     idle_timeout: Annotated[
-        float, key("Longest silence of the server in seconds, before and within an answer.", gt=0)
+        float, key("Longest time in seconds without data from the server, before and during an answer.", gt=0)
     ] = 300.0
     max_retries: Annotated[int, key("Retries of a request that failed before its first event.", ge=0, le=20)] = 3
     retry_base_delay: Annotated[float, key("Seconds before the first retry; doubles.", gt=0)] = 0.5
-    max_retry_delay: Annotated[float, key("Longest `Retry-After` in seconds that is waited for.", gt=0)] = 30.0
+    max_retry_delay: Annotated[float, key("Longest `Retry-After` in seconds to wait for.", gt=0)] = 30.0
     script: Annotated[str, key("`scripted` only: file with the recorded answers.")] = ""
     tool_calling: Annotated[
         Literal["auto", "native", "fenced"],
         key(
-            "How tools are called: `native` by the API, `fenced` by blocks in the text of answers (for "
-            "models without tool calls), `auto`: native until the server refuses tools."
+            "How tools are called: `native` through the API, `fenced` with blocks in the answer's text (for models "
+            "without tool calls), `auto`: native until the server refuses tools."
         ),
     ] = "auto"
     embedding_model: Annotated[
-        str, key("Model of the server's embeddings endpoint, to choose tools by. Empty: words are compared.")
+        str, key("Model of the server's embeddings endpoint, used to choose tools. Empty: words are compared.")
     ] = ""
 
 
 class BashConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    timeout: Annotated[float, key("Seconds a command may run by default.", gt=0, le=600, project=True)] = 60.0
+    timeout: Annotated[float, key("Default timeout of a command in seconds.", gt=0, le=600, project=True)] = 60.0
     max_timeout: Annotated[
-        float, key("Longest timeout in seconds the model may ask for.", gt=0, le=600, project=True)
+        float, key("Longest timeout in seconds the model may request.", gt=0, le=600, project=True)
     ] = 600.0
     output_limit: Annotated[
-        int, key("Bytes of output kept per stream; more is cut from the middle.", ge=1024, project=True)
+        int, key("Bytes of output kept per stream; the middle of longer output is cut.", ge=1024, project=True)
     ] = 10_485_760
     editor_output_limit: Annotated[
-        int, key("Bytes of output an editor's terminal is asked to keep; it travels in one message.", ge=1024)
+        int, key("Bytes of output an editor's terminal should keep; they are sent in one message.", ge=1024)
     ] = 1_048_576
     raw_output_chars: Annotated[
         int, key("Characters of each stream in `rawOutput`; the middle is cut.", ge=1000, project=True)
@@ -109,25 +115,25 @@ class BashConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     terminate_grace: Annotated[
         float, key("Seconds between SIGTERM and SIGKILL when a command is stopped.", ge=0, le=5)
     ] = 0.1
-    editor_terminal: Annotated[bool, key("Run commands in the editor's own terminal where it offers one.")] = True
+    editor_terminal: Annotated[bool, key("Run commands in the editor's own terminal if it offers one.")] = True
     max_background_runs: Annotated[
-        int, key("Background commands of a session that may run at once.", ge=0, le=64, project=True)
+        int, key("Background commands of a session that may run at the same time.", ge=0, le=64, project=True)
     ] = 8
     background_timeout: Annotated[
         float, key("Seconds a background command may run before it is killed.", gt=0, project=True)
     ] = 1800.0
     environment: Annotated[
-        list[str], key("Variables that commands inherit; `*` stands for anything. Credentials never.")
+        list[str], key("Variables that commands inherit; `*` matches anything. Credentials are never inherited.")
     ] = msgspec.field(default_factory=safety.SAFE_VARIABLES.copy)
     environment_extra: Annotated[
-        list[str], key("Further variables that commands inherit, by name, whatever they hold.")
+        list[str], key("Names of further variables that commands inherit, whatever they contain.")
     ] = []
     blocked_commands: Annotated[
-        list[str], key("Older form of `tools.permissions.bash`, used where that is empty: texts that deny.")
+        list[str], key("Older form of `tools.permissions.bash`, used if that is empty: texts that deny.")
     ] = []
     confirm_patterns: Annotated[list[str], key("The same: texts that ask.")] = []
     refuse_interactive: Annotated[
-        bool, key("Refuse commands that want a terminal, with words on what to do instead.")
+        bool, key("Refuse commands that need a terminal, with a message on what to do instead.")
     ] = True
     turn_context: Annotated[
         bool, key("Give commands and hooks ACP_CODER_TURN_ID, ACP_CODER_SESSION_ID, ACP_CODER_GOAL_ID and the like.")
@@ -138,102 +144,100 @@ class FilesConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     max_read_bytes: Annotated[int, key("Largest file in bytes that `read` and `edit` open.", ge=1024, project=True)] = (
         10_485_760
     )
-    read_lines: Annotated[int, key("Lines `read` gives at once by default.", ge=1, project=True)] = 2000
+    read_lines: Annotated[int, key("Lines `read` returns by default.", ge=1, project=True)] = 2000
     max_line_chars: Annotated[int, key("Characters of a line that `read` shows.", ge=80, project=True)] = 2000
-    max_image_bytes: Annotated[int, key("Largest image in bytes that `read` gives.", ge=1024, project=True)] = 5_242_880
+    max_image_bytes: Annotated[int, key("Largest image in bytes that `read` returns.", ge=1024, project=True)] = (
+        5_242_880
+    )
     max_results: Annotated[
-        int, key("Entries `grep`, `find_path` and `list_directory` give at most.", ge=1, project=True)
+        int, key("Maximum entries returned by `grep`, `find_path` and `list_directory`.", ge=1, project=True)
     ] = 500
-    search_timeout: Annotated[float, key("Seconds a search may take.", gt=0, project=True)] = 30.0
+    search_timeout: Annotated[float, key("Timeout of a search in seconds.", gt=0, project=True)] = 30.0
     max_tree_entries: Annotated[
-        int, key("Files and folders that one call deletes, moves or copies at most.", ge=1, project=True)
+        int, key("Files and folders one call may delete, move or copy.", ge=1, project=True)
     ] = 100_000
     allowed_paths: Annotated[
         list[safety.PathText],
-        key("Folders that every session may use besides its own: for the tools, and for commands."),
+        key("Folders that tools and commands of every session may use besides its own."),
     ] = []
     deny_read: Annotated[
-        list[safety.PathText], key("Globs of paths that no tool reads, and no command in the sandbox.")
+        list[safety.PathText], key("Globs of paths that no tool and no command in the sandbox may read.")
     ] = []
     allow_read: Annotated[list[safety.PathText], key("Exceptions from `deny_read`.")] = []
-    editor_buffers: Annotated[bool, key("Read and write through the editor's buffers where it offers them.")] = True
+    editor_buffers: Annotated[bool, key("Read and write through the editor's buffers if it offers them.")] = True
 
 
 class WebConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    timeout: Annotated[float, key("Seconds a request may take, redirects included.", gt=0)] = 15.0
-    max_body_bytes: Annotated[int, key("Largest answer in bytes, after decompression; more is cut.", ge=1024)] = (
+    timeout: Annotated[float, key("Timeout of a request in seconds, redirects included.", gt=0)] = 15.0
+    max_body_bytes: Annotated[int, key("Largest response in bytes, after decompression; more is cut.", ge=1024)] = (
         1_048_576
     )
     max_redirects: Annotated[int, key("Redirects followed, each checked again.", ge=0, le=10)] = 3
-    http_hosts: Annotated[
-        list[str], key("Hosts that may be asked without TLS (`http:`). Their address must be public.")
-    ] = []
+    http_hosts: Annotated[list[str], key("Hosts allowed without TLS (`http:`). Their address must be public.")] = []
     private_hosts: Annotated[
         list[str], key("Hosts whose address may be private (a documentation server of your network, localhost).")
     ] = []
     proxy: Annotated[str, key("HTTP proxy for all web tools. Empty: none, whatever the environment says.")] = ""
-    scrape_limit: Annotated[int, key("Elements `web_scrape` gives by default.", ge=1)] = 10
-    search_provider: Annotated[Literal["duckduckgo", "searxng", "brave"], key("Who answers `web_search`.")] = (
+    scrape_limit: Annotated[int, key("Elements `web_scrape` returns by default.", ge=1)] = 10
+    search_provider: Annotated[Literal["duckduckgo", "searxng", "brave"], key("Search service for `web_search`.")] = (
         "duckduckgo"
     )
     searxng_url: Annotated[str, key("Base URL of the SearXNG server, for `searxng`.")] = ""
-    brave_key_env: Annotated[str, key("Environment variable with the key of Brave Search.")] = "BRAVE_API_KEY"
+    brave_key_env: Annotated[str, key("Variable with the Brave Search key.")] = "BRAVE_API_KEY"
     max_search_results: Annotated[int, key("Results of `web_search`.", ge=1, le=50)] = 8
 
 
 class DiagnosticsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    max_diagnostics: Annotated[int, key("Diagnostics given at most.", ge=1, project=True)] = 50
-    timeout: Annotated[float, key("Seconds the checker may run.", gt=0, project=True)] = 300.0
+    max_diagnostics: Annotated[int, key("Maximum number of diagnostics returned.", ge=1, project=True)] = 50
+    timeout: Annotated[float, key("Timeout of a checker in seconds.", gt=0, project=True)] = 300.0
 
 
 class MemoryConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    recall_limit: Annotated[int, key("Memories `memory_recall` gives by default.", ge=1, le=100)] = 5
+    recall_limit: Annotated[int, key("Memories `memory_recall` returns by default.", ge=1, le=100)] = 5
     max_chars: Annotated[int, key("Longest memory in characters.", ge=100)] = 10_000
 
 
 class DelegateConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    max_depth: Annotated[int, key("Sub-agents below sub-agents; 0 offers none at all.", ge=0, le=5, project=True)] = 2
-    max_iterations: Annotated[int, key("Model calls of a sub-agent.", ge=1, le=1000, project=True)] = 10
+    max_depth: Annotated[int, key("Nesting depth of sub-agents; 0 offers none at all.", ge=0, le=5, project=True)] = 2
+    max_iterations: Annotated[int, key("Maximum model calls of a sub-agent.", ge=1, le=1000, project=True)] = 10
 
 
 class ScheduleConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     enabled: Annotated[bool, key("Run schedules while a session is open.")] = True
-    max_schedules: Annotated[int, key("Schedules of a project.", ge=0)] = 50
+    max_schedules: Annotated[int, key("Maximum schedules of a project.", ge=0)] = 50
     min_interval: Annotated[float, key("Shortest time in seconds between two runs.", ge=1)] = 60.0
 
 
 class BrowserConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    executable: Annotated[str, key("The Chromium to use. Empty: Playwright's own, else the one of the system.")] = ""
-    timeout: Annotated[float, key("Seconds one action in the browser may take.", gt=0)] = 30.0
+    executable: Annotated[str, key("The Chromium to use. Empty: Playwright's, else the system's.")] = ""
+    timeout: Annotated[float, key("Timeout of one browser action in seconds.", gt=0)] = 30.0
     idle_timeout: Annotated[float, key("Seconds after which an unused browser is closed.", gt=0)] = 300.0
 
 
 class CacheConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    enabled: Annotated[bool, key("Answer a repeated reading call from what it gave before.", project=True)] = True
-    ttl: Annotated[float, key("Seconds a result is kept; 0: no end.", ge=0, project=True)] = 300.0
+    enabled: Annotated[bool, key("Answer a repeated read-only call from a cache.", project=True)] = True
+    ttl: Annotated[float, key("Seconds a result is kept; 0: forever.", ge=0, project=True)] = 300.0
 
 
 class DependencyRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     requires: Annotated[list[str], key("Tools that must have succeeded before this one is offered.")] = []
-    prefers: Annotated[list[str], key("Tools that make this one more relevant once they succeeded.")] = []
+    prefers: Annotated[list[str], key("Tools that make this one more relevant once they have succeeded.")] = []
 
 
 class DependenciesConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    enabled: Annotated[bool, key("Whether the rules count.")] = False
+    enabled: Annotated[bool, key("Whether the rules apply.")] = False
     boost_per_dep: Annotated[float, key("Added for each satisfied `prefers`.", ge=0, le=1)] = 0.15
-    max_total_boost: Annotated[float, key("Most that `prefers` can add.", ge=0, le=1)] = 0.2
+    max_total_boost: Annotated[float, key("Maximum that `prefers` can add.", ge=0, le=1)] = 0.2
     rules: Annotated[dict[str, DependencyRule], key("Rules by tool.")] = {}
 
 
 class SchemaFilterConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    enabled: Annotated[bool, key("Send only the relevant definitions where there are many tools.")] = True
-    max_tools: Annotated[int, key("Definitions sent at most, the core tools apart.", ge=1, project=True)] = 24
+    enabled: Annotated[bool, key("With many tools, send only the relevant definitions.")] = True
+    max_tools: Annotated[int, key("Definitions sent besides the core tools.", ge=1, project=True)] = 24
     small_window: Annotated[int, key("Context in tokens up to which only the essential tools count as core.", ge=0)] = (
         16_384
     )
-    max_tools_small: Annotated[
-        int, key("Definitions sent to such a model at most, the essential ones apart.", ge=0)
-    ] = 4
+    max_tools_small: Annotated[int, key("Definitions sent to such a model besides the essential ones.", ge=0)] = 4
     min_similarity: Annotated[
         float, key("Tools less similar to the prompt are left out.", ge=0, le=1, project=True)
     ] = 0.0
@@ -244,38 +248,34 @@ class TafcConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         bool, key("Add a field `thinking` to complex tools, filled before the others.", project=True)
     ] = False
     complexity_threshold: Annotated[
-        float, key("Complexity from which it is added, 0 to 1; what is not a number counts as 0.6.", project=True)
+        float, key("Complexity from which it is added, 0 to 1; anything but a number counts as 0.6.", project=True)
     ] = 0.6
 
 
 class RetryConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    attempts: Annotated[int, key("Repetitions of a reading call that failed for a temporary reason.", ge=0, le=10)] = 2
-    base_delay: Annotated[float, key("Seconds before the first; doubles.", gt=0)] = 0.5
+    attempts: Annotated[int, key("Retries of a read-only call that failed for a temporary reason.", ge=0, le=10)] = 2
+    base_delay: Annotated[float, key("Seconds before the first retry; doubles.", gt=0)] = 0.5
     max_delay: Annotated[float, key("Longest wait in seconds.", gt=0)] = 10.0
 
 
 class FiltersConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     enabled: Annotated[bool, key("Filter the output of commands before the model reads it.", project=True)] = True
-    path: Annotated[str, key("File with further rules. Empty: `filters.toml` beside the user's configuration.")] = ""
-    disabled: Annotated[list[str], key("Rules that are not applied, by name.", project=True)] = []
-    max_diff_lines: Annotated[int, key("Lines of a diff the built-in `git-diff` rule keeps.", ge=20, project=True)] = (
-        500
-    )
+    path: Annotated[str, key("File with further rules. Empty: `filters.toml` next to the user's configuration.")] = ""
+    disabled: Annotated[list[str], key("Names of rules that are not applied.", project=True)] = []
+    max_diff_lines: Annotated[
+        int, key("Lines of a diff that the built-in `git-diff` rule keeps.", ge=20, project=True)
+    ] = 500
 
 
 class OverflowConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    threshold: Annotated[
-        int, key("Characters of an output from which all of it is kept aside.", ge=1000, project=True)
-    ] = 50_000
-    retention_days: Annotated[float, key("Days it is kept.", gt=0)] = 7.0
-    max_bytes: Annotated[int, key("Bytes of one output kept at most; 0: no limit.", ge=0)] = 10_485_760
-    read_chars: Annotated[int, key("Characters `read_overflow` gives at once by default.", ge=100, project=True)] = (
-        20_000
-    )
+    threshold: Annotated[int, key("Characters from which an output is stored in full.", ge=1000, project=True)] = 50_000
+    retention_days: Annotated[float, key("Days it is stored.", gt=0)] = 7.0
+    max_bytes: Annotated[int, key("Maximum bytes stored of one output; 0: no limit.", ge=0)] = 10_485_760
+    read_chars: Annotated[int, key("Characters `read_overflow` returns by default.", ge=100, project=True)] = 20_000
 
 
 class EnvelopeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    output_chars: Annotated[int, key("Characters of `result.output`.", ge=100)] = 6_000
+    output_chars: Annotated[int, key("Maximum characters of `result.output`.", ge=100)] = 6_000
     raw_chars: Annotated[int, key("Characters of `tool.raw`, the call's arguments.", ge=100)] = 2_000
 
 
@@ -284,20 +284,20 @@ CompressionStrategy = Literal["aggressive", "moderate", "none"]
 
 class CompressionConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     enabled: Annotated[bool, key("Compress outputs while a goal (`/plan`) is active.", project=True)] = True
-    goal_aware: Annotated[
-        bool, key("Keep what has to do with the goal; `false`: only the strategies count.", project=True)
-    ] = True
-    threshold_tokens: Annotated[int, key("Outputs of more tokens are compressed.", ge=0, project=True)] = 300
+    goal_aware: Annotated[bool, key("Keep what is relevant to the goal; else only strategies apply.", project=True)] = (
+        True
+    )
+    threshold_tokens: Annotated[int, key("Outputs with more tokens than this are compressed.", ge=0, project=True)] = (
+        300
+    )
     goal_relevance_threshold: Annotated[
-        float, key("Sections less relevant to the goal are left out.", ge=0, le=1, project=True)
+        float, key("Sections less relevant than this are left out.", ge=0, le=1, project=True)
     ] = 0.5
-    preserve_errors: Annotated[bool, key("Keep lines that tell of errors, whatever their relevance.", project=True)] = (
+    preserve_errors: Annotated[bool, key("Keep lines that report errors, whatever their relevance.", project=True)] = (
         True
     )
-    preserve_shell_errors: Annotated[bool, key("Leave the output of commands that failed as it is.", project=True)] = (
-        True
-    )
-    max_preserved_chars: Annotated[int, key("Characters of a compressed output at most.", ge=200, project=True)] = 4_096
+    preserve_shell_errors: Annotated[bool, key("Leave the output of failed commands as it is.", project=True)] = True
+    max_preserved_chars: Annotated[int, key("Maximum characters of a compressed output.", ge=200, project=True)] = 4_096
     strategies: Annotated[
         dict[str, CompressionStrategy],
         key("Strategy by tool, on top of the built-in ones; `*` for all others.", project=True),
@@ -325,7 +325,7 @@ class ToolsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     sandbox: safety.SandboxConfig = safety.SandboxConfig()
     permissions: Annotated[
         dict[str, list[safety.PermissionRule]],
-        key("Rules by tool, in order; the first that matches a call decides. No rule: the mode asks."),
+        key("Rules by tool, in order; the first match decides. Without a match the mode decides."),
     ] = {}
     policy: safety.PolicyConfig = safety.PolicyConfig()
     authorization: safety.AuthorizationConfig = safety.AuthorizationConfig()
@@ -335,7 +335,7 @@ class ToolsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     anomaly: safety.AnomalyConfig = safety.AnomalyConfig()
     risk: safety.RiskConfig = safety.RiskConfig()
     require_risk_metadata: Annotated[
-        bool, key("`bash` demands `risk`, `mutation`, `privesc` and `why`, shown with the question.")
+        bool, key("`bash` requires `risk`, `mutation`, `privesc` and `why`, shown with the permission request.")
     ] = False
     observation: Annotated[
         Literal["plain", "envelope"],
@@ -347,22 +347,22 @@ class ToolsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     profile: Annotated[
         Literal["standard", "short"],
         key(
-            "Limits of what the model gets: `standard`, or `short` (a few thousand characters a result, "
-            "for models with a small context).",
+            "Limits on what the model gets: `standard`, or `short` (a few thousand characters per result, for models "
+            "with a small context).",
             project=True,
         ),
     ] = "standard"
     disabled: Annotated[list[str], key("Tools that are not offered.", project=True)] = []
     entry_points: Annotated[bool, key("Load tools that installed packages offer as `acp_coder.tools`.")] = True
     max_tool_calls_per_session: Annotated[
-        int, key("Tool calls of a session until `/clear`; 0: no limit.", ge=0, project=True)
+        int, key("Maximum tool calls of a session until `/clear`; 0: no limit.", ge=0, project=True)
     ] = 0
     repeated_failures: Annotated[
         int, key("Identical failures of the same call after which it is not run again.", ge=1, project=True)
     ] = 2
-    ask_timeout: Annotated[float, key("Seconds a question of `ask_user` waits for its answer.", gt=0)] = 1800.0
+    ask_timeout: Annotated[float, key("Seconds `ask_user` waits for an answer.", gt=0)] = 1800.0
     max_output_chars: Annotated[
-        int, key("Characters of one tool result the model gets; the middle is cut.", ge=1000, project=True)
+        int, key("Maximum characters of a tool result for the model; the middle is cut.", ge=1000, project=True)
     ] = 50_000
 
 
@@ -370,21 +370,20 @@ class CompactionConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     enabled: Annotated[
         bool,
         key(
-            "Make room by itself when the model's context is full to `agent.context_budget`; `false`: the "
-            "turn stops there.",
+            "Compact the conversation when the context reaches `agent.context_budget`; `false`: the turn stops there.",
             project=True,
         ),
     ] = True
-    target: Annotated[float, key("Part of the context that may be full afterwards.", gt=0, le=0.9, project=True)] = 0.5
+    target: Annotated[float, key("Fraction of the context used afterwards.", gt=0, le=0.9, project=True)] = 0.5
     keep_results: Annotated[
-        int, key("Newest tool results that are not shortened as long as others can be.", ge=0, project=True)
+        int, key("Number of newest tool results that are not shortened as long as others can be.", ge=0, project=True)
     ] = 4
-    result_chars: Annotated[int, key("Characters that remain of a shortened tool result.", ge=50, project=True)] = 400
+    result_chars: Annotated[int, key("Characters kept of a shortened tool result.", ge=50, project=True)] = 400
 
 
 class SecretsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     redact: Annotated[
-        bool, key("Replace credentials in all that the model, the editor, the log and the database get.")
+        bool, key("Redact credentials in everything the model, the editor, the log and the database get.")
     ] = True
     extra_patterns: Annotated[
         list[str], key("Regular expressions (RE2) of further credentials, at most 512 characters each.")
@@ -399,52 +398,52 @@ class LimitsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         float, key("Seconds to wait for the editor to confirm a killed or released terminal.", gt=0)
     ] = 2.0
     updates_per_second: Annotated[int, key("Live output updates of one command.", ge=1, le=60)] = 10
-    live_output_chars: Annotated[int, key("Characters of a live output update.", ge=1000)] = 16_000
+    live_output_chars: Annotated[int, key("Maximum characters of a live output update.", ge=1000)] = 16_000
     max_line_bytes: Annotated[int, key("Longest message accepted from the editor, in bytes.", ge=65_536)] = 67_108_864
-    list_page: Annotated[int, key("Sessions in one page of `session/list`.", ge=1, le=1000)] = 50
-    max_link_chars: Annotated[int, key("Characters of a web page that a link in a prompt leads to.", ge=100)] = 20_000
+    list_page: Annotated[int, key("Sessions per page of `session/list`.", ge=1, le=1000)] = 50
+    max_link_chars: Annotated[int, key("Characters of a web page linked in a prompt.", ge=100)] = 20_000
     max_prompt_bytes: Annotated[
         int, key("Largest embedded resource in bytes taken into a prompt as text.", ge=1024)
     ] = 1_048_576
 
 
 class StoreConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    path: Annotated[str, key("The session database. Empty: `sessions.db` in the state folder.")] = ""
-    busy_timeout: Annotated[float, key("Seconds to wait for another agent that is writing.", gt=0)] = 1.0
+    path: Annotated[str, key("Session database. Empty: `sessions.db` in the state folder.")] = ""
+    busy_timeout: Annotated[float, key("Seconds to wait for another agent that is writing to it.", gt=0)] = 1.0
 
 
 class LogConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    level: Annotated[Literal["debug", "info", "warning", "error"], key("Least severity logged.")] = "warning"
+    level: Annotated[Literal["debug", "info", "warning", "error"], key("Lowest severity logged.")] = "warning"
     file: Annotated[str, key("Log file. Empty: `agent.log` in the state folder; `-`: stderr only.")] = ""
     max_bytes: Annotated[int, key("Size in bytes at which the log file is rotated.", ge=10_000)] = 1_000_000
     backups: Annotated[int, key("Rotated log files kept.", ge=0, le=20)] = 2
 
 
 class McpServerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    command: Annotated[str, key("Program to start, for a server on stdio.", project=True)] = ""
+    command: Annotated[str, key("Program to start, for a stdio server.", project=True)] = ""
     args: Annotated[list[str], key("Its arguments.", project=True)] = []
     env: Annotated[dict[str, str], key("Variables set for it.", project=True)] = {}
-    url: Annotated[str, key("Address, for a server over HTTP.", project=True)] = ""
+    url: Annotated[str, key("URL, for an HTTP server.", project=True)] = ""
     transport: Annotated[
         Literal["", "stdio", "http", "sse"],
-        key("Empty: `stdio` with a command, `http` (streamable) with an URL.", project=True),
+        key("Empty: `stdio` with a command, `http` (streamable) with a URL.", project=True),
     ] = ""
     headers: Annotated[dict[str, str], key("HTTP headers sent with every request.", project=True)] = {}
-    enabled: Annotated[bool, key("`false` keeps it from being started.", project=True)] = True
+    enabled: Annotated[bool, key("`false`: it is not started.", project=True)] = True
 
 
 class McpConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     servers: Annotated[dict[str, McpServerConfig], key("MCP servers by name.")] = {}
-    connect_timeout: Annotated[float, key("Seconds a server may take to be ready.", gt=0)] = 30.0
-    prompt_wait: Annotated[float, key("Seconds a prompt waits for servers that are still being connected.", ge=0)] = 5.0
-    call_timeout: Annotated[float, key("Seconds a call of a server's tool may take.", gt=0)] = 300.0
+    connect_timeout: Annotated[float, key("Seconds a server may take to get ready.", gt=0)] = 30.0
+    prompt_wait: Annotated[float, key("Seconds a prompt waits for servers that are still connecting.", ge=0)] = 5.0
+    call_timeout: Annotated[float, key("Timeout of a call to a server's tool in seconds.", gt=0)] = 300.0
     max_result_bytes: Annotated[int, key("Largest result of a call in bytes.", ge=1024)] = 10_485_760
 
 
 class HookConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     command: Annotated[str, key("Command line, run by bash in the session's folder.")] = ""
     tools: Annotated[list[str], key("Only for these tools. Empty: for all.")] = []
-    timeout: Annotated[float, key("Seconds it may run.", gt=0, le=600)] = 10.0
+    timeout: Annotated[float, key("Its timeout in seconds.", gt=0, le=600)] = 10.0
 
 
 class HooksConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -460,7 +459,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     agent: AgentConfig = AgentConfig()
     providers: Annotated[
         dict[str, ProviderConfig],
-        key("Providers by name. `default` is made from OPENAI_* variables when there is none."),
+        key("Providers by name. Without one, `default` is created from OPENAI_* variables."),
     ] = {}
     tools: ToolsConfig = ToolsConfig()
     mcp: McpConfig = McpConfig()
@@ -469,8 +468,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     clients: Annotated[
         dict[str, ClientProfileConfig],
         key(
-            "What a client can really do, by its name in `clientInfo` (small letters, `-` for all else); "
-            "`unnamed`: one that gives none."
+            "What a client can really do, by its `clientInfo` name (lower case, `-` for other characters); `unnamed`: "
+            "one without a name."
         ),
     ] = {}
     compaction: CompactionConfig = CompactionConfig()

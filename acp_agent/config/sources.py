@@ -1,6 +1,6 @@
 """Where configuration comes from: files, environment, flags, as plain nested dicts with the origin of each value.
 
-Standard library only and no validation: `initialize` is answered from here before anything heavier is loaded.
+Standard library only, without validation: `initialize` is answered from here before anything heavier is loaded.
 """
 
 from __future__ import annotations
@@ -57,7 +57,8 @@ class Layer:
 
 
 def read_file(path: str) -> Layer | None:
-    """The file as a layer, `None` when there is none. Raises ConfigError for one that is not TOML or cannot be read."""
+    """Returns the file as a layer, `None` if it does not exist. Raises ConfigError if it is not TOML or cannot be
+    read."""
     try:
         with open(path, encoding="utf-8") as file:
             text = file.read()

@@ -29,7 +29,7 @@ _FORMATS = toml.decode(Path(__file__).with_name("formats.toml").read_bytes(), ty
 PROVIDERS = tuple((prefix, body, kind) for prefixes, body, kind in _FORMATS for prefix in prefixes)
 
 BEFORE = r"(?:^|[^A-Za-z0-9]|\\[nrt]|%[0-9A-Fa-f]{2}|\[[0-9;]*m)"
-"""Text that may be before a prefix. Escaped line ends and colours end in a letter and are no part of a word."""
+"""Text that may be before a prefix. Escaped line ends and colours end in a letter that is not part of a word."""
 
 PROVIDER_TOKEN = at_first_use(
     f"{BEFORE}(" + "|".join(f"{prefix.replace('.', chr(92) + '.')}{body}" for prefix, body, _ in PROVIDERS) + ")"

@@ -176,12 +176,12 @@ def _extra(patterns: Sequence[str], trouble: list[str]) -> Iterator[Pattern]:
         try:
             pattern = compiled(source)
         except PatternError as error:
-            trouble.append(f"secrets.extra_patterns: {source!r} is no RE2 pattern: {error}")
+            trouble.append(f"secrets.extra_patterns: {source!r} is not an RE2 pattern: {error}")
             continue
         except UnicodeEncodeError:
-            trouble.append("secrets.extra_patterns: a pattern is no valid text")
+            trouble.append("secrets.extra_patterns: a pattern is not valid text")
             continue
         if pattern.search("") is not None:
-            trouble.append(f"secrets.extra_patterns: {source!r} matches the empty text")
+            trouble.append(f"secrets.extra_patterns: {source!r} matches the empty string")
             continue
         yield pattern

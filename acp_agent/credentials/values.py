@@ -1,7 +1,7 @@
 """Which value of an assignment is a credential: not a placeholder, not a reference of a program, not a word.
 
 The value decides, never its entropy. Source code that handles passwords stays as it is: names, calls, attributes, types
-and the words of forms ("password", "string", "required") are no credentials.
+and the words of forms ("password", "string", "required") are not credentials.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Where commands run and files live. Tools see `base` only; `build.py` chooses what is behind it."""
+"""Where commands run and files live. Tools see only `base`; `build/` chooses the backend."""

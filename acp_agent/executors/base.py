@@ -1,6 +1,6 @@
 """The contract of an executor: run a command, read and write text, look at the file system.
 
-Tools depend on this module and never on a backend. Two keep it today: `local` (this machine) and `editor` (this machine
+Tools depend on this module and never on a backend. There are two: `local` (this machine) and `editor` (this machine
 with the ACP client's terminals and buffers).
 """
 
@@ -25,18 +25,18 @@ class Command(Struct, frozen=True):
     env: Mapping[str, str] = field(default_factory=dict)
     """Set on top of the backend's own environment."""
     output_limit: int = 10_485_760
-    """Bytes of output kept per stream; what is over is dropped from the middle (local) or the start (editor)."""
+    """Bytes of output kept per stream; the rest is dropped from the middle (local) or the start (editor)."""
     state_file: Path | None = None
-    """Where the shell's working directory and exported variables are kept between commands. The command starts from
-    what is there and leaves there what it ends with (see `shell_state`)."""
+    """Where the shell's working directory and exported variables are stored between commands. The command starts from
+    that state and saves its own there at the end (see `shell_state`)."""
     keeps_state: bool = True
-    """Whether it leaves anything there: not what may end while other commands run."""
+    """Whether it saves its state: not if it may end while other commands run."""
     confined: bool = True
-    """Whether it is held by the sandbox, where there is one. False: the user allowed it outside."""
+    """Whether the sandbox, if any, confines it. False: the user allowed it outside."""
 
 
 class ExitStatus(Struct, frozen=True):
-    """How a command ended, in the words of ACP's `TerminalExitStatus`. Both `None`: nobody knows."""
+    """How a command ended, as in ACP's `TerminalExitStatus`. Both `None`: unknown."""
 
     exit_code: int | None = None
     signal: str | None = None
@@ -55,14 +55,15 @@ class TerminalView(Struct, frozen=True):
 
 
 class Process(Protocol):
-    """A started command. `close()` must be called once it is no longer shown; it is idempotent and kills what runs."""
+    """A started command. `close()` must be called once it is no longer shown; it is idempotent and kills running
+    processes."""
 
     view: TerminalView | None
-    """The terminal that the client shows live by itself; `None` when output must be reported to it."""
+    """The terminal that the client shows live itself; `None` if output must be reported to it."""
 
     def output(self) -> AsyncIterator[OutputChunk]:
-        """Chunks in the order of arrival, ending with the command. Iterated by one at a time: who stops before the end
-        may iterate again and gets what followed."""
+        """Chunks in the order of arrival, ending with the command. Only one task may iterate at a time; iterating again
+        after an early stop continues."""
         ...
 
     async def wait(self) -> ExitStatus:
@@ -70,7 +71,7 @@ class Process(Protocol):
         ...
 
     async def look(self) -> None:
-        """Brings `stdout`, `stderr` and `combined` up to date while the command runs and nobody iterates its output."""
+        """Updates `stdout`, `stderr` and `combined` while the command runs and its output is not being iterated."""
         ...
 
     async def kill(self) -> None:
@@ -78,12 +79,12 @@ class Process(Protocol):
         ...
 
     async def close(self) -> None:
-        """Kills if needed and releases what the backend holds."""
+        """Kills if needed and releases the backend's resources."""
         ...
 
     @property
     def stdout(self) -> str:
-        """The part of stdout that was kept (of both, where the backend cannot tell them apart)."""
+        """The part of stdout that was kept (of both streams, if the backend cannot distinguish them)."""
         ...
 
     @property
@@ -111,7 +112,7 @@ class FindQuery(Struct, frozen=True):
     root: Path
     max_results: int
     timeout: float
-    """Seconds; what was found by then is the answer."""
+    """Seconds; after that, what was found so far is returned."""
 
 
 class GrepQuery(Struct, frozen=True):
@@ -157,10 +158,11 @@ class Tally(Struct, frozen=True):
 
 
 class Executor(Protocol):
-    """All paths absolute and resolved: exactly what was checked is opened, and a link that is there since is an
-    error. So is what is no regular file, and what is hidden by configuration; listings and searches leave that out.
+    """All paths are absolute and resolved: exactly what was checked is opened, and a link that has appeared since is an
+    error.
 
-    Raises ExecutorError with a sentence, FileNotFoundError where a file is missing.
+    So is anything but a regular file, and what the configuration hides; listings and searches omit that. Raises
+    ExecutorError with a message, FileNotFoundError if a file is missing.
     """
 
     async def run(self, command: Command) -> Process:
@@ -168,25 +170,25 @@ class Executor(Protocol):
         ...
 
     async def read_text(self, path: Path) -> str:
-        """The text as the editor has it where there is one (unsaved changes included), else the file's.
+        """Returns the editor's text (unsaved changes included) if it has one, else the file's.
 
-        Raises FileNotFoundError; UnicodeDecodeError for what is no UTF-8 text.
+        Raises FileNotFoundError; UnicodeDecodeError for anything but UTF-8 text.
         """
         ...
 
     async def read_bytes(self, path: Path, limit: int) -> bytes:
-        """At most `limit` bytes from the disk."""
+        """Reads at most `limit` bytes from the disk."""
         ...
 
     async def write_text(self, path: Path, text: str) -> str:
-        """Writes once, parents made, and makes sure that it happened.
+        """Writes once, creating parents, and verifies the result.
 
-        Gives the text as it now stands, which differs where an editor formats on saving.
+        Returns the resulting text, which differs if an editor formats on saving.
         """
         ...
 
     async def stat(self, path: Path) -> FileStat | None:
-        """`None` when nothing is there."""
+        """`None` if it does not exist."""
         ...
 
     async def list(self, path: Path) -> list[tuple[str, EntryKind]]:
@@ -202,23 +204,22 @@ class Executor(Protocol):
         ...
 
     async def make_directory(self, path: Path) -> int:
-        """Makes a folder and its parents; how many were made (0: it was there)."""
+        """Creates a folder and its parents; returns how many were created (0: it existed)."""
         ...
 
     async def remove(self, path: Path, *, max_entries: int) -> Tally:
-        """Deletes a file, a link (not what it leads to), or a folder with all that is below it.
+        """Deletes a file, a link (not its target), or a folder with everything in it.
 
-        As with `move` and `copy`: `path` is resolved but for its last name; nothing is done where there are more than
-        `max_entries` entries; no link is followed, not even one that appears meanwhile; and the work can be cancelled
+        As with `move` and `copy`: `path` is resolved except for its last name; nothing is done if there are more than
+        `max_entries` entries; no link is followed, not even one that appears in the meantime; and it can be cancelled
         between two entries.
         """
         ...
 
     async def move(self, source: Path, destination: Path, *, overwrite: bool, max_entries: int) -> Tally:
-        """Returns it another name, parents made; to another file system by a copy, and nothing is lost where that
-        fails.
+        """Renames it, creating parents; copies to another file system, and nothing is lost if that fails.
 
-        With `overwrite` a file replaces a file, and a folder all of a folder; never one the other.
+        With `overwrite` a file replaces a file and a folder a whole folder; never one the other.
         """
         ...
 

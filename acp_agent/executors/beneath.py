@@ -1,9 +1,8 @@
-"""Handles of folders, and of files in them, reached from the top without ever following a link.
+"""Handles of folders and files, reached from the root without ever following a link.
 
-A path given here is resolved already: its links were followed when it was checked. So a link on the way means that
-somebody has put it there since, and the work ends (`Swapped`). Where the kernel has `openat2`, it walks in one step;
-elsewhere we walk name by name (`tree_walk.reach`). What is done is done by handle: nothing lies between the last look
-and the use.
+Paths are already resolved: their links were followed when they were checked. So a link on the way has been put there
+since, and the operation stops (`Swapped`). The kernel's `openat2` walks in one step; without it we walk name by name
+(`tree_walk.reach`). Operations use the handle: nothing can change between the last check and the use.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ MACHINES = frozenset({"x86_64", "amd64", "aarch64", "arm64", "riscv64", "ppc64le
 BENEATH, NO_SYMLINKS, NO_MAGICLINKS = 0x08, 0x04, 0x02
 RESOLVE = BENEATH | NO_SYMLINKS | NO_MAGICLINKS
 TRIES = 4
-"""`openat2` gives up where anything is renamed meanwhile; after so many tries we walk ourselves."""
+"""`openat2` gives up if anything is renamed in the meantime; after this many tries we walk ourselves."""
 
 KERNELS_OWN = frozenset(
     {
@@ -50,19 +49,19 @@ KERNELS_OWN = frozenset(
         0x42494E4D,  # binfmt_misc
     }
 )
-"""File systems whose files are no files but doors into the kernel, wherever they are mounted."""
+"""File systems whose files are interfaces to the kernel, wherever they are mounted."""
 
 
 class Swapped(ExecutorError):
-    """A link stands where the checked path had none."""
+    """A link is where the checked path had none."""
 
     def __init__(self, path: Path | str) -> None:
-        super().__init__(f"{path} was changed while it was opened: a link is there now; nothing was done")
+        super().__init__(f"{path} changed while it was opened: it is a link now; nothing was done")
 
 
 @contextmanager
 def folder(path: Path, *, make: bool = False) -> Iterator[int]:
-    """A handle of the folder. `make`: with what is missing of it. Raises Swapped, FileNotFoundError,
+    """Returns a handle of the folder. `make`: creates missing folders. Raises Swapped, FileNotFoundError,
     NotADirectoryError."""
     handle = _in_one_step(path) if kernel_walks() else None
     if handle is not None:
@@ -83,7 +82,7 @@ def folder(path: Path, *, make: bool = False) -> Iterator[int]:
 
 
 def _in_one_step(path: Path) -> int | None:
-    """`None` where it has to be walked: something is missing, or is being renamed all the time."""
+    """`None` if it has to be walked: something is missing, or keeps being renamed."""
     top = os.open(path.anchor, STEP)
     try:
         for _ in range(TRIES):
@@ -103,13 +102,13 @@ def _in_one_step(path: Path) -> int | None:
 
 @contextmanager
 def regular(parent: int, path: Path, flags: int = os.O_RDONLY) -> Iterator[int]:
-    """A descriptor of the file `path` in its open folder. Never blocks; opens nothing but regular files.
+    """Returns a descriptor of the file `path` in its open folder. Never blocks; opens only regular files.
 
     Raises Swapped, FileNotFoundError, IsADirectoryError; ExecutorError for what is not a file.
     """
     need_regular(parent, path)
     try:
-        # Without O_NONBLOCK, a pipe that took the file's place would be waited for.
+        # Without O_NONBLOCK, opening a pipe that replaced the file would block.
         descriptor = os.open(path.name, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=parent)
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.ENXIO):
@@ -118,7 +117,7 @@ def regular(parent: int, path: Path, flags: int = os.O_RDONLY) -> Iterator[int]:
     try:
         _need_regular(os.fstat(descriptor), path)
         if kernels_own(descriptor):
-            raise ExecutorError(f"{path} belongs to the kernel and is not a file of a project, so it is not opened")
+            raise ExecutorError(f"{path} belongs to the kernel, not to a project, so it was not opened")
         yield descriptor
     finally:
         os.close(descriptor)
@@ -130,7 +129,7 @@ def need_regular(parent: int, path: Path) -> None:
     if found is None:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
     if stat.S_ISREG(found.st_mode) and kernels_own(parent):
-        raise ExecutorError(f"{path} belongs to the kernel and is not a file of a project, so it is not opened")
+        raise ExecutorError(f"{path} belongs to the kernel, not to a project, so it was not opened")
     _need_regular(found, path)
 
 
@@ -141,7 +140,7 @@ def _need_regular(found: os.stat_result, path: Path) -> None:
         raise Swapped(path)
     if stat.S_ISDIR(found.st_mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-    raise ExecutorError(f"{path} is {what_it_is(found.st_mode)}, no regular file, so it is not opened")
+    raise ExecutorError(f"{path} is {what_it_is(found.st_mode)}, not a regular file, so it was not opened")
 
 
 def what_it_is(mode: int) -> str:
@@ -188,7 +187,7 @@ def kernel_walks() -> bool:
 
 def _openat2(top: int, path: str) -> tuple[int, int]:
     """The descriptor of a folder, or -1 and the error's number."""
-    # With O_NOFOLLOW, a link in the last place would not be told from a file.
+    # With O_NOFOLLOW, a link as the last component could not be distinguished from a file.
     how = (load("ctypes:c_uint64") * 3)(STEP & ~os.O_NOFOLLOW, 0, RESOLVE)
     size = load("ctypes:c_size_t")(24)
     handle = int(_libc().syscall(OPENAT2, top, os.fsencode(path), load("ctypes:byref")(how), size))
@@ -196,7 +195,7 @@ def _openat2(top: int, path: str) -> tuple[int, int]:
 
 
 def kernels_own(descriptor: int) -> bool:
-    """Whether it is on a file system of the kernel's own (`/proc` and its like), wherever that is mounted."""
+    """Whether it is on a kernel file system (`/proc` and the like), wherever that is mounted."""
     if not _of_linux():
         return False
     found = load("ctypes:create_string_buffer")(512)  # struct statfs is 120 bytes; the kind is first

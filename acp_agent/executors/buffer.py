@@ -1,7 +1,7 @@
-"""Output kept within a bound: the beginning and the end, with a mark where something was left out.
+"""Bounded output: the beginning and the end, with a mark where something was left out.
 
-A cut in the middle of a line would leave half a word, or half a credential that nobody recognises any more: what is
-kept of a command ends and begins with whole lines, as long as lines have an ordinary length.
+A cut within a line would leave half a word, or half a credential that is no longer recognised: kept output ends and
+begins with whole lines, unless lines are unusually long.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ import codecs
 from collections import deque
 
 LONGEST_CUT_LINE = 8_192
-"""Characters of a cut line that are left out with it; of a longer one so many are."""
+"""Maximum characters of a cut line that are dropped."""
 
 
 class BoundedText:
-    """Text of which at most about `limit` characters are kept: the first half and the last half.
+    """Text of which at most about `limit` characters are kept, half from the start and half from the end.
 
-    `whole_lines`: the lines that are cut are left out, too.
+    `whole_lines`: cut lines are dropped, too.
     """
 
     def __init__(self, limit: int, *, whole_lines: bool = False) -> None:
@@ -61,7 +61,7 @@ class BoundedText:
         return other
 
     def close(self) -> None:
-        """Nothing more is added: the pieces are joined, and freed."""
+        """Nothing more is added: joins and frees the pieces."""
         if self._whole is None:
             self._whole = self.text()
             self._head, self._tail = [], deque()
@@ -107,19 +107,19 @@ def _begin_of(pieces: deque[str]) -> str:
 
 
 def _without_last_part(text: str) -> str:
-    """`text`, cut off somewhere, without its broken last line."""
+    """`text`, cut off somewhere, without its incomplete last line."""
     at = text.rfind("\n", max(0, len(text) - LONGEST_CUT_LINE))
     return text[: at + 1] if at >= 0 else text[: max(0, len(text) - LONGEST_CUT_LINE)]
 
 
 def without_first_part(text: str) -> str:
-    """`text`, begun somewhere, without its broken first line."""
+    """`text`, cut at the start, without its incomplete first line."""
     at = text.find("\n", 0, LONGEST_CUT_LINE)
     return text[at + 1 :] if at >= 0 else text[LONGEST_CUT_LINE:]
 
 
 class Utf8Stream:
-    """Bytes in any cuts -> text; what is no UTF-8 becomes U+FFFD."""
+    """Decodes bytes in arbitrary chunks; invalid UTF-8 becomes U+FFFD."""
 
     def __init__(self) -> None:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")

@@ -37,11 +37,11 @@ from acp_agent.schema.acp import TerminalExitStatus
 
 METHOD_NOT_FOUND = -32601
 POLL_SECONDS = 0.1
-"""Pause between looks at a terminal whose client has no working `wait_for_exit`."""
+"""Pause between polls of a terminal whose client has no working `wait_for_exit`."""
 
 
 class EditorTerminals:
-    """Commands in terminals of the editor.
+    """Commands in the editor's terminals.
 
     `scripts`: an existing private folder for the script files, its path free of characters a shell would split.
     `confine`: how commands are confined; `None`: not.
@@ -67,7 +67,7 @@ class EditorTerminals:
         self._numbers = itertools.count(1)
 
     async def run(self, command: Command, environ: Mapping[str, str], state_file: Path | None) -> EditorProcess:
-        """`environ`: the whole environment of a confined command. Raises NotStarted when the editor refused before
+        """`environ`: the complete environment of a confined command. Raises NotStarted if the editor refused before
         anything ran."""
         script = self._scripts / f"command-{next(self._numbers)}.sh"
         line = with_state(command.script, state_file, keep=command.keeps_state)
@@ -91,9 +91,9 @@ class EditorTerminals:
                 output_byte_limit=min(command.output_limit, self._output_limit),
             )
         except TimeoutError as error:
-            # It may have started: running it once more elsewhere could do its work twice. What protects while it
-            # runs must stay, too.
-            raise ExecutorError(f"{error}; whether the command runs is not known") from error
+            # It may have started: running it again elsewhere could do its work twice. What protects while it runs must
+            # stay, too.
+            raise ExecutorError(f"{error}; it is unknown whether the command is running") from error
         except ConnectionClosed:
             _forget(script, confined)
             raise
@@ -108,10 +108,10 @@ class EditorTerminals:
 
 
 class EditorExecutor(LocalExecutor):
-    """This machine, with commands in the editor's terminals and text in its buffers as far as `offer` goes. What the
-    protocol has no word for (stat, list, bytes) is asked of the disk: the editor runs on this machine.
+    """This machine, with commands in the editor's terminals and text in its buffers as far as `offer` says.
 
-    A command runs here when the editor's terminal fails before it started, and only then.
+    The disk answers what the protocol does not cover (stat, list, bytes): the editor runs on this machine. A command
+    runs locally only if the editor's terminal failed before it started.
     """
 
     def __init__(
@@ -147,16 +147,17 @@ class EditorExecutor(LocalExecutor):
         try:
             text = await self._client.read_text_file(path)
         except (AgentError, TimeoutError):
-            # Clients tell a missing file in many ways, and some cannot read outside their workspace: the disk decides.
+            # Clients report a missing file in many ways, and some cannot read outside their workspace: the disk
+            # decides.
             return await super().read_text(path)
         if not text and await self.stat(path) is None:
             raise FileNotFoundError(2, "No such file or directory", str(path))
         return await self._with_what_was_lost(path, text)
 
     async def _with_what_was_lost(self, path: Path, text: str) -> str:
-        """The client's text, with the line ends of the disk where the client made line feeds of them all (Toad 0.6).
+        """The client's text, with the disk's line endings if the client normalised them to line feeds (Toad 0.6).
 
-        Raises UnicodeDecodeError where the client left out what it could not decode: written back, that would be gone.
+        Raises UnicodeDecodeError if the client dropped undecodable bytes: writing it back would lose them.
         """
         try:
             disk = await super().read_text(path)
@@ -183,11 +184,11 @@ class EditorExecutor(LocalExecutor):
                 return await super().write_text(path, text)
             raise ExecutorError(f"the editor refused to write {path}: {error.message}") from error
         except TimeoutError as error:
-            raise ExecutorError(f"{error}; whether {path} was written is not known") from error
+            raise ExecutorError(f"{error}; it is unknown whether {path} was written") from error
         now = await self._on_disk(path)
         if now == text or (now != before and now is not None):
             return now
-        # The disk is as before. Either the buffer holds the change unsaved, or nothing happened at all.
+        # The disk is unchanged. Either the buffer has the change unsaved, or nothing happened at all.
         try:
             shown = await self._client.read_text_file(path) if self._client.plan.reads_files else None
         except (AgentError, TimeoutError):
@@ -214,7 +215,7 @@ class NotStarted(ExecutorError):
 
 
 class EditorProcess:
-    """A command in a terminal of the editor. Terminals join the streams: all output counts as stdout."""
+    """A command in an editor terminal. Terminals merge the streams: all output counts as stdout."""
 
     def __init__(
         self,
@@ -265,13 +266,13 @@ class EditorProcess:
             await anyio.sleep(POLL_SECONDS)
 
     async def _collect(self) -> ExitStatus | None:
-        """Takes over the terminal's output; the exit status if it tells one."""
+        """Takes the terminal's output; returns the exit status if there is one."""
         try:
             answer = await self._client.terminal_output(self._id)
         except (AgentError, TimeoutError) as error:
             if isinstance(error, ConnectionClosed):
                 raise
-            self._output += f"\n[the editor did not give the terminal's output: {error}]"
+            self._output += f"\n[the editor did not return the terminal's output: {error}]"
             return ExitStatus()
         output = answer.output.replace("\r\n", "\n")
         self._output = without_first_part(output) if answer.truncated else output

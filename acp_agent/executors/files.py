@@ -1,4 +1,4 @@
-"""Files on this machine, by folder handles (see `beneath`): exactly the path that was checked is read and written.
+"""Files on this machine, through folder handles (see `beneath`): exactly the checked path is read and written.
 
 Plain blocking calls, to be run in a thread.
 """
@@ -21,8 +21,7 @@ from acp_agent.executors.beneath import Swapped, folder, kernels_own, named, nee
 from acp_agent.executors.tree_walk import identity, look
 
 IRREPLACEABLE = frozenset({errno.EACCES, errno.EPERM, errno.EBUSY, errno.EROFS, errno.EXDEV})
-"""Errors for a file that may be written but not replaced. A full disk is not among them: what is written in
-place there would be lost."""
+"""Errors for a file that can be written but not replaced. Not a full disk: writing in place would lose the file."""
 
 
 def kind_of(mode: int) -> EntryKind:
@@ -48,8 +47,8 @@ def read(path: Path, limit: int = -1) -> bytes:
 
 
 def lines(path: Path, numbers: Collection[int], most_bytes: int) -> dict[int, str]:
-    """The lines of these numbers (from 1), as far as there are; of a longer file than `most_bytes`, none. A mark of the
-    byte order is left out."""
+    """Returns the lines with these numbers (from 1) that exist; none for a file longer than `most_bytes`. A byte order
+    mark is dropped."""
     found: dict[int, str] = {}
     last = max(numbers, default=0)
     with folder(path.parent) as parent, regular(parent, path) as descriptor:
@@ -69,7 +68,7 @@ def lines(path: Path, numbers: Collection[int], most_bytes: int) -> dict[int, st
 
 
 def need_plain(path: Path) -> None:
-    """Raises an error for what is there and is no regular file, or is reached through a link."""
+    """Raises an error if it exists and is not a regular file, or is reached through a link."""
     with contextlib.suppress(FileNotFoundError, NotADirectoryError), folder(path.parent) as parent:
         need_regular(parent, path)
 
@@ -85,7 +84,7 @@ def look_at(path: Path) -> FileStat | None:
 
 
 def entries(path: Path) -> list[tuple[str, EntryKind]]:
-    """Names and kinds of what the folder holds, sorted."""
+    """Names and kinds of the folder's entries, sorted."""
     with folder(path) as handle:
         descriptor = named(handle)
         try:
@@ -96,7 +95,8 @@ def entries(path: Path) -> list[tuple[str, EntryKind]]:
 
 
 def write(path: Path, data: bytes) -> None:
-    """Replaced as a whole where that is possible and changes nothing else, else written in place; parents are made."""
+    """Replaces the file atomically if that is possible and changes nothing else, else writes in place; creates
+    parents."""
     with folder(path.parent, make=True) as parent:
         old = look(parent, path.name or ".")
         if old is None:
@@ -112,23 +112,24 @@ def _need_writable(parent: int, path: Path, old: os.stat_result) -> None:
         raise Swapped(path)
     if not stat.S_ISREG(old.st_mode):
         what = what_it_is(old.st_mode)
-        more = "" if stat.S_ISDIR(old.st_mode) else ", no regular file"
+        more = "" if stat.S_ISDIR(old.st_mode) else ", not a regular file"
         raise OSError(errno.EINVAL, f"it is {what}{more}, so nothing was written")
     if kernels_own(parent):
-        raise ExecutorError(f"{path} belongs to the kernel and is not a file of a project, so nothing was written")
+        raise ExecutorError(f"{path} belongs to the kernel, not to a project, so nothing was written")
     if not os.access(path.name, os.W_OK, dir_fd=parent):
-        raise PermissionError(errno.EACCES, "it is read-only, so it was left as it is")
+        raise PermissionError(errno.EACCES, "it is read-only, so it was not changed")
 
 
 def _replace(parent: int, name: str, data: bytes, old: os.stat_result | None) -> bool:
-    """Writes beside and renames over, so that nobody ever sees half a file; mode and, if we may, owner are kept.
+    """Writes a temporary file and renames it, so that half a file is never visible; keeps mode and, if permitted,
+    owner.
 
-    False where an `old` file cannot be replaced, only written: it is mounted there, or its folder takes no new file.
+    False if an `old` file can only be written in place: it is a mount point, or its folder is read-only.
     """
     beside = f".{name[:40]}.{uuid.uuid4().hex[:12]}"
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
-        # A new file gets its mode from the umask; one that replaces another is nobody's until it has its mode.
+        # A new file gets its mode from the umask; a replacement stays private until it has its mode.
         descriptor = os.open(beside, flags, 0o666 if old is None else 0o600, dir_fd=parent)
     except OSError as error:
         if old is not None and error.errno in IRREPLACEABLE:
@@ -159,7 +160,7 @@ def _replace(parent: int, name: str, data: bytes, old: os.stat_result | None) ->
 def _overwrite(parent: int, path: Path, data: bytes, old: os.stat_result) -> None:
     with regular(parent, path, os.O_WRONLY) as descriptor:
         if identity(os.fstat(descriptor)) != identity(old):
-            raise ExecutorError(f"{path} was replaced while it was opened, so nothing was written")
+            raise ExecutorError(f"{path} was replaced while it was being opened, so nothing was written")
         with open(descriptor, "wb", closefd=False) as file:
             file.write(data)
             file.truncate()

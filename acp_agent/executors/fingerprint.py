@@ -1,9 +1,9 @@
-"""Whether something at or below a path has changed since a moment, for results that are remembered.
+"""Whether something at or below a path has changed since a point in time, for cached results.
 
-Looks at the disk; links are not followed. Before a call there is one look at the path itself (`look`). What is below a
-folder is looked at only when the same call comes again (`unchanged`): each entry's time of change (ctime, which nobody
-can set) must be older than the moment of the first look. What was removed or renamed shows in its folder's. Bounded:
-a folder with too much below it counts as changed.
+Checks the disk; links are not followed. Before a call only the path itself is checked (`look`). A folder's contents are
+checked only when the same call is repeated (`unchanged`): each entry's ctime, which cannot be set, must be older than
+the first check. Removals and renames show in their folder's ctime. Bounded: a folder with too many entries counts as
+changed.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from pathlib import Path
 from msgspec import Struct
 
 MAX_ENTRIES = 2000
-"""Looking at so many entries takes about as long as most searches."""
+"""Checking this many entries takes about as long as most searches."""
 
 SKIPPED = frozenset((".git",))
-"""Searches do not look into it either."""
+"""Searches skip it, too."""
 
 SECOND = 1_000_000_000
 STEP = SECOND // 200
@@ -39,7 +39,7 @@ class Seen(Struct, frozen=True):
 
 
 def look(path: Path) -> Seen | None:
-    """The path as it is now; `None` where it cannot be looked at. Reads nothing below it."""
+    """The current state of the path; `None` if it cannot be checked. Reads nothing below it."""
     moment, offset = file_clock(), time.time_ns() - time.monotonic_ns()
     try:
         found = os.lstat(path)
@@ -52,8 +52,8 @@ def look(path: Path) -> Seen | None:
 
 
 def unchanged(path: Path, seen: Seen, limit: int = MAX_ENTRIES) -> bool:
-    """Whether all is as it was when `path` was seen. False where that cannot be told: beyond `limit` entries, where
-    something cannot be read, and where the clock was set back meanwhile."""
+    """Whether nothing has changed since `path` was seen. False if that is unknown: beyond `limit` entries, if something
+    cannot be read, or if the clock was set back."""
     now = look(path)
     if now is None or now.folder != seen.folder or now.state != seen.state:
         return False
@@ -61,14 +61,14 @@ def unchanged(path: Path, seen: Seen, limit: int = MAX_ENTRIES) -> bool:
 
 
 def file_clock() -> int:
-    """The time that a file gets which is changed now, in nanoseconds; it may be a little earlier, never later."""
+    """The time a file changed now would get, in nanoseconds; perhaps a little earlier, never later."""
     if hasattr(time, "CLOCK_REALTIME_COARSE"):  # Linux takes the time of the last tick.
         return time.clock_gettime_ns(time.CLOCK_REALTIME_COARSE)
     return time.time_ns() - 2 * STEP
 
 
 def _older(path: Path, moment: int, limit: int) -> bool:
-    """Whether the folder and all below it was last changed before `moment`."""
+    """Whether the folder and everything in it was last changed before `moment`."""
     seen = 0
     folders = [str(path)]
     try:
@@ -89,6 +89,6 @@ def _older(path: Path, moment: int, limit: int) -> bool:
 
 def _may_be_newer(found: os.stat_result, moment: int) -> bool:
     changed = max(found.st_ctime_ns, found.st_mtime_ns)
-    if changed % SECOND == 0:  # Some file systems know no fractions, some even seconds only.
+    if changed % SECOND == 0:  # Some file systems store only whole seconds.
         changed += 2 * SECOND
     return changed >= moment

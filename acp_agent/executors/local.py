@@ -62,7 +62,7 @@ QUIET = {
     "PYTHONUNBUFFERED": "1",
     "CDPATH": "",
 }
-"""Keeps programs from waiting for a user who is not there, and `cd` from printing where it goes."""
+"""Keeps programs from waiting for input, and `cd` from printing its target."""
 
 
 def shell_environment(environ: Mapping[str, str], hidden: frozenset[str] = frozenset()) -> dict[str, str]:
@@ -84,7 +84,7 @@ class LocalExecutor:
         hides: Hides | None = None,
         user: Callable[[], User | None] = lambda: None,
     ) -> None:
-        """`user`: whom commands run as, `None` for this process's own. It may raise ExecutorError."""
+        """`user`: the user that commands run as, `None` for this process's own. It may raise ExecutorError."""
         self._user = user
         self._hides = hides
         self._grace = terminate_grace
@@ -117,18 +117,18 @@ class LocalExecutor:
             raise
 
     def state_file(self, command: contract.Command) -> Path | None:
-        """Where the shell's state is kept. What a confined command may have written is not run by one that is not."""
+        """Where the shell's state is stored. An unconfined command never runs what a confined one may have written."""
         if command.state_file is None or (self._confine is not None and not command.confined):
             return None
         repair_state(command.state_file)
         return command.state_file
 
     def environment(self, command: contract.Command) -> dict[str, str]:
-        """The whole environment of `command`."""
+        """The complete environment of `command`."""
         return {**self._environ, **command.env}
 
     async def close(self) -> None:
-        """Kills whatever commands of this executor left running."""
+        """Kills everything this executor's commands left running."""
         if self._started:
             await kill_marked(self._mark)
 
@@ -149,14 +149,14 @@ class LocalExecutor:
         return data.decode("utf-8")
 
     async def need_plain(self, path: Path) -> None:
-        """Raises ExecutorError for what is not to be read or written by whoever opens it by its name: what is hidden,
-        reached through a link, or no regular file. It may be missing."""
+        """Raises ExecutorError for a path that must not be opened by name: hidden, reached through a link, or not a
+        regular file. It may be missing."""
         self._need_shown(path)
         await _in_thread(path, lambda: files.need_plain(path))
 
     def _need_shown(self, path: Path) -> None:
         if self._hides is not None and self._hides(path):
-            raise ExecutorError(f"{path} is hidden: it must not be read or changed (`tools.files.deny_read`)")
+            raise ExecutorError(f"{path} is hidden and must not be read or changed (`tools.files.deny_read`)")
 
     async def stat(self, path: Path) -> contract.FileStat | None:
         return await _in_thread(path, lambda: files.look_at(path))
@@ -224,7 +224,7 @@ class LocalProcess:
             "stderr": BoundedText(limit, whole_lines=True),
         }
         self._both: BoundedText | None = None
-        """Made when the second stream speaks: most commands print to one only, and then it is that one."""
+        """Created when the second stream prints: most commands use only one, and then it is that one."""
         self._ready: list[contract.OutputChunk] = []
         assert popen.stdout is not None and popen.stderr is not None
         streams: tuple[tuple[contract.StreamName, int], ...] = (
@@ -264,7 +264,7 @@ class LocalProcess:
 
     async def kill(self) -> None:
         if self._ended:
-            # Its number may belong to another process by now: only what carries the mark is ended.
+            # Its number may have been reused: only processes with the mark are killed.
             await kill_marked(self._mark)
             return
         if self._confined is None or not self._confined.killed_at_once:
@@ -342,7 +342,7 @@ class LocalProcess:
         return bool(data)
 
     def _drain(self) -> None:
-        """Reads what the pipes hold now. A child in the background may keep them open: its later output is not ours."""
+        """Reads what the pipes hold now. A background child may keep them open: its later output is ignored."""
         for key in tuple(self._selector.get_map().values()):
             if key.data is not None:
                 while self._read(key.fd, key.data):
@@ -383,7 +383,7 @@ async def kill_marked(mark: str) -> None:
 
 
 def _kill_round(mark: str) -> bool:
-    """Whether another round is needed: something was killed (and may have had children), or could not be seen yet."""
+    """Whether another round is needed: something was killed (and may have had children) or was not visible yet."""
     needle = f"{MARK}={mark}".encode()
     again = False
     own = os.getpid()
@@ -406,7 +406,7 @@ def _kill_round(mark: str) -> bool:
             again = True
             if environ:
                 os.kill(pid, signal.SIGKILL)
-            # Else it has none, or is just being replaced by another program: then it has none for a moment.
+            # Otherwise it has none, or is in the middle of an exec and has none for a moment.
         except OSError:
             continue
     return again

@@ -1,6 +1,6 @@
-"""Who serves what: the editor what it offers and may be asked for, this machine the rest. Pure.
+"""Which backend serves what: the editor what it offers and may serve, this machine the rest.
 
-A remote backend (container, ssh) will be one more name in the answers.
+Pure.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Offer(Struct, frozen=True):
 
 
 def route(operation: Operation, offer: Offer) -> Backend:
-    """The backend of an operation. Each capability counts by itself (FS-1, TERM-1)."""
+    """The backend of an operation. Each capability is independent (FS-1, TERM-1)."""
     match operation:
         case "run":
             return "editor" if offer.terminal else "local"

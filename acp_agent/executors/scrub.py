@@ -1,4 +1,4 @@
-"""A line of bash that takes all variables out of a shell's environment but those on a list, and every credential."""
+"""A line of bash that removes all variables from a shell's environment except listed ones, and every credential."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ PLAIN = re.compile(r"[A-Za-z0-9_*]+")
 
 
 def scrubbing(allowed: Sequence[str], never: Sequence[str], kept: Iterable[str]) -> str:
-    """`allowed` and `never` are globs of names, `kept` names that stay whatever they are. Ends with a semicolon.
+    """`allowed` and `never` are globs of names, `kept` names that always stay. Ends with a semicolon.
 
     Works with bash 3.2 (macOS), and sets no variable that is left behind.
     """

@@ -1,8 +1,8 @@
-"""Finding files by name and lines by pattern on this machine: ripgrep where it is installed, else our own walk.
+"""Finds files by name and lines by pattern on this machine, with ripgrep if installed, else our own walk.
 
-Both run as child processes, bounded in time and in results, and are killed when the call is cancelled. They open what
-they find by its name, so somebody who swaps a folder for a link meanwhile may lead them elsewhere: what they found is
-looked for once more by folder handles (see `files`), and given only where it is there, too.
+Both run as child processes, bounded in time and in results, and are killed when the call is cancelled. They open files
+by name, so a folder swapped for a link in the meantime may lead them elsewhere: results are checked again through
+folder handles (see `files`) and returned only if found there, too.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ async def grep(query: GrepQuery, hides: Hides | None = None) -> Found:
         run = await _run(_ripgrep(ripgrep, query), _shown(_RipgrepLines(), hides), query.max_results, query.timeout)
         if run.status != BAD_PATTERN or run.results:
             return await _confirmed(run)
-        # Its syntax lacks what Python's has (look-around, for one): the other dialect may know the pattern.
+        # Its syntax lacks some of Python's (look-around, for one): the other dialect may accept the pattern.
     arguments = {
         "what": "grep",
         "pattern": query.pattern,
@@ -99,7 +99,7 @@ async def _run_worker(arguments: Mapping[str, object], parse: Parse, max_results
     if run.status == BAD_PATTERN:
         raise ExecutorError(f"The pattern is {run.stderr}.")
     if run.status not in (0, None):
-        raise ExecutorError(f"The search broke: {run.stderr.strip().rpartition(chr(10))[2]}")
+        raise ExecutorError(f"The search failed: {run.stderr.strip().rpartition(chr(10))[2]}")
     return await _confirmed(run)
 
 

@@ -1,7 +1,7 @@
-"""Searching a file tree, as a program of its own: a hostile pattern or an endless tree is ended by killing it.
+"""Searches a file tree as a separate program, so that a hostile pattern or an endless tree can be killed.
 
-Started by `search.py` with one JSON argument; writes one JSON list a result to stdout. Needs the standard library and
-`pathspec` only. Respects `.gitignore` (nested ones, those of the folders above up to the repository's root, and
+Started by `search.py` with one JSON argument; writes one JSON list per result to stdout. Needs only the standard
+library and `pathspec`. Respects `.gitignore` (nested ones, those of the folders above up to the repository's root, and
 `.git/info/exclude`), follows no link, skips `.git`.
 """
 
@@ -34,7 +34,7 @@ Specs = tuple[tuple[str, GitIgnoreSpec], ...]
 
 
 class BadGlob(Exception):
-    """A pattern that is no glob; its text."""
+    """An invalid glob; says why."""
 
 
 def main() -> int:
@@ -45,10 +45,10 @@ def main() -> int:
             out.write(json.dumps(result) + "\n")
         out.flush()
     except re.error as error:
-        sys.stderr.write(f"no valid regular expression: {error}")
+        sys.stderr.write(f"not a valid regular expression: {error}")
         return BAD_PATTERN
     except BadGlob as error:
-        sys.stderr.write(f"no valid glob: {error}")
+        sys.stderr.write(f"not a valid glob: {error}")
         return BAD_PATTERN
     return 0
 

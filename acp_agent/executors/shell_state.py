@@ -1,7 +1,7 @@
 """A shell's working directory and exported variables, carried from one command to the next.
 
-Bash keeps them itself: each command is preceded by a line that reads what the last one left and sets a trap that
-leaves it again. No variable is parsed here. A command that ends by a signal, or sets its own EXIT trap, leaves nothing.
+Bash does this itself: each command is preceded by a line that reads the saved state and sets a trap that saves it
+again. No variable is parsed here. A command that is killed by a signal, or sets its own EXIT trap, saves nothing.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def with_state(script: str, state_file: Path | None, *, keep: bool = True) -> st
     restore = f"[ -f {file} ] && . {file} 2>/dev/null"
     if not keep:
         return f"{restore}; {script}"
-    # A command may have put a pipe there, which nobody may wait at.
+    # A command may have put a pipe there, which must not block us.
     plain = "[ ! -e {0} ] || [ -f {0} ]"
     free, free_cwd = plain.format(file), plain.format(cwd)
     save = f'{{ {{ {free}; }} && declare -px >{file}; {{ {free_cwd}; }} && printf %s "$PWD" >{cwd}; }} 2>/dev/null'
@@ -35,7 +35,7 @@ def with_state(script: str, state_file: Path | None, *, keep: bool = True) -> st
 
 
 def last_cwd(state_file: Path | None, default: Path) -> Path:
-    """Where the last command with this state ended, or `default` where there is none or it is gone."""
+    """Created the folder where the last command with this state ended, or `default` if there is none or it is gone."""
     if state_file is None:
         return default
     try:
@@ -46,7 +46,7 @@ def last_cwd(state_file: Path | None, default: Path) -> Path:
 
 
 def repair_state(state_file: Path) -> None:
-    """Removes what is no plain file in the place of the state, so that later commands have one again."""
+    """Removes anything but a plain file in place of the state, so that later commands can save it again."""
     for path in (state_file, _cwd_file(state_file)):
         try:
             if not stat.S_ISREG(path.lstat().st_mode):
@@ -63,7 +63,7 @@ def _remove(path: Path) -> None:
 
 
 def _read(path: Path) -> str:
-    """A command may have put anything there: a pipe is not waited for, a link not followed."""
+    """A command may have put anything there: does not wait for a pipe or follow a link."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):

@@ -1,8 +1,8 @@
-"""Making, removing, moving and copying files and folders, by folder handles.
+"""Creates, removes, moves and copies files and folders through folder handles.
 
-A path given here is resolved, its last name excepted: a link of that name is meant itself. It is reached from the top,
-name by name, and no step follows a link; the work below goes from handle to handle in the same way. So a folder that
-somebody swaps for a link while the work goes on ends the work, and never leads it elsewhere.
+Paths are resolved except for the last name: a link of that name is meant itself. They are reached from the root, name
+by name, and no step follows a link; the work below goes from handle to handle in the same way. So a folder swapped for
+a link in the meantime stops the operation and never leads it elsewhere.
 
 Everything is looked at before anything is changed: more than `max_entries` entries, a folder that is too deep, a device
 among files to copy are refused while all is as it was. A copy is made besides its destination and put there as a whole,
@@ -47,7 +47,7 @@ def remove(path: Path, max_entries: int, check: Check) -> Tally:
 def move(
     source: Path, destination: Path, overwrite: bool, max_entries: int, check: Check, hides: Hides | None = None
 ) -> Tally:
-    """`hides`: what is not to be read; nothing is moved where it is, or holds, such a thing. So with `copy`."""
+    """`hides`: paths that must not be read; nothing is moved if it is or contains one. The same for `copy`."""
     return _transfer(source, destination, overwrite, Walk(max_entries, check, hides), moves=True)
 
 
@@ -61,14 +61,14 @@ def _transfer(source: Path, destination: Path, overwrite: bool, work: Walk, move
     if source == destination:
         raise ExecutorError(f"{source} is both source and destination")
     if destination in source.parents:
-        raise ExecutorError(f"{destination} holds {source}, so it cannot be replaced by it")
+        raise ExecutorError(f"{destination} contains {source}, so it cannot be replaced with it")
     with reach(source.parent) as here, work.words():
         found = work.survey(here.fd, source.name, str(source), plain=not moves)
         if source in destination.parents:
-            raise ExecutorError(f"{destination} is inside of {source}")
+            raise ExecutorError(f"{destination} is inside {source}")
         with reach(destination.parent, make=True) as there:
             if identity(found) in there.above:
-                raise ExecutorError(f"{destination} is inside of {source}")
+                raise ExecutorError(f"{destination} is inside {source}")
             step = _Step(work, here.fd, source, there.fd, destination, stat.S_ISDIR(found.st_mode))
             step.check_free(found, overwrite, moves)
             if moves:
@@ -92,7 +92,7 @@ class _Step:
         self._destination = destination
         self._folder = folder
         self._same_name = False
-        """The destination is the source itself in another spelling, on a disk that does not tell them apart."""
+        """The destination is the source in another spelling, on a case-insensitive disk."""
 
     def check_free(self, found: os.stat_result, overwrite: bool, moves: bool) -> None:
         """Raises where the destination must stay as it is."""
@@ -109,7 +109,7 @@ class _Step:
             raise self._exists()
         if stat.S_ISDIR(taken.st_mode) != self._folder:
             what, other = ("a file", "a folder") if self._folder else ("a folder", "a file")
-            raise ExecutorError(f"{self._destination} is {what}, which is not replaced by {other}")
+            raise ExecutorError(f"{self._destination} is {what}, which is not replaced with {other}")
         self._work.fresh(sees_all=True).survey(self._there, self._destination.name, str(self._destination))
 
     def _exists(self) -> ExecutorError:
@@ -136,12 +136,12 @@ class _Step:
         copied = self.copy(overwrite)
         gone = Walk(sys.maxsize, lambda: None)
         gone.copied = copied
-        with gone.words(f"all is copied to {self._destination}; deleted of {self._source}"):
+        with gone.words(f"everything was copied to {self._destination}; deleted from {self._source}"):
             gone.remove(self._here, self._source.name, str(self._source), copied=True)
         if gone.left:
             raise ExecutorError(
                 f"{gone.left} changed while {self._source} was copied to {self._destination}; the copy is complete, "
-                "and what changed was left where it was"
+                "and what changed was not deleted"
             )
 
     def copy(self, overwrite: bool) -> dict[tuple[int, int], tuple[int, int]]:
@@ -160,7 +160,7 @@ class _Step:
         return fresh.copied
 
     def _put(self, here: int, name: str, overwrite: bool) -> None:
-        """Renames to the destination; what is there is replaced only where `overwrite` says so, whoever made it."""
+        """Renames to the destination; replaces what exists only with `overwrite`."""
         there, to_name = self._there, self._destination.name
         if self._folder:
             self._put_folder(here, name, overwrite)
@@ -199,7 +199,7 @@ class _Step:
             os.rename(aside, to_name, src_dir_fd=there, dst_dir_fd=there)
             raise
         old = Walk(sys.maxsize, lambda: None)
-        with old.words(f"{self._destination} is replaced; what it held before is in {aside}; deleted of that"):
+        with old.words(f"{self._destination} was replaced; its old contents are in {aside}; deleted from there"):
             old.remove(there, aside, str(self._destination.with_name(aside)))
 
 

@@ -34,12 +34,13 @@ class NoFolder(ExecutorError):
     """A step on the way to a folder is none. `link`: it is a link."""
 
     def __init__(self, shown: str, *, link: bool) -> None:
-        super().__init__(f"{shown} is not a folder, or became something else meanwhile")
+        super().__init__(f"{shown} is not a folder, or was replaced in the meantime")
         self.link = link
 
 
 class Handle:
-    """An open folder: its descriptor, what it and the folders above it are, how many of them were made now."""
+    """An open folder: its descriptor, the identities of it and the folders above, and how many of them were just
+    created."""
 
     def __init__(self, fd: int) -> None:
         self.fd = fd
@@ -49,7 +50,7 @@ class Handle:
 
 @contextmanager
 def reach(path: Path, *, make: bool = False) -> Iterator[Handle]:
-    """The folder, reached from the top without following any link. `make`: with what is missing of it."""
+    """The folder, reached from the root without following any link. `make`: creates missing folders."""
     handle = Handle(os.open(path.anchor, STEP))
     try:
         for number, name in enumerate(path.parts[1:], 2):
@@ -58,7 +59,7 @@ def reach(path: Path, *, make: bool = False) -> Iterator[Handle]:
             except FileNotFoundError:
                 if not make:
                     raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path)) from None
-                with contextlib.suppress(FileExistsError):  # somebody else has just made it
+                with contextlib.suppress(FileExistsError):  # another process has just created it
                     os.mkdir(name, dir_fd=handle.fd)
                     handle.made += 1
                 below = enter(handle.fd, name, str(Path(*path.parts[:number])), STEP)
@@ -81,7 +82,7 @@ def enter(parent: int, name: str, shown: str, flags: int = os.O_RDONLY | FOLDER)
 
 def _no_folder(error: OSError, parent: int, name: str, shown: str) -> OSError | ExecutorError:
     if error.errno in NO_FOLDER:
-        # A folder that is there again was something else a moment ago: a swap, not a file in the way.
+        # A folder that reappeared was something else a moment ago: a swap, not a file in the way.
         found = look(parent, name)
         return NoFolder(shown, link=found is not None and (stat.S_ISLNK(found.st_mode) or stat.S_ISDIR(found.st_mode)))
     return OSError(error.errno, error.strerror, shown)
@@ -121,10 +122,10 @@ class Walk:
         self.copied: dict[tuple[int, int], tuple[int, int]] = {}
         """The files that were copied, as they were then: the time of its last change and its size."""
         self.left = ""
-        """Something that was not removed since it is not what was copied."""
+        """Something that was not removed because it is not what was copied."""
 
     def fresh(self, *, sees_all: bool = False) -> Walk:
-        """Another one with the same bounds that has counted nothing. `sees_all`: nothing is hidden from it."""
+        """A fresh walk with the same bounds. `sees_all`: nothing is hidden from it."""
         return Walk(self._most, self._check, None if sees_all else self._hides)
 
     def tally(self) -> Tally:
@@ -159,7 +160,7 @@ class Walk:
             self.files += 1
             self.bytes += found.st_size if stat.S_ISREG(found.st_mode) else 0
         if self.files + self.folders + self.links > self._most:
-            raise ExecutorError(f"there are more than {self._most} entries, more than are handled at once")
+            raise ExecutorError(f"there are more than {self._most} entries, too many to handle at once")
 
     def _next(self, shown: str, depth: int) -> None:
         self._check()
@@ -169,15 +170,13 @@ class Walk:
 
     def _need_shown(self, shown: str) -> None:
         if self._hides is not None and self._hides(Path(shown)):
-            raise ExecutorError(
-                f"{shown} is hidden: it must not be read (`tools.files.deny_read`), and so neither copied nor moved"
-            )
+            raise ExecutorError(f"{shown} is hidden (`tools.files.deny_read`), so it cannot be copied or moved")
 
     def survey(
         self, parent: int, name: str, shown: str, depth: int = 0, *, plain: bool = False, device: int | None = None
     ) -> os.stat_result:
-        """Counts all there is. Raises for what cannot be handled: with `plain` what is not a file, folder or link,
-        else a file system that is mounted below; what is hidden in either case."""
+        """Counts everything. Raises for what cannot be handled: with `plain` anything but a file, folder or link,
+        otherwise a file system mounted below; hidden paths in either case."""
         self._next(shown, depth)
         self._need_shown(shown)
         found = os.stat(name, dir_fd=parent, follow_symlinks=False)
@@ -202,7 +201,7 @@ class Walk:
         if found is None:
             if depth == 0:
                 raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), shown)
-            return  # somebody else was faster
+            return  # another process was faster
         if stat.S_ISDIR(found.st_mode):
             fd = enter(parent, name, shown)
             try:
@@ -260,7 +259,7 @@ class Walk:
         try:
             found = os.fstat(old)
             if not stat.S_ISREG(found.st_mode):
-                raise ExecutorError(f"{shown} became something else meanwhile")
+                raise ExecutorError(f"{shown} was replaced in the meantime")
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
             with open(os.open(as_name, flags, 0o600, dir_fd=into), "wb", buffering=0) as new:
                 while data := os.read(old, CHUNK):
@@ -274,7 +273,7 @@ class Walk:
         return found
 
     def discard(self, parent: int, name: str) -> None:
-        """Removes a copy that is not finished, as far as that goes."""
+        """Removes an unfinished copy, as far as possible."""
         if (found := look(parent, name)) is None:
             return
         if not stat.S_ISDIR(found.st_mode):

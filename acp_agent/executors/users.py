@@ -27,21 +27,21 @@ def _find(text: str) -> User:
         found = pwd.getpwuid(int(text)) if text.isdigit() else pwd.getpwnam(text)
     except (KeyError, OverflowError) as error:
         raise ExecutorError(
-            f"`tools.scope.run_as_user` names {text!r}, and there is no such user on this machine"
+            f"`tools.scope.run_as_user` names {text!r}, which does not exist on this machine"
         ) from error
     if os.geteuid() not in (0, found.pw_uid):
         raise ExecutorError(
-            f"`tools.scope.run_as_user` is {text!r}, and this process has no right to change users; "
-            "start the agent as root, or leave the key out"
+            f"`tools.scope.run_as_user` is {text!r}, but this process may not switch users; start the agent as root, "
+            "or remove the key"
         )
     groups = tuple(entry.gr_gid for entry in grp.getgrall() if found.pw_name in entry.gr_mem)
     return User(found.pw_name, found.pw_uid, found.pw_gid, (*groups, found.pw_gid), Path(found.pw_dir))
 
 
 def find_user(text: str) -> User | None:
-    """The user by name or number; `None` where it is who we are, or `text` is empty.
+    """The user by name or number; `None` for our own user or empty `text`.
 
-    Raises ExecutorError where there is none, or where this process may not become it.
+    Raises ExecutorError if it does not exist or this process may not switch to it.
     """
     user = _find(text) if text else None
     return None if user is None or user.uid == os.geteuid() else user

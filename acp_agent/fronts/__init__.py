@@ -1,1 +1,1 @@
-"""The agent behind other doors than an editor's, each an ACP client of its own."""
+"""Front ends other than an ACP editor, each an ACP client itself."""

@@ -61,7 +61,7 @@ async def _run(job: Headless, view: View) -> int:
             info=acp.Implementation(name="acp-coder-prompt", version=__version__),
         )
 
-    # It is gone after one answer: nobody would see the end of a schedule's run.
+    # It exits after one answer: nobody would see the end of a scheduled run.
     environ = {"ACP_CODER_SCHEDULES": "false", **job.environ}
     async with spawn_agent(AGENT_COMMAND, cwd=job.cwd, env=environ, connect=connect) as agent:
         try:
@@ -91,7 +91,7 @@ async def _turn(job: Headless, client: AcpClient, tasks: anyio.abc.TaskGroup) ->
         except PeerError as error:
             if error.code != ResourceNotFound.code:
                 raise
-            raise UsageError(f"there is no session {session_id!r}; `acp-coder sessions list` shows them") from error
+            raise UsageError(f"session {session_id!r} does not exist; `acp-coder sessions list` shows them") from error
     if job.mode is not None:
         await client.set_session_mode(session_id, job.mode)
     if job.model is not None:
@@ -121,9 +121,7 @@ def _words(error: BaseException, process: AgentProcess) -> str:
 
 async def _answer(answers: Answers, view: View, request: acp.RequestPermissionRequest) -> acp.RequestPermissionOutcome:
     if answers != "person" and (request.tool_call.meta or {}).get("question") is True:
-        view.asked(
-            request, "not answered: nobody is there to ask"
-        )  # It is no permission: none of its answers is "yes".
+        view.asked(request, "not answered: nobody to ask")  # Not a permission: none of its answers is "yes".
         return await reject_once(request)
     if answers != "person" and (request.tool_call.meta or {}).get("trust") is True:
         view.asked(request, "not trusted: only a user trusts a folder; `/trust` shows its files")
@@ -136,7 +134,7 @@ async def _answer(answers: Answers, view: View, request: acp.RequestPermissionRe
             view.asked(request, "rejected (--deny)")
             return await reject_once(request)
         case "nobody":
-            view.asked(request, "rejected: nobody is there to ask; give --yes or a --mode")
+            view.asked(request, "rejected: nobody to ask; use --yes or --mode")
             return await reject_once(request)
         case "person":
             return await _ask(view, request)
@@ -158,4 +156,4 @@ async def _ask(view: View, request: acp.RequestPermissionRequest) -> acp.Request
             chosen = options[int(line) - 1]
             view.asked(request, chosen.name)
             return acp.SelectedPermissionOutcome(option_id=chosen.option_id)
-        view.ask(f"a number from 1 to {len(options)}, please:")
+        view.ask(f"a number from 1 to {len(options)}:")

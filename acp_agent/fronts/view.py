@@ -1,4 +1,4 @@
-"""Shows a turn outside of an editor: as a live terminal, plain lines, or JSON."""
+"""Shows a turn outside an editor: as a live terminal, plain lines, or JSON."""
 
 from __future__ import annotations
 

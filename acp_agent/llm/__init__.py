@@ -1,1 +1,1 @@
-"""Language models. `base` holds the contract; the providers behind it are rows of a lazy table."""
+"""Language models. `base` holds the contract; providers are rows of a lazy table."""

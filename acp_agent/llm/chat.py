@@ -1,7 +1,7 @@
 """`ChatProvider`: any server that speaks chat completions, over HTTP. The only module of this wing with httpx2.
 
-The thinking is elsewhere: `chat_request` makes the body, `sse` and `chat_answer` read the answer, `provider_errors`
-names what went wrong, `retry` decides on another try. Here are the connection, the timeouts and the order of things.
+The logic is elsewhere: `chat_request` builds the body, `sse` and `chat_answer` parse the answer, `provider_errors`
+classifies errors, `retry` decides about retries. Here are the connection, the timeouts and the control flow.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ class ChatProvider:
     """A server of the chat-completions API: OpenRouter, vLLM, llama.cpp, Ollama, LM Studio and many more.
 
     One HTTP client with pooled connections serves all streams. Proxies of the environment are honoured, except for
-    servers on this machine. What a server refuses (`stream_options`, a missing `reasoning_content`) is learnt from its
-    refusal and not sent again. Raises `ConfigError` when built with a base URL that is none.
+    servers on this machine. What a server rejects (`stream_options`, a missing `reasoning_content`) is learnt and not
+    sent again. Raises `ConfigError` for an invalid base URL.
     """
 
     def __init__(self, options: ProviderOptions) -> None:
@@ -87,9 +87,7 @@ class ChatProvider:
         try:
             return read_model_list(msgspec.json.decode(response.content))
         except (msgspec.DecodeError, UnicodeDecodeError, provider_errors.ErrorInAnswer) as error:
-            raise provider_errors.error_from_object(
-                self.name, f"the list of models is not readable: {error}"
-            ) from error
+            raise provider_errors.error_from_object(self.name, f"the list of models is malformed: {error}") from error
 
     async def aclose(self) -> None:
         await self._client.aclose()
@@ -148,7 +146,7 @@ class ChatProvider:
         except WebPage as error:
             raise provider_errors.web_page_error(self.name, self._base_url) from error
         if not answer.ended:
-            raise provider_errors.network_error(self.name, self._base_url, "the answer ended before it was complete")
+            raise provider_errors.network_error(self.name, self._base_url, "the answer ended early")
         for event in answer.finish():
             yield event
 

@@ -1,9 +1,9 @@
 """A chat-completions answer, without I/O: events of the stream in, `ModelEvent`s out.
 
-The API says what a well-behaved server sends. This file copes with the others, as llama.cpp, Ollama, vLLM, LM Studio
-and the many proxies are met in the wild: whole tool calls in one chunk, missing or repeated ids and indexes, arguments
-as an object, thoughts in three places, usage anywhere, no finish reason, no `[DONE]`, half surrogate pairs, and one
-JSON document instead of a stream. Every one of these has a test in `tests/llm/test_chat_quirks.py`.
+The API specifies what a well-behaved server sends. This file copes with the others, such as llama.cpp, Ollama, vLLM, LM
+Studio and many proxies: whole tool calls in one chunk, missing or repeated ids and indexes, arguments as an object,
+thoughts in three places, usage anywhere, no finish reason, no `[DONE]`, half surrogate pairs, and one JSON document
+instead of a stream. Every one of these has a test in `tests/llm/test_chat_quirks.py`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _DONE = b"[DONE]"
 
 
 class WebPage(Exception):
-    """The answer is HTML: the base URL leads to something that is made for browsers."""
+    """The answer is HTML: the base URL leads to a web page."""
 
 
 class AnswerReader:

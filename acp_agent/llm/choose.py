@@ -37,7 +37,7 @@ def is_azure(base_url: str | None) -> bool:
 
 
 def needs_key(base_url: str | None) -> bool:
-    """False for servers on this machine: a local model asks for no key."""
+    """False for local servers, which need no key."""
     if base_url and base_url.partition(":")[0].lower() in ("unix", "http+unix"):
         return False
     return not is_loopback(base_url)
@@ -59,7 +59,7 @@ def complete_base_url(base_url: str | None) -> str:
 
     The convention is that of `OPENAI_BASE_URL`: it includes `/v1`. Only a URL without any path is completed:
     `http://localhost:11434` becomes `http://localhost:11434/v1`, an Azure resource gets `/openai/v1`. Raises
-    `ConfigError` for what is no http or https URL.
+    `ConfigError` for anything but an http or https URL.
     """
     if not base_url or not base_url.strip():
         return OPENAI_BASE_URL

@@ -60,7 +60,7 @@ class Embedder:
         try:
             return _vectors(msgspec.json.decode(answer.content), len(texts))
         except (msgspec.DecodeError, KeyError, TypeError, ValueError) as error:
-            words = f"the embeddings are not readable: {error}"
+            words = f"the embeddings are malformed: {error}"
             raise error_from_object(self._options.name, words, model=self._model) from error
 
 

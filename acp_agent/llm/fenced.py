@@ -1,11 +1,11 @@
-"""Tool calls for models that have none: the catalogue is in the prompt, calls in fenced blocks of the answer.
+"""Tool calls for models without them: the catalogue is in the prompt, calls are fenced blocks in the answer.
 
     ```bash        the command line, as it stands
     ```scrape      JSON arguments of `web_scrape`
     ```tool        JSON: {"name": ..., "arguments": {...}}
 
-`FencedProvider` wraps any provider. What the model says besides the blocks is text as ever; the blocks themselves
-become `ToolUse` events. Calls that the server reports natively are passed on too: both may appear in one answer.
+`FencedProvider` wraps any provider. Text outside the blocks stays text; the blocks become `ToolUse` events. Calls that
+the server reports natively are passed on, too: both may appear in one answer.
 """
 
 from __future__ import annotations
@@ -71,7 +71,9 @@ class FencedProvider:
             except ProviderError as error:
                 if begun or not tools or not _refuses_tools(error):
                     raise
-                log.info("%s: %s has no tool calls; they are in fenced blocks from now on", self.name, settings.model)
+                log.info(
+                    "%s: %s does not support tool calls; using fenced blocks from now on", self.name, settings.model
+                )
                 self._refused.add(settings.model)
         async with aclosing(self._fenced(messages, tools, settings)) as events:
             async for event in events:
@@ -130,9 +132,9 @@ def catalogue(tools: Sequence[llm.ToolDefinition]) -> str:
         for tool in tools
     )
     return (
-        "<tools>\nYou call a tool by a fenced block that begins a line of your answer. The block is run and its result "
-        "comes with the next message; end your answer after the blocks and wait for it. A block of these kinds is "
-        "always run, so use another language word for examples.\n\n" + "\n\n".join(ways) + f"\n\n{listed}\n</tools>"
+        "<tools>\nYou call a tool with a fenced block that starts a line of your answer. The block is run and the next "
+        "message contains its result; end your answer after the blocks and wait for it. Blocks of these kinds are "
+        "always run, so use another language tag for examples.\n\n" + "\n\n".join(ways) + f"\n\n{listed}\n</tools>"
     )
 
 

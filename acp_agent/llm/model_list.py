@@ -18,7 +18,7 @@ def read_model_list(body: object) -> list[ModelInfo]:
     """
     entries = body.get("data") if isinstance(body, dict) else body
     if not isinstance(entries, list):
-        raise ErrorInAnswer("the list of models is not one")
+        raise ErrorInAnswer("the response is not a list of models")
     models: list[ModelInfo] = []
     for entry in entries:
         if isinstance(entry, str):

@@ -1,4 +1,4 @@
-"""Reads the refusals of servers: status, headers and body in, one `ProviderError` in plain words out.
+"""Parses servers' errors: status, headers and body in, one `ProviderError` with a readable message out.
 
 The sentence names the provider, holds the vendor's own words and says what to do. Kinds are decided by the vendor's
 codes first, by wording second (local servers give no codes), by status last. No I/O and no HTTP library here.
@@ -52,9 +52,9 @@ _SERVER_CODES = frozenset(
 )
 
 _ADVICE: dict[str, str] = {
-    "auth": "Check the API key of this provider and what it may be used for.",
+    "auth": "Check this provider's API key and its permissions.",
     "rate_limit": "Wait a moment and try again.",
-    "quota": "Check the plan and the credit of this account.",
+    "quota": "Check this account's plan and credit.",
     "context_too_long": "The conversation is longer than this model can read: compact it or start a new session.",
     "refusal": "Rephrase the request.",
     "bad_request": "The server did not accept the request: check the model's name and the provider's settings.",
@@ -157,8 +157,8 @@ def idle_timeout_error(provider: str, base_url: str, seconds: float) -> Provider
 def web_page_error(provider: str, base_url: str) -> ProviderError:
     return ProviderError(
         "not_found",
-        f"{provider}: {base_url} answered with a web page, not with a model's answer. "
-        "Check the provider's base URL (most servers want it to end in /v1).",
+        f"{provider}: {base_url} returned a web page instead of a model's answer. "
+        "Check the provider's base URL (for most servers it ends in /v1).",
     )
 
 
@@ -166,7 +166,7 @@ def key_error(provider: str) -> ProviderError:
     """The key, or a configured header, holds characters that HTTP cannot carry."""
     return ProviderError(
         "auth",
-        f"{provider}: the API key or a configured header holds characters that HTTP cannot carry. Enter it again.",
+        f"{provider}: the API key or a configured header contains characters that HTTP does not allow. Enter it again.",
     )
 
 
@@ -179,8 +179,8 @@ def _error(provider: str, status: int | None, vendor: VendorError, *, model: str
             opening = f"does not know the model {model!r}" if model else "does not know the model"
             advice = "Choose another model, or make it available on the server."
         else:
-            opening = "does not serve this address"
-            advice = "Check the provider's base URL (most servers want it to end in /v1) and the model's name."
+            opening = "does not serve this URL"
+            advice = "Check the provider's base URL (for most servers it ends in /v1) and the model's name."
     else:
         opening, advice = _OPENING[kind], _ADVICE[kind]
         if kind == "rate_limit" and wait:

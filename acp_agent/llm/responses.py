@@ -127,7 +127,7 @@ class ResponsesProvider:
         except openai.APIError as error:
             raise self._error(error, "") from error
         except (ValueError, ErrorInAnswer) as error:
-            raise error_from_object(self.name, f"the list of models is not readable: {error}") from error
+            raise error_from_object(self.name, f"the list of models is malformed: {error}") from error
 
     async def aclose(self) -> None:
         await self._client.close()
@@ -154,10 +154,10 @@ class ResponsesProvider:
         except ErrorInAnswer as error:
             raise error_from_object(self.name, error.body, model=model) from error
         except ValueError as error:  # the package decodes JSON without guarding it
-            raise error_from_object(self.name, f"the answer is not readable: {error}", model=model) from error
+            raise error_from_object(self.name, f"the answer is malformed: {error}", model=model) from error
         response = answer.response
         if response is None:
-            raise network_error(self.name, self._base_url, "the answer ended before it was complete")
+            raise network_error(self.name, self._base_url, "the answer ended early")
         if response.status == "failed":
             raise error_from_object(
                 self.name, {"error": response.error.to_dict() if response.error else {}}, model=model
@@ -266,7 +266,7 @@ def _part(part: llm.Part) -> dict[str, str]:
         return {"type": "input_text", "text": clean(part.text)}
     if isinstance(part, llm.ImagePart):
         return {"type": "input_image", "image_url": f"data:{part.mime_type};base64,{part.data}", "detail": "auto"}
-    return {"type": "input_text", "text": f"[A sound ({part.mime_type}) was left out: this API does not take sounds.]"}
+    return {"type": "input_text", "text": f"[Audio ({part.mime_type}) was left out: this API does not accept audio.]"}
 
 
 # --- the answer --------------------------------------------------------------------------------------------------

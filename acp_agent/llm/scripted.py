@@ -53,7 +53,7 @@ class ScriptedProvider:
     ) -> AsyncGenerator[llm.ModelEvent, None]:
         number = sum(isinstance(message, llm.AssistantMessage) for message in messages)
         if number >= len(self._answers):
-            yield llm.TextDelta(f"The script is over: it holds {len(self._answers)} answers.")
+            yield llm.TextDelta(f"The script is used up: it has {len(self._answers)} answers.")
             yield llm.Finished("stop")
             return
         answer = self._answers[number]

@@ -1,8 +1,8 @@
 """Server-sent events without I/O: bytes in, events out, however the network cut them.
 
-The format is the one of the WHATWG HTML standard, section "Server-sent events". `id` and `retry` are read over: an
-answer of a model cannot be resumed, so nobody would use them. Data stays `bytes` until an event is whole; a cut inside
-a UTF-8 sequence therefore needs no care here.
+The format is the one of the WHATWG HTML standard, section "Server-sent events". `id` and `retry` are ignored: a model's
+answer cannot be resumed. Data stays `bytes` until an event is whole; a cut inside a UTF-8 sequence therefore needs no
+care here.
 """
 
 from __future__ import annotations

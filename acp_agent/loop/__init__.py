@@ -1,1 +1,1 @@
-"""The agent loop: sessions, turns, the life of a tool call. It speaks ACP's own words and knows no vendor."""
+"""The agent loop: sessions, turns, the life of a tool call. Uses ACP's own terms and knows no vendor."""

@@ -1,4 +1,4 @@
-"""A question of the model to the user: by a form, else as a choice like a permission, else in the conversation.
+"""Questions from the model to the user: as a form, else as a choice like a permission, else in the conversation.
 
 Never hangs: the first two are bounded by a timeout, the third ends the turn, and the next prompt is the answer.
 """
@@ -27,14 +27,14 @@ ANSWER = "answer"
 OTHER = "other"
 SKIP = "skip"
 
-DECLINED = "The user did not want to answer. Go on with what you know, or say what you assume."
-UNANSWERED = "Nobody answered in time. Go on with a sensible assumption and name it, or end the turn."
+DECLINED = "The user declined to answer. Continue with what you know, or state your assumptions."
+UNANSWERED = "No answer in time. Continue with a sensible assumption and state it, or end the turn."
 MAX_OPTIONS = 9
-"""More buttons than that no editor shows well."""
+"""No editor shows more buttons than this well."""
 
 
 TRUST_MEANS = (
-    "They may start programs and change how the agent works, with your rights. Read them first; `/trust` shows and "
+    "They can start programs and change how the agent works, with your privileges. Read them first; `/trust` shows and "
     "changes this later."
 )
 
@@ -57,7 +57,7 @@ async def ask_user(client: Client, call: Call, question: Question, *, timeout: f
 
 
 async def ask_trust(outbox: Outbox, words: str, files: Sequence[str]) -> bool | None:
-    """Whether the user trusts these files of the folder, as they are to be shown; `None` where nobody said.
+    """Whether the user trusts these files of the folder, which are shown; `None` without an answer.
 
     Raises ConnectionClosed.
     """
@@ -111,7 +111,7 @@ def _form(question: Question) -> acp.ElicitationSchema:
 
 
 def _read(answer: acp.CreateElicitationResponse, question: Question) -> Answer:
-    """The content, checked again: a form may be filled by anything."""
+    """The content, validated again: a client can return anything."""
     content = answer.content or {}
     given = content.get(ANSWER)
     texts = given if isinstance(given, list) else [given]

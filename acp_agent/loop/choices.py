@@ -25,10 +25,10 @@ class Choices:
         self.model = record.model
         self.thought_level = record.thought_level or "default"
         self.bound_to: Mode | None = None
-        """The most that the running turn may do, where nobody asked for it."""
+        """The widest mode of a running turn that no user asked for."""
 
     def mode(self) -> Mode:
-        """The mode in force: the session's, or a narrower one where the turn is bound to it."""
+        """The effective mode: the session's, or a narrower one that the turn is bound to."""
         mode = MODES[self.mode_id]
         return mode if self.bound_to is None else narrower(mode, self.bound_to)
 
@@ -39,11 +39,11 @@ class Choices:
         return config_options(mode=self.mode_id, model=self.model, models=self.models, thought_level=self.thought_level)
 
     def show(self) -> None:
-        """Tells the client the complete list after a change it did not ask for."""
+        """Sends the client the complete list after a change it did not request."""
         self._outbox.emit(ConfigOptionUpdate(config_options=self.options()), keep=False)
 
     def set_mode(self, mode: str, *, tell: bool = True) -> None:
-        """Switches the mode, also while a turn runs. `tell`: the client did not ask for it by `session/set_mode`.
+        """Switches the mode, also while a turn runs. `tell`: the client did not request it with `session/set_mode`.
         Raises InvalidParams for an unknown one."""
         if mode not in MODES:
             raise InvalidParams(f"Invalid params: unknown mode {mode!r}; the modes are {', '.join(MODES)}")
@@ -79,13 +79,13 @@ class Choices:
         self._store.change(self._id, model=model)
 
     def found(self, models: Sequence[str]) -> None:
-        """Adds the models that a server lists, and tells the client where that is news."""
+        """Adds the models that a server lists, and tells the client if any are new."""
         if any(model not in self.models for model in models):
             self.models = list(dict.fromkeys([*self.models, *models]))
             self.show()
 
     def use_real_name(self, name: str) -> None:
-        """Replaces the chosen `provider:auto` by the model it has become."""
+        """Replaces the chosen `provider:auto` with the model it stands for."""
         self.models = list(dict.fromkeys(name if known == self.model else known for known in self.models))
         self._set_model(name)
         self.show()

@@ -1,6 +1,6 @@
 """The slash commands: a prompt that begins with `/name rest` runs one; anything else is a prompt.
 
-What a command answers is shown to the user and kept for them; the model does not hear of it.
+A command's answer is shown to the user and stored; the model does not see it.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ async def _clear(session: Session, parts: Parts, rest: str) -> str:
     parts.calls.forget()
     parts.shell.runs.forget()
     session.report_usage(0, session.usage.size if session.usage is not None else 0)
-    return "The model has forgotten this conversation; what you see stays."
+    return "The model has forgotten this conversation; your view of it stays."
 
 
 async def _compact(session: Session, parts: Parts, rest: str) -> str:
@@ -117,7 +117,7 @@ async def _tools(session: Session, parts: Parts, rest: str) -> str:
         reasons.setdefault(why, []).append(f"`{name}`")
     away = [f"- {', '.join(names)}: {why}" for why, names in reasons.items()]
     text = f"Tools in the mode `{session.choices.mode_id}`:\n" + "\n".join(lines) + f"\n\n{parts.toolbox.offer.words()}"
-    return text + ("\n\nNot there now:\n" + "\n".join(away) if away else "")
+    return text + ("\n\nCurrently unavailable:\n" + "\n".join(away) if away else "")
 
 
 async def _status(session: Session, parts: Parts, rest: str) -> str:
@@ -136,15 +136,15 @@ async def _status(session: Session, parts: Parts, rest: str) -> str:
     return (
         f"acp-coder {__version__}\n\n- Session: `{session.id}`\n- Model: `{session.choices.model}`\n"
         f"- Mode: `{session.choices.mode_id}`\n- The editor ({client.plan.name}) offers: "
-        f"{', '.join(offers) or 'nothing; all is done locally'}\n"
-        + "".join(f"- Not as it says: {words}\n" for words in client.plan.corrected)
+        f"{', '.join(offers) or 'nothing; everything is done locally'}\n"
+        + "".join(f"- Corrected: {words}\n" for words in client.plan.corrected)
         + f"\nFolders:\n{roots}"
         + ("\n\nMore:\n" + "\n".join(f"- {line}" for line in more) if more else "")
     )
 
 
 def _more(parts: Parts) -> list[str]:
-    """Lines of the parts of the session."""
+    """Lines from the parts of the session."""
     lines = parts.calls.outputs.words()
     if (goal := parts.memory.goals.current) is not None:
         lines.append(f"Goal ({goal.status}): {goal.text}")
@@ -164,7 +164,7 @@ async def _permissions(session: Session, parts: Parts, rest: str) -> str:
     known = parts.calls.gate.remembered()
     proposed = _proposed(parts.calls.guard.proposals())
     if not known:
-        return f"Nothing is remembered for this project: every change is asked about.{proposed}"
+        return f"Nothing is remembered for this project: you are asked about every change.{proposed}"
     words = {"allow": "always allow", "reject": "never allow"}
     lines = [
         f"- #{item.id} {'trusts' if item.decision == 'allow' else 'does not trust'} files of this folder (`/trust`)"
@@ -191,14 +191,14 @@ async def _trust(session: Session, parts: Parts, rest: str) -> str:
     if word == "no":
         await extensions.distrust()
         parts.journal.notice("trust in this folder: taken back by the user")
-        return "No longer trusted. What was loaded is not offered any more."
+        return "No longer trusted. What was loaded is no longer offered."
     changed = ""
     if word == "yes":
         trouble = await extensions.trust(mark.strip())
         if trouble is not None:
             parts.journal.notice(f"trust in this folder ({extensions.mark}): given by the user")
             return "\n".join(["Trusted and loaded. `/tools` lists them.", *(f"- {words}" for words in trouble)])
-        changed = "These are not the files that you were shown, so nothing was done.\n\n"
+        changed = "These are not the files you were shown, so nothing was done.\n\n"
     files, trusted = await extensions.show()
     if not files:
         return (
@@ -210,10 +210,10 @@ async def _trust(session: Session, parts: Parts, rest: str) -> str:
     if extensions.loaded and not trusted:
         state = "They are not trusted. What was loaded earlier stays until the session ends, or `/trust no`."
     return (
-        f"{changed}Files of this folder that take effect where it is trusted:\n{listed}\n\n{state} They may run "
-        "with your rights as soon as they are used: read them first. "
+        f"{changed}Files in this folder that take effect if it is trusted:\n{listed}\n\n{state} They run with your "
+        "privileges: read them first. "
         f"`/trust yes {extensions.mark}` uses exactly these files (tools now, configuration from the next session on), "
-        "until one of them changes; `/trust no` takes it back."
+        "until one of them changes; `/trust no` revokes it."
     )
 
 
@@ -227,7 +227,7 @@ async def _policy(session: Session, parts: Parts, rest: str) -> str:
         return "\n".join(f"- {line}" for line in [*parts.calls.guard.status(), *await parts.shell.confinement.lines()])
     if word == "check":
         return _check(session, parts, argument.strip())
-    return "`/policy status` shows what is in force, `/policy check TOOL {JSON}` what would become of a call."
+    return "`/policy status` shows the active rules, `/policy check TOOL {JSON}` what would happen to a call."
 
 
 def _check(session: Session, parts: Parts, text: str) -> str:

@@ -1,4 +1,4 @@
-"""Notices of a session: to the audit log, and to the user next to the conversation."""
+"""Notices of a session: to the audit log, and to the user beside the conversation."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ class Journal:
         self._turn = turn
 
     def write(self, event: AuditEvent, **fields: Any) -> bool:
-        """Adds an entry to the audit log, with the session and its turn; False where that failed."""
+        """Adds an entry to the audit log, with the session and its turn; False if that failed."""
         return self.audit.write(event, caller_id=self.outbox.session_id, turn=self._turn.id, **fields)
 
     def notice(self, reason: str, **fields: Any) -> None:
-        """Writes down something of the session that is no call."""
+        """Logs an event of the session that is not a call."""
         self.write("notice", reason=reason, **fields)
 
     def warn(self, words: str, **fields: Any) -> None:
-        """Writes it down and tells the user."""
+        """Logs it and tells the user."""
         self.notice(words, **fields)
         if not self._queue.closed:
             self.outbox.tell(words)
 
     def sandbox_found(self, found: Found) -> None:
-        """The user is told where commands are not confined although they should be, and where less well."""
+        """Tells the user if commands are not confined although they should be, or less than they could be."""
         if not found.disabled and (found.trouble or found.sandbox.kind == "none"):
             words = "\n".join([f"Commands run with: {found.words}.", *found.trouble])
             log.warning("%s", words)
@@ -47,12 +47,12 @@ class Journal:
 
     def repository_made(self, folder: Path) -> None:
         self.warn(
-            f"A command made the git repository {folder}, and its configuration names programs or has submodules. Look "
-            "at its `.git/config` before you run git there, or in a repository above it."
+            f"A command made the git repository {folder}, whose configuration names programs or has submodules. Check "
+            "its `.git/config` before you run git there or in a repository above it."
         )
 
     def run_ended(self, words: str) -> None:
-        """A command in the background ended by itself. Within a turn its own card is enough."""
+        """A background command ended by itself. During a turn its card is enough."""
         self.notice(words, tool="bash")
         if not self._queue.busy and not self._queue.closed:
             self.outbox.say(f"{words}\n\n")

@@ -1,4 +1,4 @@
-"""The modes of a session, in the order they are offered. Light: the answer to `session/new` needs it."""
+"""The modes of a session, in the order they are offered. Cheap to import: the response to `session/new` needs it."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ class Mode(NamedTuple):
     changes: bool
     """Whether tools that change things are offered."""
     asks: bool
-    """Whether a user is asked before changes."""
+    """Whether the user is asked before changes."""
     extra_tools: frozenset[str] = frozenset()
-    """Tools offered although they are of no use to other read-only modes."""
+    """Tools offered that other read-only modes do not have."""
 
 
 MODES: dict[ModeId, Mode] = {
@@ -37,12 +37,12 @@ MODES: dict[ModeId, Mode] = {
         extra_tools=frozenset({"plan", "switch_mode", "delegate"}),
     ),
     "code": Mode("code", "Code", "Works on the code; asks before changes", changes=True, asks=True),
-    "auto": Mode("auto", "Auto", "Works without asking for what the rules do not deny", changes=True, asks=False),
+    "auto": Mode("auto", "Auto", "Asks only about dangerous calls and where rules ask", changes=True, asks=False),
 }
 
 
 def narrower(one: Mode, other: Mode) -> Mode:
-    """The one of both that allows less: the modes are in that order."""
+    """The stricter of the two: the modes are in that order."""
     order = list(MODES)
     return min(one, other, key=lambda mode: order.index(mode.id))
 

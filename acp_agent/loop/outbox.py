@@ -1,8 +1,7 @@
-"""Updates for the client and the log.
+"""Updates for the client and the log. `emit(update)` stores, then sends: what the client has seen is on disk.
 
-`emit(update)` stores, then sends: what the client was told is on disk. The first update after a pause goes at once;
-those that follow closely go together, once per round of the event loop, so that a burst of small chunks costs one
-transaction and (joined) one message.
+The first update after a pause is sent immediately; those that follow closely are batched, once per event loop
+iteration, so that a burst of small chunks costs one transaction and (joined) one message.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 PAUSE_SECONDS = 0.003
-"""After so long without an update the next one does not wait for company."""
+"""Seconds without an update after which the next one is sent immediately."""
 
 
 class Outbox:
@@ -42,7 +41,7 @@ class Outbox:
         self.client = client
         client.before_asking = self.flush
         self.redaction: Redaction | None = None
-        """Takes credentials out of what is told and kept; there before the first prompt is."""
+        """Redacts what is sent and stored; set before the first prompt."""
         self.held = True
         """Whether updates are stored, but not sent: the client does not know the session's id yet, or any more."""
         self._store = store
@@ -55,12 +54,12 @@ class Outbox:
 
     @cached_property
     def _released(self) -> anyio.Event:
-        # Made late: it loads the event loop's backend of anyio, which the session's answer does not wait for.
+        # Created late: it loads anyio's event loop backend, for which the session's response must not wait.
         return anyio.Event()
 
     def emit(self, update: acp.SessionUpdate, *, keep: bool = True, clean: bool = False) -> None:
-        """Stores `update` (unless `keep` is false) and sends it, in the order of the calls. `clean`: credentials were
-        taken out of it, as they are of the model's words where one chunk follows the other."""
+        """Stores `update` (unless `keep` is false) and sends it, in the order of the calls. `clean`: it is already
+        redacted, as streamed model text is."""
         words = isinstance(update, acp.AgentMessageChunk | acp.AgentThoughtChunk)
         if self.redaction is not None and not clean and not words:
             update = self.redaction.struct(update)
@@ -80,14 +79,14 @@ class Outbox:
         return acp.SessionNotification(session_id=self.session_id, update=update)
 
     def put(self, kind: EntryKind | None, payload: Any) -> None:
-        """Adds an entry to the log, which goes with the next flush; `update`s are sent, too."""
+        """Adds an entry to the log for the next flush; `update`s are sent, too."""
         self._waiting.append((kind, payload))
         if not self._flush_planned:
             self._flush_planned = True
             self._soon(self.flush)
 
     def flush(self) -> None:
-        """Stores and sends what was emitted. A store that fails is reported at the end of the turn."""
+        """Stores and sends what was emitted. A store failure is reported at the end of the turn."""
         self._flush_planned = False
         if not self._waiting:
             return
@@ -132,14 +131,14 @@ class Outbox:
         await self.client.drain()
 
     def say(self, text: str) -> None:
-        """Sends a message of the agent's own. It begins a paragraph, also in clients that join messages."""
+        """Sends a message from the agent itself, as a new paragraph even in clients that join messages."""
         text = self.clean(text)
         if self._text_is_last:
             text = f"\n\n{text}"
         self.emit(acp.AgentMessageChunk(content=acp.TextContent(text=text), message_id=str(uuid.uuid4())))
 
     def tell(self, words: str) -> None:
-        """Tells the user something: a notice where the client shows them, else a message; in the log, too."""
+        """Tells the user something: a notice if the client shows them, else a message; also in the log."""
         words = self.clean(words)
         log.warning("%s", words)
         if self.client.plan.notices:

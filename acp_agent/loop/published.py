@@ -1,6 +1,6 @@
 """Holds what the editor's language servers publish for a session (`_lsp/publishDiagnostics`, `_lsp/didSave`).
 
-Light: a session has one from its beginning, and most never need what is behind it.
+Cheap to import: every session has one from the start, and most never need more.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Published:
             self.cache().take(note)
 
     def cache(self) -> DiagnosticsCache:
-        """Returns what was published; kept from now on."""
+        """Returns what was published; stored from now on."""
         if self.known is None:
             config = self._config
             self.known = load(DIAGNOSTICS)(files=config.max_diagnostic_files, per_file=config.max_diagnostics_per_file)

@@ -1,4 +1,4 @@
-"""The turn that runs, as commands, hooks and sub-agents know it."""
+"""The running turn, as commands, hooks and sub-agents see it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class RunningTurn:
         self.skill = ""
         """The skill the turn follows, if any."""
         self.next_skill = ""
-        """The skill that the turn after this follows."""
+        """The skill that the next turn follows."""
         self._goal_id = ""
         self._model: ReadyModel | None = None
 

@@ -1,6 +1,6 @@
-"""One conversation: its id, folders, choices and the turn that runs.
+"""One conversation: its id, folders, choices and the running turn.
 
-A session is light until its first prompt. What a turn needs (`Parts`) is built in the background by `build` and awaited
+A session is cheap until its first prompt. What a turn needs (`Parts`) is built in the background by `build` and awaited
 here.
 """
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from acp_agent.loop.turns.parts import Parts
 
 PROMPT_REDACTED = (
-    "Your prompt holds a credential. It was taken out before the prompt was kept and sent to the model "
+    "Your prompt contained a credential. It was redacted before the prompt was stored and sent to the model "
     "(`secrets.redact` in the configuration)."
 )
 
@@ -61,14 +61,14 @@ class Session:
         self.turns = record.turns
         self.usage: acp.UsageUpdate | None = None
         self.spent: UsageReport | None = None
-        """By the turn that runs, or ran last."""
+        """By the current or the last turn."""
         self._store = store
         self._build = build
         self._parts: Parts | None = None
 
     @cached_property
     def _building(self) -> anyio.Lock:
-        # Made late: it loads the event loop's backend of anyio, which the session's answer does not wait for.
+        # Created late: it loads anyio's event loop backend, for which the session's response must not wait.
         return anyio.Lock()
 
     async def parts(self) -> Parts:
@@ -76,7 +76,7 @@ class Session:
         is closed."""
         async with self._building:
             if self.queue.closed:
-                raise ResourceNotFound(f"The session {self.id!r} is closed")
+                raise ResourceNotFound(f"Session {self.id!r} is closed")
             if self._parts is None:
                 self._parts = await self._build(self)
                 self._parts.memory.restore(self.stored())
@@ -89,16 +89,16 @@ class Session:
     async def prompt(
         self, blocks: Sequence[acp.ContentBlock], *, bound_to: Mode | None = None, announce: str = ""
     ) -> acp.StopReason:
-        """One turn. A second prompt waits for the first. Raises RpcError where the turn could not be finished.
+        """Runs one turn. A second prompt waits for the first. Raises RpcError if the turn could not be finished.
 
-        `bound_to`: it is not the user who asks; no command is run, and the mode is at most that one. `announce` is
-        said when its turn comes.
+        `bound_to`: the prompt is not from the user; no command is run, and the mode is at most that one. `announce` is
+        sent when its turn starts.
         """
         reason: acp.StopReason = "cancelled"
         try:
             with self.queue.cancellable() as scope:
                 async with self.queue.turn():
-                    await self.outbox.released()  # A prompt that came before its session's answer waits for it.
+                    await self.outbox.released()  # A prompt that arrives before its session's response waits for it.
                     self.choices.bound_to = bound_to
                     if announce:
                         self.outbox.say(announce)
@@ -115,9 +115,9 @@ class Session:
         return "cancelled" if scope.cancelled_caught else reason
 
     async def prompt_unasked(self, blocks: Sequence[acp.ContentBlock], mode: str, words: str) -> None:
-        """A turn that no request of the client waits for; `words` announce it, and what fails is said.
+        """Runs a turn that no client request waits for; `words` announce it, and failures are shown.
 
-        Its words are not the user's: they run no command, and nothing that `mode` would not allow.
+        The text is not the user's: it runs no command, and nothing that `mode` would not allow.
         """
         try:
             known = next((one for one in MODES.values() if one.id == mode), MODES["ask"])
@@ -182,24 +182,24 @@ class Session:
         self.outbox.emit(self.usage, keep=False)
 
     async def settled(self) -> None:
-        """Returns once no turn runs."""
+        """Waits until no turn is running."""
         async with self.queue.turn():
             pass
 
     async def close(self) -> None:
-        """Ends the turn, waits for it, and frees what the session holds."""
+        """Ends the turn, waits for it, and releases the session's resources."""
         self.queue.closed = True
         self.queue.cancel()
         async with self.queue.turn(), self._building:
             self.outbox.flush()
-            self.outbox.held = True  # What ends now is stored, not told: the client may be opening the session again.
+            self.outbox.held = True  # What ends now is stored, not sent: the client may be reopening the session.
             if self._parts is not None:
                 await self._parts.close()
         self.outbox.flush()
 
 
 def _as_answer(error: ProviderError, words: str) -> RpcError:
-    """A provider's failure as the error answer of the prompt; the session goes on."""
+    """Turns a provider error into the prompt's error response; the session continues."""
     data = {"kind": error.kind}
     if error.kind == "auth":
         return AuthRequired(words, data)

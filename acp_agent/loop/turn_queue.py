@@ -1,4 +1,4 @@
-"""The turns of a session: one runs, the others wait behind it."""
+"""The turns of a session: one runs, the others wait."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ class TurnQueue:
     def __init__(self) -> None:
         self._scopes: list[anyio.CancelScope] = []
         self.closed = False
-        """Whether the session is closed: nothing is told any more."""
+        """Whether the session is closed: nothing more is sent."""
 
     @cached_property
     def _lock(self) -> anyio.Lock:
-        # Made late: it loads the event loop's backend of anyio, which the session's answer does not wait for.
+        # Created late: it loads anyio's event loop backend, for which the session's response must not wait.
         return anyio.Lock()
 
     def __len__(self) -> int:
@@ -41,11 +41,11 @@ class TurnQueue:
 
     @asynccontextmanager
     async def turn(self) -> AsyncIterator[None]:
-        """Waits until no other turn runs, and lets none run meanwhile."""
+        """Waits until no other turn is running, and blocks others."""
         async with self._lock:
             yield
 
     def cancel(self) -> None:
-        """Ends the running turn and those that wait behind it; their prompts are answered `cancelled`."""
+        """Ends the running turn and the waiting ones; their prompts are answered `cancelled`."""
         for scope in self._scopes:
             scope.cancel()

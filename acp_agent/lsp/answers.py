@@ -126,7 +126,7 @@ def workspace_edit(data: Any) -> lsp.WorkspaceEdit:
             if kind := _get(each, "kind"):
                 raise LspError(
                     f"the language server would also {kind} a file, which is not supported here: rename or create the "
-                    "file with the tools for files, then change the text"
+                    "file with the file tools, then change the text"
                 )
             _add(changes, _get(_get(each, "textDocument"), "uri"), _get(each, "edits"))
     else:
@@ -138,12 +138,12 @@ def workspace_edit(data: Any) -> lsp.WorkspaceEdit:
 
 def _add(changes: dict[str, list[lsp.TextEdit]], uri: Any, edits: Any) -> None:
     if not isinstance(uri, str) or not isinstance(edits, list):
-        raise LspError("the language server gave an edit that cannot be understood; nothing is changed")
+        raise LspError("the language server returned a malformed edit; nothing was changed")
     into = changes.setdefault(_uri(uri), [])
     for edit in edits:
         place, text = _range(_get(edit, "range")), _get(edit, "newText")
         if place is None or not isinstance(text, str):
-            raise LspError("the language server gave an edit that cannot be understood; nothing is changed")
+            raise LspError("the language server returned a malformed edit; nothing was changed")
         into.append(lsp.TextEdit(place, text))
 
 

@@ -1,4 +1,4 @@
-"""The contract of language servers: what they are asked, and what starts one. Light: without pygls.
+"""The contract of language servers: requests to them, and how one is started. Cheap to import: without pygls.
 
 Positions are LSP's: lines and characters from 0, characters in UTF-16 code units.
 """
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class LspError(AgentError):
-    """A language server could not be had, or did not do what was asked; the text is for the model and the user."""
+    """A language server is unavailable or failed; the text is for the model and the user."""
 
 
 class Document(Struct, frozen=True):
@@ -76,7 +76,7 @@ class LanguageServices(Protocol):
 
     @property
     def config(self) -> LspConfig:
-        """The limits of what is told of them."""
+        """The limits of what is reported."""
         ...
 
     def watch(self, document: Document) -> None:
@@ -84,7 +84,7 @@ class LanguageServices(Protocol):
         ...
 
     async def new_errors(self, before: Document | None, after: Document) -> NewErrors:
-        """The errors that a change of a file brought about, as far as they are known in time. Never fails.
+        """The errors caused by a change to a file, as far as they are known in time. Never fails.
 
         `before`: as it was; None for a file that is new."""
         ...

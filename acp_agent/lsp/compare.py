@@ -1,4 +1,4 @@
-"""Which errors an edit has brought about: those after it that were not there before. Pure.
+"""Which errors an edit has caused: those after it that did not exist before. Pure.
 
 An error is known again by its source, code and message, line numbers in the message aside. Each error of before
 explains at most one of after: one that is on the same line, in the sense of a diff of the two texts; else one on a line
@@ -30,7 +30,7 @@ _Key = tuple[str, str, str]
 def new_errors(
     before: Sequence[Diagnostic], after: Sequence[Diagnostic], old_text: str, new_text: str
 ) -> list[Diagnostic]:
-    """The errors of `after` that the change of `old_text` to `new_text` brought about, in their order."""
+    """The errors in `after` caused by the change from `old_text` to `new_text`, in order."""
     found = [item for item in after if item.severity == ERROR]
     known: dict[_Key, list[int]] = {}
     for item in before:

@@ -1,4 +1,4 @@
-"""The language servers that are known by name, and which of them a file's language wants. Light: without pygls.
+"""The known language servers, and which of them handle a file's language. Cheap to import: without pygls.
 
 A row of `lsp.servers` in the configuration with a known name replaces the keys that it gives; one with another name is
 a server of its own and comes before the known ones.

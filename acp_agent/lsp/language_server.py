@@ -1,7 +1,7 @@
-"""One language server: its life, and what it is asked.
+"""One language server: its life, and requests to it.
 
-It is started when it is first needed and started again after it ended by itself, a few times; documents are opened
-again then, and who waits keeps waiting.
+It is started when first needed and restarted a few times if it exits by itself; documents are then reopened, and
+waiting requests keep waiting.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ class Server:
 
     def _fail(self, words: str, again: bool) -> None:
         often = f" after {self._restarts + 1} starts" if again and self._restarts else ""
-        self._trouble = f"the language server {self.name} does not run{often}: {words}"
+        self._trouble = f"the language server {self.name} is not running{often}: {words}"
         self._set("failed")
         self._tell(self._trouble)
 
@@ -181,7 +181,7 @@ class Server:
         self._capabilities = offered if isinstance(offered, dict) else {}
         encoding = self._capabilities.get("positionEncoding") or "utf-16"
         if encoding != "utf-16":
-            return f"it counts characters in {encoding}, not in utf-16", False
+            return f"it uses the position encoding {encoding} instead of utf-16", False
         commands = self.detail("executeCommandProvider", "commands")
         self.documents.only_pulled = isinstance(commands, list) and tsserver.COMMAND in commands
         client.tell(types.INITIALIZED, types.InitializedParams())
@@ -213,7 +213,7 @@ class Server:
         return {
             types.WORKSPACE_CONFIGURATION: self._on_configuration,
             types.WORKSPACE_WORKSPACE_FOLDERS: lambda _: initialize_params(self.folder, {}).workspace_folders,
-            types.WORKSPACE_APPLY_EDIT: lambda _: {"applied": False, "failureReason": "this client applies no edits"},
+            types.WORKSPACE_APPLY_EDIT: lambda _: {"applied": False, "failureReason": "edits are not supported"},
             types.WINDOW_WORK_DONE_PROGRESS_CREATE: lambda _: None,
             types.WINDOW_SHOW_MESSAGE_REQUEST: lambda _: None,
             types.WINDOW_SHOW_DOCUMENT: lambda _: {"success": False},

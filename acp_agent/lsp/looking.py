@@ -67,7 +67,7 @@ class Looking:
     async def edited(
         self, language: str, before: Document | None, after: Document, saved: bool
     ) -> list[tuple[Path, Diagnostic]]:
-        """The errors that the edit brought about; `saved`: the disk has it. Raises LspError, Silent.
+        """The errors caused by the edit; `saved`: the disk has it. Raises LspError, Silent.
 
         However this ends, the server is told of the text after the edit."""
         async with self._documents.using(after.path, language) as opened:
@@ -178,7 +178,7 @@ class Looking:
         with anyio.move_on_after(patience) as scope:
             await self._settle(document)
         if scope.cancelled_caught:
-            raise Silent(f"the language server {self._server.name} says nothing")
+            raise Silent(f"the language server {self._server.name} does not respond")
         self._documents.silences = 0
         document.waited = False
 

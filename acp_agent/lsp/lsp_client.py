@@ -1,7 +1,7 @@
 """JSON-RPC with a language server's process: pygls keeps the requests, lsprotocol has the messages that we send.
 
-What a server sends is read by our own hands and kept as plain JSON: pygls would read without bounds, and lsprotocol
-refuses a whole message for one wrong field. `acp_agent.lsp.answers` takes from it what can be understood.
+We read what a server sends ourselves and keep it as plain JSON: pygls would read without bounds, and lsprotocol rejects
+a whole message for one wrong field. `acp_agent.lsp.answers` extracts what it understands.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class _Protocol(JsonRPCProtocol):
         return found
 
     def structure_message(self, data: dict[str, Any]) -> RPCMessage:
-        """Raises ValueError: it is no message."""
+        """Raises ValueError: it is not a message."""
         method, id_ = data.get("method"), data.get("id")
         if isinstance(method, str):
             if id_ is None:
@@ -224,7 +224,7 @@ class Client(JsonRPCClient):
         self._unread += len(data)
         self._outgoing.append(data)
         if self._unread > UNREAD:
-            self._end(f"it does not read what it is sent ({UNREAD} bytes wait)")
+            self._end(f"it does not read its input ({UNREAD} bytes wait)")
         self._more.notify()
 
     async def send(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
@@ -294,7 +294,7 @@ class Client(JsonRPCClient):
                 start = 0
         if len(self._buffer) - start >= LONGEST_HEADER or self._junk > JUNK:
             self._process.heard(bytes(self._buffer[start : start + 1000]))
-            self._end("it printed what is no LSP message" + self._process.said())
+            self._end("it printed something that is not an LSP message" + self._process.said())
         return None
 
     def _receive(self, body: bytes) -> int:
@@ -305,7 +305,7 @@ class Client(JsonRPCClient):
                 raise ValueError("no object")
             message = self.protocol.structure_message(data)
         except (ValueError, RecursionError) as error:
-            log.debug("%s sent what is no message: %s", self._name, error)
+            log.debug("%s sent something that is not a message: %s", self._name, error)
             self._process.heard(body[:1000])
             return 1
         if data.get("method") != types.CANCEL_REQUEST:  # All of its requests are answered at once.

@@ -37,7 +37,7 @@ STOP = 1.2
 AT_ONCE = 8
 """Files whose diagnostics are asked for at the same time."""
 ONCE_IN = 5
-"""Of so many edits after which a server says nothing, one is waited for as if it would."""
+"""After this many edits without a response from a server, the next edit waits for it as usual."""
 
 HIDDEN = "the rename would also change a file that must not be read; nothing is changed"
 
@@ -119,21 +119,20 @@ class OwnServers:
         return any(language_of(row, path) for row in self._rows)
 
     def _pairs(self, document: Document) -> list[Pair]:
-        """The servers for the document, started where they were not. Raises LspError, where there is none, and why."""
+        """The servers for the document, started if needed. Raises LspError if there is none, saying why."""
         path = document.path
         if self._hides(path):
-            raise LspError(f"{path} must not be read, and is not shown to a language server")
+            raise LspError(f"{path} must not be read, so it is not sent to a language server")
         size = len(document.text)
         if size > self._config.max_file_bytes or size * 4 > self._config.max_file_bytes < _size(document.text):
             raise LspError(
-                f"{path} has more than {self._config.max_file_bytes} bytes (lsp.max_file_bytes) and is not shown to a "
+                f"{path} has more than {self._config.max_file_bytes} bytes (lsp.max_file_bytes) and is not sent to a "
                 "language server"
             )
         wanted = [(row, language) for row in self._rows if (language := language_of(row, path))]
         if not wanted:
             raise LspError(
-                f"no language server is known for files like {path.name}; one can be named in lsp.servers of the "
-                "configuration"
+                f"no language server is known for files like {path.name}; you can configure one in lsp.servers"
             )
         pairs: list[Pair] = []
         groups: set[str] = set()
@@ -173,8 +172,8 @@ class OwnServers:
             raise LspError("the session's language servers were stopped")
         if sum(server.alive for server in self._servers.values()) >= self._config.max_servers:
             raise LspError(
-                f"{self._config.max_servers} language servers run already (lsp.max_servers); {row.name} for {folder} "
-                "was not started"
+                f"{self._config.max_servers} language servers are already running (lsp.max_servers); "
+                f"{row.name} for {folder} was not started"
             )
         if row.group == PYTHON_TYPES and "python" not in row.settings and (own := interpreter(folder, top)):
             row = replace(row, settings={**row.settings, "python": {"pythonPath": own}})
@@ -329,7 +328,7 @@ class OwnServers:
             for server, language in pairs:  # Some look for a project only where a file is open.
                 await server.shown(language, near)
         if not servers:
-            raise LspError("no language server runs yet: name a file of the language that is meant")
+            raise LspError("no language server is running yet: name a file in the language you mean")
 
         async def ask(server: Server) -> list[lsp.WorkspaceSymbol]:
             params = types.WorkspaceSymbolParams(query)
@@ -432,7 +431,7 @@ class OwnServers:
             return [given[server] for server in able if server in given]
         if errors:
             raise errors[0]
-        raise LspError(f"no language server here gives {what} ({', '.join(server.name for server in servers)})")
+        raise LspError(f"no language server here provides {what} ({', '.join(server.name for server in servers)})")
 
     def _visible(self, found: Sequence[Sequence[lsp.Location]]) -> list[lsp.Location]:
         every = dict.fromkeys(item for each in found for item in each)

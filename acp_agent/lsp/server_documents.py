@@ -63,7 +63,7 @@ class Documents:
         self.silences = 0
         """Edits in a row after which nothing was published."""
         self.only_pulled = False
-        """Whether what is published says nothing that is not known better."""
+        """Whether published diagnostics add nothing to what is already known."""
 
     def __iter__(self) -> Iterator[OpenDocument]:
         """The one used last first."""

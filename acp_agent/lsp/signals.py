@@ -8,7 +8,7 @@ import anyio
 
 
 class Signal:
-    """Whoever changes something calls `notify`; whoever waits looks again then."""
+    """Changes call `notify`, which makes waiting tasks check again."""
 
     def __init__(self) -> None:
         self._event = anyio.Event()

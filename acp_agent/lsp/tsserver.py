@@ -1,4 +1,4 @@
-"""Diagnostics of TypeScript's server, asked for by its own command.
+"""Diagnostics of TypeScript's server, requested with its own command.
 
 typescript-language-server publishes them without a version, after a pause, and not at all for a file that stays without
 any, so that nobody knows when to stop waiting. The server behind it answers at once, and it can be asked by a command.

@@ -170,7 +170,7 @@ def prompt_arguments(prompt: McpPrompt, text: str) -> dict[str, str]:
         try:
             words = shlex.split(text)
         except ValueError as error:
-            raise McpError("invalid_input", f"the arguments of {prompt.name} have an open quote") from error
+            raise McpError("invalid_input", f"the arguments of {prompt.name} have an unclosed quote") from error
         rest: list[str] = []
         for word in words:
             name, equals, value = word.partition("=")

@@ -112,7 +112,7 @@ def _text(block: dict[str, Any]) -> str:
                 return f"[resource {uri}]\n{readable(str(resource['text']))}"
             size = len(str(resource.get("blob", ""))) * 3 // 4
             return f"[resource {uri}, {_kind(resource)}, {size} bytes: cannot be shown]"
-    return f"[content of the kind {one_line(str(block.get('type')), 40)} cannot be shown]"
+    return f"[content of type {one_line(str(block.get('type')), 40)} cannot be shown]"
 
 
 def _kind(block: dict[str, Any]) -> str:

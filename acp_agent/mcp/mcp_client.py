@@ -5,8 +5,8 @@ The package's scopes are entered and left in the task that uses `connect`. Failu
 We offer servers the folders of the session as `roots`. We offer neither `sampling` nor `elicitation`: a server can
 use neither the user's model nor ask the user.
 
-A server is greeted by `initialize` first, which every one in use answers; one that knows only the protocol without a
-handshake (2026-07-28) is asked by `server/discover`.
+A server first gets `initialize`, which every one in use answers; one that knows only the protocol without a handshake
+(2026-07-28) gets `server/discover`.
 """
 
 from __future__ import annotations

@@ -96,18 +96,18 @@ def failure(error: BaseException, link: Link, trace: Trace) -> McpError:
         case httpx2.TimeoutException():
             return McpError("transient", f"{host} did not answer in time")
         case httpx2.InvalidURL() | httpx2.UnsupportedProtocol():
-            return McpError("invalid_input", f"its address is not a URL that can be asked ({error})")
+            return McpError("invalid_input", f"its address is not a usable URL ({error})")
         case httpx2.HTTPError():
-            return McpError("transient", f"the connection to {host} broke ({error or type(error).__name__})")
+            return McpError("transient", f"the connection to {host} was lost ({error or type(error).__name__})")
         case MCPError():
             words = one_line(error.message, 2000) or f"error {error.code}"
             if closed and ("closed" in words.lower() or "SSE stream" in words):  # The code is also a server's own.
                 return McpError("transient", words)
             return McpError(CODES.get(error.code, "server_error"), words)
         case ValueError():
-            return McpError("server_error", f"its answer is no valid MCP: {one_line(str(error), 300)}")
+            return McpError("server_error", f"its response is not valid MCP: {one_line(str(error), 300)}")
     log.error("an MCP connection failed unexpectedly", exc_info=error)
-    return McpError("transient", f"the connection broke ({type(error).__name__}: {one_line(str(error), 300)})")
+    return McpError("transient", f"the connection was lost ({type(error).__name__}: {one_line(str(error), 300)})")
 
 
 def by_status(trace: Trace, error: BaseException | None = None) -> McpError:
@@ -115,7 +115,7 @@ def by_status(trace: Trace, error: BaseException | None = None) -> McpError:
     code = STATUSES.get(status, "server_error" if status >= 500 else "invalid_input")
     words = f"it answered HTTP {status}"
     if code == "auth_failure":
-        words += ": it wants other credentials (see its headers in the configuration)"
+        words += ": it rejects the credentials (see its headers in the configuration)"
     elif isinstance(error, MCPError) and "error response" not in error.message:
         words += f": {one_line(error.message, 2000)}"
     return McpError(code, words, retry_after=trace.retry_after)

@@ -1,7 +1,7 @@
-"""The MCP servers of a session, each kept by a task of its own.
+"""The MCP servers of a session, each run by its own task.
 
-A server that fails is told in words and takes nothing with it. One that was connected and is lost keeps its tools for
-a while: the next call starts it again, three times at most. Nothing of a server outlives `close`.
+A failing server is reported and affects nothing else. One that was connected and is lost keeps its tools: the next call
+restarts it, at most three times. Nothing of a server outlives `close`.
 
 We offer servers the folders of the session as `roots`, and neither `sampling` nor `elicitation`.
 """
@@ -110,7 +110,7 @@ class McpServers:
         return tuple(prompt for server in self._servers.values() for prompt in server.prompts)
 
     async def call(self, server: str, tool: str, arguments: Mapping[str, Any]) -> McpResult:
-        """Calls a tool. Cancelled, it returns at once, and the server is told."""
+        """Calls a tool. When cancelled, it returns immediately, and the server is told."""
         return await self._server(server).do(lambda client: client.call(tool, arguments))
 
     async def prompt(self, server: str, name: str, arguments: Mapping[str, str]) -> list[tuple[str, str]]:
@@ -278,11 +278,11 @@ class _Server:
         elif self._restarts < RESTARTS:
             self._state = "lost"
             self._wanted = anyio.Event()
-            words = f"{words} is gone: {why}. It is started again when one of its tools is called."
+            words = f"{words} is gone: {why}. It is restarted when one of its tools is called."
         else:
             self._state = "failed"
             self.tools, self.prompts = (), ()
-            words = f"{words} is gone: {why}. It was started again {RESTARTS} times and is given up."
+            words = f"{words} is gone: {why}. It was restarted {RESTARTS} times and will not be restarted again."
         log.warning("%s", words)
         self._settled.set()
         self._settings.on_trouble(self._spec.name, words)

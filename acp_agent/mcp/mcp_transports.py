@@ -1,6 +1,6 @@
 """How messages reach a server: our own transport for stdio, the package's for HTTP and SSE with a watched HTTP client.
 
-The package's transport for stdio is not used: its end may take six seconds, and it says nothing of why a server died.
+The package's stdio transport is not used: closing it can take six seconds, and it does not say why a server died.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ def _message(line: bytes) -> types.JSONRPCMessage | None:
         id_ = data.get("id") if isinstance(data, dict) and "method" not in data else None
         if isinstance(id_, bool) or not isinstance(id_, str | int):
             return None
-        words = f"its answer is no valid MCP: {one_line(str(error), 300)}"
+        words = f"its response is not valid MCP: {one_line(str(error), 300)}"
         return types.JSONRPCError(jsonrpc="2.0", id=id_, error=types.ErrorData(code=types.PARSE_ERROR, message=words))
 
 
@@ -154,7 +154,7 @@ class _HttpClient(httpx2.AsyncClient):
             if self._link.spec.transport == "sse":  # The package's writer ends at the first error.
                 self._link.lose(by_status(trace))
             elif trace.status == 404 and "mcp-session-id" in request.headers:
-                self._link.lose(McpError("transient", "it does not know the session any more"))
+                self._link.lose(McpError("transient", "it no longer knows the session"))
         content_type = response.headers.get("content-type", "").lower()
         if content_type.startswith("application/json"):
             response.stream = _Mended(_Capped(response.stream, self._link.longest_message))
@@ -190,7 +190,7 @@ class _Capped(httpx2.AsyncByteStream):
         async for chunk in self._stream:
             size += len(chunk)
             if size > self._limit:
-                raise httpx2.StreamError(f"the answer has more than {self._limit} bytes")
+                raise httpx2.StreamError(f"the response has more than {self._limit} bytes")
             yield chunk
 
     async def aclose(self) -> None:

@@ -1,4 +1,4 @@
-"""Names that models and clients accept for what servers call as they like."""
+"""Names that models and clients accept for arbitrary names of servers and tools."""
 
 from __future__ import annotations
 

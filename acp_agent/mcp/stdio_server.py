@@ -45,9 +45,9 @@ class StdioServer(Child):
                 return
 
     def heard_junk(self, line: bytes) -> None:
-        """A line of stdout that is no message: worse than what stderr says, and told only where that is empty."""
+        """A line of stdout that is not a message: less useful than stderr, and reported only if that is empty."""
         if not self._junk:
-            log.warning("%s printed what is no MCP message", self._name)
+            log.warning("%s printed something that is not an MCP message", self._name)
         self._junk = one_line(line.decode("utf-8", "replace"), 100)
         log.info("%s: %s", self._name, self._junk)
 
@@ -56,7 +56,7 @@ class StdioServer(Child):
 
     def said(self) -> str:
         if not (said := super().said()) and self._junk:
-            return f"; it printed what is no MCP message: {self._junk}"
+            return f"; it printed something that is not an MCP message: {self._junk}"
         return said
 
 
@@ -66,6 +66,6 @@ def _not_started(spec: ServerSpec, cwd: Path, error: OSError | ValueError) -> Mc
     if isinstance(error, FileNotFoundError):
         return McpError("not_found", f"the program `{spec.command}` was not found")
     if isinstance(error, PermissionError):
-        return McpError("policy_blocked", f"the program `{spec.command}` may not be executed")
+        return McpError("policy_blocked", f"the program `{spec.command}` is not executable")
     words = error.strerror if isinstance(error, OSError) else str(error)
     return McpError("invalid_input", f"the program `{spec.command}` could not be started: {words}")

@@ -1,7 +1,7 @@
-"""Shorter outputs while the agent works towards a goal: what has nothing to do with it is left out, and marked.
+"""Shorter outputs while the agent works towards a goal: unrelated sections are left out and marked.
 
-Pure: which sections are relevant is told by whoever asks (embeddings, or shared words). Lines that name the goal and
-lines that tell of errors stay, whatever the strategy; each gap says how many lines it stands for and why.
+Pure: the caller says which sections are relevant (embeddings, or shared words). Lines that mention the goal and lines
+that report errors always stay; each gap says how many lines are missing and why.
 
 Strategies: `aggressive` leaves two or three lines beside those; `moderate` leaves the beginning and the relevant
 sections; `none` leaves the output alone.
@@ -50,7 +50,7 @@ MARK_CHARS = 60
 """About what a mark has."""
 
 OFF_TOPIC = "not about the goal"
-TOO_LONG = "longer than what is kept"
+TOO_LONG = "beyond the length that is kept"
 
 
 class Sections(Struct, frozen=True):
@@ -75,7 +75,8 @@ def strategy_of(tool: str, config: CompressionConfig) -> CompressionStrategy:
 
 
 def wants_compression(tool: str, tokens: int, config: CompressionConfig, *, exit_code: int | None) -> bool:
-    """Whether an output of so many tokens is to be compressed at all. `exit_code` 0 also for what is no command."""
+    """Whether an output of this many tokens should be compressed at all. `exit_code` is 0 for anything but a
+    command."""
     if not config.enabled or strategy_of(tool, config) == "none":
         return False
     if config.preserve_shell_errors and exit_code != 0:

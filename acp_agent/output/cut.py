@@ -1,7 +1,7 @@
-"""The decision of a strategy, and the one place where it is carried out.
+"""The decision of a strategy, and the only place that carries it out.
 
-A strategy gives places, not text: which lines may go, and as what. `carried_out` takes back what may not go: an error
-line, a mark of an earlier strategy, and what is left out for so little that its mark would cost more. So no strategy,
+A strategy returns positions, not text: which lines may be removed, and as what. `carried_out` keeps what must not be
+removed: error lines, marks of earlier strategies, and lines whose mark would be longer than they are. So no strategy,
 built in or a user's own, can lose a failure, and none makes an output longer.
 """
 
@@ -20,8 +20,8 @@ ORDER: tuple[Confidence, ...] = ("Full", "Partial", "Fallback")
 
 MARK = compiled(r"^\[\.\.\. .* left out.* \.\.\.\]$")
 LAST_LINES = 40
-"""Of a failed command are kept whatever a strategy says, where it named no error or the strategy does not know the
-format: the cause may be in words that nobody knows."""
+"""Last lines of a failed command that are always kept if no error was found or the strategy does not know the format:
+the cause may be in unknown words."""
 FOLLOWING = 2
 """Lines kept after each error of a failed command where the strategy does not know the format."""
 

@@ -15,9 +15,9 @@ NO_OUTPUT = "[no output, exit code 0]"
 
 
 class ShellOutput(msgspec.Struct, frozen=True):
-    stdout: Annotated[str, Meta(description="Standard output; both streams where a terminal joined them.")]
+    stdout: Annotated[str, Meta(description="Standard output; both streams if a terminal merged them.")]
     stderr: Annotated[str, Meta(description="Standard error.")]
-    exit_code: Annotated[int | None, Meta(description="null when a signal or a timeout ended the command.")]
+    exit_code: Annotated[int | None, Meta(description="null if a signal or a timeout ended the command.")]
     truncated: Annotated[bool, Meta(description="Whether output was left out.")]
 
     def as_json(self, limit: int = MAX_STREAM_CHARS) -> dict[str, Any]:

@@ -1,8 +1,8 @@
-"""Which lines tell of a failure. The promise of all filters hangs on this: such a line is never lost.
+"""Which lines report a failure. All filters rely on this: such a line is never lost.
 
-Rather one line too many: a mention of an error in a harmless place costs a line, a lost error costs a turn. What is
-excused is what certainly tells of success: counts of nothing (`0 errors`; each count is judged by itself), tests that
-passed and carry the word in their name, and a package that is called so.
+Rather one line too many: a harmless mention of an error costs a line, a lost error costs a turn. Only lines that
+certainly report success are excluded: counts of nothing (`0 errors`; each count is judged by itself), tests that passed
+and carry the word in their name, and a package that is called so.
 
 Rows of a table of `kubectl get` tell of a failure by their columns, so they are judged with the table's head.
 """
@@ -94,7 +94,7 @@ WELL = FINISHED | {"running", "ready", "active", "bound", "available", "deployed
 
 
 def looks_like_error(line: str) -> bool:
-    """Whether the line tells that something went wrong, in whatever program's words."""
+    """Whether the line says that something went wrong, in any program's words."""
     if ERROR.search(line) is None:
         return False
     if is_passing_line(line) or PACKAGE.search(line) is not None:

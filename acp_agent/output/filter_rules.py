@@ -1,6 +1,6 @@
-"""Filter rules: what a `filters.toml` may say, and how a user's file goes on top of the built-in one.
+"""Filter rules: what a `filters.toml` may contain, and how a user's file extends the built-in one.
 
-A rule that is wrong costs itself alone: it is left out with a warning that names it, and the others load.
+An invalid rule is skipped with a warning that names it; the others load.
 """
 
 from __future__ import annotations
@@ -88,8 +88,7 @@ def load_rules(
 
 
 def read_user_filters(path: Path) -> tuple[str | None, list[str]]:
-    """The text of a user's file, None where there is none or it cannot be used, and why. Never waits: what is no
-    regular file is not read."""
+    """Returns the text of a user's file, or None and why. Never blocks: reads only a regular file."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -98,7 +97,7 @@ def read_user_filters(path: Path) -> tuple[str | None, list[str]]:
         return None, [_unused(path, f"cannot be read: {getattr(error, 'strerror', None) or error}")]
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            return None, [_unused(path, "is no regular file")]
+            return None, [_unused(path, "is not a regular file")]
         with open(descriptor, "rb", closefd=False) as file:
             content = file.read(MAX_FILE_BYTES + 1)
     except OSError as error:
@@ -114,7 +113,7 @@ def read_user_filters(path: Path) -> tuple[str | None, list[str]]:
 
 
 def _unused(path: Path, why: str) -> str:
-    return f"The filter rules of {path} are not used: the file {why}. The built-in rules are."
+    return f"The filter rules of {path} are not used: the file {why}. The built-in rules apply."
 
 
 def _configured(strategy: Strategy, max_diff_lines: int) -> Strategy:
@@ -128,14 +127,14 @@ def _read(text: str, source: str, built_in: Mapping[str, Rule], warnings: list[s
     try:
         content = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
-        warnings.append(f"The filter rules of {source} are not used: it is not TOML ({error}). The built-in rules are.")
+        warnings.append(
+            f"The filter rules of {source} are not used: not valid TOML ({error}). The built-in rules apply."
+        )
         return {}
-    warnings += [
-        f"{source}: there is no key `{key}`; rules are written as [[rules]]." for key in content if key != "rules"
-    ]
+    warnings += [f"{source}: unknown key `{key}`; write rules as [[rules]]." for key in content if key != "rules"]
     written = content.get("rules", [])
     if not isinstance(written, list):
-        warnings.append(f"{source}: rules are written as [[rules]], each of its own.")
+        warnings.append(f"{source}: write each rule as its own [[rules]].")
         return {}
     rules: dict[str, Rule] = {}
     for number, item in enumerate(written, 1):
@@ -145,7 +144,7 @@ def _read(text: str, source: str, built_in: Mapping[str, Rule], warnings: list[s
             warnings.append(f"{source}: the rule {_called(item, number)} is left out: {_words(error)}.")
             continue
         if rule.name in rules:
-            warnings.append(f"{source}: there are two rules `{rule.name}`; the later one counts.")
+            warnings.append(f"{source}: there are two rules `{rule.name}`; the later one applies.")
         rules[rule.name] = rule
     return rules
 

@@ -29,7 +29,7 @@ HUNK = compiled(r"^@@+ -\d+(?:,(?P<old>\d+))? (?:-\d+(?:,\d+)? )*\+\d+(?:,(?P<ne
 
 
 def git_status_cut(lines: Sequence[str]) -> Cut:
-    """Hints and blank lines go, each path stays, with one blank in front of it. Fallback for what is no status.
+    """Hints and blank lines go, each path stays, with one blank in front of it. Fallback if it is not a status.
     What is before the status (of another program) is not touched."""
     if STATUS.search("\n".join(lines)) is None:
         return Cut("Fallback")

@@ -14,29 +14,29 @@ ResultStatus = Literal["completed", "failed", "denied", "cancelled"]
 
 class ObservedSession(msgspec.Struct, frozen=True):
     started_at: Annotated[str, Meta(description="When the session was opened, ISO 8601 in UTC.")]
-    steps: Annotated[int, Meta(description="Messages of the model that called tools.")]
-    executed_commands: Annotated[int, Meta(description="Commands that were run.")]
-    observations: Annotated[int, Meta(description="Results the model was given, this one included.")]
+    steps: Annotated[int, Meta(description="Model messages that called tools.")]
+    executed_commands: Annotated[int, Meta(description="Commands run.")]
+    observations: Annotated[int, Meta(description="Results given to the model, including this one.")]
 
 
 class ObservedTool(msgspec.Struct, frozen=True, omit_defaults=True):
     tool: Annotated[str, Meta(description="Name of the tool.")]
-    call_id: Annotated[str, Meta(description="The model's own id of the call.")]
-    command: Annotated[str | None, Meta(description="The command line, of tools that run one.")] = None
+    call_id: Annotated[str, Meta(description="The model's id of the call.")]
+    command: Annotated[str | None, Meta(description="The command line, for tools that run one.")] = None
     workdir: Annotated[str | None, Meta(description="Where it ran.")] = None
     raw: Annotated[str, Meta(description="The arguments as JSON, cut in the middle.")] = ""
 
 
 class ObservedResult(msgspec.Struct, frozen=True):
     status: Annotated[ResultStatus, Meta(description="`denied`: a rule or the user did not allow it.")]
-    exit_code: Annotated[int | None, Meta(description="null where there is none.")]
-    timed_out: Annotated[bool, Meta(description="Whether it was killed for its timeout.")]
-    interactive: Annotated[bool, Meta(description="Whether the command looks as if it wanted a terminal.")]
-    output: Annotated[str, Meta(description="What the tool gave, cut in the middle.")]
+    exit_code: Annotated[int | None, Meta(description="null if there is none.")]
+    timed_out: Annotated[bool, Meta(description="Whether it was killed at its timeout.")]
+    interactive: Annotated[bool, Meta(description="Whether the command seems to need a terminal.")]
+    output: Annotated[str, Meta(description="The tool's output, cut in the middle.")]
 
 
 class Observation(msgspec.Struct, frozen=True):
-    schema: Annotated[Literal["acp_coder.tool_observation.v1"], Meta(description="Name and version of this form.")]
+    schema: Annotated[Literal["acp_coder.tool_observation.v1"], Meta(description="Name and version of this format.")]
     timestamp: Annotated[str, Meta(description="ISO 8601 in UTC.")]
     session: ObservedSession
     tool: ObservedTool

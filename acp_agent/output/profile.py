@@ -1,6 +1,6 @@
 """How much of a result the model gets: the profile `short`, for models with a small context.
 
-Its figures are those of a tool set made for such models: 4,000 characters of each stream of a command, 8,000 of all
+Its limits are those of a tool set made for such models: 4,000 characters of each stream of a command, 8,000 of all
 else, from the beginning; what grows at its end (a command in the background) from the end. Of a command's stream a part
 of the 4,000 is its end: there it says why it failed.
 """

@@ -1,8 +1,8 @@
-"""The nine strategies of filter rules: what each takes in a rule (`type` and parameters), and what it lets go.
+"""The nine strategies of filter rules: their form in a rule (`type` and parameters), and which lines they remove.
 
-Each is a value that decides about a list of lines and gives a `Cut`: places, never text. `cut.carried_out` alone makes
-text of it and takes back whatever would lose a failure. A strategy that does not understand what it reads gives
-`Fallback` and lets nothing go.
+Each decides about a list of lines and returns a `Cut`: positions, never text. Only `cut.carried_out` turns it into text
+and keeps whatever would lose a failure. A strategy that does not understand its input returns `Fallback` and removes
+nothing.
 """
 
 from __future__ import annotations
@@ -205,7 +205,7 @@ def may_cut_strangers(strategy: Strategy) -> bool:
 def checked_pattern(pattern: str) -> Pattern:
     """Raises ValueError, in words, for one that is too long or that RE2 does not take."""
     if len(pattern) > MAX_PATTERN_CHARS:
-        raise ValueError(f"a pattern of {len(pattern)} characters; {MAX_PATTERN_CHARS} is the most")
+        raise ValueError(f"a pattern of {len(pattern)} characters; the maximum is {MAX_PATTERN_CHARS}")
     try:
         return compiled(pattern)
     except PatternError as error:
@@ -220,7 +220,7 @@ def _union(patterns: Sequence[str]) -> Pattern:
     try:
         return compiled(union)
     except PatternError as error:
-        raise ValueError(f"the patterns are too large together: {error}") from error
+        raise ValueError(f"the patterns together are too large: {error}") from error
 
 
 def _without_varying(lines: Sequence[str]) -> list[str]:
@@ -234,7 +234,7 @@ def _without_varying(lines: Sequence[str]) -> list[str]:
 
 
 def _is_document(lines: Sequence[str]) -> bool:
-    """Whether this is JSON or YAML, as of `kubectl get -o yaml`: there a line that repeats is no repetition."""
+    """Whether this is JSON or YAML, as of `kubectl get -o yaml`: there, equal lines are not repetitions."""
     first = next((line for line in lines if line.strip() and KLOG.match(line) is None), "")
     return DOCUMENT.match(first) is not None
 

@@ -1,10 +1,10 @@
 """A `Peer` on an event loop: pending futures for our requests, a task for each of theirs, ONE ordered queue out.
 
-Order is a property of that queue: whatever is put first is written first, so an answer that is queued after the
-updates of its turn is read after them. Notifications and requests of the other side start in the order they came.
+The queue guarantees order: what is queued first is written first, so a response queued after the updates of its turn is
+read after them. Incoming notifications and requests start in the order they arrived.
 
-`push()` is the short cut of that queue: it writes at once what the transport takes without waiting, so that what is
-said reaches the other side before this one goes on. What is not taken stays first in the queue.
+`push()` is a shortcut: it immediately writes what the transport takes without waiting, so that it reaches the other
+side before this one continues. The rest stays first in the queue.
 
 Back-pressure: the writer awaits the transport. While it waits, notifications that `coalesce` can merge into the last
 queued one are merged (never dropped), and `drain()` holds back whoever produces faster than the other side reads.
@@ -137,7 +137,7 @@ class Connection:
             await self._shut(reader, writer, closing)
             for task in (reader, writer):
                 if task.done() and not task.cancelled() and task.exception() is not None:
-                    log.error("the connection ended by an error", exc_info=task.exception())
+                    log.error("the connection ended with an error", exc_info=task.exception())
 
     async def _shut(self, reader: asyncio.Task[None], writer: asyncio.Task[None], closing: asyncio.Task[Any]) -> None:
         reader.cancel()
@@ -238,7 +238,7 @@ class Connection:
         try:
             return self._peer.fail(request.id, error.code, error.message, error.data)
         except UNENCODABLE:
-            log.exception("the data of an error answer could not be encoded")
+            log.exception("the data of an error response could not be encoded")
             return self._peer.fail(request.id, error.code, error.message)
 
     def _cancel(self, params: Any) -> None:

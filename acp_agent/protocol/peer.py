@@ -1,12 +1,13 @@
 """JSON-RPC 2.0, both directions, without I/O: bytes in -> events, calls -> bytes.
 
 What lives here: framing (one message a line, split at LF only), the envelope, id bookkeeping, the error answers that
-JSON-RPC demands for input that is no message. What never may: a clock, a stream, a word of ACP, an import beyond the
-standard library's `json` (this module answers `initialize` before anything else is loaded).
+JSON-RPC requires for input that is not a message. What never may: a clock, a stream, a word of ACP, an import beyond
+the standard library's `json` (this module answers `initialize` before anything else is loaded).
 
 Rules kept here (JSON-RPC 2.0; ACP v1 "transports"):
 
-* No input ends the process: what is not JSON is `Malformed` with a -32700 answer, what is no message one with -32600.
+* No input ends the process: what is not JSON is `Malformed` with a -32700 answer, what is not a message one with
+  -32600.
 * A line longer than `max_line` bytes is answered with an error once and skipped without being kept.
 * A response nobody waits for is dropped. A notification is never answered.
 * A request is answered exactly once; a second answer is a `LocalProtocolError`.
@@ -72,7 +73,7 @@ class ResponseReceived:
 
 
 class Malformed:
-    """Input that is no message. `answer` are the bytes to send back."""
+    """Input that is not a message. `answer` are the bytes to send back."""
 
     __match_args__ = ("reason", "answer")
     __slots__ = ("answer", "reason")
@@ -223,7 +224,7 @@ class Peer:
         key = (type(id_), id_)
         open_ = self._theirs.get(key, 0)
         if not open_:
-            raise LocalProtocolError(f"request {id_!r} is not open: never asked, or answered already")
+            raise LocalProtocolError(f"request {id_!r} is not open: never sent, or already answered")
         if open_ == 1:
             del self._theirs[key]
         else:

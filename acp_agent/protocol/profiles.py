@@ -35,8 +35,8 @@ class Quirks(NamedTuple):
 
 
 PROFILES: dict[str, Quirks] = {
-    "codecompanion.nvim": Quirks(plans=False, why="it draws no plans"),
-    UNNAMED: Quirks(writes_files=False, why="marimo gives no name, answers `fs/write_text_file` and writes nothing"),
+    "codecompanion.nvim": Quirks(plans=False, why="it does not draw plans"),
+    UNNAMED: Quirks(writes_files=False, why="marimo has no name, and `fs/write_text_file` writes nothing"),
 }
 """By the name in `clientInfo`, in lower case."""
 

@@ -47,7 +47,7 @@ class FdTransport:
     a read follows a readiness report, and where the kernel reports none (regular files) a thread reads. The writing
     side is switched for pipes and sockets only, and switched back by `close()`. The descriptors stay open.
 
-    `ends_on_hangup`: reading ends once nobody reads our output any more, also while nothing arrives. That is right for
+    `ends_on_hangup`: reading ends once our output is no longer read, also while nothing arrives. That is right for
     an agent, and wrong for a client, whose child may still have its last words in the pipe.
     """
 
@@ -79,7 +79,7 @@ class FdTransport:
 
     @property
     def hung_up(self) -> bool:
-        """Whether nobody reads our output any more (where the kernel reports it: pipes)."""
+        """Whether our output is no longer read (where the kernel reports it: pipes)."""
         return self._hangup.done()
 
     async def read(self) -> bytes:
@@ -141,7 +141,7 @@ class FdTransport:
         rest = memoryview(data)
         while rest:
             if self._closed or self._hangup.done():
-                raise ConnectionClosed("nobody reads our output any more")
+                raise ConnectionClosed("our output is no longer read")
             try:
                 rest = rest[os.write(self._write_fd, rest) :]
             except (BlockingIOError, InterruptedError):

@@ -1,1 +1,2 @@
-"""Pure deciders: what a tool call touches, and whether it may. Nothing here waits, reads configuration or asks."""
+"""Pure deciders: what a tool call touches, and whether it may. Nothing here waits, reads configuration or asks the
+user."""

@@ -13,17 +13,17 @@ class PathAccess(Struct, frozen=True):
     """A file or folder, absolute and resolved as `Roots.resolve` does."""
 
     mode: Literal["read", "write", "delete"]
-    """`delete`: what is there is gone afterwards, with all that is below it."""
+    """`delete`: it is gone afterwards, with everything in it."""
     path: Path
 
 
 RISK_METADATA: dict[str, dict[str, object]] = {
     "risk": {"type": "string", "enum": ["low", "medium", "high"], "description": "How much harm the command can do."},
     "mutation": {"type": "boolean", "description": "Whether it changes anything."},
-    "privesc": {"type": "boolean", "description": "Whether it uses other rights than the user's own (sudo)."},
-    "why": {"type": "string", "description": "What it is for, in a short sentence."},
+    "privesc": {"type": "boolean", "description": "Whether it uses privileges beyond the user's own (sudo)."},
+    "why": {"type": "string", "description": "Its purpose, in one short sentence."},
 }
-"""Fields that `bash` demands of the model with `tools.require_risk_metadata`, as JSON schema."""
+"""Fields that `bash` requires from the model with `tools.require_risk_metadata`, as JSON schema."""
 
 
 class Claim(Struct, frozen=True):
@@ -33,7 +33,7 @@ class Claim(Struct, frozen=True):
     mutation: bool
     """Whether it changes something."""
     privesc: bool
-    """Whether it uses more rights than the user's own."""
+    """Whether it uses more privileges than the user's own."""
     why: str
 
 
@@ -43,23 +43,23 @@ class ExecuteAccess(Struct, frozen=True):
     command: str
     cwd: Path
     confined: bool = True
-    """`False`: the model wants it to run outside of the sandbox."""
+    """`False`: the model wants it to run outside the sandbox."""
     claim: Claim | None = None
 
 
 class NetworkAccess(Struct, frozen=True):
-    """A request to a host. Whether the host may be asked at all is checked by the guarded client, hop by hop."""
+    """A request to a host. The guarded client checks hop by hop whether the host may be contacted at all."""
 
     host: str
     """As in the URL, lower case."""
     what: str
     """In a few words, for the question: `GET https://example.com/a`."""
     sends: bool = False
-    """Whether it gives the host more than an address (a body, a method that changes something, a click)."""
+    """Whether it sends the host more than a URL (a body, a method that changes something, a click)."""
 
 
 class ToolAccess(Struct, frozen=True):
-    """Something that only the tool itself knows: a tool of an MCP server, of a project, of a package."""
+    """Something that only the tool itself knows: a tool from an MCP server, a project or a package."""
 
     scope: str
     """Scope of an "always": `mcp github create_issue`."""
@@ -97,11 +97,11 @@ class Ask:
     scope_words: str
     """The same for the user: `cargo test …, in this project`."""
     changes: bool = True
-    """Whether a mode that only reads forbids it."""
+    """Whether a read-only mode forbids it."""
     every_time: bool = False
-    """Whether it is asked in every mode, and no answer is remembered."""
+    """Whether it asks in every mode, without remembering an answer."""
     by_person: bool = False
-    """Whether the user's own rules ask, or what they protect is touched: then every mode does."""
+    """Whether the user's own rules ask, or protected paths are affected: then every mode asks."""
     rule: str = field(default="", compare=False)
     """The rule that decided, as in `Allow`."""
     notes: tuple[str, ...] = field(default=(), compare=False)
@@ -117,7 +117,7 @@ class Deny:
     trace: str = field(default="", compare=False)
     """Why, for the audit log only."""
     approvable: bool = False
-    """Whether the user may let this one call pass (`/approve`)."""
+    """Whether the user can allow this one call (`/approve`)."""
 
 
 Verdict = Allow | Ask | Deny

@@ -1,7 +1,7 @@
-"""The environment of commands: variables on the list, and never a credential.
+"""The environment of commands: listed variables, and never a credential.
 
-A credential is what has a name like one (`*_TOKEN`, `*_API_KEY`, …) or a value that is one, as the redactor sees it. A
-name in `environment_extra` is passed whatever it holds: the user has said so.
+A credential has a name like one (`*_TOKEN`, `*_API_KEY`, …) or a value that the redactor recognises. A name in
+`environment_extra` is passed whatever it contains, since the user has said so.
 """
 
 from __future__ import annotations

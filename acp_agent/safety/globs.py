@@ -1,6 +1,6 @@
-"""Patterns of rules: `*` stands for anything, blanks and slashes too; `?` for a character; `[ab]` for one of these.
+"""Patterns of rules: `*` matches anything, including spaces and slashes; `?` one character; `[ab]` one of these.
 
-Matching takes time proportional to pattern and text: what `fnmatch` makes of a pattern never goes back.
+Matching takes time proportional to pattern and text: the expressions from `fnmatch` do not backtrack.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 
 def matches(pattern: str, text: str) -> bool:
-    """Whether all of `text` is what the pattern stands for, whatever the case. `cargo *` stands for `cargo`, too."""
+    """Whether the pattern matches all of `text`, ignoring case. `cargo *` also matches `cargo`."""
     return _matches(pattern, text) or (pattern.endswith(" *") and _matches(pattern[:-2], text))
 
 

@@ -4,7 +4,7 @@ Strict, with the schema's own exceptions: a wrong value of a field in `lenient.j
 list there loses its wrong items. That is done only after a first strict reading has failed, so correct messages pay
 nothing.
 
-Types do not convert: a number is no string, `true` is no integer, `1.0` is no integer. Unknown fields are ignored.
+Types do not convert: a number is not a string, `true` and `1.0` are not integers. Unknown fields are ignored.
 
 Some unions have no tag on every variant. For those msgspec asks `_read_untagged`, which looks at the keys.
 A path in an error (`$.mcpServers[1].command`) is one in the document that was received.

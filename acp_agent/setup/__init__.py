@@ -1,1 +1,1 @@
-"""How each editor is set up: its row in `editors.toml`, the change of its configuration, and the way back."""
+"""How each editor is set up: its row in `editors.toml`, the change to its configuration, and how to undo it."""

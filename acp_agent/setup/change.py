@@ -1,7 +1,7 @@
-"""The change of an editor's configuration: what would be written, writing it, and taking it back.
+"""Changes an editor's configuration: what would be written, writing it, and undoing it.
 
-Nothing else in the file changes, and what was there is kept in the state folder until it is taken back: a file that
-nobody has touched since is then what it was, byte by byte; from another one only what was written is taken out.
+Nothing else in the file changes, and the original is kept in the state folder until it is undone: a file unchanged
+since then is restored byte by byte; from any other, only what was written is removed.
 """
 
 from __future__ import annotations
@@ -76,10 +76,10 @@ def planned(row: Editor, path: Path, command: str, environ: Mapping[str, str]) -
 
 
 def undone(row: Editor, path: Path, environ: Mapping[str, str]) -> Change:
-    """Returns what taking it back would write. Raises UsageError where nothing was set up."""
+    """Returns what undoing it would write. Raises UsageError if nothing was set up."""
     now = _read(path)
     if now is None or not _stands_in(row, now, path):
-        raise UsageError(f"{row.name} is not set up in {path}: there is nothing to take back")
+        raise UsageError(f"{row.name} is not set up in {path}: there is nothing to undo")
     kept = _kept(row, environ).get(str(path))
     if kept is not None and kept["after"] == now:
         return Change(path, now, kept["before"])
@@ -106,13 +106,13 @@ def is_set_up(row: Editor, path: Path) -> bool:
 
 
 def write(row: Editor, change: Change, environ: Mapping[str, str], *, undo: bool = False) -> None:
-    """Makes the change, at once or not at all, if the file still is as it was. A link stays one.
+    """Makes the change atomically if the file is unchanged.
 
-    Raises UsageError where it changed meanwhile or cannot be written.
+    A link stays a link. Raises UsageError if it changed in the meantime or cannot be written.
     """
     path = Path(os.path.realpath(change.path))
     if _read(path) != change.before:
-        raise UsageError(f"{change.path} was changed meanwhile, so nothing was written; try again")
+        raise UsageError(f"{change.path} was changed in the meantime, so nothing was written; try again")
     try:
         if not undo:
             _keep(row, change, environ)
@@ -130,7 +130,7 @@ def write(row: Editor, change: Change, environ: Mapping[str, str], *, undo: bool
 
 
 def _with_block(text: str, block: str, comment: str, file: str) -> str:
-    """`block`, between marks where it has none of its own, in place of the one that is there."""
+    """Adds `block`, between marks unless it has its own, or replaces the existing one."""
     lines = block if BEGIN in block else f"{comment} {BEGIN}\n{block.rstrip()}\n{comment} {END}\n"
     if "\r\n" in text:
         lines = lines.replace("\n", "\r\n")
@@ -155,7 +155,7 @@ def _block(text: str, file: str) -> tuple[int, int] | None:
         return None
     end = re.compile(_line_of(END), re.MULTILINE).search(text, start.end())
     if end is None:
-        raise UsageError(f"{file}: the line `{END}` is missing behind `{BEGIN}`; fix it first")
+        raise UsageError(f"{file}: the line `{END}` is missing after `{BEGIN}`; fix it first")
     return start.start(), end.end()
 
 
@@ -190,7 +190,7 @@ def _read(path: Path) -> str | None:
     except FileNotFoundError:
         return None
     except UnicodeDecodeError as error:
-        raise UsageError(f"{path} is no UTF-8 text, so it is left alone") from error
+        raise UsageError(f"{path} is not UTF-8 text, so it was left alone") from error
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}") from error
 
@@ -226,7 +226,7 @@ def _kept(row: Editor, environ: Mapping[str, str]) -> dict[str, dict[str, Any]]:
 
 
 def _keep(row: Editor, change: Change, environ: Mapping[str, str]) -> None:
-    """Setting up once more keeps what was there before the first time, with what a user changed since."""
+    """Repeated set-up keeps the original from before the first time, with the user's changes since."""
     kept = _kept(row, environ)
     earlier = kept.get(str(change.path))
     before = change.before

@@ -59,10 +59,10 @@ def editors() -> dict[str, Editor]:
 
 
 def editor(name: str) -> Editor:
-    """Raises UsageError that names those there are."""
+    """Raises UsageError naming the known ones."""
     known = editors()
     if name not in known:
-        raise UsageError(f"there is no editor {name!r}; known are {', '.join(known)}")
+        raise UsageError(f"unknown editor {name!r}; known are {', '.join(known)}")
     return known[name]
 
 

@@ -1,7 +1,7 @@
-"""Helix's `languages.toml`: the server, and its name behind those of each language. Comments and order stay (tomlkit).
+"""Helix's `languages.toml`: adds the server, and its name after those of each language.
 
-A language's `language-servers` replaces Helix's own list, so the list that Helix has for it is asked of Helix itself
-(`hx --health LANGUAGE`); where Helix cannot be asked, the list of version 25.07 is in.
+Comments and order are kept (tomlkit). A language's `language-servers` replaces Helix's own list, so that list is read
+from Helix (`hx --health LANGUAGE`), or else taken from version 25.07.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from acp_agent.errors import UsageError
 SERVER = "acp-coder"
 
 OURS = "added by acp-coder setup"
-"""Stands behind a list of a language that was not there before."""
+"""Marks a list that was added for a language."""
 
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 ANSWER_SECONDS = 5.0
@@ -40,7 +40,7 @@ Servers = Callable[[str], Sequence[str]]
 
 
 def ask_helix(program: str) -> Servers:
-    """Asks Helix for the servers of a language; what is known of it where Helix does not say."""
+    """Asks Helix for the servers of a language; falls back to the known list."""
 
     def servers(language: str) -> Sequence[str]:
         try:
@@ -135,7 +135,7 @@ def _parsed(text: str, file: str) -> tomlkit.TOMLDocument:
     try:
         document = tomlkit.parse(text)
     except ParseError as error:
-        raise UsageError(f"{file}: it is not TOML ({error}); fix it first, nothing was changed") from error
+        raise UsageError(f"{file}: not valid TOML ({error}); fix it first, nothing was changed") from error
     servers, languages = document.get("language-server"), document.get("language")
     lists = (
         []

@@ -1,7 +1,7 @@
-"""One member of a JSON file that people write by hand (comments, commas at the end): set or taken away, the rest kept.
+"""Sets or removes one member of a hand-written JSON file (comments, trailing commas), keeping the rest.
 
-The text is parsed by tree-sitter's grammar of JSON, which knows comments; nothing but the member's own bytes and a
-comma changes.
+The text is parsed with tree-sitter's JSON grammar, which knows comments; only the member's own bytes and a comma
+change.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ INDENT = "  "
 
 
 def set_member(text: str, path: Sequence[str], value: Any, file: str) -> str:
-    """`text` with the member at `path` set to `value`; objects on the way are made. Raises UsageError for no JSON."""
+    """`text` with the member at `path` set to `value`, creating objects on the way. Raises UsageError for invalid
+    JSON."""
     if not text.strip():
         text = "{}\n"
     data = text.encode()
@@ -37,7 +38,7 @@ def set_member(text: str, path: Sequence[str], value: Any, file: str) -> str:
         if depth == len(path) - 1:
             return _splice(data, inner_value.start_byte, inner_value.end_byte, _dump(value, depth + 1))
         if inner_value.type != "object":
-            raise UsageError(f"{file}: `{'.'.join(path[: depth + 1])}` is no object, so nothing can be put into it")
+            raise UsageError(f"{file}: `{'.'.join(path[: depth + 1])}` is not an object, so nothing can be added to it")
         place = inner_value
     raise AssertionError("the path is not empty")
 
@@ -87,7 +88,7 @@ def _root(data: bytes, file: str) -> Node:
     wrong = [node for node in _errors(tree.root_node) if data[node.start_byte : node.end_byte].strip() != b","]
     if wrong or len(found) != 1 or found[0].type != "object":
         line = wrong[0].start_point[0] + 1 if wrong else 1
-        raise UsageError(f"{file}: it is not a JSON object (line {line}); fix it first, nothing was changed")
+        raise UsageError(f"{file}: not a JSON object (line {line}); fix it first, nothing was changed")
     return found[0]
 
 

@@ -1,7 +1,7 @@
 """The values of the session store.
 
-One log, two readers: an entry is either what the client was told (`update`) or what the model is told (`message`,
-`reset`). Loading a session sends the first kind again and rebuilds the history from the second.
+One log, two readers: an entry is either for the client (`update`) or for the model (`message`, `reset`). Loading a
+session sends the first kind again and rebuilds the history from the second.
 """
 
 from __future__ import annotations
@@ -53,20 +53,20 @@ MemoryCategory = Literal["core", "daily", "conversation"]
 
 
 class Memory(msgspec.Struct, frozen=True):
-    """Something a model wanted to know again."""
+    """Something a model wanted to remember."""
 
     key: str
     """Unique in its project."""
     content: str
     category: MemoryCategory
     project: str
-    """A working directory; empty: of no project, known in all."""
+    """A working directory; empty: for all projects."""
     updated_at: str
     """ISO 8601, UTC."""
 
 
 class Schedule(msgspec.Struct, frozen=True):
-    """A prompt that is run again and again."""
+    """A prompt that is run repeatedly."""
 
     id: str
     project: str
@@ -83,7 +83,7 @@ class Schedule(msgspec.Struct, frozen=True):
 
 
 class OverflowEntry(msgspec.Struct, frozen=True):
-    """An output that was too long for the model, kept aside."""
+    """An output too long for the model, stored in full."""
 
     id: str
     """A UUID."""
@@ -93,7 +93,7 @@ class OverflowEntry(msgspec.Struct, frozen=True):
     created_at: str
     """ISO 8601, UTC."""
     complete: bool = True
-    """Whether it is all of the output: false where an entry may not be so large."""
+    """Whether it is the whole output: false if it exceeded the limit of an entry."""
 
 
 class OverflowPart(msgspec.Struct, frozen=True):
@@ -146,7 +146,7 @@ class Trajectory(msgspec.Struct, frozen=True):
 
 
 class Asked(msgspec.Struct, frozen=True):
-    """How often a user was asked about one thing, and what came of it."""
+    """How often the user was asked about something, and the answers."""
 
     tool: str
     scope: str

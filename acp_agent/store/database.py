@@ -1,8 +1,8 @@
 """The one SQLite file of a user: WAL, short transactions, shared by all their agents.
 
 WAL with `synchronous=NORMAL` keeps every committed transaction through `kill -9` (a power cut may cost the last ones,
-never the file). A file that is damaged or made by a newer program is left exactly as it is; one made by an older
-program is brought up to date when it is opened.
+never the file). A file that is damaged or was created by a newer version is left untouched; one from an older version
+is migrated when opened.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ FORMAT = 4
 
 OPEN_ATTEMPTS = 50
 OPEN_PAUSE = 0.02
-"""Two agents that make the file at the same moment: SQLite's own busy handler does not cover the switch to WAL."""
+"""Two agents may create the file at the same moment: SQLite's busy handler does not cover the switch to WAL."""
 
 
 def now() -> str:
@@ -36,7 +36,7 @@ def now() -> str:
 
 
 def clean(text: str) -> str:
-    """Without lone surrogates, which no database takes."""
+    """Replaces lone surrogates, which no database accepts."""
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
@@ -56,7 +56,7 @@ class Database:
                 path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
                 path.touch(mode=0o600, exist_ok=True)
             except OSError as error:
-                raise StoreError(f"{path}: the session database cannot be made: {error.strerror}") from error
+                raise StoreError(f"{path}: the session database cannot be created: {error.strerror}") from error
             self._db = sqlite3.connect(path, timeout=busy_timeout, isolation_level=None)
             try:
                 self._open()
@@ -72,11 +72,11 @@ class Database:
         ).fetchone()
         if version > FORMAT:
             raise StoreError(
-                f"{self.path}: made by a newer acp-coder (format {version}, this one knows {FORMAT}); "
+                f"{self.path}: created by a newer acp-coder (format {version}, this one knows {FORMAT}); "
                 "update acp-coder, or choose another file with store.path. Nothing was changed."
             )
         if version == 0 and tables:
-            raise StoreError(f"{self.path}: is a database of another program; choose another file with store.path")
+            raise StoreError(f"{self.path}: is another program's database; choose another file with store.path")
         for attempt in range(OPEN_ATTEMPTS):
             try:
                 db.execute("PRAGMA journal_mode=WAL")
@@ -104,8 +104,8 @@ class Database:
             code = getattr(error, "sqlite_errorname", "")
             if code in ("SQLITE_NOTADB", "SQLITE_CORRUPT"):
                 raise StoreError(
-                    f"{self.path}: the session database is damaged ({error}). It was left as it is: move it away to "
-                    "start afresh, or choose another file with store.path"
+                    f"{self.path}: the session database is damaged ({error}). It was left as is: move it away to start "
+                    "afresh, or choose another file with store.path"
                 ) from error
             if code.startswith("SQLITE_BUSY"):
                 raise StoreError(f"{self.path}: another agent keeps the session database busy; try again") from error

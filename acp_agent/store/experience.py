@@ -25,7 +25,7 @@ class TrajectoryStore:
         return [Trajectory(steps, failures, bool(rejected)) for steps, failures, rejected in rows]
 
     def keep(self, project: str, trajectory: Trajectory, limit: int) -> None:
-        """Replaces the one of the same steps; beyond `limit` the oldest go."""
+        """Replaces the one with the same steps; beyond `limit` drops the oldest."""
         with self._db.write() as db:
             db.execute(
                 "INSERT INTO trajectories (project, steps, failures, rejected, updated_at) VALUES (?,?,?,?,?) "
@@ -40,7 +40,7 @@ class TrajectoryStore:
             )
 
     def forget(self, project: str) -> int:
-        """Removes all; how many they were."""
+        """Removes all; returns how many."""
         with self._db.write() as db:
             return db.execute("DELETE FROM trajectories WHERE project = ?", (project,)).rowcount
 

@@ -20,7 +20,7 @@ class GoalStore:
         self._db = db
 
     def begin(self, session_id: str, text: str) -> Goal:
-        """A new goal, active; the one before it is abandoned."""
+        """Creates an active goal; the previous one is abandoned."""
         goal = Goal(str(uuid.uuid4()), session_id, clean(text), "active", now())
         with self._db.write() as db:
             db.execute(

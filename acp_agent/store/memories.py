@@ -21,7 +21,7 @@ class MemoryStore:
         self._db = db
 
     def store(self, project: str, key: str, content: str, category: MemoryCategory) -> bool:
-        """Keeps it; True where it replaces an earlier one of the same key."""
+        """Stores it; True if it replaces an earlier one with the same key."""
         with self._db.write() as db:
             known = db.execute("SELECT 1 FROM memories WHERE project = ? AND key = ?", (project, clean(key))).fetchone()
             db.execute(

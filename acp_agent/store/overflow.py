@@ -1,4 +1,4 @@
-"""Outputs that were too long for the model, kept whole in SQLite beside the session they belong to."""
+"""Outputs too long for the model, stored in full in SQLite with their session."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from acp_agent.store.base import OverflowEntry, OverflowPart
 from acp_agent.store.database import Database, clean, now
 
 CUT = "\n[... {} bytes omitted ...]\n"
-"""Stands where an output was longer than an entry may be."""
+"""Marks where an output exceeded the size of an entry."""
 
 
 class OverflowStore:
@@ -21,7 +21,7 @@ class OverflowStore:
         self._db = db
 
     def keep(self, session_id: str, tool: str, text: str, max_bytes: int) -> OverflowEntry:
-        """Keeps `text`, in UTF-8 at most `max_bytes` of it (0: all; else its middle is left out)."""
+        """Stores `text`, at most `max_bytes` of it in UTF-8 (0: all; else the middle is left out)."""
         kept = _fitting(text if text.isascii() else clean(text), max_bytes)
         entry = OverflowEntry(str(uuid.uuid4()), tool, len(kept), now(), complete=len(kept) == len(text))
         try:
@@ -33,7 +33,7 @@ class OverflowStore:
                 )
         except StoreError as error:
             if isinstance(error.__cause__, sqlite3.IntegrityError):
-                raise StoreError(f"session {session_id} was deleted and can keep nothing more") from error
+                raise StoreError(f"session {session_id} was deleted and can store nothing more") from error
             raise
         return entry
 
@@ -51,7 +51,7 @@ class OverflowStore:
         return OverflowPart(OverflowEntry(id_, tool, chars, created_at, complete=bool(complete)), offset, text)
 
     def expire(self, days: float) -> int:
-        """Removes what is older; how many."""
+        """Removes older entries; returns how many."""
         limit = (datetime.now(UTC) - timedelta(days=days)).isoformat(timespec="microseconds").replace("+00:00", "Z")
         with self._db.write() as db:
             return db.execute("DELETE FROM tool_overflow WHERE created_at < ?", (limit,)).rowcount

@@ -40,8 +40,8 @@ class ScheduleStore:
             return found.rowcount > 0
 
     def claim(self, schedule: Schedule, next_run: float, *, at: float | None) -> bool:
-        """Sets when it runs next. True for exactly one of all agents that claim the same run. `at`: it runs now;
-        `None`: the run is left out."""
+        """Sets the next run. True for exactly one of all agents that claim the same run. `at`: it runs now; `None`: the
+        run is skipped."""
         ran = at is not None
         with self._db.write() as db:
             found = db.execute(

@@ -132,7 +132,7 @@ class SessionStore:
                 db.executemany(INSERT_ENTRY, rows)
         except StoreError as error:
             if isinstance(error.__cause__, sqlite3.IntegrityError):
-                raise StoreError(f"session {session_id} was deleted and can keep nothing more") from error
+                raise StoreError(f"session {session_id} was deleted and can store nothing more") from error
             raise
 
     def entries(self, session_id: str) -> list[LogEntry]:

@@ -12,9 +12,9 @@ TITLE_CHARS = 120
 
 
 class AskUserParams(Params):
-    question: str = Field(description="The question, complete in itself.", min_length=1)
-    choices: list[str] = Field(default_factory=list, description="Answers to choose from, the best first.")
-    several: bool = Field(default=False, description="Whether more than one choice may be taken.")
+    question: str = Field(description="The question, self-contained.", min_length=1)
+    choices: list[str] = Field(default_factory=list, description="Answers to choose from, best first.")
+    several: bool = Field(default=False, description="Whether several choices can be selected.")
 
 
 class AskUser(HarmlessTool[AskUserParams]):

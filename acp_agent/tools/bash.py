@@ -25,7 +25,7 @@ COMMAND_NAMES = ("command", "cmd", "script", "shell_command", "bash", "sh")
 """Names that models use for the command line."""
 
 BROKEN_JSON = re.compile(r"\s*(?:\{|\[\s*[\"'{]|\[\s*\[\S|null\s*$)")
-"""Bare text that was meant to be JSON, and is no command line."""
+"""Bare text that was meant to be JSON, not a command line."""
 
 
 NOT_EXECUTABLE, NOT_FOUND = 126, 127
@@ -37,7 +37,7 @@ FORBIDDEN = re.compile(
     r"|could not resolve host|name resolution|network is unreachable|no such file or directory|ENOENT",
     re.IGNORECASE,
 )
-"""Messages of programs that the sandbox keeps from something."""
+"""Messages of programs that the sandbox blocks."""
 
 LOOKED_AT = 4_000
 """Characters of the output's end."""
@@ -48,19 +48,18 @@ class BashParams(Params):
     timeout: float | None = Field(
         default=None,
         gt=0,
-        description="Seconds the command may run before it is killed; 60 when left out, 600 at most "
-        "(in the background: 1800).",
+        description="Seconds before the command is killed; default 60, at most 600 (in the background: 1800).",
     )
-    background: bool = Field(default=False, description="Start it and go on; you hear of its end later.")
+    background: bool = Field(default=False, description="Start it and continue; you are told when it ends.")
     wait: bool | float | str = Field(
         default=True,
-        description='true: until it ends; false: not at all, as `background`; seconds, "30s" or "10m": so long, and '
-        "what still runs then goes on in the background.",
+        description='true: until it ends; false: not at all, like `background`; seconds, "30s" or "10m": that long, '
+        "then it continues in the background.",
     )
     outside_sandbox: bool = Field(
         default=False,
-        description="Run it outside of the sandbox, where there is one: only when it failed for what the sandbox "
-        "forbids and cannot be done in another way. The user is asked every time.",
+        description="Run it outside the sandbox: only if it failed because of the sandbox and there is no other way. "
+        "The user is asked every time.",
     )
     risk: SkipJsonSchema[Literal["low", "medium", "high"] | None] = None
     mutation: SkipJsonSchema[bool | None] = None
@@ -75,7 +74,7 @@ class BashParams(Params):
     @model_validator(mode="after")
     def _agree(self) -> BashParams:
         if self.background and self.wait is not False and "wait" in self.model_fields_set:
-            raise ValueError("give either `background` or `wait`: what runs in the background is not waited for")
+            raise ValueError("give either `background` or `wait`: background commands are not waited for")
         return self
 
     @property
@@ -84,7 +83,7 @@ class BashParams(Params):
 
     @property
     def patience(self) -> float | None:
-        """Seconds after which the call goes on without the command; `None`: not before its end."""
+        """Seconds after which the call continues without the command; `None`: not before its end."""
         if isinstance(self.wait, bool | str):
             return None
         return self.wait if self.timeout is None or self.timeout > self.wait else None
@@ -106,7 +105,7 @@ class Bash(Tool[BashParams]):
         if len(given) > 1:
             names = " and ".join(f"`{name}`" for name in given)
             raise ToolError(
-                f"The arguments of `bash` are wrong: {names} both hold a command line. Give one, as `command`.",
+                f"The arguments of `bash` are wrong: {names} both contain a command line. Give one, as `command`.",
                 "invalid_parameters",
             )
         if given:
@@ -123,7 +122,7 @@ class Bash(Tool[BashParams]):
         if not params.command.strip():
             raise ToolError("The command is empty. Give the command line to run.", "invalid_parameters")
         if "\0" in params.command:
-            raise ToolError("The command holds a NUL character, which no shell can take.", "invalid_parameters")
+            raise ToolError("The command contains a NUL character, which shells cannot handle.", "invalid_parameters")
         claim = _claim(params)
         if claim is None and config.require_risk_metadata:
             missing = ", ".join(f"`{name}`" for name in RISK_METADATA if getattr(params, name) in (None, ""))
@@ -171,10 +170,10 @@ class Bash(Tool[BashParams]):
 
 
 def _started(run_id: str, printed: CommandOutput | None = None, waited: float | None = None) -> ToolResult:
-    """The command goes on; the user sees the rest in the same card."""
+    """The command continues; the user sees the rest in the same card."""
     told = f"[background] started run_id={run_id}"
     if waited is not None:
-        told = f"[background] still running after {waited:g} s, and goes on: run_id={run_id}"
+        told = f"[background] still running after {waited:g} sand continues: run_id={run_id}"
     return ToolResult(told, command=printed, raw_output={"run_id": run_id, "background": True})
 
 
@@ -187,7 +186,7 @@ def _printed(
 
 
 def _limits(params: BashParams, ctx: ToolContext) -> str:
-    """Describes what the sandbox forbids, for the model; nothing where the command was not confined."""
+    """Describes what the sandbox forbids, for the model; empty if the command was not confined."""
     return "" if params.outside_sandbox else ctx.shell.limits()
 
 
@@ -204,7 +203,7 @@ def _result(
     elif status.signal is not None:
         notes.append(f"[killed by {status.signal}]")
     elif status.exit_code is None:
-        notes.append("[the exit status is not known]")
+        notes.append("[the exit status is unknown]")
     elif status.exit_code != 0:
         notes.append(f"[exit code {status.exit_code}]")
         if limits and FORBIDDEN.search(printed.combined[-LOOKED_AT:]) is not None:
@@ -220,17 +219,17 @@ def _result(
 
 
 def _error(status: ExitStatus, timed_out_after: float | None) -> ToolError | None:
-    """Why the command did not do what it was for, where that is not for its output to say."""
+    """Why the command failed, if its output cannot say so."""
     if timed_out_after is not None:
         return ToolError(f"the command ran longer than {timed_out_after:g} s and was killed", "timeout")
     if status.exit_code == NOT_FOUND:
         return ToolError(
-            "a program of this command line is not there",
+            "a program in this command line was not found",
             suggestion="Check the spelling, look for it (`command -v`), or use another program. Ask before installing.",
         )
     if status.exit_code == NOT_EXECUTABLE:
         return ToolError(
-            "a program of this command line cannot be executed",
-            suggestion="Call it by its interpreter (`bash x.sh`, `python x.py`), or make it executable.",
+            "a program in this command line cannot be executed",
+            suggestion="Run it with its interpreter (`bash x.sh`, `python x.py`), or make it executable.",
         )
     return None

@@ -1,4 +1,4 @@
-"""`bash_kill`: end a command in the background."""
+"""`bash_kill`: end a background command."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from acp_agent.tools.kit.tool_context import Preview, ToolContext, ToolResult
 
 
 class BashKillParams(Params):
-    run_id: str = Field(description="The run_id that `bash` gave.")
+    run_id: str = Field(description="The run_id from `bash`.")
 
 
 class BashKill(HarmlessTool[BashKillParams]):

@@ -1,4 +1,4 @@
-"""`bash_list`: the commands in the background."""
+"""`bash_list`: list the background commands."""
 
 from __future__ import annotations
 
@@ -19,4 +19,4 @@ class BashList(HarmlessTool[BashListParams]):
     async def run(self, params: BashListParams, ctx: ToolContext, preview: Preview) -> ToolResult:
         states = ctx.shell.runs.states()
         lines = [f"{state.run_id} [{state.words}] {' '.join(state.command.split())}" for state in states]
-        return ToolResult("\n".join(lines) or "[no command runs in the background, nor did any]")
+        return ToolResult("\n".join(lines) or "[no background commands in this session]")

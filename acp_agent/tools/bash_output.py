@@ -1,4 +1,4 @@
-"""`bash_output`: what a command in the background has printed."""
+"""`bash_output`: show the output of a background command."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ MAX_WAIT = 60.0
 
 
 class BashOutputParams(Params):
-    run_id: str = Field(description="The run_id that `bash` gave.")
+    run_id: str = Field(description="The run_id from `bash`.")
     wait: bool | float | str = Field(
-        default=False, description='Wait for its end: seconds or "30s", 60 s at most (true: 60 s).'
+        default=False, description='Wait for it to end: seconds or "30s", at most 60 s (true: 60 s).'
     )
-    tail: int | None = Field(default=None, ge=1, description="Only the last lines, so many.")
+    tail: int | None = Field(default=None, ge=1, description="Only this many of the last lines.")
 
     @field_validator("wait")
     @classmethod

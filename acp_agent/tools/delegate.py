@@ -13,10 +13,10 @@ TITLE_CHARS = 60
 
 class DelegateParams(Params):
     prompt: str = Field(
-        description="The whole task: the sub-agent knows nothing else of this conversation.", min_length=1
+        description="The whole task: the sub-agent knows nothing else about this conversation.", min_length=1
     )
     title: str = Field(default="", description="The task in a few words, for the user.")
-    tools: list[str] | None = Field(default=None, description="Names of the tools it gets; all when left out.")
+    tools: list[str] | None = Field(default=None, description="Names of the tools it gets; default: all.")
     max_iterations: int | None = Field(default=None, ge=1, description="Model calls it may make.")
 
 

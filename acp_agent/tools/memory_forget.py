@@ -18,8 +18,8 @@ SHOWN_KEYS = 20
 
 
 class MemoryForgetParams(Params):
-    key: str = Field(description="The memory's key, exactly.", min_length=1)
-    everywhere: bool = Field(default=False, description="Whether it is one that holds for all projects.")
+    key: str = Field(description="The memory's exact key.", min_length=1)
+    everywhere: bool = Field(default=False, description="Whether it is a memory for all projects.")
 
 
 class MemoryForget(Tool[MemoryForgetParams]):

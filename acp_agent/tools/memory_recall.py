@@ -15,8 +15,8 @@ SHOWN_KEYS = 20
 
 
 class MemoryRecallParams(Params):
-    query: str = Field(description="Words to look for.", min_length=1)
-    limit: int | None = Field(default=None, ge=1, le=MAX_LIMIT, description="Memories at most; 5 when left out.")
+    query: str = Field(description="Words to search for.", min_length=1)
+    limit: int | None = Field(default=None, ge=1, le=MAX_LIMIT, description="Maximum number of memories; default 5.")
     category: Literal["core", "daily", "conversation"] | None = Field(default=None, description="Only this category.")
 
 

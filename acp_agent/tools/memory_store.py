@@ -15,17 +15,17 @@ from acp_agent.tools.kit.base import Params, Tool
 from acp_agent.tools.kit.tool_context import Preview, ToolContext, ToolResult
 
 EVERYWHERE = ""
-"""The project of memories that belong to none."""
+"""The project of memories for all projects."""
 
 
 class MemoryStoreParams(Params):
-    key: str = Field(description="A short name for it; the same name again replaces it.", min_length=1, max_length=200)
-    content: str = Field(description="What to remember, complete in itself.", min_length=1)
+    key: str = Field(description="A short name; using it again replaces the memory.", min_length=1, max_length=200)
+    content: str = Field(description="What to remember, self-contained.", min_length=1)
     category: Literal["core", "daily", "conversation"] = Field(
         default="core",
-        description="`core`: lasting facts and decisions; `daily`: what goes on now; `conversation`: what was said.",
+        description="`core`: lasting facts and decisions; `daily`: current work; `conversation`: what was said.",
     )
-    everywhere: bool = Field(default=False, description="Whether it holds for all projects, not only this one.")
+    everywhere: bool = Field(default=False, description="Whether it is for all projects, not only this one.")
 
 
 def project_of(everywhere: bool, ctx: ToolContext) -> str:
@@ -45,8 +45,8 @@ class MemoryStore(Tool[MemoryStoreParams]):
         limit = ctx.config.memory.max_chars
         if len(params.content) > limit:
             raise ToolError(
-                f"The memory has {len(params.content)} characters; {limit} are the most. Keep the facts, leave out the "
-                "rest, or split it.",
+                f"The memory has {len(params.content)} characters; the maximum is {limit}. Keep only the facts, or "
+                "split it.",
                 "invalid_parameters",
             )
         project = project_of(params.everywhere, ctx)

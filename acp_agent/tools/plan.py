@@ -18,15 +18,15 @@ from acp_agent.tools.kit.tool_context import Description, Preview, ToolContext, 
 class Step(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    content: str = Field(description="What is to be done, in one line.", min_length=1)
-    status: Literal["pending", "in_progress", "completed"] = Field(default="pending", description="Where it stands.")
-    priority: Literal["high", "medium", "low"] = Field(default="medium", description="How much it matters.")
-    id: str = Field(default="", max_length=40, description="A short name of the step; its number when left out.")
-    depends_on: list[str] = Field(default=[], description="The `id`s of steps that must be completed before it.")
+    content: str = Field(description="What to do, in one line.", min_length=1)
+    status: Literal["pending", "in_progress", "completed"] = Field(default="pending", description="Its status.")
+    priority: Literal["high", "medium", "low"] = Field(default="medium", description="Its priority.")
+    id: str = Field(default="", max_length=40, description="A short name for the step; default: its number.")
+    depends_on: list[str] = Field(default=[], description="The `id`s of steps that must be completed first.")
 
 
 class PlanParams(Params):
-    entries: list[Step] = Field(description="All steps, in order; the list replaces the one before.")
+    entries: list[Step] = Field(description="All steps, in order; the list replaces the previous one.")
 
     def tasks(self) -> tuple[GoalTask, ...]:
         """The task graph. Raises ToolError for one that is none."""
@@ -35,7 +35,7 @@ class PlanParams(Params):
             for number, step in enumerate(self.entries, 1)
         )
         if trouble := _trouble(tasks):
-            raise ToolError(f"The plan was not taken: {trouble}", "invalid_parameters")
+            raise ToolError(f"The plan was not accepted: {trouble}", "invalid_parameters")
         return tasks
 
 
@@ -73,7 +73,7 @@ def _trouble(tasks: Sequence[GoalTask]) -> str:
         return f"two steps have the id `{doubled}`. Give each its own."
     for task in tasks:
         if unknown := next((name for name in task.depends_on if name not in names), None):
-            return f"the step `{task.id}` depends on `{unknown}`, and there is no such step."
+            return f"the step `{task.id}` depends on `{unknown}`, which does not exist."
     waiting = {task.id: set(task.depends_on) for task in tasks}
     while free := [name for name, needs in waiting.items() if not needs]:
         for name in free:

@@ -24,7 +24,7 @@ class ReadOverflowParams(Params):
     id: str = Field(description="The reference of the output: `overflow:UUID`.")
     offset: int = Field(default=0, ge=0, le=MOST_OFFSET, description="Characters to skip.")
     limit: int | None = Field(
-        default=None, ge=1, le=MOST_CHARS, description=f"Characters to give; 20000 when left out, {MOST_CHARS} at most."
+        default=None, ge=1, le=MOST_CHARS, description=f"Characters to return; default 20000, at most {MOST_CHARS}."
     )
 
     @field_validator("id")
@@ -34,11 +34,9 @@ class ReadOverflowParams(Params):
         try:
             found = uuid.UUID(text)
         except ValueError:
-            raise ValueError(
-                "it is not an `overflow:UUID`; take it from the output that was cut, as it stands"
-            ) from None
+            raise ValueError("it is not an `overflow:UUID`; copy it exactly from the output that was cut") from None
         if str(found) != text.lower():  # `UUID` also reads braces, URNs and what has no dashes.
-            raise ValueError("it is not an `overflow:UUID`; take it from the output that was cut, as it stands")
+            raise ValueError("it is not an `overflow:UUID`; copy it exactly from the output that was cut")
         return str(found)
 
 
@@ -57,15 +55,16 @@ class ReadOverflow(HarmlessTool[ReadOverflowParams]):
             raise ToolError(
                 f"There is no output `{PREFIX}{params.id}` in this session.",
                 "permanent_failure",
-                suggestion="Outputs are kept for some days and only in the session that made them: run the call again.",
+                suggestion="Outputs are stored for a few days and only in their session: run the call again.",
             )
         entry = part.entry
         if params.offset >= entry.chars:
             raise ToolError(
-                f"The output has {entry.chars} characters, so nothing is at {params.offset}.", "invalid_parameters"
+                f"The output has {entry.chars} characters, so there is nothing at {params.offset}.",
+                "invalid_parameters",
             )
         end = params.offset + len(part.text)
-        more = f"go on with offset {end}" if end < entry.chars else "this is its end"
-        whole = "" if entry.complete else "; its middle was too long to be kept"
+        more = f"continue with offset {end}" if end < entry.chars else "this is the end"
+        whole = "" if entry.complete else "; the middle was too long to be stored"
         head = f"[{entry.tool}: characters {params.offset} to {end} of {entry.chars}; {more}{whole}]"
         return ToolResult(f"{head}\n{part.text}")

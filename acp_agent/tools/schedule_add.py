@@ -1,4 +1,4 @@
-"""`schedule_add`: run a prompt again and again."""
+"""`schedule_add`: run a prompt regularly."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class ScheduleAddParams(Params):
     timing: str = Field(
         description="A cron expression of five fields in local time, or an interval: `30m`, `2h`, `1d`.", min_length=1
     )
-    prompt: str = Field(description="What is asked then, complete in itself.", min_length=1)
+    prompt: str = Field(description="The prompt to run then, self-contained.", min_length=1)
 
 
 def when(moment: float) -> str:
@@ -45,12 +45,12 @@ class ScheduleAdd(Tool[ScheduleAddParams]):
         config = ctx.config.schedule
         known = len(ctx.scheduler.store.list(str(ctx.roots.cwd)))
         if known >= config.max_schedules:
-            raise ToolError(f"This project has {known} schedules, which is the most. Remove one first.")
+            raise ToolError(f"This project has {known} schedules, which is the maximum. Remove one first.")
         first = next_run(params.timing, time.time(), min_interval=config.min_interval)
         mode = ctx.call.mode
         text = (
-            f"Runs `{params.timing}`, first {when(first)}, while a session is open here, with no more freedom than the "
-            f"mode `{mode}`:\n\n{params.prompt}"
+            f"Runs `{params.timing}`, first {when(first)}, while a session is open here, with no more permissions than "
+            f"the mode `{mode}`:\n\n{params.prompt}"
         )
         return Preview((Content(content=TextContent(text=text)),), first)
 

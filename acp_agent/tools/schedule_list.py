@@ -1,4 +1,4 @@
-"""`schedule_list`: what runs by itself in this project."""
+"""`schedule_list`: list this project's schedules."""
 
 from __future__ import annotations
 

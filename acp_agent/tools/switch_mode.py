@@ -17,7 +17,7 @@ from acp_agent.tools.kit.tool_context import Preview, ToolContext, ToolResult
 
 class SwitchModeParams(Params):
     mode: Literal["code"] = Field(default="code", description="The mode to switch to.")
-    plan: str = Field(default="", description="What you will do there, for the user to agree to (Markdown).")
+    plan: str = Field(default="", description="What you will do there, for the user's approval (Markdown).")
 
 
 class SwitchMode(Tool[SwitchModeParams]):
@@ -35,4 +35,4 @@ class SwitchMode(Tool[SwitchModeParams]):
 
     async def run(self, params: SwitchModeParams, ctx: ToolContext, preview: Preview) -> ToolResult:
         ctx.call.set_mode(params.mode)
-        return ToolResult(f"The mode is `{params.mode}` now: you have the tools that change things. Begin.")
+        return ToolResult(f"The mode is `{params.mode}` now: you now have the tools that change things. Begin.")

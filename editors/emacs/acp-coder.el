@@ -1,14 +1,14 @@
 ;; `M-x acp-coder' makes the agent the language server of this buffer's files (eglot): code actions, live progress,
-;; edits and questions.  Eglot has one server for a mode of a project, so this takes the place of another one until
-;; `M-x eglot-shutdown'.  For a chat beside other servers, use agent-shell: the agent is offered there as well.
+;; edits and questions.  Eglot has one server per mode and project, so this replaces another one until
+;; `M-x eglot-shutdown'.  For a chat beside other servers, use agent-shell, which offers the agent, too.
 (defvar acp-coder-program "{{command}}"
-  "The program of the agent.")
+  "The agent's program.")
 
 (defvar acp-coder--initialization-options '(:save "client")
-  "What the agent is told at its start.")
+  "Initialization options for the agent.")
 
 (defvar acp-coder--server nil
-  "The server that was asked last.")
+  "The last server that was used.")
 
 (defun acp-coder ()
   "Make the agent the language server of this buffer's files."
@@ -30,11 +30,11 @@
 (defun acp-coder--execute (command &rest arguments)
   "Ask the agent for COMMAND with ARGUMENTS, without waiting."
   (let ((server (or (and (fboundp 'eglot-current-server) (eglot-current-server))
-                    acp-coder--server)))  ; From the transcript, which is no file of the project.
+                    acp-coder--server)))  ; From the transcript, which is not a project file.
     (unless (and server (jsonrpc-running-p server))
       (user-error "Say `M-x acp-coder' first"))
     (setq acp-coder--server server)
-    (when (fboundp 'eglot--signal-textDocument/didChange)  ; What was typed a moment ago counts.
+    (when (fboundp 'eglot--signal-textDocument/didChange)  ; Include what was just typed.
       (dolist (buffer (eglot--managed-buffers server))
         (when (buffer-live-p buffer)
           (with-current-buffer buffer (eglot--signal-textDocument/didChange)))))
@@ -43,7 +43,7 @@
                            :error-fn (lambda (err) (message "acp-coder: %s" (plist-get err :message))))))
 
 (defun acp-coder-ask (words)
-  "Ask the agent WORDS, about the region where it is active."
+  "Ask the agent WORDS, about the region if it is active."
   (interactive "sAsk the agent: ")
   (acp-coder--execute
    "acpCoder.prompt"
@@ -54,14 +54,14 @@
                                 :end (eglot--pos-to-lsp-position (region-end))))))))
 
 (defun acp-coder-stop () "Stop the agent's turn." (interactive) (acp-coder--execute "acpCoder.stop"))
-(defun acp-coder-answer () "Answer what the agent waits for." (interactive) (acp-coder--execute "acpCoder.answer"))
-(defun acp-coder-continue () "Let the agent go on." (interactive) (acp-coder--execute "acpCoder.continue"))
+(defun acp-coder-answer () "Answer the agent's pending question." (interactive) (acp-coder--execute "acpCoder.answer"))
+(defun acp-coder-continue () "Let the agent continue." (interactive) (acp-coder--execute "acpCoder.continue"))
 (defun acp-coder-transcript () "Show the conversation." (interactive) (acp-coder--execute "acpCoder.transcript"))
 (defun acp-coder-mode () "Choose the agent's mode." (interactive) (acp-coder--execute "acpCoder.mode"))
 (defun acp-coder-model () "Choose the agent's model." (interactive) (acp-coder--execute "acpCoder.model"))
 
 (defun acp-coder--follow-transcript ()
-  "Show what the agent writes into its transcript."
+  "Show what the agent writes to its transcript."
   (when (and buffer-file-name (string-suffix-p "acp-coder.md" buffer-file-name))
     (auto-revert-mode 1)))
 (add-hook 'find-file-hook #'acp-coder--follow-transcript)
@@ -72,10 +72,10 @@
     (when-let* ((buffer (find-buffer-visiting (eglot-uri-to-path uri))))
       (with-current-buffer buffer
         (when (buffer-modified-p)
-          (set-visited-file-modtime)  ; What a command changed is in the buffer, too.
+          (set-visited-file-modtime)  ; The buffer already has what a command changed.
           (let ((inhibit-message t)) (save-buffer))))))
   (cl-defmethod eglot-handle-notification (_server (_method (eql acpCoder/changed)) &key uri &allow-other-keys)
-    "Read the file again that a command of the agent has changed."
+    "Reload the file that one of the agent's commands has changed."
     (when-let* ((buffer (find-buffer-visiting (eglot-uri-to-path uri))))
       (with-current-buffer buffer
         (unless (buffer-modified-p) (revert-buffer t t t))))))

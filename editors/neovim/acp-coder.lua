@@ -1,7 +1,7 @@
 -- acp-coder setup: begin (these lines are written by it)
--- The agent as a language server of every file (Neovim 0.11 or newer).
---   :AcpCoder [words]      ask; with a range, about these lines; without words they are asked for
---   :AcpCoderStop          stop the turn; :AcpCoderAnswer asks again what waits for an answer
+-- The agent as a language server for every file (Neovim 0.11 or newer).
+--   :AcpCoder [PROMPT]     ask; with a range, about these lines; without a prompt it asks for one
+--   :AcpCoderStop          stop the turn; :AcpCoderAnswer shows the pending question again
 --   :AcpCoderMode [mode]   :AcpCoderModel [model]   :AcpCoderSessions   :AcpCoderNew
 --   :AcpCoderTranscript    the conversation
 -- Code actions (`gra`) offer the same. Progress: `vim.ui.progress_status()` in the status line, or any progress plugin.
@@ -21,7 +21,7 @@ local function run(command, argument, waited)
         run(command, argument, (waited or 0) + 1)
       end, 50)
     else
-      vim.notify("acp-coder: no file that it knows is open", vim.log.levels.WARN)
+      vim.notify("acp-coder: it is not running for any open file", vim.log.levels.WARN)
     end
     return
   end
@@ -37,7 +37,7 @@ local function save(_, params)
   local buffer = vim.fn.bufnr(vim.uri_to_fname(params.uri))
   if buffer > 0 and vim.bo[buffer].modified then
     vim.api.nvim_buf_call(buffer, function()
-      vim.cmd("silent noautocmd keepalt lockmarks write!") -- What a command changed is in the buffer, too.
+      vim.cmd("silent noautocmd keepalt lockmarks write!") -- The buffer already has what a command changed.
     end)
     vim.lsp.buf_notify(buffer, "textDocument/didSave", { textDocument = { uri = params.uri } })
   end

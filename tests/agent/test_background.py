@@ -246,7 +246,7 @@ async def test_a_command_that_outlives_its_wait_goes_on_in_the_background(tmp_pa
     async with rig(tmp_path, script, mode="auto", **editor) as r:
         await r.editor.prompt("go")
         run_id = started(r, 2)
-        assert result(r, 2) == f"begun\n[background] still running after 0.5 s, and goes on: run_id={run_id}"
+        assert result(r, 2) == f"begun\n[background] still running after 0.5 sand continues: run_id={run_id}"
         assert r.editor.tool_call().raw_output == {"run_id": run_id, "background": True}
         r.editor.tool_call().assert_finished("completed")
         go.touch()
@@ -327,7 +327,7 @@ async def test_an_unknown_run_id_is_answered_with_the_known_ones(tmp_path):
     async with rig(tmp_path, script, mode="auto") as r:
         await r.editor.prompt("go")
         assert "no background command with the run_id 'gone'" in result(r, 3)
-        assert "A run ends with its session" in result(r, 3)
+        assert "Runs end with their session" in result(r, 3)
         assert started(r, 2) in result(r, 3)
 
 
@@ -342,7 +342,7 @@ async def test_more_than_the_limit_do_not_run_at_once(tmp_path):
         results = [message["content"] for message in r.messages(2) if message["role"] == "tool"]
         ids = [match[1] for text in results[:8] if (match := RUN_ID.search(text))]
         assert len(ids) == 8
-        assert "8 commands run in the background, and more may not" in results[8]
+        assert "the limit of 8 background commands is reached" in results[8]
         assert all(run_id in results[8] for run_id in ids)
         assert "bash_kill" in results[8]
         assert "[background] started" in result(r, 4)

@@ -213,7 +213,7 @@ async def test_compact_answers_also_where_the_model_fails_and_leaves_the_convers
     async with rig(tmp_path, ["a", Failure(400, {"error": {"message": "no"}}), "b"], compaction=True) as r:
         await r.editor.prompt("one")
         assert (await r.editor.prompt("/compact")).stop_reason == "end_turn"
-        assert "could not be made shorter" in r.editor.text()
+        assert "could not be shortened" in r.editor.text()
         updates = [u for u in r.editor.updates[r.editor.session_id] if isinstance(u, CompactionUpdate)]
         assert updates[-1].status == "failed"
         await r.editor.prompt("two")

@@ -64,11 +64,11 @@ async def test_old_results_make_room_for_new_ones_and_the_turn_goes_on(tmp_path)
         plant(r)
         assert (await r.editor.prompt("read them all")).stop_reason == "end_turn"
         assert r.editor.text().endswith("all read")
-        assert "The conversation was made shorter" in r.editor.text()
+        assert "The conversation was shortened" in r.editor.text()
         last = r.messages(len(r.model.requests))
         assert "read them all" in str(last[1])
         assert "f5 f5 f5" in str(last[-1]), "the newest is whole"
-        assert "left out to make room" in str(last)
+        assert "removed to save space" in str(last)
         answered = [message["tool_call_id"] for message in last if message["role"] == "tool"]
         called = [call["id"] for message in last for call in message.get("tool_calls", ())]
         assert answered == called
@@ -120,10 +120,10 @@ async def test_a_model_that_cannot_summarise_costs_the_oldest_turns_and_no_more(
     async with rig(tmp_path, script, config=config(20_000)) as r:
         for number in range(4):
             assert (await r.editor.prompt(f"prompt {number}")).stop_reason == "end_turn"
-        assert "oldest messages left out" in r.editor.text()
+        assert "oldest messages removed" in r.editor.text()
         assert "There is no summary" in r.editor.text()
         last = str(r.messages(len(r.model.requests)))
-        assert "prompt 3" in last and "earlier messages were left out" in last
+        assert "prompt 3" in last and "earlier messages were removed" in last
 
 
 async def test_what_a_server_finds_too_long_is_made_shorter_and_asked_again_once(tmp_path):
@@ -143,7 +143,7 @@ async def test_a_server_that_refuses_again_is_an_error_in_words_and_not_a_loop(t
         with pytest.raises(Exception, match="too long"):
             await r.editor.prompt("two")
         assert len(r.model.requests) <= 4
-        assert "it was left as it had been" in r.editor.text()
+        assert "so it was restored" in r.editor.text()
         session = r.editor.session_id
     async with rig(tmp_path, [says("later")]) as r:
         await r.editor.load_session(session, r.project)

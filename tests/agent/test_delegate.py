@@ -98,7 +98,7 @@ async def test_it_ends_at_its_own_cap_and_says_so(tmp_path):
     async with rig(tmp_path, script) as r:
         (r.project / "a.txt").write_text("42\n")
         await r.editor.prompt("go")
-        assert "stopped by its limit" in last(r, 3)
+        assert "reached its limit" in last(r, 3)
         parent = next(iter(r.editor.tool_calls().values()))
         parent.assert_finished("failed")
 

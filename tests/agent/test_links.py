@@ -77,7 +77,7 @@ async def test_a_file_link_that_leads_out_is_marked_and_not_read(tmp_path):
     async with rig(tmp_path, ["ok"]) as r:
         await r.editor.prompt([link(f"file://{tmp_path}/secret"), link(f"file://{r.project}/in.txt")])
         told = str(r.messages(1)[-1]["content"])
-        assert told.count("outside of the folders of this session") == 1
+        assert told.count("outside this session's folders") == 1
         assert "tangerine" not in told
 
 
@@ -106,7 +106,7 @@ async def test_a_page_from_memory_says_how_old_it_is(tmp_path, site):
     async with rig(tmp_path, [fetch, look, fetch, "done"], config=OPEN, mode="auto") as r:
         await r.editor.prompt("go")
         again = r.messages(4)[-1]["content"]
-        assert again.startswith("[remembered: the same call gave this ")
+        assert again.startswith("[cached: the same call returned this ")
         assert "unchanged" not in again
 
 

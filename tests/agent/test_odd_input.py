@@ -50,6 +50,6 @@ async def test_a_provider_that_is_not_set_up_is_told_with_its_place(tmp_path):
             await editor.request("session/new", {"cwd": str(tmp_path), "mcpServers": []})
     assert error.value.code == -32603
     assert error.value.message == (
-        f'{file}:2: `agent.provider`: there is no provider "openroter"; did you mean `openrouter`? '
+        f'{file}:2: `agent.provider`: unknown provider "openroter"; did you mean `openrouter`? '
         "Known: default, openrouter"
     )

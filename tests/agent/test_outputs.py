@@ -221,7 +221,7 @@ async def test_a_credential_reaches_neither_model_nor_client_nor_disk(tmp_path, 
         for secret in (KEY, PASSWORD):
             assert secret not in sent
         assert "[redacted: " in sent
-        assert "credentials were taken out of this" in sent
+        assert "credentials were redacted in this" in sent
         lines = [line for line in r.editor.lines("from_agent") if line.get("method") not in ("terminal/create",)]
         assert KEY not in json.dumps(lines)
         assert PASSWORD not in json.dumps(lines)
@@ -483,7 +483,7 @@ async def test_a_goal_is_set_planned_followed_and_reached(tmp_path):
     async with rig(tmp_path, script, mode="auto", config=config) as r:
         assert (await r.editor.prompt("/plan Fix the parser")).stop_reason == "end_turn"
         assert "My goal: Fix the parser" in str(r.messages(1)[-1]["content"])
-        assert "Ready to begin: fix." in result(r, 2)
+        assert "Ready to start: fix." in result(r, 2)
         plans = [update for update in r.editor.updates[r.editor.session_id] if isinstance(update, Plan)]
         assert [entry.content for entry in plans[0].entries] == ["Look at the parser", "Fix the parser"]
         text = result(r, 3)
@@ -540,7 +540,7 @@ async def test_failed_commands_are_not_compressed(tmp_path):
 @pytest.mark.parametrize(
     ("entries", "words"),
     [
-        ([{"id": "a", "content": "x", "depends_on": ["b"]}], "there is no such step"),
+        ([{"id": "a", "content": "x", "depends_on": ["b"]}], "which does not exist"),
         ([{"id": "a", "content": "x"}, {"id": "a", "content": "y"}], "two steps have the id"),
         (
             [{"id": "a", "content": "x", "depends_on": ["b"]}, {"id": "b", "content": "y", "depends_on": ["a"]}],

@@ -80,7 +80,7 @@ async def test_an_edit_tells_the_errors_it_brought_about_and_only_these(tmp_path
 async def test_a_syntax_error_of_a_new_file_is_told_by_ruff_as_well(tmp_path):
     async with on(tmp_path, Call("write", {"path": "new.py", "content": "def broken(:\n    pass\n"})) as r:
         (told,) = await run(r)
-        assert "new.py was made." in told and "new.py:1:12:" in told and "Ruff" in told
+        assert "new.py was created." in told and "new.py:1:12:" in told and "Ruff" in told
 
 
 async def test_symbols_are_found_by_the_server_not_by_their_spelling(tmp_path):
@@ -152,7 +152,7 @@ async def test_without_a_sandbox_no_server_is_started_unless_the_person_says_so(
     call = Call("hover", {"path": "main.py", "symbol": "total"})
     async with on(tmp_path, call, sandbox=False) as r:
         (told,) = await run(r)
-        assert "no sandbox confines them here" in told and "lsp.unconfined" in told
+        assert "there is no sandbox to confine them" in told and "lsp.unconfined" in told
         assert r.editor.text() == "done"  # Nobody is told who has not asked for a server.
     async with on(tmp_path, call, sandbox=False, config=CONFIG + "unconfined = true\n") as r:
         (told,) = await run(r)

@@ -61,7 +61,7 @@ async def test_the_first_instruction_file_there_is_stands_in_the_system_prompt(t
         put(tmp_path / "project" / name, f"words of {name}")
     async with rig(tmp_path, ["ok"]) as r:
         await r.editor.prompt("hi")
-        assert f"Instructions of the project ({read}):\nwords of {read}" in system(r)
+        assert f"Project instructions ({read}):\nwords of {read}" in system(r)
         assert all(f"words of {name}" not in system(r) for name in there if name != read)
 
 
@@ -225,7 +225,7 @@ async def test_only_files_that_were_shown_can_be_trusted(tmp_path):
     marker = with_tool(tmp_path)
     async with rig(tmp_path, []) as r:
         await r.editor.prompt("/trust yes")
-        assert "not the files that you were shown" in r.editor.text()
+        assert "not the files you were shown" in r.editor.text()
         put(r.project / ".acp-coder/tools/more.py", "raise SystemExit(3)\n")
         await r.editor.prompt("/trust yes")
         assert not marker.exists()
@@ -312,9 +312,9 @@ type(odd).describe = lambda self, params, roots: {}["no"]
         await trust(r)
         assert (await r.editor.prompt("go")).stop_reason == "end_turn"
         texts = [m["content"] for m in r.messages(4) if m["role"] == "tool"]
-        assert "wanted to end the program" in texts[0]
-        assert "wanted to end the program" in texts[1]
-        assert "The tool broke: KeyError" in texts[2]
+        assert "tried to exit the program" in texts[0]
+        assert "tried to exit the program" in texts[1]
+        assert "The tool crashed: KeyError" in texts[2]
         r.editor.assert_tool_calls_finished()
 
 

@@ -82,7 +82,7 @@ async def test_a_rule_that_denies_wins_however_the_command_is_dressed_up(tmp_pat
     async with rig(tmp_path, rounds(bash(command)), config=config, mode="auto") as r:
         await r.editor.prompt("go")
         assert not r.editor.permission_requests
-        assert "A rule of the user's denies this call (tools.permissions.bash[1])" in results(r, 2)[0]
+        assert "A user's rule denies this call (tools.permissions.bash[1])" in results(r, 2)[0]
 
 
 async def test_a_rule_that_asks_asks_in_every_mode_and_is_named(tmp_path):
@@ -177,7 +177,7 @@ async def test_a_violation_is_told_and_the_person_may_let_that_one_call_pass(tmp
         await r.editor.prompt("go")
         assert "`touch` must not occur in it" in results(r, 2)[0]
         await r.editor.prompt("/approve nonsense")
-        assert "There is no such stopped call" in r.editor.text()
+        assert "No such call was stopped" in r.editor.text()
         mark = results(r, 2)[0].split("/approve ")[1].split("`")[0]
         await r.editor.prompt(f"/approve {mark}")
         await r.editor.prompt("again")
@@ -200,7 +200,7 @@ async def test_dangerous_commands_are_asked_about_in_every_mode_and_each_time(tm
 
 async def test_dangerous_commands_may_be_blocked_or_left_to_the_mode(tmp_path):
     for number, (config, text) in enumerate(
-        [("block_high_risk_commands = true", "high risk are blocked"), ('autonomy = "full"', "")]
+        [("block_high_risk_commands = true", "High-risk commands are blocked"), ('autonomy = "full"', "")]
     ):
         folder = tmp_path / str(number)
         folder.mkdir()
@@ -230,7 +230,7 @@ async def test_only_listed_programs_run(tmp_path):
     config = '[tools.risk]\nallowed_commands = ["echo", "ls"]\n'
     async with rig(tmp_path, rounds(bash("echo a; touch b"), bash("echo c")), config=config, mode="auto") as r:
         await r.editor.prompt("go")
-        assert "`touch` is not among the programs" in results(r, 2)[0]
+        assert "`touch` is not among the allowed programs" in results(r, 2)[0]
         assert "c" in results(r, 3)[1]
 
 
@@ -246,7 +246,7 @@ async def test_changing_calls_are_counted_by_the_hour(tmp_path):
 
 async def test_the_model_must_say_what_it_thinks_of_the_risk_and_is_not_believed(tmp_path):
     config = "[tools]\nrequire_risk_metadata = true\n" + ALLOW_TOUCH
-    right = {"risk": "medium", "mutation": True, "privesc": False, "why": "to make it"}
+    right = {"risk": "medium", "mutation": True, "privesc": False, "why": "to create it"}
     said = {"risk": "low", "mutation": False, "privesc": False, "why": "to look"}
     script = rounds(bash("touch a"), bash("touch a", **said), bash("touch b", **right))
     async with rig(tmp_path, script, config=config) as r:
@@ -256,8 +256,8 @@ async def test_the_model_must_say_what_it_thinks_of_the_risk_and_is_not_believed
         assert "`risk`, `mutation`, `privesc`, `why` missing" in results(r, 2)[0]
         (asked,) = r.editor.permission_requests
         words = asked.tool_call.content[-1].content.text
-        assert "the model claims less risk than there is" in words
-        assert "The model says: risk low, changes nothing, with your rights. Why: to look" in words
+        assert "the model understates the risk" in words
+        assert "The model says: risk low, changes nothing, with your privileges. Why: to look" in words
         assert (r.project / "b").exists()
 
 
@@ -303,11 +303,11 @@ async def test_the_person_can_ask_what_is_in_force_and_what_would_become_of_a_ca
         text = r.editor.text()
         assert "Rule: tools.permissions.bash[0] deny `*sudo*`" in text
         assert "Policy: tools.policy.rules[1] deny bash" in text
-        assert "deny: A rule of the user's denies this call" in text
+        assert "deny: A user's rule denies this call" in text
         assert "rule: looks:ls" in text
-        assert "There is not a tool `nonsense`" in text
+        assert "Unknown tool `nonsense`" in text
         assert "The arguments are not JSON" in text
-        assert "switched off by tools.sandbox.disabled" in text
+        assert "turned off by tools.sandbox.disabled" in text
         assert "audit.jsonl is written" in text
 
 
@@ -414,7 +414,7 @@ async def test_outside_of_the_sandbox_the_person_is_asked_every_time(tmp_path):
         await r.editor.prompt("go")
         assert len(r.editor.permission_requests) == 2
         assert (
-            f"it runs outside of the sandbox, in {r.project}"
+            f"it runs outside the sandbox, in {r.project}"
             in r.editor.permission_requests[0].tool_call.content[-1].content.text
         )
         assert outside.read_text() == "out\n"
@@ -426,7 +426,7 @@ async def test_strict_never_runs_outside_of_the_sandbox(tmp_path):
     script = rounds(bash("touch a", outside_sandbox=True), bash("touch b"))
     async with rig(tmp_path, script, mode="auto", sandbox=True, terminal=False, config=config) as r:
         await r.editor.prompt("go")
-        assert "Nothing runs outside of the sandbox here" in results(r, 2)[0]
+        assert "Nothing may run outside the sandbox" in results(r, 2)[0]
         assert sorted(path.name for path in r.project.iterdir()) == ["b"]
 
 
@@ -471,7 +471,7 @@ async def test_a_protected_path_that_is_a_link_stops_no_command_and_its_target_i
         await r.editor.prompt("go")
         assert "fine" in results(r, 2)[0]
         assert (r.project / "shared/settings.json").read_text() == "{}\n"
-        assert "since they are links" in await kinds(r)
+        assert "Links, so they can be replaced" in await kinds(r)
 
 
 async def test_no_place_holder_is_left_in_the_project(tmp_path):
@@ -505,7 +505,7 @@ async def test_a_user_there_is_not_is_a_clear_error(tmp_path):
     config = '[tools.scope]\nrun_as_user = "nobody-of-that-name"\n'
     async with rig(tmp_path, rounds(bash("touch a")), mode="auto", config=config) as r:
         await r.editor.prompt("go")
-        assert "there is no such user on this machine" in results(r, 2)[0]
+        assert "which does not exist on this machine" in results(r, 2)[0]
         assert list(r.project.iterdir()) == []
 
 
@@ -909,7 +909,7 @@ async def test_a_path_that_the_tool_itself_refuses_is_a_decision_in_the_log(tmp_
         await r.editor.prompt("go")
     (line,) = audit(tmp_path)
     assert (line["event"], line["decision"], line["tool"]) == ("decision", "deny", "write")
-    assert "outside of the folders" in line["reason"]
+    assert "outside this session's folders" in line["reason"]
 
 
 async def test_a_trusted_configuration_that_cannot_be_used_locks_nobody_out(tmp_path):
@@ -919,7 +919,7 @@ async def test_a_trusted_configuration_that_cannot_be_used_locks_nobody_out(tmp_
         await r.editor.prompt("go")
         await r.editor.new_session(r.project)
         assert (await r.editor.prompt("again")).stop_reason == "end_turn"
-        assert "The folder's own configuration is not used" in r.editor.text()
+        assert "The folder's own configuration was ignored" in r.editor.text()
         assert "cannot be set by a project" in r.editor.text()
         await r.editor.prompt("/trust no")
         assert "No longer trusted" in r.editor.text()

@@ -108,15 +108,15 @@ async def test_ids_the_model_repeats_do_not_collide(tmp_path):
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (Call("teleport", {}), "There is not a tool `teleport`"),
+        (Call("teleport", {}), "Unknown tool `teleport`"),
         (Call("read", {"pth": "a"}), "`path`"),
         (Call("read", "{not json"), "not a JSON object"),
         (Call("read", "[1]"), "not a JSON object"),
         (Call("read", {"path": "missing.txt"}), "does not exist"),
-        (Call("read", {"path": "../outside.txt"}), "outside of the folders"),
+        (Call("read", {"path": "../outside.txt"}), "outside this session's folders"),
         (Call("read", {"path": "a\0b"}), "NUL"),
         (Call("bash", {"command": "  "}), "empty"),
-        (Call("write", {"path": "/etc/acp-coder-test", "content": "x"}), "outside of the folders"),
+        (Call("write", {"path": "/etc/acp-coder-test", "content": "x"}), "outside this session's folders"),
         (Call("edit", {"path": "a.txt", "old_string": "x", "new_string": "y"}), "does not exist"),
     ],
 )

@@ -44,10 +44,10 @@ def said(r) -> str:
 @pytest.mark.parametrize(
     ("call", "category", "error"),
     [
-        (Call("teleport", {}), "tool_not_found", "There is not a tool `teleport`"),
+        (Call("teleport", {}), "tool_not_found", "Unknown tool `teleport`"),
         (Call("read", {}), "invalid_parameters", "- path: Field required"),
         (Call("read", {"path": "a", "limit": "many"}), "type_mismatch", "- limit: "),
-        (Call("read", {"path": "/etc/passwd"}), "policy_blocked", "outside of the folders"),
+        (Call("read", {"path": "/etc/passwd"}), "policy_blocked", "outside this session's folders"),
         (Call("read", {"path": "missing"}), "permanent_failure", "missing"),
         (Call("edit", {"path": "a.txt", "old_string": "", "new_string": "x"}), "invalid_parameters", "`old_string`"),
     ],
@@ -330,7 +330,7 @@ async def test_what_a_form_gives_is_checked_again(tmp_path, content):
     async with rig(tmp_path, rounds(ASK), elicitation=answer) as r:
         assert (await r.editor.prompt("go")).stop_reason == "end_turn"
         answered = {"['red', 'green']": "red", " x ": "x"}.get(str(next(iter((content or {}).values()), "")))
-        declined = "The user did not want to answer. Go on with what you know, or say what you assume."
+        declined = "The user declined to answer. Continue with what you know, or state your assumptions."
         assert results(r, 2) == [f"The user answered: {answered}" if answered else declined]
 
 
@@ -362,7 +362,7 @@ async def test_a_question_nobody_answers_ends_by_its_timeout(tmp_path):
 
     async with rig(tmp_path, rounds(ASK), elicitation=never, config="[tools]\nask_timeout = 0.05\n") as r:
         assert (await r.editor.prompt("go")).stop_reason == "end_turn"
-        assert "Nobody answered in time" in results(r, 2)[0]
+        assert "No answer in time" in results(r, 2)[0]
 
 
 async def test_a_question_is_cancelled_with_its_turn(tmp_path):
@@ -426,7 +426,7 @@ async def test_without_any_tool_no_tools_are_sent_and_a_call_is_told_why_it_is_n
     async with rig(tmp_path, rounds(Call("read", {"path": "a"})), config=config) as r:
         await r.editor.prompt("go")
         assert "tools" not in r.request(1)
-        assert "switched off in the configuration" in results(r, 2)[0]
+        assert "disabled in the configuration" in results(r, 2)[0]
 
 
 async def test_a_model_without_tool_calls_works_by_fenced_blocks(tmp_path):
@@ -474,7 +474,7 @@ async def test_calls_behind_an_open_question_are_not_run(tmp_path):
         asked.assert_finished("completed")
         written.assert_finished("failed")
         await r.editor.prompt("no")
-        assert "has not answered the question" in results(r, 2)[1]
+        assert "has not answered an earlier question" in results(r, 2)[1]
 
 
 async def test_the_question_of_a_running_call_does_not_set_it_back(tmp_path):
@@ -533,5 +533,5 @@ async def test_tools_and_status_say_what_is_not_there_by_name(tmp_path):
     async with rig(tmp_path, [], config='[tools]\ndisabled = ["glob", "nonsense"]\n') as r:
         await r.editor.wait_for(lambda u: "`nonsense`" in str(getattr(u, "content", "")))
         await r.editor.prompt("/tools")
-        assert "- `find_path`: `find_path` is switched off" in said(r)
+        assert "- `find_path`: `find_path` is disabled" in said(r)
         assert "- `bash_output`, `bash_kill`, `bash_list`: Nothing was started" in said(r)

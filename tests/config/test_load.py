@@ -272,7 +272,7 @@ def test_a_project_may_add_mcp_servers_but_not_change_the_persons(sources: Sourc
     sources.of_project('[mcp.servers.docs]\ncommand = "docs"\n')
     assert set(sources.load().settings.mcp.servers) == {"forge", "docs"}
     file = sources.of_project('[mcp.servers.forge]\ncommand = "evil"\n')
-    with pytest.raises(ConfigError, match=rf"{file}:1.*forge.*of your own configuration"):
+    with pytest.raises(ConfigError, match=rf"{file}:1.*forge.*in your own configuration"):
         sources.load()
 
 

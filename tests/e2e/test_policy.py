@@ -51,7 +51,7 @@ def explained(tmp_path: Path, *arguments: str, rules: str = RULES):
 def test_explain_shows_the_parts_their_verdicts_and_the_rule_with_its_place(tmp_path):
     done = explained(tmp_path, "explain", "cargo test && sudo id")
     assert done.returncode == 0
-    assert done.stdout.splitlines()[0] == "ask: it is dangerous: it uses the rights of another user"
+    assert done.stdout.splitlines()[0] == "ask: it is dangerous: it uses another user's privileges"
     assert "cargo test: asks, since it may change something" in done.stdout
     assert "sudo id: asks, since it may change something [dangerous:sudo], risk high" in done.stdout
     assert f"{tmp_path}/config.toml:5)" in done.stdout
@@ -73,7 +73,7 @@ def test_explain_knows_modes_folders_and_other_tools(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["explain", "x", "--tool", "nonsense"], "There is not a tool `nonsense`"),
+        (["explain", "x", "--tool", "nonsense"], "Unknown tool `nonsense`"),
         (["explain", "x", "--tool", "read"], "not JSON"),
         (["explain", "{}", "--tool", "read"], "wrong"),
         (["explain", "x", "--cwd", "/does/not/exist"], "not an existing folder"),
@@ -129,10 +129,10 @@ def test_doctor_says_how_commands_are_confined_and_what_is_written_down(tmp_path
     assert "ok  sandbox" in done.stdout
     assert "bubblewrap" in done.stdout
     assert "Network: none; unix sockets: none." in done.stdout
-    assert f"May be written: {tmp_path}" in done.stdout
+    assert f"Writable: {tmp_path}" in done.stdout
     assert f"ok  audit log        {tmp_path}/.local/state/acp-coder/audit.jsonl" in done.stdout
     off = run(tmp_path, "doctor", "--offline")
-    assert "switched off by tools.sandbox.disabled" in off.stdout
+    assert "turned off by tools.sandbox.disabled" in off.stdout
 
 
 def test_an_untrusted_folders_configuration_is_not_even_read(tmp_path):

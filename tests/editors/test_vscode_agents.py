@@ -82,7 +82,7 @@ async def test_an_agent_that_is_not_there_is_told_in_words_and_found_once_the_se
     async with working(code, tmp_path, ["Here."], settings={"acpCoder.command": "no-such-agent"}) as (window, _):
         chat = Chat(window)
         await window.open_container("ACP Coder")
-        buttons = await problem(window, chat, "The agent's program is not there.")
+        buttons = await problem(window, chat, "The agent's program was not found.")
         assert buttons == ["Open settings", "Start again"]
         assert "no-such-agent" in await chat.frame.locator(".problem").inner_text()
         await window.eventually(window.status_bar, lambda items: "Agent" in items)
@@ -104,7 +104,7 @@ async def test_a_program_that_is_no_agent_is_told_with_what_it_wrote(code, tmp_p
     async with working(code, tmp_path, settings=settings) as (window, _):
         chat = Chat(window)
         await window.open_container("ACP Coder")
-        buttons = await problem(window, chat, "ended with exit status 1 before it answered")
+        buttons = await problem(window, chat, "exited with status 1 before it answered")
         assert buttons == ["Start again", "Open settings", "Show log"]
         assert "no configuration found" in await chat.frame.locator(".problem").inner_text()
 
@@ -127,7 +127,7 @@ async def test_an_agent_that_is_killed_is_started_again_and_the_session_goes_on(
         await window.eventually(written, bool)
         (agent,) = agents_of(tmp_path)
         os.kill(agent, signal.SIGKILL)
-        assert await problem(window, chat, "The agent ended.") == ["Start again", "Show log"]
+        assert await problem(window, chat, "The agent exited.") == ["Start again", "Show log"]
         await window.eventually(chat.cards, lambda cards: cards == [Card(command, "failed")])
 
         async def runs() -> bool:

@@ -89,7 +89,7 @@ def test_no_handle_is_left_open(place: Path) -> None:
     ids=["read", "write", "write new", "write deep", "stat", "need_plain", "list"],
 )
 def test_a_link_on_the_way_ends_the_work_in_words(work: Callable[[Path], object], place: Path) -> None:
-    with pytest.raises(Swapped, match="was changed while it was opened: a link is there now; nothing was done"):
+    with pytest.raises(Swapped, match="changed while it was opened: it is a link now; nothing was done"):
         work(place / "app" / "link")
     assert outside(place) == UNTOUCHED
 
@@ -163,7 +163,7 @@ def test_what_is_no_regular_file_is_neither_read_nor_written(
     for work in works:
         error = ends_soon(work)
         assert isinstance(error, ExecutorError | OSError)
-        assert f"{word}, no regular file" in str(error)
+        assert f"{word}, not a regular file" in str(error)
     assert stat.S_IFMT(path.lstat().st_mode) == kind
     assert [name for name in os.listdir(path.parent) if name.startswith(".")] == []
 
@@ -190,7 +190,7 @@ def test_a_pipe_that_takes_a_file_s_place_is_not_waited_for(place: Path, monkeyp
     error = ends_soon(lambda: files.read(path))
     assert swapped
     assert isinstance(error, ExecutorError)
-    assert "a pipe, no regular file" in str(error)
+    assert "a pipe, not a regular file" in str(error)
 
 
 def test_a_link_that_takes_a_file_s_place_is_not_followed(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:

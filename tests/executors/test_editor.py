@@ -171,7 +171,7 @@ async def test_a_terminal_that_cannot_be_made_is_replaced_by_a_local_command(tmp
 
 async def test_a_create_that_is_not_answered_is_not_run_a_second_time(tmp_path: Path) -> None:
     async with stage("editor", tmp_path, timeout=0.2, misbehave={"terminal/create": NeverAnswers()}) as on:
-        with pytest.raises(ExecutorError, match="not known") as error:
+        with pytest.raises(ExecutorError, match="unknown") as error:
             await on.executor.run(Command("echo y >> log", on.folder))
         assert not isinstance(error.value, NotStarted)
         assert not (on.folder / "log").exists()
@@ -268,7 +268,7 @@ async def test_a_client_that_offers_writing_without_serving_it_is_passed_by(tmp_
 
 async def test_a_write_that_is_not_answered_is_told_to_be_unknown(tmp_path: Path) -> None:
     async with stage("editor", tmp_path, timeout=0.2, misbehave={"fs/write_text_file": NeverAnswers()}) as on:
-        with pytest.raises(ExecutorError, match="not known"):
+        with pytest.raises(ExecutorError, match="unknown"):
             await on.executor.write_text(on.folder / "f", "text")
 
 

@@ -136,14 +136,14 @@ async def test_results_are_bounded(program: str, tree: Path) -> None:
 
 
 async def test_a_bad_pattern_is_told_in_words(program: str, tree: Path) -> None:
-    with pytest.raises(ExecutorError, match="no valid regular expression"):
+    with pytest.raises(ExecutorError, match="not a valid regular expression"):
         await grep("(unclosed", tree)
 
 
 async def test_a_bad_glob_is_told_in_words(program: str, tree: Path) -> None:
-    with pytest.raises(ExecutorError, match="no valid glob"):
+    with pytest.raises(ExecutorError, match="not a valid glob"):
         await find("a\\", tree)
-    with pytest.raises(ExecutorError, match="no valid glob"):
+    with pytest.raises(ExecutorError, match="not a valid glob"):
         await grep("x", tree, glob="a\\")
 
 
@@ -335,7 +335,7 @@ async def test_a_pattern_only_python_knows_is_given_to_our_own_walk(
 ) -> None:
     stub(tmp_path, monkeypatch, "echo 'regex parse error' >&2; exit 2")
     assert [match.text for match in (await grep("(?<=import )os", tree)).matches] == ["import os"]
-    with pytest.raises(ExecutorError, match="no valid regular expression"):
+    with pytest.raises(ExecutorError, match="not a valid regular expression"):
         await grep("(unclosed", tree)
 
 

@@ -121,7 +121,7 @@ async def test_nothing_is_replaced_unless_told(operation: str, backend: str, tmp
             with pytest.raises(ExecutorError, match="exists already"):
                 await run(on.folder / source, on.folder / to, overwrite=False, max_entries=MOST)
         for source, to in (("f", "d"), ("d", "f")):
-            with pytest.raises(ExecutorError, match="not replaced by"):
+            with pytest.raises(ExecutorError, match="not replaced with"):
                 await run(on.folder / source, on.folder / to, overwrite=True, max_entries=MOST)
         before = picture(on.folder / "d")
         await run(on.folder / "f", on.folder / "g", overwrite=True, max_entries=MOST)
@@ -143,8 +143,8 @@ async def test_a_folder_goes_neither_into_itself_nor_over_what_holds_it(
         run = getattr(on.executor, operation)
         for a, b, words in (
             (source, source, "both source and destination"),
-            (source, source / "sub" / "new" / "d", "inside of"),
-            (source / "sub", source, "holds"),
+            (source, source / "sub" / "new" / "d", "is inside"),
+            (source / "sub", source, "contains"),
         ):
             with pytest.raises(ExecutorError, match=words):
                 await run(a, b, overwrite=True, max_entries=MOST)

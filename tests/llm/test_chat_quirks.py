@@ -353,7 +353,7 @@ async def test_a_break_after_the_finish_reason_is_forgiven() -> None:
         ((b'data: {"choices":[{"delta":{},"finish_reason":"error"}]}\n\n',), "server", "ended in an error"),
         ((b"data: what is this\n\n",), "server", "what is this"),
         ((b"\n<html>Welcome to the chat server</html>",), "not_found", "a web page"),
-        ((b": nothing\n\n",), "network", "before it was complete"),
+        ((b": nothing\n\n",), "network", "ended early"),
     ],
 )
 async def test_errors_inside_an_answer(chunks: tuple[bytes, ...], kind: str, words: str) -> None:

@@ -57,7 +57,7 @@ async def test_a_whole_request() -> None:
                         {"type": "input_text", "text": "hi"},
                         {
                             "type": "input_text",
-                            "text": "[A sound (audio/wav) was left out: this API does not take sounds.]",
+                            "text": "[Audio (audio/wav) was left out: this API does not accept audio.]",
                         },
                     ],
                 },
@@ -196,9 +196,9 @@ async def test_unknown_events_are_read_over() -> None:
             "context_too_long",
             "Too long",
         ),
-        ((b"data: what is this\n\n",), "server", "not readable"),
-        ((event("response.output_text.done", text=""),), "network", "before it was complete"),
-        ((b"<html>hello</html>",), "network", "before it was complete"),
+        ((b"data: what is this\n\n",), "server", "malformed"),
+        ((event("response.output_text.done", text=""),), "network", "ended early"),
+        ((b"<html>hello</html>",), "network", "ended early"),
     ],
 )
 async def test_errors_inside_an_answer(chunks: tuple[bytes, ...], kind: str, words: str) -> None:

@@ -43,7 +43,7 @@ async def test_the_answer_is_the_one_that_follows_the_assistants_messages_so_far
 
 async def test_past_its_end_the_script_says_so(tmp_path: Path) -> None:
     assert await collect(provider(tmp_path, "[]")) == [
-        TextDelta("The script is over: it holds 0 answers."),
+        TextDelta("The script is used up: it has 0 answers."),
         Finished("stop"),
     ]
 

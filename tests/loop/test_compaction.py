@@ -95,7 +95,7 @@ def test_the_oldest_results_are_shortened_first_and_no_more_than_needed() -> Non
     messages, count = shorten_results(LONG, keep=2, chars=100, need=1000)
     assert count == 1
     assert text_of(messages[2:3]).startswith("old result old result")
-    assert "characters of this old result were left out" in text_of(messages[2:3])
+    assert "characters of this old result were removed" in text_of(messages[2:3])
     assert messages[4:] == LONG[4:]
     assert valid(messages)
 
@@ -106,7 +106,7 @@ def test_the_newest_results_stay_and_pictures_go() -> None:
     messages, count = shorten_results(history, keep=2, chars=100, need=10**9)
     assert count == 2
     assert messages[-2:] == history[-2:]
-    assert "an image or sound of this old result was left out" in text_of(messages[2:3])
+    assert "an image or audio of this old result was removed" in text_of(messages[2:3])
     assert shorten_results(messages, keep=2, chars=100, need=10**9)[1] == 0, "nothing is gained twice"
 
 
@@ -120,7 +120,7 @@ def test_a_shortened_result_keeps_the_reference_to_all_of_it() -> None:
 def test_dropping_keeps_the_last_prompt_and_the_last_round() -> None:
     messages, dropped = drop_oldest(LONG, 100)
     assert dropped == len(LONG) - 4
-    assert text_of(messages).startswith(f"[{dropped} earlier messages were left out")
+    assert text_of(messages).startswith(f"[{dropped} earlier messages were removed")
     assert "second prompt" in text_of(messages)
     assert messages[-3:] == LONG[-3:]
     assert valid(messages)
@@ -220,7 +220,7 @@ def test_notes_of_what_was_left_out_are_added_up() -> None:
         messages, dropped = drop_oldest(messages, 3000)
         total += dropped
     text = text_of(messages)
-    assert text.count("earlier messages were left out") == 1
+    assert text.count("earlier messages were removed") == 1
     assert f"[{total} earlier messages" in text
     assert valid(messages)
 
@@ -237,7 +237,7 @@ async def test_huge_arguments_of_the_last_round_are_shortened_last() -> None:
     assert valid(done.messages)
     shorter = done.messages[1]
     assert isinstance(shorter, AssistantMessage)
-    assert "were left out" in json.loads(shorter.tool_calls[0].arguments)["left_out"]
+    assert "were removed" in json.loads(shorter.tool_calls[0].arguments)["left_out"]
 
 
 @settings(deadline=None, max_examples=150)

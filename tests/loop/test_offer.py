@@ -71,7 +71,7 @@ def test_each_mode_offers_what_its_promise_allows():
 def test_switched_off_missing_and_unknown_tools_say_why():
     made = offer([entry("a"), entry("b"), entry("c")], disabled=["a"], missing={"b": "`b` is not here."})
     assert made.names() == ["c"]
-    assert "switched off" in made.excluded()["a"]
+    assert "disabled" in made.excluded()["a"]
     assert made.excluded()["b"] == "`b` is not here."
     assert made.find("a") is None
     assert made.find("c") is not None

@@ -189,9 +189,9 @@ async def test_what_was_missed_is_told_with_the_reason(office):
                 await anyio.lowlevel.checkpoint()
             tasks.cancel_scope.cancel()
     assert office.ran == ["long"]
-    assert "no session of this project was open, or none was free" in office.told[0]
+    assert "no session of this project was open and free" in office.told[0]
     assert "before" in office.told[0]
     assert "this session was busy" in office.told[1]
     assert "meanwhile" in office.told[1]
-    assert "the machine slept" in office.told[2]
+    assert "the machine was asleep" in office.told[2]
     assert "in the night" in office.told[2]

@@ -145,7 +145,7 @@ async def test_a_server_that_always_crashes_is_given_up_with_its_last_words(tmp_
         assert len(kit.launches) == 3
         (told,) = kit.told
         assert told == (
-            "the language server raw does not run after 3 starts: its process exited with code 3; its last words: "
+            "the language server raw is not running after 3 starts: its process exited with code 3; its last output: "
             "fatal: this text is too much"
         )
         with pytest.raises(LspError, match="this text is too much"):
@@ -156,11 +156,11 @@ async def test_a_server_that_always_crashes_is_given_up_with_its_last_words(tmp_
 @pytest.mark.parametrize(
     ("fault", "words"),
     [
-        ("dies", "its process exited with code 7; its last words: no licence found"),
-        ("garbage", "it printed what is no LSP message; its last words: xxx"),
+        ("dies", "its process exited with code 7; its last output: no licence found"),
+        ("garbage", "it printed something that is not an LSP message; its last output: xxx"),
         ("huge", "it sent a message of 100000000000 bytes, more than 67108864"),
         ("refuses", "the language server raw refused initialize: there is no project"),
-        ("utf8", "it counts characters in utf-8, not in utf-16"),
+        ("utf8", "it uses the position encoding utf-8 instead of utf-16"),
         ("flood", "it sent more than 20000 messages within 10 s"),
     ],
 )
@@ -232,7 +232,7 @@ async def test_a_request_that_is_not_answered_in_time_is_an_error_in_words(tmp_p
 
 async def test_a_question_that_kills_the_server_ends_with_words(tmp_path: Path):
     async with running(tmp_path, raw("crash-on-hover", max_restarts=1)) as kit:
-        with pytest.raises(LspError, match="does not run after 2 starts: its process exited with code 9"):
+        with pytest.raises(LspError, match="is not running after 2 starts: its process exited with code 9"):
             await kit.servers.hover(kit.write("a.raw", "fine\n"), START)
 
 
@@ -275,11 +275,11 @@ async def test_a_rename_gives_edits_or_says_why_not(tmp_path: Path):
         for name, words in [
             ("nothing", "nothing to rename at line 1, character 1"),
             ("move", "would also rename a file"),
-            ("broken", "cannot be understood; nothing is changed"),
+            ("broken", "malformed edit; nothing was changed"),
         ]:
             with pytest.raises(LspError, match=words):
                 await kit.servers.rename(document, START, name)
-        with pytest.raises(LspError, match=r"no language server here gives symbols \(raw\)"):
+        with pytest.raises(LspError, match=r"no language server here provides symbols \(raw\)"):
             await kit.servers.document_symbols(document)
 
 
@@ -301,7 +301,7 @@ async def test_large_files_are_not_shown_and_servers_are_not_too_many(tmp_path: 
         assert not kit.launches
         await kit.servers.diagnostics([kit.write("a.raw", "é" * 1000)])
         kit.write("sub/here", "")
-        with pytest.raises(LspError, match=r"1 language servers run already \(lsp.max_servers\)"):
+        with pytest.raises(LspError, match=r"1 language servers are already running \(lsp.max_servers\)"):
             await kit.servers.diagnostics([kit.write("sub/b.raw", "")])
 
 
@@ -388,7 +388,7 @@ async def test_a_sentence_of_the_launcher_that_refuses_is_what_is_told(tmp_path:
             raise LspError("there is no sandbox here")
 
         kit.servers._launch = refuse
-        with pytest.raises(LspError, match="raw does not run: there is no sandbox here"):
+        with pytest.raises(LspError, match="raw is not running: there is no sandbox here"):
             await kit.servers.diagnostics([kit.write("a.raw", "")])
 
 

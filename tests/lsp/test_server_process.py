@@ -56,7 +56,7 @@ async def test_the_last_words_of_a_server_are_told_without_control_characters(tm
     code = "import sys; [sys.stderr.write(f'line {n}\\x1b[1m!\\n') for n in range(100_000)]; sys.exit(4)"
     _, words = await run(Launch([sys.executable, "-S", "-c", code], tmp_path, {}))
     told = " / ".join(f"line {n} !" for n in range(99_995, 100_000))
-    assert words == f"its process exited with code 4; its last words: {told}"
+    assert words == f"its process exited with code 4; its last output: {told}"
 
 
 async def test_a_server_that_was_killed_is_told_so(tmp_path: Path):

@@ -67,7 +67,7 @@ async def test_half_a_character_in_an_answer_costs_that_character_only():
 @pytest.mark.parametrize("how", ["wrong", "bare"])
 async def test_an_answer_that_is_no_valid_one_fails_its_request_at_once(how):
     async with kept(raw(), call_timeout=600.0) as k:
-        with pytest.raises(McpError, match="no valid MCP") as error:
+        with pytest.raises(McpError, match="not valid MCP") as error:
             await k.text("odd", how=how)
         assert error.value.code == "server_error"
         assert await k.text("echo") == "{}"
@@ -168,17 +168,17 @@ async def test_a_call_that_takes_too_long_is_cancelled(tmp_path):
     [
         (
             raw("dies", name="bad"),
-            "its process exited with code 3; its last words: a library is missing / cannot start",
+            "its process exited with code 3; its last output: a library is missing / cannot start",
         ),
         (raw("killed", name="bad"), "its process was killed by SIGKILL"),
         (raw(name="bad", command="no-such-program"), "the program `no-such-program` was not found"),
-        (raw(name="bad", command=str(HERE / "kit.py")), "kit.py` may not be executed"),
+        (raw(name="bad", command=str(HERE / "kit.py")), "kit.py` is not executable"),
         (raw(name="bad", command="a\0b"), "could not be started: embedded null byte"),
-        (raw("strange", name="bad"), "its answer is no valid MCP"),
+        (raw("strange", name="bad"), "its response is not valid MCP"),
         (raw("old", name="bad"), "Unsupported protocol version from the server: 1999-01-01"),
         (ServerSpec("bad", "http", url="http://127.0.0.1:9/mcp"), "http://127.0.0.1:9 refused the connection"),
         (ServerSpec("bad", "sse", url="http://127.0.0.1:9/sse"), "http://127.0.0.1:9 refused the connection"),
-        (ServerSpec("bad", "http", url="no url"), "its address is not a URL that can be asked"),
+        (ServerSpec("bad", "http", url="no url"), "its address is not a usable URL"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -199,7 +199,7 @@ async def test_a_server_that_does_not_answer_is_given_up(tmp_path):
     notes = tmp_path / "notes"
     async with kept(raw("silent", notes), wait=False, connect_timeout=2.0) as k:
         await k.until(lambda: k.troubles)
-        assert "it was not ready after 2 seconds; its last words: still thinking" in k.troubles[0][1]
+        assert "it was not ready after 2 seconds; its last output: still thinking" in k.troubles[0][1]
         (pid,) = await noted(notes, "pid")
         assert not alive(int(pid))
 
@@ -230,11 +230,11 @@ async def test_a_server_without_a_handshake_is_discovered():
 
 async def test_a_server_that_dies_is_started_again_by_the_next_call():
     async with kept(raw()) as k:
-        with pytest.raises(McpError, match="exited with code 3; its last words: the last words") as error:
+        with pytest.raises(McpError, match="exited with code 3; its last output: the last words") as error:
             await k.text("die")
         assert error.value.code == "transient"
         await k.until(lambda: k.troubles)
-        assert "It is started again when one of its tools is called." in k.troubles[0][1]
+        assert "It is restarted when one of its tools is called." in k.troubles[0][1]
         assert "echo" in k.names
         assert await k.text("echo") == "{}"
 
@@ -245,7 +245,7 @@ async def test_a_server_is_started_again_only_so_often():
             with pytest.raises(McpError, match="exited with code 3"):
                 await k.text("die")
         await k.until(lambda: len(k.troubles) == RESTARTS + 1)
-        assert "is given up" in k.troubles[-1][1]
+        assert "will not be restarted again" in k.troubles[-1][1]
         assert k.names == []
         with pytest.raises(McpError, match="is not connected"):
             await k.text("echo")

@@ -55,7 +55,7 @@ async def test_a_server_that_wants_a_key_says_so(kind: str, request: pytest.Fixt
     url = request.getfixturevalue(f"{kind}_url")
     async with kept(ServerSpec("closed", kind, url=url), wait=False) as k:  # type: ignore[arg-type]
         await k.until(lambda: k.troubles)
-        assert "it answered HTTP 401: it wants other credentials" in k.troubles[0][1]
+        assert "it answered HTTP 401: it rejects the credentials" in k.troubles[0][1]
         assert k.changes == 0
 
 
@@ -164,7 +164,7 @@ async def test_a_session_the_server_has_forgotten_is_begun_anew(small) -> None:
     async with kept(spec) as k:
         assert await k.text("t", "small") == "fine"
         server.session = "second"
-        with pytest.raises(McpError, match="does not know the session") as error:
+        with pytest.raises(McpError, match="no longer knows the session") as error:
             await k.text("t", "small")
         assert error.value.code == "transient"
         assert await k.text("t", "small") == "fine"
@@ -209,7 +209,7 @@ async def test_a_connection_that_breaks_is_made_again(small) -> None:
     server, spec = small
     async with kept(spec) as k:
         server.body = b"nonsense"
-        with pytest.raises(McpError, match="broke") as error:
+        with pytest.raises(McpError, match="was lost") as error:
             await k.text("t", "small")
         assert error.value.code == "transient"
         server.body = b""

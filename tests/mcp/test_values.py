@@ -127,7 +127,7 @@ TWO = McpPrompt("s", "p", "", "", (PromptArgument("a", required=True), PromptArg
         (TWO, "x 'y z'", {"a": "x", "b": "y z"}),
         (TWO, "b=1 x", {"a": "x", "b": "1"}),
         (TWO, "b=1", "needs a"),
-        (TWO, "'x", "open quote"),
+        (TWO, "'x", "unclosed quote"),
         (TWO, "c=3 x y", "takes 2 arguments"),
     ],
 )
@@ -163,7 +163,7 @@ IMAGE = {"type": "image", "mimeType": "image/png", "data": base64.b64encode(byte
     [
         ({**IMAGE, "mimeType": "image/tiff"}, "image, image/tiff: cannot be shown"),
         ({**IMAGE, "data": "no base64!"}, "image, image/png: cannot be shown"),
-        ({"type": "hologram"}, "content of the kind hologram cannot be shown"),
+        ({"type": "hologram"}, "content of type hologram cannot be shown"),
         ({"type": "resource_link", "name": "n", "uri": "u", "description": "d\nd"}, "[resource] n: u (d d)"),
     ],
 )

@@ -13,7 +13,7 @@ from acp_agent.config.model import CompressionConfig
 from acp_agent.output.compress import STRATEGIES, compressed, sections_of, strategy_of, wants_compression
 from acp_agent.output.error_lines import looks_like_error
 
-GAP = re.compile(r"\[output filtered: (\d+) lines? not about the goal(?:, or longer than what is kept)?\]")
+GAP = re.compile(r"\[output filtered: (\d+) lines? not about the goal(?:, or beyond the length that is kept)?\]")
 GOAL = "Fix the tokenizer of the parser"
 FILLER = [f"line {number} of nothing in particular" for number in range(200)]
 
@@ -67,7 +67,7 @@ def test_what_is_kept_has_a_limit_but_errors_stay() -> None:
     text = shorten("bash", [*FILLER, *(f"the parser {n}" for n in range(500))], config)
     assert text is not None
     assert len(GAP.sub("", text)) <= 440
-    assert "longer than what is kept" in text
+    assert "beyond the length that is kept" in text
 
 
 def test_without_a_goal_in_mind_only_the_strategy_counts() -> None:

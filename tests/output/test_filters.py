@@ -230,9 +230,9 @@ def test_a_file_that_cannot_be_used_warns_and_never_waits(tmp_path):
     latin.write_bytes(b"# \xe9")
     for path, why in (
         (large, "larger than 1 MiB"),
-        (fifo, "no regular file"),
+        (fifo, "not a regular file"),
         (latin, "not UTF-8"),
-        (tmp_path, "no regular file"),
+        (tmp_path, "not a regular file"),
     ):
         text, warnings = read_user_filters(path)
         assert text is None

@@ -91,7 +91,9 @@ def test_the_plan_of_marimo_says_why_it_writes_no_files():
 
 def test_the_plan_of_codecompanion_says_why_no_plans_are_sent():
     said = captured("codecompanion")
-    assert rendering_plan(said.client_capabilities, said.client_info).corrected == ("plans: no (it draws no plans)",)
+    assert rendering_plan(said.client_capabilities, said.client_info).corrected == (
+        "plans: no (it does not draw plans)",
+    )
 
 
 # --- names ---------------------------------------------------------------------------------------------------------

@@ -240,7 +240,7 @@ def test_an_allow_list_of_tools_makes_the_deny_list_moot() -> None:
     assert both.hides("read") is None
     assert both.hides("mcp_x") is None
     assert "tools.scoped.allowed_tools" in str(both.hides("bash"))
-    assert "not among the tools" in broken(both, subject("bash"))
+    assert "not among the allowed tools" in broken(both, subject("bash"))
     assert "tools.scoped.denied_tools" in str(limits(denied_tools=["bash"]).hides("bash"))
     assert not limits(enabled=False, denied_tools=["bash"]).hides("bash")
 
@@ -434,7 +434,7 @@ def test_what_is_blocked_is_one_list_and_can_be_lifted() -> None:
     assert made.listed() == [
         Block("fetch", "2 of the last 2 calls of `fetch` failed"),
         Block("learned", "rejected: bash make deploy"),
-        Block("hour", "1 calls changed something within an hour; the next may in 60 min"),
+        Block("hour", "1 calls changed something within an hour; wait 60 min for the next"),
     ]
     denied = made.check(call, made.steps(call, ()))
     assert denied is not None

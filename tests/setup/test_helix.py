@@ -64,7 +64,7 @@ def test_adding_twice_changes_nothing():
 
 
 def test_what_is_no_toml_is_refused_in_words():
-    with pytest.raises(UsageError, match="languages.toml: it is not TOML"):
+    with pytest.raises(UsageError, match="languages.toml: not valid TOML"):
         add("[[language", SERVER, servers_of, "languages.toml")
 
 

@@ -72,7 +72,7 @@ def test_what_is_no_json_object_is_refused_in_words_and_not_touched(text):
 
 
 def test_a_member_on_the_way_that_is_no_object_is_not_overwritten():
-    with pytest.raises(UsageError, match="`agent_servers` is no object"):
+    with pytest.raises(UsageError, match="`agent_servers` is not an object"):
         set_member('{"agent_servers": [1]}', PATH, VALUE, "settings.json")
 
 

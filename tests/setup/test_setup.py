@@ -43,12 +43,12 @@ def test_an_editor_is_set_up_and_taken_back_from_nothing(tmp_path, name):
     text = path.read_text()
     assert PROGRAM in text and "{{" not in text
     assert f"+++ {path}" in done.stdout and editors()[name].then in done.stdout
-    assert "there is nothing to write" in run(tmp_path, name, "--yes").stdout
+    assert "nothing to write" in run(tmp_path, name, "--yes").stdout
     back = run(tmp_path, name, "--undo", "--yes")
     assert back.returncode == 0, back.stderr
     assert not path.exists()
     again = run(tmp_path, name, "--undo", "--yes")
-    assert again.returncode == 2 and "nothing to take back" in again.stderr
+    assert again.returncode == 2 and "nothing to undo" in again.stderr
 
 
 BEFORE = {
@@ -187,7 +187,7 @@ def test_marked_lines_are_found_when_the_editor_has_saved_other_line_ends(tmp_pa
     assert run(tmp_path, "emacs", "--yes").returncode == 0
     path = where(tmp_path, "emacs")
     path.write_bytes(b"; mine\r\n" + path.read_bytes().replace(b"\n", b"\r\n"))
-    assert "there is nothing to write" in run(tmp_path, "emacs", "--yes").stdout
+    assert "nothing to write" in run(tmp_path, "emacs", "--yes").stdout
     assert run(tmp_path, "emacs", "--undo", "--yes").returncode == 0
     assert path.read_bytes() == b"; mine\r\n"
 

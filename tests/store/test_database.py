@@ -66,7 +66,7 @@ def test_a_damaged_file_is_left_as_it_is(tmp_path: Path) -> None:
     database = tmp_path / "s.db"
     content = b"this is no database" * 1000
     database.write_bytes(content)
-    with pytest.raises(StoreError, match=r"damaged .* left as it is: move it away"):
+    with pytest.raises(StoreError, match=r"damaged .* left as is: move it away"):
         SessionStore(database)
     assert database.read_bytes() == content
     assert [path.name for path in tmp_path.iterdir()] == ["s.db"]
@@ -129,7 +129,7 @@ def test_the_store_is_for_its_owner_only(tmp_path: Path) -> None:
 
 def test_a_folder_that_cannot_be_made_is_told_in_words(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(StoreError, match="cannot be made"):
+    with pytest.raises(StoreError, match="cannot be created"):
         SessionStore(tmp_path / "file" / "s.db")
 
 

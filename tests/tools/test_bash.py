@@ -109,7 +109,7 @@ def test_the_command_line_has_many_names(name: str) -> None:
 
 
 def test_two_command_lines_are_refused() -> None:
-    with pytest.raises(ToolError, match="`command` and `cmd` both hold a command line") as error:
+    with pytest.raises(ToolError, match="`command` and `cmd` both contain a command line") as error:
         BASH.parse({"command": "ls", "cmd": "pwd"})
     assert error.value.category == "invalid_parameters"
 
@@ -184,7 +184,7 @@ async def test_a_background_command_is_handed_over_at_once(how: dict[str, Any], 
 async def test_what_outlives_its_wait_is_handed_over_with_the_time_that_is_left(tmp_path: Path) -> None:
     async with bench(tmp_path) as on:
         result = await on.call("bash", command="echo begun; sleep 600", wait=0.5, timeout=5)
-        assert result.text == "begun\n[background] still running after 0.5 s, and goes on: run_id=run-1"
+        assert result.text == "begun\n[background] still running after 0.5 sand continues: run_id=run-1"
         assert on.the_call.background[0][1] == pytest.approx(4.5)
 
 
@@ -198,7 +198,7 @@ async def test_a_timeout_within_the_wait_kills(tmp_path: Path) -> None:
 @pytest.mark.parametrize("how", [{"background": True}, {"wait": "1s"}])
 async def test_the_background_may_be_switched_off(how: dict[str, Any], tmp_path: Path) -> None:
     async with bench(tmp_path, bash=BashConfig(max_background_runs=0)) as on:
-        with pytest.raises(ToolError, match="switched off") as error:
+        with pytest.raises(ToolError, match="turned off") as error:
             await on.call("bash", command="ls", **how)
         assert error.value.category == "policy_blocked"
 
@@ -215,7 +215,7 @@ async def test_a_run_nobody_knows_is_told_in_words(name: str, tmp_path: Path) ->
 
 async def test_what_wants_a_terminal_is_refused_ahead_of_the_question(tmp_path: Path) -> None:
     async with bench(tmp_path) as on:
-        with pytest.raises(ToolError, match="wants a terminal") as error:
+        with pytest.raises(ToolError, match="needs a terminal") as error:
             await on.preview("bash", command="vim a.txt")
         assert error.value.category == "permanent_failure"
         assert error.value.suggestion

@@ -382,7 +382,7 @@ async def test_what_runs_is_what_was_asked_about_or_nothing(tmp_path: Path) -> N
         assert asked[0] == ExecuteAccess("tsc --noEmit --pretty false", on.folder)
         preview = await on.preview("diagnostics", kind="tsc")
         pretend(on, "node_modules/.bin/tsc", f"touch '{ran}'")
-        with pytest.raises(ToolError, match="the project changed meanwhile"):
+        with pytest.raises(ToolError, match="the project changed in the meantime"):
             await tool.run(params, on.ctx, preview)
         assert not ran.exists()
         assert on.the_call.processes == []
@@ -400,7 +400,7 @@ async def test_the_question_shows_the_lines_that_were_declared(tmp_path: Path) -
         preview = await tool.preview(params, on.ctx)
         assert isinstance(execute, ExecuteAccess)
         assert preview.content == (Content(content=TextContent(text=f"```\n{execute.command}\n```")),)
-        with pytest.raises(ToolError, match="the project changed meanwhile"):
+        with pytest.raises(ToolError, match="the project changed in the meantime"):
             await tool.run(params, on.ctx, preview)
 
 
@@ -425,7 +425,7 @@ async def test_the_person_is_asked_about_the_exact_command_lines(tmp_path: Path)
 
 async def test_nothing_to_check_names_what_was_looked_for(tmp_path: Path) -> None:
     async with bench(tmp_path) as on:
-        with pytest.raises(ToolError, match=r"Cargo\.toml, pyproject\.toml.* go\.mod were looked for"):
+        with pytest.raises(ToolError, match=r"looked for Cargo\.toml, pyproject\.toml.* go\.mod"):
             on.access("diagnostics")
         with pytest.raises(ToolError, match="missing does not exist"):
             on.access("diagnostics", path="missing")
@@ -452,7 +452,7 @@ def found(result: ToolResult) -> list[tuple[Any, ...]]:
 async def test_a_missing_program_is_a_warning_and_no_error(tmp_path: Path) -> None:
     async with bench(tmp_path) as on:
         result = await on.call("diagnostics", kind="pyright")
-        words = "pyright was not run: `pyright` is not installed here."
+        words = "pyright was not run: `pyright` is not installed."
         assert result.text == words
         assert result.raw_output == {"diagnostics": [], "warnings": [words], "truncated": 0}
         assert not result.failed
@@ -525,7 +525,7 @@ async def test_clippy_that_is_not_installed_is_a_warning(tmp_path: Path, monkeyp
     async with bench(tmp_path) as on:
         result = await on.call("diagnostics", kind="clippy")
         assert not result.failed
-        assert result.text == "clippy was not run: `cargo clippy` is not installed here."
+        assert result.text == "clippy was not run: `cargo clippy` is not installed."
 
 
 # --- real programs --------------------------------------------------------------------------------------------

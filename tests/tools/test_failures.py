@@ -84,7 +84,7 @@ def test_feedback_has_its_four_lines_and_a_suggestion_of_its_own_where_there_is_
         "[tool_error]",
         "category: rate_limited",
         "error: too many requests",
-        "suggestion: Too many requests. Wait before you ask for the same again, or go on with something else.",
+        "suggestion: Too many requests. Wait before you try again, or continue with something else.",
         "retryable: true",
     ]
     assert "suggestion: try b\n" in feedback(ToolError("a", suggestion="try b"))

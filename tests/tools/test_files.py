@@ -111,7 +111,7 @@ async def test_read_refuses_an_image_that_is_too_large(tmp_path: Path) -> None:
 async def test_read_refuses_binary_files(data: bytes, tmp_path: Path) -> None:
     async with bench(tmp_path) as on:
         (on.folder / "f").write_bytes(data)
-        with pytest.raises(ToolError, match=r"no UTF-8 text|binary"):
+        with pytest.raises(ToolError, match=r"not UTF-8 text|binary"):
             await on.call("read", path="f")
 
 
@@ -180,7 +180,7 @@ async def test_edit_of_several_places_names_their_lines(tmp_path: Path) -> None:
     async with bench(tmp_path) as on:
         path = on.folder / "f"
         path.write_text("x = 1\ny\nx = 1\n")
-        with pytest.raises(ToolError, match=r"stands 2 times in f \(lines 1, 3\)"):
+        with pytest.raises(ToolError, match=r"occurs 2 times in f \(lines 1, 3\)"):
             await on.call("edit", path="f", old_string="x = 1", new_string="x = 2")
         await on.call("edit", path="f", old_string="x = 1", new_string="x = 2", replace_all=True)
         assert path.read_text() == "x = 2\ny\nx = 2\n"
@@ -189,9 +189,12 @@ async def test_edit_of_several_places_names_their_lines(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("wanted", "words"),
     [
-        ("def  run(self):", r"Most like it is line 2:\n    def run\(self\):"),
-        ("def run(self):\n    other()", "Its first line is at line 2, but what follows or its white space differs"),
-        ("nothing like this at all", "holds nothing like it"),
+        ("def  run(self):", r"The most similar line is 2:\n    def run\(self\):"),
+        (
+            "def run(self):\n    other()",
+            "Its first line is at line 2, but the following text or the white space differs",
+        ),
+        ("nothing like this at all", "contains nothing similar"),
     ],
 )
 async def test_edit_of_what_is_not_there_shows_what_is_nearest(wanted: str, words: str, tmp_path: Path) -> None:
@@ -249,7 +252,7 @@ async def test_a_file_that_changes_while_the_person_decides_is_not_overwritten(n
         params = tool.parse({"path": "f", **arguments})
         preview = await tool.preview(params, on.ctx)
         path.write_text("typed by a user\n")
-        with pytest.raises(ToolError, match="changed by somebody else meanwhile"):
+        with pytest.raises(ToolError, match="changed by someone else in the meantime"):
             await tool.run(params, on.ctx, preview)
         assert path.read_text() == "typed by a user\n"
 
@@ -291,7 +294,7 @@ async def test_write_makes_a_file_with_its_folders(tmp_path: Path) -> None:
         assert not path.parent.exists()
         result = await on.call("write", path="a/b.txt", content="new\n")
         assert path.read_text() == "new\n"
-        assert result.text == "a/b.txt was made."
+        assert result.text == "a/b.txt was created."
 
 
 async def test_write_over_a_file_that_was_not_read_is_refused(tmp_path: Path) -> None:
@@ -313,7 +316,7 @@ async def test_write_of_the_same_text_and_over_an_empty_file(tmp_path: Path) -> 
     async with bench(tmp_path) as on:
         (on.folder / "f").touch()
         await on.call("write", path="f", content="x")
-        with pytest.raises(ToolError, match="already holds exactly this text"):
+        with pytest.raises(ToolError, match="already contains exactly this text"):
             await on.call("write", path="f", content="x")
         await on.call("write", path="f", content="")
         assert (on.folder / "f").read_bytes() == b""
@@ -341,9 +344,9 @@ async def test_write_onto_a_folder_or_through_a_file_is_refused(tmp_path: Path) 
 async def test_edit_looks_for_similar_lines_only_as_far_as_that_is_quick(tmp_path: Path) -> None:
     async with bench(tmp_path) as on:
         (on.folder / "long").write_text(("abc def " * 1250 + "\n") * 500 + "value = compute(1)\n")
-        with pytest.raises(ToolError, match=r"Most like it is line 501:\nvalue = compute\(1\)"):
+        with pytest.raises(ToolError, match=r"The most similar line is 501:\nvalue = compute\(1\)"):
             await on.call("edit", path="long", old_string="value = computed(1)", new_string="x")
         lines = "".join(f"{'line ' * 20}{number}\n" for number in range(3000))
         (on.folder / "many").write_text(lines + "value = compute(1)\n")
-        with pytest.raises(ToolError, match="holds nothing like it"):
+        with pytest.raises(ToolError, match="contains nothing similar"):
             await on.call("edit", path="many", old_string="value = computed(1)", new_string="x")

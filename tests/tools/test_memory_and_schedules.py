@@ -53,7 +53,7 @@ async def test_five_memories_are_given_unless_more_are_asked_for(tmp_path):
 async def test_a_memory_that_is_too_long_is_refused_and_nothing_is_lost(tmp_path):
     async with bench(tmp_path) as tools:
         await tools.call("memory_store", key="k", content="short")
-        with pytest.raises(ToolError, match="10000 are the most"):
+        with pytest.raises(ToolError, match="the maximum is 10000"):
             await tools.call("memory_store", key="k", content="x" * 10_001)
         assert "short" in (await tools.call("memory_recall", query="short")).text
 
@@ -78,7 +78,7 @@ async def test_a_schedule_is_added_after_asking_listed_and_removed(tmp_path):
 
 async def test_wrong_times_and_ids_and_too_many_are_told(tmp_path):
     async with bench(tmp_path) as tools:
-        with pytest.raises(ToolError, match="no time that comes"):
+        with pytest.raises(ToolError, match="not a valid time"):
             await tools.preview("schedule_add", timing="tomorrow", prompt="x")
         with pytest.raises(ToolError, match="too often"):
             await tools.preview("schedule_add", timing="5s", prompt="x")
@@ -86,5 +86,5 @@ async def test_wrong_times_and_ids_and_too_many_are_told(tmp_path):
             await tools.call("schedule_remove", id="nope")
         for _ in range(ToolsConfig().schedule.max_schedules):
             tools.schedules.add(str(tools.folder), "1h", "x", 1.0, "code")
-        with pytest.raises(ToolError, match="which is the most"):
+        with pytest.raises(ToolError, match="which is the maximum"):
             await tools.preview("schedule_add", timing="1h", prompt="x")

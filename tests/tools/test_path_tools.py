@@ -41,10 +41,10 @@ def describe(on: Bench, name: str, **arguments: Any) -> Description:
 
 async def test_a_folder_is_made_once(tmp_path: Path) -> None:
     async with bench(tmp_path) as on:
-        assert (await on.call("create_directory", path="a/b/c")).text == "The folder a/b/c was made, and 2 above it."
+        assert (await on.call("create_directory", path="a/b/c")).text == "Created the folder a/b/c, and 2 above it."
         assert (on.folder / "a" / "b" / "c").is_dir()
-        assert (await on.call("create_directory", path="a/b/d")).text == "The folder a/b/d was made."
-        assert (await on.call("create_directory", path="a")).text == "a was there already."
+        assert (await on.call("create_directory", path="a/b/d")).text == "Created the folder a/b/d."
+        assert (await on.call("create_directory", path="a")).text == "a already exists."
         (on.folder / "f").touch()
         with pytest.raises(ToolError, match="is not a folder"):
             await on.call("create_directory", path="f")
@@ -79,7 +79,7 @@ async def test_move_and_copy_say_what_they_did(tmp_path: Path) -> None:
 async def test_the_titles_and_places(tmp_path: Path) -> None:
     async with bench(tmp_path) as on:
         at = on.folder
-        assert describe(on, "create_directory", path="a") == Description("Make the folder a", (Location(at / "a"),))
+        assert describe(on, "create_directory", path="a") == Description("Create the folder a", (Location(at / "a"),))
         assert describe(on, "delete_path", path="src/old.py") == Description(
             "Delete src/old.py", (Location(at / "src/old.py"),)
         )
@@ -97,11 +97,11 @@ async def test_what_cannot_be_is_told_before_anybody_is_asked(name: str, tmp_pat
         for source, destination, overwrite, words in (
             ("missing", "x", False, "missing does not exist"),
             ("f", "f", True, "are the same path"),
-            ("src", "src/in/src", True, "is inside of src"),
-            ("src/in", "src", True, "src holds src/in"),
+            ("src", "src/in/src", True, "is inside src"),
+            ("src/in", "src", True, "src contains src/in"),
             ("f", "src", True, "Give the full new path: src/f"),
-            ("src", "f", True, "is a file, which is not replaced by a folder"),
-            ("f", "src/a.py", False, "exists already"),
+            ("src", "f", True, "is a file, which is not replaced with a folder"),
+            ("f", "src/a.py", False, "already exists"),
         ):
             with pytest.raises(ToolError, match=words):
                 await on.preview(name, source=source, destination=destination, overwrite=overwrite)
@@ -153,7 +153,7 @@ async def test_a_link_is_meant_itself_wherever_it_leads(tmp_path: Path) -> None:
             ("move_path", {"source": "d/b", "destination": "c/x"}),
             ("delete_path", {"path": "d/b/../outside"}),
         ):
-            with pytest.raises(ToolError, match="outside of the folders"):
+            with pytest.raises(ToolError, match="outside this session's folders"):
                 on.access(name, **arguments)
 
 
@@ -183,7 +183,7 @@ async def test_the_folders_of_the_session_and_what_is_above_stay(tmp_path: Path)
                 ("move_path", {"source": "src", "destination": path, "overwrite": True}),
                 ("copy_path", {"source": "src", "destination": path, "overwrite": True}),
             ):
-                with pytest.raises(ToolError, match="is a folder of this session"):
+                with pytest.raises(ToolError, match="is a session folder"):
                     on.access(name, **arguments)
         for path in ("..", "/", str(tmp_path)):
             with pytest.raises(ToolError, match="outside"):

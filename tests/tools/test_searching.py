@@ -63,7 +63,7 @@ async def test_find_path_gives_paths_relative_to_the_working_directory(tmp_path:
         assert (await on.call("find_path", pattern="a.*", path="src")).text == "src/a.py"
         assert (await on.call("find_path", pattern="src/")).text == "src/"
         nothing = await on.call("find_path", pattern="*.rs")
-        assert nothing.text == "Nothing below . matches `*.rs`. What .gitignore names is not searched."
+        assert nothing.text == "Nothing below . matches `*.rs`. Files in .gitignore are not searched."
 
 
 async def test_find_path_in_what_is_no_folder_and_bounded(tmp_path: Path) -> None:
@@ -71,7 +71,7 @@ async def test_find_path_in_what_is_no_folder_and_bounded(tmp_path: Path) -> Non
         fill(on)
         with pytest.raises(ToolError, match="is not a folder"):
             await on.call("find_path", pattern="*", path="src/a.py")
-        with pytest.raises(ExecutorError, match="no valid glob"):
+        with pytest.raises(ExecutorError, match="not a valid glob"):
             await on.call("find_path", pattern="a\\")
         assert (await on.call("find_path", pattern="*.py")).text.splitlines() == [
             "src/a.py",
@@ -89,7 +89,7 @@ async def test_grep_gives_places_for_the_model_and_the_editor(tmp_path: Path) ->
         assert both.text == "src/a.py:2:NEEDLE\nsrc/b.py:1:needle"
         assert (await on.call("grep", pattern="needle", path="src/b.py")).text == "src/b.py:1:needle"
         absent = (await on.call("grep", pattern="absent")).text
-        assert absent == "No line below . matches `absent`. What .gitignore names is not searched."
+        assert absent == "No line below . matches `absent`. Files in .gitignore are not searched."
         absent = (await on.call("grep", pattern="absent", glob="*.py")).text
         assert absent.startswith("No line below . in files `*.py` matches `absent`.")
         assert "No line" in (await on.call("grep", pattern="needle", glob="*.md")).text
@@ -98,7 +98,7 @@ async def test_grep_gives_places_for_the_model_and_the_editor(tmp_path: Path) ->
 async def test_grep_refuses_bad_patterns_and_missing_places(tmp_path: Path) -> None:
     async with bench(tmp_path) as on:
         fill(on)
-        with pytest.raises(ExecutorError, match="no valid regular expression"):
+        with pytest.raises(ExecutorError, match="not a valid regular expression"):
             await on.call("grep", pattern="(")
         with pytest.raises(ToolError, match="does not exist"):
             await on.call("grep", pattern="x", path="missing")

@@ -210,8 +210,8 @@ async def test_a_page_that_takes_too_long_to_take_apart_is_given_up(
 ) -> None:
     monkeypatch.setattr(web_text, "READING_TIMEOUT", 0.01)
     url = surf.web.serve("/deep", "<div>" * 15_000, "text/html")
-    assert "too tangled" in str(await surf.fails("fetch", url=url))
-    assert "too tangled" in str(await surf.fails("web_scrape", url=url, select="p"))
+    assert "too deeply nested" in str(await surf.fails("fetch", url=url))
+    assert "too deeply nested" in str(await surf.fails("web_scrape", url=url, select="p"))
 
 
 # --- web_scrape -----------------------------------------------------------------------------------------------

@@ -503,7 +503,7 @@ async def test_text_is_read_in_its_charset(web: Web, content_type: str | None, b
 async def test_what_is_no_text_is_not_read(web: Web, content_type: str | None) -> None:
     answer = await get(web, web.serve("/a", b"\x89PNG\0\0", content_type))
     assert answer.text is None
-    with pytest.raises(ToolError, match="no text"):
+    with pytest.raises(ToolError, match="not text"):
         need_text(answer)
 
 

@@ -1,1 +1,2 @@
-"""Confining the commands that run on this machine. The promises: docs/sandbox.md; this room: docs/rooms/sandbox.md."""
+"""Confining the commands that run on this machine. The guarantees: docs/sandbox.md; this package:
+docs/rooms/sandbox.md."""

@@ -1,7 +1,7 @@
-"""The contract of a sandbox: what a command may touch, and the command line that holds it to that.
+"""The contract of a sandbox: what a command may touch, and the command line that enforces it.
 
 A sandbox starts nothing. It turns an `Invocation` (program, environment, folder) into another one, with the files and
-descriptors this one needs; executors start it, and the editor's terminal gets it as a line of a script.
+descriptors it needs; executors start it, and the editor's terminal gets it as a line in a script.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ SANDBOXES: dict[SandboxKind, str] = {
     "landlock": "acp_agent.executors.sandbox.landlock_alone:find",
     "seatbelt": "acp_agent.executors.sandbox.seatbelt:find",
 }
-"""The backends, in the order they are tried: what makes one from the configuration or raises ExecutorError with the
-reason why it is not there. Loaded when they are tried."""
+"""The backends, in the order they are tried: functions that create one from the configuration or raise ExecutorError
+with the reason why it is unavailable. Loaded when tried."""
 
 
 class SandboxPolicy(Struct, frozen=True):
@@ -35,20 +35,20 @@ class SandboxPolicy(Struct, frozen=True):
     readable: tuple[Path, ...] = ()
     """Read-only: `allow_read`, toolchains in the user's home. What does not exist is left out."""
     hidden: tuple[Path, ...] = ()
-    """Not to be read although they are below one of the others: what `deny_read` matches."""
+    """Not readable although below one of the others: what `deny_read` matches."""
     protected: tuple[Path, ...] = ()
-    """Below `writable`, and read-only all the same, also those that do not exist yet. Not resolved: that one of them
-    is a link is something the backend has to know."""
+    """Below `writable` but read-only, including those that do not exist yet. Not resolved: the backend has to know if
+    one is a link."""
     network: bool = True
     unix_sockets: bool = False
-    """Whether sockets of the kind AF_UNIX may be made (pairs always may)."""
+    """Whether AF_UNIX sockets may be created (pairs always may)."""
     scratch: Path | None = None
-    """A private folder of the session: its `tmp` stands for /tmp and /var/tmp, its `home` for the user's home.
-    `None`: both are empty and end with the command."""
+    """A private folder of the session: its `tmp` replaces /tmp and /var/tmp, its `home` the user's home. `None`: both
+    are empty and deleted with the command."""
     home: Path | None = None
     """The user's home; `None`: there is none."""
     max_processes: int = 2048
-    """Processes of one command at once; 0: no limit."""
+    """Maximum processes of one command at a time; 0: no limit."""
     other_user: bool = False
     """Whether the command runs as another user than this process."""
 
@@ -61,7 +61,7 @@ class Invocation(Struct, frozen=True):
     env: Mapping[str, str]
     """The whole environment."""
     by_script: bool = False
-    """Whether a shell script starts it and waits for it (the editor's terminal). Else this process does."""
+    """Whether a shell script starts it and waits for it (the editor's terminal). Otherwise this process does."""
 
 
 class Confined(Struct, frozen=True):
@@ -77,7 +77,7 @@ class Confined(Struct, frozen=True):
     slots: Mapping[int, int] = field(default_factory=dict)
     """Place in `argv` -> the descriptor in `files` whose number is there."""
     killed_at_once: bool = False
-    """Whether SIGKILL to the started process ends all that it started."""
+    """Whether SIGKILL to the started process ends everything it started."""
     cleanup: Callable[[], None] | None = None
 
     def argv_with(self, numbers: Mapping[int, int]) -> tuple[str, ...]:
@@ -102,8 +102,8 @@ class Confined(Struct, frozen=True):
         return opened
 
     def close(self) -> None:
-        """Ends what still runs of it where that can be done for certain, and removes what was put in place for this
-        one run (place holders, control groups)."""
+        """Kills what is still running if that can be done reliably, and removes what was created for this run
+        (placeholders, control groups)."""
         if self.cleanup is not None:
             self.cleanup()
 
@@ -119,6 +119,6 @@ class Sandbox(Protocol):
         ...
 
     def confine(self, invocation: Invocation, policy: SandboxPolicy, folder: Path) -> Confined:
-        """`folder`: existing, private, for files of this run that outlive it. Raises ExecutorError where the policy
-        cannot be kept. What is started dies with the thread this is called from, if that is the main one."""
+        """`folder`: existing, private, for files of this run that outlive it. Raises ExecutorError if the policy cannot
+        be enforced. If called from the main thread, the started process dies with it."""
         ...

@@ -1,7 +1,7 @@
 """The sandbox of Linux: bubblewrap (namespaces), a seccomp filter, and Landlock inside.
 
-The command sees an empty file system into which is put what it may see. It is started with a file of arguments, not
-with arguments: what is hidden where is nobody's business, neither the machine's other users' nor the command's.
+The command sees an empty file system with only what it may see mounted into it. bubblewrap reads its arguments from a
+file, so that neither other users nor the command can see what is hidden where.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ VERSION_SECONDS = 3.0
 INSIDE_THERE = "/run/acp-coder-inside.py"
 INFO_FD, FILTER_FD, ARGS_FD = 7, 8, 9
 LEAST_LANDLOCK = 2
-"""Version 1 lets nobody move a file to another folder."""
+"""Version 1 does not allow moving files to another folder."""
 
 ALWAYS = (
     *("--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"),
@@ -57,7 +57,7 @@ class Bubblewrap:
     landlock: int
     """Version of Landlock used inside; 0: none."""
     groups: Path | None
-    """Where control groups can be made."""
+    """Where control groups can be created."""
 
     kind: SandboxKind = "bubblewrap"
 
@@ -67,7 +67,7 @@ class Bubblewrap:
 
     def confine(self, invocation: Invocation, policy: SandboxPolicy, folder: Path) -> Confined:
         if any(self.program.is_relative_to(path) for path in policy.writable if path != Path("/")):
-            raise ExecutorError(f"{self.program} lies in a folder that commands may write, so it cannot confine them")
+            raise ExecutorError(f"{self.program} is in a folder that commands can write, so it cannot confine them")
         if policy.other_user and self.landlock and not str(interpreter()[1]).startswith("/usr"):
             return replace(self, landlock=0).confine(invocation, policy, folder)  # Others need not see our Python.
         if policy.scratch is not None:
@@ -77,8 +77,8 @@ class Bubblewrap:
         view = plan(policy, scratch=policy.scratch, more=more)
         if not view.sees(invocation.cwd):
             raise ExecutorError(
-                f"commands cannot be run in {invocation.cwd}: it is none of the session's folders, and the sandbox "
-                f"shows no other (tools.sandbox.allow_read and allow_write add to them)"
+                f"commands cannot be run in {invocation.cwd}: it is outside the session's folders, which is all the "
+                "sandbox shows (add to them with tools.sandbox.allow_read and allow_write)"
             )
         with contextlib.ExitStack() as stack:
             run = uuid.uuid4().hex
@@ -123,7 +123,7 @@ class Bubblewrap:
             )
 
     def _limited(self, argv: tuple[str, ...], policy: SandboxPolicy) -> tuple[str, ...]:
-        """Root is held by a control group only."""
+        """Only a control group limits root."""
         root_or_group = self.groups is not None or os.geteuid() == 0
         if not policy.max_processes or (root_or_group and not policy.other_user):
             return argv
@@ -140,7 +140,7 @@ class Bubblewrap:
     def _arguments(self, spots: list[Spot], policy: SandboxPolicy, dies: bool) -> Iterable[str]:
         yield from ALWAYS
         if not os.statvfs("/proc/sys/user").f_flag & os.ST_RDONLY:
-            yield "--disable-userns"  # It is done by a setting of the kernel; else the filter alone sees to it.
+            yield "--disable-userns"  # A kernel setting does this; otherwise only the filter does.
         if dies:
             yield "--die-with-parent"
         if not policy.network:
@@ -198,7 +198,7 @@ def _mount(spot: Spot) -> Iterable[str]:
 
 
 def _environment(invocation: Invocation, view: View) -> dict[str, str]:
-    """The command's, and nothing else: everybody in the sandbox can read what bubblewrap was started with."""
+    """Only the command's environment: everything in the sandbox can read what bubblewrap was started with."""
     env = dict(invocation.env)
     for name in ("TMPDIR", "XDG_RUNTIME_DIR"):
         if name in env and not view.sees(Path(env[name])):
@@ -207,12 +207,12 @@ def _environment(invocation: Invocation, view: View) -> dict[str, str]:
 
 
 def find(config: SandboxConfig) -> Bubblewrap:
-    """Raises ExecutorError with the reason where there is none that can be used. May take a while: in a thread."""
+    """Raises ExecutorError with the reason if none is usable. May take a while: run it in a thread."""
     if platform.system() != "Linux":
-        raise ExecutorError("bubblewrap runs on Linux only")
+        raise ExecutorError("bubblewrap runs only on Linux")
     arch = ARCHES.get(platform.machine())
     if arch is None:
-        raise ExecutorError(f"there is no seccomp filter for this kind of machine ({platform.machine()})")
+        raise ExecutorError(f"there is no seccomp filter for this architecture ({platform.machine()})")
     program = _program()
     version = _version(program)
     landlock = abi() if config.landlock else 0
@@ -243,7 +243,7 @@ def _program() -> Path:
         except OSError:
             continue
         if found.st_mode & (stat.S_ISUID | stat.S_ISGID):
-            raise ExecutorError(f"{path} is setuid, which is not used here: a mistake in it would be root's")
+            raise ExecutorError(f"{path} is setuid, which is not used: a bug in it would run as root")
         if os.access(path, os.X_OK):
             return path
     raise ExecutorError("bubblewrap is not installed: apt-get install bubblewrap (or your system's package manager)")
@@ -258,7 +258,7 @@ def _version(program: Path) -> str:
         raise ExecutorError(f"{program} cannot be run: {error}") from error
     numbers = re.search(r"(\d+)\.(\d+)(\.\d+)*", answer)
     if numbers is None:
-        raise ExecutorError(f"{program} does not tell its version")
+        raise ExecutorError(f"{program} does not report its version")
     if (int(numbers[1]), int(numbers[2])) < OLDEST:
         raise ExecutorError(f"{program} is version {numbers[0]}; 0.8 or newer is needed")
     return numbers[0]

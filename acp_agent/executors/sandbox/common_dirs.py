@@ -1,8 +1,8 @@
-"""Keeps a repository from being led to another one's configuration while a command runs.
+"""Keeps a repository from being redirected to another one's configuration while a command runs.
 
-A file `commondir` in a repository's folder names the folder whose configuration counts. Where there is none, one that
-names the folder itself is put there: git works with it as before, for everybody, and it can be held read-only. It goes
-with the last command that needs it; one that a crash left is harmless and goes with the next.
+A file `commondir` in a repository's folder names the folder whose configuration applies. If there is none, one that
+names the folder itself is created: git works as before, and the file can be mounted read-only. It is removed with the
+last command that needs it; one left by a crash is harmless and removed with the next.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Making sure that a sandbox has ended, all of it, before what protected it is taken away.
+"""Makes sure that a sandbox has ended completely before its protection is removed.
 
-The process that was started ends before the processes in its namespace do. In between one of them could use the place
-that a removed place holder leaves.
+The started process ends before the processes in its namespace do. In between, one of them could use the path of a
+removed placeholder.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ import signal
 from pathlib import Path
 
 MILLISECONDS = 2000
-"""A process that hangs in the kernel is not waited for longer; it cannot do anything there either."""
+"""Longest wait for a process that hangs in the kernel, where it cannot do anything either."""
 
 
 def end_namespace(info: Path) -> None:
-    """Kills the first process of the namespace that bubblewrap wrote about into `info`, and waits until it is gone:
-    the kernel ends it last."""
+    """Kills the first process of the namespace that bubblewrap reported in `info`, and waits until it is gone: the
+    kernel ends it last."""
     try:
         written = json.loads(info.read_bytes() or b"{}")
     except (OSError, ValueError):
@@ -30,7 +30,7 @@ def end_namespace(info: Path) -> None:
     with contextlib.suppress(OSError):
         fd = os.pidfd_open(pid)
         try:
-            # Asked again now that the number cannot become another's.
+            # Checked again now that the number cannot be reused.
             if _is_first(pid, written.get("pid-namespace")):
                 signal.pidfd_send_signal(fd, signal.SIGKILL)
                 waiting = select.poll()

@@ -1,8 +1,8 @@
-"""Place holders: empty folders where a protected path does not exist yet, so that a command cannot make it.
+"""Placeholders: empty folders where a protected path does not exist yet, so that a command cannot create it.
 
-A folder, because version control does not see empty ones. Its mode tells it from a folder of the user's, so that
-what a killed agent left is taken over and removed by the next one. Several commands, and several agents, may need the
-same one: whoever does holds a shared lock on the folder it is in, and it goes with the last of them.
+Folders, because version control ignores empty ones. The mode distinguishes them from the user's folders, so that the
+next agent takes over and removes what a killed one left. Several commands and agents may need the same one: each holds
+a shared lock on its parent folder, and it is removed with the last of them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pathlib import Path
 from acp_agent.errors import ExecutorError
 
 MODE = 0o1555
-"""Read-only and sticky: nobody makes that by accident."""
+"""Read-only and sticky: unlikely by accident."""
 
 IMPOSSIBLE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.ENOENT)
 """Nothing can be made there, which is so for the command, too."""
@@ -49,8 +49,8 @@ def is_place_holder(found: os.stat_result) -> bool:
 
 
 def hold(paths: Iterable[Path]) -> list[Path]:
-    """Makes place holders, or joins those who need them; returns the paths that have one now. The others need none:
-    something else is there by now, or nothing can be made there. `release` once what was given, all of it."""
+    """Creates or shares placeholders; returns the paths that now have one. The others need none: something else exists
+    there, or nothing can be created there. `release` everything returned, once."""
     held: list[Path] = []
     with _guard:
         for folder, names in _by_folder(paths).items():
@@ -93,7 +93,7 @@ def _open(folder: Path) -> _Parent | None:
         fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError:
         return None
-    with contextlib.suppress(OSError):  # A file system without locks, or somebody else has one: then without.
+    with contextlib.suppress(OSError):  # No locks on this file system, or another process holds one: go on without.
         fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
     return _Parent(fd)
 

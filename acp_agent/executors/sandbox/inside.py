@@ -1,9 +1,9 @@
-"""Runs in the sandbox, last of all: takes away what is left to be taken away from itself, then becomes the command.
+"""Runs last in the sandbox: drops its remaining privileges, then execs the command.
 
-A program of its own (`python -I -S inside.py KEY VALUE... -- program argument...`), started for every command: it
-imports next to nothing. Keys: `spec` (a file with further keys and values, each ended by a NUL), `handled` and
-`scoped` (the rights Landlock decides), `allow` (`RIGHTS:PATH`), `processes` (the most of this user's here), `filter`
-(a seccomp filter to load), `caps` (`drop`: give up root's powers for good). Whatever fails, the command is not run.
+A separate program (`python -I -S inside.py KEY VALUE... -- program argument...`), started for every command: it imports
+next to nothing. Keys: `spec` (a file with further keys and values, each ended by a NUL), `handled` and `scoped` (the
+rights Landlock decides), `allow` (`RIGHTS:PATH`), `processes` (the most of this user's here), `filter` (a seccomp
+filter to load), `caps` (`drop`: give up root's powers for good). Whatever fails, the command is not run.
 """
 
 import ctypes
@@ -16,7 +16,7 @@ PATH_BENEATH = 1
 SET_SECCOMP, CAPBSET_DROP, SET_SECUREBITS, SET_NO_NEW_PRIVS, CAP_AMBIENT = 22, 24, 28, 38, 47
 FILTER_MODE, AMBIENT_CLEAR_ALL = 2, 4
 NO_ROOT_FOR_GOOD = 0b11 | 0b1100 | 0b11000000
-"""No powers by being uid 0, none kept over a change of it, none raised, each locked."""
+"""No capabilities from being uid 0, none kept over a change of it, none raised, each locked."""
 FILE_RIGHTS = 0b1100000000000111
 """Execute, write, read, truncate, device control: what a rule on a file may hold."""
 KINDS = 0o170000

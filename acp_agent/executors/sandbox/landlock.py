@@ -1,6 +1,6 @@
-"""Landlock, the kernel's own file rights for whoever takes them away from himself: versions, and words for `inside`.
+"""Landlock, by which a process restricts its own file access: versions, and arguments for `inside`.
 
-Its rules only allow, each for a path and all below it. Asked of the kernel without anything being taken away here.
+Its rules only allow, each for a path and everything below it. Querying the kernel restricts nothing here.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Rule = tuple[int, Path]
 
 
 def abi() -> int:
-    """The kernel's version of Landlock; 0 where it has none or it is switched off."""
+    """The kernel's Landlock version; 0 if it has none or it is disabled."""
     if not sys.platform.startswith("linux"):
         return 0
     libc = ctypes.CDLL(None, use_errno=True)
@@ -62,7 +62,7 @@ def inside_words(version: int, rules: Iterable[Rule]) -> list[str]:
 
 
 def interpreter() -> tuple[Path, Path]:
-    """The Python that runs `inside`, and the folder it needs: that of the installation, not of a virtual environment,
-    whose packages are no business of a command."""
+    """The Python that runs `inside`, and the folder it needs: the installation's, not that of a virtual environment,
+    whose packages a command need not see."""
     program = Path(getattr(sys, "_base_executable", None) or sys.executable).resolve()
     return program, Path(sys.base_prefix).resolve()

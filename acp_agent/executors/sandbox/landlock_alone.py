@@ -1,8 +1,7 @@
-"""Landlock and seccomp without namespaces: for kernels and containers that refuse to make any.
+"""Landlock and seccomp without namespaces: for kernels and containers that refuse them.
 
-What Landlock cannot do is not promised: a folder that may be written may be written as a whole, so nothing in it is
-protected; the machine's /tmp and processes are seen; modes and times of files that belong to this user can be changed
-anywhere. See the table in docs/sandbox.md.
+Limits of Landlock: a writable folder is writable as a whole, so nothing in it is protected; the machine's /tmp and
+processes are visible; modes and times of this user's files can be changed anywhere. See the table in docs/sandbox.md.
 """
 
 from __future__ import annotations
@@ -128,15 +127,17 @@ def _remove_tree(folder: Path) -> None:
 
 
 def find(config: SandboxConfig) -> LandlockAlone:
-    """Raises ExecutorError with the reason where the kernel has not what it takes."""
+    """Raises ExecutorError with the reason if the kernel lacks support."""
     if platform.system() != "Linux":
-        raise ExecutorError("Landlock is part of Linux only")
+        raise ExecutorError("Landlock exists only on Linux")
     arch = ARCHES.get(platform.machine())
     if arch is None:
-        raise ExecutorError(f"there is no seccomp filter for this kind of machine ({platform.machine()})")
+        raise ExecutorError(f"there is no seccomp filter for this architecture ({platform.machine()})")
     version = abi()
     if version == 0:
-        raise ExecutorError("the kernel has no Landlock, or it is switched off (boot with lsm=landlock,...)")
+        raise ExecutorError("the kernel has no Landlock, or it is disabled (boot with lsm=landlock,...)")
     if version < LEAST:
-        raise ExecutorError(f"the kernel's Landlock is too old alone (ABI {version}; {LEAST} comes with Linux 6.2)")
+        raise ExecutorError(
+            f"the kernel's Landlock is too old to be used alone (ABI {version}; {LEAST} comes with Linux 6.2)"
+        )
     return LandlockAlone(version, arch, find_groups() if config.max_processes else None)

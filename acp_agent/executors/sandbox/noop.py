@@ -1,4 +1,4 @@
-"""No sandbox: commands run with everything this user may do, or, where that was asked for, not at all."""
+"""No sandbox: commands run with all of this user's permissions or, if configured, not at all."""
 
 from __future__ import annotations
 
@@ -24,6 +24,6 @@ class Noop:
         if self.strict:
             reasons = "".join(f"\n- {reason}" for reason in self.trouble)
             raise ExecutorError(
-                f"no sandbox works on this machine, and tools.sandbox.strict lets no command run without one{reasons}"
+                f"no sandbox works on this machine, and with tools.sandbox.strict no command runs without one{reasons}"
             )
         return Confined(invocation.argv, invocation.cwd, invocation.env)

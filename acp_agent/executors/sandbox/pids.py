@@ -1,6 +1,6 @@
-"""How many processes a command may have: a control group of its own, where this machine lets us make one.
+"""How many processes a command may have: its own control group, if this machine lets us create one.
 
-The other way, a limit of the user's processes, counts per user namespace and does not hold root.
+The alternative, a limit on the user's processes, counts per user namespace and does not affect root.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _left: list[Path] = []
 
 @cache
 def find_groups() -> Path | None:
-    """A folder in which a group can be made, entered and limited; tried out once."""
+    """A folder in which a group can be created, entered and limited; tested once."""
     for base in _candidates():
         if not os.access(base, os.W_OK):
             continue
@@ -68,7 +68,7 @@ def _candidates() -> list[Path]:
             for mount in (MOUNTS, MOUNTS / "unified"):
                 if (mount / "cgroup.controllers").exists():
                     own = mount / below
-                    # Beside ourselves: a group that has processes cannot hand its controllers down.
+                    # Next to our own group: a group with processes cannot delegate its controllers.
                     found += [own, own.parent] if below else [own]
         elif "pids" in controllers.split(","):
             found += [MOUNTS / controllers / below, MOUNTS / controllers]
@@ -76,7 +76,7 @@ def _candidates() -> list[Path]:
 
 
 def make_group(base: Path, most: int) -> Path | None:
-    """A group for one command, `None` where that fails."""
+    """A group for one command, `None` if that fails."""
     _remove_left()
     group = base / f"{PREFIX}{os.getpid()}.{_started(os.getpid())}.{next(_numbers)}"
     try:
@@ -94,14 +94,14 @@ def make_group(base: Path, most: int) -> Path | None:
 
 
 def door(group: Path) -> Path:
-    """The file a process writes 0 to, to join the group. By `tasks`, where there is one (cgroup v1), the kernel moves
-    the one thread that asks without waiting for all the others, which takes several milliseconds."""
+    """The file a process writes 0 to, to join the group. With `tasks` (cgroup v1), the kernel moves only the requesting
+    thread, without waiting several milliseconds for the others."""
     tasks = group / "tasks"
     return tasks if tasks.exists() else group / "cgroup.procs"
 
 
 def end_group(group: Path) -> None:
-    """SIGKILL to all that is in it, until nothing is."""
+    """Sends SIGKILL to everything in it until it is empty."""
     for _ in range(KILL_ROUNDS):
         try:
             members = (group / "cgroup.procs").read_text(encoding="ascii").split()
@@ -135,7 +135,7 @@ def _remove_left() -> None:
 
 
 def _remove_stale(base: Path) -> None:
-    """Groups of agents that are no more."""
+    """Groups of agents that no longer exist."""
     for group in base.glob(f"{PREFIX}*"):
         pid, _, rest = group.name.removeprefix(PREFIX).partition(".")
         if pid.isdigit() and _started(int(pid)) != rest.partition(".")[0]:
@@ -144,7 +144,7 @@ def _remove_stale(base: Path) -> None:
 
 
 def _started(pid: int) -> str:
-    """When the process was started, which tells it from another one with its number. Empty: there is none."""
+    """Start time of the process, which distinguishes it from another with its number. Empty: there is none."""
     try:
         return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[19]
     except OSError:

@@ -1,4 +1,4 @@
-"""Which sandbox there is, found out by running one: what should happen happens, and what should not does not."""
+"""Which sandbox works, found by running one: what should happen happens, and what should not does not."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ MISSING_NAMESPACES = (
 @dataclass(frozen=True)
 class Found:
     sandbox: Sandbox
-    """Of the kind `none` where nothing confines commands."""
+    """Of kind `none` if nothing confines commands."""
     words: str
     trouble: tuple[str, ...] = ()
-    """Why something better is not there, a sentence each; empty when all is as it should be."""
+    """Why better ones are unavailable, one sentence each; empty if everything is fine."""
     disabled: bool = False
     """Switched off by the configuration."""
 
@@ -58,9 +58,9 @@ _asking = threading.Lock()
 
 
 async def find_sandbox(config: SandboxConfig) -> Found:
-    """The best sandbox that works here with this configuration. Tried out once in a process. Never raises."""
+    """The best sandbox that works here with this configuration. Tested once per process. Never raises."""
     if config.disabled:
-        return Found(Noop(), "no sandbox: switched off by tools.sandbox.disabled", disabled=True)
+        return Found(Noop(), "no sandbox: turned off by tools.sandbox.disabled", disabled=True)
     key = (config.strict, config.allow_network, config.landlock, config.allow_unix_sockets, config.max_processes > 0)
 
     def once() -> Found:
@@ -99,7 +99,7 @@ def _candidates(config: SandboxConfig) -> list[tuple[SandboxKind, SandboxConfig]
 
 
 def try_out(sandbox: Sandbox, config: SandboxConfig) -> None:
-    """Runs a command that tries what is allowed and what is not. Raises ExecutorError where either goes wrong."""
+    """Runs a command that tries what is allowed and what is not. Raises ExecutorError if either goes wrong."""
     base = Path(os.path.realpath(tempfile.mkdtemp(prefix="acp-coder-probe-")))
     try:
         folders = {name: base / name for name in ("writable", "readable", "outside", "files")}
@@ -163,7 +163,7 @@ def _judge(done: subprocess.CompletedProcess[str], folders: Mapping[str, Path], 
             words = f"{MISSING_NAMESPACES}: {words}"
         raise ExecutorError(words)
     wrong = {
-        "can-break": "a file that may only be read could be written",
+        "can-break": "a read-only file could be written",
         "can-break-outside": "a file outside could be written",
         "can-spy": "a file outside could be read",
     }
@@ -171,11 +171,11 @@ def _judge(done: subprocess.CompletedProcess[str], folders: Mapping[str, Path], 
         wrong["can-connect"] = "the network could be reached"
     for word, meaning in wrong.items():
         if word in said:
-            raise ExecutorError(f"it does not hold: {meaning}")
+            raise ExecutorError(f"it does not confine: {meaning}")
     intact = all(TEXT in (folders[name] / "file").read_text(encoding="utf-8") for name in ("readable", "outside"))
     if not intact:
-        raise ExecutorError("it does not hold: a file outside was changed")
+        raise ExecutorError("it does not confine: a file outside was changed")
     if "can-write" not in said or not (folders["writable"] / "written").exists():
-        raise ExecutorError("what should be allowed does not work: nothing could be written in a folder of the session")
+        raise ExecutorError("it blocks too much: nothing could be written in a session folder")
     if f"readable: {TEXT}" not in said:
-        raise ExecutorError("what should be allowed does not work: a file could not be read")
+        raise ExecutorError("it blocks too much: a file could not be read")

@@ -18,12 +18,12 @@ for fd in /proc/self/fd/*; do fd=${fd##*/}; case $fd in 0|1|2|255) ;; *) eval "e
 export -n $(compgen -e)
 unset -f $(compgen -A function) 2>/dev/null
 """
-"""Descriptors and variables of the terminal's. Not by `env -i`: everybody can read what that is started with."""
+"""Drops the terminal's descriptors and variables. Not with `env -i`: everyone can read its arguments."""
 
 
 def confined_script(confined: Confined) -> str:
-    """The script. It does not become the command but waits for it: a command in the sandbox dies with what started
-    it, and the editor may be anything."""
+    """The script. It waits for the command instead of exec'ing it: a sandboxed command dies with its parent, and the
+    editor may be anything."""
     lines = [FORGET.rstrip()]
     for name, value in confined.env.items():
         if NAME.fullmatch(name) and name not in FROM_TERMINAL:

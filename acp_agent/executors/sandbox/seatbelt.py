@@ -74,7 +74,7 @@ class Seatbelt:
 
 
 def profile(policy: SandboxPolicy, scratch: Path | None) -> str:
-    """The profile. Of two rules that match the later one counts: what is hidden is last."""
+    """The profile. The last matching rule wins, so hidden paths come last."""
     own = [] if scratch is None else [scratch / "tmp", scratch / "home"]
     lines = [HEAD.rstrip()]
     lines += _rule("allow file-read* file-map-executable", [*map(Path, SYSTEM), *policy.readable])
@@ -124,9 +124,9 @@ def _quoted(text: str) -> str:
 
 
 def find(config: SandboxConfig) -> Seatbelt:
-    """Raises ExecutorError where this is no Mac."""
+    """Raises ExecutorError if this is not a Mac."""
     if platform.system() != "Darwin":
-        raise ExecutorError("sandbox-exec is part of macOS only")
+        raise ExecutorError("sandbox-exec exists only on macOS")
     if not os.access(PROGRAM, os.X_OK):
-        raise ExecutorError(f"{PROGRAM} is not there")
+        raise ExecutorError(f"{PROGRAM} does not exist")
     return Seatbelt()

@@ -46,7 +46,7 @@ NETLINK_ROUTE = 0
 
 
 SET_USER = 0o4000
-"""The bit of a mode that makes a program run as its owner: outside of the sandbox that would be the user."""
+"""The mode bit that makes a program run as its owner: outside the sandbox that would be the user."""
 
 MODES = {"chmod": 1, "fchmod": 1, "fchmodat": 2, "fchmodat2": 2, "mknod": 1, "mknodat": 2, "creat": 1}
 """Calls that set a mode -> which argument it is."""
@@ -110,7 +110,7 @@ class Assembler:
         for index, step in enumerate(steps):
             words.extend(_encode(step, index, places[index], labels, far))
         if len(words) > MAX_LENGTH:
-            raise ValueError(f"the filter has {len(words)} steps, and the kernel takes {MAX_LENGTH}")
+            raise ValueError(f"the filter has {len(words)} steps, but the kernel accepts {MAX_LENGTH}")
         return b"".join(struct.pack("=HBBI", *word) for word in words)
 
     def _layout(self, far: set[tuple[int, bool]]) -> tuple[list[int], dict[str, int]]:
@@ -146,7 +146,7 @@ def _encode(
         else:
             distances.append(count)
     if min(distances) < 0:
-        raise ValueError("a filter only jumps forward")
+        raise ValueError("a filter can only jump forward")
     return [(step.code, distances[0], distances[1], step.value), *behind]
 
 

@@ -1,4 +1,4 @@
-"""Numbers of the system calls the filter knows. Kernel facts: they never change."""
+"""Numbers of the system calls the filter knows. They never change."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ DENIED: dict[str, tuple[int | None, int | None]] = {
     "uselib": (134, None),
     "_sysctl": (156, None),
 }
-"""Calls no command needs: (x86_64, aarch64), `None` where there is none."""
+"""Calls no command needs: (x86_64, aarch64), `None` if there is none."""
 
 CALLS: dict[str, tuple[int, int | None]] = {
     "clone": (56, 220),

@@ -1,5 +1,4 @@
-"""Paths of this machine that every command sees, and those that none does. Data, but for the looking whether it is
-there."""
+"""Paths of this machine that every command sees, and those that none does. Data, apart from existence checks."""
 
 from __future__ import annotations
 
@@ -25,16 +24,16 @@ SECRETS = (
     *("/etc/rancher", "/etc/salt/pki", "/etc/puppetlabs", "/etc/cups/ssl", "/etc/crypttab*"),
     *("/etc/sssd", "/etc/apt/auth.conf*", "/etc/exim4/passwd.client", "/etc/postfix/sasl", "/etc/mysql/debian.cnf"),
 )
-"""Patterns of files and folders below those that hold keys. Who is no superuser cannot read most of them anyway."""
+"""Patterns of files and folders below those that contain keys. Most are readable only by root anyway."""
 
 READ_ONLY_PROC = ("/proc/sys", *(f"/proc/{name}" for name in ("sysrq-trigger", "irq", "bus", "acpi", "scsi", "fs")))
 """Uid 0 may write here even in a /proc of its own and without any power; nobody else may write but in the first."""
 
 MASKED_PROC = tuple(f"/proc/{name}" for name in ("kcore", "keys", "timer_list", "latency_stats", "sched_debug", "kmsg"))
-"""Memory of the kernel, keys of other people, what other processes do: what uid 0 alone may read."""
+"""Kernel memory, other users' keys, other processes' activity: what only uid 0 may read."""
 
 SECONDS = 30
-"""How long what was found is believed: looking costs more than a command."""
+"""Seconds the result is cached: checking costs more than a command."""
 
 RESOLVERS = ("/etc/resolv.conf", "/etc/localtime", "/etc/hosts", "/etc/mtab", "/etc/ssl/cert.pem", "/etc/ssl/certs")
 """Links out of /etc, often."""
@@ -46,7 +45,7 @@ def secrets() -> tuple[Path, ...]:
 
 
 def link_targets() -> tuple[Path, ...]:
-    """Files that links in /etc lead to, outside of the folders everybody sees anyway."""
+    """Targets of links in /etc, outside the folders that are visible anyway."""
     return _link_targets(_now())
 
 

@@ -1,7 +1,7 @@
 """Paths in the user's home that every command may read: compilers and interpreters installed there, and git's settings.
 
-Programs on PATH are there with the folder they were installed in. What is not named here is not there: keys, browsers,
-mail, other projects. Caches that programs write to are not shared; a session has a home of its own for these.
+Programs on PATH are visible with the folder they were installed in. Anything not listed here is not visible: keys,
+browsers, mail, other projects. Caches that programs write to are not shared; a session has its own home for these.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ FOLDERS_OF_PROGRAMS = frozenset(("bin", "sbin", "shims", "scripts"))
 
 
 def toolchains(home: Path | None, environ: Mapping[str, str]) -> tuple[Path, ...]:
-    """Resolved, existing; none of them holds the home or is it."""
+    """Resolved, existing; none of them contains or is the home."""
     found: dict[Path, None] = {}
     for name in BELOW_HOME if home is not None else ():
         _add(found, Path(home or "/", name), home)
@@ -75,7 +75,7 @@ def _holds_key(file: Path) -> bool:
 
 
 def _above(path: Path, home: Path | None) -> bool:
-    """Whether it is the home, the root or above the home: then it would show everything."""
+    """Whether it is the home, the root or above the home, which would show everything."""
     return path == Path("/") or (home is not None and (path == home or path in home.parents))
 
 

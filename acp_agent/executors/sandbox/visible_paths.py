@@ -1,7 +1,7 @@
 """Decides which paths a command sees, and how: one decision for each path, parents before what is below them.
 
-That order is what makes it right: a mount covers everything that was mounted below it before. A secret in a folder
-that may be written, a folder that may be written in one that is hidden, both come out as they are written here.
+The order matters: a mount covers everything mounted below it earlier. So both a secret in a writable folder and a
+writable folder in a hidden one come out right.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Treatment = Literal["link", "read", "write", "keep", "stand-in", "empty", "prote
 
 ORDER: tuple[Treatment, ...] = ("link", "read", "empty", "stand-in", "keep", "write", "protect", "absent", "hide")
 STRENGTH = {treatment: place for place, treatment in enumerate(ORDER)}
-"""Of two treatments of one path the later one counts."""
+"""The last treatment of a path wins."""
 
 HELD: tuple[Treatment, ...] = ("keep", "protect", "absent")
 """Whether it is only there because something above may be written."""
@@ -46,7 +46,7 @@ class View:
     spots: tuple[Spot, ...]
     """Parents first."""
     missing: tuple[Path, ...]
-    """Protected, and not there: the topmost missing part of each. To be made, so that it can be held."""
+    """Protected but missing: the topmost missing part of each, to be created so that it can be mounted."""
 
     def at(self, path: Path) -> Spot | None:
         """Returns the rule that decides about `path`."""
@@ -68,8 +68,8 @@ class View:
 
 
 def plan(policy: SandboxPolicy, *, scratch: Path | None, more: Iterable[Path] = ()) -> View:
-    """The view `policy` asks for. `more`: further paths that must be readable. Raises ExecutorError where a protected
-    path cannot be held."""
+    """The view that `policy` requires. `more`: further paths that must be readable. Raises ExecutorError if a path
+    cannot be protected."""
     spots = {path: Spot(path, "link" if is_link else "read") for path, is_link in system_paths()}
     spots[Path("/run")] = Spot(Path("/run"), "empty")
     for path in (*link_targets(), *more):
@@ -83,7 +83,7 @@ def plan(policy: SandboxPolicy, *, scratch: Path | None, more: Iterable[Path] = 
     writable = [path for path in policy.writable if path.exists()]
     for path in (*readable, *writable):
         if os.path.realpath(path) != str(path):
-            raise ExecutorError(f"{path} has become a link, or lies behind one, so commands cannot be shown it")
+            raise ExecutorError(f"{path} has become a link, or is behind one, so it cannot be made visible to commands")
     for path in readable:
         spots[path] = Spot(path, "read")
     for path in writable:
@@ -126,7 +126,7 @@ def _is_shown(path: Path, spots: dict[Path, Spot]) -> bool:
 
 
 def _keep_above(path: Path, writable: list[Path], spots: dict[Path, Spot]) -> None:
-    """Holds every folder above what is hidden that could be renamed: by another name it would be seen."""
+    """Pins every folder above a hidden path that could be renamed: under another name it would be visible."""
     tops = [folder for folder in writable if folder != path and path.is_relative_to(folder)]
     if tops:
         top = min(tops, key=lambda folder: len(folder.parts))
@@ -135,7 +135,7 @@ def _keep_above(path: Path, writable: list[Path], spots: dict[Path, Spot]) -> No
 
 
 def _protect(path: Path, writable: list[Path], spots: dict[Path, Spot]) -> list[Path]:
-    """Holds `path` and every folder above it that could be renamed. Returns what has to be made for that."""
+    """Pins `path` and every folder above it that could be renamed. Returns what has to be created for that."""
     tops = [folder for folder in writable if folder != path and path.is_relative_to(folder)]
     if not tops:
         return []
@@ -153,8 +153,8 @@ def _protect(path: Path, writable: list[Path], spots: dict[Path, Spot]) -> list[
             return []  # Where the agent cannot look, a command of the same user cannot write.
         if stat.S_ISLNK(found.st_mode):
             raise ExecutorError(
-                f"{part} is a link and {path} is protected: a command could replace the link. Put what it leads to in "
-                f"its place, or take it out of tools.sandbox.protect"
+                f"{part} is a link and {path} is protected: a command could replace the link. Replace it with its "
+                "target, or remove it from tools.sandbox.protect"
             )
         if is_place_holder(found):
             _put(spots, part, "absent")

@@ -1,4 +1,4 @@
-"""The agent's life: started when it is first needed, started again after it has died, ended with the editor."""
+"""The agent's process: started when first needed, restarted after it died, ended with the editor."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class AgentHost:
                 self.end()
                 raise
             if self._running is None:
-                raise failures[0] if failures else AgentError("the agent has ended at once")
+                raise failures[0] if failures else AgentError("the agent exited immediately")
             return self._running
 
     def end(self) -> None:
@@ -123,7 +123,7 @@ class AgentHost:
 
 def _died(process: AgentProcess, argv: Sequence[str]) -> str:
     code = process.returncode
-    how = "" if code is None else f" by signal {-code}" if code < 0 else f" with status {code}"
+    how = "exited" if code is None else f"was killed by signal {-code}" if code < 0 else f"exited with status {code}"
     said = [line for line in process.stderr.strip().splitlines() if line.strip()][-LAST_WORDS:]
-    words = "; ".join(said) or "it said nothing on stderr"
-    return f"the agent has ended{how} ({Path(argv[0]).name}): {words}. The next command starts it again."
+    words = "; ".join(said) or "it printed nothing to stderr"
+    return f"the agent {how} ({Path(argv[0]).name}): {words}. The next command restarts it."

@@ -1,7 +1,7 @@
-"""The agent's `fs`: the editor's open documents with what is not saved in them, and the disk for all other files.
+"""The agent's `fs`: the editor's open documents including unsaved text, and the disk for all other files.
 
 A write to an open document is an edit of that document (`workspace/applyEdit`), never a file changed behind it. The
-file on disk is then still the old one, and commands would read it; what is done about that is the option `save`.
+file on disk is then still the old one, and commands would read it; the option `save` says what to do about that.
 """
 
 from __future__ import annotations
@@ -108,8 +108,8 @@ class Buffers(Files):
             hunks = rebased(before.lines if base is None else base, before.lines, wanted)
             if hunks is None:
                 raise InternalError(
-                    f"{path} is open in the editor and was changed there, in the same place, since it was read; "
-                    "nothing was written: read it again"
+                    f"{path} is open in the editor and was changed there in the same place since it was read; nothing "
+                    "was written: read it again"
                 )
             if not hunks:
                 break

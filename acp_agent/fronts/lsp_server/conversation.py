@@ -1,7 +1,7 @@
-"""One ACP session: prompts in their order, one at a time, and what a session can be asked besides.
+"""One ACP session: prompts in order, one at a time, and other requests to a session.
 
-The session belongs to the folders that the editor had open when it began. An agent that has died is started again by
-the next prompt; it goes on with the session where it can, and begins a new one where it cannot.
+The session belongs to the folders that the editor had open when it started. An agent that has died is restarted by the
+next prompt; it continues the session if it can, otherwise it starts a new one.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from acp_agent.schema import acp
 log = logging.getLogger(__name__)
 
 STOP_SECONDS = 10.0
-"""How long an agent may take to end its turn when it is told to; then it is ended itself."""
+"""Seconds an agent may take to end its turn when told to; then it is killed."""
 
 
 @dataclass(frozen=True)
@@ -64,14 +64,14 @@ class Turn:
 
 
 class Watcher(Protocol):
-    """Who is told, in the order of things."""
+    """The listener, in the order of events."""
 
     def session_began(self, session: Session, *, loaded: bool) -> None: ...
 
     def turn_began(self, turn: Turn) -> None: ...
 
     def prompted(self, turn: Turn) -> None:
-        """There is a session, and the prompt goes to the agent now."""
+        """There is a session, and the prompt is sent to the agent now."""
         ...
 
     def updated(self, session_id: str, update: acp.SessionUpdate, *, replayed: bool) -> None: ...
@@ -102,7 +102,7 @@ class Conversation:
         return self._running is not None or bool(self._queue)
 
     def submit(self, prompt: Prompt) -> Turn:
-        """Runs it when those before it have ended."""
+        """Runs it when earlier ones have ended."""
         turn = Turn(prompt)
         self._queue.append(turn)
         self._queued.set()
@@ -158,9 +158,7 @@ class Conversation:
         with anyio.move_on_after(STOP_SECONDS):
             await turn.done.wait()
             return
-        turn.failure = (
-            f"the agent did not stop within {STOP_SECONDS:g} s and was ended; the next command starts it again"
-        )
+        turn.failure = f"the agent did not stop within {STOP_SECONDS:g} s and was killed; the next command restarts it"
         self._host.end()
 
     async def _turn(self, turn: Turn) -> None:
@@ -217,7 +215,7 @@ class Conversation:
         return list((await agent.client.list_sessions(cwd=folders.cwd)).sessions)
 
     async def load(self, info: acp.SessionInfo) -> Session:
-        """Goes on with a session; its conversation is told again. Raises AgentError."""
+        """Continues a session, replaying its conversation. Raises AgentError."""
         self.stop()
         if self._running is not None:
             await self._running.done.wait()
@@ -343,6 +341,6 @@ def _choices(option: acp.SessionConfigSelect | None) -> list[Choice]:
 
 def _need(value: str, choices: Sequence[Choice], name: str) -> None:
     if not choices:
-        raise AgentError(f"this agent lets nobody choose its {name}")
+        raise AgentError(f"this agent does not let you choose its {name}")
     if all(choice.id != value for choice in choices):
         raise AgentError(f"there is no {name} {value!r}; there are: {', '.join(choice.id for choice in choices)}")

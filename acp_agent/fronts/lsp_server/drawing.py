@@ -1,6 +1,6 @@
-"""Draws the board into the editor: progress, diagnostics, and a word that hints and lenses have changed.
+"""Draws the board in the editor: progress, diagnostics, and refresh requests for hints and lenses.
 
-At most ten drawings a second; the first change is drawn at once and the last state always. What has not changed since
+At most ten times a second; the first change is drawn immediately and the last state always. What has not changed since
 the last drawing is not sent again.
 """
 

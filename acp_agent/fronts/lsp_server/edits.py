@@ -1,7 +1,7 @@
 """Finds the edits that turn one text into another: whole lines, as few as possible.
 
-The agent gives a file's new text as a whole. What it means is the difference to the text that it had read, so that
-difference is what is carried over to the document, where a user may have typed meanwhile.
+The agent writes a file's complete new text. What it means is the difference from the text it had read, so that
+difference is applied to the document, in which the user may have typed in the meantime.
 """
 
 from __future__ import annotations

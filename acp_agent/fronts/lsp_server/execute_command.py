@@ -1,8 +1,8 @@
-"""`workspace/executeCommand`: what a user can tell the agent to do.
+"""`workspace/executeCommand`: the user's commands to the agent.
 
-An editor may wait for the answer of a command and do nothing else (eglot does), so a command is answered at once and
-its work goes on; what goes wrong then is shown as a message. With `wait: true` the answer comes when the work is done,
-and cancelling the request stops it.
+An editor may block until a command is answered (eglot does), so a command is answered immediately and its work
+continues; errors are then shown as messages. With `wait: true` the answer comes when the work is done, and cancelling
+the request stops it.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Commands:
     async def _execute(
         self, name: str, plain: str, work: Callable[[_Given], Work], arguments: Sequence[Any] | None
     ) -> Any:
-        """Raises JsonRpcException: for arguments that are wrong in form, and, where somebody waits, for failures."""
+        """Raises JsonRpcException for malformed arguments and, if the caller waits, for failures."""
         given = _read(name, plain, arguments)
         try:
             todo = work(given)
@@ -117,7 +117,7 @@ class Commands:
 
     def _prompt(self, given: _Given) -> Work:
         if not given.text.strip():
-            raise JsonRpcInvalidParams("acpCoder.prompt wants a text, or an object with `text`")
+            raise JsonRpcInvalidParams("acpCoder.prompt takes a string, or an object with `text`")
         return self._turn(self._about(given.text, given))
 
     def _ask(self, given: _Given) -> Work:
@@ -129,7 +129,7 @@ class Commands:
     def _fix(self, given: _Given) -> Work:
         place = self._passage(given, "acpCoder.fix")
         if not given.message:
-            raise JsonRpcInvalidParams("acpCoder.fix wants `diagnostic` with a `message`")
+            raise JsonRpcInvalidParams("acpCoder.fix needs a `diagnostic` with a `message`")
         return self._turn(prompt_content.fix(given.message, given.source, place))
 
     def _explain(self, given: _Given) -> Work:
@@ -144,17 +144,17 @@ class Commands:
     def _send(self, given: _Given) -> Work:
         document = self._front.documents.get(given.uri)
         if document is None:
-            raise JsonRpcInvalidParams("acpCoder.send wants the `uri` of an open transcript")
+            raise JsonRpcInvalidParams("acpCoder.send needs the `uri` of an open transcript")
         if document is not self._front.documents.of(self._front.transcript.file):
             # Of an earlier session, or of another server that the editor has started for this file.
-            raise AgentError("this is not the transcript of this session; `Agent: show the transcript` opens that")
+            raise AgentError("this is not the current session's transcript; `Agent: show the transcript` opens it")
         text = pending_prompt(document.now.text)
         if not text:
             raise AgentError("write the prompt below the last `## You` first")
         if is_answered(text):
-            raise AgentError("the answer is still being written there: write below the `## You` that comes at its end")
+            raise AgentError("the answer is still being written: write below the `## You` that follows it")
         if any(turn.prompt.text == text for turn in self._sent if not turn.done.is_set()):
-            raise AgentError("this was sent already")
+            raise AgentError("this was already sent")
         return self._turn(prompt_content.linked(self._front.documents, text), sent=True)
 
     def _stop(self, given: _Given) -> Work:
@@ -167,7 +167,7 @@ class Commands:
 
     def _answer(self, given: _Given) -> Work:
         if not self._front.questions.resume():
-            raise AgentError("no question waits for an answer")
+            raise AgentError("no question is pending")
 
         async def nothing() -> None:
             return
@@ -181,7 +181,7 @@ class Commands:
 
     def _passage(self, given: _Given, name: str) -> Passage:
         if not given.uri:
-            raise JsonRpcInvalidParams(f"{name} wants an object with `uri`, and `range` for a part of the document")
+            raise JsonRpcInvalidParams(f"{name} needs an object with `uri`, and `range` for a part of the document")
         return prompt_content.passage(self._front.documents, given.uri, given.where)
 
     # --- picking ----------------------------------------------------------------------------------------------
@@ -222,7 +222,7 @@ class Commands:
                 return None
             chosen = [info for info in found if info.session_id == picked]
             if not chosen:
-                raise AgentError(f"there is no session {picked!r} of this folder")
+                raise AgentError(f"there is no session {picked!r} in this folder")
             self._front.stop()  # With its questions: an agent may wait for their answers before it stops.
             await conversation.load(chosen[0])
             self._front.transcript.end("")
@@ -239,7 +239,7 @@ class Commands:
         for choice in choices[:MAX_CHOICES]:
             label = f"{one_line(choice.name, 80)}{' (now)' if choice.current else ''}"
             labels[label if label not in labels else f"{label} [{one_line(choice.id)}]"] = choice.id
-        more = f" ({len(choices) - MAX_CHOICES} more by their id)" if len(choices) > MAX_CHOICES else ""
+        more = f" ({len(choices) - MAX_CHOICES} more, by id)" if len(choices) > MAX_CHOICES else ""
         picked = await self._front.editor.choose(f"Agent: which {what}?{more}", list(labels))
         return labels.get(picked or "", "")
 
@@ -253,14 +253,14 @@ class Commands:
         self._front.questions.abandon()
 
         async def tell() -> None:
-            self._front.editor.say("Agent: the next prompt begins a new session")
+            self._front.editor.say("Agent: the next prompt starts a new session")
 
         return tell
 
     def _output(self, given: _Given) -> Work:
         call = self._front.board.calls.get(given.id)
         if call is None:
-            raise AgentError("this tool call is of an earlier turn; the transcript has its output")
+            raise AgentError("this tool call is from an earlier turn; its output is in the transcript")
 
         async def show() -> None:
             if not call.ended:
@@ -291,10 +291,10 @@ def _read(name: str, plain: str, arguments: Sequence[Any] | None) -> _Given:
     value = given[0]
     if isinstance(value, str):
         if not plain:
-            raise JsonRpcInvalidParams(f"{name} takes an object, not a text")
+            raise JsonRpcInvalidParams(f"{name} takes an object, not a string")
         value = {plain: value}
     if not isinstance(value, Mapping):
-        raise JsonRpcInvalidParams(f"{name} takes {'a text or ' if plain else ''}an object")
+        raise JsonRpcInvalidParams(f"{name} takes {'a string or ' if plain else ''}an object")
     diagnostic = value.get("diagnostic") or {}
     if not isinstance(diagnostic, Mapping):
         raise JsonRpcInvalidParams(f"{name}: `diagnostic` is an object")
@@ -315,7 +315,7 @@ def _read(name: str, plain: str, arguments: Sequence[Any] | None) -> _Given:
 def _text(name: str, value: Mapping[str, Any], field: str) -> str:
     found = value.get(field)
     if found is not None and not isinstance(found, str):
-        raise JsonRpcInvalidParams(f"{name}: `{field}` is a text")
+        raise JsonRpcInvalidParams(f"{name}: `{field}` must be a string")
     return found or ""
 
 

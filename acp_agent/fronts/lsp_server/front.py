@@ -1,4 +1,4 @@
-"""The agent as the editor sees it: the parts put together, and what happens between them.
+"""The agent as the editor sees it: connects the parts.
 
 Nothing is started before it is needed: `initialize` is answered without an agent; the first command starts it.
 """
@@ -56,9 +56,9 @@ WATCH_SECONDS = 2.0
 
 ENDINGS = {
     "cancelled": "Stopped.",
-    "max_tokens": "The answer is not whole: the model had no tokens left.",
-    "max_turn_requests": "Not finished: the turn had as many requests as it may have. `Agent: continue` goes on.",
-    "refusal": "The model refused to go on.",
+    "max_tokens": "The answer was cut off: the model's token limit was reached.",
+    "max_turn_requests": "Not finished: the turn reached its limit of requests. `Agent: continue` continues it.",
+    "refusal": "The model refused to continue.",
 }
 
 
@@ -73,7 +73,7 @@ class Front:
         self.documents.on_edit = self._edited
         self.board = Board()
         self._replayed = Board()
-        """Of a session that is told again: nothing of it is drawn."""
+        """For a replayed session: nothing of it is drawn."""
         self.transcript = Transcript(Path(state_dir(environ)) / "transcripts")
         self.buffers = Buffers(self.documents, editor, self.board.title_for)
         self.progress = Progress(editor, tasks)
@@ -127,7 +127,7 @@ class Front:
             self._tasks.start_soon(work)
         if self.options.transcript == "live":
             self._tasks.start_soon(self._keep_live)
-        # One that cannot be seen from here (an editor in a container) says nothing when it is not there.
+        # An editor that cannot be seen from here (in a container) says nothing by its absence.
         if params.process_id is not None and _lives(params.process_id):
             self._tasks.start_soon(self._watch, params.process_id)
 
@@ -142,7 +142,7 @@ class Front:
             self.folders = Folders(found[0], tuple(found[1:]))
 
     def leave(self) -> None:
-        """The editor is about to go: nothing of ours stays in it, and the agent is told to end."""
+        """The editor is about to exit: removes everything of ours from it, and tells the agent to end."""
         self.conversation.stop()
         self.questions.abandon()
         self.progress.end_turn("")
@@ -282,7 +282,7 @@ class Front:
             told = document.told
             failure = await self.editor.apply(document, text_edits(text, hunks), "Transcript")
             if failure is not None:
-                log.info("the transcript could not be brought up to date: %s", failure)
+                log.info("the transcript could not be updated: %s", failure)
             elif document.told is told:
                 document.applied = Text(wanted, text.encoding)
 
@@ -303,7 +303,7 @@ class Front:
 
     def submit(self, prompt: Prompt) -> Turn:
         if self.conversation.busy:
-            self.editor.say(f"Queued until the turn that runs has ended: {one_line(prompt.text, 60)}")
+            self.editor.say(f"Queued until the current turn ends: {one_line(prompt.text, 60)}")
         return self.conversation.submit(prompt)
 
     def stop(self) -> bool:

@@ -1,4 +1,4 @@
-"""`initializationOptions`: what a user sets up for the editor's side. What is wrong is told, and counts as unset."""
+"""`initializationOptions`: the user's settings for the editor's side. Invalid ones are reported and count as unset."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TranscriptSync = Literal["turn", "live"]
 @dataclass(frozen=True)
 class Options:
     save: Save = "never"
-    """Who saves a document that was saved before the agent changed it: nobody, the editor when it is told
+    """Who saves a document without unsaved changes after the agent edited it: nobody, the editor on request
     (`acpCoder/save`), or this server."""
     updates: bool = False
     """Whether every `session/update` goes on to the editor, as the notification `acpCoder/update`."""
@@ -48,5 +48,5 @@ def read_options(given: object) -> tuple[Options, list[str]]:
             else:
                 problems.append(f"`{name}` must be true or false, not {value!r}")
         else:
-            problems.append(f"there is no option {name!r}")
+            problems.append(f"unknown option {name!r}")
     return Options(**found), problems

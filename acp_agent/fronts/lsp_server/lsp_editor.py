@@ -1,5 +1,5 @@
-"""The editor, as what it can be asked to do. Each method looks at what the editor announced; none hangs for ever
-except the question to a user."""
+"""Requests to the editor. Each method checks what the editor announced; none waits forever except a question to the
+user."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ class Editor:
     async def apply(self, document: Document, edits: Sequence[types.TextEdit], label: str) -> str | None:
         """`None` once the editor has made the edits in its document, else why not, in words."""
         if not self.applies_edits:
-            return "it takes no edits from a language server (workspace/applyEdit); nothing was written"
+            return "it does not accept edits from language servers (workspace/applyEdit); nothing was written"
         # A document whose last change was not told yet has no version that both sides know.
         version = document.version if document.applied is None else None
         if self.takes_versions:
@@ -118,7 +118,7 @@ class Editor:
         except PeerError as error:
             return f"{error.message}; nothing was written"
         except TimeoutError:
-            return f"it did not answer within {ANSWER_SECONDS:g} s; whether it made the change is not known"
+            return f"it did not answer within {ANSWER_SECONDS:g} s; it is unknown whether it made the change"
         if isinstance(answer, types.ApplyWorkspaceEditResult) and answer.applied:
             return None
         reason = answer.failure_reason if isinstance(answer, types.ApplyWorkspaceEditResult) else None

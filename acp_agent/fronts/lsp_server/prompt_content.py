@@ -103,11 +103,11 @@ def fix(message: str, source: str, place: Passage) -> Prompt:
 
 
 def explain(place: Passage) -> Prompt:
-    return Prompt(f"Explain {place.markdown}: what it does, and why it is done this way. Change nothing.", (place,))
+    return Prompt(f"Explain {place.markdown}: what it does and why it is done this way. Change nothing.", (place,))
 
 
 def test(place: Passage) -> Prompt:
-    return Prompt(f"Write a test for {place.markdown}, in the way this project tests, and run it.", (place,))
+    return Prompt(f"Write a test for {place.markdown}, in the style of this project's tests, and run it.", (place,))
 
 
 def linked(documents: Documents, text: str) -> Prompt:

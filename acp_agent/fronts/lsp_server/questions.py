@@ -1,7 +1,7 @@
 """Questions of the agent to the user: permissions, and choices, as message requests. One at a time, in their order.
 
-The safe answer is first, since some editors choose the first when a user hits Return without reading. A question
-that is put away unanswered is a rejection. When the turn is stopped, what is open is answered `cancelled`.
+The safe answer is first, since some editors choose the first when a user hits Return without reading. A dismissed
+question is a rejection. When the turn is stopped, open questions are answered `cancelled`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ TITLE_LENGTH = 400
 
 
 class Questions:
-    """`show` opens the transcript. `changed` is told when a call begins or ends to wait for an answer."""
+    """`show` opens the transcript. `changed` is called when a call starts or stops waiting for an answer."""
 
     def __init__(
         self,
@@ -117,7 +117,7 @@ class Questions:
             self._transcript.answer("rejected: the editor cannot ask")
             return await reject_once(request)
         if chosen is None:
-            self._transcript.answer("put away: rejected")
+            self._transcript.answer("dismissed: rejected")
             return await reject_once(request)
         option = options[names.index(chosen)]
         self._transcript.answer(option.name)
@@ -125,7 +125,7 @@ class Questions:
 
     async def _choose(self, text: str, names: Sequence[str], kind: Kind) -> str | None:
         """Asks once the user has not typed for a moment. After the transcript was shown the question waits: it would
-        are before what is to be read."""
+        cover what is to be read."""
         while True:
             if (left := self._typed_at + QUIET_SECONDS - anyio.current_time()) > 0:
                 await anyio.sleep(left)
@@ -146,7 +146,8 @@ class Questions:
     # --- forms ------------------------------------------------------------------------------------------------
 
     async def elicit(self, request: acp.CreateElicitationRequest) -> acp.CreateElicitationResponse:
-        """Fields with choices are asked one after the other. A form that needs a text is declined, and that is told."""
+        """Fields with choices are asked one after the other. A form that needs text is declined, and the user is
+        told."""
         if not isinstance(request, acp.ElicitationFormMode):
             self._editor.say(f"Not answered: {one_line(request.message)} ({plain(request.url)})", Kind.Warning)
             return acp.CreateElicitationResponse(action="decline")
@@ -154,7 +155,7 @@ class Questions:
         asked = {name: _choices(field) for name, field in request.requested_schema.properties.items()}
         if any(not asked.get(name) for name in required) or not any(asked.values()):
             self._editor.say(
-                f"The agent asks for a text, which cannot be typed here: {one_line(request.message)}. "
+                f"The agent asks for text, which cannot be entered here: {one_line(request.message)}. "
                 "Answer in the next prompt.",
                 Kind.Warning,
             )
@@ -223,7 +224,7 @@ def _cut(line: str) -> str:
 
 
 def _choices(field: object) -> list[tuple[str, Any]]:
-    """Returns the choices for a field: label and value. Nothing for a text or a number."""
+    """Returns the choices for a field: label and value. Nothing for a string or a number."""
     match field:
         case acp.StringPropertySchema(enum=list() as words):
             return [(word, word) for word in words]

@@ -1,4 +1,4 @@
-"""`acp-coder lsp`: the language server. What LSP asks is passed on to the parts; nothing is decided here."""
+"""`acp-coder lsp`: the language server. Forwards LSP requests to the parts; decides nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The state of the agent's tool calls, and where they work: plain data, from which everything that is drawn is made."""
+"""The state of the agent's tool calls and their locations: plain data, from which everything drawn is derived."""
 
 from __future__ import annotations
 

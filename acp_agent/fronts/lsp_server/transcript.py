@@ -126,7 +126,7 @@ class Transcript:
             return ""
 
     def begin(self, title: str, *, loaded: bool = False) -> None:
-        """A new session: a file of its own, if the last one was used. One that is loaded is told again, to `end()`."""
+        """A new session: a file of its own, if the last one was used. A loaded one is replayed until `end()`."""
         if self._file is not None and not self._used and not loaded:
             return
         self.flush()

@@ -60,7 +60,7 @@ class Wire(LanguageServerProtocol):
             self._refuse(None, PARSE_ERROR, f"this is not JSON: {error}")
             return
         if not isinstance(message, dict) or message.get("jsonrpc") != "2.0":
-            self._refuse(_id_of(message), INVALID_REQUEST, "a JSON-RPC 2.0 message was expected")
+            self._refuse(_id_of(message), INVALID_REQUEST, "expected a JSON-RPC 2.0 message")
             return
         if "method" in message:
             self._called(message)
@@ -70,7 +70,7 @@ class Wire(LanguageServerProtocol):
     def _called(self, message: dict[str, Any]) -> None:
         method, asks = message["method"], "id" in message
         if not isinstance(method, str) or (asks and not isinstance(message["id"], str | int)):
-            self._refuse(_id_of(message), INVALID_REQUEST, "a method is a text, an id a text or a number")
+            self._refuse(_id_of(message), INVALID_REQUEST, "`method` must be a string, `id` a string or a number")
             return
         message.setdefault("params", None)
         refusal = self._untimely(method)
@@ -94,8 +94,8 @@ class Wire(LanguageServerProtocol):
         if self.shut_down:
             return INVALID_REQUEST, "the server is shutting down"
         if method == types.INITIALIZE:
-            return (INVALID_REQUEST, "`initialize` was sent already") if self.initialized else None
-        return None if self.initialized else (NOT_INITIALIZED, "`initialize` comes first")
+            return (INVALID_REQUEST, "`initialize` was already sent") if self.initialized else None
+        return None if self.initialized else (NOT_INITIALIZED, "`initialize` must come first")
 
     def _answered(self, message: dict[str, Any]) -> None:
         msg_id = _id_of(message)
@@ -188,7 +188,7 @@ class Wire(LanguageServerProtocol):
         handler = self.fm.commands.get(params.command)
         if handler is None:
             known = ", ".join(sorted(self.fm.commands))
-            raise JsonRpcInvalidParams(f"there is no command {params.command!r}; there are: {known}")
+            raise JsonRpcInvalidParams(f"unknown command {params.command!r}; known are: {known}")
         return await handler(params.arguments)
 
     @lsp_method(types.WINDOW_WORK_DONE_PROGRESS_CANCEL)
@@ -280,7 +280,7 @@ def _bodies(received: bytearray) -> Iterator[bytes]:
         blank = received.find(b"\r\n\r\n")
         if blank < 0:
             if len(received) > LONGEST_MESSAGE:
-                raise FramingError("the header of a message does not end")
+                raise FramingError("the header of a message has no end")
             return
         length = _content_length(bytes(received[:blank]))
         start = blank + 4
@@ -298,7 +298,7 @@ def _content_length(header: bytes) -> int:
             length = int(value)
             if length <= LONGEST_MESSAGE:
                 return length
-            raise FramingError(f"a message of {length} bytes is more than is read at once")
+            raise FramingError(f"a message of {length} bytes is too long")
     raise FramingError("a message without Content-Length")
 
 

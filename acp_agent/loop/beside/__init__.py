@@ -1,1 +1,1 @@
-"""Whatever runs next to the turns of a session: background commands, schedules, language servers."""
+"""What runs beside the turns of a session: background commands, schedules, language servers."""

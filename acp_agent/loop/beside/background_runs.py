@@ -1,9 +1,11 @@
-"""Commands that outlive the call that started them: `SessionRuns`, of one session.
+"""Commands that outlive the call that started them: `SessionRuns`, one per session.
 
-A call hands its running process over (`adopt`), has its final report, and from then on (`watch`) its card is the run's:
-live output goes into it, and at the end one more update holds the whole output. That update never has a status: the
-call's is final. The end is told twice: to the user at once, to the model at the start of its next turn, unless it
-has seen it by then. A run ends with its session, whatever happens: `close` kills what is left.
+A call hands over its running process (`adopt`) and gets its final report. From then on (`watch`) its card shows the
+run: live output goes there, and at the end one more update holds the whole output. That update never has a status: the
+call's is final. The end is reported twice: to the user immediately, to the model at the start of its next turn, unless
+it has already seen it.
+
+A run always ends with its session: `close` kills what is left.
 """
 
 from __future__ import annotations
@@ -33,11 +35,11 @@ if TYPE_CHECKING:
 
 
 TIMED_OUT = 124
-"""The exit code of a command that ran too long, as `timeout` of the coreutils gives it."""
+"""The exit code of a command that ran too long, as coreutils' `timeout` returns it."""
 KEPT = 50
-"""Runs that ended and are still known."""
+"""Ended runs that are still known."""
 CLOSE_SECONDS = 10.0
-"""How long closing waits for all runs together; each end of a process is bounded by itself."""
+"""Seconds that closing waits for all runs together; ending each process is bounded separately."""
 TITLE_CHARS = 80
 
 
@@ -46,11 +48,11 @@ class Ended(Struct):
 
     exit_code: int | None = None
     ending: str = ""
-    """How, where the exit code does not say it."""
+    """How, if the exit code does not say it."""
     text: str = ""
     """The part of its output that is kept."""
     told_text: str = ""
-    """The text the model is told of it, unless it asks for more."""
+    """The text the model gets, unless it asks for more."""
     seconds: float = 0.0
     """How long it ran."""
 
@@ -72,11 +74,11 @@ class Run:
     scope: anyio.CancelScope = field(default_factory=anyio.CancelScope, init=False)
     """Cancelled to end it."""
     over: anyio.Event = field(default_factory=anyio.Event, init=False)
-    """Set once it has ended and all of it was told."""
+    """Set once it has ended and everything was reported."""
     watched: bool = field(default=False, init=False)
     ended: Ended = field(default_factory=Ended, init=False)
     told: bool = field(default=False, init=False)
-    """Whether the model knows of its end."""
+    """Whether the model knows that it ended."""
     forgotten: bool = field(default=False, init=False)
     """Whether the model has forgotten that it started it."""
 
@@ -119,13 +121,13 @@ class SessionRuns:
 
     @property
     def any(self) -> bool:
-        """Whether there is, or was, any."""
+        """Whether there are or were any."""
         return bool(self._runs)
 
     # --- the life of a run ------------------------------------------------------------------------------------
 
     def adopt(self, process: Process, command: Command, call: Call, reports: Reports, *, timeout: float | None) -> Run:
-        """Takes over what `call` started. Raises ToolError where too many run."""
+        """Takes over what `call` started. Raises ToolError if too many are running."""
         self.check_room()
         limit = self._config.background_timeout
         run = Run(process, command, call, reports, min(timeout or limit, limit))
@@ -133,7 +135,7 @@ class SessionRuns:
         return run
 
     def watch(self, run: Run) -> None:
-        """The call has had its final report: the card is the run's now."""
+        """The call has got its final report: its card now shows the run."""
         if not self._closed:
             run.watched = True
             self._spawn(self._watch(run))
@@ -151,7 +153,7 @@ class SessionRuns:
                 await self._end(run, status)
 
     async def _follow(self, run: Run) -> ExitStatus | None:
-        """Shows what it prints, until it ends; `None` where it was lost from sight."""
+        """Shows its output until it ends; returns `None` if it was lost."""
         process, feed = run.process, run.call.feed
         assert process is not None, "it is followed once"
         status: ExitStatus | None = None
@@ -169,7 +171,7 @@ class SessionRuns:
         return status
 
     async def _end(self, run: Run, status: ExitStatus | None) -> None:
-        """Ends what still runs, and tells all of it; the terminal goes after the last update."""
+        """Ends what is still running and reports everything; the terminal is released after the last update."""
         process = run.process
         assert process is not None, "it ends once"
         by_itself = status is not None or run.ended.exit_code == TIMED_OUT
@@ -213,13 +215,11 @@ class SessionRuns:
         if len(running) < limit:
             return
         if not limit:
-            raise ToolError(
-                "Commands in the background are switched off (`tools.bash.max_background_runs`).", "policy_blocked"
-            )
+            raise ToolError("Background commands are turned off (`tools.bash.max_background_runs`).", "policy_blocked")
         names = "".join(f"\n- {run.id}: {_quoted(run.command.script)}" for run in running)
         raise ToolError(
-            f"The command was not started: {len(running)} commands run in the background, and more may not:{names}",
-            suggestion="Wait for one of them with `bash_output`, or end one with `bash_kill`.",
+            f"The command was not started: the limit of {len(running)} background commands is reached:{names}",
+            suggestion="Wait for one with `bash_output`, or end one with `bash_kill`.",
         )
 
     def states(self) -> Sequence[RunState]:
@@ -249,15 +249,15 @@ class SessionRuns:
             return run
         known = ", ".join(self._runs) or "none"
         raise ToolError(
-            f"There is no background command with the run_id {run_id!r}. A run ends with its session, so one of an "
-            f"earlier session is gone. Known are: {known}.",
+            f"There is no background command with the run_id {run_id!r}. Runs end with their session, so those of "
+            f"earlier sessions are gone. Known are: {known}.",
             "invalid_parameters",
         )
 
     # --- what the model is told -------------------------------------------------------------------------------
 
     def notes(self) -> list[UserMessage]:
-        """Returns notes on the commands that ended since the last turn and the model does not know of; each once."""
+        """Returns notes on commands that ended since the last turn without the model knowing; each once."""
         notes = []
         for run in self._runs.values():
             if run.running or run.told:
@@ -272,13 +272,14 @@ class SessionRuns:
         return notes
 
     def forget(self) -> None:
-        """The model has forgotten the conversation: what ended is no news to it, what runs is told with its command."""
+        """The model has forgotten the conversation: ended runs are not reported, running ones are, with their
+        command."""
         for run in self._runs.values():
             run.told = run.told or not run.running
             run.forgotten = True
 
     async def close(self) -> None:
-        """Kills all that run, and waits for it, bounded."""
+        """Kills all that are running and waits, bounded."""
         self._closed = True
         running = [run for run in self._runs.values() if run.running]
         for run in running:
@@ -292,7 +293,7 @@ class SessionRuns:
 
 
 def _card_text(run: Run) -> str:
-    """The output, and below it how the command ended where that is not plain success."""
+    """The output, and below it how the command ended unless it succeeded."""
     text = run.ended.text
     last = "" if run.ended.exit_code == 0 and text.strip() else _ending(run)
     if last == "exit code 0":
@@ -304,7 +305,7 @@ def _card_text(run: Run) -> str:
 def _ending(run: Run) -> str:
     if run.ended.ending:
         return run.ended.ending
-    return "the exit code is not known" if run.ended.exit_code is None else f"exit code {run.ended.exit_code}"
+    return "the exit code is unknown" if run.ended.exit_code is None else f"exit code {run.ended.exit_code}"
 
 
 def _quoted(command: str) -> str:

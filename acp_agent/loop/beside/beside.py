@@ -10,7 +10,7 @@ from acp_agent.tools.net.web_access import WebAccess
 
 
 class Beside:
-    """`scheduler`: `None` where schedules are switched off."""
+    """`scheduler`: `None` if schedules are turned off."""
 
     def __init__(self, servers: SessionServers, scheduler: Scheduler | None, web: WebAccess) -> None:
         self._servers = servers

@@ -1,7 +1,7 @@
-"""The language servers of a session: the editor's where it answers for them (`_lsp/*`), else the agent's own.
+"""The language servers of a session: the editor's if it offers them (`_lsp/*`), else the agent's own.
 
-Nothing is loaded or started before something is asked: the agent's own servers (`acp_agent.lsp`) come with a library
-that takes long to load.
+Nothing is loaded or started before the first request: the agent's own servers (`acp_agent.lsp`) need a library that is
+slow to load.
 """
 
 from __future__ import annotations
@@ -43,21 +43,22 @@ T = TypeVar("T")
 OWN_SERVERS = "acp_agent.lsp.own_servers:OwnServers"
 
 CLOSE_SECONDS = 5.0
-"""For the servers to end; they are killed well before."""
+"""Seconds for the servers to end; they are killed well before."""
 
 LOOK_AGAIN = 30.0
-"""Seconds after which servers are looked for again: the tools are offered with each request to the model."""
+"""Seconds after which installed servers are searched for again: each request to the model offers the tools."""
 
 EDITOR_WAIT = 1.0
-"""Seconds, at most, for the editor's servers to publish again after a change: they need not."""
+"""Maximum seconds for the editor's servers to publish again after a change: they may not."""
 EDITOR_SETTLES = 0.15
-"""Seconds between the first that an editor publishes after a change and the answer: servers publish in parts."""
+"""Seconds from an editor's first publication after a change to the answer: servers publish in parts."""
 
-NOT_HERE = "No language server can be asked: the editor offers none, and the agent starts none (`lsp.own_servers`)."
+NOT_HERE = "No language server is available: the editor offers none, and the agent starts none (`lsp.own_servers`)."
 
 
 class Languages:
-    """Implements `LanguageServices`. `live` runs beside the turns until it is cancelled. `environ`: of the servers."""
+    """Implements `LanguageServices`. `live` runs beside the turns until cancelled. `environ`: the servers'
+    environment."""
 
     def __init__(
         self,
@@ -100,7 +101,7 @@ class Languages:
             self._ready.set()
 
     async def close(self) -> None:
-        """Stops the servers. Bounded: they are killed where they do not end by themselves."""
+        """Stops the servers, bounded: those that do not end by themselves are killed."""
         self._scope.cancel()
         with anyio.move_on_after(CLOSE_SECONDS):
             if self._needed.is_set():
@@ -128,7 +129,7 @@ class Languages:
         return self._confinement.no_servers(unconfined=self.config.unconfined)
 
     async def _servers(self) -> OwnServers:
-        """Raises LspError where they are switched off."""
+        """Raises LspError if they are turned off."""
         if not self.config.own_servers:
             raise LspError(NOT_HERE)
         await self._confinement.ready()
@@ -137,11 +138,11 @@ class Languages:
         self._needed.set()
         await self._ready.wait()
         if self._own is None or self._over.is_set():
-            raise LspError("The language servers have ended; those of a new session will work.")
+            raise LspError("The language servers have ended; a new session starts new ones.")
         return self._own
 
     def missing(self) -> str | None:
-        """Why the tools that ask language servers are not offered; None where they are."""
+        """Why the language server tools are not offered; None if they are."""
         if self._client.answers("_lsp/definition"):
             return None
         if not self.config.own_servers:
@@ -152,7 +153,7 @@ class Languages:
             self._look_for_programs()
         if self._programs:
             return None
-        return "No language server that the agent knows is installed here (docs/language-servers.md lists them)."
+        return "No language server known to the agent is installed (docs/language-servers.md lists them)."
 
     def _look_for_programs(self) -> None:
         self._programs = any_installed(self._rows, self._roots.real, self._environ)
@@ -213,16 +214,16 @@ class Languages:
         return Report(items, ["the editor"])
 
     async def of_project(self, seen: Sequence[Path], executor: Executor, files: FilesConfig) -> Report:
-        """The diagnostics of the files that the model has seen, else of all of the project, as many as may be told."""
+        """The diagnostics of the files the model has seen, else of the whole project, up to the limit."""
         most = self.config.max_diagnostic_files
         paths = [path for path in seen if self.knows(path)]
         if not paths:
             paths = await source_files(self, self._roots.real[0], executor, files)
         if not paths:
-            return Report(trouble=["There is not a file here that a language server is known for."])
+            return Report(trouble=["No language server is known for any file here."])
         documents = await load_documents(paths[:most], executor, self.config.max_file_bytes)
         report = await self.diagnostics(documents)
-        left_out = [f"{len(paths) - most} more files were not looked at."] if len(paths) > most else []
+        left_out = [f"{len(paths) - most} more files were not checked."] if len(paths) > most else []
         return replace(report, trouble=[*report.trouble, *left_out])
 
     async def definition(self, document: Document, at: lsp.Position) -> list[lsp.Location]:
@@ -266,7 +267,7 @@ class Languages:
         )
 
     def _is_installed(self, row: ServerRow, near: Path) -> bool:
-        """Looked for again as long as it is not there."""
+        """Searched for again as long as it is missing."""
         if not self._installed.get(row.name):
             top = next((root for root in self._roots.real if near.is_relative_to(root)), near)
             self._installed[row.name] = which(row.command[0], near, top, self._environ) is not None
@@ -278,13 +279,13 @@ class Languages:
         return self._client.answers(method)
 
     async def _editor(self, asked: Coroutine[Any, Any, T]) -> T:
-        """Raises LspError for whatever keeps the editor from answering."""
+        """Raises LspError for any reason the editor does not answer."""
         try:
             return await asked
         except TimeoutError as error:
             raise LspError(f"The editor's language server did not answer: {error}") from error
         except AgentError as error:
-            raise LspError(f"The editor's language server could not be asked: {error}") from error
+            raise LspError(f"The editor's language server could not be reached: {error}") from error
 
     async def _remember(self, path: Path, baseline: _Baseline) -> None:
         """Remembers the diagnostics of the file before it is changed."""

@@ -1,7 +1,7 @@
-"""Diagnostics of the editor's language servers: kept as they publish it, asked for where a prompt mentions it.
+"""Diagnostics of the editor's language servers: stored as published, requested if a prompt mentions them.
 
-`@diagnostics` or `@problems` in a prompt puts the current diagnostics behind it. The editor is asked where it answers
-(`_lsp/diagnostics`); else what it has published counts.
+`@diagnostics` or `@problems` in a prompt appends the current diagnostics, from the editor if it answers
+`_lsp/diagnostics`, otherwise those it has published.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ NONE = "The editor reports no diagnostics in the folders of this session."
 
 
 class DiagnosticsCache:
-    """The newest diagnostics of at most `files` files, `per_file` of each; the file longest unchanged goes first."""
+    """The newest diagnostics of at most `files` files, `per_file` of each; the oldest is dropped first."""
 
     def __init__(self, *, files: int, per_file: int) -> None:
         self._files = files
@@ -46,19 +46,19 @@ class DiagnosticsCache:
         return self._revisions.get(uri, 0)
 
     async def later_than(self, uri: str, revision: int) -> None:
-        """Waits until they were published once more than that; unbounded."""
+        """Waits until they have been published more often than that; unbounded."""
         while self.revision(uri) <= revision:
             await self._changed.wait()
 
     def take(self, note: PublishDiagnostics | DidSave) -> None:
-        """A file without diagnostics takes no room; one that was saved is of interest."""
+        """A file without diagnostics takes no space; a saved one is of interest."""
         if isinstance(note, DidSave):
             if note.text_document.uri in self._known:
                 self._known.move_to_end(note.text_document.uri)
             return
         self._known.pop(note.uri, None)
         if len(self._revisions) >= MOST_REVISIONS:
-            self._revisions.clear()  # Whoever waits for one of them waits its bounded time.
+            self._revisions.clear()  # Tasks waiting for one of them time out.
         self._revisions[note.uri] = self.revision(note.uri) + 1
         self._changed.set()
         self._changed = anyio.Event()
@@ -73,7 +73,7 @@ class DiagnosticsCache:
 
 
 def mentions_diagnostics(blocks: Sequence[ContentBlock]) -> bool:
-    """Whether the user's own words mention `@diagnostics` or `@problems`; an address with these letters does not."""
+    """Whether the user's own text mentions `@diagnostics` or `@problems`; an e-mail address does not."""
     return any(isinstance(block, TextContent) and MENTION.search(block.text) is not None for block in blocks)
 
 
@@ -86,9 +86,9 @@ async def diagnostics_block(
     per_file: int,
     own: Callable[[], Awaitable[Report]] | None = None,
 ) -> TextContent:
-    """The current diagnostics, for the model. Never fails: what could not be had is said in words.
+    """The current diagnostics, for the model.
 
-    `own`: asks the agent's own language servers, where the editor tells nothing."""
+    Never fails: the text says what is unavailable. `own`: asks our own language servers if the editor has none."""
     known: list[FileDiagnostics] | None = None if cache is None else cache.newest_first()
     if client.answers("_lsp/diagnostics"):
         try:
@@ -98,7 +98,7 @@ async def diagnostics_block(
     if known is None and own is not None:
         said = await _of_own(own, roots, files, per_file)
     elif known is None:
-        said = "The editor tells nothing of its diagnostics; the tool `diagnostics` runs the project's checkers."
+        said = "The editor does not share its diagnostics; the tool `diagnostics` runs the project's checkers."
     else:
         said = _text(known, roots, files, per_file)
     return TextContent(text=f"<diagnostics>\n{said}\n</diagnostics>")
@@ -130,7 +130,7 @@ def _text(known: Sequence[FileDiagnostics], roots: Roots, files: int, per_file: 
 
 
 def _path(uri: str, roots: Roots) -> str:
-    """The file's name for the model; empty for what is not a file of this session, or must not be read."""
+    """The file's name for the model; empty if it is not a file of this session or must not be read."""
     path = path_of(uri)
     if path is None or not roots.contains(path) or roots.rules.hides(path):
         return ""

@@ -1,8 +1,9 @@
 """Runs the schedules of a project while one of its sessions is open.
 
-Several sessions, of several processes even, may be open: the store gives each run to exactly one of them. What is due
-together is judged together, before the first of it runs: waiting behind another is not being late. What was due while
-nobody could run it is told once, with the reason, and not made up for. No failure ends this: not the store's, no run's.
+Several sessions, even in several processes, may be open: the store gives each run to exactly one of them. Runs due at
+the same time are judged together before the first one starts: waiting for another does not count as late. Runs missed
+while no session could run them are reported once, with the reason, and not made up for. No failure of the store or of a
+run ends the scheduler.
 """
 
 from __future__ import annotations
@@ -29,16 +30,16 @@ log = logging.getLogger(__name__)
 NEXT_RUN = "acp_agent.tools.kit.timing:next_run"
 
 LOOK_AGAIN = 60.0
-"""Seconds after which the store is looked at in any case: another agent may have added a schedule."""
+"""Seconds after which the store is always checked: another agent may have added a schedule."""
 
 TRY_AGAIN = 30.0
-"""Seconds after which it goes on when the store has failed."""
+"""Seconds after which it continues after a store failure."""
 
 PUNCTUAL = 90.0
-"""Seconds a run may be late and still run: longer, and nobody was there."""
+"""Seconds a run may be late and still run; later, it counts as missed."""
 
 NEVER = 10 * 365 * 86_400.0
-"""Seconds; for a timing that does not come again."""
+"""Seconds; for a timing that does not recur."""
 
 
 class Scheduler:
@@ -72,7 +73,7 @@ class Scheduler:
                 await changed.wait()
 
     async def _round(self) -> float:
-        """Runs what is due; returns the seconds until something may be."""
+        """Runs what is due; returns the seconds until the next check."""
         now = self._clock()
         schedules = self.store.list(str(self._session.roots.cwd))
         due = [item for item in schedules if item.next_run <= now]
@@ -102,7 +103,7 @@ class Scheduler:
             for item in late:
                 if self.store.claim(item, self._next(item, now), at=None):
                     missed.setdefault(self._reason(item), []).append(item)
-        finally:  # Those that were claimed are told, whatever becomes of the others.
+        finally:  # Claimed runs are reported, whatever happens to the others.
             for reason, items in missed.items():
                 self._session.outbox.tell(_missed(items, reason))
 
@@ -110,10 +111,10 @@ class Scheduler:
         """Why it was missed; only what this session can know."""
         began, ended = self._busy
         if schedule.next_run < self._opened:
-            return "since no session of this project was open, or none was free"
+            return "because no session of this project was open and free"
         if began <= schedule.next_run <= ended:
-            return "since this session was busy"
-        return "since this session could not run then: the machine slept, or the store failed"
+            return "because this session was busy"
+        return "because the machine was asleep or the store failed"
 
     def _next(self, schedule: Schedule, now: float) -> float:
         try:

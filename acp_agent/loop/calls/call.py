@@ -1,4 +1,4 @@
-"""One call on its way, and what came of it."""
+"""One call in progress, and its outcome."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Ready(Struct, frozen=True):
-    """Everything a reported call is run from."""
+    """Everything needed to run a reported call."""
 
     entry: ToolEntry
     tool: Tool[Any]
@@ -48,19 +48,19 @@ class Outcome(Struct):
     """The message for the model."""
     failed: bool = False
     error: ToolError | None = None
-    """Set when it failed by an error."""
+    """Set if it failed with an error."""
     category: str = ""
-    """Of a result that failed: why, in a word of the taxonomy."""
+    """The failure category of a failed result."""
     cancelled: bool = False
     ends_turn: bool = False
     ran: Ran | None = None
-    """Set when it ran a command."""
+    """Set if it ran a command."""
     audited: bool = False
 
 
 @dataclass
 class Call:
-    """One call on its way. `id` is ours: unique for the life of the session, whatever the model made up."""
+    """One call in progress. `id` is ours: unique in the session, whatever the model made up."""
 
     use: ToolUse
     name: str = ""
@@ -68,12 +68,12 @@ class Call:
     reported: bool = field(default=False, init=False)
     ready: Ready | None = field(default=None, init=False)
     facts: CallFacts | None = field(default=None, init=False)
-    """The facts it was judged by, once it is."""
+    """The facts it was judged by, once it has been."""
     began: float | None = field(default=None, init=False)
-    """When it began to run, by the monotonic clock."""
+    """When it started to run, by the monotonic clock."""
     feed: Feed | None = field(default=None, init=False)
     processes: list[Process] = field(default_factory=list, init=False)
-    """Processes that it started, and ends."""
+    """Processes that it started and must end."""
     goes_on: Run | None = field(default=None, init=False)
-    """The command it left running in the background: neither this process nor the feed end with the call."""
+    """The command it left running in the background: neither the process nor the feed ends with the call."""
     outcome: Outcome = field(default_factory=Outcome, init=False)

@@ -23,7 +23,7 @@ class Checked(Struct, frozen=True):
     rule: str
     """The rule that decided."""
     lines: tuple[str, ...]
-    """The whole story, for a user."""
+    """The full explanation, for a user."""
 
 
 def check_call(
@@ -32,7 +32,7 @@ def check_call(
     """`arguments`: JSON. Raises ToolError for a tool that does not exist and for arguments it does not take."""
     entry = registry.find(name)
     if entry is None:
-        raise ToolError(f"There is not a tool `{name}`.", "tool_not_found")
+        raise ToolError(f"Unknown tool `{name}`.", "tool_not_found")
     try:
         given: Any = json.loads(arguments or "{}")
     except ValueError as error:
@@ -44,7 +44,7 @@ def check_call(
     tool: Any = registry.tool(entry.name)
     params = tool.parse(given)
     try:
-        # Whether the model says what it thinks of the risk is not what is asked here.
+        # Whether the model states the risk does not matter here.
         config = msgspec.structs.replace(config, require_risk_metadata=False)
         accesses = tool.access(params, deciders.roots, deciders.roots.cwd, config)
     except (AgentError, OSError) as error:

@@ -1,6 +1,6 @@
 """The permission gate: rules, remembered answers, and the question to the user.
 
-The one place that turns a verdict into a question. An error, an unknown option or garbage as an answer is never
+The only place that turns a verdict into a question. An error, an unknown option or a malformed answer never counts as
 approval. A remembered "always" answers an ask, never a deny.
 """
 
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 REJECTED = (
-    "The user did not allow this call, and it was not run. Do not try to reach the same in another way; "
-    "go on without it, or say what you need and why."
+    "The user did not allow this call, and it was not run. Do not try to achieve the same in another way; continue "
+    "without it, or say what you need and why."
 )
 
 
@@ -60,7 +60,7 @@ class TurnCancelledByClient(Struct, frozen=True):
 class Gate:
     """Permissions of one session, remembered for its project.
 
-    An answer about a command that holds a credential is not remembered: what is remembered is kept on disk.
+    An answer about a command that contains a credential is not remembered, since answers are stored on disk.
     """
 
     def __init__(self, client: Client, store: SessionStore, choices: Choices, guard: Guard, redactor: Redactor) -> None:
@@ -72,7 +72,7 @@ class Gate:
         self._project = guard.project
 
     async def permit(self, facts: CallFacts, call: acp.ToolCallUpdate) -> Permit | Refused | TurnCancelledByClient:
-        """Whether a call may run; `call` is shown with the question, if there is one. Written down in any case."""
+        """Whether a call may run; `call` is shown with the question, if there is one. Always logged."""
         mode = self._choices.mode()
         decision = self.guard.decide(facts, mode)
         verdict: Verdict = decision.verdict
@@ -84,7 +84,7 @@ class Gate:
             case Deny(reason, rule):
                 if verdict.approvable:
                     reason += (
-                        f" They would say `/approve {facts.call_id[:ID_CHARS]}`, and the call could be made again."
+                        f" To allow it, they can send `/approve {facts.call_id[:ID_CHARS]}`, then make the call again."
                     )
                 return self._written(Refused(reason), facts, decision, "deny", rule, verdict.reason)
             case Ask():
@@ -101,8 +101,8 @@ class Gate:
         if not ask.every_time and (allowed or answer == REJECTED_BY_PERSON):
             self.guard.answered(facts.tool, ask.scopes, allowed=allowed)
         if allowed and ask.changes and not self._choices.mode().changes:
-            # The user thought it over in another way: the mode they chose meanwhile only reads.
-            answer = Refused(f"The mode was changed to `{self._choices.mode().id}`, which only reads. It was not run.")
+            # The user decided otherwise: the mode they chose in the meantime is read-only.
+            answer = Refused(f"The mode is now `{self._choices.mode().id}`, which is read-only. It was not run.")
         said = "allowed_by_person" if isinstance(answer, Permit) else "rejected_by_person"
         return self._written(answer, facts, decision, said, ask.rule, ask.reason)
 
@@ -111,7 +111,7 @@ class Gate:
         return self._store.permissions(self._project)
 
     def revoke(self, number: int) -> bool:
-        """Forgets a remembered answer; False where there is none of that number."""
+        """Forgets a remembered answer; False if there is none with that number."""
         return self._store.revoke(self._project, number)
 
     def _written(
@@ -125,14 +125,14 @@ class Gate:
     ) -> Permit | Refused:
         if self.guard.decided(facts, decision, outcome, rule, reason) or isinstance(answer, Refused):
             return answer
-        return Refused("The call could not be written into the audit log, which is required, so it was not run.")
+        return Refused("The call could not be written to the audit log, which is required, so it was not run.")
 
     def _remembered(self, ask: Ask, mode: Mode) -> Verdict:
         if ask.every_time:
             return ask
         answers = {answer.scope: answer.decision for answer in self._store.permissions(self._project)}
         if any(answers.get(scope) == "reject" for scope in ask.scopes):
-            words = f"The user has chosen never to allow {ask.scope_words} (see /permissions). It was not run."
+            words = f"The user chose never to allow {ask.scope_words} (see /permissions). It was not run."
             return Deny(words, "a remembered answer")
         if ask.scopes and all(answers.get(scope) == "allow" for scope in ask.scopes):
             return Allow("a remembered answer")
@@ -185,7 +185,7 @@ class Gate:
 
 
 def _explained(call: acp.ToolCallUpdate, ask: Ask) -> acp.ToolCallUpdate:
-    """The call with the reason for the question, and what decided that it is asked."""
+    """The call with the reason for the question and the rule that asks."""
     lines = [f"Asked because {ask.reason}."]
     lines += [f"Rule: {ask.rule}"] if ask.rule else []
     lines += ask.notes

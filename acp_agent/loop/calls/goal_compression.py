@@ -1,5 +1,5 @@
-"""Compression of outputs while a goal is active: the pure part is `output.compress`; here is when, and how relevance
-is judged."""
+"""Compression of outputs while a goal is active: when, and how relevance is judged. `output.compress` is the pure
+part."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LONGEST_SECTION = 2_000
 
 
 IN_A_THREAD = 20_000
-"""Characters from which a text is not looked at in the event loop's own thread."""
+"""Characters from which a text is processed outside the event loop's thread."""
 
 
 class Shortened(Struct, frozen=True):
@@ -36,7 +36,7 @@ class Shortened(Struct, frozen=True):
 
     text: str
     words: str
-    """A line on what was done, for the user and the model."""
+    """A line saying what was done, for the user and the model."""
 
 
 class GoalCompression:

@@ -38,14 +38,14 @@ from acp_agent.tools.kit.registry import SessionRegistry
 log = logging.getLogger(__name__)
 
 MIN_QUESTIONS = 2
-"""How often something must have been asked about, and always allowed, for a rule to be proposed."""
+"""How often something must have been asked and allowed for a rule to be suggested."""
 MAX_PROPOSALS = 10
 FAILURES_THAT_COUNT = frozenset(("timeout", "server_error", "network_error", "permanent_failure", "rate_limited"))
-"""Categories of failures that say something of the tool: not what the model asked wrongly, nor what was refused."""
+"""Failure categories that reflect on the tool, unlike the model's mistakes and refusals."""
 
 
 def audit_path(config: Config, environ: Mapping[str, str]) -> Path | None:
-    """Where the audit log is; `None` where there is none."""
+    """Path of the audit log; `None` without one."""
     audit = config.settings.audit
     if not audit.enabled:
         return None
@@ -53,8 +53,8 @@ def audit_path(config: Config, environ: Mapping[str, str]) -> Path | None:
 
 
 def session_rules(config: Config, roots: Roots, environ: Mapping[str, str], home: Path | None) -> PathRules:
-    """The rules for paths in a session's folders. The agent's own files are protected wherever they are: whoever
-    changed them would change what the user has allowed."""
+    """The rules for paths in a session's folders. The agent's own files are protected wherever they are: changing them
+    would change what the user has allowed."""
     settings = config.settings
     tools = settings.tools
     store = Path(settings.store.path).expanduser() if settings.store.path else None
@@ -81,7 +81,7 @@ def home_of(environ: Mapping[str, str]) -> Path | None:
 
 
 def roots_of(config: Config, cwd: Path, environ: Mapping[str, str]) -> Roots:
-    """The folders of a session in `cwd`, with what is special in them."""
+    """The folders of a session in `cwd`, with their protected and hidden paths."""
     roots = Roots(cwd, configured_folders(config.settings.tools.files.allowed_paths))
     roots.rules = session_rules(config, roots, environ, home_of(environ))
     return roots
@@ -119,7 +119,7 @@ class Guard:
         self.deciders = Deciders.from_config(tools, roots, environ, home, origin, self.blocks, registry.knows)
 
     def unknown_tools(self) -> list[str]:
-        """A word about rules for tools that do not exist. Those of MCP servers may still come."""
+        """A notice about rules for tools that do not exist. MCP tools may still be added."""
         tools = self._tools
         names = [*tools.permissions, *tools.scoped.allowed_tools, *tools.scoped.denied_tools]
         names += [rule.tool for rule in (*tools.policy.rules, *tools.authorization.rules)]
@@ -145,7 +145,7 @@ class Guard:
     # --- the life of a call -----------------------------------------------------------------------------------
 
     def decided(self, call: CallFacts, decision: Judgement, outcome: str, rule: str, reason: str = "") -> bool:
-        """Writes the decision down; False where that failed and the log is required. `outcome`: as in `AuditEntry`."""
+        """Logs the decision; False if that failed and the log is required. `outcome`: as in `AuditEntry`."""
         if outcome == "allow" and not self._tools.scope.audit_all_invocations and not call.acts:
             return True
         runs = any(isinstance(access, ExecuteAccess) for access in call.accesses)
@@ -181,8 +181,8 @@ class Guard:
         broke: bool = False,
         **fields: Any,
     ) -> None:
-        """It has run. `result`: as in `AuditEntry`; `error`: the category of its failure; `broke`: whether it did not
-        do what it is for, unlike a command that ends with an exit code."""
+        """It has run. `result`: as in `AuditEntry`; `error`: the category of its failure; `broke`: whether the tool
+        itself failed, unlike a command that returns a non-zero exit code."""
         if result != "cancelled":
             counts = broke and error in FAILURES_THAT_COUNT
             self.blocks.ended(call, "failed" if failed else "succeeded", broke=counts)
@@ -228,60 +228,60 @@ class Guard:
     # --- what the user says ---------------------------------------------------------------------------------
 
     def approve(self, beginning: str) -> str:
-        """`/approve ID`; words for the user."""
+        """`/approve ID`; returns the text for the user."""
         pending = self.approvals.pending
         if not beginning and len(pending) == 1:
             beginning = pending[0]
         call_id = self.approvals.find(beginning)
         if call_id is None:
             listed = ", ".join(f"`{item[:8]}`" for item in pending) or "none"
-            return f"There is no such stopped call. Calls that a limit of `tools.scoped` stopped: {listed}."
+            return f"No such call was stopped. Calls stopped by a limit in `tools.scoped`: {listed}."
         self.approvals.approve(call_id)
         self._journal.notice(f"approved by the user: {call_id}", call_id=call_id)
-        return "The same call may be made once more, and passes that limit then. Ask for it again."
+        return "The same call may now exceed that limit once. Ask for it again."
 
     def reject(self, beginning: str) -> str:
-        """`/reject ID`; words for the user."""
+        """`/reject ID`; returns the text for the user."""
         sentinel = self.blocks.sentinel
         if not sentinel.enabled:
-            return "The trajectory sentinel is off; `tools.governance.trajectory_enabled` switches it on."
+            return "The trajectory sentinel is off; `tools.governance.trajectory_enabled` turns it on."
         try:
             tool = sentinel.reject(beginning or sentinel.last_call)
         except StoreError as error:
-            return f"That could not be kept: {error}"
+            return f"That could not be stored: {error}"
         if tool is None:
-            return f"There is no call `{beginning}` in this session. Without an id the last call is meant."
+            return f"There is no call `{beginning}` in this session. Without an id, the last call is used."
         self._journal.notice(f"rejected by the user: a call of {tool}", tool=tool)
         blocks = self._tools.governance.block_risky_patterns
-        more = "" if blocks else " (`tools.governance.block_risky_patterns` is off, so nothing is blocked by it yet)"
-        return f"Remembered for this project: calls like that one of `{tool}` are not acceptable{more}."
+        more = "" if blocks else " (`tools.governance.block_risky_patterns` is off, so it blocks nothing yet)"
+        return f"Remembered for this project: calls like that one to `{tool}` are not acceptable{more}."
 
     def unblock(self, name: str) -> str:
-        """`/unblock NAME`; words for the user."""
+        """`/unblock NAME`; returns the text for the user."""
         try:
             if not name:
                 return self._blocked()
             if not self.blocks.lift(name):
                 return f"`{name}` is not blocked."
         except StoreError as error:
-            return f"That could not be read or kept: {error}"
+            return f"That could not be read or stored: {error}"
         self._journal.notice(f"unblocked by the user: {name}", tool=name)
-        what = {LEARNED: "What was learned is forgotten.", HOUR: "The hour's count starts again."}
+        what = {LEARNED: "What was learned was forgotten.", HOUR: "The hourly count was reset."}
         return what.get(name, f"`{name}` may be used again.")
 
     def _blocked(self) -> str:
         """Raises StoreError."""
         listed = "\n".join(f"- `{block.name}`: {block.reason}" for block in self.blocks.listed())
-        return f"Blocked:\n{listed}\n\n`/unblock NAME` lifts one." if listed else NOT_BLOCKED
+        return f"Blocked:\n{listed}\n\n`/unblock NAME` unblocks one." if listed else NOT_BLOCKED
 
     def status(self) -> list[str]:
-        """Lists what is in force, a line each."""
+        """Lists what is active, one line each."""
         tools, rules, rate = self._tools, self.deciders.rules, self.blocks.rate
-        lines = [f"Autonomy: {tools.risk.autonomy}; commands of high risk are {_high(tools.risk)}."]
-        lines += [f"Rule: {rule}" for rule in rules.of("permissions")] or ["No rules of permissions."]
+        lines = [f"Autonomy: {tools.risk.autonomy}; high-risk commands {_high(tools.risk)}."]
+        lines += [f"Rule: {rule}" for rule in rules.of("permissions")] or ["No permission rules."]
         lines += [f"Policy: {line}" for line in rules.policy_lines()] or ["No policy rules."]
         lines += rules.trouble
-        lines.append("Limits of tools: " + ("`tools.scoped` is in force." if rules.of("limits") else "none."))
+        lines.append("Limits of tools: " + ("`tools.scoped` is active." if rules.of("limits") else "none."))
         governance = tools.governance
         lines.append(
             f"Trajectory sentinel: on, {len(governance.blocked_sequences)} blocked sequences"
@@ -290,9 +290,9 @@ class Guard:
             else "Trajectory sentinel: off."
         )
         blocked = ", ".join(f"`{item.tool}`" for item in self.blocks.anomalies.blocked)
-        lines.append(f"Tools blocked for failing: {blocked or 'none'}.")
+        lines.append(f"Tools blocked because they keep failing: {blocked or 'none'}.")
         if rate.limit:
-            lines.append(f"Changing calls within the last hour: {rate.used} of {rate.limit}.")
+            lines.append(f"Calls that changed something in the last hour: {rate.used} of {rate.limit}.")
         lines.append(self.audit_words())
         return lines
 
@@ -310,8 +310,8 @@ NOT_BLOCKED = "Nothing is blocked."
 
 def _high(risk: RiskConfig) -> str:
     if risk.block_high_risk_commands:
-        return "refused"
-    return "asked about like others" if risk.autonomy == "full" else "asked about every time, in every mode"
+        return "are refused"
+    return "ask like others" if risk.autonomy == "full" else "ask every time, in every mode"
 
 
 class _Trajectories:

@@ -1,11 +1,11 @@
-"""Live output of a command while it runs, where the editor does not show it by itself.
+"""Live output of a command while it runs, if the editor does not show it itself.
 
-Clients that draw terminals from `_meta.terminal_output` (DF-1) get the output as it comes; the others get the tool
-call's content replaced a few times a second. Neither is stored: the final update holds what remains.
+Clients that draw terminals from `_meta.terminal_output` (DF-1) get the output as it arrives; the others get the tool
+call's content replaced a few times a second. Neither is stored: the final update holds the result.
 
-A command may print much more than anybody can be shown. What comes between two updates is kept as it came, and what no
-update would show is dropped before credentials are looked for in the rest. Behind such a gap a stream is looked at
-again from the next line on; before it, what might be the beginning of a credential is dropped, too.
+A command may print far more than can be shown. Output between two updates is collected unchanged, and what no update
+would show is dropped before the rest is searched for credentials. After such a gap the search starts again at the next
+line; before it, a possible start of a credential is dropped, too.
 """
 
 from __future__ import annotations
@@ -42,14 +42,15 @@ class Cleaner(Protocol):
 Redact = Callable[[], Cleaner]
 
 SPARE = 4
-"""How many times what is shown is kept to look for credentials in: their marks are shorter than they are."""
+"""Factor of kept to shown output when searching for credentials: marks are shorter than credentials."""
 
 TERMINAL_FACTOR = 16
-"""A display terminal gets each character once, the content of a call again and again: it may get more at once."""
+"""A display terminal gets each character once, a call's content gets it repeatedly, so a terminal may get more at a
+time."""
 
 
 def terminal_info(terminal_id: str, cwd: str) -> dict[str, Any]:
-    """The `_meta` that makes a display terminal (DF-1)."""
+    """The `_meta` that creates a display terminal (DF-1)."""
     return {"terminal_info": {"terminal_id": terminal_id, "cwd": cwd}}
 
 
@@ -109,7 +110,7 @@ class _Stream:
         self._redact = redact
         self._cleaner = redact()
         self._skipping = 0
-        """Characters that are still looked through for the end of a line that was cut."""
+        """Characters still to be searched for the end of a cut line."""
 
     def feed(self, text: str) -> tuple[str, int]:
         """Returns the part that may be shown now, and how many characters of a cut line were left out."""
@@ -121,7 +122,7 @@ class _Stream:
         return self._cleaner.feed(text[cut:]), cut
 
     def cut(self, gap: Gap) -> int:
-        """Something is missing here; how many characters are, with those that were held."""
+        """Marks a gap; returns the number of missing characters, held ones included."""
         missing = gap.size + self._cleaner.held
         self._cleaner, self._skipping = self._redact(), LONGEST_CUT_LINE if gap.in_line else 0
         return missing
@@ -131,7 +132,7 @@ class _Stream:
 
 
 class Feed:
-    """Collects chunks; `pump()` sends what came since the last time, at most `rate` times a second."""
+    """Collects chunks; `pump()` sends what arrived since the last time, at most `rate` times a second."""
 
     def __init__(
         self, call_id: str, emit: Emit, drain: Drain, rate: int, redact: Redact, *, head: int, tail: int
@@ -153,7 +154,7 @@ class Feed:
         """Runs until cancelled."""
         while True:
             await self._news.wait()
-            await self._drain()  # A client that does not read is not told more.
+            await self._drain()  # A client that does not read gets no more updates.
             self._news = anyio.Event()
             self._send()
             await anyio.sleep(self._pause)

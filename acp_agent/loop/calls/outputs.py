@@ -1,10 +1,10 @@
-"""The output pipeline, written once: a result on its way to the model and the user.
+"""The output pipeline: a result on its way to the model and the user.
 
     redact -> sanitize (commands) -> filter (commands that ended) -> compress (while a goal is active)
         -> keep whole aside, where anything was left out -> bound
 
-Credentials go before anything is cut, so that no half of one is left. The user gets the whole, as long as it may be,
-the model what was filtered, and both a line that says so. What the model did not get it can read by its reference.
+Credentials are redacted before anything is cut, so that no half of one is left. The user gets everything (up to a
+limit), the model the filtered output, and both a line that says so. The model can read the rest by its reference.
 """
 
 from __future__ import annotations
@@ -59,14 +59,14 @@ ROOM_FOR_NOTES = 600
 """Characters of an envelope's output for the lines below it."""
 
 NOT_KEPT = frozenset(("read_overflow",))
-"""Tools whose output is kept aside already."""
+"""Tools whose output is already stored."""
 
 
 class _Digest(Struct, frozen=True):
-    """A result, looked at."""
+    """An inspected result."""
 
     clean: str
-    """All of it, without credentials; of a command also without control sequences."""
+    """All of it, without credentials; for a command also without control sequences."""
     filtered: Filtered | None
     found: tuple[str, ...]
     """The kinds of credentials that were in it."""
@@ -79,13 +79,13 @@ class _Digest(Struct, frozen=True):
 
 
 class _Told(Struct, frozen=True):
-    """A result as the model is told of it."""
+    """A result as the model gets it."""
 
     text: str
     notes: tuple[str, ...]
     """The changes made to it, a line each."""
     reference: tuple[str, ...]
-    """Where all of it is kept, if it is."""
+    """Where the full text is stored, if it is."""
     warning: tuple[str, ...]
 
     def says(self, text: str) -> bool:
@@ -98,7 +98,7 @@ class Counts(Struct):
 
     since: str = msgspec.field(default_factory=now)
     steps: int = 0
-    """Messages of the model that called tools."""
+    """Model messages that called tools."""
     commands: int = 0
     observations: int = 0
     confidences: Counter[str] = msgspec.field(default_factory=Counter)
@@ -142,7 +142,7 @@ class Outputs:
         return self._finished(tool, result, digest, short)
 
     def treat_now(self, tool: str, result: ToolResult) -> ToolResult:
-        """The same at once, for what may not wait: without compression."""
+        """The same synchronously, without compression."""
         return self._finished(tool, result, self._digest(result), None)
 
     def clean(self, text: str) -> str:
@@ -206,13 +206,13 @@ class Outputs:
         if text != view:
             notes.append(f"[{tool}] {len(view)} characters, cut for the model to {len(text)}")
         reference = self._kept(tool, digest.clean, left_out=text != digest.clean)
-        warning = [f"[credentials were taken out of this: {', '.join(digest.found)}]"] if digest.found else []
+        warning = [f"[credentials were redacted in this: {', '.join(digest.found)}]"] if digest.found else []
         return _Told(text, tuple(note for note in notes if note), tuple(reference), tuple(warning))
 
     def _for_user(
         self, result: ToolResult, digest: _Digest, told: _Told, heading: str, below: str
     ) -> tuple[ToolCallContent, ...] | None:
-        """The whole of it, bounded; `None` where it is the text that the model gets."""
+        """The full text, bounded; `None` if the model gets the same text."""
         if result.content is not None:
             return tuple(self.redaction.struct(block) for block in result.content)
         if result.command is None and told.says(result.text):
@@ -255,7 +255,7 @@ class Outputs:
         if self.counts.compressed:
             lines.append(f"Outputs compressed for the goal: {self.counts.compressed}")
         if self.counts.kept_aside:
-            lines.append(f"Outputs kept aside whole: {self.counts.kept_aside}")
+            lines.append(f"Outputs stored in full: {self.counts.kept_aside}")
         return lines
 
     def _fitting(self, tool: str, view: str, digest: _Digest) -> str:
@@ -273,14 +273,14 @@ class Outputs:
         return bounded(view, limit)
 
     def _kept(self, tool: str, clean: str, *, left_out: bool) -> list[str]:
-        """Keeps the whole aside; the line that names it."""
+        """Stores the full text; returns the line with its reference."""
         if tool in NOT_KEPT or not (left_out or len(clean) > self.config.overflow.threshold):
             return []
         try:
             entry: OverflowEntry = self.store.keep(self.session_id, tool, clean, self.config.overflow.max_bytes)
         except StoreError as error:
             log.warning("an output could not be kept: %s", error)
-            return ["[the whole output could not be kept]"]
+            return ["[the full output could not be stored]"]
         self.counts.kept_aside += 1
         part = "all of it" if entry.complete else "its beginning and end"
         return [f"[{part}, {entry.chars} characters: overflow:{entry.id} (`read_overflow`)]"]
@@ -337,7 +337,7 @@ def _status(call: Call) -> ResultStatus:
 
 
 def _lines(text: str, *more: str) -> str:
-    """`text` and, each on a line of its own, what is below it."""
+    """`text` and below it each of the notes on its own line."""
     below = "\n".join(line for line in more if line)
     separator = "\n" if text and below and not text.endswith("\n") else ""
     return f"{text}{separator}{below}"

@@ -9,9 +9,9 @@ from acp_agent.llm.base import AssistantMessage, Message
 
 
 class CallQuota:
-    """How often a session may call tools, until `/clear`. One message's calls count once, however many they are.
+    """How often a session may call tools, until `/clear`. All calls of one message count once.
 
-    `used` is what the history says: sessions survive restarts, and so does what they have used. `limit` 0: no limit.
+    `used` comes from the history: it survives restarts like the session. `limit` 0: no limit.
     """
 
     def __init__(self, limit: int) -> None:
@@ -24,7 +24,7 @@ class CallQuota:
                 f"quota_blocked: this session has used its {self._limit} tool calls "
                 "(`tools.max_tool_calls_per_session`). Nothing was run.",
                 "policy_blocked",
-                suggestion="Say what you have found so far and what is left. The user can start again with /clear.",
+                suggestion="Say what you have found so far and what is left. The user can reset the limit with /clear.",
             )
         self.used += 1
         return None

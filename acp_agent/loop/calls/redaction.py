@@ -1,7 +1,7 @@
-"""No credential leaves by a message: what the client is told, the model is told and the store keeps.
+"""Redacts all messages to the client, the model and the store.
 
-What runs is left as it is: a command line, a file's new text, the arguments a tool gets. Base64 of images and sound is
-not looked into, nor what only a provider understands.
+What is executed stays unchanged: a command line, a file's new text, a tool's arguments. Base64 of images and audio is
+not searched, nor data that only a provider understands.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from acp_agent.schema.acp import AudioContent, BlobResourceContents, ImageConten
 T = TypeVar("T")
 
 BINARY = {ImageContent: "data", AudioContent: "data", BlobResourceContents: "blob"}
-"""Base64, which is not looked into."""
+"""Base64, which is not searched."""
 
 
 class Redaction:
@@ -29,7 +29,7 @@ class Redaction:
         self.stream = redactor.stream
 
     def struct(self, value: T) -> T:
-        """A message of the protocol; the same object where there was nothing to take out."""
+        """Redacts a protocol message; returns the same object if there was nothing to redact."""
         if not self._holds_any(encode(value).decode("utf-8", "replace")):
             return value
         cleaned: T = self._walk(value)

@@ -1,6 +1,6 @@
 """Counts repetitions: the same failure of the same call, the same round of a turn. Pure.
 
-A model that is stuck costs a user time and money; it is told once in words that cannot be misread, then stopped.
+A stuck model costs the user time and money; it is told once, unmistakably, then stopped.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def call_key(name: str, arguments: object) -> str:
 class RepeatedFailures:
     """Failures of this turn by call; a call that failed `limit` times in the same way is not run again.
 
-    Passing failures and cancellations are not counted: they are not the call's fault.
+    Temporary errors and cancellations do not count: they are not the call's fault.
     """
 
     def __init__(self, limit: int) -> None:
@@ -39,7 +39,7 @@ class RepeatedFailures:
         return bool(self._seen)
 
     def changed(self) -> None:
-        """Something was changed meanwhile: what failed may succeed now."""
+        """Something was changed in the meantime: failed calls may succeed now."""
         self._seen.clear()
 
     def remedy(self, name: str, arguments: object) -> ToolError | None:
@@ -50,6 +50,6 @@ class RepeatedFailures:
         return ToolError(
             f"This exact call of `{name}` has failed {found[1]} times in the same way and was not run again. "
             f"The error was: {found[0]}",
-            suggestion="Do one of these: change the arguments; find out first what the error names (read the file, "
-            "list the folder); use another tool; or tell the user what is in the way.",
+            suggestion="Do one of these: change the arguments; check what the error names first (read the file, list "
+            "the folder); use another tool; or tell the user what blocks you.",
         )

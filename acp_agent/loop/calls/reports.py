@@ -1,6 +1,6 @@
 """Reports of a tool call to the client and the model, from its announcement to its one final status.
 
-The order of these reports is `ToolRunner`'s business (`calls.py`); here is what each of them holds.
+`Calls` (`runner.py`) decides the order of these reports; here is what each contains.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ LARGEST_RAW = 1_000_000
 """Bytes of JSON in `rawOutput`; the envelope of a command's output is bounded by itself."""
 
 SMALL_RAW = 20_000
-"""Bytes of `rawOutput` that are repeated in `_meta` for clients that read it there; else the text is."""
+"""Bytes of `rawOutput` repeated in `_meta` for clients that read it there; if longer, the text is."""
 
 CANCELLED = "The call was cancelled by the user."
 
@@ -47,7 +47,7 @@ class Display(Struct, frozen=True):
 
 
 class Parent:
-    """The call whose sub-agent makes these calls: its card says what is done now."""
+    """The call whose sub-agent makes these calls: its card shows the current activity."""
 
     def __init__(self, call: Call, reports: Reports, title: str) -> None:
         self.call_id = call.id
@@ -153,7 +153,7 @@ class Reports:
         self._outbox.emit(acp.ToolCallProgress(tool_call_id=call.id, **changed), keep=keep, clean=clean)
 
     def say(self, call: Call, text: str) -> None:
-        """A line that is in the call until something else does."""
+        """A line shown in the call until something else replaces it."""
         self.update(call, content=[acp.Content(content=acp.TextContent(text=text))], keep=False)
 
     def complete(self, call: Call, result: ToolResult, *, clean: bool = True) -> None:
@@ -184,7 +184,7 @@ class Reports:
         call.outcome.result = ToolMessage(call.use.id, call.name, (TextPart(told), *result.parts))
 
     def ran_on(self, call: Call, run: Run, output: ShellOutput, text: str, *, limit: int) -> None:
-        """How a command ended that had gone on in the background: the card again, but never its status, which is final.
+        """How a background command ended: updates the card, but never its status, which is final.
 
         `text` is what the card says where no terminal shows the output; the ending of `run` is below either.
         """
@@ -200,7 +200,7 @@ class Reports:
         self.update(call, content=content, raw_output=raw_output, meta=meta)
 
     def fail(self, call: Call, error: ToolError) -> None:
-        """The user reads the error itself, the model what follows from it too. Nothing for a call that has ended."""
+        """The user gets the error itself, the model also what to do about it. Nothing for a call that has ended."""
         if call.outcome.ended or not call.reported:
             return
         call.outcome.error = error
@@ -226,7 +226,7 @@ class Reports:
         meta["claudeCode"]["toolResponse"] = response
         terminals = _terminals(call)
         if terminals:
-            # The terminal already shows the output; text beside it only where it says more (a failure of ours).
+            # The terminal already shows the output; text is added only if it says more (an error of ours).
             if "raw_output" in changed:
                 content = [acp.Content(content=acp.TextContent(text="\n".join(notes)))] if notes else []
             content = [*terminals, *content]
@@ -264,7 +264,7 @@ def _error_meta(error: ToolError) -> dict[str, Any]:
 
 
 def _bounded_raw(value: Any, size: int) -> Any:
-    """JSON for programs, of `size` bytes; too much of it is cut to its beginning, as text."""
+    """JSON for programs, of `size` bytes; if too large, its beginning as text."""
     if size <= LARGEST_RAW:
         return value
     return {"truncated": True, "bytes": size, "start": encode(value)[:LARGEST_RAW].decode("utf-8", "replace")}

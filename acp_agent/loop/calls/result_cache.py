@@ -1,9 +1,8 @@
-"""Results of calls that would give the same again.
+"""A cache of results of calls that would return the same again.
 
-Only tools that say so (`idempotent`) are remembered, for `ttl` seconds, in memory. A call that comes for the
-first time waits for nothing but one look at the paths it names; what is below a folder is looked at when the same call
-comes again. A path that changed since the first call began, by us, by a command or in the editor (unsaved text
-included), has no remembered result any more. A result that was remembered says so.
+Only results of `idempotent` tools are cached, for `ttl` seconds, in memory. The first call only stats the paths it
+names; folders are scanned when the same call is repeated. A cached result is invalid once a path has changed since the
+first call started, by us, by a command or in the editor (unsaved text included). A cached result says so.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from acp_agent.safety.access import Access, PathAccess
 from acp_agent.tools.kit.tool_context import ToolResult
 
 MARK = "[unchanged since the same call before]"
-"""For what was looked at again. What cannot be (a web page) says how old it is."""
+"""For validated results. What cannot be validated (a web page) says how old it is."""
 
 MAX_ENTRIES = 200
 MAX_TEXT = 200_000
@@ -46,7 +45,7 @@ class Looks:
         self._buffers = buffers
 
     async def look(self, path: Path) -> SeenPath | None:
-        """`None` where it cannot be said later whether the path has changed."""
+        """`None` if changes of the path could not be detected later."""
         disk = look(path)
         text = None if disk is None else await self._text(path, disk)
         return None if disk is None or text is None else SeenPath(path, disk, text)
@@ -93,12 +92,12 @@ class ResultCache:
             if not await self._looks.unchanged(seen):
                 self._entries.pop(key, None)
                 return None
-        mark = MARK if entry.paths else f"[remembered: the same call gave this {self._clock() - entry.at:.0f} s ago]"
+        mark = MARK if entry.paths else f"[cached: the same call returned this {self._clock() - entry.at:.0f} s ago]"
         return replace(entry.result, text=f"{mark}\n{entry.result.text}")
 
     async def look(self, accesses: Sequence[Access]) -> tuple[SeenPath, ...] | None:
-        """Returns the state of what a call is about to read; `None` where its result cannot be kept. To be asked
-        before the call: what changes while it runs must be noticed later."""
+        """Returns the state of what a call is about to read; `None` if its result cannot be cached. Call it before the
+        call runs: later changes must be noticed."""
         if not self._enabled:
             return None
         seen = []
@@ -119,8 +118,8 @@ class ResultCache:
         self._entries[key] = _Entry(result, paths, self._clock())
 
     def changed(self) -> None:
-        """Something may have been changed by a call of ours: what is known of folders goes. The disk would tell, too,
-        unless it is another machine's, with another clock."""
+        """One of our calls may have changed something: forgets folders. The disk would show it, too, except on another
+        machine with another clock."""
         folders = [key for key, entry in self._entries.items() if any(seen.disk.folder for seen in entry.paths)]
         for key in folders:
             del self._entries[key]

@@ -1,13 +1,13 @@
-"""The life of a tool call, written once.
+"""The life of a tool call.
 
     find -> parse (arguments repaired once) -> emit(tool_call, pending)     for all calls of a message, then for each
-    known to fail? -> access -> preview -> permit -> hook -> emit(in_progress) -> remembered? else run, again where it
-    failed for a temporary reason -> emit(completed | failed) -> hooks -> close its processes
+    known to fail? -> access -> preview -> permit -> hook -> emit(in_progress) -> cached? else run, retried after a
+    temporary error -> emit(completed | failed) -> hooks -> close its processes
 
-The first report already has title, kind, locations and rawInput. Whatever happens, a call that was reported gets
-exactly one final status, and what it started is closed after that (a client shows a terminal until it is released).
-A command that goes on in the background is the session's from then on (`background.py`), and so is the call's card.
-Calls of one model message that only read run together; others run in the model's order.
+The first report already has title, kind, locations and rawInput. Whatever happens, a reported call gets exactly one
+final status, and what it started is closed after that (a client shows a terminal until it is released). A background
+command then belongs to the session (`background_runs.py`), and so does the call's card. Read-only calls of one model
+message run concurrently; others run in the model's order.
 
 One of the three places with `except Exception`: a tool that breaks is a failed call, never a broken turn.
 """
@@ -66,14 +66,14 @@ log = logging.getLogger(__name__)
 
 NOT_RUN = "The call was not run: the turn was cancelled first."
 
-NOT_ANSWERED = "The call was not run: the user has not answered the question before it."
+NOT_ANSWERED = "The call was not run: the user has not answered an earlier question."
 
 
 class RoundResult(Struct, frozen=True):
     """The outcome of running the calls of one message."""
 
     ends_turn: bool
-    """The next word is the user's."""
+    """The user has to continue."""
     progress: bool
     """Something was changed."""
 
@@ -108,7 +108,7 @@ class Calls:
         self.reports = reports
         self.outputs = outputs
         self.depth = 0
-        """How many sub-agents are above."""
+        """Nesting depth."""
         self.quota = CallQuota(config.max_tool_calls_per_session)
         self._begin()
 
@@ -119,7 +119,7 @@ class Calls:
         self._cache = ResultCache(looks, enabled=cache.enabled, ttl=cache.ttl)
 
     def below(self, parent: Parent, tools: frozenset[str]) -> Calls:
-        """The calls of a sub-agent, with these tools of ours and a shell and a memory of its own."""
+        """The calls of a sub-agent, with these of our tools and its own shell and memory."""
         other = copy.copy(self)
         other.depth = self.depth + 1
         other.toolbox = self.toolbox.only(tools)
@@ -130,14 +130,14 @@ class Calls:
         return other
 
     def forget(self) -> None:
-        """The model has forgotten the conversation: what counts on it starts again."""
+        """The model has forgotten the conversation: resets what depends on it."""
         self.quota.reset()
         self._cache.clear()
 
     async def run_all(self, uses: Sequence[ToolUse], add: Callable[[ToolMessage], None]) -> RoundResult:
         """Runs the calls of one model message; `add` gets one result for each, in the model's order, in any case.
 
-        All are reported before the first runs: the user sees what is to come.
+        All are reported before the first one runs, so the user sees what is coming.
         """
         calls = [Call(use) for use in uses]
         outputs = self.outputs
@@ -173,7 +173,7 @@ class Calls:
         return entry is not None and entry.reads_only
 
     def _progressed(self, call: Call) -> bool:
-        """Whether a call changed something, or did it without a word."""
+        """Whether a call changed something, or succeeded without output."""
         if (
             call.outcome.error is not None
             or call.outcome.result is None
@@ -185,7 +185,7 @@ class Calls:
         return call.ready.entry.kind != "execute" or said.strip() == NO_OUTPUT
 
     async def run(self, call: Call) -> None:
-        """A call that was reported, to its last report; `call.outcome.result` is what the model gets."""
+        """Runs a reported call up to its last report; `call.outcome.result` is what the model gets."""
         if call.ready is None:
             self._audit(call)
             return
@@ -194,10 +194,10 @@ class Calls:
                 try:
                     await self._life(call, call.ready, tasks)
                 except ConnectionClosed:
-                    self.reports.fail(call, ToolError("The connection to the editor has ended.", "cancelled"))
+                    self.reports.fail(call, ToolError("The connection to the editor was closed.", "cancelled"))
                 except Exception as error:
-                    log.exception("the tool %s broke", call.name)
-                    self.reports.fail(call, ToolError(f"The tool broke: {type(error).__name__}: {error}"))
+                    log.exception("the tool %s crashed", call.name)
+                    self.reports.fail(call, ToolError(f"The tool crashed: {type(error).__name__}: {error}"))
                 finally:
                     tasks.cancel_scope.cancel()
         except anyio.get_cancelled_exc_class():
@@ -212,10 +212,10 @@ class Calls:
             with anyio.CancelScope(shield=True):
                 for process in call.processes:
                     await process.close()
-            call.processes.clear()  # The call may be found as garbage much later, and their output is large.
+            call.processes.clear()  # The call may be collected much later, and the output is large.
 
     def _audit(self, call: Call) -> None:
-        """Writes down what became of a call; one that was refused is there with the decision."""
+        """Logs the outcome of a call; a refused one was logged with the decision."""
         facts, known = call.facts, call.facts is not None
         if call.outcome.audited or not call.reported or (known and call.began is None and not call.outcome.cancelled):
             return
@@ -271,14 +271,14 @@ class Calls:
     # --- before it runs ---------------------------------------------------------------------------------------
 
     async def _report(self, call: Call, blocked: ToolError | None) -> None:
-        """Announces the call; one that cannot work has failed with that, also by a fault of the tool's own."""
+        """Announces the call; one that cannot work fails right away, also if the tool itself is broken."""
         try:
             await self._look(call, blocked)
         except Exception as error:
-            log.exception("the tool %s broke before it ran", call.name)
+            log.exception("the tool %s crashed before it ran", call.name)
             if not call.reported:
                 self.reports.announce(call, None, Description(call.name[:LONGEST_NAME]), call.use.arguments)
-            self.reports.fail(call, ToolError(f"The tool broke: {type(error).__name__}: {error}"))
+            self.reports.fail(call, ToolError(f"The tool crashed: {type(error).__name__}: {error}"))
 
     async def _look(self, call: Call, blocked: ToolError | None) -> None:
         registry, reports = self.toolbox.registry, self.reports
@@ -317,7 +317,7 @@ class Calls:
         call.ready = Ready(entry, tool, params, description, arguments)
 
     def _describe(self, tool: Any, arguments: dict[str, Any], params: Any) -> Description:
-        """In words that were taken from arguments without credentials: a title is often cut."""
+        """From redacted arguments, since titles are often cut."""
         plain = self.outputs.redactor.value(arguments)
         if plain is not arguments:
             with suppress(ToolError):
@@ -354,7 +354,7 @@ class Calls:
                     return
                 case Permit():
                     pass
-            await anyio.lowlevel.checkpoint()  # A cancel that came meanwhile counts before anything is done.
+            await anyio.lowlevel.checkpoint()  # A cancellation that arrived in the meantime takes effect first.
             begun = True
             call.began = time.monotonic()
             self.guard.began(call.facts)
@@ -396,7 +396,7 @@ class Calls:
             await self._tell_hooks(call, result, accesses, folder, self.shell.cwd())
 
     def _changes(self, accesses: Sequence[Access]) -> bool:
-        """Whether a call that touches these may have changed something: all but what is only looked at."""
+        """Whether a call that touches these may have changed something: all except read-only access."""
         verdict = decide(accesses, self.session.roots, mode="code", may_change=True)
         return isinstance(verdict, Ask) and verdict.changes
 
@@ -416,8 +416,7 @@ class Calls:
     async def _run(
         self, call: Call, ready: Ready, ctx: ToolContext, preview: Preview, accesses: Sequence[Access]
     ) -> ToolResult:
-        """Returns the tool's result, now or remembered; a call that may be repeated is retried after a temporary
-        error."""
+        """Returns the tool's result, new or cached; a repeatable call is retried after a temporary error."""
         tool, params = ready.tool, ready.params
         if not ready.entry.idempotent:
             if not ready.entry.reads_only and self._changes(accesses):
@@ -435,7 +434,9 @@ class Calls:
             except (ToolError, OSError) as error:
                 failure = as_tool_error(error)
                 wait = failure.retry_after or min(retry.base_delay * 2**attempt, retry.max_delay)
-                took_long = anyio.current_time() - begun > retry.max_delay  # Nobody waits so long several times.
+                took_long = (
+                    anyio.current_time() - begun > retry.max_delay
+                )  # Waiting that long several times is too long.
                 if failure.category not in PASSING or attempt == retry.attempts or wait > retry.max_delay or took_long:
                     raise failure from error
                 self.reports.say(call, f"{failure}\nTrying again in {wait:g} s.")
@@ -466,16 +467,16 @@ def _unknown(name: str, names: Sequence[str]) -> ToolError:
     near = difflib.get_close_matches(name[:LONGEST_NAME], names, n=1)
     meant = f" Did you mean `{near[0]}`?" if near else ""
     return ToolError(
-        f"There is not a tool `{name[:LONGEST_NAME]}`.{meant} The tools are: {', '.join(names)}.", "tool_not_found"
+        f"Unknown tool `{name[:LONGEST_NAME]}`.{meant} The tools are: {', '.join(names)}.", "tool_not_found"
     )
 
 
 LONGEST_NAME = 100
-"""Characters of a name the model made up that are shown."""
+"""Characters shown of a name that the model made up."""
 
 
 def _parsed(tool: Any, entry: ToolEntry, arguments: dict[str, Any]) -> tuple[dict[str, Any], Any]:
-    """The arguments and the parameters made of them. What is wrong only in form is repaired, once."""
+    """The arguments and the parameters parsed from them. Malformed arguments are repaired once."""
     try:
         return arguments, tool.parse(arguments)
     except ToolError as error:
@@ -489,7 +490,7 @@ def _parsed(tool: Any, entry: ToolEntry, arguments: dict[str, Any]) -> tuple[dic
 
 
 def _arguments(text: str) -> Any:
-    """The model's arguments as an object or a string; their text where they are neither."""
+    """The model's arguments as an object or a string; their text if they are neither."""
     if not text.strip():
         return {}
     try:

@@ -20,11 +20,11 @@ FILTERS_FILE = "filters.toml"
 
 READ = "acp_agent.output.filter_rules:read_user_filters"
 LOAD = "acp_agent.output.filters:load_filters"
-"""The engine of the filters is loaded when the first command has ended."""
+"""The filter engine is loaded when the first command has ended."""
 
 
 class SessionFilters:
-    """Read once, when first needed: a changed file counts for new sessions."""
+    """Read once, when first needed: changes to the file apply to new sessions."""
 
     def __init__(self, config: FiltersConfig, environ: Mapping[str, str]) -> None:
         self._config = config
@@ -38,7 +38,7 @@ class SessionFilters:
             text, warnings = load(READ)(self._path)
         if self._config.path and text is None and not warnings:
             warnings = [
-                f"There are no filter rules at {self._path} (`tools.filters.path`). The built-in ones are used."
+                f"There is no filter rules file at {self._path} (`tools.filters.path`). The built-in ones are used."
             ]
         filters, more = load(LOAD)(
             text, disabled=self._config.disabled, max_diff_lines=self._config.max_diff_lines, source=str(self._path)
@@ -49,7 +49,7 @@ class SessionFilters:
         return self._loaded[0]
 
     def trouble(self) -> Sequence[str]:
-        """Lists what is wrong with the user's rules; nothing is read where there are none."""
+        """Lists what is wrong with the user's rules; reads nothing if there are none."""
         config = self._config
         if not config.enabled or not (config.path or config.disabled or self._path.exists()):
             return []

@@ -1,8 +1,8 @@
-"""Sub-agents: a prompt, a history and a set of tools of their own, inside one tool call.
+"""Sub-agents: their own prompt, history and set of tools, inside one tool call.
 
-The calls of a sub-agent appear in the client below the call that made it (`_meta.claudeCode.parentToolUseId`); what it
-says goes to the model that asked for it, not to the user. The card of the call shows one line: what it does now.
-Cancelling the call ends all of it: it runs in the call's own task.
+In the client, a sub-agent's calls appear below the call that started it (`_meta.claudeCode.parentToolUseId`); its text
+goes to the model that asked for it, not to the user. The call's card shows one line: its current activity. Cancelling
+the call ends all of it: it runs in the call's own task.
 """
 
 from __future__ import annotations
@@ -31,25 +31,25 @@ NOT_FOR_SUB_AGENTS = frozenset(("plan", "ask_user", "switch_mode", "schedule_add
 """Tools that belong to the conversation with the user."""
 
 INSTRUCTIONS = """
-You are a sub-agent: another agent gave you one task and reads only your last message. Do the task with your tools, then
-answer with what it needs to know: findings with paths and lines, what you changed, what you could not do. Nobody can be
-asked anything.
+You are a sub-agent: another agent gave you one task and reads only your last message. Do the task with your tools,
+then answer with what it needs to know: findings with paths and lines, what you changed, what you could not do. You
+cannot ask anyone.
 """
 
 ENDINGS: dict[StopReason, str] = {
-    "max_turn_requests": "[the sub-agent was stopped by its limit before it was done; this is what it last said]",
-    "max_tokens": "[the sub-agent's answer was cut short: its context or answer was full]",
+    "max_turn_requests": "[the sub-agent reached its limit before it was done; this is its last message]",
+    "max_tokens": "[the sub-agent's answer was cut off: its context or token limit was reached]",
     "refusal": "[the sub-agent refused the task]",
 }
 
 
 async def run_sub_agent(calls: Calls, call: Call, task: Task) -> ToolResult:
-    """One task to its end, as `call` among `calls`. Raises ToolError where it could not be begun, or the model
+    """Runs one task to its end, as `call` among `calls`. Raises ToolError if it could not be started or the model
     failed."""
     config = calls.config
     if calls.depth >= config.delegate.max_depth:
         deep = config.delegate.max_depth
-        raise ToolError(f"Sub-agents may stand {deep} deep and not deeper. Do the task yourself.", "policy_blocked")
+        raise ToolError(f"Sub-agents can be nested at most {deep} deep. Do the task yourself.", "policy_blocked")
     below = calls.below(Parent(call, calls.reports, task.title), _allowed(calls, task))
     host = _SubHost(below)
     host.add(llm.UserMessage((llm.TextPart(task.prompt),)))
@@ -68,7 +68,7 @@ async def run_sub_agent(calls: Calls, call: Call, task: Task) -> ToolResult:
             category.get(error.kind, "server_error" if error.retryable else "permanent_failure"),  # type: ignore[arg-type]
         ) from error
     text = "\n\n".join(part for part in (host.last_words(), ENDINGS.get(reason, ""), *host.said) if part)
-    return ToolResult(text or "[the sub-agent said nothing]", failed=reason in ENDINGS)
+    return ToolResult(text or "[the sub-agent gave no answer]", failed=reason in ENDINGS)
 
 
 def _allowed(calls: Calls, task: Task) -> frozenset[str]:
@@ -89,7 +89,7 @@ def _allowed(calls: Calls, task: Task) -> frozenset[str]:
 
 
 def _sub_settings(settings: llm.ModelSettings) -> llm.ModelSettings:
-    """The settings of a sub-agent: told what it is, and with a prompt cache of its own."""
+    """The settings of a sub-agent: with its instructions and its own prompt cache."""
     return msgspec.structs.replace(
         settings,
         system=settings.system.rstrip() + "\n" + INSTRUCTIONS,
@@ -98,7 +98,7 @@ def _sub_settings(settings: llm.ModelSettings) -> llm.ModelSettings:
 
 
 class _SubHost:
-    """The host of a sub-agent's turn: nothing it says is shown, nothing is stored."""
+    """The host of a sub-agent's turn: none of its text is shown or stored."""
 
     def __init__(self, calls: Calls) -> None:
         turn = calls.shell.turn

@@ -1,4 +1,4 @@
-"""The call itself, as its tool sees it."""
+"""The call as its tool sees it."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The model's view of the conversation: history, room in the context, goals, replay."""
+"""The model's view of the conversation: history, space in the context, goals, replay."""

@@ -1,14 +1,14 @@
-"""Making room: a conversation never gets stuck because it is full.
+"""Compaction: a conversation never gets stuck because its context is full.
 
-Before each request the size of what would be sent (system prompt, tools, history) is held against the model's window.
-Where it is too much, in this order, and no further than needed:
+Before each request the size of what would be sent (system prompt, tools, history) is compared with the model's window.
+If it is too large, in this order and no further than needed:
 
     shorten old tool results -> let the model summarise what is old -> shorten all results but those of the last round
         -> leave out the oldest messages -> shorten the last results, then the arguments of calls
 
 Each step is a plain function from messages to messages; a step that gains nothing is not taken twice for the same
-history. When even the floor (instructions, tools, the last prompt) does not fit, the user is told so in words.
-A server that says "too long" although the estimate said otherwise leads here too, once for a request.
+history. If even the minimum (instructions, tools, the last prompt) does not fit, the user is told so. A server that
+says "too long" despite the estimate leads here too, once per request.
 """
 
 from __future__ import annotations
@@ -43,36 +43,36 @@ from acp_agent.output.envelope import bounded
 
 log = logging.getLogger(__name__)
 
-ACKNOWLEDGED = "I have read the summary and go on from there."
+ACKNOWLEDGED = "I have read the summary and will continue from there."
 
 SUMMARY = "Summary of our conversation so far:\n\n{}"
 
-SHORTENED = "\n[... {} characters of this old result were left out to make room ...]"
+SHORTENED = "\n[... {} characters of this old result were removed to save space ...]"
 
 SLACK = 300
-"""Characters by which a result may be longer: what says that it was shortened."""
+"""Characters by which a result may be longer: the note that it was shortened."""
 
-NO_MEDIA = "[an image or sound of this old result was left out to make room]"
+NO_MEDIA = "[an image or audio of this old result was removed to save space]"
 
-ARGUMENTS = "{} characters of the arguments of this call were left out to make room"
+ARGUMENTS = "{} characters of the arguments of this call were removed to save space"
 
-DROPPED = "[{} earlier messages were left out to make room.]"
+DROPPED = "[{} earlier messages were removed to save space.]"
 
 RECENT = 0.5
-"""Part of the room that the newest messages may keep word for word when the older ones are summarised."""
+"""Fraction of the space that the newest messages keep verbatim when older ones are summarised."""
 
 FEWEST_TO_SUMMARISE = 4
 """Messages; fewer are not worth a request."""
 
 Summarise = Callable[[Sequence[Message]], Awaitable[str]]
-"""The model's summary of these messages; empty where it gave none. Raises ProviderError."""
+"""Returns the model's summary of these messages; empty if it gave none. Raises ProviderError."""
 
 
 class Limits(Struct, frozen=True):
-    """Room for the messages, in characters."""
+    """Space for the messages, in characters."""
 
     most: int
-    """The most they may have; more does not fit."""
+    """Their maximum; more does not fit."""
     target: int
     """The size they should have afterwards."""
 
@@ -87,7 +87,7 @@ class Compacted(Struct, frozen=True):
     """Messages."""
     summary: str = ""
     trouble: str = ""
-    """Why there is no summary, where there should be one."""
+    """Why there is no summary although there should be one."""
 
     @property
     def size(self) -> int:
@@ -95,15 +95,15 @@ class Compacted(Struct, frozen=True):
 
     @property
     def words(self) -> str:
-        """A line on what was done."""
+        """A line saying what was done."""
         done = []
         if self.shortened:
             done.append(f"{self.shortened} tool results shortened")
         if self.summarised:
             done.append(f"{self.summarised} messages summarised")
         if self.dropped:
-            done.append(f"the {self.dropped} oldest messages left out")
-        return ", ".join(done) or "nothing could be left out"
+            done.append(f"the {self.dropped} oldest messages removed")
+        return ", ".join(done) or "nothing could be removed"
 
 
 def size_of(messages: Sequence[Message]) -> int:
@@ -113,7 +113,7 @@ def size_of(messages: Sequence[Message]) -> int:
 async def compact(
     messages: Sequence[Message], limits: Limits, config: CompactionConfig, summarise: Summarise | None
 ) -> Compacted:
-    """`messages` made to fit, as far as that is possible. Without `summarise` the model is not asked."""
+    """Shrinks `messages` as far as needed and possible. Without `summarise` the model is not asked."""
     done = Compacted(list(messages))
     enough = (limits.most + limits.target) // 2
     done = _shortened(done, config, keep=config.keep_results, need=done.size - limits.target)
@@ -146,7 +146,7 @@ def _last_round(messages: Sequence[Message]) -> int:
 
 
 def _with(done: Compacted, messages: list[Message], *, shortened: int = 0, dropped: int = 0) -> Compacted:
-    """`done`, further; as it was where nothing was gained."""
+    """Returns `done` shortened further, or unchanged if nothing was gained."""
     if size_of(messages) >= done.size:
         return done
     return Compacted(
@@ -163,8 +163,8 @@ def _shortened(done: Compacted, config: CompactionConfig, *, keep: int, need: in
 
 
 def shorten_results(messages: Sequence[Message], *, keep: int, chars: int, need: int) -> tuple[list[Message], int]:
-    """The tool results, the oldest first, cut to `chars` characters until `need` characters are gained; the `keep`
-    newest stay. Returns how many were cut."""
+    """Cuts tool results, the oldest first, to `chars` characters until `need` characters are gained; the `keep` newest
+    stay. Returns how many were cut."""
     result = list(messages)
     places = [at for at, message in enumerate(result) if isinstance(message, ToolMessage)]
     count = gained = 0
@@ -191,7 +191,7 @@ def _shorter(message: ToolMessage, chars: int) -> ToolMessage:
 
 
 def shorten_arguments(messages: Sequence[Message], chars: int) -> list[Message]:
-    """The arguments of calls, where they are longer than `chars` and answered: as JSON that says what is missing."""
+    """Replaces the arguments of answered calls that are longer than `chars` with JSON that says what is missing."""
     answered = {message.call_id for message in messages if isinstance(message, ToolMessage)}
 
     def shorter(call: ToolUse) -> ToolUse:
@@ -221,7 +221,7 @@ async def _summarised(done: Compacted, limits: Limits, summarise: Summarise) -> 
         log.warning("the conversation could not be summarised: %s", error)
         return Compacted(done.messages, done.shortened, trouble=str(error))
     if not summary:
-        return Compacted(done.messages, done.shortened, trouble="the model gave no summary")
+        return Compacted(done.messages, done.shortened, trouble="the model returned no summary")
     summary = bounded(summary, max(limits.target // 2, 200))
     kept = [*summary_messages(summary), *_prompt_of(old, new), *new]
     messages = list(History(kept).messages)
@@ -279,8 +279,8 @@ def summary_messages(summary: str) -> list[Message]:
 
 
 def drop_oldest(messages: Sequence[Message], room: int) -> tuple[list[Message], int]:
-    """The newest messages that fit into `room` characters, with a note of what is missing; the last prompt stays in
-    any case, and so does the last round of calls. Returns how many were left out."""
+    """Keeps the newest messages that fit into `room` characters, with a note of what is missing; the last prompt and
+    the last round of calls always stay. Returns how many were dropped."""
     if size_of(messages) <= room:
         return list(messages), 0
     all_messages = list(messages)
@@ -289,7 +289,7 @@ def drop_oldest(messages: Sequence[Message], room: int) -> tuple[list[Message], 
     fixed = [messages[prompt]] if prompt >= 0 else []
     room -= size_of(fixed) + len(DROPPED) + 8
     at = _begin(messages, room, after=prompt)
-    if at <= prompt + 1:  # The whole last turn fits: earlier turns, too, as far as there is room.
+    if at <= prompt + 1:  # The whole last turn fits: so do earlier turns, as far as there is space.
         at = _begin(messages, room + size_of(fixed), after=-1)
         at = next((index for index in range(at, prompt + 1) if isinstance(messages[index], UserMessage)), prompt)
         kept = list(messages[max(at, 0) :])
@@ -303,7 +303,7 @@ def drop_oldest(messages: Sequence[Message], room: int) -> tuple[list[Message], 
 
 
 def _without_notes(messages: Sequence[Message]) -> tuple[list[Message], int]:
-    """Without the notes of earlier times, and how many messages these spoke of."""
+    """The messages without earlier notes, and how many messages those counted."""
     plain: list[Message] = []
     count = 0
     for message in messages:
@@ -327,7 +327,7 @@ NOTE = re.compile(re.escape(DROPPED).replace(r"\{\}", r"(\d+)"))
 
 
 def _begin(messages: Sequence[Message], room: int, *, after: int) -> int:
-    """Where the newest messages behind `after` begin that fit into `room`: at least the last round."""
+    """Where the newest messages after `after` that fit into `room` begin: at least the last round."""
     begin = size = 0
     found = False
     for index in range(len(messages) - 1, after, -1):
@@ -355,7 +355,7 @@ LIMIT = re.compile(
 
 
 def window_of(error: ProviderError) -> int | None:
-    """The window in tokens that a refusal names."""
+    """The window in tokens that a rejection names."""
     found = LIMIT.search(str(error))
     if found is None:
         return None

@@ -1,7 +1,7 @@
-"""The conversation as the model is told of it, always in a shape every model accepts.
+"""The conversation as sent to the model, always in a form every model accepts.
 
-Rules: each call of an assistant message has exactly one answer, directly after it; no two user messages stand next to
-each other; an assistant message is never empty.
+Rules: each call of an assistant message has exactly one answer, directly after it; no two user messages are adjacent;
+an assistant message is never empty.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import msgspec
 from acp_agent.llm.base import AssistantMessage, Message, TextPart, ToolMessage, ToolUse, UserMessage
 from acp_agent.loop.memory.token_counts import characters
 
-INTERRUPTED = "The call was interrupted before it had a result. Whether it had an effect is not known."
+INTERRUPTED = "The call was interrupted before it had a result. It is unknown whether it had an effect."
 
 _one: msgspec.json.Decoder[Message] = msgspec.json.Decoder(Message)
 _many: msgspec.json.Decoder[list[Message]] = msgspec.json.Decoder(list[Message])
@@ -26,8 +26,8 @@ class History:
             self.add(message)
 
     def add(self, message: Message) -> None:
-        """Appends, keeping the rules, also for a log that a crash has cut: a user message that follows one is joined
-        with it, calls that are still open are answered first, an answer to no open call is left out."""
+        """Appends, keeping the rules even for a log truncated by a crash: adjacent user messages are joined, open calls
+        are answered first, an answer to no open call is dropped."""
         open_ = self.unanswered()
         if isinstance(message, ToolMessage):
             if any(call.id == message.call_id for call in open_):

@@ -1,4 +1,5 @@
-"""The model's knowledge: the conversation, the room for it, the goal, the files it has seen, the project's words."""
+"""The model's knowledge: the conversation, its size limits, the goal, the files it has seen, the project's
+instructions."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ from acp_agent.tools.kit.tool_context import Ledger
 
 
 class Memory:
-    """Of one session, or (`below`) of a sub-agent in it, which shares no conversation with it and keeps nothing."""
+    """Of one session, or (`below`) of a sub-agent in it, which has its own conversation and stores nothing."""
 
     def __init__(
         self,
@@ -43,7 +44,7 @@ class Memory:
         self.notes = store.memories
 
     def below(self) -> Memory:
-        """The memory of a sub-agent: it has been told nothing yet, and has seen no file."""
+        """The memory of a sub-agent, which knows nothing yet."""
         other = copy.copy(self)
         other._kept = False
         other.history = History()
@@ -56,7 +57,7 @@ class Memory:
         return self.history.messages
 
     def add(self, message: Message, *, clean: bool = False) -> None:
-        """Appends to the history, on disk, too. `clean`: no credentials are in it."""
+        """Appends to the history, also on disk. `clean`: it contains no credentials."""
         if not clean:
             message = self._clean(message)
         self.history.add(message)
@@ -64,7 +65,7 @@ class Memory:
             self._outbox.put("message", encode(message))
 
     def replace(self, messages: Sequence[Message]) -> None:
-        """Forgets what was said for `messages`; what the user sees stays."""
+        """Replaces the history with `messages`; what the user sees stays."""
         messages = [self._clean(message) for message in messages]
         self.history.replace(messages)
         if self._kept:
@@ -75,18 +76,18 @@ class Memory:
         return message if redaction is None else redaction.message(message)
 
     def restore(self, entries: Iterable[LogEntry]) -> None:
-        """Takes up the history that was stored; what had to be added to repair it is stored, too."""
+        """Restores the stored history; stores what had to be added to repair it."""
         self.history, added = rebuild_history(entries)
         for message in added:
             self._outbox.put("message", encode(message))
 
     def forget(self) -> None:
-        """The model forgets the conversation, and what it was told and shown in it."""
+        """Makes the model forget the conversation and everything it was shown in it."""
         self.replace([])
         self.instructions.forget()
         self.ledger.clear()
 
     def read_overflow(self, overflow_id: str, offset: int, limit: int) -> OverflowPart | None:
-        """A part of an output of this session that was too long: its UUID, offset and limit in characters. `None`:
-        there is no such output. Raises StoreError."""
+        """Returns part of a stored output of this session; offset and limit in characters. `None` if it does not exist.
+        Raises StoreError."""
         return self._store.overflow.read(self._outbox.session_id, overflow_id, offset, limit)

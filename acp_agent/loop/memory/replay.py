@@ -1,6 +1,6 @@
-"""The stored log, read twice: as updates to show again, and as messages to remember.
+"""The stored log, read as updates to show again and as messages to remember. Pure.
 
-Pure. Works on the stored JSON itself, so that what a newer schema drops or renames is still shown as it was.
+Works on the stored JSON itself, so that fields a newer schema drops or renames are still shown.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ INTERRUPTED = "Interrupted: the agent ended before this call did."
 
 
 def rebuild_history(entries: Iterable[LogEntry]) -> tuple[History, list[Message]]:
-    """Returns what the model knew, and what had to be added: text it had begun to say when the process died, answers
-    to open calls. The caller stores these."""
+    """Returns what the model knew, and what had to be added: text that was unfinished when the process died, answers to
+    open calls. The caller stores these."""
     history = History()
     unsaved: dict[str, str] = {}
     for entry in entries:

@@ -1,4 +1,4 @@
-"""Whether the next request fits the model, and what is done where it does not (`compaction`)."""
+"""Whether the next request fits the model's context, and what to do if not (`compaction`)."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 GROWTH = 1.1
-"""How much a history that could not be made shorter must have grown before it is tried again."""
+"""How much a history that could not be shortened must grow before it is tried again."""
 
 CUT_WHEN_UNKNOWN = 0.7
-"""Part of what was too long for a server that names no limit: taken for its window."""
+"""Fraction of a rejected request's size that is assumed as the window if the server names no limit."""
 
 STOPPED = (
     "The model's context is full to {percent:.0f} % (about {tokens} of {window} tokens; turns stop at {budget:.0f} %), "
-    "so the turn was stopped here. `/compact` replaces the conversation by a summary, `/clear` forgets it."
+    "so the turn was stopped here. `/compact` replaces the conversation with a summary, `/clear` forgets it."
 )
 
 TOO_SMALL = (
@@ -40,8 +40,8 @@ TOO_SMALL = (
 
 
 STUCK = (
-    "The request is too long for the model `{model}` (about {tokens} tokens), and nothing more could be left out of "
-    "it. `/clear` lets the model forget the conversation; `/model` chooses one with a larger context."
+    "The request is too long for the model `{model}` (about {tokens} tokens), and nothing more can be removed. "
+    "`/clear` lets the model forget the conversation; `/model` chooses one with a larger context."
 )
 
 
@@ -74,15 +74,15 @@ class Desk(Protocol):
     def messages(self) -> Sequence[Message]: ...
 
     def begin(self) -> None:
-        """Room is about to be made."""
+        """Compaction is about to start."""
         ...
 
     def replace(self, done: Compacted, before: int, after: int) -> None:
-        """`done.messages` take the place of the history, which had `before` tokens, and has `after`."""
+        """`done.messages` replace the history, which had `before` tokens and now has `after`."""
         ...
 
     def gave_up(self, *, cancelled: bool = False) -> None:
-        """Nothing could be gained, or the user cancelled it."""
+        """Nothing was gained, or the user cancelled it."""
         ...
 
 
@@ -91,21 +91,21 @@ class Room(Struct):
 
     config: CompactionConfig
     budget: float
-    """Part of the window that may be full."""
+    """Fraction of the window that may be used."""
     estimator: TokenEstimator = field(default_factory=TokenEstimator)
     windows: dict[str, int] = field(default_factory=dict)
-    """By model: what a server named when it refused."""
+    """By model: the window a server named when it rejected a request."""
     _trial: tuple[str, int] | None = None
-    """A model and the window it may have: believed for good once a request that keeps to it was answered."""
+    """A model and its presumed window: believed once a request within it was answered."""
     _stuck: int = 0
-    """Characters of a history that could not be made shorter."""
+    """Characters of a history that could not be shortened."""
 
     def below(self) -> Room:
-        """The room of a sub-agent: it learns from, and teaches, this one."""
+        """The room of a sub-agent, which shares what it learns with this one."""
         return replace(self)
 
     def known(self, model: str, told: int | None) -> int | None:
-        """The window of `model`: what is `told` of it, or less, where its server has refused."""
+        """The window of `model`: `told`, or less if its server has rejected a request."""
         known = [window for window in (told, self.windows.get(model)) if window]
         return min(known) if known else None
 
@@ -126,7 +126,7 @@ class Room(Struct):
         )
 
     def counted(self, messages: Sequence[Message], asked: Asked, tokens: int) -> None:
-        """The server answered the request with these messages, and counted `tokens` (0: it told no count)."""
+        """The server answered the request with these messages and counted `tokens` (0: no count)."""
         if self._trial is not None:
             self.windows.update([self._trial])
             self._trial = None
@@ -134,7 +134,7 @@ class Room(Struct):
         self.estimator.observe(asked.model, chars, tokens)
 
     def learn(self, error: ProviderError, messages: Sequence[Message], asked: Asked) -> None:
-        """A server refused the request as too long: its window is what it names, else less than what was sent."""
+        """A server rejected the request as too long: its window is what it names, else less than what was sent."""
         sent = self.measure(messages, asked).all
         named = window_of(error)
         believed = named if named is not None and named <= sent * 1.5 else int(sent * CUT_WHEN_UNKNOWN)
@@ -146,8 +146,8 @@ class Room(Struct):
     async def fit(
         self, desk: Desk, asked: Asked, summarise: Callable[[], Summarise | None], *, forced: bool = False
     ) -> str | None:
-        """Makes room where it is needed. Words for the user where the next request cannot fit. `forced`: the server
-        has refused it."""
+        """Compacts if needed. Returns a message for the user if the next request cannot fit. `forced`: the server
+        rejected it."""
         if not forced:
             self._trial = None
         before = self.measure(desk.messages(), asked)

@@ -15,9 +15,9 @@ from acp_agent.store.goal_store import GoalStore
 
 PROMPT = """My goal: {goal}
 
-First look at what is there, as far as you need it for a plan. Then write the plan with the tool `plan`: each step with
-an `id`, and `depends_on` where a step needs another one first. Work it off in an order that the dependencies allow, and
-call `plan` again whenever the state of a step changes; mark a step completed only when it is. When all steps are
+First look at the project as far as you need it for a plan. Then write the plan with the tool `plan`: each step with
+an `id`, and `depends_on` if a step needs another one first. Work through it in an order that the dependencies allow,
+and call `plan` again whenever the status of a step changes; mark a step completed only when it is. When all steps are
 completed, the goal is reached: say what was done and what is left."""
 
 MARKS = {"completed": "x", "in_progress": "~", "pending": " "}
@@ -48,7 +48,7 @@ class Goals:
         return goal if goal is not None and goal.status == "active" else None
 
     def begin(self, text: str) -> Goal:
-        """A new goal; the one before it is abandoned."""
+        """Sets a new goal; the previous one is abandoned."""
         self._goal, self._read = self._store.begin(self._session_id, text), True
         return self._goal
 
@@ -66,7 +66,8 @@ class Goals:
         return goal
 
     def set_plan(self, tasks: Sequence[GoalTask]) -> str:
-        """Shows the plan; keeps it as the graph of the active goal. Returns what the model should hear of the goal."""
+        """Shows the plan and stores it as the graph of the active goal. Returns what to tell the model about the
+        goal."""
         self.show(tasks)
         goal = self.active
         if goal is None:
@@ -77,10 +78,10 @@ class Goals:
             self.end(reached=True)
             return "The goal is reached."
         ready = [task.id for task in ready_tasks(tasks)]
-        return f"Ready to begin: {', '.join(ready)}." if ready else ""
+        return f"Ready to start: {', '.join(ready)}." if ready else ""
 
     def command(self, word: str) -> str:
-        """`/plan WORD`: does with the goal what the word says (empty: nothing); words for the user."""
+        """`/plan WORD`: pauses, resumes or ends the goal (empty: nothing); returns the text for the user."""
         if (goal := self.current) is None:
             return "There is no goal. `/plan GOAL` sets one."
         if word in ("done", "clear"):
@@ -98,14 +99,14 @@ class Goals:
 
 
 def mentions(message: Message, goal: str) -> bool:
-    """Whether the goal's text is in a message of the user's side."""
+    """Whether the goal's text is in a user message."""
     if not isinstance(message, UserMessage):
         return False
     return any(isinstance(part, TextPart) and goal in part.text for part in message.content)
 
 
 def ready_tasks(tasks: Sequence[GoalTask]) -> list[GoalTask]:
-    """Those that wait for nothing."""
+    """The tasks that wait for nothing."""
     done = {task.id for task in tasks if task.status == "completed"}
     return [task for task in tasks if task.status == "pending" and done.issuperset(task.depends_on)]
 

@@ -1,7 +1,7 @@
-"""How many tokens a request has: counted by the server afterwards, estimated here before.
+"""How many tokens a request has: estimated here in advance, counted by the server afterwards.
 
-One estimator for a session: it measures text in characters, and what the server counts for a request teaches it how
-many of them make a token, for each model. Nothing else in the program guesses tokens.
+Each session has one estimator: it measures text in characters and learns from the server's counts how many characters
+make a token, for each model. Nothing else in the program estimates tokens.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ CHARS_PER_TOKEN = 4.0
 """Until a server has counted."""
 
 MEDIA_CHARS = 4_000
-"""An image or sound counts as so much text."""
+"""An image or audio counts as this much text."""
 
 MESSAGE_CHARS = 16
 """The size of a message besides its text."""
 
 SMALLEST_SAMPLE = 400
-"""Characters of a request from which its count teaches anything."""
+"""Characters of a request from which its count is used."""
 
 FEWEST_CHARS, MOST_CHARS = 1.0, 8.0
-"""Bounds of what is believed: characters of a token."""
+"""Plausible characters per token."""
 
 LEARNING = 0.5
 """Weight of the newest count."""
 
 
 def characters(message: Message) -> int:
-    """The size of a message: the characters of its text, and the like for what is none."""
+    """The size of a message: the characters of its text, or an equivalent for other content."""
     if isinstance(message, AssistantMessage):
         size = len(message.text) + sum(len(call.arguments) + len(call.name) for call in message.tool_calls)
         return size + MESSAGE_CHARS
@@ -60,7 +60,7 @@ class TokenEstimator(Struct):
         self._ratios[model] = seen if known is None else known + LEARNING * (seen - known)
 
     def refused(self, model: str, chars: int, tokens: int) -> None:
-        """A server found at least `tokens` in a request of `chars` characters: that counts more than any average."""
+        """A server found at least `tokens` in a request of `chars` characters: this overrides the average."""
         seen = max(chars / max(tokens, 1), FEWEST_CHARS)
         self._ratios[model] = min(seen, self.chars_per_token(model))
 
@@ -71,5 +71,5 @@ class TokenEstimator(Struct):
         return round(chars / self.chars_per_token(model))
 
     def chars(self, model: str, tokens: float) -> int:
-        """How much text so many tokens are."""
+        """The amount of text for this many tokens."""
         return int(tokens * self.chars_per_token(model))

@@ -1,1 +1,1 @@
-"""Asking the model: which there are, one request, one turn of requests and calls."""
+"""Requests to the model: the available models, one request, one turn of requests and calls."""

@@ -1,6 +1,6 @@
 """Rounds of a turn that repeat themselves. Pure bookkeeping.
 
-A model that is stuck costs a user time and money.
+A stuck model costs the user time and money.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from typing import Any
 from acp_agent.llm.base import TextPart, ToolMessage, ToolUse
 
 POLLS = frozenset(("bash_output", "bash_list"))
-"""Asking for the same again is what these are for."""
+"""Tools made to be called repeatedly."""
 
 
 class DoomLoop:
-    """Whether a turn goes in circles: `limit` rounds in a row with the same calls, or with the same outputs."""
+    """Whether a turn repeats itself: `limit` rounds in a row with the same calls or the same outputs."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -24,7 +24,7 @@ class DoomLoop:
         self._outputs: tuple[str, int] = ("", 0)
 
     def asked(self, calls: Sequence[ToolUse]) -> str | None:
-        """To be told before the calls of a round are run. A sentence where they must not be."""
+        """Called before the calls of a round are run. Returns a message if they must not be."""
         if all(call.name in POLLS for call in calls):
             return None
         signature = "\n".join(f"{call.name} {_canonical(call.arguments)}" for call in calls)
@@ -35,8 +35,8 @@ class DoomLoop:
         return f"The model asked for the same {names} {self._limit} times in a row, so the turn was stopped."
 
     def answered(self, results: Sequence[ToolMessage], *, progress: bool) -> str | None:
-        """To be told after a round. A sentence where the turn is to end. `progress`: something was changed, and
-        successful changes often say the same."""
+        """Called after a round. Returns a message if the turn must end. `progress`: something was changed; successful
+        changes often have the same output."""
         if progress or all(result.name in POLLS for result in results):
             self._outputs = ("", 0)
             return None

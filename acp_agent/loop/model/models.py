@@ -1,4 +1,4 @@
-"""The models that can be asked, and the providers behind them, which all sessions of the process share."""
+"""The available models and their providers, which all sessions of the process share."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ DEFAULT_MODEL = "gpt-5.1"
 
 
 DEFAULT_CONTEXT_WINDOW = 128_000
-"""Tokens, where neither the configuration nor the server tells."""
+"""Tokens, if neither the configuration nor the server says."""
 
 
 class ReadyModel:
-    """A model that can be asked now. `known`: what its server told of its models, filled while the model answers."""
+    """A model ready for requests. `known`: what its server says about its models, filled while the model answers."""
 
     def __init__(
         self,
@@ -53,18 +53,18 @@ class ReadyModel:
 
     @property
     def known_window(self) -> int | None:
-        """Tokens, where the configuration or the server has told."""
+        """Tokens, if the configuration or the server says."""
         info = self._known.get(self.id)
         return self._window or (info.context_window if info else None)
 
     @property
     def context_window(self) -> int:
-        """Tokens; a guess until somebody has told."""
+        """Tokens; a guess until known."""
         return self.known_window or DEFAULT_CONTEXT_WINDOW
 
 
 class _Server:
-    """A provider, and what it told of its models."""
+    """A provider, and what it says about its models."""
 
     def __init__(self, provider: Provider, embed: Embed | None) -> None:
         self.provider = provider
@@ -74,7 +74,7 @@ class _Server:
         self._asking = anyio.Lock()
 
     async def list(self) -> Mapping[str, ModelInfo]:
-        """Raises ProviderError; the next who asks tries again."""
+        """Raises ProviderError; the next caller tries again."""
         self.asked = True
         async with self._asking:
             if not self.models:
@@ -92,7 +92,7 @@ class Models:
         self._making = anyio.Lock()
 
     async def discover(self, config: Config, choices: Choices) -> None:
-        """Makes the provider, and fills the model picker from a server that has a short list of its own. Raises
+        """Creates the provider, and fills the model picker if the server has a short list. Raises
         AuthRequired, ProviderError, InvalidParams."""
         name = choices.model.partition(":")[0]
         settings = self.settings(config, name)
@@ -113,11 +113,11 @@ class Models:
         return ReadyModel(server.provider, f"{name}:{model}", server.models, settings, server.embed)
 
     async def _learn(self, server: _Server) -> None:
-        """Asks for the context windows beside the prompt, which does not wait for them."""
+        """Requests the context windows while the prompt runs, without delaying it."""
         try:
             await server.list()
         except ProviderError as error:
-            log.info("%s: context windows are not known: %s", server.provider.name, error)
+            log.info("%s: context windows are unknown: %s", server.provider.name, error)
 
     async def _first_model(self, name: str, settings: ProviderConfig, server: _Server) -> str:
         if _api(settings) == "responses":
@@ -158,10 +158,10 @@ class Models:
         return self._servers[identity]
 
     def settings(self, config: Config, name: str) -> ProviderConfig:
-        """Raises InvalidParams for a provider that is not set up."""
+        """Raises InvalidParams for a provider that is not configured."""
         settings = config.settings.provider(name)
         if settings is None:
-            raise InvalidParams(f"There is no provider {name!r} in the configuration")
+            raise InvalidParams(f"Provider {name!r} is not in the configuration")
         return settings
 
     async def close(self) -> None:

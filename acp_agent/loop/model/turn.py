@@ -1,7 +1,7 @@
-"""One turn: ask the model, run what it calls for, ask again, until it calls for nothing.
+"""One turn: ask the model, run its tool calls, ask again, until it makes no more calls.
 
-Emits ACP's own updates and returns a `StopReason`. Cancellation passes through; whatever it interrupts, the history is
-left valid for the next prompt.
+Emits ACP's own updates and returns a `StopReason`. Cancellation propagates; whatever it interrupts, the history stays
+valid for the next prompt.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 class Cleaner(Protocol):
     def feed(self, text: str) -> str:
-        """Returns what can be shown now of the text so far."""
+        """Returns what can be shown so far."""
         ...
 
     def finish(self) -> str: ...
@@ -36,7 +36,7 @@ class TurnHost(Protocol):
     def messages(self) -> Sequence[llm.Message]: ...
 
     def add(self, message: llm.Message, *, clean: bool = False) -> None:
-        """Appends to the history, on disk too. `clean`: no credentials are in it."""
+        """Appends to the history, also on disk. `clean`: it contains no credentials."""
         ...
 
     def emit(self, update: SessionUpdate) -> None: ...
@@ -46,7 +46,7 @@ class TurnHost(Protocol):
         ...
 
     def tools(self) -> Sequence[llm.ToolDefinition]:
-        """The tools of the mode in force now."""
+        """The tools of the current mode."""
         ...
 
     def settings(self) -> llm.ModelSettings: ...
@@ -56,12 +56,12 @@ class TurnHost(Protocol):
         ...
 
     async def make_room(self, refused: ProviderError | None = None) -> str | None:
-        """Sees to it that the next request fits; words for the user where it cannot. `refused`: the server says that
-        it does not."""
+        """Makes the next request fit; returns a message for the user if it cannot. `refused`: the server says it does
+        not."""
         ...
 
     def undo_room(self) -> None:
-        """Brings back what the last refusal has cost."""
+        """Restores what was removed for the last rejection."""
         ...
 
     def say(self, text: str) -> None:
@@ -69,7 +69,7 @@ class TurnHost(Protocol):
         ...
 
     def cleaner(self) -> Cleaner:
-        """Takes credentials out of a text that comes in pieces."""
+        """Redacts text that arrives in pieces."""
         ...
 
 
@@ -82,7 +82,7 @@ class Turn(msgspec.Struct):
 
 
 RunCalls = Callable[[Sequence[llm.ToolUse], Callable[[llm.ToolMessage], None]], Awaitable["RoundResult"]]
-"""Runs the calls of one message and hands over one result for each, in order, also when it is cancelled."""
+"""Runs the calls of one message and returns one result for each, in order, even if cancelled."""
 
 
 async def run_turn(
@@ -109,7 +109,7 @@ async def run_turn(
 
         def add(result: llm.ToolMessage, results: list[llm.ToolMessage] = results) -> None:
             results.append(result)
-            host.add(result, clean=True)  # The runner has taken them out.
+            host.add(result, clean=True)  # The runner has redacted them.
 
         outcome = await run_calls(calls, add)
         if outcome.ends_turn:
@@ -121,8 +121,8 @@ async def run_turn(
 
 
 async def _ask(provider: llm.Provider, host: TurnHost) -> Turn | str:
-    """One model call that fits. A server that finds it too long is asked once more, with less; words for the user
-    where it cannot be made to fit."""
+    """Makes one model call that fits. If a server finds it too long, retries once, shortened; returns a message for the
+    user if it cannot fit."""
     if (words := await host.make_room()) is not None:
         return words
     try:
@@ -136,7 +136,7 @@ async def _ask(provider: llm.Provider, host: TurnHost) -> Turn | str:
         return await ask_model(provider, host)
     except ProviderError as error:
         if error.kind == "context_too_long":
-            host.undo_room()  # It was of no use: nothing is to be lost for it.
+            host.undo_room()  # It did not help, so nothing must be lost for it.
         raise
 
 
@@ -144,7 +144,7 @@ ENDS: dict[llm.FinishReason, StopReason] = {"length": "max_tokens", "refusal": "
 
 
 async def ask_model(provider: llm.Provider, host: TurnHost) -> Turn:
-    """One model call, streamed to the user; its message is added to the history, also when it is cut short."""
+    """Makes one model call, streamed to the user; adds its message to the history, even if it is cut short."""
     said: list[str] = []
     thought: list[str] = []
     calls: list[llm.ToolUse] = []
@@ -187,7 +187,7 @@ async def ask_model(provider: llm.Provider, host: TurnHost) -> Turn:
 
 
 class _Voice:
-    """Tells the user what the model says, in one message."""
+    """Streams the model's text to the user as one message."""
 
     def __init__(self, host: TurnHost, chunk: type[AgentMessageChunk | AgentThoughtChunk]) -> None:
         self._host = host
@@ -201,7 +201,7 @@ class _Voice:
         self._tell(self._cleaner.feed(text))
 
     def rest(self) -> None:
-        """Nothing follows for now: what was held back is told."""
+        """Nothing follows for now: sends what was held back."""
         if self._cleaner is not None:
             self._tell(self._cleaner.finish())
             self._cleaner = None

@@ -34,7 +34,7 @@ class PlainCleaner:
 
 
 class SessionDesk:
-    """The history of a session, and what its user sees of its being made shorter."""
+    """The history of a session, and what the user sees of its compaction."""
 
     def __init__(self, outbox: Outbox, memory: Memory) -> None:
         self._outbox = outbox
@@ -49,7 +49,7 @@ class SessionDesk:
     def replace(self, done: Compacted, before: int, after: int) -> None:
         self._memory.replace(done.messages)
         self.ended("completed", done.summary)
-        words = f"The conversation was made shorter: {done.words} (about {before} tokens became {after})."
+        words = f"The conversation was shortened: {done.words} (about {before} tokens became {after})."
         if done.trouble:
             words += f" There is no summary: {done.trouble}."
         if not self._outbox.client.plan.compaction:
@@ -59,7 +59,7 @@ class SessionDesk:
         self.ended("cancelled" if cancelled else "failed")
 
     def ended(self, status: str, summary: str = "") -> None:
-        """Tells a client that shows compactions."""
+        """Tells clients that show compactions."""
         if self._outbox.client.plan.compaction:
             content: list[ContentBlock] = [TextContent(text=summary)] if summary else []
             self._outbox.emit(CompactionUpdate(compaction_id=self._id, status=status, summary=content), keep=False)
@@ -76,7 +76,7 @@ def summariser(model: ReadyModel, settings: ModelSettings) -> Summarise:
 
 
 class SessionHost:
-    """One turn of `session` with `model`. Settings and tools are asked again for each request."""
+    """One turn of `session` with `model`. Settings and tools are read again for each request."""
 
     def __init__(self, session: Session, model: ReadyModel, memory: Memory, offer: Offer) -> None:
         self._session = session
@@ -108,7 +108,7 @@ class SessionHost:
         asked = self._asked
         messages = self.messages()
         before = messages[:-1] if messages and isinstance(messages[-1], AssistantMessage) else messages
-        if usage is None:  # A guess, where the server tells nothing.
+        if usage is None:  # A guess if the server says nothing.
             self._room.counted(before, asked, 0)
             asked_for = self._room.measure(before, asked).all
             usage = UsageReport(asked_for, self._room.estimator.tokens(asked.model, characters(message)))
@@ -120,7 +120,7 @@ class SessionHost:
     def undo_room(self) -> None:
         if self._before_refusal and self._before_refusal != list(self.messages()):
             self._memory.replace(self._before_refusal)
-            self.say("The model refused the shorter conversation as well, so it was left as it had been.")
+            self.say("The server also rejected the shortened conversation, so it was restored.")
 
     async def make_room(self, refused: ProviderError | None = None) -> str | None:
         asked = self._asked

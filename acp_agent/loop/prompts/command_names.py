@@ -9,21 +9,21 @@ from acp_agent.schema.acp import ContentBlock
 
 BUILT_IN: dict[str, tuple[str, str]] = {
     "help": ("List the commands", ""),
-    "model": ("Show the models, or switch", "name"),
-    "mode": ("Show the modes, or switch", "ask|architect|code|auto"),
+    "model": ("List the models, or switch", "name"),
+    "mode": ("List the modes, or switch", "ask|architect|code|auto"),
     "clear": ("Let the model forget the conversation", ""),
-    "compact": ("Replace the conversation by a summary the model writes", ""),
+    "compact": ("Replace the conversation with a summary by the model", ""),
     "plan": ("Set a goal and work towards it; show, pause or end it", "goal|done|pause|resume|clear"),
     "context": ("Show how full the model's context is", ""),
     "tools": ("List the tools of the current mode", ""),
     "status": ("Show session, model, mode and what the editor offers", ""),
-    "trust": ("Show the folder's own tools, and load them", "yes|no"),
+    "trust": ("Show the folder's own files, and trust them", "yes|no"),
     "permissions": ("List and revoke remembered permissions; rules to add", "revoke number"),
-    "policy": ("Show the rules in force, or what would become of a call", "status|check tool json"),
-    "approve": ("Let one call pass that a limit of `tools.scoped` stopped", "tool call id"),
+    "policy": ("Show the active rules, or what would happen to a call", "status|check tool json"),
+    "approve": ("Allow one call that a limit in `tools.scoped` stopped", "tool call id"),
     "reject": ("Mark a tool call as unacceptable, so that it is not repeated", "tool call id"),
-    "unblock": ("List what the session has learned to block, and lift it", "tool|learned|hour"),
-    "doctor": ("Show how commands are confined, and what is written down", ""),
+    "unblock": ("List what the session has learned to block, and unblock it", "tool|learned|hour"),
+    "doctor": ("Show how commands are confined and what is logged", ""),
 }
 """Name -> description and hint."""
 

@@ -1,8 +1,8 @@
-"""The project's words for agents: `AGENTS.md` (else `CLAUDE.md`, else `GEMINI.md`).
+"""The project's instructions for agents: `AGENTS.md` (or else `CLAUDE.md`, `GEMINI.md`).
 
-The files of the session's own folders are read when the session begins and are in the system prompt, which stays the
-same as long as the session does. Those of sub-folders are told with the first result that touches a file below them.
-Links that lead out of the session's folders are not followed.
+The files in the session's own folders are read when the session starts and are part of the system prompt, which stays
+the same for the whole session. Those in sub-folders are added to the first result that touches a file below them. Links
+that lead out of the session's folders are not followed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Instructions:
         self._max_bytes = max_bytes
         self._told: set[Path] = set()
         self.text = self._of_roots()
-        """For the system prompt; empty where there is nothing."""
+        """For the system prompt; empty if there are none."""
 
     def _of_roots(self) -> str:
         if not self._enabled:
@@ -39,11 +39,11 @@ class Instructions:
             file = instruction_file(folder)
             if file is not None and left > 0 and (text := self._read(file, left)):
                 left -= len(text.encode())
-                parts.append(f"\nInstructions of the project ({self._roots.display(real_path(file))}):\n{text}\n")
+                parts.append(f"\nProject instructions ({self._roots.display(real_path(file))}):\n{text}\n")
         return "".join(parts)
 
     def for_paths(self, paths: Iterable[Path]) -> str:
-        """Returns the instructions of the folders between the session's and these files that were not told yet."""
+        """Returns the not yet shown instructions of the folders between the session's and these files."""
         if not self._enabled:
             return ""
         parts = []
@@ -59,13 +59,13 @@ class Instructions:
         return "\n".join(parts)
 
     def for_sub_agent(self) -> Instructions:
-        """The same for a model that has been told nothing yet of sub-folders."""
+        """The same for a model that has not seen any sub-folder's instructions yet."""
         other = copy.copy(self)
         other._told = set()
         return other
 
     def forget(self) -> None:
-        """The model has forgotten the conversation, and what it was told in it."""
+        """The model has forgotten the conversation and the instructions in it."""
         self._told.clear()
 
     def _between(self, path: Path) -> list[Path]:

@@ -1,6 +1,6 @@
-"""Where a project keeps its words for agents: instruction files and skills. Looks for their names only.
+"""Finds a project's instruction files and skills by name.
 
-Standard library only: the answer to `session/new` names them.
+Standard library only: the response to `session/new` names them.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def skill_files(folder: Path) -> list[Path]:
 
 
 def _skill_name(file: Path) -> str:
-    """As its front matter has it, without a parser of YAML; else its folder's."""
+    """Its name from the front matter, without a YAML parser; else its folder's."""
     try:
         with open(file, "rb") as opened:
             begin = opened.read(HEAD_BYTES).decode("utf-8", "replace")

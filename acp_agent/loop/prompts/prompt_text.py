@@ -30,7 +30,7 @@ TITLE_CHARS = 60
 
 
 def parts_of(blocks: Sequence[ContentBlock], *, images: bool, audio: bool, max_resource_bytes: int) -> tuple[Part, ...]:
-    """The blocks for the model. Raises InvalidParams for what was not advertised or cannot be decoded."""
+    """Converts the blocks for the model. Raises InvalidParams for what was not advertised or cannot be decoded."""
     parts: list[Part] = []
     for index, block in enumerate(blocks):
         where = f"$.prompt[{index}]"
@@ -69,7 +69,7 @@ def _link(link: ResourceLink) -> str:
 def _readable(uri: str) -> str:
     try:
         parts = urlsplit(uri)
-    except ValueError:  # of brackets that hold no address
+    except ValueError:  # brackets without an address
         return uri
     if parts.scheme != "file":
         return uri
@@ -99,7 +99,7 @@ def _resource(resource: TextResourceContents | BlobResourceContents, where: str,
 
 
 def leading_text(blocks: Sequence[ContentBlock]) -> str:
-    """The text of the first text block that says something: where a slash command stands."""
+    """The first non-empty text block: where a slash command is."""
     for block in blocks:
         if isinstance(block, TextContent) and block.text.strip():
             return block.text.strip()
@@ -107,7 +107,7 @@ def leading_text(blocks: Sequence[ContentBlock]) -> str:
 
 
 def with_command_text(blocks: Sequence[ContentBlock], text: str) -> list[ContentBlock]:
-    """The prompt with `text` in the place of the command it begins with."""
+    """The prompt with `text` instead of the command it begins with."""
     expanded, done = [], False
     for block in blocks:
         if not done and isinstance(block, TextContent) and block.text.strip():
@@ -146,5 +146,5 @@ def system_prompt(roots: Roots, mode: Mode, instructions: str, skills: Mapping[s
         mode=f"{mode.name}: {mode.description}",
     )
     listed = "".join(f"\n- `{name}`: {description}" for name, description in (skills or {}).items())
-    known = f"\nSkills of this project (read one with the tool `skill` before you do what it names):{listed}\n"
+    known = f"\nSkills of this project (read one with the tool `skill` before doing what it describes):{listed}\n"
     return f"{facts}{known if listed else ''}\n{instructions}".rstrip() + "\n"

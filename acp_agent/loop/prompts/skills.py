@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 YAML = "yaml:load"
 YAML_LOADER = "yaml:BaseLoader"
-"""Knows texts, lists and tables only: no dates, no merged tables that grow without end."""
+"""Loads only strings, lists and mappings: no dates, and no merge keys that could grow without bound."""
 YAML_ERROR = "yaml:YAMLError"
 
 FRONT_MATTER = re.compile(r"\A---[ \t]*\r?\n(.*?)\r?\n---[ \t]*(?:\r?\n|\Z)", re.DOTALL)
@@ -28,9 +28,9 @@ MAX_DESCRIPTION = 1024
 MAX_FRONT_MATTER = 8192
 MAX_SKILL_BYTES = 200_000
 MAX_LISTED = 50
-"""Further files of a skill that are named with it."""
+"""Maximum number of other files listed with a skill."""
 MAX_SEEN = 5_000
-"""Entries of its folder that are looked at for that."""
+"""Entries of its folder that are checked for that."""
 
 
 class Skill(Struct, frozen=True):
@@ -82,7 +82,7 @@ class Skills:
 
 
 def read_skills(roots: Roots) -> dict[str, Skill]:
-    """The skills of the session's folders by name; one that cannot be used is left out, and the log says why."""
+    """The skills of the session's folders by name; unusable ones are skipped, and the log says why."""
     skills: dict[str, Skill] = {}
     for root in roots.all:
         for file in skill_files(root):
@@ -129,7 +129,7 @@ def _first_line(text: str) -> str:
 
 
 def _others(file: Path, roots: Roots) -> tuple[str, ...]:
-    """Lists the other files in a skill's folder; a folder with very much in it is not searched to its end."""
+    """Lists the other files in a skill's folder; a very large folder is not searched completely."""
     found: list[str] = []
     seen = 0
     for folder, folders, names in os.walk(file.parent):

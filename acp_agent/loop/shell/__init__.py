@@ -1,1 +1,1 @@
-"""Where and how commands run and files are touched."""
+"""Where and how commands run and files are accessed."""

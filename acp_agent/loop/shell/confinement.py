@@ -1,7 +1,7 @@
-"""How the commands of a session are confined: the sandbox of this machine with the session's folders.
+"""How the commands of a session are confined: this machine's sandbox with the session's folders.
 
-The sandbox is looked for once in a process (`executors.sandbox.probe`), by the first who waits for it; what a command
-may touch is worked out again for each, since files come and go.
+The sandbox is chosen once per process (`executors.sandbox.probe`) by the first task that needs it; what a command may
+touch is computed for each command, since files come and go.
 """
 
 from __future__ import annotations
@@ -41,20 +41,21 @@ RUNS_PROGRAMS = "acp_agent.safety.lines.git_folder:runs_programs"
 TOOLCHAINS = "acp_agent.executors.sandbox.toolchains:toolchains"
 
 LOOK_AGAIN, LOOK_AFTER = 30.0, 1.0
-"""Seconds after which the session's folders are looked through again, before a command and after one."""
+"""Seconds after which the session's folders are scanned again, before and after a command."""
 
 TOO_LARGE = (
-    "the session's folders are too large to be looked through: not every repository in them is protected, nor every "
-    "file hidden that `deny_read` matches"
+    "the session's folders are too large to scan: not every repository in them is protected, nor every file hidden "
+    "that `deny_read` matches"
 )
 
 NOT_CONFINED = (
-    "No language server was started: several of them run what a project's files tell them to, and no sandbox confines "
-    "them here. `lsp.unconfined = true` starts them all the same."
+    "No language server was started: some of them run code from the project, and there is no sandbox to confine them. "
+    "`lsp.unconfined = true` starts them anyway."
 )
 
 PRIVATE_PARTS = ("scratch", "scripts", "sandbox")
-"""Of the session's private folder: not for commands, wherever it lies. What stands for /tmp and the home is in one."""
+"""Part of the session's private folder that commands cannot access, wherever it is. /tmp and the home are in the
+other."""
 
 OWN_PARTS = ("state", "scratch", "scratch/tmp", "scratch/home", "scripts", "sandbox")
 """Of the session's private folder."""
@@ -63,7 +64,7 @@ START_FILES = (".bash", ".profile", ".zsh", ".zprofile", ".zlogin", ".config/fis
 
 
 class Confinement:
-    """Of one session. `folder`: private, existing; what a command may write of it is `state` and `scratch` below it."""
+    """Of one session. `folder`: private, existing; a command may write only to `state` and `scratch` in it."""
 
     def __init__(
         self,
@@ -75,8 +76,8 @@ class Confinement:
         journal: Journal | None = None,
         spawn: Callable[[Coroutine[Any, Any, None]], None] | None = None,
     ) -> None:
-        """`journal` is told what was found, and of each repository that commands made and whose configuration would
-        make git run something. `spawn` runs that look beside everything else."""
+        """`journal` records the sandbox found, and each repository created by a command whose configuration would make
+        git run something. `spawn` runs that check in the background."""
         self._journal = journal
         self._spawn = spawn
         self._looking = False
@@ -89,14 +90,14 @@ class Confinement:
         self._finding = anyio.Lock()
         self._readable: tuple[Path, ...] | None = None
         self.links: list[Path] = []
-        """Protected paths that are links: what they lead to is protected, they themselves are not."""
+        """Protected paths that are links: their targets are protected, the links are not."""
         for name in OWN_PARTS:
             (folder / name).mkdir(mode=0o700)
         self._other: User | None = None
         self._survey = Survey()
         self._looked: float | None = None
         self._hidden: dict[Path, None] = {}
-        """Paths that were ever found to be hidden: it stays so, however large the folders become."""
+        """Paths that were ever hidden: they stay hidden, however large the folders become."""
 
     @property
     def kind(self) -> str:
@@ -114,7 +115,7 @@ class Confinement:
             return self.found
 
     def _ended(self) -> None:
-        """A command has: what it made is looked at soon."""
+        """A command has ended: what it created is checked soon."""
         if self._spawn is not None and not self._looking and self.kind != "none":
             self._looking = True
             self._spawn(self._look_for_new())
@@ -127,7 +128,7 @@ class Confinement:
             self._looking = False
 
     async def _look(self) -> None:
-        """Looks for what commands must be kept from; not again at once where nothing is to be hidden."""
+        """Finds what commands must not touch; not again immediately if nothing is to be hidden."""
         if self.found is None or self.found.sandbox.kind == "none":
             return
         if self._looked is None or self._roots.rules.hides_any or anyio.current_time() - self._looked > LOOK_AGAIN:
@@ -158,24 +159,24 @@ class Confinement:
             return lines
         network, sockets = (("allowed" if on else "none") for on in (policy.network, policy.unix_sockets))
         lines.append(f"Network: {network}; unix sockets: {sockets}.")
-        lines.append(f"May be written: {_names(policy.writable, self._folder)}.")
+        lines.append(f"Writable: {_names(policy.writable, self._folder)}.")
         lines.append(f"Protected in them: {', '.join(config.protect) or 'nothing'}.")
         if self.links:
             lines.append(
-                f"Not protected from being replaced, since they are links: {_names(tuple(self.links), self._folder)}."
+                f"Links, so they can be replaced despite the protection: {_names(tuple(self.links), self._folder)}."
             )
         if not self._survey.complete:
             lines.append(f"{TOO_LARGE[0].upper()}{TOO_LARGE[1:]}.")
         if self._hidden:
             lines.append(f"Hidden (`deny_read`): {_names(tuple(self._hidden), self._folder)}.")
         if config.allow_read:
-            lines.append(f"Further readable: {', '.join(config.allow_read)}.")
+            lines.append(f"Also readable: {', '.join(config.allow_read)}.")
         if config.strict:
             lines.append("Strict: without a sandbox no command runs.")
         return lines
 
     def limits(self) -> str:
-        """For the model, when a command failed for what may be the sandbox's doing; empty where there is none."""
+        """For the model, when a command may have failed because of the sandbox; empty without one."""
         config = self._config.sandbox
         if self.found is None or self.found.sandbox.kind == "none":
             return ""
@@ -183,16 +184,16 @@ class Confinement:
         ask = (
             "Only the user can change that."
             if config.strict
-            else "If that is why it failed and there is no other way, call it again with `outside_sandbox`: the user "
-            "is asked."
+            else "If that is why it failed and there is no other way, repeat it with `outside_sandbox`: the user is "
+            "asked."
         )
         return (
-            "The command ran in a sandbox: it can change only what is below the session's folders, less what other "
-            f"programs trust there (.git/hooks, .git/config, …), and does not see other people's files.{network} {ask}"
+            "The command ran in a sandbox: it can change only what is in the session's folders, except files that "
+            f"other programs trust (.git/hooks, .git/config, …), and cannot see files elsewhere.{network} {ask}"
         )
 
     def user(self) -> User | None:
-        """Whom commands run as, where that is somebody else. Raises ExecutorError."""
+        """The other user that commands run as, if any. Raises ExecutorError."""
         if (name := self._config.scope.run_as_user) and self._other is None:
             self._other = load(FIND_USER)(name)
             if self._other is not None:
@@ -201,11 +202,11 @@ class Confinement:
         return self._other
 
     def confine(self, invocation: Invocation, command: Command) -> Confined:
-        """The command as it is to be started. Raises ExecutorError where it must not run."""
+        """Returns the confined command to start. Raises ExecutorError if it must not run."""
         if self._config.sandbox.strict and self._roots.rules.hides_any and not self._survey.complete:
             raise ExecutorError(f"the command was not run: {TOO_LARGE}")
         if self.found is None:
-            raise ExecutorError("the sandbox has not been looked for yet")  # A mistake of ours, never of the user's.
+            raise ExecutorError("the sandbox has not been chosen yet")  # Our bug, never the user's mistake.
         if not command.confined:
             return Confined(invocation.argv, invocation.cwd, invocation.env)
         held = hold(self._git_folders()) if self._protects_git else []
@@ -230,17 +231,16 @@ class Confinement:
         return replace(confined, cleanup=close)
 
     def no_servers(self, *, unconfined: bool) -> str | None:
-        """Why no language server is started, where that is known; None where they may be."""
+        """Why no language server is started, if known; None if they may be."""
         if self._config.scope.run_as_user:
-            return "Language servers are not started for another user (`tools.scope.run_as_user`)."
+            return "Language servers are not started as another user (`tools.scope.run_as_user`)."
         if self.found is not None and self.found.sandbox.kind == "none" and not unconfined:
             return NOT_CONFINED
         return None
 
     async def launch(self, argv: Sequence[str], cwd: Path, *, unconfined: bool) -> Launch:
-        """A language server as it is to be started: it may read what commands may, and write nothing of it; there is
-        no network, and no socket of another program's. Raises LspError where nothing confines it, unless
-        `unconfined`."""
+        """Returns the confined language server to start: it can read what commands can, write nothing, and has no
+        network and no unix sockets. Raises LspError if nothing confines it, unless `unconfined`."""
         found = await self.ready()
         if (reason := self.no_servers(unconfined=unconfined)) is not None:
             raise LspError(reason)
@@ -299,7 +299,7 @@ class Confinement:
         own = [*self._roots.rules.own, *(self._folder / part for part in PRIVATE_PARTS)]
         protected += [path for path in self._roots.rules.own if not path.exists()]
         if self._readable is None:
-            other = self._other  # Who need not be able to see what is installed in our home.
+            other = self._other  # Another user may not be able to see what is installed in our home.
             home, environ = (self._home, self._environ) if other is None else (other.home, {})
             self._readable = load(TOOLCHAINS)(home, environ)
         return SandboxPolicy(
@@ -353,7 +353,7 @@ MAX_NAMED = 10
 
 
 def _names(paths: tuple[Path, ...], private: Path) -> str:
-    """For people; the session's own private folder is nothing to them."""
+    """For users, who need not see the session's private folder."""
     shown = [str(path) for path in paths if private not in path.parents]
     more = f" and {len(shown) - MAX_NAMED} more" if len(shown) > MAX_NAMED else ""
     return (", ".join(shown[:MAX_NAMED]) or "nothing") + more

@@ -1,7 +1,7 @@
-"""Commands of the user's that run before and after tools, after a file or the shell's folder has changed.
+"""The user's commands that run before and after tools, and after a file or the shell's folder has changed.
 
-A hook gets facts as variables and JSON on no channel of ours: its output goes to the log. It never stops a call: one
-that fails or takes too long is reported, and the call goes on. Hooks are in the user's own configuration only.
+A hook gets facts as variables; its output goes to the log. It never stops a call: if it fails or takes too long, that
+is reported, and the call continues. Hooks are in the user's own configuration only.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from acp_agent.loop.running_turn import RunningTurn
 log = logging.getLogger(__name__)
 
 MAX_VARIABLE = 32_000
-"""Characters of one variable: the operating system takes 128 KiB."""
+"""Maximum characters of one variable: the operating system accepts 128 KiB."""
 
 MAX_TROUBLE = 300
 
@@ -93,9 +93,9 @@ class Hooks(Struct):
                 await process.close()
 
     def _tell(self, event: str, hook: HookConfig, trouble: str) -> None:
-        """Every time in the log, the first time to the user too."""
+        """Logs it every time, tells the user the first time."""
         text = f"The hook `{hook.command}` ({event}) failed: {trouble}"
         log.warning("%s", text)
         if hook.command not in self._reported:
             self._reported.add(hook.command)
-            self.outbox.say(f"{text}. The call went on.")
+            self.outbox.say(f"{text}. The call continued.")

@@ -1,6 +1,6 @@
-"""A folder that only we can look into, for the script files and the shell state of one session.
+"""A folder that only we can access, for the script files and the shell state of one session.
 
-It is locked as long as its session lives, so that another agent can tell what was left by one that was killed.
+It is locked as long as its session lives, so that another agent can recognise folders left by one that was killed.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ LOCK = "lock"
 OTHER_FOLDERS = ("/var/tmp", "/dev/shm")
 
 SAFE_FOLDER = "/tmp"
-"""Where the system's temporary folder has a name that a shell would split."""
+"""Used if the system's temporary folder has a name that a shell would split."""
 
 JUST_MADE = 60.0
-"""Seconds in which a folder without a lock may be one that is being made."""
+"""Seconds in which a folder without a lock may be one being created."""
 
 
 class PrivateFolder:
-    """Not below a folder of the session, if that can be."""
+    """Not inside a folder of the session, if possible."""
 
     def __init__(self, roots: Roots) -> None:
         self.path = Path(tempfile.mkdtemp(prefix=PREFIX, dir=_parents(roots)[0]))
@@ -57,7 +57,7 @@ def _is_plain(folder: str) -> bool:
 
 
 def sweep() -> list[Path]:
-    """Removes the folders that agents of this user left when they were killed; returns them."""
+    """Removes and returns the folders that killed agents of this user left behind."""
     removed = []
     for parent in dict.fromkeys((tempfile.gettempdir(), SAFE_FOLDER, *OTHER_FOLDERS)):
         try:
@@ -82,7 +82,7 @@ def _is_left(entry: os.DirEntry[str]) -> bool:
     try:
         lock = os.open(os.path.join(entry.path, LOCK), os.O_RDWR | os.O_NOFOLLOW)
     except FileNotFoundError:
-        # Made this moment, or by somebody else: only what looks like a session's is ours.
+        # Just created, or someone else's: only what looks like a session's is ours.
         return time.time() - status.st_mtime > JUST_MADE and os.path.isdir(os.path.join(entry.path, "state"))
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,4 +1,4 @@
-"""Where and how the commands of a session run and its files are touched."""
+"""Where and how the commands of a session run and its files are accessed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Shell:
-    """Of one session, or (`below`) of a sub-agent in it, whose working directory and variables are its own."""
+    """Of one session, or (`below`) of a sub-agent in it, with its own working directory and variables."""
 
     def __init__(
         self,
@@ -51,11 +51,11 @@ class Shell:
 
     @property
     def state(self) -> Path:
-        """Where the turn's shell keeps its working directory and variables; a new turn starts again."""
+        """Where the turn's shell stores its working directory and variables; a new turn starts afresh."""
         return self._folder.path / "state" / f"shell-{self.turn.number}{self._of}"
 
     def cwd(self) -> Path:
-        """Where the turn's shell stands now."""
+        """The current directory of the turn's shell."""
         return last_cwd(self.state, self._roots.cwd)
 
     def forget_state(self) -> None:
@@ -64,11 +64,11 @@ class Shell:
 
     @property
     def draws_here(self) -> bool:
-        """Whether the editor does not show by itself what a command prints."""
+        """Whether the editor does not show a command's output itself."""
         return route("run", self.offer) == "local"
 
     def limits(self) -> str:
-        """Describes the limits of the sandbox, in a sentence for the model; empty where there is none."""
+        """Describes the limits of the sandbox for the model; empty without one."""
         return self.confinement.limits()
 
     async def close(self) -> None:

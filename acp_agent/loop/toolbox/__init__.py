@@ -1,1 +1,1 @@
-"""Which tools there are now, and why not the others: built in, of packages, of the folder, of MCP servers."""
+"""Which tools are available, and why others are not: built in, from packages, from the folder, from MCP servers."""

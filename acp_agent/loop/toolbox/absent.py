@@ -1,4 +1,4 @@
-"""Tools that are not always there."""
+"""Tools that are not always available."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LOOK_AT_RUNS = frozenset(("bash_output", "bash_kill", "bash_list"))
 
 NO_RUNS = (
     "Nothing was started in the background in this session (`bash` with `background`). "
-    "A run ends with its session, so one of an earlier session is gone."
+    "Runs end with their session, so those of earlier sessions are gone."
 )
 
 
@@ -34,7 +34,7 @@ class Absent:
         return missing_browser(self._config.browser)
 
     def why(self, tool: str) -> str | None:
-        """Why a tool is not there now, as a sentence; `None` where it is."""
+        """Why a tool is unavailable, as a sentence; `None` if it is available."""
         if tool in ASK_LANGUAGE_SERVERS:
             return self._languages.missing()
         if tool in LOOK_AT_RUNS:
@@ -43,7 +43,7 @@ class Absent:
             case "browser":
                 return self._browser
             case "delegate" if not self._config.delegate.max_depth:
-                return "Sub-agents are switched off (`tools.delegate.max_depth`)."
+                return "Sub-agents are turned off (`tools.delegate.max_depth`)."
             case "skill" if not self._skills.names():
                 return "This project has no skills (`.agents/skills/NAME/SKILL.md`)."
         return None

@@ -1,7 +1,7 @@
-"""The tools that are not of this package: of installed packages, and of the project where the user trusts it.
+"""Tools from installed packages, and from the project if the user trusts it.
 
-Trust belongs to a folder and to the very bytes of its files, and is remembered outside of the folder (in the session
-store, with the permissions): a pulled commit that changes a tool is asked about again.
+Trust applies to a folder and the exact bytes of its files, and is stored outside the folder (in the session store, with
+the permissions): after a pulled commit that changes a tool the user is asked again.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ TOOL = "trust"
 LOAD_TIMEOUT = 30.0
 
 SHOWN_CHARS = 2_000
-"""Of each file, when the user is asked."""
+"""Characters shown of each file when the user is asked."""
 
 ANSWERS = {True: "given by the user", False: "refused by the user", None: "not answered"}
 
 QUESTION = "Trust this folder's own files, and let them take effect?"
-NOT_TRUSTED = "This folder has files of its own (configuration, tools) that are not used: `/trust` shows them."
-TRUSTED = "Trusted. The folder's tools are loaded; its configuration counts from the next session on."
+NOT_TRUSTED = "This folder has its own configuration or tools, which are not used: `/trust` shows them."
+TRUSTED = "Trusted. The folder's tools are loaded; its configuration applies from the next session on."
 
 PACKAGE_TOOLS = "acp_agent.tools.kit.third_party:package_tools"
 PROJECT_TOOLS = "acp_agent.tools.kit.third_party:project_tools"
@@ -77,12 +77,12 @@ class Extensions:
 
     @property
     def mark(self) -> str:
-        """Stands for the files that were shown last."""
+        """Identifies the files that were shown last."""
         return mark_of(self._shown)
 
     @property
     def loaded(self) -> bool:
-        """Whether tools of the project are loaded, in whatever state their files were then."""
+        """Whether tools of the project are loaded, possibly from an earlier version of their files."""
         return self._loaded
 
     async def show(self) -> tuple[list[str], bool]:
@@ -92,8 +92,8 @@ class Extensions:
         return list(files), self.trusted(files)
 
     async def packages(self) -> list[str]:
-        """Loads the tools of packages; once. Returns what a user should hear of, in sentences. Whoever asks meanwhile
-        waits. Where no package offers any, nothing is loaded for it."""
+        """Loads the tools of packages once; concurrent callers wait. Returns messages for the user. Imports nothing if
+        no package offers any."""
         async with self._loading:
             if not self._packages:
                 return []
@@ -103,7 +103,7 @@ class Extensions:
             return await self._load(PACKAGES, PACKAGE_TOOLS)
 
     async def project(self) -> list[str]:
-        """Loads the project's tools where they are trusted; once. Whoever asks meanwhile waits until it is done."""
+        """Loads the project's tools once, if they are trusted; concurrent callers wait."""
         async with self._loading:
             if self._begun or not (self._folder / FOLDER).is_dir():
                 return []
@@ -118,7 +118,7 @@ class Extensions:
             return [] if self._asks else [NOT_TRUSTED]
 
     async def ask(self, journal: Journal) -> list[str]:
-        """Asks the user, once for these very files, whether they are trusted; returns what the user should hear."""
+        """Asks the user, once for these exact files, whether they are trusted; returns a message for the user."""
         if not self._asks:
             return []
         self._asks = False
@@ -137,8 +137,8 @@ class Extensions:
         return [NOT_TRUSTED]
 
     async def trust(self, mark: str = "") -> list[str] | None:
-        """Remembers that the files are trusted, and loads them. Returns what went wrong; `None` where they are not
-        those that were shown last (or that `mark` stands for), so that nothing was done."""
+        """Remembers that the files are trusted and loads them. Returns what went wrong; `None` if they are not those
+        shown last (or identified by `mark`), and nothing was done."""
         async with self._loading:
             files = await self.read()
             scope = scope_of(files)
@@ -149,7 +149,7 @@ class Extensions:
             return await self._load(PROJECT, PROJECT_TOOLS, tools_of(files))
 
     async def distrust(self) -> None:
-        """Takes trust back. These files are not asked about again."""
+        """Revokes trust. The user is not asked about these files again."""
         async with self._loading:
             self._begun, self._asks = True, False
             project = str(self._folder)
@@ -162,7 +162,7 @@ class Extensions:
             self._loaded = False
 
     async def _load(self, group: str, row: str, *arguments: object) -> list[str]:
-        """Third-party code is run in a thread that is left to itself where it takes too long."""
+        """Third-party code runs in a thread that is abandoned if it takes too long."""
         try:
             with anyio.fail_after(LOAD_TIMEOUT):
                 made, trouble = await anyio.to_thread.run_sync(lambda: load(row)(*arguments), abandon_on_cancel=True)
@@ -185,8 +185,8 @@ def _shown(name: str, data: bytes) -> str:
 
 
 def _any_package() -> bool:
-    """Whether an installed package names the group: looked for by hand, since the first turn waits for it and loading
-    `importlib.metadata` takes longer than all of this."""
+    """Whether an installed package registers the group: searched by hand, since the first turn waits for it and
+    importing `importlib.metadata` takes longer."""
     for folder in sys.path:
         try:
             names = os.listdir(folder or ".")

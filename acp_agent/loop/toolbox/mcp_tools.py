@@ -1,7 +1,7 @@
 """The MCP servers of a session, as the loop sees them: tools in its registry, prompts among its commands.
 
-The servers are connected in the background, after the session was answered. A prompt that comes meanwhile waits for
-them for a moment, and goes on without those that are not ready.
+The servers are connected in the background, after the session's response. A prompt that arrives in the meantime waits
+for them briefly and continues without those that are not ready.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 GROUP = "mcp"
 UNFIT = re.compile(r"[^\w.:/-]+", re.ASCII)
 LONGEST_COMMAND = 80
-"""Characters of a command's name; what a server calls its prompts may hold anything."""
+"""Characters of a command's name; a server's prompt names may contain anything."""
 
 SERVERS = "acp_agent.mcp.mcp_servers:McpServers"
 SERVER_TOOLS = "acp_agent.tools.kit.mcp_tool:server_tools"
@@ -38,7 +38,7 @@ SERVER_TOOLS = "acp_agent.tools.kit.mcp_tool:server_tools"
 
 
 class SessionServers:
-    """Of one session. What its prompts add to the commands goes into `menu`."""
+    """Of one session. Its prompts are added as commands to `menu`."""
 
     def __init__(
         self,
@@ -94,7 +94,7 @@ class SessionServers:
         return self._servers.states() if self._servers is not None else ()
 
     async def ready(self) -> None:
-        """Waits until no server is being connected any more, or it has taken long enough for a prompt to wait."""
+        """Waits until all servers are connected or have failed, or for as long as a prompt may wait."""
         with anyio.move_on_after(self._wait):
             while any(state.state == "connecting" for state in self.states()):
                 await self._news.wait()
@@ -134,20 +134,20 @@ class SessionServers:
         return next((prompt for prompt in self._prompts() if _command(prompt) == command), None)
 
     async def text_of(self, prompt: McpPrompt, rest: str) -> tuple[str, bool]:
-        """Returns the text of a prompt and True, or the reason why there is none and False."""
+        """Returns the text of a prompt and True, or the reason for its absence and False."""
         try:
             arguments = prompt_arguments(prompt, rest) if prompt.arguments else {}
             messages = await self._connected.prompt(prompt.server, prompt.name, arguments)
         except McpError as error:
             return f"The prompt `{_command(prompt)}` could not be used: {error}", False
         texts = [text if role == "user" else f"[{role}] {text}" for role, text in messages]
-        if rest and not prompt.arguments:  # It takes none: the user's words follow it.
+        if rest and not prompt.arguments:  # It takes no arguments: the user's text follows it.
             texts.append(rest)
         return "\n\n".join(texts), True
 
 
 def _command(prompt: McpPrompt) -> str:
-    """A command's name has no spaces: what follows the first is its argument."""
+    """A command's name has no spaces: the rest is its argument."""
     return UNFIT.sub("_", f"{prompt.server}:{prompt.name}")[:LONGEST_COMMAND]
 
 

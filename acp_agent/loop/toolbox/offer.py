@@ -1,9 +1,9 @@
-"""Which tools the model is offered now, and in what form.
+"""Which tools the model is offered, and in what form.
 
-All tools of the registry, less those that the mode, the configuration, the surroundings (no browser here) or unmet
-prerequisites exclude: these are not offered and do not run. Of the rest, the core tools are always sent; where there
-are many others (MCP servers), only the relevant ones are, chosen again for each prompt. What was left out for lack of
-relevance still runs when the model calls it by name.
+All tools of the registry except those excluded by the mode, the configuration, the environment (no browser) or unmet
+prerequisites: these are not offered and do not run. Of the rest, the core tools are always sent; if there are many
+others (MCP servers), only the relevant ones are, chosen for each prompt. A tool left out as irrelevant still runs if
+the model calls it by name.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from acp_agent.tools.kit.registry import ToolEntry, Tools
 DEFAULT_THRESHOLD = 0.6
 
 THOUGHTS = "thinking"
-"""The field that complex tools get to think in; it is taken out before a tool sees its arguments."""
+"""The field for thinking in complex tools; removed before a tool sees its arguments."""
 
 ESSENTIAL = frozenset(
     "bash bash_output bash_kill bash_list read edit write find_path grep list_directory plan skill switch_mode".split()
 )
-"""Tools that a model with a small context always gets; the definitions of all tools would fill it."""
+"""Tools that a model with a small context always gets, since the definitions of all tools would fill it."""
 
 
 class Offer:
@@ -65,15 +65,15 @@ class Offer:
     # --- what may run -----------------------------------------------------------------------------------------
 
     def why_not(self, entry: ToolEntry) -> str | None:
-        """Why a tool is not offered now, as a sentence; `None` where it is."""
+        """Why a tool is not offered, as a sentence; `None` if it is."""
         if self._only is not None and entry.name not in self._only:
             return f"`{entry.name}` is not among the tools of this sub-agent."
         mode = self._choices.mode()
         if not _in_mode(entry, mode):
-            reads = "" if mode.changes else ", which only reads"
+            reads = "" if mode.changes else ", which is read-only"
             return f"`{entry.name}` is not available in the mode `{mode.id}`{reads}."
         if any(name in self._config.disabled for name in (entry.name, *entry.aliases)):
-            return f"`{entry.name}` is switched off in the configuration (`tools.disabled`)."
+            return f"`{entry.name}` is disabled in the configuration (`tools.disabled`)."
         if (denied := self._deciders.hides(entry.name)) is not None:
             return denied
         if (why := self._absent.why(entry.name)) is not None:
@@ -86,7 +86,7 @@ class Offer:
         return [entry for entry in self._registry.entries() if self.why_not(entry) is None]
 
     def find(self, name: str) -> ToolEntry | None:
-        """The tool of that name, where it is offered now."""
+        """The tool with that name, if it is offered."""
         entry = self._registry.find(name)
         return entry if entry is not None and self.why_not(entry) is None else None
 
@@ -98,7 +98,7 @@ class Offer:
         return {entry.name: why for entry in self._registry.entries() if (why := self.why_not(entry)) is not None}
 
     def succeeded(self, name: str) -> None:
-        """A tool has succeeded: what requires or prefers it hears of it, and it stays among those that are sent."""
+        """A tool has succeeded: affects tools that require or prefer it, and it continues to be sent."""
         self._succeeded.add(name)
         if self._chosen is not None:
             self._chosen |= {name}
@@ -114,7 +114,7 @@ class Offer:
         return next((rules.rules[name] for name in names if name in rules.rules), None)
 
     def unknown_names(self) -> list[str]:
-        """Names in the configuration that are no tool's. MCP tools may still come, so these are believed."""
+        """Names in the configuration that match no tool. MCP tools may still be added, so their names are accepted."""
         rules = self._config.dependencies.rules
         named = [*self._config.disabled, *rules]
         named += [name for rule in rules.values() for name in (*rule.requires, *rule.prefers)]
@@ -124,7 +124,7 @@ class Offer:
     # --- what is sent -----------------------------------------------------------------------------------------
 
     async def aim(self, prompt: str, window: int | None = None) -> None:
-        """Chooses what is sent with the requests of one turn. `window`: tokens the model can hold, where known."""
+        """Chooses what is sent with the requests of one turn. `window`: the model's context in tokens, if known."""
         config = self._config.schema_filter
         self._small = window is not None and window <= config.small_window
         most = config.max_tools_small if self._small else config.max_tools
@@ -197,7 +197,7 @@ def _text(entry: ToolEntry) -> str:
 
 
 def with_risk_metadata(tool: ToolDefinition) -> ToolDefinition:
-    """The definition that demands what the model thinks of the risk."""
+    """The definition that requires the model's risk assessment."""
     parameters = {
         **tool.parameters,
         "properties": {**tool.parameters.get("properties", {}), **RISK_METADATA},
@@ -210,15 +210,15 @@ def with_risk_metadata(tool: ToolDefinition) -> ToolDefinition:
 
 
 def threshold_of(value: float) -> float:
-    """A configured threshold, from 0 to 1; what is not a number counts as 0.6."""
+    """A configured threshold, from 0 to 1; anything but a number counts as 0.6."""
     if value != value or value in (float("inf"), float("-inf")):
         return DEFAULT_THRESHOLD
     return min(1.0, max(0.0, value))
 
 
 def complexity(parameters: Mapping[str, Any]) -> float:
-    """How hard a tool is to call right, 0 to 1: required parameters (3 are much), depth of nesting (2 levels below the
-    first are much), and the largest enumeration (6 words are much)."""
+    """How hard a tool is to call correctly, 0 to 1: required parameters (3 are many), nesting depth (2 levels below the
+    first are deep) and the largest enumeration (6 values are many)."""
     required = min(len(_list(parameters.get("required"))) / 3, 1.0)
     depth = min(max(_depth(parameters) - 1, 0) / 2, 1.0)
     enum = min(_largest_enum(parameters) / 6, 1.0)
@@ -231,7 +231,7 @@ def think_first(tool: ToolDefinition) -> ToolDefinition:
     properties = properties if isinstance(properties, Mapping) else {}
     if THOUGHTS in properties:
         return tool
-    thoughts = {"type": "string", "description": "First think here, in a few words, about which values to give."}
+    thoughts = {"type": "string", "description": "First think here, briefly, about which values to use."}
     parameters = {
         **tool.parameters,
         "properties": {THOUGHTS: thoughts, **properties},
@@ -251,7 +251,7 @@ def _below(schema: Any) -> list[Any]:
 
 
 def _list(value: Any) -> list[Any]:
-    """A server's schema may hold anything anywhere."""
+    """A server's schema may contain anything anywhere."""
     return value if isinstance(value, list) else []
 
 

@@ -1,4 +1,4 @@
-"""How relevant each of several texts is to a query: by embeddings where a server makes them, else by shared words."""
+"""How relevant each of several texts is to a query: by embeddings if a server provides them, else by shared words."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ COMMON = frozenset(
     "this to use using was what when where which will with you your".split()
 )
 MOST_VECTORS = 2_000
-"""Texts whose vectors are remembered."""
+"""Texts whose vectors are cached."""
 LONGEST_QUERY = 8_000
-"""Characters of a prompt that are looked at."""
+"""Characters of a prompt that are used."""
 
 
 class Relevance:
-    """Without embeddings, or where they fail, words are compared."""
+    """Without embeddings, or if they fail, words are compared."""
 
     def __init__(self) -> None:
         self._embed: Embed | None = None
@@ -47,7 +47,7 @@ class Relevance:
             try:
                 return await self._by_vectors(self._embed, query, texts)
             except ProviderError as error:
-                log.warning("words are compared, since embeddings failed: %s", error)
+                log.warning("comparing words instead, since embeddings failed: %s", error)
                 self.method = f"{WORDS} (the embeddings endpoint failed)"
         return lexical_scores(query, texts)
 
@@ -61,7 +61,7 @@ class Relevance:
 
 
 def lexical_scores(query: str, texts: Sequence[str]) -> list[float]:
-    """Cosine of the words both have, rare ones counting more (TF-IDF)."""
+    """Cosine similarity of shared words, rare ones weighted more (TF-IDF)."""
     documents = [Counter(_words(text)) for text in texts]
     asked = Counter(_words(query))
     frequency = Counter(word for document in documents for word in document)
@@ -80,7 +80,7 @@ def _words(text: str) -> list[str]:
 
 
 def _stem(word: str) -> str:
-    """Good enough to bring `issues` and `issue`, `searching` and `search` together."""
+    """Good enough to match `issues` with `issue`, `searching` with `search`."""
     for ending in ("ing", "ies", "es", "ed", "s"):
         if word.endswith(ending) and len(word) - len(ending) >= 3:
             return word[: -len(ending)] + ("y" if ending == "ies" else "")

@@ -1,4 +1,4 @@
-"""Which tools there are now."""
+"""Which tools are available."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Toolbox:
         self.relevance = relevance
 
     def only(self, tools: frozenset[str]) -> Toolbox:
-        """The toolbox of a sub-agent: these tools, as far as they are there."""
+        """The toolbox of a sub-agent: these tools, as far as they are available."""
         other = copy.copy(self)
         other.offer = self.offer.only(tools)
         return other

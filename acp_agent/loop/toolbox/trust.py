@@ -1,4 +1,4 @@
-"""Whether a folder's own configuration takes effect. Light: the answer to `session/new` needs it."""
+"""Whether a folder's own configuration takes effect. Cheap to import: the response to `session/new` needs it."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ SCOPE_OF = "acp_agent.safety.folders.folder_trust:scope_of"
 
 
 def project_layer(folder: str, store: SessionStore) -> Layer | None:
-    """The folder's configuration where the user trusts the folder's files as they are now, else `None`.
+    """The folder's configuration if the user trusts the folder's current files, else `None`.
 
-    Raises ConfigError where it is trusted and cannot be read; StoreError.
+    Raises ConfigError if it is trusted but cannot be read, and StoreError.
     """
     if not os.path.isfile(f"{folder}/{PROJECT_FILE}"):
         return None

@@ -1,6 +1,6 @@
-"""`/compact` and `/context`: what the model's context holds, and making it short because the user wants it.
+"""`/compact` and `/context`: shows what fills the model's context, and compacts it on request.
 
-Both always answer: without a model, without a key, with a server that fails.
+Both always answer: without a model, without a key, with a failing server.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from acp_agent.loop.session import Session
 
 BY_HAND = 2
-"""A conversation without a summary is made this much shorter by leaving out."""
+"""Without a summary, a conversation is shortened by this much."""
 
 
 class ContextUse:
@@ -66,7 +66,7 @@ class ContextUse:
         if size_of(done.messages) >= size_of(before):
             desk.ended("failed")
             why = f" ({done.trouble})" if done.trouble else ""
-            return f"The conversation could not be made shorter{why}; it stays as it is."
+            return f"The conversation could not be shortened{why}; it stays as it is."
         self._memory.replace(done.messages)
         desk.ended("completed", done.summary)
         name = session.choices.model if model is None else model.name
@@ -89,7 +89,9 @@ class ContextUse:
         summary = await summariser(model, asked.settings)(fitting)
         kept = summary_messages(summary)
         if not summary or size_of(kept) >= size_of(messages):
-            trouble = "the summary was not shorter than the conversation" if summary else "the model gave no summary"
+            trouble = (
+                "the summary was not shorter than the conversation" if summary else "the model returned no summary"
+            )
             return Compacted(list(messages), trouble=trouble)
         return Compacted(kept, summarised=len(messages), summary=summary)
 
@@ -112,7 +114,7 @@ class ContextUse:
             tokens = self._room.estimator.tokens(session.choices.model, history.characters())
             return [
                 f"Messages the model remembers: {len(history)}, about {tokens} tokens.",
-                f"The model cannot be asked now: {error}",
+                f"The model is not available: {error}",
             ]
         size = self._room.measure(self._memory.messages(), asked)
         lines = [
@@ -123,13 +125,13 @@ class ContextUse:
         ]
         if size.window is not None:
             budget = 100 * self._room.budget
-            what = "room is made" if self._room.config.enabled else "turns stop"
+            what = "it is compacted" if self._room.config.enabled else "turns stop"
             lines.append(
                 f"The model can hold {size.window} tokens: {100 * size.all / size.window:.0f} % are in use; at "
                 f"{budget:.0f} % {what}."
             )
         else:
-            lines.append("How much the model can hold is not known (`providers.NAME.context_window`).")
+            lines.append("The size of the model's context is unknown (`providers.NAME.context_window`).")
         spent = session.spent
         if spent is not None and spent.input_tokens:
             cached = 100 * spent.cached_tokens / spent.input_tokens

@@ -1,6 +1,6 @@
 """Links in a prompt: web pages are read for the model, through the same guard as `fetch`; files stay in their folders.
 
-Each page that is read is shown as a call of `fetch`, so that the user sees what was asked of whom.
+Each page is shown as a `fetch` call, so that the user sees what was requested.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ async def with_linked_pages(
     entry: ToolEntry | None,
     max_chars: int,
 ) -> list[ContentBlock]:
-    """The prompt with the text of each linked page behind its link, or a line that says why it is not there. `entry`:
-    the tool `fetch`; without it nothing is fetched."""
+    """Returns the prompt with the text of each linked page after its link, or a line that says why it is missing.
+    `entry`: the tool `fetch`; without it nothing is fetched."""
     links = [block for block in blocks if isinstance(block, ResourceLink) and _is_web(block.uri)]
     pages: dict[int, ContentBlock] = {}
 
@@ -59,7 +59,7 @@ async def with_linked_pages(
         if (page := pages.get(id(block))) is not None:
             expanded.append(page)
         elif isinstance(block, ResourceLink) and _leads_out(block.uri, roots):
-            expanded.append(TextContent(text="(outside of the folders of this session: it cannot be read)"))
+            expanded.append(TextContent(text="(outside this session's folders: it cannot be read)"))
     return expanded
 
 

@@ -1,4 +1,4 @@
-"""The parts of a session: what its turns need beside the conversation itself. `build` makes them."""
+"""The parts of a session: what its turns need besides the conversation itself. `build` creates them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Parts(Struct, frozen=True):
     shell: Shell
     memory: Memory
     languages: Languages
-    """The five owners; what follows works with them."""
+    """The five owners; the following parts use them."""
     models: Models
     journal: Journal
     commands: Commands

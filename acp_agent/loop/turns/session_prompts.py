@@ -47,7 +47,7 @@ class Prompts:
         return title_of(blocks)
 
     def user_message(self, blocks: Sequence[ContentBlock]) -> Message:
-        """The prompt for the model that is chosen. Raises InvalidParams for blocks it does not take."""
+        """The prompt for the chosen model. Raises InvalidParams for blocks it does not accept."""
         config = self._session.config
         provider = self._models.settings(config, self._session.choices.model.partition(":")[0])
         parts = parts_of(
@@ -59,7 +59,7 @@ class Prompts:
         return UserMessage(parts)
 
     def notes(self) -> Sequence[Message]:
-        """Returns what happened since the last turn that the model must hear of before the prompt."""
+        """Returns events since the last turn that the model must know before the prompt."""
         notes: list[Message] = [*self._calls.shell.runs.notes()]
         goal = self._memory.goals.active
         if goal is not None and not any(mentions(message, goal.text) for message in self._memory.messages()):
@@ -67,8 +67,8 @@ class Prompts:
         return notes
 
     async def expand(self, blocks: Sequence[ContentBlock]) -> Sequence[ContentBlock] | str:
-        """The prompt as the model gets it: a skill or a prompt of an MCP server in the place of its command, web pages
-        with their links, diagnostics where it mentions them. A string: why there is nothing to ask, for the user."""
+        """Returns the prompt as the model gets it: a skill or MCP prompt instead of its command, web pages after their
+        links, diagnostics if it mentions them. A string tells the user why there is nothing to ask."""
         expanded = await self._expand(blocks)
         if isinstance(expanded, str) or not mentions_diagnostics(blocks):
             return expanded
@@ -113,5 +113,5 @@ class Prompts:
     def _begin_goal(self, text: str) -> str:
         goals, outbox = self._memory.goals, self._session.outbox
         if (earlier := goals.current) is not None:
-            outbox.tell(f"The goal before it is given up: {earlier.text}")
+            outbox.tell(f"The previous goal was given up: {earlier.text}")
         return goals.begin(outbox.clean(text)).text

@@ -1,4 +1,4 @@
-"""The turns of a session: what must be there before one, and one from its prompt to its end."""
+"""The turns of a session: what must be ready before one, and one turn from its prompt to its end."""
 
 from __future__ import annotations
 
@@ -20,8 +20,7 @@ from acp_agent.schema.acp import ContentBlock, StopReason
 log = logging.getLogger(__name__)
 
 NOT_REDACTED = (
-    "Credentials are not taken out of what the model, the editor, the log and the database get "
-    "(`secrets.redact = false`)."
+    "Credentials are not redacted for the model, the editor, the log and the database (`secrets.redact = false`)."
 )
 
 
@@ -35,8 +34,7 @@ class Turns:
         self._told = False
 
     async def prepare(self) -> Sequence[str]:
-        """Makes ready what the first turn needs; whoever comes later finds it done. Returns what the user should
-        hear."""
+        """Prepares what the first turn needs, once. Returns messages for the user."""
         first, self._told = not self._told, True
         if first:
             self._expire()
@@ -45,14 +43,14 @@ class Turns:
         return [*told, *self._troubles()] if first else told
 
     def _expire(self) -> None:
-        """Removes what was kept aside long ago, of all sessions."""
+        """Removes old stored outputs of all sessions."""
         try:
             self._calls.outputs.store.expire(self._calls.config.overflow.retention_days)
         except StoreError as error:
             log.warning("old outputs could not be removed: %s", error)
 
     def _troubles(self) -> list[str]:
-        """Lists what is wrong with the configuration and what it names."""
+        """Lists what is wrong with the configuration and what it refers to."""
         config, outputs, guard = self._session.config, self._calls.outputs, self._calls.guard
         told = [] if config.settings.secrets.redact else [NOT_REDACTED]
         told += [*outputs.redactor.trouble, *outputs.filters.trouble()]

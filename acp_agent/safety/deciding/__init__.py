@@ -1,1 +1,1 @@
-"""Deciding about a tool call: rules, limits, the verdict that they give together, and the record of it."""
+"""Decisions about a tool call: rules, limits, their combined verdict, and its record."""

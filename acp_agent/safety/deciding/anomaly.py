@@ -1,6 +1,6 @@
 """How often each tool fails: one that fails most of the time is blocked until the user says `/unblock`.
 
-A command that ends with an exit code has worked; a call the rules or the user refused was not made. Neither counts.
+A command that returns an exit code has worked, and a call refused by rules or the user was not made: neither counts.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Calls that a limit of `[tools.scoped]` stopped, and which of them the user lets pass.
+"""Calls that a limit in `[tools.scoped]` stopped, and which of them the user allows.
 
 `/approve ID` covers the next call of the same tool with the same arguments, once, and no other rule.
 """
@@ -18,9 +18,9 @@ class Approvals(Struct):
     """Of one session."""
 
     _violations: dict[str, tuple[str, str]] = field(default_factory=dict)
-    """Call id -> what the call was, and which limit it broke; the newest last."""
+    """Call id -> the call and the limit it exceeded; the newest last."""
     _approved: dict[str, frozenset[str]] = field(default_factory=dict)
-    """The call as text -> the limits it may break once."""
+    """The call as text -> the limits it may exceed once."""
 
     def violated(self, call_id: str, tool: str, arguments: Mapping[str, Any], rule: str) -> None:
         self._violations[call_id] = (_what(tool, arguments), rule)
@@ -28,7 +28,7 @@ class Approvals(Struct):
             del self._violations[next(iter(self._violations))]
 
     def find(self, beginning: str) -> str | None:
-        """The id of the violation that begins so; `None` where there is none, or several."""
+        """The id of the violation with this prefix; `None` if there is none, or several."""
         found = [call_id for call_id in self._violations if call_id.startswith(beginning)]
         return found[0] if len(found) == 1 and beginning else None
 
@@ -43,11 +43,11 @@ class Approvals(Struct):
         return rule
 
     def take(self, tool: str, arguments: Mapping[str, Any]) -> frozenset[str]:
-        """The limits that this call may break; it may once."""
+        """The limits that this call may exceed, once."""
         return self._approved.pop(_what(tool, arguments), frozenset())
 
     def keep(self, tool: str, arguments: Mapping[str, Any], rules: frozenset[str]) -> None:
-        """The call broke another limit as well and was not run: what it may is not used up."""
+        """The call exceeded another limit as well and was not run: its approval is not used up."""
         if rules:
             self._approved[_what(tool, arguments)] = rules
 

@@ -1,7 +1,7 @@
 """The audit log: a JSON line for each decision about a tool call and for each call's end, readable by its owner only.
 
 Every line is one `write` to a file opened for appending, so that lines of several agents do not mix; credentials are
-taken out before. A line that cannot be written is reported once; where the log is required, no tool runs then.
+redacted first. A line that cannot be written is reported once; if the log is required, no tool runs then.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class _Line(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     event: AuditEvent
     """`decision`: before a call runs (or instead of it); `result`: after it; `notice`: of the session."""
     caller_id: str | None = None
-    """Who the call was made for: the ACP session's id."""
+    """Whom the call was made for: the ACP session's id."""
     turn: str | None = None
     """The turn's id, a UUID."""
     call_id: str | None = None
@@ -60,7 +60,7 @@ class _Decided(_Line, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class AuditEntry(_Decided, frozen=True, omit_defaults=True, kw_only=True):
-    """One line; with what came of the call, if that is told. What is not known is left out."""
+    """One line; with the outcome of the call, if given. Unknown fields are left out."""
 
     exit_code: int | None = None
     truncated: bool | None = None
@@ -73,7 +73,7 @@ class AuditEntry(_Decided, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class AuditLog:
-    """One file, of all sessions of a user. `redact` takes credentials out of a text; `trouble` is told once."""
+    """One file, of all sessions of a user. `redact` removes credentials from a text; `trouble` is reported once."""
 
     def __init__(
         self,
@@ -119,7 +119,7 @@ class AuditLog:
             if not self._told:
                 self._told = True
                 log.warning("%s", words)
-                self._trouble(words + (" No tool runs until it can be." if self._config.required else ""))
+                self._trouble(words + (" No tool runs until it can be written." if self._config.required else ""))
             return False
         self.failing = self._told = False
         return True
@@ -160,13 +160,13 @@ class AuditLog:
         found = os.fstat(fd)
         if not stat.S_ISREG(found.st_mode):
             os.close(fd)
-            raise OSError(0, "it is no regular file")
+            raise OSError(0, "it is not a regular file")
         if stat.S_IMODE(found.st_mode) != PRIVATE:
             os.fchmod(fd, PRIVATE)
         return fd
 
     def _rotate(self, more: int) -> None:
-        """Moves the file aside, unless another agent has; those that do it at the same time wait for each other."""
+        """Rotates the file, unless another agent has; agents that do so at the same time wait for each other."""
         assert self.path is not None
         with open(os.open(f"{self.path}.lock", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, PRIVATE), "wb") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
@@ -184,7 +184,7 @@ class AuditLog:
 
 
 PLAIN = frozenset(("caller_id", "turn", "call_id", "decision", "sandbox", "result", "risk", "error"))
-"""Fields with words of our own."""
+"""Fields with our own text."""
 
 OTHER_CHARS = 500
 

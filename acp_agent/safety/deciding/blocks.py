@@ -1,6 +1,6 @@
-"""Blocks on calls of a session for what was before them: tools that keep failing (`anomaly`), sequences that went
-wrong (`trajectory`), too many changes within an hour (`rate`). One list, each entry with its reason; the user sees it
-and lifts it with `/unblock`.
+"""Blocks on calls because of earlier ones: tools that keep failing (`anomaly`), sequences that went wrong
+(`trajectory`), too many changes within an hour (`rate`). One list, each entry with its reason; `/unblock` shows and
+removes entries.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Blocks:
         if call.acts and (wait := self.rate.wait()):
             return Deny(
                 f"{self.rate.limit} calls of this session changed something within an hour, which is the limit "
-                f"(`{RATE}`). The next may be made in {wait / 60:.0f} min.",
+                f"(`{RATE}`). The next one is possible in {wait / 60:.0f} min.",
                 RATE,
             )
         return None
@@ -75,7 +75,7 @@ class Blocks:
         self.sentinel.began(call.call_id, call.tool, call.arguments)
 
     def ended(self, call: CallFacts, outcome: Outcome, *, broke: bool) -> None:
-        """`broke`: the tool did not do what it is for."""
+        """`broke`: the tool itself failed."""
         self.anomalies.observed(call.tool, failed=broke)
         try:
             self.sentinel.ended(call.call_id, outcome)
@@ -91,7 +91,7 @@ class Blocks:
             why = "rejected" if learned.rejected else f"failed {learned.failures} times"
             found.append(Block(LEARNED, f"{why}: {spelled(learned)}"))
         if wait := self.rate.wait():
-            why = f"{self.rate.limit} calls changed something within an hour; the next may in {wait / 60:.0f} min"
+            why = f"{self.rate.limit} calls changed something within an hour; wait {wait / 60:.0f} min for the next"
             found.append(Block(HOUR, why))
         return found
 

@@ -29,8 +29,8 @@ class Condition(Protocol):
     """Its text says it in a line of rules."""
 
     def found(self, subject: Subject) -> str:
-        """A sentence for the model and the user why the call is stopped, if the rule denies; empty where the rule does
-        not apply."""
+        """A sentence for the model and the user saying why the call is stopped, if the rule denies; empty if the rule
+        does not apply."""
         ...
 
 
@@ -46,8 +46,8 @@ class Always(Struct, frozen=True):
 
 
 class Pattern(Struct, frozen=True):
-    """`[tools.permissions]`: a glob of a command, a path, an address, the arguments as JSON. Which of these it is
-    compared with depends on the access, so it is asked by text."""
+    """`[tools.permissions]`: a glob of a command, a path, an address, the arguments as JSON. Which one depends on the
+    access, so it is compared with texts."""
 
     text: str
 
@@ -104,7 +104,7 @@ class Tools(Struct, frozen=True):
         return ("all but " if self.only else "") + ", ".join(self.patterns)
 
     def found(self, subject: Subject) -> str:
-        return f"`{subject.tool}` is not among the tools that may be used here." if self.covers(subject.tool) else ""
+        return f"`{subject.tool}` is not among the allowed tools." if self.covers(subject.tool) else ""
 
     def covers(self, tool: str) -> bool:
         return matches_any(self.patterns, tool) is not self.only
@@ -112,7 +112,7 @@ class Tools(Struct, frozen=True):
 
 @dataclass(frozen=True)
 class Limit:
-    """`[[tools.scoped.constraints]]`: what the arguments of a tool must keep to."""
+    """`[[tools.scoped.constraints]]`: constraints on the arguments of a tool."""
 
     constraint: ScopedConstraint
     home: Path | None
@@ -127,7 +127,7 @@ class Limit:
 
     def found(self, subject: Subject) -> str:
         why = self._broken(subject)
-        return f"The call was not run: {why}. The user may let this one call pass." if why else ""
+        return f"The call was not run: {why}. The user can allow this one call." if why else ""
 
     def _broken(self, subject: Subject) -> str:
         constraint, arguments, parts = self.constraint, subject.call.arguments, subject.parts
@@ -144,7 +144,7 @@ class Limit:
                     return f"its arguments must look like {' or '.join(f'`{p}`' for p in constraint.allow_patterns)}"
         if constraint.allowed_paths:
             if parts is not None and "" in parts:
-                return "which paths the command means is known only when it runs"
+                return "the paths the command uses are known only when it runs"
             for path in subject.meant:
                 if not any(path == folder or folder in path.parents for folder in self.folders):
                     return f"{path} is not below {' or '.join(map(str, self.folders))}"
@@ -158,7 +158,7 @@ class Limit:
 class Completes(Struct, frozen=True):
     """`tools.governance.blocked_sequences`: a list of words. One that is a tool's name begins a step; the words behind
     it must occur in the arguments of that call, in this order (in a command line as whole words). The last step is the
-    call to be judged, the ones before it must have been made earlier in the session, in this order."""
+    call being judged; the others must have been made earlier in the session, in this order."""
 
     steps: tuple[tuple[str, tuple[str, ...]], ...]
     said: str
@@ -181,7 +181,7 @@ class Completes(Struct, frozen=True):
         rest = iter(subject.made)
         if not ends or not all(any(_is(step, call) for call in rest) for step in self.steps[:-1]):
             return ""
-        return f"This call would complete a sequence that is not allowed here: {self.said}."
+        return f"This call would complete a blocked sequence: {self.said}."
 
 
 def _is(step: tuple[str, tuple[str, ...]], call: Step) -> bool:
@@ -223,11 +223,11 @@ class CallsOther(Struct, frozen=True):
         for parse in subject.parses:
             if (names := load(PROGRAM_NAMES)(parse)) is None:
                 return (
-                    "Which programs the command calls is not known, and only listed ones may be called. It was not run."
+                    "It is unknown which programs the command calls, and only listed ones are allowed. It was not run."
                 )
             for name in names:
                 if not matches_any(self.programs, name):
-                    return f"`{name}` is not among the programs that may be called (`tools.risk.allowed_commands`)."
+                    return f"`{name}` is not among the allowed programs (`tools.risk.allowed_commands`)."
         return ""
 
 
@@ -235,13 +235,13 @@ class HighRisk(Struct, frozen=True):
     """`tools.risk.block_high_risk_commands`."""
 
     def __str__(self) -> str:
-        return "commands of high risk"
+        return "high-risk commands"
 
     def found(self, subject: Subject) -> str:
         for parse in subject.parses:
             if parse.risk.level == "high":
                 words = because(parse.risk.reasons)
-                return f"Commands of high risk are blocked here ({words}). It was not run."
+                return f"High-risk commands are blocked ({words}). It was not run."
         return ""
 
 

@@ -66,10 +66,10 @@ def combine(verdicts: Iterable[Verdict]) -> Verdict:
 
 
 def _special(roots: Roots, path: Path, ask: Ask) -> Ask:
-    """Asks about what is protected, in every mode: nothing else would stop it, as the sandbox stops commands."""
+    """Asks about protected paths in every mode: no sandbox stops tools as it stops commands."""
     name = roots.rules.protects(path)
     if name is None:
-        return replace(ask, rule="outside of the project")
+        return replace(ask, rule="outside the project")
     return replace(ask, by_person=True, rule=f"protected: {name}")
 
 
@@ -79,7 +79,7 @@ def judge_access(access: Access, roots: Roots, mode: str, may_change: bool) -> V
         case NoAccess():
             return Allow()
         case PathAccess(_, path) if not roots.contains(path):
-            return Deny(f"{path} is outside of the folders of this session.", "outside")
+            return Deny(f"{path} is outside this session's folders.", "outside")
         case PathAccess(_, path) if roots.rules.hides(path):
             why = roots.rules.why_hidden(path)
             return Deny(f"{roots.display(path)} must not be read or changed ({why}).", "deny_read")
@@ -87,35 +87,35 @@ def judge_access(access: Access, roots: Roots, mode: str, may_change: bool) -> V
             return Allow("reads")
         case PathAccess("write", path):
             if not may_change:
-                return Deny(f"The mode `{mode}` only reads; {roots.display(path)} was not changed.", f"mode {mode}")
+                return Deny(f"The mode `{mode}` is read-only; {roots.display(path)} was not changed.", f"mode {mode}")
             if roots.in_project(path) and not roots.rules.protects(path):
                 return Ask("it changes a file", (EDIT_SCOPE,), "edits in this project", rule="edits ask")
             reason = "it changes a file that other programs trust"
             return _special(roots, path, Ask(reason, (f"edit = {path}",), f"edits of {path}"))
         case PathAccess("delete", path):
             if not may_change:
-                return Deny(f"The mode `{mode}` only reads; {roots.display(path)} was not deleted.", f"mode {mode}")
+                return Deny(f"The mode `{mode}` is read-only; {roots.display(path)} was not deleted.", f"mode {mode}")
             if roots.in_project(path) and not roots.rules.protects(path):
                 return Ask("it deletes files", (DELETE_SCOPE,), "deletions in this project", rule="deletions ask")
             reason = "it deletes what other programs trust"
             return _special(roots, path, Ask(reason, (f"delete = {path}",), f"deletions of {path}"))
         case NetworkAccess(host, what, sends):
             if sends and not may_change:
-                return Deny(f"The mode `{mode}` only reads; {what} was not sent.", f"mode {mode}")
+                return Deny(f"The mode `{mode}` is read-only; {what} was not sent.", f"mode {mode}")
             verb, words = ("send", "requests that send something to") if sends else ("fetch", "fetches from")
             return Ask(
                 f"it asks {host}", (f"{verb} = {host}",), f"{words} {host}", changes=sends, rule="the network asks"
             )
         case ToolAccess(scope, words, changes):
             if changes and not may_change:
-                return Deny(f"The mode `{mode}` only reads, so this was not done ({words}).", f"mode {mode}")
-            return Ask(f"it asks for {words}", (scope,), words, changes=changes, rule="tools of others ask")
+                return Deny(f"The mode `{mode}` is read-only, so this was not done ({words}).", f"mode {mode}")
+            return Ask(f"it asks for {words}", (scope,), words, changes=changes, rule="third-party tools ask")
         case ModeAccess(target):
             reason = f"it leaves the mode `{mode}` for `{target}`"
-            return Ask(reason, (), "", changes=False, every_time=True, rule="a switch of the mode asks")
+            return Ask(reason, (), "", changes=False, every_time=True, rule="switching the mode asks")
         case ExecuteAccess(command, cwd):
             if not may_change:
-                return Deny(f"The mode `{mode}` only reads; no command was run.", f"mode {mode}")
+                return Deny(f"The mode `{mode}` is read-only; no command was run.", f"mode {mode}")
             verdict: Verdict = load(JUDGE)(command, roots, cwd)
             return verdict
     raise AssertionError(f"unknown access {access!r}")

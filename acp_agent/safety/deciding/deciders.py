@@ -4,7 +4,7 @@
     mode -> the command itself (risk, what the model claims) -> the user's own rules (permissions)
 
 Any deny denies; a rule's allow answers a question, never a deny; a rule's ask asks also where nothing else would. Each
-verdict names what decided, for the user, the audit log and `acp-coder policy explain`.
+verdict names the rule that decided, for the user, the audit log and `acp-coder policy explain`.
 """
 
 from __future__ import annotations
@@ -57,11 +57,11 @@ class Judgement(Struct, frozen=True):
     risk: Risk | None = None
     """Of a command."""
     explained: tuple[str, ...] = ()
-    """How it came to that, a line each."""
+    """The reasons, one line each."""
 
 
 class Deciders(Struct, frozen=True):
-    """Of one session. `blocks`: what it has learned; `None` where calls are only looked at."""
+    """Of one session. `blocks`: what it has learned; `None` if calls are only examined."""
 
     config: ToolsConfig
     roots: Roots
@@ -83,13 +83,13 @@ class Deciders(Struct, frozen=True):
         return cls(config, roots, RuleList.compile(config, environ, home, origin, is_tool), blocks)
 
     def hides(self, tool: str) -> str | None:
-        """Why the model is not offered a tool at all."""
+        """Why a tool is not offered to the model at all."""
         return self.rules.hides(tool)
 
     def decide(
         self, call: CallFacts, *, mode: str, may_change: bool, approved: frozenset[str] = frozenset()
     ) -> Judgement:
-        """`approved`: limits of `tools.scoped` that the user lets this call break."""
+        """`approved`: limits of `tools.scoped` that the user lets this call exceed."""
         if self.config.risk.autonomy == "readonly":
             mode, may_change = "readonly (tools.risk.autonomy)", False  # Whatever the session's mode.
         subject = Subject(call, self.roots)
@@ -115,7 +115,7 @@ class Deciders(Struct, frozen=True):
         found = []
         for part in parse.parts:
             if (rule := self.rules.permission(BASH, part.spellings or (part.text,))) is not None:
-                found.append(f"by a rule of yours: {part.text}: {rule}")
+                found.append(f"by your rule: {part.text}: {rule}")
         return found
 
     # --- one access -------------------------------------------------------------------------------------------
@@ -144,7 +144,7 @@ class Deciders(Struct, frozen=True):
         return Allow(str(rule))
 
     def _special_unnamed(self, access: Access, rule: Rule) -> bool:
-        """Whether the access is to what other programs trust, and the rule that allows it does not say so."""
+        """Whether the access is to files that other programs trust and the allowing rule does not name them."""
         if not isinstance(access, PathAccess):
             return False
         name = self.roots.rules.protects(access.path)
@@ -203,18 +203,16 @@ class Deciders(Struct, frozen=True):
         """With the user's rules: an allow answers, an ask asks."""
         if not access.confined and not self.config.sandbox.disabled:
             if self.config.sandbox.strict:
-                return Deny(
-                    "Nothing runs outside of the sandbox here (`tools.sandbox.strict`).", "tools.sandbox.strict"
-                )
-            reason = f"it runs outside of the sandbox, in {access.cwd}"
+                return Deny("Nothing may run outside the sandbox (`tools.sandbox.strict`).", "tools.sandbox.strict")
+            reason = f"it runs outside the sandbox, in {access.cwd}"
             ask = verdict if isinstance(verdict, Ask) else Ask("", (f"bash = {access.command}",), "this exact command")
             joined = f"{reason}; {ask.reason}" if ask.reason else reason
-            return replace(ask, reason=joined, every_time=True, rule=f"outside of the sandbox; {ask.rule}".strip("; "))
+            return replace(ask, reason=joined, every_time=True, rule=f"outside the sandbox; {ask.rule}".strip("; "))
         rules = self.rules.permissions(BASH)
         if not rules:
             return verdict
         if isinstance(verdict, Ask) and not examined.understood and any(rule.effect == "deny" for rule in rules):
-            # It may be what a rule denies, in a form that nobody can see through.
+            # It may be what a rule denies, in an unrecognisable form.
             verdict = replace(verdict, by_person=True, rule=f"{verdict.rule}; rules deny some commands".lstrip("; "))
         for part in examined.parts:
             rule = self.rules.permission(BASH, part.spellings or (part.text,))
@@ -247,7 +245,7 @@ class Deciders(Struct, frozen=True):
             return verdict
         said = (
             f"The model says: risk {claim.risk}, {'changes something' if claim.mutation else 'changes nothing'}, "
-            f"{'uses other rights' if claim.privesc else 'with your rights'}. Why: {claim.why}"
+            f"{'uses other privileges' if claim.privesc else 'with your privileges'}. Why: {claim.why}"
         )
         less: str | None = load(UNDERSTATED)(claim.risk, claim.mutation, claim.privesc, examined.risk)
         if less is None:
@@ -257,7 +255,7 @@ class Deciders(Struct, frozen=True):
             if isinstance(verdict, Ask)
             else Ask("", (f"bash = {access.command}",), "this exact command", changes=False)
         )
-        reason = f"the model claims less risk than there is ({less})"
+        reason = f"the model understates the risk ({less})"
         return replace(
             ask,
             reason=f"{ask.reason}; {reason}" if ask.reason else reason,
@@ -267,7 +265,7 @@ class Deciders(Struct, frozen=True):
         )
 
 
-RULE_ASKS = "a rule of yours asks"
+RULE_ASKS = "one of your rules asks"
 LEVELS = ("low", "medium", "high")
 
 

@@ -1,9 +1,8 @@
-"""Which hosts may be asked on the network: pure, without a single lookup.
+"""Which hosts may be contacted: pure, without any lookup.
 
-`check_url` reads an URL as a browser would (every spelling of an address, every disguise of a name) and refuses what
-must not be asked; `check_addresses` judges what a name resolved to. Whoever connects uses the `Target` and the
-addresses it got from here and nothing else: what was checked is what is connected to. Every hop of a redirect, and
-every request of a browser, is a new URL.
+`check_url` reads a URL as a browser would (every spelling of an address, every disguise of a name) and refuses what
+must not be requested; `check_addresses` judges what a name resolved to. Callers connect only with the `Target` and the
+addresses returned here: exactly what was checked. Every redirect hop, and every request of a browser, is a new URL.
 
 The tables are our own (`network.toml`): the standard library's `is_private` and `is_global` leave holes. Of IPv6 only
 2000::/3 is public, less the special blocks in it.
@@ -34,7 +33,7 @@ LONGEST_URL = 8192
 PUBLIC_6 = ipaddress.IPv6Network("2000::/3")
 
 LOCAL_NAMES = ("localhost", "localdomain", "local", "internal", "intranet", "lan", "private", "home.arpa", "onion")
-"""Names, and all below them, that no public server has."""
+"""Names, and all names below them, that no public server has."""
 
 _DEFAULT_PORTS = {"https": 443, "http": 80}
 _ABSOLUTE = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://([^/?#]*)([^#]*)", re.DOTALL)
@@ -47,7 +46,7 @@ class NetworkPolicy(Struct, frozen=True):
     """Hosts that the user allowed beyond https to public hosts. Names as `check_url` gives them."""
 
     http_hosts: frozenset[str] = frozenset()
-    """May be asked without TLS."""
+    """May be contacted without TLS."""
     private_hosts: frozenset[str] = frozenset()
     """May have any name and any address."""
 
@@ -57,7 +56,7 @@ class NetworkPolicy(Struct, frozen=True):
 
 
 class Target(Struct, frozen=True):
-    """An URL that may be asked, taken apart."""
+    """A URL that may be requested, split into parts."""
 
     scheme: str
     """`https` or `http`."""
@@ -67,7 +66,7 @@ class Target(Struct, frozen=True):
     path: str
     """Path and query, beginning with `/`, in ASCII."""
     address: IPAddress | None = None
-    """Where the host is an address and no name."""
+    """Set if the host is an address, not a name."""
 
     @property
     def authority(self) -> str:
@@ -86,8 +85,8 @@ class Target(Struct, frozen=True):
 
 
 def check_url(url: str, policy: NetworkPolicy) -> Target:
-    """The parts of `url`. Raises ToolError: `invalid_parameters` for what is not a URL, `policy_blocked` for what must
-    not be asked. A name is judged by its spelling only: what it resolves to is `check_addresses`' to judge.
+    """The parts of `url`. Raises ToolError: `invalid_parameters` if it is not a URL, `policy_blocked` if it must not be
+    requested. A name is judged only by its spelling; `check_addresses` judges what it resolves to.
     """
     shown = _shown(url)
     if len(url) > LONGEST_URL:
@@ -95,21 +94,21 @@ def check_url(url: str, policy: NetworkPolicy) -> Target:
     bad = next((char for char in url if char == "\\" or unicodedata.category(char) in _BAD_CATEGORIES), None)
     if bad is not None:
         _invalid(
-            f"{shown} holds the character {bad!a}, which no URL may hold. Write it percent-encoded if it is meant."
+            f"{shown} holds the character {bad!a}, which is not allowed in a URL. Percent-encode it if you mean it."
         )
     match = _ABSOLUTE.match(url)
     if match is None:
-        _invalid(f"{shown} is no absolute URL. Write it in full, as in https://example.com/page.")
+        _invalid(f"{shown} is not an absolute URL. Write it in full, as in https://example.com/page.")
     scheme, authority, rest = match[1].lower(), match[2], match[3]
     if scheme not in _DEFAULT_PORTS:
-        _blocked(f"{shown} was not asked: only https is allowed, not {scheme}.")
+        _blocked(f"{shown} was not requested: only https is allowed, not {scheme}.")
     if "@" in authority:
-        _blocked(f"{shown} was not asked: it holds a user name or password. Leave out all before the @.")
+        _blocked(f"{shown} was not requested: it contains a user name or password. Leave out everything before the @.")
     host, address, port = _host_and_port(authority, shown)
     _judge_host(host, address, shown, policy)
     if scheme == "http" and host not in policy.http_hosts:
         _blocked(
-            f"{shown} was not asked: only https is allowed. Try https://{_bracketed(host)}; "
+            f"{shown} was not requested: only https is allowed. Try https://{_bracketed(host)}; "
             "the user may allow the host without TLS in `tools.web.http_hosts`."
         )
     path = quote(rest if rest.startswith("/") else "/" + rest, safe="!$%&'()*+,/:;=?@[]~-._")
@@ -119,14 +118,14 @@ def check_url(url: str, policy: NetworkPolicy) -> Target:
 def check_addresses(host: str, addresses: Iterable[str], policy: NetworkPolicy) -> tuple[str, ...]:
     """The addresses of `host` (from its `Target`) that may be connected to: all of them, in order, each once.
 
-    One that is not public blocks all, because nobody can tell which of them a name will give next. Raises ToolError:
-    `policy_blocked`, or `network_error` where there is none.
+    One that is not public blocks all, because the name may resolve to any of them next time. Raises ToolError:
+    `policy_blocked`, or `network_error` if there is none.
     """
     found: dict[str, IPAddress] = {}
     for text in addresses:
         address = _address(text)
         if address is None:
-            _blocked(f"{host} was not asked: it resolved to {_shown(text)}, which is no address.")
+            _blocked(f"{host} was not requested: it resolved to {_shown(text)}, which is not an address.")
         found[str(address)] = address
     if not found:
         raise ToolError(f"{host} has no address. Check its name.", "network_error")
@@ -134,7 +133,7 @@ def check_addresses(host: str, addresses: Iterable[str], policy: NetworkPolicy) 
         for shown, address in found.items():
             if (word := why_not_public(address)) is not None:
                 _blocked(
-                    f"{host} was not asked: its address {shown} is not public ({word}). "
+                    f"{host} was not requested: its address {shown} is not public ({word}). "
                     "The user may allow the host in `tools.web.private_hosts`."
                 )
     return tuple(found)
@@ -154,7 +153,7 @@ def why_not_public(address: IPAddress) -> str | None:
     if address.scope_id is not None:
         return "bound to an interface"
     word = next((word for block, word in not_public(6) if address in block), None)
-    return word or (None if address in PUBLIC_6 else "outside of the public block 2000::/3")
+    return word or (None if address in PUBLIC_6 else "outside the public block 2000::/3")
 
 
 _BAD_CATEGORIES = frozenset(("Cc", "Cf", "Cs", "Zs", "Zl", "Zp"))
@@ -167,7 +166,7 @@ def _host_and_port(authority: str, shown: str) -> tuple[str, IPAddress | None, i
         if not closed or (after and not after.startswith(":")):
             _invalid(f"{shown} has a broken address in brackets.")
         if "%" in inside:
-            _blocked(f"{shown} was not asked: its address is bound to an interface.")
+            _blocked(f"{shown} was not requested: its address is bound to an interface.")
         try:
             six = ipaddress.IPv6Address(inside)
         except ValueError:
@@ -195,13 +194,13 @@ def _host(text: str, shown: str) -> tuple[str, IPAddress | None]:
     except UnicodeDecodeError:
         _invalid(f"{shown} has a host whose percent-encoding is broken.")
     if any(unicodedata.category(char) in _BAD_CATEGORIES for char in decoded):
-        _invalid(f"{shown} has a host with characters that no host may hold.")
+        _invalid(f"{shown} has a host with characters that are not allowed in a host.")
     name = unicodedata.normalize("NFKC", decoded).lower().translate(_IDEOGRAPHIC_STOPS)
     if not name.isascii():
         try:
             name = idna.encode(name, uts46=True).decode("ascii").lower()
         except (idna.IDNAError, UnicodeError):
-            _invalid(f"{shown} has a host that is no name: {_shown(decoded)}.")
+            _invalid(f"{shown} has an invalid host name: {_shown(decoded)}.")
     name = name.removesuffix(".")
     if not name:
         _invalid(f"{shown} has no host.")
@@ -212,7 +211,7 @@ def _host(text: str, shown: str) -> tuple[str, IPAddress | None]:
             _invalid(f"{shown} has a host that is neither a name nor an address.")
         return str(four), four
     if len(name) > 253 or not all(_LABEL.fullmatch(label) for label in labels):
-        _invalid(f"{shown} has a host that is no name: {_shown(decoded)}.")
+        _invalid(f"{shown} has an invalid host name: {_shown(decoded)}.")
     return name, None
 
 
@@ -246,9 +245,9 @@ def _judge_host(host: str, address: IPAddress | None, shown: str, policy: Networ
     allow = "The user may allow the host in `tools.web.private_hosts`."
     if address is not None:
         if (word := why_not_public(address)) is not None:
-            _blocked(f"{shown} was not asked: the address {host} is not public ({word}). {allow}")
+            _blocked(f"{shown} was not requested: the address {host} is not public ({word}). {allow}")
     elif "." not in host or any(host == name or host.endswith("." + name) for name in LOCAL_NAMES):
-        _blocked(f"{shown} was not asked: {host} is a name of this machine or its network. {allow}")
+        _blocked(f"{shown} was not requested: {host} is a name on this machine or its network. {allow}")
 
 
 def _address(text: str) -> IPAddress | None:
@@ -259,7 +258,7 @@ def _address(text: str) -> IPAddress | None:
 
 
 def _plain(host: str) -> str:
-    """A host of the configuration as `check_url` spells it; what is none matches nothing."""
+    """A configured host as `check_url` spells it; an invalid one matches nothing."""
     stripped = host.strip()
     six = _address(stripped.removeprefix("[").removesuffix("]"))
     if six is not None:
@@ -275,7 +274,7 @@ def _bracketed(host: str) -> str:
 
 
 def _shown(text: str) -> str:
-    """Fit for a sentence: printable, not endless, and without what may be a password."""
+    """Fit for a message: printable, bounded, and without a possible password."""
     plain = re.sub(r"(//)[^/?#]*@", r"\1…@", text[:300])
     clean = "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in plain)
     return (clean or "(nothing)") + ("…" if len(text) > 300 else "")

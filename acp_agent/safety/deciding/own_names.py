@@ -1,4 +1,4 @@
-"""Rules may name a tool by any of its names (`run_command` is `bash`): here they get its own."""
+"""Rules may use any of a tool's names (`run_command` is `bash`): maps them to its own."""
 
 from __future__ import annotations
 

@@ -26,13 +26,13 @@ class ActionRate:
         return len(self._times)
 
     def wait(self) -> float:
-        """Seconds until one more may be made; 0: now."""
+        """Seconds until the next one is allowed; 0: now."""
         if not self.limit or self.used < self.limit:
             return 0.0
         return max(0.0, self._times[-self.limit] + HOUR - self._clock())
 
     def lift(self) -> bool:
-        """The hour starts again; False where no call had to wait."""
+        """Resets the hour; False if no call had to wait."""
         waited = self.wait() > 0
         self._times.clear()
         return waited

@@ -44,12 +44,12 @@ Section = Literal["limits", "policy", "sequences", "commands", "permissions"]
 Effect = Literal["allow", "ask", "deny"]
 
 Origin = Callable[[str, int], str]
-"""Where an entry of a list of the configuration stands (`config.toml:14`), by dotted key and index."""
+"""Where an entry of a configuration list is (`config.toml:14`), by dotted key and index."""
 
 BEFORE: tuple[Section, ...] = ("limits", "policy", "sequences")
-"""Asked of a call as a whole, before what it touches."""
+"""Applied to a call as a whole, before its accesses."""
 
-POLICY_DENIED = "The policy denied this call. It was not run; do not try to reach the same in another way."
+POLICY_DENIED = "The policy denied this call. It was not run; do not try to achieve the same in another way."
 EVERYTHING = frozenset(("*", "**"))
 BASH = "bash"
 MAX_POLICY_RULES = 256
@@ -63,7 +63,7 @@ class Rule(Struct, frozen=True):
     """`tools.permissions.bash[2]`"""
     effect: Effect
     tool: str
-    """Glob of the tool's name."""
+    """Glob for the tool's name."""
     condition: Condition
     origin: str = ""
     """`config.toml:14`"""
@@ -77,7 +77,7 @@ class Rule(Struct, frozen=True):
 
     @property
     def label(self) -> str:
-        """The name under which it is told to have decided."""
+        """The name reported if it decides."""
         match self.section:
             case "limits":
                 return self.name + self._where
@@ -100,7 +100,7 @@ class Rule(Struct, frozen=True):
     def denial(self, found: str = "") -> Deny:
         """`found`: the words of its condition."""
         if self.section == "permissions":
-            found = f"A rule of the user's denies this call ({self.name}). It was not run."
+            found = f"A user's rule denies this call ({self.name}). It was not run."
         trace = str(self) if self.section in ("policy", "permissions") else ""
         return Deny(found, self.label, trace=trace, approvable=self.section == "limits")
 
@@ -175,7 +175,7 @@ class RuleList:
                 return f"`{tool}` is denied ({rule})."
         for rule in self.of("limits"):
             if isinstance(rule.condition, Tools) and rule.condition.covers(tool):
-                return f"`{tool}` is not among the tools that may be used here (`{rule.name}`)."
+                return f"`{tool}` is not among the allowed tools (`{rule.name}`)."
         return None
 
     def hidden_paths(self, tool: str) -> list[str]:
@@ -215,7 +215,7 @@ def _policy(config: ToolsConfig, environ: Mapping[str, str], origin: Origin) -> 
     listed += _listed("tools.authorization.rules", more.rules if more.enabled else (), origin)
     rules, trouble = [], []
     if len(listed) > MAX_POLICY_RULES:
-        trouble.append(f"There are {len(listed)} policy rules; {MAX_POLICY_RULES} are the most. Nothing is allowed.")
+        trouble.append(f"There are {len(listed)} policy rules; {MAX_POLICY_RULES} is the maximum. Nothing is allowed.")
         rules.append(Rule("policy", f"more than {MAX_POLICY_RULES} rules:", "deny", "*", Always(POLICY_DENIED)))
     for name, rule, where in listed:
         made, wrong = _policy_rule(name, rule, where, environ)
@@ -231,7 +231,7 @@ def _listed(key: str, rules: Sequence[PolicyRule], origin: Origin) -> Iterator[t
 
 
 def _policy_rule(name: str, rule: PolicyRule, origin: str, environ: Mapping[str, str]) -> tuple[Rule, str]:
-    """The rule, and what is wrong with it: one that cannot be read denies every call of its tools."""
+    """The rule, and what is wrong with it: an invalid rule denies every call of its tools."""
     said = [rule.tool]
     said += [f"paths={','.join(rule.paths)}"] if rule.paths else []
     said += [f"args_match={rule.args_match}"] if rule.args_match else []

@@ -64,7 +64,7 @@ class CallFacts(Struct, frozen=True):
 
 @dataclass(frozen=True)
 class Subject:
-    """Everything is found out when a rule first asks for it."""
+    """Everything is computed when a rule first needs it."""
 
     call: CallFacts
     roots: Roots
@@ -100,7 +100,7 @@ class Subject:
 
     @cached_property
     def texts(self) -> tuple[str, ...]:
-        """Of the arguments, and `spellings`: what a deny looks at."""
+        """Of the arguments, and `spellings`: what a deny is compared with."""
         return tuple(map(_plain, (*texts_of(self.call.arguments), *self.spellings)))
 
     @cached_property
@@ -112,7 +112,7 @@ class Subject:
     @cached_property
     def parts(self) -> tuple[str, ...] | None:
         """The simple commands of a command line; an empty text is one that is not literal, or a line that is not
-        understood. `None` where there is none."""
+        understood. `None` without one."""
         if not self.parses:
             return None
         parts = [part.spelled for parse in self.parses for part in parse.parts]
@@ -134,7 +134,7 @@ class Subject:
 
     @cached_property
     def named(self) -> tuple[Path, ...]:
-        """Further paths that a deny looks at: all that a command line may mean as one."""
+        """Further paths that a deny is compared with: everything in a command line that may be a path."""
         named = [
             access.cwd / word
             for access, parse in self.commands
@@ -144,7 +144,7 @@ class Subject:
 
     @cached_property
     def meant(self) -> tuple[Path, ...]:
-        """The paths of the call as far as one can tell: what a limit holds."""
+        """The paths of the call as far as known: what a limit applies to."""
         paths = list(self._own_paths)
         for access, parse in self.commands:
             targets = {link.target for part in parse.parts for link in part.redirects}
@@ -195,7 +195,7 @@ def _expanded(parse: Examined, cwd: Path) -> list[str]:
 
 
 def _plain(text: str) -> str:
-    """Without lone surrogates, which not a regular expression takes."""
+    """Replaces lone surrogates, which regular expressions do not accept."""
     return text.encode("utf-8", "replace").decode("utf-8")
 
 

@@ -1,8 +1,8 @@
-"""The trajectory sentinel: what a session's calls were, and which sequences of them went wrong. Off unless
-`[tools.governance]` says so.
+"""The trajectory sentinel: a session's calls, and which sequences of them went wrong.
 
-Learned sequences are the last calls before one that went wrong: what the user rejected (`/reject`) at once, what failed
-after it has failed `FAILURES` times and never worked since. They are compared by the words they share.
+Off unless enabled in `[tools.governance]`. Learned sequences are the last calls up to one that went wrong: learned
+immediately if the user rejected it (`/reject`), otherwise after `FAILURES` failures without a success. They are
+compared by shared words.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class Sentinel:
         return step_of(tool, self._redact(" ".join(texts_of(arguments))))
 
     def blocks(self, step: Step) -> str:
-        """Why a call about to be made is blocked by what was learned; empty where it is not. Raises StoreError."""
+        """Why learned sequences block a call about to be made; empty if they do not. Raises StoreError."""
         config = self._config
         if not self.enabled or not config.block_risky_patterns or step.tool in config.always_available:
             return ""
@@ -114,7 +114,7 @@ class Sentinel:
         self._store.keep(text, failures, rejected or outcome == "rejected")
 
     def reject(self, beginning: str) -> str | None:
-        """The user marks a call of this session as unacceptable; its tool, or `None` where no call begins so."""
+        """Marks a call of this session as unacceptable; returns its tool, or `None` if no call id has this prefix."""
         found = [call_id for call_id in self._of_call if beginning and call_id.startswith(beginning)]
         if len(found) != 1:
             return None
@@ -126,7 +126,7 @@ class Sentinel:
         return next(reversed(self._of_call), "")
 
     def forget(self) -> int:
-        """Everything that was learned; how much it was. Raises StoreError."""
+        """Forgets everything learned; returns how much. Raises StoreError."""
         return self._store.forget()
 
     def _like(self, learned: Learned, step: Step) -> bool:

@@ -1,1 +1,1 @@
-"""Folders and files: which paths tools may touch, which are special, and what of a folder is trusted."""
+"""Folders and files: which paths tools may access, which are special, and which of a folder's files are trusted."""

@@ -1,8 +1,8 @@
-"""The files of a folder that take effect only where the user trusts the folder: configuration (hooks and MCP
-servers in it) and tools.
+"""The files of a folder that take effect only if the user trusts it: configuration (including hooks and MCP servers)
+and tools.
 
-Trust belongs to a folder and to the very bytes of these files, and is remembered outside of it: a pulled commit that
-changes one of them is asked about again. Until then the files are data, read by nobody.
+Trust applies to a folder and the exact bytes of these files, and is stored outside it: after a pulled commit that
+changes one, the user is asked again. Until then the files are unused data.
 """
 
 from __future__ import annotations
@@ -24,10 +24,9 @@ MARK_CHARS = 12
 
 
 def own_files(folder: Path) -> dict[str, bytes]:
-    """Relative path -> bytes, as they are now.
+    """Relative path -> current bytes.
 
-    Regular files in the very places, so no link and no pipe; each is read once, and what was read is what is shown,
-    hashed and used.
+    Only regular files, no links or pipes; each is read once, and exactly that is shown, hashed and used.
     """
     found: dict[str, bytes] = {}
     base = folder / FOLDER

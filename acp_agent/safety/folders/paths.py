@@ -1,12 +1,11 @@
 """Which paths tools may touch: below the session's roots, also through links and folders that do not exist yet.
 
 A path is resolved as far as it exists (links followed), the rest is added, and the result is compared with the roots
-component by component: `/srv/app-evil` is not below `/srv/app`, and a link that leads out is out. What the kernel keeps
-in `/proc`, `/sys` and `/dev` is out even where a root is `/`. Nothing in a path is expanded: `~`, `*` and `$HOME` are
-names like others.
+component by component: `/srv/app-evil` is not below `/srv/app`, and a link that leads out is out. Kernel files in
+`/proc`, `/sys` and `/dev` are outside even if a root is `/`.
 
-Names are compared as they are spelled. On a disk that does not tell capital letters from small ones, a name in another
-spelling is another path here; it is inside wherever the other is.
+Nothing in a path is expanded: `~`, `*` and `$HOME` are ordinary names. Names are compared as spelled. On a
+case-insensitive disk, a name in another spelling is a different path here; it is inside wherever the other is.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ MAX_NAME_BYTES = 255
 """NAME_MAX of most file systems."""
 
 KERNELS_OWN = tuple(Path(name) for name in ("/proc", "/sys", "/dev"))
-"""No files of any project: processes and their secrets, switches of the kernel, devices."""
+"""Never project files: processes and their secrets, kernel settings, devices."""
 
 KERNELS_OWN_PARTS = frozenset((tree.name,) for tree in KERNELS_OWN)
 
@@ -37,7 +36,7 @@ PLAIN_MEMORY = Path("/dev/shm")
 """Files in memory, but files."""
 
 EXPANDED = re.compile(r"~|\$[A-Z_][A-Z0-9_]*|\$\{[A-Z_][A-Z0-9_]*\}")
-"""First names of a path for which a shell would put something else."""
+"""First names of a path that a shell would expand."""
 
 FILE_URI = "file://"
 
@@ -57,11 +56,11 @@ class Roots:
         return self._real
 
     def resolve(self, text: str) -> Path:
-        """The path a tool was given, absolute and resolved. Raises ToolError when it is malformed or outside."""
+        """Resolves the path a tool was given. Raises ToolError if it is malformed or outside."""
         return self._inside(text, self.absolute(text))
 
     def entry(self, text: str) -> Path:
-        """The same for an entry of a folder that is meant itself: the last name is not followed where it is a link."""
+        """The same for the entry itself: a link in the last component is not followed."""
         named = self.cwd / self._literal(_checked(text))
         if named.name in ("", "..") or self.holds_root(named):
             return self.resolve(text)
@@ -70,16 +69,16 @@ class Roots:
     def _inside(self, text: str, path: Path) -> Path:
         if _kernels_own(path):
             raise ToolError(
-                f"{text} is in the kernel's own tree (/proc, /sys, /dev), where no tool reads or writes.",
+                f"{text} is in a kernel file system (/proc, /sys, /dev), where tools do not read or write.",
                 "policy_blocked",
-                suggestion="Ask the system with a command of `bash`, if you must.",
+                suggestion="Use a `bash` command if you must.",
             )
         if not self.contains(path):
             folders = ", ".join(str(root) for root in self.all)
             raise ToolError(
-                f"{text} is outside of the folders of this session ({folders}); only paths below them can be used.",
+                f"{text} is outside this session's folders ({folders}); only paths in them can be used.",
                 "policy_blocked",
-                suggestion="Give a path below one of these folders; only the user can add another.",
+                suggestion="Use a path in one of these folders; only the user can add another.",
             )
         return path
 
@@ -88,11 +87,11 @@ class Roots:
         return self._real_path(text, self.cwd / self._literal(_checked(text)))
 
     def _literal(self, text: str) -> str:
-        """Raises ToolError where something is meant that only a shell knows: a folder of such a name would be made."""
+        """Raises ToolError for shell syntax: otherwise a folder with that name would be created."""
         first = text.partition("/")[0]
         if EXPANDED.fullmatch(first) and ("/" in text or first == "~") and not os.path.lexists(self.cwd / first):
             raise ToolError(
-                f"`{first}` is not expanded, and nothing is named so here; give an absolute path, or one relative to "
+                f"`{first}` is not expanded, and nothing has that name here; give an absolute path, or one relative to "
                 f"the working directory.",
                 "invalid_parameters",
             )
@@ -106,13 +105,13 @@ class Roots:
             raise ToolError(f"{_short(text)} cannot be resolved: {reason[:1].lower()}{reason[1:]}.") from error
         if len(os.fsencode(found)) > MAX_PATH_BYTES:
             raise ToolError(
-                f"{_short(text)} cannot be resolved: with its folders it is longer than {MAX_PATH_BYTES} bytes.",
+                f"{_short(text)} cannot be resolved: the absolute path is longer than {MAX_PATH_BYTES} bytes.",
                 "invalid_parameters",
             )
         return found
 
     def named(self, text: str) -> Path:
-        """The absolute path a text names, for people: not resolved, not checked, never an error."""
+        """The absolute path a text names, for display: not resolved, not checked, never an error."""
         path = _path_of(text)
         return self.cwd / path if path.isprintable() else self.cwd
 
@@ -132,7 +131,7 @@ class Roots:
         return any(path == root or path in root.parents for root in (*self._real, *self.all))
 
     def display(self, path: Path) -> str:
-        """For people: relative to the working directory where it is below it."""
+        """For display: relative to the working directory if below it."""
         base = self._real[0]
         if path == base:
             return "."
@@ -143,7 +142,7 @@ def _checked(text: str) -> str:
     """The path in what a tool was given. Raises ToolError for what can be none."""
     if host := _other_host(text):
         raise ToolError(
-            f"The URI names a file of another machine ({_short(host)}); only files of this one can be used. "
+            f"The URI names a file on another machine ({_short(host)}); only local files can be used. "
             "Give a path, or a URI of the form file:///path.",
             "invalid_parameters",
         )
@@ -158,14 +157,16 @@ def _checked(text: str) -> str:
     try:
         size = len(text.encode("utf-8"))
     except UnicodeEncodeError as error:
-        raise ToolError("The path holds characters that have no UTF-8 form.", "invalid_parameters") from error
+        raise ToolError(
+            "The path contains characters that cannot be encoded in UTF-8.", "invalid_parameters"
+        ) from error
     if size > MAX_PATH_BYTES:
         raise ToolError(f"The path is longer than {MAX_PATH_BYTES} bytes.", "invalid_parameters")
     longest = max(len(name.encode("utf-8")) for name in text.split("/"))
     if longest > MAX_NAME_BYTES:
         raise ToolError(
-            f"{_short(text)} cannot be resolved: a name in it has {longest} bytes, more than the {MAX_NAME_BYTES} that "
-            "a name may have.",
+            f"{_short(text)} cannot be resolved: a name in it has {longest} bytes, more than the maximum of "
+            f"{MAX_NAME_BYTES}.",
             "invalid_parameters",
         )
     return text
@@ -181,13 +182,13 @@ def _path_of(text: str) -> str:
 
 
 def _other_host(text: str) -> str:
-    """The machine that a `file://` URI names, where that is not this one. Raises ToolError for what is no URI."""
+    """The machine that a `file://` URI names, if not this one. Raises ToolError for an invalid URI."""
     if not text.startswith(FILE_URI):
         return ""
     try:
         host = urlsplit(text).netloc
     except ValueError as error:
-        raise ToolError(f"{_short(text)} is no valid file:// URI: {error}.", "invalid_parameters") from error
+        raise ToolError(f"{_short(text)} is not a valid file:// URI: {error}.", "invalid_parameters") from error
     return "" if host.lower() == "localhost" else host
 
 
@@ -220,7 +221,7 @@ def real_path(path: Path) -> Path:
 def read_regular(path: Path, limit: int) -> bytes | None:
     """The bytes of a regular file of at most `limit`, not through a link in its last part; `None` for anything else.
 
-    For files of a project that nobody has looked at: a pipe is not waited for, a device not read. Raises OSError.
+    For unchecked files of a project: does not wait for a pipe or read a device. Raises OSError.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):

@@ -1,6 +1,6 @@
-"""Which paths inside the session's folders are special: not to be read (`deny_read`), or what other programs trust.
+"""Which paths inside the session's folders are special: not readable (`deny_read`), or trusted by other programs.
 
-Both hold for the tools (by `Roots`) and for commands (by the sandbox's mounts).
+Both apply to tools (through `Roots`) and to commands (through the sandbox's mounts).
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ class PathRules:
         self._absolute = covering(absolute) if absolute else None
         self._own_names = frozenset(map(str, self.own))
         self._own_tops = tuple(f"{place}/" for place in self.own)
-        # On a disk that does not tell capital letters from small ones, `.GIT/hooks` is what git trusts.
+        # On a case-insensitive disk, `.GIT/hooks` is what git trusts.
         names = dict.fromkeys(name.casefold() for name in (*ALWAYS, *protect))
         self._protected = [parts for name in names if (parts := Path(name.strip("/")).parts)]
         self._deny = PathGlobs(deny_read, bases, home)
         self._allow = PathGlobs(allow_read, bases, home)
 
     def protects(self, path: Path) -> str | None:
-        """The protected name that a resolved path is, or is below, in any folder; whatever the case."""
+        """The protected name that a resolved path is, or is below, in any folder; ignoring case."""
         parts = tuple(part.casefold() for part in path.parts)
         for wanted in self._protected:
             length = len(wanted)
@@ -54,7 +54,7 @@ class PathRules:
 
     @property
     def heads(self) -> frozenset[str]:
-        """Names of files and folders that are protected, or hold what is; in small letters."""
+        """Names of files and folders that are protected or contain protected ones; in lower case."""
         return frozenset(parts[0] for parts in self._protected)
 
     def hides(self, path: Path) -> bool:
@@ -66,7 +66,7 @@ class PathRules:
     def why_hidden(self, path: Path) -> str:
         """The rule by which `path` is hidden, in a few words."""
         if self._is_own(path):
-            return "it is the agent's own"
+            return "it belongs to the agent"
         return "`tools.policy`" if self._by_policy(path) else "`tools.files.deny_read`"
 
     def _is_own(self, path: Path) -> bool:
@@ -78,7 +78,7 @@ class PathRules:
 
     @property
     def hides_any(self) -> bool:
-        """Whether there are patterns, for which folders have to be looked through."""
+        """Whether there are patterns, for which folders must be scanned."""
         return bool(self._deny) or self._absolute is not None
 
     @property

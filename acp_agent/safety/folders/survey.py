@@ -1,7 +1,7 @@
-"""One look through a session's folders for what commands must be kept from: files that `deny_read` matches, and the
-inner configuration of every repository, which git reads when somebody looks at it.
+"""Scans a session's folders for what commands must not touch: files that `deny_read` matches, and the configuration of
+every repository, which git reads when the repository is used.
 
-Blocking, to be run in a thread. Looks at no more than `MAX_LOOKED_AT` entries (`MAX_LOOKED_AT_FOR_HIDDEN`).
+Blocking, to be run in a thread. Scans at most `MAX_LOOKED_AT` entries (`MAX_LOOKED_AT_FOR_HIDDEN`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from acp_agent.safety.folders.paths import Roots, read_regular, real_path
 
 MAX_LOOKED_AT = 20_000
 MAX_LOOKED_AT_FOR_HIDDEN = 300_000
-"""Where there is something to hide."""
+"""If there is something to hide."""
 
 MAX_REPOSITORIES = 50
 
@@ -43,7 +43,7 @@ class Survey(Struct, frozen=True):
     named: tuple[Path, ...] = ()
     """Paths that the configuration of these repositories names: folders of hooks, further configuration."""
     complete: bool = True
-    """Whether everything was looked at."""
+    """Whether everything was scanned."""
 
     def special(self) -> list[Path]:
         """Paths of the repositories that must not be changed; `hooks` and `config` also where they do not exist."""

@@ -1,8 +1,8 @@
 """The scope of an "always" answer for a command, in words such as `cargo test`.
 
-A scope is the program with its sub-command where both together say what happens whatever the other arguments are. A
+A scope is the program with its sub-command, if these determine what happens regardless of the other arguments. A
 command whose arguments can be any program (`sh -c`, `docker run`, `git -c`, `make SHELL=…`) has none: then only this
-exact line is remembered (`None`). Whether arguments are inside the session's folders is checked before, elsewhere.
+exact line is remembered (`None`). Whether arguments are inside the session's folders is checked elsewhere, before.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class _Subs(Struct, frozen=True, forbid_unknown_fields=True):
     long: tuple[str, ...] = ()
     words: int = 1
     several: bool = False
-    """Every operand is a task of its own."""
+    """Every operand is a separate task."""
 
 
 class _Table(Struct, frozen=True, forbid_unknown_fields=True):

@@ -1,9 +1,9 @@
 """Options and operands that turn a program into something else: they run what an argument names, or write where a
 program like it does not.
 
-A rule such as `git *` was not written with `git -c core.pager=…` in mind. So what is in this table must be spelled
-out by the rule that allows it. A table, not a parser: where a letter may be given in a cluster it is looked for in
-every cluster, and a beginning of a long option counts as the option.
+A rule such as `git *` was not written with `git -c core.pager=…` in mind. So a rule must name what is in this table to
+allow it. A table, not a parser: a letter that may be in a cluster is searched for in every cluster, and a prefix of a
+long option counts as the option.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ SAFE_ASSIGNMENTS = words(
     "RUST_BACKTRACE RUST_LOG LOG_LEVEL LOGLEVEL NODE_ENV APP_ENV RAILS_ENV PYTHONUNBUFFERED PYTHONDONTWRITEBYTECODE "
     "PYTHONHASHSEED GOOS GOARCH CGO_ENABLED DEBIAN_FRONTEND"
 )
-"""Variables that change no program that runs, nor where it reads its configuration. A white list: there are too many
-others (`PATH`, `LD_PRELOAD`, `IFS`, `BASH_ENV`, `GIT_*`, `NODE_OPTIONS`, `PYTHONPATH`, `RUSTC_WRAPPER`, …)."""
+"""Variables that change neither which program runs nor where it reads its configuration. A white list: there are too
+many others (`PATH`, `LD_PRELOAD`, `IFS`, `BASH_ENV`, `GIT_*`, `NODE_OPTIONS`, `PYTHONPATH`, `RUSTC_WRAPPER`, …)."""
 
 
 def is_safe_assignment(name: str) -> bool:
@@ -49,7 +49,7 @@ class _Row(Struct, frozen=True, forbid_unknown_fields=True):
     starts: tuple[str, ...] = ()
     """Beginnings of arguments."""
     always: bool = False
-    """The program itself is for running or changing anything: it must be named."""
+    """The program itself can run or change anything: it must be named."""
     operand: str | None = None
     """An operand in which this expression is found."""
 

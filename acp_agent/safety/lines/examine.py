@@ -1,10 +1,10 @@
-"""Takes a command line apart: each simple command for itself, also those within others (`sudo`, `xargs`,
-`bash -c`, `$(…)`, functions, loops), with what decides about it.
+"""Splits a command line into its simple commands, including those within others (`sudo`, `xargs`, `bash -c`, `$(…)`,
+functions, loops), with what decides about each.
 
-Two questions, two measures. A deny rule is tested on every candidate, and the walk collects them from whatever it
-finds, also from lines that no parser takes apart. An allow rule counts only where all is understood: kinds of syntax
-that are named here, words that two readers read alike, paths inside the session's folders. A line runs without a
-question only where each command in it only looks (`looks`); the first thing that is not plain makes it ask as it is.
+Two questions, two standards. A deny rule is tested on every candidate, and the walk collects candidates from everything
+it finds, even lines that no parser understands. An allow rule counts only if everything is understood: kinds of syntax
+listed here, words on which two parsers agree, paths inside the session's folders. A line runs without asking only if
+each command in it is read-only (`looks`); the first thing that is not plain makes the exact line ask.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ FETCHES = re.compile(r"\b(?:curl|wget|fetch|nc|ncat|base64|xxd)\b")
 
 
 def examine(command: str, roots: Roots, cwd: Path) -> Examined:
-    """Total: what cannot be taken apart is not understood."""
+    """Never fails: what cannot be split is not understood."""
     found = _Found(roots)
     found.line(command, frozenset((cwd,)), None, 0)
     verdict = found.verdict(command, cwd)
@@ -89,7 +89,7 @@ def examine(command: str, roots: Roots, cwd: Path) -> Examined:
 
 
 def judge(command: str, roots: Roots, cwd: Path) -> Allow | Ask:
-    """Whether `command`, run in `cwd`, may run without asking. Total: whatever is not understood asks."""
+    """Whether `command` may run in `cwd` without asking. Never fails: what is not understood asks."""
     return examine(command, roots, cwd).verdict
 
 
@@ -307,7 +307,7 @@ class _Walk:
                 fetched = any(base(other.rough[0]) in NET for other in self._found.parts[first:] if other.rough)
                 from_input = is_shell_from_input(part.rough) or len(part.rough) == 1 or part.rough[1:] == ("-",)
                 if from_input and (name in SHELLS or fetched):
-                    why = "it runs what comes from the network" if fetched else "it runs what another program writes"
+                    why = "it runs code from the network" if fetched else "it runs another program's output"
                     self._found.risks.append(Risk("high", True, reasons=(why,)))
                 if name in SHELLS and from_input:
                     for other in before:
@@ -509,7 +509,7 @@ def _shown(words: Sequence[str], assigned: Sequence[str], redirects: Sequence[Re
 def _disguises(simple: Simple, unsafe: Sequence[str]) -> Iterator[Risk]:
     """The risk of a command that is not what it seems."""
     if simple.words and base(simple.words[0]) in INTERPRETERS and FETCHES.search(simple.text) and not simple.literal:
-        yield Risk("high", True, reasons=("it runs what comes from the network",))
+        yield Risk("high", True, reasons=("it runs code from the network",))
     if any(name == "PATH=" or name.startswith(("LD_", "DYLD_", "BASH_ENV")) for name in unsafe):
         yield Risk("high", True, reasons=("it changes which programs run",))
 

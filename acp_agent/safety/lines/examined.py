@@ -121,7 +121,7 @@ class Examined:
                 depth, outer = depth + 1, self.parts[outer].inside
             verdict = "runs without asking" if part.looks else f"asks, since {part.reason}"
             if part.neutral:
-                verdict = "does what is inside of it"
+                verdict = "does what is inside it"
             why = f" ({'; '.join(part.risk.reasons)})" if part.risk.reasons else ""
             text = " ".join(part.text.split())
             told.append(f"{'  ' * depth}{text}: {verdict} [{part.rule}], risk {part.risk.level}{why}")

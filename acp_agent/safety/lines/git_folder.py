@@ -1,10 +1,10 @@
-"""Whether looking at a git repository would run a program that the repository itself names.
+"""Whether reading a git repository would run a program that the repository itself names.
 
 `git status` runs `core.fsmonitor`, `git diff` runs filters and text converters, a missing object is fetched by what a
 remote says. Git never takes these from a clone, but an unpacked archive can bring a `.git/config`, and a clone can hold
 a bare repository among its files, whose `config` git reads when it is there. So a repository's configuration may
-hold nothing but keys that are known to run nothing; an unknown key, and a line that is not understood, is hostile. The
-user's own configuration (`~/.gitconfig`) is trusted.
+contain only keys known to run nothing; an unknown key, or a line that is not understood, counts as hostile. The user's
+own configuration (`~/.gitconfig`) is trusted.
 
 Git also looks into submodules that are checked out, by their own configuration: a repository that has any is hostile.
 """

@@ -1,7 +1,7 @@
-"""Commands that want somebody at a terminal: here nobody is, and they would hang or end at once without a word.
+"""Commands that need an interactive terminal: here they would hang or end silently.
 
-A heuristic, and no decision about safety. A wrong refusal costs more than a missed one (a command that hangs meets its
-timeout), so only plain cases are refused: the programs are in `terminal_programs`, what stands around them is here.
+A heuristic, not a safety decision. A wrong refusal costs more than a missed one (a command that hangs runs into its
+timeout), so only clear cases are refused: the programs are in `terminal_programs`, their context is handled here.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ UNKNOWN = ("{}", "{}")
 
 
 def wants_terminal(command: str, *, background: bool = False, nesting: int = 0) -> WantsTerminal | None:
-    """The first part of a line that wants a terminal, or never ends. `background`: what never ends may run there."""
+    """The first part of a line that needs a terminal, or never ends. `background`: there, endless commands are fine."""
     git_editor = False
     for simple in map(_plain, filter(_runs, read(command).commands)):
         git_editor = git_editor or any(name in EDITOR_VARIABLES for name in _set_by(simple))
@@ -74,7 +74,7 @@ def _set_by(simple: SimpleCommand) -> list[str]:
 
 
 def _unwrapped(simple: SimpleCommand) -> SimpleCommand | None:
-    """The command behind `env`, `time`, `timeout 5` and the like; `None` where it cannot be told."""
+    """The command after `env`, `time`, `timeout 5` and the like; `None` if unknown."""
     words, variables, has_input = simple.words, simple.variables, simple.has_input
     while words and (wrapper := base(words[0])) in seen_by("hints"):
         if wrapper == "sudo" and wants(simple, "sudo", words[1:]) is not None:

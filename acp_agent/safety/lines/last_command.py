@@ -1,7 +1,7 @@
-"""The command whose output the user sees at the end of a shell line, in the form that filter rules are written for.
+"""The command whose output a shell line finally shows, in the form that filter rules expect.
 
-For the choice of a filter and nothing else: no decision about what may run is taken here. What is not certain is no
-command (an empty text), and then no filter is applied.
+Only for choosing a filter: nothing here decides what may run. If uncertain, there is no command (an empty text), and no
+filter is applied.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def _runners() -> dict[str, str]:
 class LastCommand:
     text: str
     """Program (without its folder) and arguments as written, one blank between. Without wrappers, variables in front,
-    redirections, and options between a program and its sub-command. Empty where there is none to name."""
+    redirections, and options between a program and its sub-command. Empty if there is none."""
     alone: bool
     """Whether nothing else in the line can have printed."""
 

@@ -1,16 +1,14 @@
-"""One command line, read once: its tree, and the words of it as bash hands them to programs.
+"""One command line, parsed once: its tree, and its words as bash passes them to programs.
 
 All who look at a line read the same `Line` (`read`). What decides whether it may run (`examine`, `looks`) goes through
 the tree and takes nothing from it unchecked. Hints (`interactive`) and the choice of filters (`last_command`) are
 tables over the flat list of its simple commands (`Line.commands`): a line that bash reads otherwise gives wrong
 commands there, or none.
 
-Why the parse can be trusted: a word is taken from the tree only where its node is of a kind named here, its text passes
-an expression of its own, and a second reader of quotes (`quoting`) reads the same. Quotes occur in quoted nodes only,
-unquoted words hold no character that means something to bash, and between the nodes there is nothing but blanks
-(`gap`). So bash reads the same words.
-
-The one door for tree-sitter.
+Why the parse can be trusted: a word is taken from the tree only if its node is of a kind listed here, its text matches
+an expression for that kind, and a second parser of quotes (`quoting`) agrees. Quotes occur only in quoted nodes,
+unquoted words contain no character special to bash, and between the nodes there are only blanks (`gap`). So bash reads
+the same words. The only module that imports tree-sitter.
 """
 
 from __future__ import annotations
@@ -28,7 +26,7 @@ from acp_agent.safety.lines.quoting import Unquoted, unquoted
 from acp_agent.safety.lines.reach import EXPANDS, NOT_UNDERSTOOD, OUTSIDE, AsksExactly
 
 BACKGROUND = "it runs in the background"
-HIDDEN = "it holds characters that cannot be seen"
+HIDDEN = "it contains invisible characters"
 TOO_LONG = "it is very long"
 
 MAX_CHARS = 10_000
@@ -44,7 +42,7 @@ QUOTED = {
     "string": re.compile(r'"(?:[^"\\`$]|\\[^$`"\\\n]|\$(?=[ |)"]))*"'),
 }
 NEVER = re.compile(r"`|\$[({\[]|[<>]\(|<<")
-"""Asks wherever it stands, quoted or not: no quoting mistake of ours may turn it into a program that runs."""
+"""Asks wherever it is, quoted or not: no quoting mistake of ours may turn it into a running program."""
 ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 TILDE = re.compile(r"(?:^|[=:])~")
 LANGUAGE = Language(tree_sitter_bash.language())

@@ -1,12 +1,11 @@
-"""Whether a simple command only looks, and what an "always" answer for it would cover.
+"""Whether a simple command is read-only, and what an "always" answer for it would cover.
 
-A command looks only when every part of it is understood and its program is known to look and not to touch
-(`programs`), at paths inside the session's folders. This is a white list from end to end: an unknown kind of syntax, an
-unknown program, an unknown option of a program that could do harm: each of them asks.
+A command is read-only if every part of it is understood and its program is known only to read (`programs`), from paths
+inside the session's folders. This is a white list throughout: an unknown kind of syntax, an unknown program, an unknown
+option of a program that could do harm: each of them asks.
 
-What is not seen here: the files behind the names may change between the judgement and the run, and programs read the
-user's own configuration (`~/.gitconfig`, `RIPGREP_CONFIG_PATH`), which is trusted. A repository's own configuration is
-looked at (`git_folder`).
+Limits: the files may change between the decision and the run, and programs read the user's own configuration
+(`~/.gitconfig`, `RIPGREP_CONFIG_PATH`), which is trusted. A repository's own configuration is checked (`git_folder`).
 """
 
 from __future__ import annotations

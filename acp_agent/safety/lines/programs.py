@@ -1,4 +1,4 @@
-"""Programs that only look: which of their options keep it so, and which of their arguments may be paths.
+"""Read-only programs: which of their options keep them so, and which of their arguments may be paths.
 
 `looked_at` answers with the arguments that must be inside the session's folders, or `None` where the command may do
 more than look. Options that write, run another program, never end, read the environment or follow links out of the
@@ -146,7 +146,7 @@ def _uniq(arguments: Arguments) -> Paths:
 
 
 DIFF_FLAGS = words("--no-dereference --recursive --brief --unified --new-file --text --ignore-case --side-by-side")
-"""Options without a value: what stands after them is no value either."""
+"""Options without a value: what follows them is not a value either."""
 
 
 def _diff(arguments: Arguments) -> Paths:

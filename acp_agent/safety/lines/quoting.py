@@ -1,7 +1,7 @@
-"""The quotes of one word as bash reads them, and a rough cut of lines that no parser takes apart.
+"""The quotes of one word as bash reads them, and a rough split of lines that no parser understands.
 
-`unquoted` is a reader of its own, so that a word of the parse tree is believed only where both agree. `rough_commands`
-is for deny rules alone: it finds too much rather than too little.
+`unquoted` is an independent parser: a word of the parse tree is believed only if both agree. `rough_commands` is only
+for deny rules: it finds too much rather than too little.
 """
 
 from __future__ import annotations

@@ -11,10 +11,10 @@ from pathlib import Path
 
 from acp_agent.safety.folders.paths import Roots, real_path
 
-EXPANDS = "it uses values that are known only when it runs"
+EXPANDS = "it uses values known only at run time"
 WRITES = "it writes its output to a file"
 CHANGES = "it may change something"
-OUTSIDE = "it looks outside of the folders of this session"
+OUTSIDE = "it reads outside this session's folders"
 NOT_UNDERSTOOD = "the command line could not be understood"
 
 DEV_NULL = "/dev/null"
@@ -25,7 +25,7 @@ MAX_GLOB_PARTS = 2
 BRACKET = re.compile(r"\[[!^]?[\w.-]+\]")
 
 Folders = frozenset[Path]
-"""Where the shell may stand: more than one after a `cd` that may have failed."""
+"""Possible current directories: more than one after a `cd` that may have failed."""
 
 
 class AsksExactly(Exception):
@@ -100,7 +100,7 @@ class Reach:
                     self.check_path(argument.partition("=")[2], folders)
 
     def _check_glued(self, argument: str, folders: Folders) -> None:
-        """A value glued to its option is no link that leads out, wherever it begins."""
+        """A value glued to its option is not a link that leads out, wherever it begins."""
         for start in range(max(2, len(argument) - NAME_MAX), len(argument)):
             name = argument[start:]
             if "/" not in name and any(os.path.islink(folder / name) for folder in folders):

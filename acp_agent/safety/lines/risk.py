@@ -1,9 +1,9 @@
-"""How much harm a command can do: low, medium or high, whether it changes anything, whether it uses other rights.
+"""How much harm a command can do: low, medium or high, whether it changes anything, whether it uses other privileges.
 
-Low is what only looks, and the builds and tests of the project: they run the project's code, but so does everything an
-agent is let do, and a grade that every test run gets says nothing. Medium is what changes something, and what
-is not known. High is what cannot be taken back, reaches beyond the project, or hides what it does. The grade is for
-people and for the modes that ask; what confines a command is the sandbox.
+Low: read-only commands, and the project's builds and tests: these run the project's code, but so does everything an
+agent does, and a grade that every test run gets says nothing. Medium: commands that change something, and unknown ones.
+High: commands that cannot be undone, reach beyond the project, or hide what they do. The grade is for users and for the
+modes that ask; the sandbox is what confines a command.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ class Risk:
     mutation: bool
     """Whether it changes something."""
     privesc: bool = False
-    """Whether it uses more rights than the user's own."""
+    """Whether it uses more privileges than the user's own."""
     reasons: tuple[str, ...] = ()
 
 
 LOOKS = Risk("low", False, reasons=("it only looks",))
-UNKNOWN = Risk("medium", True, reasons=("what it does is not known",))
+UNKNOWN = Risk("medium", True, reasons=("what it does is unknown",))
 
 
 def combined(risks: Iterable[Risk]) -> Risk:
@@ -51,14 +51,14 @@ def combined(risks: Iterable[Risk]) -> Risk:
 
 
 def understated(claimed: str, mutation: bool, privesc: bool, own: Risk) -> str | None:
-    """Words for the user where the model claims less than is seen; an unknown claim is the lowest."""
+    """A message for the user if the model claims less than is seen; an unknown claim counts as the lowest."""
     less = []
     if ORDER.get(claimed, 0) < ORDER[own.level]:
         less.append(f"it calls the risk {claimed}, but it looks {own.level} ({'; '.join(own.reasons) or 'unknown'})")
     if own.mutation and not mutation:
-        less.append("it says that nothing is changed, but something may be")
+        less.append("it claims to change nothing, but it may")
     if own.privesc and not privesc:
-        less.append("it says that no other rights are used, but they are")
+        less.append("it claims to use no other privileges, but it does")
     return f"The model understates this command: {'; '.join(less)}." if less else None
 
 
@@ -77,7 +77,7 @@ def risk_of(command: Sequence[str], roots: Roots, folders: Iterable[Path], *, lo
     operands = [argument for argument in arguments if not argument.startswith("-")]
     places = list(folders)
     if program in ESCALATING:
-        return Risk("high", True, True, ("it uses the rights of another user",))
+        return Risk("high", True, True, ("it uses another user's privileges",))
     if (high := _high().get(program)) is not None and not _asks_for_help(arguments):
         return Risk("high", True, high.privesc, (high.reason,))
     for row in tables().high_with:
@@ -97,7 +97,7 @@ def risk_of(command: Sequence[str], roots: Roots, folders: Iterable[Path], *, lo
 def risk_of_writing(target: str | None, roots: Roots, folders: Iterable[Path], shown: str = "") -> Risk:
     """The risk of a redirection that writes."""
     if target is None and shown.startswith(("~", "$HOME", "${HOME}")):
-        return Risk("high", True, reasons=(f"it writes to {shown}, outside of the project",))
+        return Risk("high", True, reasons=(f"it writes to {shown}, outside the project",))
     if target is None:
         return Risk("medium", True, reasons=("it writes to a file that is known only when it runs",))
     if re.match(r"/dev/(?:tcp|udp)/", target):
@@ -153,13 +153,13 @@ def _deletes_much(
         if operand.strip("./*") == "" or operand.startswith(("~", "$")) or operand in ("*", ".*"):
             return f"it deletes everything in {operand}"
         if deep and re.search(r"[*?\[]", operand):
-            return "it deletes whatever matches a pattern"
+            return "it deletes everything that matches a pattern"
         for folder in folders or (roots.cwd,):
             path = _real(folder / operand)
             if path is None or not roots.contains(path):
-                return f"it deletes {operand}, outside of the project"
+                return f"it deletes {operand}, outside the project"
             if roots.holds_root(path):
-                return f"it deletes {operand}, a folder of the session"
+                return f"it deletes {operand}, a session folder"
             if roots.rules.protects(path) is not None:
                 return f"it deletes {operand}, which other programs trust"
     return None
@@ -174,7 +174,7 @@ def _writes_beyond(targets: Iterable[str], roots: Roots, folders: Sequence[Path]
             if path is None:
                 return f"it writes to {target}, which cannot be resolved"
             if not roots.contains(path) and not _is_temporary(path):
-                return f"it writes to {target}, outside of the project"
+                return f"it writes to {target}, outside the project"
             if roots.contains(path) and roots.rules.protects(path) is not None:
                 return f"it writes to {target}, which other programs trust"
     return None
@@ -268,7 +268,7 @@ def _subs(kind: Literal["builds", "changes"]) -> dict[str, frozenset[str]]:
 
 TEXTS: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"(?<![\w.:])([\w:.]{1,40})\s*\(\)\s*\{[^{}]{0,200}\1\s*\|\s*\1\s*&"),
-     "it fills the machine with processes"),
+     "it floods the machine with processes"),
     (re.compile(r"/dev/(?:tcp|udp)/"), DEV_TCP),
     (re.compile(r"HISTFILE=|HISTSIZE=0|unset\s+HIST|\.bash_history|\.zsh_history"), "it hides what was done"),
     (re.compile(r">\s*/dev/(?:sd|hd|nvme|vd|mmcblk|disk|mem|kmem)"), "it writes over disks or files"),

@@ -1,4 +1,4 @@
-"""Where a shell may stand after a command, as far as anybody knows."""
+"""The possible current directories of a shell after a command."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Programs that want somebody at a terminal, and the options and input that make them work without one.
+"""Programs that need an interactive terminal, and the options and input that make them work without one.
 
-A table of hints (`interactive`): a program that is not named here passes, and whatever is not plain passes, too.
+A table of hints (`interactive`): a program that is not listed passes, and so does anything unclear.
 
 Commands run with pagers off and with an editor for git that leaves the text as it is (`QUIET` of the local executor,
 which the editor's terminals get too): what works thanks to that (`man ls`, `git commit --amend`) is not refused.
@@ -24,7 +24,7 @@ TABLE = Path(__file__).with_suffix(".toml")
 @dataclass(frozen=True)
 class WantsTerminal:
     why: str
-    """The beginning of a sentence, for the model: `` `vim` is an editor and wants a terminal``."""
+    """The beginning of a sentence, for the model: `` `vim` is an editor and needs a terminal``."""
     instead: str
     """Advice, a sentence."""
 
@@ -129,9 +129,9 @@ def _pager(simple: SimpleCommand, program: str, arguments: Sequence[str]) -> Wan
         return None
     if simple.has_input and not _operands(arguments):
         return WantsTerminal(
-            "it ends in a pager, which wants a terminal", "Leave the pager out, or end the pipe in `head -n 100`."
+            "it ends in a pager, which needs a terminal", "Leave out the pager, or end the pipe with `head -n 100`."
         )
-    return WantsTerminal("it opens a pager, which wants a terminal", "Use `read`, or `cat` and `head`.")
+    return WantsTerminal("it opens a pager, which needs a terminal", "Use `read`, or `cat` and `head`.")
 
 
 PYTHON_VALUES = ("-W", "-X")
@@ -144,9 +144,9 @@ def _python(simple: SimpleCommand, program: str, arguments: Sequence[str]) -> Wa
     while words and words[0].startswith("-") and words[0] != "-":
         option = words.pop(0)
         if re.fullmatch(r"-[a-zA-Z]*i[a-zA-Z]*", option) and not re.match(r"-[a-zA-Z]*[cmWX]", option):
-            return WantsTerminal(f"`{program} -i` waits for somebody to type afterwards", "Leave out `-i`.")
+            return WantsTerminal(f"`{program} -i` waits for input afterwards", "Leave out `-i`.")
         if option == "-m" and words[:1] in (["pdb"], ["ipdb"], ["code"]) and "-c" not in words:
-            return WantsTerminal(f"`{words[0]}` waits for somebody to type", "Run the program itself, and print.")
+            return WantsTerminal(f"`{words[0]}` waits for input", "Run the program itself and print.")
         if re.fullmatch(rows()[program].unless, option):
             return None
         if option in PYTHON_VALUES:
@@ -165,7 +165,7 @@ def _sqlite(simple: SimpleCommand, program: str, arguments: Sequence[str]) -> Wa
         return None
     if any(argument.lstrip("-") in ("version", "help") for argument in arguments):
         return None
-    return WantsTerminal("`sqlite3` without SQL waits for somebody to type", "Give it: `sqlite3 FILE 'SELECT …'`.")
+    return WantsTerminal("`sqlite3` without SQL waits for input", "Give it: `sqlite3 FILE 'SELECT …'`.")
 
 
 SSH_VALUES = "-B -b -c -D -E -e -F -I -i -J -L -l -m -O -o -p -Q -R -S -W -w"
@@ -177,7 +177,7 @@ def _ssh(simple: SimpleCommand, program: str, arguments: Sequence[str]) -> Wants
     if len(_operands(arguments, SSH_VALUES.split())) != 1:
         return None
     return WantsTerminal(
-        "`ssh` without a command opens a shell at the other end", "Give the command: `ssh -o BatchMode=yes HOST 'ls'`."
+        "`ssh` without a command opens a remote shell", "Give the command: `ssh -o BatchMode=yes HOST 'ls'`."
     )
 
 
@@ -206,12 +206,12 @@ def _git(simple: SimpleCommand, program: str, arguments: Sequence[str]) -> Wants
     takes = () if sub != "commit" else COMMIT_VALUES
     if sub in asks and not simple.has_input and _has(_without_values(rest, takes), asks[sub], *long):
         return WantsTerminal(
-            f"this `git {sub}` asks somebody about each part", "Name the files, or make a patch and use `git apply`."
+            f"this `git {sub}` asks about each hunk", "Name the files, or make a patch and use `git apply`."
         )
     if sub == "commit" and not own_editor and not _has_message(rest):
         return WantsTerminal(
             "`git commit` without a message opens an editor",
-            "Give the message: `git commit -m '…'`, or `--no-edit` for the one of a merge.",
+            "Give the message: `git commit -m '…'`, or `--no-edit` for a merge.",
         )
     return None
 
@@ -248,7 +248,7 @@ def _npm(simple: SimpleCommand, program: str, arguments: Sequence[str]) -> Wants
         return WantsTerminal(f"`{operands[0]}` asks for a name and a password", LEAVE)
     if arguments[:1] != ["init"] or simple.has_input or _has(arguments, "y", "--yes") or len(operands) > 1:
         return None
-    return WantsTerminal("`init` asks somebody for each field", "Add `-y`.")
+    return WantsTerminal("`init` asks for each field", "Add `-y`.")
 
 
 def _container(simple: SimpleCommand, program: str, arguments: Sequence[str]) -> WantsTerminal | None:
@@ -304,13 +304,13 @@ def _sudo(simple: SimpleCommand, program: str, arguments: Sequence[str]) -> Want
     if _has(options, "nSAVkK", "--non-interactive", "--stdin", "--askpass", "--version", "--help"):
         return None
     return WantsTerminal(
-        "`sudo` may ask for a password, and nobody can type one", "Use `sudo -n`, which fails instead of asking."
+        "`sudo` may ask for a password, which cannot be entered", "Use `sudo -n`, which fails instead of asking."
     )
 
 
 KEYGEN_VALUES = tuple("abCEfImNnOPtVwZ")
 KEYGEN_OTHERS = "ABcDeFgGHiIKklLMpQRrsTuUWyYz"
-"""Options with which `ssh-keygen` does something else than make a key."""
+"""Options with which `ssh-keygen` does something other than create a key."""
 
 
 def _keygen(simple: SimpleCommand, program: str, arguments: Sequence[str]) -> WantsTerminal | None:
@@ -330,7 +330,7 @@ def _gpg(simple: SimpleCommand, program: str, arguments: Sequence[str]) -> Wants
 def _read(simple: SimpleCommand, program: str, arguments: Sequence[str]) -> WantsTerminal | None:
     if simple.has_input or _has(arguments, "ut"):
         return None
-    return WantsTerminal("`read` waits for somebody to type", "Give it its input: `read x <<< '…'`.")
+    return WantsTerminal("`read` waits for input", "Give it its input: `read x <<< '…'`.")
 
 
 def _tmux(simple: SimpleCommand, program: str, arguments: Sequence[str]) -> WantsTerminal | None:
@@ -339,13 +339,13 @@ def _tmux(simple: SimpleCommand, program: str, arguments: Sequence[str]) -> Want
     opens = operands[:1] and operands[0] in ("new", "new-session") and not _has(arguments, "d")
     if not attaches and not opens:
         return None
-    return WantsTerminal("this `tmux` shows itself in a terminal", "Use `bash` with `background` instead of tmux.")
+    return WantsTerminal("this `tmux` opens in a terminal", "Use `bash` with `background` instead of tmux.")
 
 
 def _gnu_screen(simple: SimpleCommand, program: str, arguments: Sequence[str]) -> WantsTerminal | None:
     if any(argument in ("-ls", "-list", "-X", "-v") or argument.startswith("-dm") for argument in arguments):
         return None
-    return WantsTerminal("`screen` shows itself in a terminal", "Use `bash` with `background` instead of screen.")
+    return WantsTerminal("`screen` opens in a terminal", "Use `bash` with `background` instead of screen.")
 
 
 def _gh(simple: SimpleCommand, program: str, arguments: Sequence[str]) -> WantsTerminal | None:
@@ -371,7 +371,7 @@ def _journalctl(simple: SimpleCommand, program: str, arguments: Sequence[str]) -
 
 
 ENDLESS: dict[str, Rule] = {"tail": _tail, "journalctl": _journalctl}
-"""Programs that go on until somebody ends them: the background is the place for them."""
+"""Programs that run until they are stopped: they belong in the background."""
 
 RULES: dict[str, Rule] = {
     **dict.fromkeys(("less", "more", "most"), _pager),

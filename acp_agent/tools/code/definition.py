@@ -15,7 +15,7 @@ class Definition(SymbolTool):
         document = await document_at(ctx, params.path)
         found = await ctx.languages.definition(document, position_of(params, document))
         if not found:
-            return ToolResult(f"The language server knows no definition of `{params.symbol}`. Use `grep`.")
+            return ToolResult(f"The language server found no definition of `{params.symbol}`. Use `grep`.")
         places = [(item.uri, item.range) for item in found]
         lines, locations = await places_in_words(places, ctx, ctx.languages.config.max_results)
         return ToolResult("\n".join(lines), locations=locations or None)

@@ -1,4 +1,4 @@
-"""`diagnostics`: what the project's checkers say."""
+"""`diagnostics`: run the project's checkers."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ LAST_LINES = 10
 MOST_LOCATIONS = 10
 
 NOT_FOUND = 127
-"""The shell's exit code for a program that is not there."""
+"""The shell's exit code for a missing program."""
 
 NAMES = {"error": "error", "warning": "warning", "info": "note"}
 ORDER = {"error": 0, "warning": 1, "info": 2}
@@ -42,15 +42,13 @@ QUIET = {"NO_COLOR": "1", "FORCE_COLOR": "0", "CARGO_TERM_COLOR": "never"}
 class DiagnosticsParams(Params):
     source: Literal["checkers", "lsp"] = Field(
         default="checkers",
-        description="`checkers`: run the project's programs; `lsp`: ask the language servers, which run already.",
+        description="`checkers`: run the project's programs; `lsp`: ask the language servers.",
     )
-    kind: Kind = Field(
-        default="auto", description="The checker; `auto` takes those that the project is configured for."
-    )
-    path: str | None = Field(default=None, description="Only this file or folder; the working directory when left out.")
-    max_diagnostics: int | None = Field(default=None, ge=1, description="How many to give; 50 when left out.")
+    kind: Kind = Field(default="auto", description="The checker; `auto` uses those the project is configured for.")
+    path: str | None = Field(default=None, description="Only this file or folder; default: the working directory.")
+    max_diagnostics: int | None = Field(default=None, ge=1, description="Maximum number; default 50.")
     _declared: tuple[Check, ...] | None = PrivateAttr(default=None)
-    """The checks that `access` has declared: the question shows this and nothing else is run, whatever the disk says
+    """The checks that `access` declared: these are shown to the user, and nothing else is run, whatever the disk says
     later."""
 
 
@@ -75,7 +73,7 @@ class Diagnostics(Tool[DiagnosticsParams]):
         if params.source == "lsp":
             where = () if params.path is None else (Location(roots.named(params.path)),)
             return Description(
-                f"Diagnostics of the language servers{f' for {params.path}' if params.path else ''}", where
+                f"Diagnostics from the language servers{f' for {params.path}' if params.path else ''}", where
             )
         try:
             path = None if params.path is None else roots.resolve(params.path)
@@ -119,9 +117,9 @@ class Diagnostics(Tool[DiagnosticsParams]):
         now = {(line, check.cwd) for check in _checks(params, ctx.roots) for line in check.lines}
         if not now <= asked:
             raise ToolError(
-                "Nothing was run: the project changed meanwhile; call it again. Now it would run "
+                "Nothing was run: the project changed in the meantime; call it again. Now it would run "
                 + ", ".join(f"`{line}`" for line, _ in sorted(now - asked))
-                + ", which nobody was asked about."
+                + ", which has not been allowed."
             )
         for check in checks:
             await _run(check, only, ctx, report)
@@ -135,7 +133,7 @@ def _checks(params: DiagnosticsParams, roots: Roots) -> list[Check]:
     checks = choose(params.kind, path, roots)
     if not checks:
         raise ToolError(
-            f"No checker is known to be used here: {looked_for()} were looked for, in vain. Give `kind`, or run the "
+            f"No configured checker was found here; looked for {looked_for()}. Give `kind`, or run the "
             "project's own check with `bash`."
         )
     return checks
@@ -150,11 +148,11 @@ async def _run(check: Check, only: Path | None, ctx: ToolContext, report: _Repor
         if refused:
             code, text, cut = await _output(check.older_line, check, ctx)
     if code == NOT_FOUND or any(words in text for words in check.checker.absent):
-        report.warnings.append(f"{name} was not run: `{check.line.split(' --')[0]}` is not installed here.")
+        report.warnings.append(f"{name} was not run: `{check.line.split(' --')[0]}` is not installed.")
         return
     if code is None:
         report.failed = True
-        report.warnings.append(f"{name} did not finish, so what follows is not all.{_last(text)}")
+        report.warnings.append(f"{name} did not finish, so the following is incomplete.{_last(text)}")
     parsed = check.checker.parse(text)
     placed = [replace(item, file=_placed(item.file, check.cwd, ctx.roots), source=name) for item in parsed or ()]
     if code is not None:
@@ -162,7 +160,7 @@ async def _run(check: Check, only: Path | None, ctx: ToolContext, report: _Repor
             report.finished.append(name)
         else:
             report.failed = True
-            report.warnings.append(f"{name} failed (exit code {code}), so this is not all it checks.{_last(text)}")
+            report.warnings.append(f"{name} failed (exit code {code}), so its results are incomplete.{_last(text)}")
     if cut:
         report.failed = True
         report.warnings.append(f"{name} printed more than {OUTPUT_LIMIT} bytes; some of it is missing.")
@@ -196,7 +194,7 @@ async def _output(line: str, check: Check, ctx: ToolContext) -> tuple[int | None
 
 
 def _last(text: str) -> str:
-    """The end of what was printed, the long lines of a report left out."""
+    """The end of the output, without the long lines of a report."""
     lines = [line for line in text.splitlines() if line.strip() and not line.startswith(('{"', "[{"))]
     return " Its last lines:\n" + "\n".join(line[:300] for line in lines[-LAST_LINES:]) if lines else ""
 
@@ -211,7 +209,7 @@ def _placed(file: str, cwd: Path, roots: Roots) -> str:
 
 
 def _hidden(file: str, roots: Roots) -> bool:
-    """Whether it is of a file that must not be read: checkers quote lines."""
+    """Whether it is about a file that must not be read: checkers quote lines."""
     if not file or not roots.rules.hides_any:
         return False
     try:
@@ -233,7 +231,7 @@ async def _ask_servers(shown: str | None, ctx: ToolContext, report: _Report) -> 
     documents, left_out = await documents_of(shown, ctx)
     if not documents:
         raise ToolError(
-            f"Below {shown or 'the working directory'} is not a file of a language that a server is installed for.",
+            f"No file in {shown or 'the working directory'} is in a language with an installed server.",
             "invalid_parameters",
         )
     found = await ctx.languages.diagnostics(documents)
@@ -251,7 +249,7 @@ async def _ask_servers(shown: str | None, ctx: ToolContext, report: _Report) -> 
     report.finished += found.sources
     report.warnings += found.trouble
     if left_out:
-        report.warnings.append(f"{left_out} more files were not looked at; give a narrower `path`.")
+        report.warnings.append(f"{left_out} more files were not checked; give a narrower `path`.")
     report.failed = not found.sources and bool(found.trouble)
 
 

@@ -1,10 +1,10 @@
 """Which checkers a project uses, and the command line of each.
 
-Looks at the disk and runs nothing: the command lines are in the title and are what the user is asked about, so they
-are made before anything runs. They use a program of the project itself where there is one (`.venv`, `node_modules`).
+Reads the disk and runs nothing: the command lines are in the title, and the user is asked about them, so they are built
+before anything runs. They use the project's own program if there is one (`.venv`, `node_modules`).
 
-The folder may be anybody's, and nobody was asked yet: its files are read by `_text` only, which neither waits nor takes
-much, and what would take a parser long is not parsed.
+The folder may be untrusted, and the user has not been asked yet: its files are read only by `_text`, which is bounded
+and never blocks, and nothing that would take a parser long is parsed.
 """
 
 from __future__ import annotations

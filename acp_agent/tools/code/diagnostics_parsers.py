@@ -1,8 +1,8 @@
 """Parses the output of checkers into diagnostics. Pure functions, one for each form.
 
-A parser is given all that the program printed, both streams, and copes with a terminal's: foreign lines before, after
-and between (colours are taken away by `plain`). It gives `None` where the program's report is not there at all, which
-is no "no problems".
+A parser gets everything the program printed on both streams, and copes with terminal output: foreign lines before,
+after and in between (`plain` removes colours). It returns `None` if the program's report is missing, which does not
+mean "no problems".
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def parse_cargo(text: str) -> list[Diagnostic] | None:
 
 
 def _primary(message: dict[str, Any]) -> dict[str, Any]:
-    """The place that is meant; of a macro of somebody else's, where it is used."""
+    """The place that is meant; for a third-party macro, where it is used."""
     spans = _dicts(message.get("spans"))
     span = next((span for span in spans if span.get("is_primary")), spans[0] if spans else {})
     label = span.get("label")

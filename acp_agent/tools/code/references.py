@@ -17,7 +17,7 @@ class References(SymbolTool):
         document = await document_at(ctx, params.path)
         found = await ctx.languages.references(document, position_of(params, document))
         if not found:
-            return ToolResult(f"The language server knows no use of `{params.symbol}`. Use `grep`.")
+            return ToolResult(f"The language server found no use of `{params.symbol}`. Use `grep`.")
         places = sorted(
             {(item.uri, item.range) for item in found},
             key=lambda place: (place[0], place[1].start.line, place[1].start.character),

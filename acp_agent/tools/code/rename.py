@@ -1,4 +1,4 @@
-"""`rename`: gives a symbol another name everywhere, as one change of several files that is reviewed as one."""
+"""`rename`: rename a symbol everywhere, as one change to several files that is reviewed as a whole."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class Rename(Tool[RenameParams]):
                 done = ", ".join(ctx.roots.display(after.path) for _, after in written)
                 raise ToolError(
                     f"{change.shown} could not be written: {error}. "
-                    + (f"These files were changed already: {done}." if done else "Nothing was changed.")
+                    + (f"These files were already changed: {done}." if done else "Nothing was changed.")
                 ) from error
             seen = ctx.memory.ledger.last_seen(planned.path)
             if seen is not None and seen.text == planned.old and now == planned.new:
@@ -113,7 +113,7 @@ async def _consistent(params: RenameParams, document: Document, ctx: ToolContext
         if all(known.get(path) == text for path, text in read.items()):
             return changes
         known |= {**read, document.path: document.text}
-    raise ToolError("The files that the rename would change are being changed; nothing was changed. Try again.")
+    raise ToolError("The files affected by the rename are being changed; nothing was renamed. Try again.")
 
 
 async def _planned(edit: WorkspaceEdit, ctx: ToolContext) -> tuple[_Change, ...]:

@@ -20,10 +20,10 @@ MOST_LOCATIONS = 10
 
 
 class SymbolsParams(Params):
-    path: str | None = Field(
-        default=None, description="A file: its outline, or the language to search the project in with `query`."
+    path: str | None = Field(default=None, description="A file: its outline, or with `query` the language to search.")
+    query: str | None = Field(
+        default=None, min_length=1, description="A name or part of one, searched in the whole project."
     )
-    query: str | None = Field(default=None, min_length=1, description="A name or part of one, in the whole project.")
 
     @model_validator(mode="after")
     def _one_at_least(self) -> SymbolsParams:
@@ -63,7 +63,7 @@ async def _outline(params: SymbolsParams, ctx: ToolContext) -> ToolResult:
     ]
     if len(found) > most:
         lines.append(f"[{len(found) - most} more are not shown]")
-    return ToolResult("\n".join(lines) or f"The language server knows no symbols in {params.path}.")
+    return ToolResult("\n".join(lines) or f"The language server found no symbols in {params.path}.")
 
 
 def _flat(symbols: list[DocumentSymbol], depth: int = 0) -> Iterator[tuple[int, DocumentSymbol]]:
@@ -91,5 +91,5 @@ async def _named(params: SymbolsParams, ctx: ToolContext) -> ToolResult:
         locations.append(Location(path, line))
     if len(found) > most:
         lines.append(f"[{len(found) - most} more are not shown]")
-    text = "\n".join(lines) or f"The language servers know no symbol named `{params.query}`. Use `grep`."
+    text = "\n".join(lines) or f"The language servers found no symbol named `{params.query}`. Use `grep`."
     return ToolResult(text, locations=tuple(dict.fromkeys(locations))[:MOST_LOCATIONS] or None)

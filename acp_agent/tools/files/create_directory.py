@@ -10,12 +10,12 @@ from acp_agent.tools.kit.tool_context import Preview, ToolContext, ToolResult
 
 
 class CreateDirectoryParams(Params):
-    path: str = Field(description="The folder, absolute or relative to the working directory; parents are made.")
+    path: str = Field(description="The folder, absolute or relative to the working directory; parents are created.")
 
 
 class CreateDirectory(PathTool[CreateDirectoryParams]):
     name = "create_directory"
-    title = "Make the folder {path}"
+    title = "Create the folder {path}"
     aliases = ("make_directory", "mkdir")
     kind = "edit"
     touches = "write"
@@ -29,6 +29,6 @@ class CreateDirectory(PathTool[CreateDirectoryParams]):
     async def run(self, params: CreateDirectoryParams, ctx: ToolContext, preview: Preview) -> ToolResult:
         made = await ctx.executor.make_directory(ctx.roots.resolve(params.path))
         if made == 0:
-            return ToolResult(f"{params.path} was there already.", raw_output={"folders": 0})
+            return ToolResult(f"{params.path} already exists.", raw_output={"folders": 0})
         parents = f", and {made - 1} above it" if made > 1 else ""
-        return ToolResult(f"The folder {params.path} was made{parents}.", raw_output={"folders": made})
+        return ToolResult(f"Created the folder {params.path}{parents}.", raw_output={"folders": made})

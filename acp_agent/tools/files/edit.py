@@ -28,13 +28,13 @@ from acp_agent.tools.kit.tool_context import Preview, ToolContext, ToolResult
 class EditParams(Params):
     path: str = Field(description="The file, absolute or relative to the working directory.")
     old_string: str = Field(description="The text to replace, exactly as it is in the file, without line numbers.")
-    new_string: str = Field(description="The text that takes its place.")
-    replace_all: bool = Field(default=False, description="Replace every occurrence instead of the only one.")
+    new_string: str = Field(description="The replacement text.")
+    replace_all: bool = Field(default=False, description="Replace all occurrences.")
 
 
 @dataclass(frozen=True)
 class Planned:
-    """A change that was previewed: it is made only if the file is still as it was."""
+    """A previewed change, made only if the file is unchanged."""
 
     path: Path
     old: str | None
@@ -54,7 +54,7 @@ class Edit(PathTool[EditParams]):
         path = ctx.roots.resolve(params.path)
         old = await read_file(ctx, path, params.path)
         if old is None:
-            raise ToolError(f"{params.path} does not exist. Use `write` to make it, or `find_path` to find it.")
+            raise ToolError(f"{params.path} does not exist. Use `write` to create it, or `find_path` to find it.")
         disk = await disk_digest(ctx, path)
         seen = ctx.memory.ledger.last_seen(path)
         if seen is not None and (seen.text != old or moved_on_disk(seen.disk, disk, old)):
@@ -62,7 +62,7 @@ class Edit(PathTool[EditParams]):
         hidden = MARK in params.old_string and params.old_string not in old
         if hidden and ctx.redactor.redact(old) != old:
             raise ToolError(
-                f"`old_string` holds `{MARK}...]`, which stands for a credential in {params.path} that you cannot see; "
+                f"`old_string` contains `{MARK}...]`, a credential in {params.path} that you cannot see; "
                 "nothing was written.",
                 "invalid_parameters",
                 suggestion="Give an `old_string` without that line.",
@@ -88,19 +88,19 @@ def watch(ctx: ToolContext, path: Path, old: str | None) -> None:
 async def need_unchanged(planned: Planned, shown: str, ctx: ToolContext) -> None:
     """Raises ToolError where the file is not what the preview was made from."""
     if ctx.roots.resolve(shown) != planned.path:
-        raise ToolError(f"{shown} leads somewhere else than before, so nothing was written.")
+        raise ToolError(f"{shown} now points somewhere else, so nothing was written.")
     now_on_disk = await disk_digest(ctx, planned.path)
     changed = await read_file(ctx, planned.path, shown) != planned.old
     if changed or moved_on_disk(planned.disk, now_on_disk, planned.old):
-        raise ToolError(f"{shown} was changed by somebody else meanwhile, so nothing was written. Read it again.")
+        raise ToolError(f"{shown} was changed by someone else in the meantime, so nothing was written. Read it again.")
 
 
 async def apply(planned: Planned, shown: str, ctx: ToolContext, preview: Preview) -> ToolResult:
-    """Writes what was previewed, once, if the file still is what the preview was made from; tells what it broke."""
+    """Writes the previewed change once, if the file is still what the preview was based on; reports new errors."""
     await need_unchanged(planned, shown, ctx)
     now = await ctx.executor.write_text(planned.path, planned.new)
     ctx.memory.ledger.saw(planned.path, now, await disk_digest(ctx, planned.path))
-    text = f"{shown} was {'made' if planned.old is None else 'changed'}."
+    text = f"{shown} was {'created' if planned.old is None else 'changed'}."
     content = preview.content
     if now != planned.new:
         text += " The editor reformatted it on saving: read it again before the next edit."
@@ -119,7 +119,7 @@ def _replaced(params: EditParams, old: str) -> str:
     """The new text. Raises ToolError that helps to find the right `old_string`."""
     if not params.old_string:
         raise ToolError(
-            "`old_string` is empty. Give the text to replace; to make a whole file, use `write`.", "invalid_parameters"
+            "`old_string` is empty. Give the text to replace; to write a whole file, use `write`.", "invalid_parameters"
         )
     target = params.old_string if params.old_string in old else to_endings(params.old_string, old)
     replacement = to_endings(params.new_string, old)
@@ -131,7 +131,7 @@ def _replaced(params: EditParams, old: str) -> str:
     if count > 1 and not params.replace_all:
         lines = _lines_of(target, old)
         raise ToolError(
-            f"`old_string` stands {count} times in {params.path} (lines {', '.join(map(str, lines))}). Give more of "
+            f"`old_string` occurs {count} times in {params.path} (lines {', '.join(map(str, lines))}). Give more of "
             "the text around the one you mean, or set `replace_all`."
         )
     return old.replace(target, replacement)
@@ -164,12 +164,12 @@ def _nearest(target: str, text: str) -> str:
     lines = text.splitlines()[:LONGEST_SEARCH]
     for number, line in enumerate(lines, 1):
         if line.strip() == wanted.strip():
-            return f" Its first line is at line {number}, but what follows or its white space differs:\n{line}"
+            return f" Its first line is at line {number}, but the following text or the white space differs:\n{line}"
     compared = _comparable(lines) if len(wanted) <= LONGEST_COMPARED else {}
     near = difflib.get_close_matches(wanted, compared, n=1, cutoff=0.6)
     if not near:
-        return " Read the file again: it holds nothing like it."
-    return f" Most like it is line {compared[near[0]]}:\n{near[0]}"
+        return " Read the file again: it contains nothing similar."
+    return f" The most similar line is {compared[near[0]]}:\n{near[0]}"
 
 
 def _comparable(lines: list[str]) -> dict[str, int]:

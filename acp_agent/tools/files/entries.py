@@ -1,7 +1,7 @@
-"""Shared by the tools that delete, move and copy whole entries: which entry is meant, what the call touches,
-what cannot be.
+"""Shared by the tools that delete, move and copy whole entries: which entry is meant, what the call touches, what is
+refused.
 
-A path names the entry itself here: where it is a link, the link is deleted, moved or copied, wherever it leads.
+A path names the entry itself: a link is deleted, moved or copied as a link, whatever its target.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from acp_agent.tools.kit.base import Params, Tool
 from acp_agent.tools.kit.tool_context import Description, Location, Preview, ToolContext, ToolResult
 
 HISTORY = frozenset((".git",))
-"""Names that are asked about by themselves when they are deleted, wherever below a folder."""
+"""Names whose deletion is asked about separately, anywhere below a folder."""
 
 
 class TransferParams(Params):
     source: str = Field(description="The file or folder, absolute or relative to the working directory.")
-    destination: str = Field(description="Its full new path, not the folder to put it in; missing folders are made.")
+    destination: str = Field(description="The full new path, not the folder to put it in; missing folders are created.")
     overwrite: bool = Field(
-        default=False, description="Replace what is there: a file by a file, or all of a folder by a folder."
+        default=False, description="Replace what exists: a file with a file, or a whole folder with a folder."
     )
 
 
@@ -40,9 +40,9 @@ def not_a_root(roots: Roots, text: str) -> Path:
     path = roots.entry(text)
     if roots.holds_root(path):
         raise ToolError(
-            f"{text} is a folder of this session or holds one, so it is not deleted, moved or replaced.",
+            f"{text} is a session folder or contains one, so it is not deleted, moved or replaced.",
             "policy_blocked",
-            suggestion="Name the files and folders below it that you mean.",
+            suggestion="Name the files and folders in it that you mean.",
         )
     return path
 
@@ -80,7 +80,7 @@ def _below(folder: Path, names: Iterable[str], roots: Roots, config: ToolsConfig
         seen += len(folders) + len(files)
         if seen > most:
             raise ToolError(
-                f"{roots.display(folder)} holds more than {most} entries, more than are handled at once. "
+                f"{roots.display(folder)} contains more than {most} entries, too many to handle at once. "
                 "Take its folders one by one, or use `bash`."
             )
         hits = [name for name in (*folders, *files) if name.casefold() in names]
@@ -107,7 +107,7 @@ def need_shown(source: Path, shown: str, ctx: ToolContext) -> None:
             f"{shown} is neither copied nor moved: {ctx.roots.display(hidden)} must not be read "
             "(`tools.files.deny_read`).",
             "policy_blocked",
-            suggestion="Take what you need of it piece by piece, without what is hidden.",
+            suggestion="Copy or move what you need piece by piece, without the hidden files.",
         )
 
 
@@ -179,19 +179,19 @@ class Transfer(Tool[TransferParams]):
 
     @abstractmethod
     async def transfer(self, source: Path, destination: Path, overwrite: bool, ctx: ToolContext) -> Tally:
-        """Does it, and forgets what the model has seen where something else is now."""
+        """Does it, and forgets what the model has seen of replaced files."""
 
 
 async def check_transfer(params: TransferParams, source: Path, destination: Path, ctx: ToolContext) -> None:
-    """Raises ToolError for what cannot be done, before anybody is asked."""
+    """Raises ToolError for what cannot be done, before the user is asked."""
     found = await need_entry(ctx, source, params.source)
     need_shown(source, params.source, ctx)
     if source == destination:
         raise ToolError("`source` and `destination` are the same path.", "invalid_parameters")
     if source in destination.parents:
-        raise ToolError(f"{params.destination} is inside of {params.source}.", "invalid_parameters")
+        raise ToolError(f"{params.destination} is inside {params.source}.", "invalid_parameters")
     if destination in source.parents:
-        raise ToolError(f"{params.destination} holds {params.source}, so it cannot be replaced by it.")
+        raise ToolError(f"{params.destination} contains {params.source}, so it cannot be replaced with it.")
     await need_saved(ctx, source, found)
     taken = await ctx.executor.stat(destination)
     if taken is None or await _other_spelling(source, destination, ctx):
@@ -199,17 +199,17 @@ async def check_transfer(params: TransferParams, source: Path, destination: Path
     if taken.kind == "dir" and found.kind != "dir":
         inside = f"{params.destination.rstrip('/')}/{source.name}"
         raise ToolError(
-            f"{params.destination} is a folder, which is not replaced by a file. Give the full new path: {inside}"
+            f"{params.destination} is a folder, which is not replaced with a file. Give the full new path: {inside}"
         )
     if taken.kind != "dir" and found.kind == "dir":
-        raise ToolError(f"{params.destination} is a file, which is not replaced by a folder.")
+        raise ToolError(f"{params.destination} is a file, which is not replaced with a folder.")
     if not params.overwrite:
-        raise ToolError(f"{params.destination} exists already. Give another path, or set `overwrite` to replace it.")
+        raise ToolError(f"{params.destination} already exists. Give another path, or set `overwrite` to replace it.")
     await need_saved(ctx, destination, taken)
 
 
 async def _other_spelling(source: Path, destination: Path, ctx: ToolContext) -> bool:
-    """Whether it is the source itself, on a disk that does not tell capital letters from small ones."""
+    """Whether it is the source itself, on a case-insensitive disk."""
     if source.parent != destination.parent or source.name.casefold() != destination.name.casefold():
         return False
     return destination.name not in [name for name, _ in await ctx.executor.list(source.parent)]

@@ -41,7 +41,7 @@ class FindPath(PathTool[FindPathParams]):
         )
         inside = [match for match in result.matches if ctx.roots.contains(match.path)]
         if not inside:
-            text = f"Nothing below {params.path} matches `{params.pattern}`. What .gitignore names is not searched."
+            text = f"Nothing below {params.path} matches `{params.pattern}`. Files in .gitignore are not searched."
             return ToolResult(text if not result.timed_out else f"{text} The search ran out of time.")
         lines = [ctx.roots.display(match.path) + ("/" if match.text == "dir" else "") for match in inside]
         if result.truncated:

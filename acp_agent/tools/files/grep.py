@@ -18,7 +18,7 @@ class GrepParams(Params):
     pattern: str = Field(description="A regular expression, matched within a line.", min_length=1)
     path: str = Field(default=".", description="The folder or file to search.")
     case_sensitive: bool = Field(default=True, description="Whether upper and lower case differ.")
-    glob: str | None = Field(default=None, description="Only files that match this glob, `*.py` for instance.")
+    glob: str | None = Field(default=None, description="Only files that match this glob, such as `*.py`.")
 
 
 class Grep(PathTool[GrepParams]):
@@ -53,7 +53,7 @@ class Grep(PathTool[GrepParams]):
         if not inside:
             only = f" in files `{params.glob}`" if params.glob else ""
             text = f"No line below {params.path}{only} matches `{params.pattern}`."
-            text += " What .gitignore names is not searched."
+            text += " Files in .gitignore are not searched."
             return ToolResult(text if not result.timed_out else f"{text} The search ran out of time.")
         lines = [f"{ctx.roots.display(match.path)}:{match.line}:{match.text}" for match in inside]
         if result.truncated:

@@ -1,4 +1,4 @@
-"""`list_directory`: what a folder holds."""
+"""`list_directory`: the contents of a folder."""
 
 from __future__ import annotations
 

@@ -26,8 +26,8 @@ IMAGES = {
 
 class ReadParams(Params):
     path: str = Field(description="The file, absolute or relative to the working directory.")
-    offset: int | None = Field(default=None, ge=1, description="First line to give, counted from 1.")
-    limit: int | None = Field(default=None, ge=1, description="Number of lines to give; 2000 when left out.")
+    offset: int | None = Field(default=None, ge=1, description="First line to return, counted from 1.")
+    limit: int | None = Field(default=None, ge=1, description="Number of lines to return; default 2000.")
 
 
 class Read(PathTool[ReadParams]):
@@ -77,7 +77,7 @@ async def _image(shown: str, path: Path, ctx: ToolContext) -> ToolResult | None:
 
 
 async def _missing(shown: str, path: Path, ctx: ToolContext) -> str:
-    """Words for a missing file, with what is there under a similar name."""
+    """Message for a missing file, with files of similar names."""
     folder = path.parent
     found = await ctx.executor.stat(folder)
     if found is None or found.kind != "dir":

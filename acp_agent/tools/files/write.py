@@ -1,4 +1,4 @@
-"""`write`: make a file, or replace all of it."""
+"""`write`: create a file, or replace it completely."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from acp_agent.tools.kit.tool_context import Preview, ToolContext, ToolResult
 
 
 class WriteParams(Params):
-    path: str = Field(description="The file, absolute or relative to the working directory; folders are made.")
-    content: str = Field(description="All of the file's new text.")
+    path: str = Field(description="The file, absolute or relative to the working directory; folders are created.")
+    content: str = Field(description="The complete new text of the file.")
 
 
 class Write(PathTool[WriteParams]):
@@ -43,7 +43,7 @@ class Write(PathTool[WriteParams]):
             if seen is not None and (seen.text != old or moved_on_disk(seen.disk, disk, old)):
                 raise ToolError(f"{params.path} has changed since you read it. Read it again, then write.")
             if old == new:
-                raise ToolError(f"{params.path} already holds exactly this text.")
+                raise ToolError(f"{params.path} already contains exactly this text.")
             keep_credentials(ctx, params.path, old, new)
         watch(ctx, path, old)
         return Preview(

@@ -1,12 +1,12 @@
 """The contract of a tool.
 
 A tool sees contracts, not backends: an `Executor`, never a local one; functions for what it needs from above. No tool
-asks for permission, none talks to the editor, none knows where it runs. The life of a call (`loop/calls.py`) is:
+asks for permission, talks to the editor, or knows where it runs. The life of a call (`loop/calls.py`) is:
 
     parse -> describe -> access -> preview -> (permission) -> run
 
-`describe` is total for valid parameters. `access` may refuse a path. `preview` may look but not touch; what it
-finds out (a diff, an impossible edit) is known before anybody is asked. `run` does the work.
+`describe` never fails for valid parameters. `access` may refuse a path. `preview` may read but not change anything; its
+findings (a diff, an impossible edit) are known before the user is asked. `run` does the work.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class Params(BaseModel):
-    """Base of every tool's parameters: unknown ones are refused, so that the model hears of a wrong name."""
+    """Base of every tool's parameters: unknown ones are refused, so that the model learns of a wrong name."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -80,7 +80,7 @@ class Tool(ABC, Generic[P]):
         """Everything the call touches. Raises ToolError for a path that no tool may touch."""
 
     async def preview(self, params: P, ctx: ToolContext) -> Preview:
-        """A look ahead without effects. Raises ToolError for a call that cannot succeed."""
+        """Previews the call without side effects. Raises ToolError for a call that cannot succeed."""
         return Preview()
 
     @abstractmethod
@@ -89,7 +89,7 @@ class Tool(ABC, Generic[P]):
 
 
 class HarmlessTool(Tool[P]):
-    """Base of the tools whose own calls touch nothing outside of the session: nobody is asked about them."""
+    """Base of the tools whose calls touch nothing outside the session and need no permission."""
 
     def access(self, params: P, roots: Roots, cwd: Path, config: ToolsConfig) -> list[Access]:
         return [NoAccess()]

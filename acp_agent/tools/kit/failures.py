@@ -1,8 +1,7 @@
 """The taxonomy of tool failures: eleven categories, and what follows from each.
 
-Three things follow, and only from the category: whether the same call is repeated by itself (the temporary errors),
-whether its arguments were at fault (then they are repaired once), and whether it counts against the model (failures of
-the infrastructure never do).
+The category alone determines whether the same call is retried automatically (temporary errors), whether its arguments
+were at fault (then they are repaired once), and whether it counts against the model (infrastructure failures never do).
 """
 
 from __future__ import annotations
@@ -20,15 +19,15 @@ if TYPE_CHECKING:
 SUGGESTIONS: dict[ToolErrorCategory, str] = {
     "tool_not_found": "Use one of the tools you were given, by its exact name.",
     "invalid_parameters": "Fix the arguments as the error says and call the tool again, once.",
-    "type_mismatch": "Give each argument in the type the tool's schema names and call the tool again, once.",
-    "policy_blocked": "Do not try to reach the same in another way. Go on without it, or say what you need and why.",
-    "confirmation_required": "Only the user can allow this. Go on without it, or tell them what you need and why.",
-    "permanent_failure": "The same call would fail again. Change what the error names, or take another way.",
+    "type_mismatch": "Give each argument the type in the tool's schema and call the tool again, once.",
+    "policy_blocked": "Do not try to achieve the same another way. Continue without it, or say what you need and why.",
+    "confirmation_required": "Only the user can allow this. Continue without it, or tell them what you need and why.",
+    "permanent_failure": "The same call would fail again. Change what the error names, or try another way.",
     "cancelled": "The user stopped it. Wait for what they say next.",
-    "rate_limited": "Too many requests. Wait before you ask for the same again, or go on with something else.",
-    "server_error": "The fault is the server's. Try again later, or take another source.",
-    "network_error": "The host could not be reached. Check the address, or go on without it.",
-    "timeout": "It took too long. Ask for less, or allow more time where the tool takes a timeout.",
+    "rate_limited": "Too many requests. Wait before you try again, or continue with something else.",
+    "server_error": "The server is at fault. Try again later, or use another source.",
+    "network_error": "The host could not be reached. Check the address, or continue without it.",
+    "timeout": "It took too long. Request less, or set a longer timeout if the tool has one.",
 }
 """Suggestions, where the error itself has none."""
 
@@ -83,7 +82,7 @@ def classify_io_error(error: OSError) -> ToolErrorCategory:
 
 
 def as_tool_error(error: AgentError | OSError) -> ToolError:
-    """Any failure of a call as the one kind the model is told."""
+    """Converts any failure of a call into a ToolError."""
     if isinstance(error, ToolError):
         return error
     if isinstance(error, OSError):

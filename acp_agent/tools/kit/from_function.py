@@ -65,7 +65,7 @@ class _FunctionTool(Tool[Any]):
             try:
                 result = await function(**given)
             except SystemExit as error:
-                raise ToolError(f"The tool wanted to end the program ({error}).") from error
+                raise ToolError(f"The tool tried to exit the program ({error}).") from error
         else:
             result = await anyio.to_thread.run_sync(_without_exit, function, given, abandon_on_cancel=True)
         return result if isinstance(result, ToolResult) else ToolResult(str(result))
@@ -76,7 +76,7 @@ def _without_exit(function: Callable[..., Any], given: dict[str, Any]) -> Any:
     try:
         return function(**given)
     except SystemExit as error:
-        raise ToolError(f"The tool wanted to end the program ({error}).") from error
+        raise ToolError(f"The tool tried to exit the program ({error}).") from error
 
 
 @overload

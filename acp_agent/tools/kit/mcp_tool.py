@@ -1,7 +1,7 @@
-"""A tool of an MCP server, as a tool of ours.
+"""An MCP server's tool as one of ours.
 
-Its parameters are the server's own JSON schema, passed on to the model; what the server makes of arguments is for the
-server to say. Nothing a server claims of a tool (that it only reads, say) is believed: each call is asked about.
+Its parameters are the server's own JSON schema, forwarded to the model; the server validates the arguments. A server's
+claims about a tool (such as being read-only) are not trusted: each call needs permission.
 """
 
 from __future__ import annotations
@@ -94,10 +94,10 @@ class ServerTool(Tool[ServerParams]):
             raise ToolError(
                 f"The tool `{self._tool_words}` of the MCP server {self._server_words} failed: {error}.",
                 TOOL_CATEGORIES[error.code],
-                suggestion="Call it again: the server is started again." if error.code == "transient" else "",
+                suggestion="Call it again: the server is being restarted." if error.code == "transient" else "",
                 retry_after=error.retry_after,
             ) from error
-        text = result.text or ("" if result.parts else "The tool gave nothing.")
+        text = result.text or ("" if result.parts else "The tool returned nothing.")
         return ToolResult(
             text,
             content=_content(text, result.parts) if result.parts else None,

@@ -35,9 +35,9 @@ class SymbolParams(Params):
     path: str = Field(
         description="The file in which the symbol is used, absolute or relative to the working directory."
     )
-    symbol: str = Field(description="The symbol's name as it is there.", min_length=1)
+    symbol: str = Field(description="The symbol's name as written there.", min_length=1)
     line: int | None = Field(
-        default=None, ge=1, description="The line it is at, counted from 1; its first place when left out."
+        default=None, ge=1, description="The line it is on, counted from 1; default: its first occurrence."
     )
 
 
@@ -131,7 +131,7 @@ def _readable(path: Path, roots: Roots) -> bool:
 
 
 async def place_of(uri: str, where: Range, ctx: ToolContext, texts: dict[Path, list[str]]) -> Place | None:
-    """`texts`: lines of the files that were read. Files outside of the session's folders are named, not read."""
+    """`texts`: lines of the files that were read. Files outside the session's folders are named, not read."""
     if (path := path_of(uri)) is None:
         return None
     if path not in texts:
@@ -164,7 +164,7 @@ async def places_in_words(
 async def errors_of_change(
     changes: Iterable[tuple[Document | None, Document]], ctx: ToolContext
 ) -> tuple[str, tuple[ToolCallContent, ...]]:
-    """The errors that changes brought about, for the model and for the user; empty where none are known.
+    """The errors caused by changes, for the model and for the user; empty if none are known.
 
     Several changes are one: they are looked at together, and what one of them broke for as long as another was not
     made is no error."""

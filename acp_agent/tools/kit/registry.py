@@ -143,10 +143,10 @@ class Registry(Tools):
 
 
 class SessionRegistry(Tools):
-    """The tools of the program and those that only one session has: of MCP servers, of the project, of packages.
+    """The built-in tools and those of one session: from MCP servers, the project, packages.
 
-    They come in groups, each replaced as a whole when it changes. A name that is taken stays with the first; the later
-    tool is left out, and `set_group` says so.
+    They come in groups, each replaced as a whole when it changes. The first tool to take a name keeps it; `set_group`
+    returns the names of later ones.
     """
 
     def __init__(self, base: Registry) -> None:

@@ -1,7 +1,7 @@
-"""Arguments a model got almost right: the one attempt to reformat them before the failure is told.
+"""Almost correct arguments from a model: the one attempt to repair them before the failure is reported. Pure.
 
-Pure. Only the form is repaired (the spelling of a name, JSON inside a string), never the meaning: what is left out
-stays left out, and what two readings could explain is refused.
+Only the form is repaired (the spelling of a name, JSON inside a string), never the meaning: missing values stay
+missing, and ambiguous ones are refused.
 """
 
 from __future__ import annotations

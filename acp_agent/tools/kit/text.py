@@ -22,7 +22,7 @@ async def need_file(executor: Executor, path: Path, shown: str, limit: int) -> b
     if found.kind == "dir":
         raise ToolError(f"{shown} is a folder. Use `list_directory` to look into it.")
     if found.kind != "file":
-        raise ToolError(f"{shown} is no regular file, so it cannot be read or written here.")
+        raise ToolError(f"{shown} is not a regular file, so it cannot be read or written here.")
     if found.size > limit:
         raise ToolError(
             f"{shown} has {found.size} bytes, more than the {limit} this tool opens. Use `grep`, or `bash`."
@@ -38,7 +38,7 @@ async def read_file(ctx: ToolContext, path: Path, shown: str) -> str | None:
     except FileNotFoundError:
         return None
     except UnicodeDecodeError as error:
-        raise ToolError(f"{shown} is no UTF-8 text (byte {error.start}).") from error
+        raise ToolError(f"{shown} is not UTF-8 text (byte {error.start}).") from error
     if "\0" in text[:8192]:
         raise ToolError(f"{shown} is a binary file.")
     return text
@@ -57,7 +57,7 @@ def digest(data: bytes) -> bytes:
 
 
 def moved_on_disk(before: bytes | None, now: bytes | None, shown: str | None) -> bool:
-    """Whether somebody else wrote the file: it is neither what it was, nor what the editor shows (a saved buffer)."""
+    """Whether someone else wrote the file: it is neither what it was, nor what the editor shows (a saved buffer)."""
     return now != before and (shown is None or now != digest(shown.encode("utf-8", "replace")))
 
 
@@ -65,10 +65,10 @@ def keep_credentials(ctx: ToolContext, shown: str, old: str, new: str) -> None:
     """Raises ToolError where a mark of redaction, which is all the model has seen, would take a credential's place."""
     if MARK in new and new.count(MARK) > old.count(MARK) and ctx.redactor.redact(old) != old:
         raise ToolError(
-            f"{shown} holds credentials that you have seen as `{MARK}...]` only; writing such a mark would destroy "
-            "one, so nothing was written.",
+            f"{shown} contains credentials that you see only as `{MARK}...]`; writing such a mark would destroy one, "
+            "so nothing was written.",
             "invalid_parameters",
-            suggestion="Change the other lines with `edit`, and leave those with credentials as they are.",
+            suggestion="Change the other lines with `edit` and leave those with credentials alone.",
         )
 
 

@@ -4,7 +4,7 @@ A package offers tools under the entry point group `acp_coder.tools`: an object 
 or a list of these. A project has them in `.acp-coder/tools/*.py`, as names of the module; such files are code, so they
 are only loaded after the user has trusted exactly these files.
 
-One of the places with `except Exception`: whatever third-party code does when it is imported, it takes nothing with it.
+One of the places with `except Exception`: third-party code that fails on import must not affect anything else.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def package_tools() -> tuple[list[Made], list[str]]:
         try:
             found += _made(_tools_in([point.load()]))
         except (Exception, SystemExit) as error:
-            log.exception("the entry point %s broke", point.name)
+            log.exception("the entry point %s failed", point.name)
             trouble.append(f"The tools of the package entry `{point.name}` ({point.value}) were not loaded: {error}")
     return found, trouble
 
@@ -44,7 +44,7 @@ def package_tools() -> tuple[list[Made], list[str]]:
 def project_tools(files: Mapping[str, bytes]) -> tuple[list[Made], list[str]]:
     """Runs the files (name -> what is in them) and collects their tools. Only to be called for what the user trusts.
 
-    Exactly these bytes are run: no byte code beside the files, and nothing that they have become meanwhile.
+    Exactly these bytes are run: no cached byte code, and not what the files have become in the meantime.
     """
     found: list[Made] = []
     trouble: list[str] = []
@@ -54,7 +54,7 @@ def project_tools(files: Mapping[str, bytes]) -> tuple[list[Made], list[str]]:
             exec(compile(source, f"{TOOLS_FOLDER}/{name}", "exec"), vars(module))
             found += _made(_tools_in(vars(module).values()))
         except (Exception, SystemExit) as error:
-            log.exception("%s broke when it was loaded", name)
+            log.exception("%s failed to load", name)
             trouble.append(f"{name} was not loaded: {type(error).__name__}: {error}")
     return found, trouble
 

@@ -48,29 +48,29 @@ def next_run(timing: str, after: float, *, min_interval: float) -> float:
     if (interval := interval_of(timing)) is not None:
         if interval < min_interval:
             raise ToolError(
-                f"`{timing}` is too often: {min_interval:g} s between two runs are the least.", "invalid_parameters"
+                f"`{timing}` is too often: the minimum interval is {min_interval:g} s.", "invalid_parameters"
             )
         if interval > LONGEST:
-            raise _no_time(timing, f"{LONGEST / 86_400:g} days between two runs are the most")
+            raise _no_time(timing, f"{LONGEST / 86_400:g} days between two runs is the maximum")
         return after + interval
     expression = NICKNAMES.get(timing.strip().lower(), timing.strip())
     if len(fields := expression.split()) != FIELDS:
-        raise _no_time(timing, f"it is no interval, and a cron expression of {len(fields)} fields is not understood")
+        raise _no_time(
+            timing, f"it is not an interval, and a cron expression of {len(fields)} fields is not understood"
+        )
     try:
         times = CronSim(expression, datetime.fromtimestamp(after, UTC).astimezone().replace(tzinfo=None))
         first, second = next(times), next(times, None)
     except (CronSimError, StopIteration) as error:
         raise _no_time(timing, str(error) or "it never comes") from error
     if second is not None and (second - first).total_seconds() < min_interval:
-        raise ToolError(
-            f"`{timing}` is too often: {min_interval:g} s between two runs are the least.", "invalid_parameters"
-        )
+        raise ToolError(f"`{timing}` is too often: the minimum interval is {min_interval:g} s.", "invalid_parameters")
     return first.timestamp()
 
 
 def _no_time(timing: str, why: str) -> ToolError:
     return ToolError(
-        f"`{timing[:100]}` is no time that comes: {why}. Give a cron expression of five fields (minute, hour, day, "
+        f"`{timing[:100]}` is not a valid time: {why}. Give a cron expression of five fields (minute, hour, day, "
         "month, weekday; `0 9 * * 1-5`: 9:00 on weekdays) or an interval (`30m`, `2 hours`, `every 1d`, `1w`).",
         "invalid_parameters",
     )

@@ -88,7 +88,7 @@ class ToolResult(Struct, frozen=True):
     error: ToolError | None = None
     """With `failed`: why, where the taxonomy has a word for it; the model is told what follows from it."""
     ends_turn: bool = False
-    """The turn ends after this message's calls: the next word is the user's."""
+    """The turn ends after this message's calls: the user has to continue."""
     notes: tuple[str, ...] = ()
     """Notes on what was left out for the model, a line each; shown also where a terminal shows the output itself."""
     meta: Mapping[str, Any] = field(default_factory=dict)

@@ -1,1 +1,1 @@
-"""The guarded way to the web that the tools for it share: HTTP client, proxy, browser, pages as text."""
+"""The guarded web access that the web tools share: HTTP client, proxy, browser, pages as text."""

@@ -1,7 +1,7 @@
-"""A headless Chromium of one session, driven by Playwright. It reaches the network through the guarded proxy only.
+"""A headless Chromium of one session, driven by Playwright. It reaches the network only through the guarded proxy.
 
-Started at the first use, closed after a while without use and with the session; a profile of its own, without anything
-of the user's, gone afterwards.
+Started on first use, closed after a period without use and with the session; its own temporary profile, without any of
+the user's data.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ ARGUMENTS = (
     "--disable-features=DnsOverHttps,AsyncDns",
     "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
 )
-"""Nothing leaves but through the proxy: no QUIC, no WebRTC beside it, no look-ups of its own."""
+"""Everything goes through the proxy: no QUIC, no WebRTC, no DNS lookups of its own."""
 
 
 class _Life:
@@ -107,7 +107,7 @@ class BrowserSession:
 
     @property
     def host(self) -> str:
-        """Of the page that is open; empty where there is none."""
+        """Of the open page; empty if there is none."""
         return urlsplit(self.url).hostname or ""
 
     @property
@@ -155,7 +155,7 @@ class BrowserSession:
     async def _launch(self, stack: AsyncExitStack, life: _Life, folder: str, port: int) -> Any:
         program = find_chromium(self._config)
         if program is None:
-            raise ToolError(missing_browser(self._config) or "There is no Chromium.")
+            raise ToolError(missing_browser(self._config) or "Chromium was not found.")
         try:
             playwright_error = await anyio.to_thread.run_sync(load, PLAYWRIGHT_ERROR)
             driver = await load(PLAYWRIGHT)().start()
@@ -208,7 +208,7 @@ class BrowserSession:
             log.debug("a page asked for %r", url)
 
     async def _living(self) -> _Life:
-        """One whose page is there; started, or awaited, where there is none."""
+        """A browser with an open page; started or awaited if needed."""
         with anyio.move_on_after(CLOSE_TIMEOUT):  # Who asks first may come before the one who owns it.
             await self._lives.wait()
         if self._starts is None:
@@ -241,17 +241,17 @@ class BrowserSession:
                 if life.over.is_set() or CLOSED in str(error):
                     life.end()  # Where only the driver is gone, nothing else says so.
                     raise ToolError(
-                        "The browser ended meanwhile: it crashed, was closed or was killed. The page is gone.",
+                        "The browser has ended: it crashed, was closed or was killed. The page is gone.",
                         suggestion="Open the page again: that starts a new browser.",
                     ) from error
                 if len(self._proxy.refused) > refused:
                     raise ToolError(self._proxy.refused[-1], "policy_blocked") from error
                 if DOWNLOAD in str(error):
                     raise ToolError(
-                        "This is a file to download, not a page, and the browser keeps no files.",
+                        "This is a file to download, not a page, and the browser does not save files.",
                         suggestion="Use `fetch` to read it, or `bash` (`curl -O`) to save it.",
                     ) from error
-                raise ToolError(f"The browser could not do it: {_first_line(error)}") from error
+                raise ToolError(f"The browser action failed: {_first_line(error)}") from error
 
     def refused_since(self, count: int) -> list[str]:
         """Returns the requests of pages that were refused, after the first `count`."""

@@ -14,7 +14,7 @@ CACHE = "~/.cache/ms-playwright"
 
 
 def find_chromium(config: BrowserConfig) -> str | None:
-    """The program to use; empty where Playwright has one of its own; `None` where there is none."""
+    """The program to use; empty if Playwright has its own; `None` if there is none."""
     if config.executable:
         program = os.path.expanduser(config.executable)
         return program if os.access(program, os.X_OK) else None
@@ -30,5 +30,5 @@ def missing_browser(config: BrowserConfig) -> str | None:
     if find_spec("playwright") is None:
         return "`browser` needs the extra: pip install 'acp-coder[browser]'."
     if find_chromium(config) is None:
-        return "`browser` needs a Chromium: install one, or name it by `tools.browser.executable`."
+        return "`browser` needs a Chromium: install one, or set `tools.browser.executable`."
     return None

@@ -64,7 +64,7 @@ def need_text(answer: WebAnswer) -> str:
     """The text of a good answer. Raises ToolError for a status that is none, and for what is not text."""
     if not 200 <= answer.status < 300:
         said = " ".join((answer.text or "").split())[:200] if not _is_html(answer) else ""
-        came = f" (asked by way of {answer.hops[0]})" if len(answer.hops) > 1 else ""
+        came = f" (requested through {answer.hops[0]})" if len(answer.hops) > 1 else ""
         raise ToolError(
             f"{answer.url}{came} answered with status {answer.status}{': ' + said if said else ''}.",
             classify_http_status(answer.status),
@@ -73,16 +73,16 @@ def need_text(answer: WebAnswer) -> str:
         )
     if answer.text is None:
         raise ToolError(
-            f"{answer.url} is {answer.content_type or 'binary data'}, no text. It cannot be read by this tool; "
-            "`bash` can download it with curl where that is needed."
+            f"{answer.url} is {answer.content_type or 'binary data'}, not text. This tool cannot read it; `bash` can "
+            "download it with curl if needed."
         )
     return answer.text
 
 
 _SUGGESTIONS = {
-    401: "The page needs a login. Tell the user, or take a public source.",
-    403: "The server refuses this. Take another source; do not ask the same again.",
-    404: "Nothing is there. Check the address, or search for the page.",
+    401: "The page needs a login. Tell the user, or use a public source.",
+    403: "The server refuses this. Use another source; do not repeat the request.",
+    404: "Nothing was found. Check the URL, or search for the page.",
     410: "The page was removed. Search for another.",
 }
 

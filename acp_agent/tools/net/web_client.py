@@ -1,10 +1,10 @@
 """`GuardedClient`: the one way from a tool to the web.
 
-Each hop is checked as an URL, resolved once, checked again by every address, and connected to exactly such an address;
-the name stays for the certificate and the Host header. A connection serves one hop, so that nothing that was checked
-for one name is used for another. Redirects are followed here, each as a new hop. No cookies, no proxy of the
-environment; a configured proxy is asked for the checked address, not for the name.
-`safety/deciding/network.py` decides what may be asked, `web_body` what of the answer is text.
+For each hop the URL is checked, resolved once, every address is checked, and exactly such an address is connected to;
+the name is kept for the certificate and the Host header. A connection serves one hop, so that nothing checked for one
+name is used for another. Redirects are followed here, each as a new hop. No cookies, no proxy of the environment; a
+configured proxy is asked for the checked address, not for the name. `safety/deciding/network.py` decides what may be
+asked, `web_body` what of the answer is text.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ class GuardedClient:
                 return answer
             if len(hops) > self._config.max_redirects:
                 raise ToolError(
-                    f"{_path(hops)} leads on to {location[:300]}: more than {self._config.max_redirects} redirects."
+                    f"{_path(hops)} leads to {location[:300]}: more than {self._config.max_redirects} redirects."
                 )
             ask = self._next(ask, answer.status, location, hops, home)
 
@@ -139,11 +139,11 @@ class GuardedClient:
         try:
             target = check_url(urljoin(ask.target.url, location), self.policy)
         except ToolError as error:
-            raise ToolError(f"{_path(hops)} redirects to a place that is refused. {error}", error.category) from error
+            raise ToolError(f"{_path(hops)} redirects to a URL that is refused. {error}", error.category) from error
         except ValueError as error:
             raise ToolError(f"{_path(hops)} redirects to {location[:300]}, which is not a URL.") from error
         if target.url in hops and ask.method == "GET":
-            raise ToolError(f"{_path([*hops, target.url])} goes in a circle.")
+            raise ToolError(f"{_path([*hops, target.url])} redirects in a circle.")
         following = replace(ask, target=target)
         if (status == 303 and ask.method != "HEAD") or (status in (301, 302) and ask.method == "POST"):
             kept = {name: value for name, value in ask.headers.items() if not name.startswith("content-")}
@@ -151,8 +151,8 @@ class GuardedClient:
         if target.origin != ask.target.origin:
             if following.method not in READING or following.body is not None:
                 raise ToolError(
-                    f"{_path(hops)} redirects the {ask.method} to another place, {target.url}. It was not sent there; "
-                    "ask that URL itself if that is meant.",
+                    f"{_path(hops)} redirects the {ask.method} to {target.url}. It was not sent there; request that "
+                    "URL itself if you mean it.",
                     "policy_blocked",
                 )
             if home is not None and not same_site(home, target):
@@ -206,7 +206,7 @@ class GuardedClient:
         """Decoded bytes, and whether there were more than are wanted."""
         codings = response.headers.get("content-encoding", "").lower().split(",")
         if len(codings) > 1 or codings[0].strip() not in CODINGS:
-            raise ToolError(f"{url} answered in an encoding that was not asked for ({', '.join(codings)[:100]}).")
+            raise ToolError(f"{url} answered in an encoding that was not requested ({', '.join(codings)[:100]}).")
         limit = self._config.max_body_bytes
         data = bytearray()
         try:
@@ -218,9 +218,9 @@ class GuardedClient:
         except httpx2.DecodingError as error:
             raise ToolError(f"{url} answered with broken compression ({error}).", "server_error") from error
         except httpcore2.NetworkError as error:
-            raise ToolError(f"{url} broke off in the middle of its answer.", "network_error") from error
+            raise ToolError(f"{url} closed the connection in the middle of its response.", "network_error") from error
         except httpcore2.ProtocolError as error:
-            raise ToolError(f"{url} broke off its answer or sent a broken one ({error}).", "network_error") from error
+            raise ToolError(f"{url} sent an incomplete or malformed response ({error}).", "network_error") from error
         return bytes(data), False
 
     @asynccontextmanager
@@ -243,7 +243,7 @@ class GuardedClient:
                     raise ToolError(f"The request cannot be sent: {error}.", "invalid_parameters") from error
                 except (httpcore2.NetworkError, httpcore2.ProtocolError, httpcore2.ProxyError) as error:
                     raise ToolError(
-                        f"{ask.target.url} gave no proper answer ({error or type(error).__name__}).", "network_error"
+                        f"{ask.target.url} sent no valid response ({error or type(error).__name__}).", "network_error"
                     ) from error
                 yield httpx2.Response(response.status, headers=response.headers, stream=_Stream(response))
                 return
@@ -256,7 +256,7 @@ class GuardedClient:
             try:
                 self._context = await anyio.to_thread.run_sync(self._make_context)
             except OSError as error:
-                raise ToolError(f"The certificates of this machine could not be read: {error}.") from error
+                raise ToolError(f"This machine's certificates could not be read: {error}.") from error
         return self._context
 
     def _pool(self, context: ssl.SSLContext | None) -> httpcore2.AsyncConnectionPool:
@@ -338,8 +338,8 @@ def _no_connection(target: Target, address: str, error: Exception) -> ToolError:
     under = _under(error)
     if isinstance(under, ssl.SSLCertVerificationError):
         return ToolError(
-            f"{target.url} was not asked: the certificate of {target.host} is not valid "
-            f"({under.verify_message.rstrip('.')}). Only the user can judge that."
+            f"{target.url} was not requested: the certificate of {target.host} is not valid "
+            f"({under.verify_message.rstrip('.')}). Only the user can decide about that."
         )
     words = str(error) or type(error).__name__
     return ToolError(f"{target.host} ({address}, port {target.port}) could not be reached: {words}.", "network_error")

@@ -1,7 +1,7 @@
 """HTML to text: what a user would read of a page, and what a CSS selector finds in it. Pure.
 
 Headings, lists, code and tables keep a readable form; links stay as `[text](address)`. Menus, scripts, buttons and what
-is hidden are left out. The tree is walked without recursion: pages are as deep as their makers like.
+is hidden are left out. The tree is walked without recursion, since pages can be arbitrarily deep.
 """
 
 from __future__ import annotations
@@ -85,8 +85,8 @@ def select_nodes(tree: LexborHTMLParser, selector: str) -> list[LexborNode]:
         return tree.css(selector)
     except (SelectolaxError, UnicodeError) as error:
         raise ToolError(
-            f"{selector[:200]!a} is no CSS selector. Write one as for `querySelectorAll`, "
-            "for example `article h2 a` or `table#prices td`.",
+            f"{selector[:200]!a} is not a CSS selector. Use one as for `querySelectorAll`, for "
+            "example `article h2 a` or `table#prices td`.",
             "invalid_parameters",
         ) from error
 

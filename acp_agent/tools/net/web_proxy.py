@@ -127,7 +127,7 @@ class GuardedProxy:
     async def _through_upstream(self, address: str, port: int) -> ByteStream:
         proxy = urlsplit(self._upstream)
         if proxy.scheme != "http" or not proxy.hostname:
-            raise ToolError("The browser goes through plain HTTP proxies only (`tools.web.proxy`).", "policy_blocked")
+            raise ToolError("The browser supports only plain HTTP proxies (`tools.web.proxy`).", "policy_blocked")
         stream = await anyio.connect_tcp(proxy.hostname, proxy.port or 80)
         shown = f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
         connected = False

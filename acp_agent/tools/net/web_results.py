@@ -38,11 +38,11 @@ def read_duckduckgo(page: str) -> list[SearchResult]:
         return found
     if tree.css_first(".anomaly-modal__title, #challenge-form, form[action*=anomaly]") is not None:
         raise ToolError(
-            "DuckDuckGo wants proof that a user is asking and gave no results.",
+            "DuckDuckGo wants proof of a human and returned no results.",
             "rate_limited",
             suggestion="Wait a while before the next search, or fetch a page you know.",
         )
-    raise ToolError("DuckDuckGo answered with a page that has no results in a known form.", "server_error")
+    raise ToolError("DuckDuckGo returned a page without results in a known format.", "server_error")
 
 
 def read_searxng(text: str) -> list[SearchResult]:
@@ -110,7 +110,7 @@ def _items(text: str, who: str, *path: str) -> list[dict[str, Any]]:
     if found == {}:  # Brave leaves out what it has nothing for.
         return []
     if not isinstance(found, list):
-        raise ToolError(f"{who} answered with JSON that holds no results.", "server_error")
+        raise ToolError(f"{who} returned JSON without results.", "server_error")
     return [item for item in found if isinstance(item, dict)]
 
 

@@ -35,13 +35,13 @@ async def readable(answer: WebAnswer, max_chars: int) -> str:
         page = await beside(partial(page_text, text, answer.url, max_chars), answer.url)
         if page.title:
             head.append(f"Title: {page.title}")
-        body, cut = page.text or "[the page has no text of its own; it may be made by scripts]", page.truncated
+        body, cut = page.text or "[the page has no text; it may be rendered by scripts]", page.truncated
     else:
         body, cut = text[:max_chars], len(text) > max_chars
     if cut:
-        body += f"\n[cut after {max_chars} characters; `max_chars` gives more]"
+        body += f"\n[cut after {max_chars} characters; `max_chars` returns more]"
     elif answer.truncated:
-        body += "\n[the answer was longer than is read; its end is missing]"
+        body += "\n[the response was too long; its end is missing]"
     return "\n".join(head) + "\n\n" + body
 
 
@@ -54,7 +54,7 @@ async def beside(work: Callable[[], T], url: str) -> T:
         with anyio.fail_after(READING_TIMEOUT):
             return await anyio.to_thread.run_sync(work, abandon_on_cancel=True)
     except TimeoutError as error:
-        raise ToolError(f"The page {url} is too tangled to be read. Take another source.") from error
+        raise ToolError(f"The page {url} is too deeply nested to be read. Use another source.") from error
 
 
 def looks_like_html(content_type: str, text: str) -> bool:

@@ -36,7 +36,7 @@ LINKS = """() => Array.from(document.querySelectorAll('a[href]'))
 
 class BrowserParams(Params):
     action: Literal["open", "text", "links", "screenshot", "click", "type", "close"] = Field(
-        description="What to do. All but `open` work on the page that is open."
+        description="What to do. All but `open` use the open page."
     )
     url: str = Field(default="", description="For `open`.")
     selector: str = Field(default="", description="For `click` and `type`: a CSS selector, or `text=Log in`.")

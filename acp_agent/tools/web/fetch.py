@@ -18,9 +18,9 @@ MAX_CHARS = 8000
 
 
 class FetchParams(Params):
-    url: str = Field(description="The address, beginning with https://.")
+    url: str = Field(description="The URL, beginning with https://.")
     max_chars: int | None = Field(
-        default=None, ge=100, le=200_000, description=f"Characters to give at most; {MAX_CHARS} when left out."
+        default=None, ge=100, le=200_000, description=f"Maximum number of characters; default {MAX_CHARS}."
     )
 
 

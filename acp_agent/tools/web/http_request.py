@@ -46,10 +46,10 @@ _NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}")
 
 class HttpRequestParams(Params):
     method: Literal["GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE"] = Field(description="The method.")
-    url: str = Field(description="The address, beginning with https://.")
+    url: str = Field(description="The URL, beginning with https://.")
     headers: dict[str, str] | None = Field(default=None, description="Headers to send, by name.")
     body: str | dict[str, Any] | None = Field(
-        default=None, description="What to send: a string as it is; an object as JSON."
+        default=None, description="What to send: a string as is; an object as JSON."
     )
 
 
@@ -97,13 +97,12 @@ def _error(status: int) -> ToolError:
 def _check_headers(headers: dict[str, str]) -> None:
     for name, value in headers.items():
         if name.lower() in NOT_YOURS:
-            raise ToolError(f"The header {name} is set by the connection itself. Leave it out.", "invalid_parameters")
+            raise ToolError(f"The header {name} is set by the connection. Leave it out.", "invalid_parameters")
         if _NAME.fullmatch(name) is None:
-            raise ToolError(f"{name[:100]!a} is no name of a header.", "invalid_parameters")
+            raise ToolError(f"{name[:100]!a} is not a valid header name.", "invalid_parameters")
         if len(value) > 8192 or not all(char == "\t" or (char.isprintable() and char <= "\xff") for char in value):
             raise ToolError(
-                f"The value of the header {name} holds line breaks or characters that no header may hold, "
-                "or is longer than 8192.",
+                f"The value of the header {name} contains line breaks or invalid characters, or is longer than 8192.",
                 "invalid_parameters",
             )
 
@@ -115,7 +114,7 @@ def _body(params: HttpRequestParams) -> bytes | None:
     try:
         return text.encode("utf-8")
     except UnicodeEncodeError as error:
-        raise ToolError("The body holds half a character (a lone surrogate).", "invalid_parameters") from error
+        raise ToolError("The body contains a lone surrogate.", "invalid_parameters") from error
 
 
 def _type_of(body: object) -> str:
@@ -131,9 +130,9 @@ def _type_of(body: object) -> str:
 def _words(answer: WebAnswer) -> str:
     lines = [f"{answer.status} {answer.url}"]
     if len(answer.hops) > 1:
-        lines.append("(by way of " + " -> ".join(answer.hops[:-1]) + ")")
+        lines.append("(through " + " -> ".join(answer.hops[:-1]) + ")")
     lines += [f"{name}: {value}" for name, value in answer.headers[:60]]
     body = f"[{answer.content_type or 'binary data'}, not shown]" if answer.text is None else answer.text
     if answer.truncated:
-        body += "\n[the answer was longer than is read; its end is missing]"
+        body += "\n[the response was too long; its end is missing]"
     return "\n".join(lines) + "\n\n" + body

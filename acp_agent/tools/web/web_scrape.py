@@ -23,14 +23,14 @@ LONGEST_ELEMENT = 4000
 
 
 class WebScrapeParams(Params):
-    url: str = Field(description="The address, beginning with https://.")
+    url: str = Field(description="The URL, beginning with https://.")
     select: str = Field(description="A CSS selector.")
     extract: str = Field(
         default="text",
         pattern=r"^(text|html|attr:[^\s\"'<>/=]+)$",
-        description="What to give of each element: `text`, `html`, or `attr:NAME` for an attribute.",
+        description="What to return of each element: `text`, `html`, or `attr:NAME` for an attribute.",
     )
-    limit: int | None = Field(default=None, ge=1, le=200, description="Elements to give at most; 10 when left out.")
+    limit: int | None = Field(default=None, ge=1, le=200, description="Maximum number of elements; default 10.")
 
 
 class WebScrape(Tool[WebScrapeParams]):
@@ -45,11 +45,11 @@ class WebScrape(Tool[WebScrapeParams]):
         return [NetworkAccess(target.host, f"GET {target.url}")]
 
     async def run(self, params: WebScrapeParams, ctx: ToolContext, preview: Preview) -> ToolResult:
-        select("", params.select, 1)  # A bad selector is told before the page is asked for.
+        select("", params.select, 1)  # Reports a bad selector before the page is requested.
         answer = await ctx.web.client.request("GET", params.url)
         html = need_text(answer)
         if answer.content_type == "application/json" or answer.content_type.endswith("+json"):
-            raise ToolError(f"{answer.url} is {answer.content_type}, no page. Use `fetch` for it.")
+            raise ToolError(f"{answer.url} is {answer.content_type}, not a web page. Use `fetch`.")
         limit = params.limit or ctx.config.web.scrape_limit
         found, count = await beside(partial(select, html, params.select, limit), answer.url)
         if not found:

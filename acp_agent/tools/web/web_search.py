@@ -65,7 +65,7 @@ def _address(params: WebSearchParams, config: WebConfig) -> str:
             raise ToolError("No SearXNG server is configured. The user sets it in `tools.web.searxng_url`.")
         return f"{config.searxng_url.rstrip('/')}/search?{urlencode({'q': params.query, 'format': 'json'})}"
     except UnicodeEncodeError as error:
-        raise ToolError("The query holds half a character (a lone surrogate).", "invalid_parameters") from error
+        raise ToolError("The query contains a lone surrogate.", "invalid_parameters") from error
 
 
 def _key(ctx: ToolContext) -> str:
@@ -73,7 +73,7 @@ def _key(ctx: ToolContext) -> str:
     key = ctx.web.environ.get(name)
     if not key:
         raise ToolError(
-            f"The search needs a key of Brave Search in the environment variable {name}; only the user can set it.",
+            f"The search needs a Brave Search key in the environment variable {name}; only the user can set it.",
             "policy_blocked",
         )
     return key

@@ -74,7 +74,7 @@ export function registerCommands(parts: Parts): vscode.Disposable {
     showTrace: () => {
       trace.show();
     },
-    toggleTrace: () => toggle("trace.wire", !settings.traceWire(), "Tracing of the wire traffic"),
+    toggleTrace: () => toggle("trace.wire", !settings.traceWire(), "Wire tracing"),
     toggleFollow: () => toggle("followMode", !settings.followMode(), "Follow mode"),
     clearInline: () => {
       parts.inline.clear();
@@ -89,7 +89,7 @@ export function registerCommands(parts: Parts): vscode.Disposable {
     },
     openLocation: async (path, line) => {
       if (typeof path === "string" && !(await reveal(path, typeof line === "number" ? line : undefined))) {
-        await vscode.window.showWarningMessage(plain(`${path} is not there any more.`));
+        await vscode.window.showWarningMessage(plain(`${path} no longer exists.`));
       }
     },
     showOutput: async (call) => {
@@ -110,7 +110,7 @@ export function registerCommands(parts: Parts): vscode.Disposable {
     showTerminal: async (target) => {
       const id = typeof target === "string" ? target : find(parts, target)?.content.find((content) => content.type === "terminal")?.terminalId;
       if (id === undefined || !terminals.show(id)) {
-        await vscode.window.showInformationMessage("This terminal is not there any more; its text is in the tool call's output.");
+        await vscode.window.showInformationMessage("This terminal no longer exists; its text is in the tool call's output.");
       }
     },
     showInChat: async (call) => {
@@ -132,7 +132,7 @@ export function registerCommands(parts: Parts): vscode.Disposable {
         ? vscode.window.showInformationMessage("Open a file first.")
         : chat.compose("", [{ kind: "file", uri: uri.toString(), label: vscode.workspace.asRelativePath(uri) }]));
     },
-    fixProblems: () => chat.compose("Fix the problems of this folder. ", [{ kind: "problems", label: "problems" }]),
+    fixProblems: () => chat.compose("Fix the problems in this folder. ", [{ kind: "problems", label: "problems" }]),
     refreshSessions: () => host.start().then(() => {
       host.changed.fire({ kind: "sessions" });
     }),
@@ -194,7 +194,7 @@ async function chosen(host: AgentHost, info: unknown, placeHolder: string): Retu
 async function choose(host: AgentHost, placeHolder: string): Promise<{ id: string; cwd: string | undefined; title: string } | undefined> {
   const sessions = await host.listSessions();
   const items = sessions.map((info) => ({ label: info.title ?? "Untitled", description: ago(info.updatedAt ?? undefined), info }));
-  const picked = await vscode.window.showQuickPick(items, { placeHolder: items.length === 0 ? "There are no sessions of this folder" : placeHolder });
+  const picked = await vscode.window.showQuickPick(items, { placeHolder: items.length === 0 ? "There are no sessions in this folder" : placeHolder });
   return idOf(picked?.info);
 }
 
@@ -207,11 +207,11 @@ async function openSession({ host, chat }: Parts, info: unknown, how: "load" | "
 }
 
 async function deleteSession(host: AgentHost, info: unknown): Promise<void> {
-  const target = await chosen(host, info, "Which session is to be deleted?");
+  const target = await chosen(host, info, "Which session do you want to delete?");
   if (target === undefined) {
     return;
   }
-  const answer = await vscode.window.showWarningMessage(plain(`Delete the session "${target.title || "Untitled"}"?`), { modal: true, detail: "The agent deletes it for good." }, "Delete");
+  const answer = await vscode.window.showWarningMessage(plain(`Delete the session "${target.title || "Untitled"}"?`), { modal: true, detail: "The agent deletes it permanently." }, "Delete");
   if (answer === "Delete") {
     await host.deleteSession(target.id);
   }
@@ -288,5 +288,5 @@ async function openLink(href: unknown): Promise<void> {
       return;
     }
   }
-  await vscode.window.showWarningMessage(plain(`There is no file ${path}.`));
+  await vscode.window.showWarningMessage(plain(`${path} does not exist.`));
 }

@@ -191,7 +191,7 @@ async function onAgentSettings(host: AgentHost): Promise<void> {
     await host.restart();
   } else if (host.running !== undefined) {
     const restart = "Restart agent";
-    const chosen = await vscode.window.showInformationMessage("The agent's settings take effect when it starts again.", restart);
+    const chosen = await vscode.window.showInformationMessage("The agent's settings take effect when it is restarted.", restart);
     if (chosen === restart) {
       await host.restart();
     }

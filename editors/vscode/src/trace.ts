@@ -24,7 +24,7 @@ export class Trace implements vscode.Disposable {
   show(): void {
     const channel = this.open();
     if (!this.enabled()) {
-      channel.appendLine("The setting acpCoder.trace.wire is off: nothing is traced.");
+      channel.appendLine("The setting acpCoder.trace.wire is off, so nothing is traced.");
     }
     channel.show(true);
   }

@@ -55,7 +55,7 @@ async def test_where_there_is_none_each_reason_is_told(
     assert found.sandbox.kind == "none"
     assert found.trouble == (
         "bubblewrap: bubblewrap is not installed: apt-get install bubblewrap (or your system's package manager)",
-        "landlock: the kernel's Landlock is too old alone (ABI 2; 3 comes with Linux 6.2)",
+        "landlock: the kernel's Landlock is too old to be used alone (ABI 2; 3 comes with Linux 6.2)",
     )
     invocation = Invocation(("true",), tmp_path, {})
     policy = SandboxPolicy(writable=(tmp_path,))
@@ -83,7 +83,7 @@ async def test_without_namespaces_it_is_landlock_alone(monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize(
     ("version", "mode", "words"),
-    [("0.7.0", 0o755, "0.8 or newer"), ("0.10.1", 0o4755, "setuid"), ("", 0o755, "does not tell its version")],
+    [("0.7.0", 0o755, "0.8 or newer"), ("0.10.1", 0o4755, "setuid"), ("", 0o755, "does not report its version")],
 )
 async def test_a_bubblewrap_that_is_no_good_is_not_used(
     version: str, mode: int, words: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
@@ -153,7 +153,7 @@ async def test_a_sandbox_that_does_not_hold_is_not_believed(hole: str, words: st
     try_out(sandbox, config)
     with pytest.raises(ExecutorError, match=words):
         try_out(Leaky(sandbox, hole), config)
-    with pytest.raises(ExecutorError, match="does not hold"):
+    with pytest.raises(ExecutorError, match="does not confine"):
         try_out(Noop(), config)
 
 
@@ -182,5 +182,5 @@ async def test_a_folder_the_sandbox_does_not_show_is_no_place_to_run_in(tmp_path
     (tmp_path / "a").mkdir()
     sandbox = bubblewrap.find(SandboxConfig())
     policy = SandboxPolicy(writable=(tmp_path.resolve() / "a",))
-    with pytest.raises(ExecutorError, match=r"none of the session's folders"):
+    with pytest.raises(ExecutorError, match=r"outside the session's folders"):
         sandbox.confine(Invocation(("true",), tmp_path.resolve(), {}), policy, tmp_path)

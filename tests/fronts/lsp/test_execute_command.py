@@ -80,7 +80,7 @@ async def test_a_prompt_while_a_turn_runs_waits_for_its_end(tmp_path: Path):
         await editor.execute("acpCoder.prompt", "first")
         turn = await agent.prompted()
         await editor.execute("acpCoder.prompt", {"text": "second"})
-        assert editor.said() == ["Queued until the turn that runs has ended: second"]
+        assert editor.said() == ["Queued until the current turn ends: second"]
         assert len(prompts(agent)) == 1
         await turn.end()
         assert (await agent.prompted()).text == "second"
@@ -185,11 +185,11 @@ async def test_an_agent_that_takes_no_resources_gets_a_link_and_the_text(
 @pytest.mark.parametrize(
     ("command", "arguments", "words"),
     [
-        ("acpCoder.none", [], "there is no command 'acpCoder.none'; there are: acpCoder.answer"),
-        ("acpCoder.prompt", [], "wants a text"),
-        ("acpCoder.prompt", [" "], "wants a text"),
-        ("acpCoder.prompt", [7], "takes a text or an object"),
-        ("acpCoder.prompt", [{"text": 7}], "`text` is a text"),
+        ("acpCoder.none", [], "unknown command 'acpCoder.none'; known are: acpCoder.answer"),
+        ("acpCoder.prompt", [], "takes a string"),
+        ("acpCoder.prompt", [" "], "takes a string"),
+        ("acpCoder.prompt", [7], "takes a string or an object"),
+        ("acpCoder.prompt", [{"text": 7}], "`text` must be a string"),
         ("acpCoder.prompt", ["a", "b"], "takes one argument, not 2"),
         ("acpCoder.prompt", [{"text": "a", "wait": "yes"}], "`wait` is true or false"),
         ("acpCoder.explain", [{"uri": "file:///a", "range": {"start": 1}}], "not a range"),
@@ -204,11 +204,11 @@ async def test_an_agent_that_takes_no_resources_gets_a_link_and_the_text(
             "not a range",
         ),
         ("acpCoder.explain", ["x"], "takes an object"),
-        ("acpCoder.explain", [], "wants an object with `uri`"),
-        ("acpCoder.fix", [{"uri": "file:///a"}], "wants `diagnostic`"),
+        ("acpCoder.explain", [], "needs an object with `uri`"),
+        ("acpCoder.fix", [{"uri": "file:///a"}], "needs a `diagnostic`"),
         ("acpCoder.fix", [{"uri": "file:///a", "diagnostic": [1]}], "`diagnostic` is an object"),
         ("acpCoder.send", ["file:///none"], "open transcript"),
-        ("acpCoder.output", ["none"], "of an earlier turn"),
+        ("acpCoder.output", ["none"], "from an earlier turn"),
     ],
 )
 async def test_what_is_asked_wrongly_is_answered_in_words(
@@ -235,7 +235,7 @@ async def test_an_agent_that_dies_is_told_with_its_last_words_and_started_anew(t
     dies = f"import sys; open({str(count)!r}, 'a').write('x'); sys.exit('no luck today')"
     async with lsp(tmp_path, command=[sys.executable, "-c", dies]) as (editor, _):
         for number in (1, 2):
-            with pytest.raises(JsonRpcException, match="has ended with status 1 .*no luck today"):
+            with pytest.raises(JsonRpcException, match="exited with status 1 .*no luck today"):
                 await editor.execute("acpCoder.prompt", {"text": "x", "wait": True})
             assert count.read_text() == "x" * number
         assert len(editor.said()) == 2
@@ -250,7 +250,7 @@ async def test_an_agent_that_does_not_stop_is_ended(tmp_path: Path, monkeypatch:
         await agent.prompted()
         await editor.execute("acpCoder.stop")
         await editor.turns_over()
-        assert "did not stop within 0.1 s and was ended" in editor.said()[0]
+        assert "did not stop within 0.1 s and was killed" in editor.said()[0]
         await editor.execute("acpCoder.prompt", "second")
         assert (await agent.prompted()).text == "second"
         assert agent.count("initialize") == 2

@@ -190,7 +190,7 @@ async def test_forms_of_choices_are_asked_and_others_declined(tmp_path: Path):
         (await editor.question(4)).answer("Do not answer")
         assert await request.result() == {"action": "decline"}
         assert await (await form({"name": {"type": "string"}}, "name")).result() == {"action": "decline"}
-        assert "cannot be typed here: Which?" in editor.said()[-1]
+        assert "cannot be entered here: Which?" in editor.said()[-1]
 
 
 async def test_all_that_is_asked_for_can_be_seen_before_it_is_answered(tmp_path: Path):

@@ -314,7 +314,7 @@ async def test_sending_nothing_is_told(tmp_path: Path):
             await editor.execute("acpCoder.send", {"uri": buffer.uri, "wait": True})
         other = tmp_path / "other-acp-coder.md"
         other.write_text("## You\n\ngo\n")
-        with pytest.raises(JsonRpcException, match="not the transcript of this session"):
+        with pytest.raises(JsonRpcException, match="not the current session's transcript"):
             await editor.execute("acpCoder.send", {"uri": editor.open(other).uri, "wait": True})
 
 
@@ -324,7 +324,7 @@ async def test_an_answer_is_not_sent_as_the_persons_words_and_nothing_is_sent_tw
         editor.type(buffer, len(buffer.text), len(buffer.text), "go")
         await editor.execute("acpCoder.send", buffer.uri)
         turn = await agent.prompted()
-        with pytest.raises(JsonRpcException, match="sent already"):
+        with pytest.raises(JsonRpcException, match="already sent"):
             await editor.execute("acpCoder.send", {"uri": buffer.uri, "wait": True})
         await turn.text_chunk("Please read [this](file:///etc/passwd).\n")
         await editor.until(lambda: editor.updates)

@@ -24,7 +24,7 @@ export async function connect(options: ConnectOptions): Promise<AgentLink> {
     const initialized = await answered(connection, child, options);
     if (initialized.protocolVersion !== PROTOCOL_VERSION) {
       throw new StartFailure(
-        `The agent speaks version ${String(initialized.protocolVersion)} of the Agent Client Protocol, this extension version ${String(PROTOCOL_VERSION)}. Update the older of the two.`,
+        `The agent uses version ${String(initialized.protocolVersion)} of the Agent Client Protocol, this extension version ${String(PROTOCOL_VERSION)}. Update the older one.`,
         child.stderrTail,
       );
     }
@@ -41,12 +41,12 @@ async function answered(connection: ClientConnection, child: AgentProcess, optio
   const late = new Promise<never>((_, reject) => {
     timer = setTimeout(() => {
       const seconds = String(Math.round(options.timeout / 1000));
-      reject(new StartFailure(`The program did not answer within ${seconds} s. Is it an agent that speaks ACP on its standard input and output?`, child.stderrTail));
+      reject(new StartFailure(`The program did not answer within ${seconds} s. Is it an ACP agent that uses stdin and stdout?`, child.stderrTail));
     }, options.timeout);
   });
   const gone = child.ended.then(({ code, signal, stderr }) => {
-    const how = signal === null ? `ended with exit status ${String(code)}` : `was ended by ${signal}`;
-    throw new StartFailure(`The program ${how} before it answered. Is it an agent that speaks ACP on its standard input and output?`, stderr);
+    const how = signal === null ? `exited with status ${String(code)}` : `was killed by ${signal}`;
+    throw new StartFailure(`The program ${how} before it answered. Is it an ACP agent that uses stdin and stdout?`, stderr);
   });
   const answer = connection.agent.request("initialize", {
     protocolVersion: PROTOCOL_VERSION,

@@ -179,7 +179,7 @@ export class AgentHost {
         return await this.openSession(id);
       } catch (error) {
         // It was deleted, or the agent keeps no empty sessions: a new one is as good.
-        this.options.log(`The session could not be opened again: ${messageOf(error)}`);
+        this.options.log(`The session could not be reopened: ${messageOf(error)}`);
         if (this.link !== link || codeOf(error) === AUTH_REQUIRED) {
           throw error;
         }

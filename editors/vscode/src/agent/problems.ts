@@ -11,7 +11,7 @@ const LOG = { label: "Show log", command: "acpCoder.showLog" };
 export function noFolderProblem(): Problem {
   return {
     title: "Open a folder first.",
-    detail: "An agent works in a folder: what it may read and change is bounded by it.",
+    detail: "The agent works in a folder, which limits what it can read and change.",
     actions: [{ label: "Open folder", command: "acpCoder.openFolder" }],
   };
 }
@@ -19,22 +19,22 @@ export function noFolderProblem(): Problem {
 export function notFoundProblem(found: NotFound): Problem {
   if (found.wrongSetting !== undefined) {
     return {
-      title: "The agent's program is not there.",
-      detail: `The setting \`acpCoder.command\` names \`${found.wrongSetting}\`, which is not a program that can be run${found.looked[0] === found.wrongSetting ? "" : ` (looked for \`${found.looked[0] ?? ""}\`)`}. Correct the setting, or empty it to let the extension look for acp-coder itself.`,
+      title: "The agent's program was not found.",
+      detail: `The setting \`acpCoder.command\` is \`${found.wrongSetting}\`, which is not an executable program${found.looked[0] === found.wrongSetting ? "" : ` (looked for \`${found.looked[0] ?? ""}\`)`}. Correct the setting, or clear it to let the extension look for acp-coder itself.`,
       actions: [SETTINGS, RESTART],
     };
   }
   return {
     title: "acp-coder is not installed.",
     detail: [
-      "Install it from its own folder (`uv tool install /path/to/acp-coder`, or `pip install /path/to/acp-coder` in this folder's virtual environment), then start again.",
+      "Install it from its own folder (`uv tool install /path/to/acp-coder`, or `pip install /path/to/acp-coder` in this folder's virtual environment), then start the agent again.",
       "",
-      "If it is somewhere else, or you want another agent that speaks ACP, name it in the setting `acpCoder.command`.",
-      ...(found.uvx === true ? ["", "uvx is there and could fetch the package `acp-coder` from your package index and run it."] : []),
+      "If it is somewhere else, or you want another ACP agent, set `acpCoder.command`.",
+      ...(found.uvx === true ? ["", "uvx is installed and could download the package `acp-coder` from your package index and run it."] : []),
       "",
       `Looked for: ${found.looked.map((place) => `\`${place}\``).join(", ")}.`,
     ].join("\n"),
-    actions: [RESTART, SETTINGS, ...(found.uvx === true ? [{ label: "Fetch and run by uvx", command: "acpCoder.useUvx" }] : [])],
+    actions: [RESTART, SETTINGS, ...(found.uvx === true ? [{ label: "Download and run with uvx", command: "acpCoder.useUvx" }] : [])],
   };
 }
 
@@ -47,10 +47,10 @@ export function startProblem(message: string, stderr: string, found: Found): Pro
 }
 
 export function endedProblem({ code, signal, stderr }: Ended): Problem {
-  const how = signal === null ? `with exit status ${String(code)}` : `by ${signal}`;
+  const how = signal === null ? `with exit status ${String(code)}` : `after ${signal}`;
   return {
-    title: "The agent ended.",
-    detail: [`It ended ${how}. Start it again: the session goes on where it was.`, ...quoted(stderr)].join("\n\n"),
+    title: "The agent exited.",
+    detail: [`It exited ${how}. Start it again to continue the session.`, ...quoted(stderr)].join("\n\n"),
     actions: [RESTART, LOG],
   };
 }
@@ -58,7 +58,7 @@ export function endedProblem({ code, signal, stderr }: Ended): Problem {
 export function loginProblem(message: string, methods: readonly acp.AuthMethod[]): Problem {
   return {
     title: "The agent needs a login.",
-    detail: methods.length > 0 ? `${message}\n\nVariables of the agent stand in the setting \`acpCoder.environment\`.` : `${message}\n\nThe agent offers no way to log in from here: see its own documentation.`,
+    detail: methods.length > 0 ? `${message}\n\nThe agent's environment variables are in the setting \`acpCoder.environment\`.` : `${message}\n\nThe agent offers no way to log in from here: see its documentation.`,
     actions: [
       // Those of a terminal ask for the key; the others take one that is there already.
       ...[...methods].sort((left, right) => Number("type" in right) - Number("type" in left)).map((method) => ({ label: method.name, command: "acpCoder.login", argument: method.id })),
@@ -71,7 +71,7 @@ export function loginProblem(message: string, methods: readonly acp.AuthMethod[]
 export function stuckProblem(): Problem {
   return {
     title: "The agent does not stop.",
-    detail: "It was asked to stop and has not answered. Starting it again ends it; the session goes on where it was.",
+    detail: "It was asked to stop but has not responded. Restarting kills it; the session continues afterwards.",
     actions: [RESTART, LOG],
   };
 }

@@ -35,7 +35,7 @@ export class AgentProcess {
   /** Raises StartFailure where the program cannot be run. */
   static start(command: Command, onStderr: (text: string) => void): Promise<AgentProcess> {
     if (process.platform === "win32" && /\.(?:cmd|bat)$/iu.test(command.command)) {
-      const words = `${command.command} is a batch file, which Windows starts only by its shell. Name node in acpCoder.command and the script in acpCoder.arguments.`;
+      const words = `${command.command} is a batch file, which Windows starts only through its shell. Set acpCoder.command to node and put the script into acpCoder.arguments.`;
       return Promise.reject(new StartFailure(words, ""));
     }
     return new Promise((resolve, reject) => {

@@ -194,11 +194,11 @@ export class Session {
     if (reason === "cancelled") {
       this.note("info", "Stopped.");
     } else if (reason === "refusal") {
-      this.note("warning", "The model refused to go on.");
+      this.note("warning", "The model refused to continue.");
     } else if (reason === "max_tokens") {
-      this.note("warning", "The answer was cut: the model's token limit was reached.", 'Write "continue" to go on.');
+      this.note("warning", "The answer was cut off: the model's token limit was reached.", 'Send "continue" to go on.');
     } else if (reason === "max_turn_requests") {
-      this.note("warning", "The agent stopped at its limit of requests for one prompt.", 'Write "continue" to go on.');
+      this.note("warning", "The agent reached its limit of requests for one prompt.", 'Send "continue" to go on.');
     }
   }
 

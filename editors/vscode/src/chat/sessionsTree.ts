@@ -48,7 +48,7 @@ export class SessionsTree implements vscode.TreeDataProvider<SessionInfo>, vscod
     }
     try {
       const listed = await this.host.listSessions();
-      this.view.message = listed.length === 0 ? "No sessions of this folder yet." : "";
+      this.view.message = listed.length === 0 ? "No sessions in this folder yet." : "";
       return listed;
     } catch (error) {
       this.view.message = `The sessions could not be listed: ${messageOf(error)}`;

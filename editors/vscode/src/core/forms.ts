@@ -57,7 +57,7 @@ function fieldOf(key: string, property: ElicitationPropertySchema, required: boo
       return { ...shared, input: { type: "many", choices, initial, least, most: numberOf(given["maxItems"]) ?? choices.length } };
     }
     default:
-      throw new Error(`the form has a field of the type ${property.type}, which is not known here: ${key}`);
+      throw new Error(`the form has a field of unknown type ${property.type}: ${key}`);
   }
 }
 

@@ -35,7 +35,7 @@ export class Elicitation {
       return await openUrl(request as acp.ElicitationUrlMode & { message: string }, signal);
     }
     if (request.mode !== "form") {
-      throw new RequestFailure(INVALID_PARAMS, `elicitation of the mode ${request.mode} is not known here`);
+      throw new RequestFailure(INVALID_PARAMS, `unknown elicitation mode ${request.mode}`);
     }
     return await fill(request.message, fieldsOf((request as acp.ElicitationFormMode).requestedSchema), signal);
   }
@@ -44,7 +44,7 @@ export class Elicitation {
 async function openUrl(request: acp.ElicitationUrlMode & { message: string }, signal: AbortSignal): Promise<acp.CreateElicitationResponse> {
   const uri = vscode.Uri.parse(request.url, true);
   if (uri.scheme !== "https" && uri.scheme !== "http") {
-    throw new RequestFailure(INVALID_PARAMS, `only web addresses are opened, not ${request.url}`);
+    throw new RequestFailure(INVALID_PARAMS, `only web URLs are opened, not ${request.url}`);
   }
   const chosen = await Promise.race([
     vscode.window.showInformationMessage(plain(`The agent asks you to open ${request.url}`), { modal: true, detail: request.message }, "Open", "Decline"),

@@ -115,7 +115,7 @@ async function documentOf(uri: vscode.Uri): Promise<vscode.TextDocument> {
     throw new Error(`VS Code cannot open ${uri.fsPath} as text. Is it a binary file, or too large?`, { cause: error });
   }
   if (document.getText().includes("\ufffd") && !(await holdsReplacement(uri))) {
-    throw new Error(`${uri.fsPath} is not in the encoding that VS Code reads it with: set files.encoding for it`);
+    throw new Error(`${uri.fsPath} is not in the encoding VS Code reads it with: set files.encoding for it`);
   }
   return document;
 }
@@ -146,10 +146,10 @@ async function put(uri: vscode.Uri, content: string): Promise<void> {
     const edit = new vscode.WorkspaceEdit();
     edit.set(document.uri, edits);
     if (!(await vscode.workspace.applyEdit(edit))) {
-      throw new Error(`VS Code refused the edit of ${uri.fsPath}. Is the file read-only?`);
+      throw new Error(`VS Code refused to edit ${uri.fsPath}. Is the file read-only?`);
     }
     if (document.getText() !== wanted) {
-      throw new Error(`${uri.fsPath} changed while it was written, or is read-only in VS Code: read it again`);
+      throw new Error(`${uri.fsPath} changed while it was being written, or is read-only in VS Code: read it again`);
     }
   }
   if (wasDirty) {
@@ -168,7 +168,7 @@ async function writeBytes(uri: vscode.Uri, content: string): Promise<void> {
   const before = (await bytesOf(uri)) ?? new Uint8Array();
   const [first, second, third] = before;
   if ((first === 0xff && second === 0xfe) || (first === 0xfe && second === 0xff)) {
-    throw new Error(`${uri.fsPath} is UTF-16 with mixed line breaks, which cannot be written back as it is`);
+    throw new Error(`${uri.fsPath} is UTF-16 with mixed line breaks, which cannot be written back unchanged`);
   }
   const mark = first === 0xef && second === 0xbb && third === 0xbf ? "\ufeff" : "";
   await vscode.workspace.fs.writeFile(uri, new TextEncoder().encode(mark + content));
@@ -251,7 +251,7 @@ async function exists(uri: vscode.Uri): Promise<boolean> {
   try {
     const { type } = await vscode.workspace.fs.stat(uri);
     if ((type & vscode.FileType.Directory) !== 0) {
-      throw new RequestFailure(INVALID_PARAMS, `this is a folder: ${uri.fsPath}`);
+      throw new RequestFailure(INVALID_PARAMS, `${uri.fsPath} is a folder`);
     }
     return true;
   } catch (error) {

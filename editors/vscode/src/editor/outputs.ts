@@ -49,7 +49,7 @@ export class Outputs implements vscode.TextDocumentContentProvider, vscode.Dispo
     const { sessionId, toolCallId } = JSON.parse(uri.query) as { sessionId: string; toolCallId: string };
     const record = this.calls.get(sessionId, toolCallId);
     return record === undefined
-      ? "This tool call is not known any more: open its session again.\n"
+      ? "This tool call is no longer known: reopen its session.\n"
       : outputOf(record, (terminalId) => this.terminals.text(terminalId));
   }
 

@@ -63,7 +63,7 @@ export class Questions implements vscode.Disposable {
   async pick(): Promise<void> {
     const question = this.current();
     if (question === undefined) {
-      await vscode.window.showInformationMessage("The agent asks nothing at the moment.");
+      await vscode.window.showInformationMessage("The agent is not asking anything right now.");
       return;
     }
     const items = question.options.map((option) => ({ label: `$(${ICONS[option.kind]}) ${withoutIcons(option.name)}`, option }));
@@ -85,7 +85,7 @@ export class Questions implements vscode.Disposable {
     if (question !== undefined && option !== undefined) {
       this.answer(question, option.optionId);
     } else if (isDiff && question === undefined) {
-      await vscode.window.showInformationMessage("This question was answered already.");
+      await vscode.window.showInformationMessage("This question has already been answered.");
     } else {
       await this.pick();
     }
@@ -93,7 +93,7 @@ export class Questions implements vscode.Disposable {
 
   private answer(question: Question, optionId: string): void {
     if (this.host.session(question.sessionId)?.answer(question.id, optionId) !== true) {
-      vscode.window.showInformationMessage("This question was answered already.").then(undefined, () => undefined);
+      vscode.window.showInformationMessage("This question has already been answered.").then(undefined, () => undefined);
     }
   }
 

@@ -317,7 +317,7 @@ class AgentTerminal implements vscode.Pseudoterminal {
 }
 
 function exitWords({ exitCode, signal }: acp.TerminalExitStatus): string {
-  return typeof signal === "string" ? `ended by ${signal}` : `exit status ${String(exitCode ?? "unknown")}`;
+  return typeof signal === "string" ? `killed by ${signal}` : `exit status ${String(exitCode ?? "unknown")}`;
 }
 
 function quoted(argument: string): string {

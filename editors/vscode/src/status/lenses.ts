@@ -73,7 +73,7 @@ function lensesOf(line: number, { record }: Mark): vscode.CodeLens[] {
     lenses.push(lens("Show diff", "acpCoder.showDiff", "Show what this tool call changes"));
   }
   if (!isOver(record.status)) {
-    lenses.push(lens("Stop", "acpCoder.stop", "Stop the turn that this tool call belongs to"));
+    lenses.push(lens("Stop", "acpCoder.stop", "Stop the turn this tool call belongs to"));
   }
   return lenses;
 }

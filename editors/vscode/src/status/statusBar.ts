@@ -39,7 +39,7 @@ export class StatusBar implements vscode.Disposable {
           : this.host.all.some((session) => session.running)
             ? [
                 `$(loading~spin) ${running.length === 0 ? "Agent" : plural(running.length, "tool")}`,
-                running.map((record) => short(record.title, 80)).join("\n") || `${this.host.name} is at work`,
+                running.map((record) => short(record.title, 80)).join("\n") || `${this.host.name} is working`,
                 "acpCoder.toolCalls.focus",
               ]
             : [this.host.status === "starting" ? "$(loading~spin) Agent" : "$(hubot) Agent", `ACP Coder: ${this.host.status}`, "acpCoder.chat.focus"];

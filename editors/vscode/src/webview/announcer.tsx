@@ -30,7 +30,7 @@ export function Announcer(): JSX.Element {
         {answer}
       </div>
       <div aria-live="assertive" class="asks">
-        {permission ? `Permission asked for: ${permission.title}` : ""}
+        {permission ? `Permission requested: ${permission.title}` : ""}
       </div>
     </div>
   );

@@ -166,7 +166,7 @@ export function Composer(): JSX.Element {
       {isOpen && <Suggestions id={LIST} entries={completing.entries} active={completing.active} take={take} />}
       <div class="input">
         {draft.attachments.length > 0 && (
-          <ul class="chips" aria-label="To be sent along">
+          <ul class="chips" aria-label="Attachments">
             {draft.attachments.map((attachment, index) => (
               <AttachmentChip
                 key={index}

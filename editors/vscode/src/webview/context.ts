@@ -17,7 +17,7 @@ export const ViewContext = createContext<View | null>(null);
 
 export function useView(): View {
   const view = useContext(ViewContext);
-  if (!view) throw new Error("A part of the chat stands outside of its view");
+  if (!view) throw new Error("A part of the chat is outside its view");
   return view;
 }
 

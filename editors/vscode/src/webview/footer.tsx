@@ -79,7 +79,7 @@ export function UsageLine(): JSX.Element | null {
   const share = size > 0 ? Math.min(1, used / size) : 0;
   const percent = Math.round(share * 100);
   return (
-    <div class="usage" title={`${used.toLocaleString("en")} of ${size.toLocaleString("en")} tokens of the context are used`}>
+    <div class="usage" title={`${used.toLocaleString("en")} of ${size.toLocaleString("en")} tokens of the context used`}>
       {size > 0 && <meter min={0} max={1} high={0.8} optimum={0} value={share} aria-label={`Context: ${percent} % used`} />}
       <span>{size > 0 ? `${tokens(used)} of ${tokens(size)} tokens (${percent} %)` : `${tokens(used)} tokens`}</span>
       {cost && <span class="cost">{money(cost.amount, cost.currency)}</span>}

@@ -12,15 +12,15 @@ export interface Pasted {
 
 /** `files` are read to their end. `number` is that of the first picture, for its label. */
 export async function readImages(files: readonly File[], accepted: boolean, number: number): Promise<Pasted> {
-  if (!accepted) return { attachments: [], refused: "This agent does not take pictures." };
+  if (!accepted) return { attachments: [], refused: "This agent does not accept images." };
   const attachments: Attachment[] = [];
   const refused = new Set<string>();
   for (const file of files) {
     if (!TYPES.includes(file.type)) {
-      refused.add(`A picture of the type ${file.type} was left out: PNG, JPEG, GIF and WebP can be sent.`);
+      refused.add(`An image of type ${file.type} was left out: PNG, JPEG, GIF and WebP can be sent.`);
     } else if (file.size > MOST_BYTES) {
       const size = (file.size / 1024 / 1024).toFixed(1);
-      refused.add(`A picture of ${size} MB was left out: the most is ${MOST_BYTES / 1024 / 1024} MB.`);
+      refused.add(`An image of ${size} MB was left out: the maximum is ${MOST_BYTES / 1024 / 1024} MB.`);
     } else {
       const label = `Picture ${number + attachments.length}`;
       attachments.push({ kind: "image", label, mimeType: file.type, data: await base64(file) });

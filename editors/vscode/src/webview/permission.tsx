@@ -54,7 +54,7 @@ export function PermissionBar(): JSX.Element | null {
   if (!permission || inView) return null;
   const others = permissions.length - 1;
   return (
-    <section class="permission-bar" aria-label="Permission asked for">
+    <section class="permission-bar" aria-label="Permission requested">
       <div class="asked">
         <Icon name="shield" />
         <button

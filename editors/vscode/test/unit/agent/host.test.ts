@@ -23,8 +23,8 @@ describe("the agent's life", () => {
   });
 
   it.each([
-    ["a program that ends", { args: ["-e", "process.stderr.write('no key'); process.exit(3)"] }, /exit status 3/u, /no key/u],
-    ["a program that is no agent", { command: "/bin/cat", args: ["/dev/null"] }, /speaks ACP/u, /cat/u],
+    ["a program that ends", { args: ["-e", "process.stderr.write('no key'); process.exit(3)"] }, /status 3/u, /no key/u],
+    ["a program that is no agent", { command: "/bin/cat", args: ["/dev/null"] }, /an ACP agent/u, /cat/u],
     ["a program that says nothing", { args: ["-e", "setInterval(() => 0, 1000)"], timeout: 300 }, /did not answer/u, /node/u],
     ["a program that is not there", { command: "/nowhere/agent", args: [] }, /could not be started/u, /nowhere/u],
   ])("that cannot begin is told in words: %s", async (_, more, title, detail) => {

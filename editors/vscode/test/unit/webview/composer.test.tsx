@@ -119,9 +119,9 @@ test("a picture that is pasted becomes a chip and is sent as base64", async () =
 });
 
 test.each([
-  ["no pictures are taken", false, new File(["x"], "x.png", { type: "image/png" }), "does not take pictures"],
+  ["no pictures are taken", false, new File(["x"], "x.png", { type: "image/png" }), "does not accept images"],
   ["the type cannot be sent", true, new File(["x"], "x.svg", { type: "image/svg+xml" }), "image/svg+xml was left out"],
-  ["it is too big", true, new File([new Uint8Array(5 * 1024 * 1024 + 1)], "x.png", { type: "image/png" }), "the most is 5 MB"],
+  ["it is too big", true, new File([new Uint8Array(5 * 1024 * 1024 + 1)], "x.png", { type: "image/png" }), "the maximum is 5 MB"],
 ])("a picture is refused in words when %s", async (_, images, file, words) => {
   const view = new TestView({ images });
   view.paste(file);
