@@ -21,13 +21,12 @@ from acp_agent.loop.journal import Journal
 from acp_agent.safety.folders.folder_trust import FOLDER, MARK_CHARS, mark_of, own_files, scope_of, tools_of
 from acp_agent.store.base import Decision
 from acp_agent.store.session_store import SessionStore
-from acp_agent.tools.kit.registry import SessionRegistry
+from acp_agent.tools.kit.registry import ENTRY_POINTS, SessionRegistry
 
 log = logging.getLogger(__name__)
 
 ASK = "acp_agent.loop.ask:ask_trust"
 
-GROUP = "acp_coder.tools"
 PACKAGES = "package"
 PROJECT = "project"
 TOOL = "trust"
@@ -196,7 +195,7 @@ def _any_package() -> bool:
             if name.endswith((".dist-info", ".egg-info")):
                 try:
                     with open(os.path.join(folder, name, "entry_points.txt"), "rb") as opened:
-                        if f"[{GROUP}]".encode() in opened.read():
+                        if f"[{ENTRY_POINTS}]".encode() in opened.read():
                             return True
                 except OSError:
                     continue

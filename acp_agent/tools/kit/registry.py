@@ -19,6 +19,8 @@ from acp_agent.schema.acp import ToolKind
 if TYPE_CHECKING:
     from acp_agent.tools.kit.base import Tool
 
+ENTRY_POINTS = "acp_coder.tools"
+"""The group of entry points under which packages offer tools."""
 
 TOOLS: dict[str, str] = {
     "bash": "acp_agent.tools.bash:Bash",

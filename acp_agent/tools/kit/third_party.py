@@ -18,11 +18,10 @@ from typing import Any
 
 from acp_agent.tools.kit.base import Tool
 from acp_agent.tools.kit.from_function import entry_of
-from acp_agent.tools.kit.registry import ToolEntry
+from acp_agent.tools.kit.registry import ENTRY_POINTS, ToolEntry
 
 log = logging.getLogger(__name__)
 
-GROUP = "acp_coder.tools"
 TOOLS_FOLDER = ".acp-coder/tools"
 
 Made = tuple[ToolEntry, Tool[Any]]
@@ -32,7 +31,7 @@ def package_tools() -> tuple[list[Made], list[str]]:
     """The tools of installed packages, and what is wrong with those that could not be used."""
     found: list[Made] = []
     trouble: list[str] = []
-    for point in entry_points(group=GROUP):
+    for point in entry_points(group=ENTRY_POINTS):
         try:
             found += _made(_tools_in([point.load()]))
         except (Exception, SystemExit) as error:
