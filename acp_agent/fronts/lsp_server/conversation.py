@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import anyio
 import anyio.abc
@@ -20,6 +20,9 @@ from acp_agent.errors import AgentError, PeerError
 from acp_agent.fronts.lsp_server.agent_host import AgentHost, RunningAgent
 from acp_agent.fronts.lsp_server.prompt_content import Prompt
 from acp_agent.schema import acp
+
+if TYPE_CHECKING:
+    from acp_agent.fronts.lsp_server.front import Front
 
 log = logging.getLogger(__name__)
 
@@ -63,26 +66,11 @@ class Turn:
     stopped: bool = False
 
 
-class Watcher(Protocol):
-    """The listener, in the order of events."""
-
-    def session_began(self, session: Session, *, loaded: bool) -> None: ...
-
-    def turn_began(self, turn: Turn) -> None: ...
-
-    def prompted(self, turn: Turn) -> None:
-        """There is a session, and the prompt is sent to the agent now."""
-        ...
-
-    def updated(self, session_id: str, update: acp.SessionUpdate, *, replayed: bool) -> None: ...
-
-    def turn_ended(self, turn: Turn) -> None: ...
-
-
 class Conversation:
     def __init__(
-        self, host: AgentHost, folders: Callable[[], Folders], watcher: Watcher, tasks: anyio.abc.TaskGroup
+        self, host: AgentHost, folders: Callable[[], Folders], watcher: Front, tasks: anyio.abc.TaskGroup
     ) -> None:
+        """`watcher` is told of everything, in the order of events."""
         self._host = host
         self._folders = folders
         self._watcher = watcher

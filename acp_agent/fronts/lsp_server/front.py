@@ -176,7 +176,7 @@ class Front:
         if self.board.changes != changes:
             self.drawing.change()
 
-    # --- the conversation (Watcher) ---------------------------------------------------------------------------
+    # --- the conversation -----------------------------------------------------------------------------------
 
     def session_began(self, session: Session, *, loaded: bool) -> None:
         self.buffers.forget()
