@@ -13,19 +13,18 @@ import re
 from functools import lru_cache
 from pathlib import Path
 
-from msgspec import Struct, toml
+from msgspec import json
 
 from acp_agent.linear import at_first_use
 
 B64URL = r"[A-Za-z0-9_\-]"
 
 
-class _Formats(Struct, frozen=True, forbid_unknown_fields=True):
-    formats: tuple[tuple[tuple[str, ...], str, str], ...]
-    """Prefixes, what follows them, what it is called."""
-
-
-_FORMATS = toml.decode(Path(__file__).with_name("formats.toml").read_bytes(), type=_Formats).formats
+_FORMATS = json.decode(
+    Path(__file__).with_name("formats.json").read_bytes(), type=tuple[tuple[tuple[str, ...], str, str], ...]
+)
+"""Prefixes, what follows them (RE2), what it is called. The first match counts, so longer prefixes come first. JSON,
+which is read before the first prompt without loading a parser."""
 PROVIDERS = tuple((prefix, body, kind) for prefixes, body, kind in _FORMATS for prefix in prefixes)
 
 BEFORE = r"(?:^|[^A-Za-z0-9]|\\[nrt]|%[0-9A-Fa-f]{2}|\[[0-9;]*m)"
