@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import anyio
 from lsprotocol import types
@@ -25,13 +26,14 @@ from pygls.protocol import default_converter
 from pytest_lsp.client import LanguageClient, register_lsp_features
 from pytest_lsp.protocol import LanguageClientProtocol
 
-from acp_agent.fronts.headless import AGENT_COMMAND
+from acp_agent.fronts.lsp_server import front
 from acp_agent.fronts.lsp_server.server import serve_streams
 from acp_agent.fronts.lsp_server.wire import Outgoing
 from acp_agent.protocol.transports import FdTransport
 from acp_agent.testing.fake_model import FakeModel, Script
 from tests.e2e.kit import environ
 from tests.editors.raw_agent import PASS_ON, RawAgent, raw_agent
+from tests.forked import forked_command
 
 __all__ = ["CAPTURED", "LspEditor", "Question", "captured", "lsp", "raw_lsp"]
 
@@ -305,7 +307,7 @@ async def lsp(
     editor = LspEditor(folder)
     async with FakeModel(script) as model:
         env = environ(folder, model.base_url, **more)
-        async with _process(editor, command, env) if process else _here(editor, command or AGENT_COMMAND, env):
+        async with _process(editor, command, env) if process else _here(editor, command, env):
             if started:
                 await _initialize(editor, name, project, options, change)
             yield editor, model
@@ -362,7 +364,8 @@ class _Reader:
 
 @asynccontextmanager
 async def _here(editor: LspEditor, command: Sequence[str], env: dict[str, str]) -> AsyncIterator[None]:
-    """The server in this process, on real pipes: it is loaded once for all tests."""
+    """The server in this process, on real pipes: it is loaded once for all tests, and so is our agent."""
+    our_agent = (forked_command(),)
     (its_in, our_out), (our_in, its_out) = os.pipe(), os.pipe()
     try:
         async with anyio.create_task_group() as tasks:
@@ -372,7 +375,8 @@ async def _here(editor: LspEditor, command: Sequence[str], env: dict[str, str]) 
             ended = anyio.Event()
 
             async def serve() -> None:
-                await serve_streams(command, env, its_in, its_out)
+                with patch.object(front, "AGENT_COMMAND", our_agent):
+                    await serve_streams(command or our_agent, env, its_in, its_out)
                 ended.set()
 
             tasks.start_soon(serve)
