@@ -256,6 +256,30 @@ async def test_the_agent_works_while_nobody_reads_its_stderr(tmp_path):
     os.close(read)
 
 
+def new_session(number: int, cwd: object) -> bytes:
+    params = {"cwd": str(cwd), "mcpServers": []}
+    return json.dumps({"jsonrpc": "2.0", "id": number, "method": "session/new", "params": params}).encode() + b"\n"
+
+
+def test_sessions_that_are_asked_for_at_once_are_answered_in_order(tmp_path):
+    """The first of them is answered before there is an event loop, what fails is not."""
+    list_ = b'{"jsonrpc":"2.0","id":9,"method":"session/list"}\n'
+    many = [new_session(1, tmp_path), new_session(2, tmp_path / "none"), new_session(3, tmp_path), list_]
+    first, failed, second, listed = answers(run(tmp_path, INITIALIZE + b"".join(many)))[1:]
+    assert (first["id"], failed["id"], second["id"]) == (1, 2, 3)
+    assert "is not an existing folder" in failed["error"]["message"]
+    known = {session["sessionId"] for session in listed["result"]["sessions"]}
+    assert known == {first["result"]["sessionId"], second["result"]["sessionId"]}
+    assert first["result"].keys() == second["result"].keys()
+
+
+def test_a_first_session_that_fails_is_answered_and_the_next_one_works(tmp_path):
+    wrong = b'{"jsonrpc":"2.0","id":1,"method":"session/new","params":{"cwd":7}}\n'
+    found = answers(run(tmp_path, INITIALIZE + wrong + new_session(2, tmp_path)))
+    assert found[1]["error"]["code"] == -32602
+    assert found[2]["result"]["sessionId"]
+
+
 async def test_commands_do_not_see_the_agents_own_key(tmp_path):
     script = [Answer(tool_calls=(Call("bash", {"command": "echo [$OPENAI_API_KEY] [$DEBUG]"}),)), "done"]
     more = {"OPENAI_API_KEY": "sk-test-not-a-key", "DEBUG": "kept"}
