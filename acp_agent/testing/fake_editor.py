@@ -41,7 +41,7 @@ from acp_agent.testing.quirks import FileQuirks, QuirkyFiles, QuirkyTerminals, T
 WAIT_SECONDS = 10.0
 """How long the waiting helpers wait before they fail the test."""
 
-TOOL_CALL_FIELDS = ("title", "name", "kind", "status", "content", "locations", "raw_input", "raw_output", "meta")
+TOOL_CALL_FIELDS = ("title", "name", "kind", "content", "locations", "raw_input", "raw_output", "meta")
 
 FAKE_EDITOR = acp.Implementation(name="fake-editor", title="Fake editor", version="1")
 
@@ -100,46 +100,29 @@ class ToolCallState:
     """A tool call as the user sees it by now: its announcement with every update merged in."""
 
     id: str
-    fields: dict[str, Any]
-    """The latest value of each field that was reported, in snake_case, as Structs."""
-    statuses: list[str]
+    statuses: list[str] = field(default_factory=list)
     """Each status reported, in order; an announcement without one counts as pending."""
+    title: str = ""
+    name: str | None = None
+    kind: str = "other"
+    content: list[Any] = field(default_factory=list)
+    locations: list[Any] = field(default_factory=list)
+    raw_input: Any = None
+    raw_output: Any = None
+    meta: dict[str, Any] = field(default_factory=dict)
 
     @property
     def status(self) -> str:
         return self.statuses[-1]
 
-    @property
-    def title(self) -> str:
-        return str(self.fields.get("title", ""))
-
-    @property
-    def name(self) -> str | None:
-        return self.fields.get("name")
-
-    @property
-    def kind(self) -> str:
-        return str(self.fields.get("kind", "other"))
-
-    @property
-    def content(self) -> list[Any]:
-        return self.fields.get("content") or []
-
-    @property
-    def locations(self) -> list[Any]:
-        return self.fields.get("locations") or []
-
-    @property
-    def raw_input(self) -> Any:
-        return self.fields.get("raw_input")
-
-    @property
-    def raw_output(self) -> Any:
-        return self.fields.get("raw_output")
-
-    @property
-    def meta(self) -> dict[str, Any]:
-        return self.fields.get("meta") or {}
+    def take(self, update: acp.ToolCall | acp.ToolCallUpdate) -> None:
+        """Keeps the latest value of each field that was reported."""
+        for name in TOOL_CALL_FIELDS:
+            value = getattr(update, name)
+            if value is not UNSET and value is not None:
+                setattr(self, name, value)
+        if isinstance(update.status, str) or not self.statuses:
+            self.statuses.append(update.status if isinstance(update.status, str) else "pending")
 
     def text(self) -> str:
         """The text blocks of its content, joined by line feeds."""
@@ -495,17 +478,8 @@ class FakeEditor:
         """By tool-call id, in the order of their announcement."""
         calls: dict[str, ToolCallState] = {}
         for update in self._updates(session_id):
-            if not isinstance(update, acp.ToolCall | acp.ToolCallUpdate):
-                continue
-            call = calls.setdefault(update.tool_call_id, ToolCallState(update.tool_call_id, {}, []))
-            given = {
-                name: value
-                for name in TOOL_CALL_FIELDS
-                if (value := getattr(update, name)) is not UNSET and value is not None
-            }
-            call.fields.update(given)
-            if "status" in given or not call.statuses:
-                call.statuses.append(given.get("status", "pending"))
+            if isinstance(update, acp.ToolCall | acp.ToolCallUpdate):
+                calls.setdefault(update.tool_call_id, ToolCallState(update.tool_call_id)).take(update)
         return calls
 
     def tool_call(self, *, session_id: str | None = None) -> ToolCallState:
