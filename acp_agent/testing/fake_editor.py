@@ -28,7 +28,7 @@ from weakref import WeakSet
 import anyio
 from msgspec import UNSET
 
-from acp_agent.client.acp_client import AcpClient, ElicitationAnswer, LanguageServers
+from acp_agent.client.acp_client import AcpClient, Around, ElicitationAnswer, LanguageServers
 from acp_agent.client.permissions import Permissions, allow_once
 from acp_agent.client.spawn import AgentProcess, agent_process
 from acp_agent.client.tasks import Background
@@ -389,27 +389,23 @@ class FakeEditor:
                 self.initialized = await self.client.ask("initialize", params)
         return self.initialized
 
-    async def new_session(
-        self, cwd: Path, *, additional_directories: Sequence[Path] = (), mcp_servers: Sequence[acp.McpServer] = ()
-    ) -> acp.NewSessionResponse:
+    async def new_session(self, cwd: Path, **around: Unpack[Around]) -> acp.NewSessionResponse:
         with anyio.fail_after(WAIT_SECONDS):
-            answer = await self.client.new_session(
-                cwd, additional_directories=additional_directories, mcp_servers=mcp_servers
-            )
+            answer = await self.client.new_session(cwd, **around)
         self.session_id = answer.session_id
         return answer
 
-    async def load_session(self, session_id: str, cwd: Path, **rest: Any) -> acp.LoadSessionResponse:
+    async def load_session(self, session_id: str, cwd: Path, **around: Unpack[Around]) -> acp.LoadSessionResponse:
         """Forgets what was recorded of this session before, so that `updates` holds the replay alone."""
         self.updates[session_id] = []
         with anyio.fail_after(WAIT_SECONDS):
-            answer = await self.client.load_session(session_id, cwd, **rest)
+            answer = await self.client.load_session(session_id, cwd, **around)
         self.session_id = session_id
         return answer
 
-    async def resume_session(self, session_id: str, cwd: Path, **rest: Any) -> acp.ResumeSessionResponse:
+    async def resume_session(self, session_id: str, cwd: Path, **around: Unpack[Around]) -> acp.ResumeSessionResponse:
         with anyio.fail_after(WAIT_SECONDS):
-            answer = await self.client.resume_session(session_id, cwd, **rest)
+            answer = await self.client.resume_session(session_id, cwd, **around)
         self.session_id = session_id
         return answer
 

@@ -231,8 +231,8 @@ class FakeModel:
             pushed_back = b""
             path = request.path.partition("?")[0].rstrip("/")
             if request.method == "GET" and path.endswith("/models"):
-                failed = isinstance(self.models, Failure)
-                await _send(writer, self.models if failed else Failure(200, _model_list(self.models)))
+                models = self.models
+                await _send(writer, models if isinstance(models, Failure) else Failure(200, _model_list(models)))
                 continue
             if request.method != "POST" or not path.endswith(("/chat/completions", "/responses")):
                 words = f"FakeModel does not serve {request.method} {request.path}"
