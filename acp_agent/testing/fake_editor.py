@@ -20,6 +20,7 @@ import json
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, ClassVar, Self, TypedDict, TypeVar, Unpack
@@ -252,17 +253,6 @@ class EditorOptions(Capabilities, FileQuirks, TerminalQuirks, total=False):
     """Requests of methods that it does not know hang."""
 
 
-@dataclass(frozen=True)
-class PermissionScript:
-    """The answers to permission requests: one each, in order, then `otherwise`. May grow while the test runs."""
-
-    first: list[Permissions]
-    otherwise: Permissions
-
-    def next(self) -> Permissions:
-        return self.first.pop(0) if self.first else self.otherwise
-
-
 live_editors: WeakSet[FakeEditor] = WeakSet()
 """Every editor of the running test, for its report."""
 
@@ -315,8 +305,8 @@ class FakeEditor:
         """May be changed while the test runs."""
         self.files = QuirkyFiles({} if buffers is None else buffers, save=save, quirks=options)
         self.terminals = QuirkyTerminals(options)
-        self.permissions = PermissionScript([*permissions], otherwise)
-        self._elicitation = elicitation
+        self.permissions = [*permissions]
+        """May grow while the test runs."""
         self._changed = anyio.Event()
         self._background: Background | None = None
         self._raw: list[bytes] = []
@@ -326,8 +316,8 @@ class FakeEditor:
             self._transport,
             files=self.files,
             terminals=self.terminals,
-            permissions=self._answer_permission,
-            elicitation=None if elicitation is None else self._answer_elicitation,
+            permissions=partial(self._answer_permission, otherwise),
+            elicitation=None if elicitation is None else partial(self._answer_elicitation, elicitation),
             language_servers=language_servers,
             on_update=self._on_update,
             capabilities=capabilities,
@@ -544,16 +534,20 @@ class FakeEditor:
         self._changed.set()
         self._changed = anyio.Event()
 
-    async def _answer_permission(self, request: acp.RequestPermissionRequest) -> acp.RequestPermissionOutcome:
+    async def _answer_permission(
+        self, otherwise: Permissions, request: acp.RequestPermissionRequest
+    ) -> acp.RequestPermissionOutcome:
         self.permission_requests.append(request)
         self._wake()
-        return await self.permissions.next()(request)
+        answer = self.permissions.pop(0) if self.permissions else otherwise
+        return await answer(request)
 
-    async def _answer_elicitation(self, request: acp.CreateElicitationRequest) -> acp.CreateElicitationResponse:
+    async def _answer_elicitation(
+        self, answer: ElicitationAnswer, request: acp.CreateElicitationRequest
+    ) -> acp.CreateElicitationResponse:
         self.elicitations.append(request)
         self._wake()
-        assert self._elicitation is not None
-        return await self._elicitation(request)
+        return await answer(request)
 
 
 def _capabilities(options: Capabilities, *, elicitation: bool, language_servers: bool) -> acp.ClientCapabilities:
