@@ -16,7 +16,7 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypedDict, TypeVar, Unpack
 
 import anyio
 
@@ -46,6 +46,13 @@ LanguageServers = Callable[[str, dict[str, Any]], Awaitable[Any]]
 _Answer = TypeVar("_Answer", bound=acp.AcpObject)
 
 ElicitationAnswer = Callable[[acp.CreateElicitationRequest], Awaitable[acp.CreateElicitationResponse]]
+
+
+class Around(TypedDict, total=False):
+    """What a session has besides its working directory."""
+
+    additional_directories: Sequence[Path]
+    mcp_servers: Sequence[acp.McpServer]
 
 
 class AcpClient:
@@ -150,47 +157,16 @@ class AcpClient:
     async def logout(self) -> acp.LogoutResponse:
         return await self._answer("logout", acp.LogoutRequest(), acp.LogoutResponse)
 
-    async def new_session(
-        self, cwd: Path, *, additional_directories: Sequence[Path] = (), mcp_servers: Sequence[acp.McpServer] = ()
-    ) -> acp.NewSessionResponse:
-        request = acp.NewSessionRequest(
-            cwd=str(cwd),
-            additional_directories=[str(path) for path in additional_directories],
-            mcp_servers=list(mcp_servers),
-        )
-        return await self._answer("session/new", request, acp.NewSessionResponse)
+    async def new_session(self, cwd: Path, **around: Unpack[Around]) -> acp.NewSessionResponse:
+        return await self._answer("session/new", acp.NewSessionRequest(**_where(cwd, around)), acp.NewSessionResponse)
 
-    async def load_session(
-        self,
-        session_id: str,
-        cwd: Path,
-        *,
-        additional_directories: Sequence[Path] = (),
-        mcp_servers: Sequence[acp.McpServer] = (),
-    ) -> acp.LoadSessionResponse:
+    async def load_session(self, session_id: str, cwd: Path, **around: Unpack[Around]) -> acp.LoadSessionResponse:
         """All updates of the conversation have arrived when this returns."""
-        request = acp.LoadSessionRequest(
-            session_id=session_id,
-            cwd=str(cwd),
-            additional_directories=[str(path) for path in additional_directories],
-            mcp_servers=list(mcp_servers),
-        )
+        request = acp.LoadSessionRequest(session_id=session_id, **_where(cwd, around))
         return await self._answer("session/load", request, acp.LoadSessionResponse)
 
-    async def resume_session(
-        self,
-        session_id: str,
-        cwd: Path,
-        *,
-        additional_directories: Sequence[Path] = (),
-        mcp_servers: Sequence[acp.McpServer] = (),
-    ) -> acp.ResumeSessionResponse:
-        request = acp.ResumeSessionRequest(
-            session_id=session_id,
-            cwd=str(cwd),
-            additional_directories=[str(path) for path in additional_directories],
-            mcp_servers=list(mcp_servers),
-        )
+    async def resume_session(self, session_id: str, cwd: Path, **around: Unpack[Around]) -> acp.ResumeSessionResponse:
+        request = acp.ResumeSessionRequest(session_id=session_id, **_where(cwd, around))
         return await self._answer("session/resume", request, acp.ResumeSessionResponse)
 
     async def list_sessions(self, *, cwd: Path | None = None, cursor: str | None = None) -> acp.ListSessionsResponse:
@@ -267,3 +243,9 @@ class AcpClient:
 
     async def _request_permission(self, request: acp.RequestPermissionRequest) -> acp.RequestPermissionResponse:
         return acp.RequestPermissionResponse(outcome=await self._permissions(request))
+
+
+def _where(cwd: Path, around: Around) -> dict[str, Any]:
+    """The fields that every request to open a session has."""
+    folders = [str(path) for path in around.get("additional_directories", ())]
+    return {"cwd": str(cwd), "additional_directories": folders, "mcp_servers": [*around.get("mcp_servers", ())]}

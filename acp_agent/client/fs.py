@@ -7,12 +7,7 @@ from pathlib import Path
 import anyio
 
 from acp_agent.errors import InternalError, InvalidParams, ResourceNotFound
-from acp_agent.schema.acp import (
-    ReadTextFileRequest,
-    ReadTextFileResponse,
-    WriteTextFileRequest,
-    WriteTextFileResponse,
-)
+from acp_agent.schema import acp
 
 
 class Files:
@@ -26,29 +21,29 @@ class Files:
         self.buffers: dict[Path, str] = {} if buffers is None else buffers
         self.save = save
 
-    async def read(self, request: ReadTextFileRequest) -> ReadTextFileResponse:
+    async def read(self, request: acp.ReadTextFileRequest) -> acp.ReadTextFileResponse:
         path = _absolute(request.path)
         text = self.buffers.get(path)
         if text is None:
             text = await _read(path)
         if request.line is not None or request.limit is not None:
             text = _lines(text, request.line or 1, request.limit)
-        return ReadTextFileResponse(content=text)
+        return acp.ReadTextFileResponse(content=text)
 
-    async def write(self, request: WriteTextFileRequest) -> WriteTextFileResponse | None:
+    async def write(self, request: acp.WriteTextFileRequest) -> acp.WriteTextFileResponse | None:
         """Makes missing parent folders."""
         path = _absolute(request.path)
         if path in self.buffers:
             if not self.save:
                 self.buffers[path] = request.content
-                return WriteTextFileResponse()
+                return acp.WriteTextFileResponse()
             del self.buffers[path]
         try:
             await anyio.Path(path).parent.mkdir(parents=True, exist_ok=True)
             await anyio.Path(path).write_bytes(request.content.encode("utf-8", "replace"))
         except OSError as error:
             raise InternalError(f"cannot write {path}: {error.strerror}") from error
-        return WriteTextFileResponse()
+        return acp.WriteTextFileResponse()
 
 
 async def _read(path: Path) -> str:

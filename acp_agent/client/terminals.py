@@ -144,18 +144,15 @@ class _Terminal:
     async def watch(self) -> None:
         """Reads until the pipe is closed by all writers, or until the release, which always ends this."""
         with anyio.CancelScope(shield=True):
-            await self._watch()
-
-    async def _watch(self) -> None:
-        async with anyio.create_task_group() as group:
-            group.start_soon(self._read)
-            code = await self._process.wait()
-            self.drain()
-            if code < 0:
-                self.exit_status = acp.TerminalExitStatus(signal=signal_name(-code))
-            else:
-                self.exit_status = acp.TerminalExitStatus(exit_code=code)
-            self.exited.set()
+            async with anyio.create_task_group() as group:
+                group.start_soon(self._read)
+                code = await self._process.wait()
+                self.drain()
+                if code < 0:
+                    self.exit_status = acp.TerminalExitStatus(signal=signal_name(-code))
+                else:
+                    self.exit_status = acp.TerminalExitStatus(exit_code=code)
+                self.exited.set()
 
     async def _read(self) -> None:
         try:

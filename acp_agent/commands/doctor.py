@@ -72,11 +72,8 @@ def run(options: Namespace, environ: Mapping[str, str]) -> int:
 
 
 def _checks(options: Namespace, environ: Mapping[str, str]) -> Iterator[Line]:
-    yield (
-        OK,
-        "acp-coder",
-        f"{__version__}, Python {platform.python_version()} ({sys.executable}), {platform.platform()}",
-    )
+    python = f"Python {platform.python_version()} ({sys.executable})"
+    yield OK, "acp-coder", f"{__version__}, {python}, {platform.platform()}"
     yield NOTE, "packages", ", ".join(_versions())
     file = config_file(environ)
     yield NOTE, "configuration", file if Path(file).exists() else f"{file} (does not exist; defaults are used)"
@@ -151,11 +148,8 @@ def _outputs(config: Config, environ: Mapping[str, str]) -> Iterator[Line]:
     secrets = config.settings.secrets
     wrong = load(REDACTOR)(extra_patterns=secrets.extra_patterns).trouble
     if not secrets.redact:
-        yield (
-            NOTE,
-            "credentials",
-            "NOT redacted for model, editor, log and database (`secrets.redact = false`)",
-        )
+        switched_off = "NOT redacted for model, editor, log and database (`secrets.redact = false`)"
+        yield NOTE, "credentials", switched_off
     else:
         yield BAD if wrong else OK, "credentials", "\n".join(wrong) or "redacted for model, editor and disk"
 
@@ -247,9 +241,9 @@ async def _shell(environ: Mapping[str, str]) -> Line:
         try:
             status = await process.wait()
             bash, _, path = process.stdout.partition("\n")
-            return (
-                (OK, "shell", f"bash {bash}, PATH {path}") if status.exit_code == 0 else (BAD, "shell", process.stderr)
-            )
+            if status.exit_code != 0:
+                return BAD, "shell", process.stderr
+            return OK, "shell", f"bash {bash}, PATH {path}"
         finally:
             await process.close()
     return BAD, "shell", f"bash did not answer within {SHELL_SECONDS:g} s"

@@ -6,7 +6,7 @@ import json
 import sys
 import tomllib
 from argparse import Namespace
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
@@ -81,7 +81,9 @@ class _Asker:
 def _test(file: Path, ask: _Asker) -> int:
     failed = 0
     tests = _read(file)
-    for number, (test, checked) in enumerate(_checked(tests, ask), 1):
+    for number, test in enumerate(tests, 1):
+        arguments: Mapping[str, object] = test.arguments if test.tool else {"command": test.command}
+        checked = ask(test.tool or "bash", json.dumps(arguments))
         what = test.command or f"{test.tool} {json.dumps(test.arguments)}"
         good = checked.outcome == test.expect and test.rule in checked.rule
         failed += not good
@@ -109,10 +111,3 @@ def _read(file: Path) -> list[_Test]:
         if test.expect not in ("allow", "ask", "deny"):
             raise UsageError(f"{file}: test {number}: `expect` may be 'allow', 'ask', 'deny'")
     return tests
-
-
-def _checked(tests: list[_Test], ask: _Asker) -> Iterator[tuple[_Test, Checked]]:
-    for test in tests:
-        tool = test.tool or "bash"
-        arguments: Mapping[str, object] = test.arguments if test.tool else {"command": test.command}
-        yield test, ask(tool, json.dumps(arguments))

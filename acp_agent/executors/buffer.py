@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import codecs
 from collections import deque
+from collections.abc import Callable
 
 LONGEST_CUT_LINE = 8_192
 """Maximum characters of a cut line that are dropped."""
@@ -78,7 +79,7 @@ class BoundedText:
         head, tail = deque(self._head), deque(self._tail)
         tail[0] = tail[0][extra:]  # What is too much is never more than the first piece.
         if self._whole_lines:
-            last, first = _end_of(head), _begin_of(tail)
+            last, first = "".join(reversed(_taken(head.pop, head))), "".join(_taken(tail.popleft, tail))
             kept_last, kept_first = _without_last_part(last), without_first_part(first)
             omitted += len(last) - len(kept_last) + len(first) - len(kept_first)
             head.append(kept_last.removesuffix("\n"))
@@ -86,24 +87,14 @@ class BoundedText:
         return "".join([*head, f"\n[... {omitted} characters omitted ...]\n", *tail])
 
 
-def _end_of(pieces: deque[str]) -> str:
-    """Takes the last pieces away: those in which the text may have to be cut."""
+def _taken(take: Callable[[], str], pieces: deque[str]) -> list[str]:
+    """Takes pieces away, from one end: those in which the text may have to be cut."""
     taken: list[str] = []
     size = 0
     while pieces and size <= LONGEST_CUT_LINE:
-        taken.append(pieces.pop())
+        taken.append(take())
         size += len(taken[-1])
-    return "".join(reversed(taken))
-
-
-def _begin_of(pieces: deque[str]) -> str:
-    """The same with the first ones."""
-    taken: list[str] = []
-    size = 0
-    while pieces and size <= LONGEST_CUT_LINE:
-        taken.append(pieces.popleft())
-        size += len(taken[-1])
-    return "".join(taken)
+    return taken
 
 
 def _without_last_part(text: str) -> str:

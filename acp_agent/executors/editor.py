@@ -234,15 +234,15 @@ class EditorProcess:
         self._confined = confined
         self._kill_timeout = kill_timeout
         self._status: ExitStatus | None = None
-        self._output = ""
-        self._truncated = False
+        self.stdout = self.stderr = ""
+        self.truncated = False
         self._killed = False
         self._released = False
 
     async def output(self) -> AsyncIterator[OutputChunk]:
         await self.wait()
-        if self._output:
-            yield OutputChunk("stdout", self._output)
+        if self.stdout:
+            yield OutputChunk("stdout", self.stdout)
 
     async def wait(self) -> ExitStatus:
         if self._status is None:
@@ -272,11 +272,11 @@ class EditorProcess:
         except (AgentError, TimeoutError) as error:
             if isinstance(error, ConnectionClosed):
                 raise
-            self._output += f"\n[the editor did not return the terminal's output: {error}]"
+            self.stdout += f"\n[the editor did not return the terminal's output: {error}]"
             return ExitStatus()
         output = answer.output.replace("\r\n", "\n")
-        self._output = without_first_part(output) if answer.truncated else output
-        self._truncated = answer.truncated
+        self.stdout = without_first_part(output) if answer.truncated else output
+        self.truncated = answer.truncated
         return _status(answer.exit_status)
 
     async def look(self) -> None:
@@ -316,20 +316,8 @@ class EditorProcess:
             self._confined.close()
 
     @property
-    def stdout(self) -> str:
-        return self._output
-
-    @property
-    def stderr(self) -> str:
-        return ""
-
-    @property
     def combined(self) -> str:
-        return self._output
-
-    @property
-    def truncated(self) -> bool:
-        return self._truncated
+        return self.stdout
 
 
 def _line_feeds(text: str) -> str:

@@ -244,7 +244,8 @@ class LocalProcess:
 
     async def output(self) -> AsyncIterator[contract.OutputChunk]:
         while True:
-            for chunk in self._take():
+            chunks, self._ready = self._ready, []
+            for chunk in chunks:
                 yield chunk
             if self._ended:
                 return
@@ -253,7 +254,10 @@ class LocalProcess:
     async def wait(self) -> contract.ExitStatus:
         while not self._ended:
             await self._step()
-        return self._status()
+        code = self._popen.returncode
+        if code is not None and code < 0:
+            return contract.ExitStatus(None, signal_name(-code))
+        return contract.ExitStatus(code, None)
 
     async def look(self) -> None:
         if self._ended or self._closed:
@@ -268,10 +272,10 @@ class LocalProcess:
             await kill_marked(self._mark)
             return
         if self._confined is None or not self._confined.killed_at_once:
-            self._signal(signal.SIGTERM)
+            signal_group(self._popen.pid, signal.SIGTERM)
             with anyio.move_on_after(self._grace):
                 await self.wait()
-        self._signal(signal.SIGKILL)
+        signal_group(self._popen.pid, signal.SIGKILL)
         await kill_marked(self._mark)
         with anyio.move_on_after(self._grace):
             await self.wait()
@@ -357,21 +361,6 @@ class LocalProcess:
                 self._both.add(text)
             self._buffers[stream].add(text)
             self._ready.append(contract.OutputChunk(stream, text))
-
-    def _take(self) -> list[contract.OutputChunk]:
-        chunks, self._ready = self._ready, []
-        return chunks
-
-    # --- ending -----------------------------------------------------------------------------------------------
-
-    def _status(self) -> contract.ExitStatus:
-        code = self._popen.returncode
-        if code is not None and code < 0:
-            return contract.ExitStatus(None, signal_name(-code))
-        return contract.ExitStatus(code, None)
-
-    def _signal(self, number: signal.Signals) -> None:
-        signal_group(self._popen.pid, number)
 
 
 async def kill_marked(mark: str) -> None:

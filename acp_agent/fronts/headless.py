@@ -120,24 +120,21 @@ def _words(error: BaseException, process: AgentProcess) -> str:
 
 
 async def _answer(answers: Answers, view: View, request: acp.RequestPermissionRequest) -> acp.RequestPermissionOutcome:
-    if answers != "person" and (request.tool_call.meta or {}).get("question") is True:
-        view.asked(request, "not answered: nobody to ask")  # Not a permission: none of its answers is "yes".
+    if answers == "person":
+        return await _ask(view, request)
+    meta = request.tool_call.meta or {}
+    if meta.get("question") is True:  # Not a permission: none of its answers is "yes".
+        view.asked(request, "not answered: nobody to ask")
         return await reject_once(request)
-    if answers != "person" and (request.tool_call.meta or {}).get("trust") is True:
+    if meta.get("trust") is True:
         view.asked(request, "not trusted: only a user trusts a folder; `/trust` shows its files")
         return await cancelled(request)
-    match answers:
-        case "allow":
-            view.asked(request, "allowed (--yes)")
-            return await allow_once(request)
-        case "deny":
-            view.asked(request, "rejected (--deny)")
-            return await reject_once(request)
-        case "nobody":
-            view.asked(request, "rejected: nobody to ask; use --yes or --mode")
-            return await reject_once(request)
-        case "person":
-            return await _ask(view, request)
+    if answers == "allow":
+        view.asked(request, "allowed (--yes)")
+        return await allow_once(request)
+    no = "rejected (--deny)" if answers == "deny" else "rejected: nobody to ask; use --yes or --mode"
+    view.asked(request, no)
+    return await reject_once(request)
 
 
 async def _ask(view: View, request: acp.RequestPermissionRequest) -> acp.RequestPermissionOutcome:

@@ -118,7 +118,10 @@ class ChatProvider:
                     log.info("%s: asking again in the server's dialect: %s", self.name, learnt)
                     self._encoder.dialect = learnt
                     continue
-            raise self._refusal(response, body, settings.model)
+            status, headers, where = response.status_code, response.headers, self._base_url
+            raise provider_errors.error_from_status(
+                self.name, status, body, headers, base_url=where, model=settings.model
+            )
 
     async def _read(self, response: httpx2.Response, model: str) -> AsyncGenerator[ModelEvent, None]:
         """The events of an answer with status 200."""
@@ -160,7 +163,7 @@ class ChatProvider:
                 headers["api-key"] = key
         headers.update(self._options.headers)
         extra: dict[str, Any] = {} if timeout is None else {"timeout": timeout}
-        if any(not _is_header_value(value) for value in headers.values()):
+        if any(not (value.isascii() and value.isprintable()) for value in headers.values()):
             raise provider_errors.key_error(self.name)
         url, question, query = self._base_url.partition("?")
         try:
@@ -170,17 +173,6 @@ class ChatProvider:
         except httpx2.InvalidURL as error:
             words = f"{self.name}: {self._base_url!r} is not a usable base URL: {error}"
             raise ProviderError("bad_request", words) from error
-
-    def _refusal(self, response: httpx2.Response, body: bytes, model: str) -> ProviderError:
-        status = response.status_code
-        if 300 <= status < 400:
-            target = response.headers.get("location", "another address")
-            return ProviderError(
-                "bad_request",
-                f"{self.name}: {self._base_url} redirects to {target} (HTTP {status}). Set that as the base URL.",
-                status=status,
-            )
-        return provider_errors.error_from_status(self.name, status, body, response.headers, model=model)
 
     def _transport_error(self, error: httpx2.HTTPError) -> ProviderError:
         if isinstance(error, (httpx2.ReadTimeout, httpx2.WriteTimeout)):
@@ -213,7 +205,3 @@ async def _bounded(response: httpx2.Response, limit: int) -> bytes:
             if len(body) >= limit:
                 break
     return bytes(body[:limit])
-
-
-def _is_header_value(value: str) -> bool:
-    return value.isascii() and value.isprintable()

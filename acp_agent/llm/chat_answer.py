@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, TypeVar, get_args, get_origin
 
 import msgspec
 
@@ -116,6 +116,8 @@ class _Chunk(msgspec.Struct):
     usage: _Usage | None = None
     error: Any = None
 
+
+_Fields = TypeVar("_Fields", bound=msgspec.Struct)
 
 _decode = msgspec.json.Decoder(_Chunk).decode
 
@@ -241,18 +243,13 @@ class ChatAnswer:
         The index decides where there is one, unless the fragment plainly begins another call: servers exist that give
         every call index 0.
         """
-        found: _OpenCall | None = None
         if fragment.index is not None:
-            for call in self._calls:
-                if call.index == fragment.index:
-                    found = call  # the latest, should several share the index
+            candidates = [call for call in self._calls if call.index == fragment.index]
         elif fragment.id and not name:
-            for call in self._calls:
-                if call.id == fragment.id:
-                    found = call
-            found = found or (self._calls[-1] if self._calls else None)
-        elif self._calls:
-            found = self._calls[-1]
+            candidates = [call for call in self._calls if call.id == fragment.id] or self._calls
+        else:
+            candidates = self._calls
+        found = candidates[-1] if candidates else None  # the latest, should several share the index
         if found is None or _begins_another(found, fragment, name, arguments):
             found = _OpenCall(fragment.index)
             self._calls.append(found)
@@ -323,69 +320,28 @@ def _lenient(data: bytes) -> _Chunk:
         raise ErrorInAnswer(text) from None
     if not isinstance(body, dict):
         raise ErrorInAnswer(text)
-    choices = body.get("choices")
-    return _Chunk(
-        choices=[_lenient_choice(choice) for choice in choices if isinstance(choice, dict)]
-        if isinstance(choices, list)
-        else None,
-        usage=_lenient_usage(body.get("usage")),
-        error=body.get("error"),
-    )
+    return _fitted(body, _Chunk)
 
 
-def _lenient_choice(choice: dict[str, Any]) -> _Choice:
-    delta = choice.get("delta") or choice.get("message")
-    return _Choice(
-        delta=_lenient_delta(delta) if isinstance(delta, dict) else None,
-        finish_reason=_string(choice.get("finish_reason")),
-        usage=_lenient_usage(choice.get("usage")),
-    )
+def _fitted(data: dict[str, Any], kind: type[_Fields]) -> _Fields:
+    """The object as a Struct of this kind, each field as far as it can be read."""
+    return kind(**{field.name: _field(data.get(field.name), field.type) for field in msgspec.structs.fields(kind)})
 
 
-def _lenient_delta(delta: dict[str, Any]) -> _Delta:
-    calls = delta.get("tool_calls")
-    return _Delta(
-        content=_string(delta.get("content")),
-        reasoning_content=_string(delta.get("reasoning_content")),
-        reasoning=_string(delta.get("reasoning")),
-        refusal=_string(delta.get("refusal")),
-        tool_calls=[_lenient_call(call) for call in calls if isinstance(call, dict)]
-        if isinstance(calls, list)
-        else None,
-    )
-
-
-def _lenient_call(call: dict[str, Any]) -> _Call:
-    function = call.get("function")
-    function = function if isinstance(function, dict) else {}
-    arguments = function.get("arguments")
-    return _Call(
-        index=_number(call.get("index")),
-        id=_string(call.get("id")),
-        function=_Function(
-            name=_string(function.get("name")),
-            arguments=arguments if isinstance(arguments, (str, dict)) or arguments is None else json.dumps(arguments),
-        ),
-    )
-
-
-def _lenient_usage(usage: object) -> _Usage | None:
-    if not isinstance(usage, dict):
-        return None
-    return _Usage(
-        prompt_tokens=_number(usage.get("prompt_tokens")),
-        completion_tokens=_number(usage.get("completion_tokens")),
-        prompt_tokens_details=_lenient_details(usage.get("prompt_tokens_details")),
-        completion_tokens_details=_lenient_details(usage.get("completion_tokens_details")),
-        cached_tokens=_number(usage.get("cached_tokens")),
-        prompt_cache_hit_tokens=_number(usage.get("prompt_cache_hit_tokens")),
-    )
-
-
-def _lenient_details(details: object) -> _Details | None:
-    if not isinstance(details, dict):
-        return None
-    return _Details(_number(details.get("cached_tokens")), _number(details.get("reasoning_tokens")))
+def _field(value: Any, kind: Any) -> Any:
+    """The value as a field of this type takes it; None where it cannot be read as one."""
+    if kind is Any:
+        return value
+    first = get_args(kind)[0]
+    if first is int:
+        return _number(value)
+    if kind == str | None:
+        return _string(value)
+    if first is str:  # the arguments of a call
+        return value if isinstance(value, (str, dict)) or value is None else json.dumps(value)
+    if get_origin(first) is list and isinstance(value, list):
+        return [_fitted(item, get_args(first)[0]) for item in value if isinstance(item, dict)]
+    return _fitted(value, first) if isinstance(value, dict) and value and get_origin(first) is None else None
 
 
 def _string(value: object) -> str | None:

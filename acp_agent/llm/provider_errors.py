@@ -127,9 +127,14 @@ def read_vendor_error(body: object) -> VendorError:
 
 
 def error_from_status(
-    provider: str, status: int, body: object, headers: Mapping[str, str], *, model: str = ""
+    provider: str, status: int, body: object, headers: Mapping[str, str], *, base_url: str = "", model: str = ""
 ) -> ProviderError:
-    """The error of an HTTP answer other than 2xx. `headers` has lower-case keys or ignores case."""
+    """The error of an HTTP answer other than 2xx. `headers` has lower-case keys or ignores case. `base_url`: what was
+    asked, where redirects are not followed."""
+    if base_url and 300 <= status < 400:
+        target = headers.get("location", "another address")
+        words = f"{provider}: {base_url} redirects to {target} (HTTP {status}). Set that as the base URL."
+        return ProviderError("bad_request", words, status=status)
     wait = retry_after(headers, datetime.now(UTC))
     return _error(provider, status, read_vendor_error(body), model=model, wait=wait)
 

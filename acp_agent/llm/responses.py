@@ -168,16 +168,9 @@ class ResponsesProvider:
     def _error(self, error: openai.APIError, model: str) -> ProviderError:
         """The package's exception as ours, decided by its class and, for an HTTP answer, by status and body."""
         if isinstance(error, openai.APIStatusError):
-            response = error.response
-            if 300 <= error.status_code < 400:
-                target = response.headers.get("location", "another address")
-                return ProviderError(
-                    "bad_request",
-                    f"{self.name}: {self._base_url} redirects to {target} (HTTP {error.status_code}). "
-                    "Set that as the base URL.",
-                    status=error.status_code,
-                )
-            return error_from_status(self.name, error.status_code, response.content, response.headers, model=model)
+            body, headers = error.response.content, error.response.headers
+            where = self._base_url
+            return error_from_status(self.name, error.status_code, body, headers, base_url=where, model=model)
         if isinstance(error, openai.APITimeoutError):
             if type(error.__cause__).__name__ == "ConnectTimeout":
                 return network_error(

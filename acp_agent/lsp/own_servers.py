@@ -164,7 +164,8 @@ class OwnServers:
         folder = where(path, self._folders, row.root_markers)
         if server := self._servers.get((row.name, folder)):
             return server
-        top = max((f for f in self._folders if folder.is_relative_to(f)), default=self._folders[0], key=_depth)
+        inside = [top for top in self._folders if folder.is_relative_to(top)]
+        top = max(inside or self._folders[:1], key=lambda top: len(top.parts))
         program = which(row.command[0], path.parent, top, self._environ)
         if program is None:
             return None
@@ -448,10 +449,6 @@ def _position(at: lsp.Position) -> types.Position:
 
 def _size(text: str) -> int:
     return len(text.encode("utf-8", "replace"))
-
-
-def _depth(folder: Path) -> int:
-    return len(folder.parts)
 
 
 def _is_saved(document: Document) -> bool:

@@ -5,8 +5,10 @@ What lives here: plain values and pure functions. What never may: the `mcp` pack
 
 from __future__ import annotations
 
+import os
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
@@ -58,6 +60,24 @@ class ServerSpec(msgspec.Struct, frozen=True):
     env: dict[str, str] = {}
     url: str = ""
     headers: dict[str, str] = {}
+
+
+class KeeperSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """How the servers of a session are kept. Times are in seconds."""
+
+    cwd: Path
+    folders: Sequence[Path] = ()
+    """Of the session, besides `cwd`."""
+    environ: Mapping[str, str] = os.environ
+    hidden: frozenset[str] = frozenset()
+    """Names of variables that servers do not inherit."""
+    connect_timeout: float
+    call_timeout: float
+    max_result_bytes: int
+    on_change: Callable[[], None]
+    """Called after every change of tools or prompts."""
+    on_trouble: Callable[[str, str], None]
+    """Called with a server's name and a sentence for the user."""
 
 
 class McpTool(msgspec.Struct, frozen=True):

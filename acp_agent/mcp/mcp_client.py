@@ -15,7 +15,6 @@ import json
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import httpx2
@@ -148,14 +147,28 @@ async def connect(link: Link) -> AsyncGenerator[Client]:
     """
     trace = Trace()
     TRACE.set(trace)
+    roots = types.ListRootsResult.model_validate(
+        {"roots": [{"uri": folder.as_uri(), "name": folder.name} for folder in link.folders]}
+    )
+
+    async def list_roots(context: ClientRequestContext) -> types.ListRootsResult:
+        return roots
+
+    async def hear(message: IncomingMessage) -> None:
+        if isinstance(message, types.ToolListChangedNotification | types.PromptListChangedNotification):
+            link.on_lists()
+        elif isinstance(message, types.LoggingMessageNotification):
+            words = message.params.data if isinstance(message.params.data, str) else json.dumps(message.params.data)
+            log.info("%s: %s", link.spec.name, one_line(words, 500))
+
     try:
         async with (
             transport(link) as (incoming, outgoing),
             ClientSession(
                 Watched(incoming, link.ended),
                 outgoing,
-                list_roots_callback=_Roots(link),
-                message_handler=_Listener(link),
+                list_roots_callback=list_roots,
+                message_handler=hear,
                 client_info=types.Implementation(name="acp-coder", version=__version__),
             ) as session,
         ):
@@ -179,30 +192,6 @@ async def _greet(session: ClientSession) -> None:
         await session.discover()
     except RuntimeError as error:  # a version that the package does not know
         raise McpError("server_error", str(error)) from error
-
-
-# --- what servers ask and tell ----------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class _Roots:
-    link: Link
-
-    async def __call__(self, context: ClientRequestContext) -> types.ListRootsResult:
-        roots = [{"uri": folder.as_uri(), "name": folder.name} for folder in self.link.folders]
-        return types.ListRootsResult.model_validate({"roots": roots})
-
-
-@dataclass(frozen=True)
-class _Listener:
-    link: Link
-
-    async def __call__(self, message: IncomingMessage) -> None:
-        if isinstance(message, types.ToolListChangedNotification | types.PromptListChangedNotification):
-            self.link.on_lists()
-        elif isinstance(message, types.LoggingMessageNotification):
-            words = message.params.data if isinstance(message.params.data, str) else json.dumps(message.params.data)
-            log.info("%s: %s", self.link.spec.name, one_line(words, 500))
 
 
 # --- values -----------------------------------------------------------------------------------------------------------

@@ -9,11 +9,9 @@ We offer servers the folders of the session as `roots`, and neither `sampling` n
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 import anyio
@@ -21,7 +19,7 @@ import anyio.to_thread
 import msgspec
 
 from acp_agent.lazy import load
-from acp_agent.mcp.base import McpError, McpPrompt, McpResult, McpTool, ServerSpec
+from acp_agent.mcp.base import KeeperSettings, McpError, McpPrompt, McpResult, McpTool, ServerSpec
 from acp_agent.mcp.link import Link
 
 if TYPE_CHECKING:
@@ -59,36 +57,9 @@ class ServerState(msgspec.Struct, frozen=True):
 
 
 class McpServers:
-    """`run` keeps the servers until `close`, or until it is cancelled. Times are in seconds.
+    """`run` keeps the servers until `close`, or until it is cancelled. Errors are McpError."""
 
-    `on_change` is called after every change of `tools` or `prompts`; `on_trouble` with a server's name and a sentence
-    for the user. `hidden` are names of variables that servers do not inherit. Errors are McpError.
-    """
-
-    def __init__(
-        self,
-        specs: Iterable[ServerSpec],
-        *,
-        cwd: Path,
-        folders: Iterable[Path] = (),
-        connect_timeout: float,
-        call_timeout: float,
-        max_result_bytes: int,
-        environ: Mapping[str, str] = os.environ,
-        hidden: frozenset[str] = frozenset(),
-        on_change: Callable[[], None],
-        on_trouble: Callable[[str, str], None],
-    ) -> None:
-        settings = _Settings(
-            cwd=cwd,
-            folders=tuple(dict.fromkeys((cwd, *folders))),
-            environ={name: value for name, value in environ.items() if name not in hidden},
-            connect_timeout=connect_timeout,
-            call_timeout=call_timeout,
-            max_result_bytes=max_result_bytes,
-            on_change=on_change,
-            on_trouble=on_trouble,
-        )
+    def __init__(self, specs: Iterable[ServerSpec], settings: KeeperSettings) -> None:
         self._servers = {spec.name: _Server(spec, settings) for spec in specs}
         self._running = False
 
@@ -147,19 +118,6 @@ async def _gone(servers: Iterable[_Server], seconds: float) -> None:
             await server.gone.wait()
 
 
-class _Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """Settings that the servers of a session share."""
-
-    cwd: Path
-    folders: tuple[Path, ...]
-    environ: Mapping[str, str]
-    connect_timeout: float
-    call_timeout: float
-    max_result_bytes: int
-    on_change: Callable[[], None]
-    on_trouble: Callable[[str, str], None]
-
-
 @dataclass
 class _Job(Generic[T]):
     """A request on its way. Neither value nor error at its end: the connection was lost."""
@@ -181,7 +139,7 @@ class _Connection(msgspec.Struct, frozen=True):
 
 
 class _Server:
-    def __init__(self, spec: ServerSpec, settings: _Settings) -> None:
+    def __init__(self, spec: ServerSpec, settings: KeeperSettings) -> None:
         self.tools: tuple[McpTool, ...] = ()
         self.prompts: tuple[McpPrompt, ...] = ()
         self.gone = anyio.Event()
@@ -226,8 +184,8 @@ class _Server:
         link = self._link = Link(
             self._spec,
             common.cwd,
-            common.folders,
-            common.environ,
+            tuple(dict.fromkeys((common.cwd, *common.folders))),
+            {name: value for name, value in common.environ.items() if name not in common.hidden},
             common.max_result_bytes,
             on_end=self._end.set,
             on_lists=lambda: self._lists_changed.set(),

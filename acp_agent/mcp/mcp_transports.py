@@ -40,7 +40,7 @@ def transport(link: Link) -> AbstractAsyncContextManager[TransportStreams]:
     if link.spec.transport == "stdio":
         return _stdio(link)
     if link.spec.transport == "sse":
-        return sse_client(link.spec.url, httpx_client_factory=_Factory(link))
+        return sse_client(link.spec.url, httpx_client_factory=lambda *_, **__: _HttpClient(link))
     return _http(link)
 
 
@@ -161,21 +161,6 @@ class _HttpClient(httpx2.AsyncClient):
         elif content_type.startswith("text/event-stream"):
             response.stream = _Mended(response.stream)
         return response
-
-
-@dataclass(frozen=True)
-class _Factory:
-    """The factory that the package makes its client for SSE with."""
-
-    link: Link
-
-    def __call__(
-        self,
-        headers: dict[str, str] | None = None,
-        timeout: httpx2.Timeout | None = None,
-        auth: httpx2.Auth | None = None,
-    ) -> httpx2.AsyncClient:
-        return _HttpClient(self.link)
 
 
 class _Capped(httpx2.AsyncByteStream):

@@ -66,12 +66,8 @@ class Sections(Struct, frozen=True):
 
 
 def strategy_of(tool: str, config: CompressionConfig) -> CompressionStrategy:
-    own = config.strategies
-    if tool in own:
-        return own[tool]
-    if tool in STRATEGIES:
-        return STRATEGIES[tool]
-    return own.get("*", STRATEGIES["*"])
+    strategies = {**STRATEGIES, **config.strategies}
+    return strategies.get(tool, strategies["*"])
 
 
 def wants_compression(tool: str, tokens: int, config: CompressionConfig, *, exit_code: int | None) -> bool:

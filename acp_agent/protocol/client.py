@@ -21,12 +21,10 @@ from acp_agent.schema.decode import decode_result
 
 if TYPE_CHECKING:
     from acp_agent.schema.lsp_types import (
-        CodeAction,
         DiagnosticReport,
         DocumentSymbol,
         Hover,
         Location,
-        Range,
         WorkspaceEdit,
         WorkspaceSymbol,
     )
@@ -192,12 +190,6 @@ class Client:
 
     async def workspace_symbols(self, query: str) -> list[WorkspaceSymbol]:
         found: list[WorkspaceSymbol] = await self._ask_lsp("_lsp/workspaceSymbols", {"query": query})
-        return found
-
-    async def code_actions(self, uri: str, place: Range, *, only: Sequence[str] = ()) -> list[CodeAction]:
-        context = {"context": {"only": list(only)}} if only else {}
-        request = {"textDocument": {"uri": uri}, "range": place, **context}
-        found: list[CodeAction] = await self._ask_lsp("_lsp/codeActions", request)
         return found
 
     async def rename(self, uri: str, line: int, character: int, new_name: str) -> WorkspaceEdit:

@@ -121,12 +121,6 @@ class WorkspaceEdit(Struct, frozen=True):
     changes: dict[str, list[TextEdit]] = {}
 
 
-class CodeAction(Struct, frozen=True, rename="camel"):
-    title: str
-    kind: str = ""
-    edit: WorkspaceEdit | None = None
-
-
 METHODS: dict[str, Any] = {
     "_lsp/diagnostics": DiagnosticReport,
     "_lsp/hover": Hover | None,
@@ -134,7 +128,6 @@ METHODS: dict[str, Any] = {
     "_lsp/references": list[Location],
     "_lsp/documentSymbols": list[DocumentSymbol],
     "_lsp/workspaceSymbols": list[WorkspaceSymbol],
-    "_lsp/codeActions": list[CodeAction],
     "_lsp/rename": WorkspaceEdit,
 }
 """Each request's result. Where a list or an edit is expected, null means none."""

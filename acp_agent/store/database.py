@@ -12,7 +12,7 @@ import time
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from acp_agent.errors import StoreError
 
@@ -127,6 +127,16 @@ class Database:
     def read(self) -> Iterator[sqlite3.Connection]:
         with self.errors():
             yield self._db
+
+    def rows(self, query: str, *values: object) -> list[Any]:
+        """All that the query finds."""
+        with self.read() as db:
+            return db.execute(query, values).fetchall()
+
+    def change(self, statement: str, *values: object) -> int:
+        """One statement as a transaction; how many rows it was about."""
+        with self.write() as db:
+            return db.execute(statement, values).rowcount
 
     def close(self) -> None:
         self._db.close()

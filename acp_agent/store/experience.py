@@ -16,12 +16,10 @@ class TrajectoryStore:
 
     def learned(self, project: str) -> list[Trajectory]:
         """The newest first."""
-        with self._db.read() as db:
-            rows = db.execute(
-                "SELECT steps, failures, rejected FROM trajectories WHERE project = ? "
-                "ORDER BY updated_at DESC, rowid DESC",
-                (project,),
-            ).fetchall()
+        rows = self._db.rows(
+            "SELECT steps, failures, rejected FROM trajectories WHERE project = ? ORDER BY updated_at DESC, rowid DESC",
+            project,
+        )
         return [Trajectory(steps, failures, bool(rejected)) for steps, failures, rejected in rows]
 
     def keep(self, project: str, trajectory: Trajectory, limit: int) -> None:
@@ -41,8 +39,7 @@ class TrajectoryStore:
 
     def forget(self, project: str) -> int:
         """Removes all; returns how many."""
-        with self._db.write() as db:
-            return db.execute("DELETE FROM trajectories WHERE project = ?", (project,)).rowcount
+        return self._db.change("DELETE FROM trajectories WHERE project = ?", project)
 
 
 class QuestionStore:
@@ -65,10 +62,10 @@ class QuestionStore:
 
     def counts(self, project: str, limit: int) -> list[Asked]:
         """The most often asked first."""
-        with self._db.read() as db:
-            rows = db.execute(
-                "SELECT tool, scope, allowed, rejected FROM questions WHERE project = ? "
-                "ORDER BY allowed + rejected DESC, updated_at DESC LIMIT ?",
-                (project, limit),
-            ).fetchall()
+        rows = self._db.rows(
+            "SELECT tool, scope, allowed, rejected FROM questions WHERE project = ? "
+            "ORDER BY allowed + rejected DESC, updated_at DESC LIMIT ?",
+            project,
+            limit,
+        )
         return [Asked(*row) for row in rows]

@@ -35,29 +35,21 @@ class GoalStore:
 
     def current(self, session_id: str) -> Goal | None:
         """The goal that is active or paused."""
-        with self._db.read() as db:
-            row = db.execute(
-                f"SELECT id, session_id, text, status, created_at FROM goals WHERE session_id = ? AND {LIVE}",
-                (session_id,),
-            ).fetchone()
-            if row is None:
-                return None
-            tasks = db.execute(
-                "SELECT id, content, priority, status, depends_on FROM goal_tasks WHERE goal_id = ? ORDER BY position",
-                (row[0],),
-            ).fetchall()
-        id_, session, text, status, created_at = row
-        return Goal(
-            id_,
-            session,
-            text,
-            status,
-            created_at,
-            tuple(
-                GoalTask(id_, content, priority, status, msgspec.json.decode(needs, type=tuple[str, ...]))
-                for id_, content, priority, status, needs in tasks
-            ),
+        goals = self._db.rows(
+            f"SELECT id, session_id, text, status, created_at FROM goals WHERE session_id = ? AND {LIVE}", session_id
         )
+        if not goals:
+            return None
+        goal_id, session, text, status, created_at = goals[0]
+        rows = self._db.rows(
+            "SELECT id, content, priority, status, depends_on FROM goal_tasks WHERE goal_id = ? ORDER BY position",
+            goal_id,
+        )
+        tasks = (
+            GoalTask(id_, content, priority, done, msgspec.json.decode(needs, type=tuple[str, ...]))
+            for id_, content, priority, done, needs in rows
+        )
+        return Goal(goal_id, session, text, status, created_at, tuple(tasks))
 
     def set_tasks(self, goal_id: str, tasks: Sequence[GoalTask]) -> None:
         """Replaces the task graph."""
@@ -83,5 +75,4 @@ class GoalStore:
             db.execute("UPDATE goals SET updated_at = ? WHERE id = ?", (now(), goal_id))
 
     def set_status(self, goal_id: str, status: GoalStatus) -> None:
-        with self._db.write() as db:
-            db.execute("UPDATE goals SET status = ?, updated_at = ? WHERE id = ?", (status, now(), goal_id))
+        self._db.change("UPDATE goals SET status = ?, updated_at = ? WHERE id = ?", status, now(), goal_id)

@@ -51,19 +51,14 @@ class MemoryStore:
             sql += " AND m.category = ?"
             values.append(category)
         sql += " ORDER BY bm25(memory_words, 2.0, 1.0), m.updated_at DESC LIMIT ?"
-        with self._db.read() as db:
-            return [Memory(*row) for row in db.execute(sql, (*values, limit))]
+        return [Memory(*row) for row in self._db.rows(sql, *values, limit)]
 
     def keys(self, project: str, limit: int) -> list[str]:
         """The newest first."""
-        with self._db.read() as db:
-            rows = db.execute(
-                "SELECT key FROM memories WHERE project = ? ORDER BY updated_at DESC LIMIT ?", (project, limit)
-            ).fetchall()
+        query = "SELECT key FROM memories WHERE project = ? ORDER BY updated_at DESC LIMIT ?"
+        rows = self._db.rows(query, project, limit)
         return [key for (key,) in rows]
 
     def forget(self, project: str, key: str) -> bool:
         """False where there was none."""
-        with self._db.write() as db:
-            found = db.execute("DELETE FROM memories WHERE project = ? AND key = ?", (project, clean(key)))
-            return found.rowcount > 0
+        return self._db.change("DELETE FROM memories WHERE project = ? AND key = ?", project, clean(key)) > 0

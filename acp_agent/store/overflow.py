@@ -25,12 +25,11 @@ class OverflowStore:
         kept = _fitting(text if text.isascii() else clean(text), max_bytes)
         entry = OverflowEntry(str(uuid.uuid4()), tool, len(kept), now(), complete=len(kept) == len(text))
         try:
-            with self._db.write() as db:
-                db.execute(
-                    "INSERT INTO tool_overflow (id, session_id, tool, created_at, chars, complete, content) "
-                    "VALUES (?,?,?,?,?,?,?)",
-                    (entry.id, session_id, tool, entry.created_at, entry.chars, entry.complete, kept),
-                )
+            self._db.change(
+                "INSERT INTO tool_overflow (id, session_id, tool, created_at, chars, complete, content) "
+                "VALUES (?,?,?,?,?,?,?)",
+                *(entry.id, session_id, tool, entry.created_at, entry.chars, entry.complete, kept),
+            )
         except StoreError as error:
             if isinstance(error.__cause__, sqlite3.IntegrityError):
                 raise StoreError(f"session {session_id} was deleted and can store nothing more") from error
@@ -39,22 +38,20 @@ class OverflowStore:
 
     def read(self, session_id: str, entry_id: str, offset: int, limit: int) -> OverflowPart | None:
         """`limit` characters from `offset`; `None` where this session has no such entry."""
-        with self._db.read() as db:
-            row = db.execute(
-                "SELECT id, tool, chars, created_at, complete, substr(content, ?, ?) FROM tool_overflow "
-                "WHERE id = ? AND session_id = ?",
-                (offset + 1, limit, entry_id, session_id),
-            ).fetchone()
-        if row is None:
+        rows = self._db.rows(
+            "SELECT id, tool, chars, created_at, complete, substr(content, ?, ?) FROM tool_overflow "
+            "WHERE id = ? AND session_id = ?",
+            *(offset + 1, limit, entry_id, session_id),
+        )
+        if not rows:
             return None
-        id_, tool, chars, created_at, complete, text = row
-        return OverflowPart(OverflowEntry(id_, tool, chars, created_at, complete=bool(complete)), offset, text)
+        id_, tool, chars, created_at, complete, text = rows[0]
+        return OverflowPart(OverflowEntry(id_, tool, chars, created_at, bool(complete)), offset, text)
 
     def expire(self, days: float) -> int:
         """Removes older entries; returns how many."""
         limit = (datetime.now(UTC) - timedelta(days=days)).isoformat(timespec="microseconds").replace("+00:00", "Z")
-        with self._db.write() as db:
-            return db.execute("DELETE FROM tool_overflow WHERE created_at < ?", (limit,)).rowcount
+        return self._db.change("DELETE FROM tool_overflow WHERE created_at < ?", limit)
 
 
 def _fitting(text: str, max_bytes: int) -> str:

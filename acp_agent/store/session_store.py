@@ -44,27 +44,23 @@ class SessionStore:
 
     def create(self, record: SessionRecord) -> None:
         made = record.created_at or now()
-        with self._db.write() as db:
-            db.execute(
-                f"INSERT INTO sessions ({COLUMNS}) VALUES (?,?,?,?,?,?,?,?,?,?)",
-                (
-                    record.id,
-                    record.cwd,
-                    _directories(record.additional_directories),
-                    _text(record.title),
-                    made,
-                    record.updated_at or made,
-                    record.mode,
-                    record.model,
-                    record.thought_level,
-                    record.turns,
-                ),
-            )
+        self._db.change(
+            f"INSERT INTO sessions ({COLUMNS}) VALUES (?,?,?,?,?,?,?,?,?,?)",
+            record.id,
+            record.cwd,
+            _directories(record.additional_directories),
+            _text(record.title),
+            made,
+            record.updated_at or made,
+            record.mode,
+            record.model,
+            record.thought_level,
+            record.turns,
+        )
 
     def get(self, session_id: str) -> SessionRecord | None:
-        with self._db.read() as db:
-            row = db.execute(f"SELECT {COLUMNS} FROM sessions WHERE id = ?", (session_id,)).fetchone()
-        return None if row is None else _record(row)
+        rows = self._db.rows(f"SELECT {COLUMNS} FROM sessions WHERE id = ?", session_id)
+        return _record(rows[0]) if rows else None
 
     def change(
         self,
@@ -90,8 +86,7 @@ class SessionStore:
         assignments = ", ".join(f"{column} = ?" for column in changed)
         if new_turn:
             assignments += ", turns = turns + 1"
-        with self._db.write() as db:
-            db.execute(f"UPDATE sessions SET {assignments} WHERE id = ?", (*changed.values(), session_id))
+        self._db.change(f"UPDATE sessions SET {assignments} WHERE id = ?", *changed.values(), session_id)
         return at
 
     def sessions(
@@ -109,13 +104,11 @@ class SessionStore:
             query += " AND (updated_at, id) < (?, ?)"
             values.extend(before)
         query += " ORDER BY updated_at DESC, id DESC LIMIT ?"
-        with self._db.read() as db:
-            return [_record(row) for row in db.execute(query, (*values, limit))]
+        return [_record(row) for row in self._db.rows(query, *values, limit)]
 
     def delete(self, session_id: str) -> bool:
         """Removes the session and its log; False when there was none."""
-        with self._db.write() as db:
-            return db.execute("DELETE FROM sessions WHERE id = ?", (session_id,)).rowcount > 0
+        return self._db.change("DELETE FROM sessions WHERE id = ?", session_id) > 0
 
     # --- log --------------------------------------------------------------------------------------------------
 
@@ -137,35 +130,28 @@ class SessionStore:
 
     def entries(self, session_id: str) -> list[LogEntry]:
         """The whole log, oldest first."""
-        with self._db.read() as db:
-            rows = db.execute(
-                "SELECT kind, payload FROM log WHERE session_id = ? ORDER BY seq", (session_id,)
-            ).fetchall()
-        return [LogEntry(kind, payload) for kind, payload in rows]
+        rows = self._db.rows("SELECT kind, payload FROM log WHERE session_id = ? ORDER BY seq", session_id)
+        return [LogEntry(*row) for row in rows]
 
     # --- permissions ------------------------------------------------------------------------------------------
 
     def permissions(self, project: str) -> list[Permission]:
-        with self._db.read() as db:
-            rows = db.execute(
-                "SELECT id, project, tool, scope, decision, created_at FROM permissions WHERE project = ? ORDER BY id",
-                (project,),
-            ).fetchall()
+        rows = self._db.rows(
+            "SELECT id, project, tool, scope, decision, created_at FROM permissions WHERE project = ? ORDER BY id",
+            project,
+        )
         return [Permission(*row) for row in rows]
 
     def remember(self, project: str, tool: str, scope: str, decision: Decision) -> None:
         """Replaces an earlier answer of the same scope."""
-        with self._db.write() as db:
-            db.execute(
-                "INSERT INTO permissions (project, tool, scope, decision, created_at) VALUES (?,?,?,?,?) "
-                "ON CONFLICT (project, tool, scope) DO UPDATE SET decision = excluded.decision",
-                (project, tool, scope, decision, now()),
-            )
+        self._db.change(
+            "INSERT INTO permissions (project, tool, scope, decision, created_at) VALUES (?,?,?,?,?) "
+            "ON CONFLICT (project, tool, scope) DO UPDATE SET decision = excluded.decision",
+            *(project, tool, scope, decision, now()),
+        )
 
     def revoke(self, project: str, permission_id: int) -> bool:
-        with self._db.write() as db:
-            found = db.execute("DELETE FROM permissions WHERE project = ? AND id = ?", (project, permission_id))
-            return found.rowcount > 0
+        return self._db.change("DELETE FROM permissions WHERE project = ? AND id = ?", project, permission_id) > 0
 
     def close(self) -> None:
         self._db.close()

@@ -20,6 +20,7 @@ import json
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, ClassVar, Self, TypedDict, TypeVar, Unpack
@@ -28,7 +29,7 @@ from weakref import WeakSet
 import anyio
 from msgspec import UNSET
 
-from acp_agent.client.acp_client import AcpClient, ElicitationAnswer, LanguageServers
+from acp_agent.client.acp_client import AcpClient, Around, ElicitationAnswer, LanguageServers
 from acp_agent.client.permissions import Permissions, allow_once
 from acp_agent.client.spawn import AgentProcess, agent_process
 from acp_agent.client.tasks import Background
@@ -41,7 +42,7 @@ from acp_agent.testing.quirks import FileQuirks, QuirkyFiles, QuirkyTerminals, T
 WAIT_SECONDS = 10.0
 """How long the waiting helpers wait before they fail the test."""
 
-TOOL_CALL_FIELDS = ("title", "name", "kind", "status", "content", "locations", "raw_input", "raw_output", "meta")
+TOOL_CALL_FIELDS = ("title", "name", "kind", "content", "locations", "raw_input", "raw_output", "meta")
 
 FAKE_EDITOR = acp.Implementation(name="fake-editor", title="Fake editor", version="1")
 
@@ -100,46 +101,29 @@ class ToolCallState:
     """A tool call as the user sees it by now: its announcement with every update merged in."""
 
     id: str
-    fields: dict[str, Any]
-    """The latest value of each field that was reported, in snake_case, as Structs."""
-    statuses: list[str]
+    statuses: list[str] = field(default_factory=list)
     """Each status reported, in order; an announcement without one counts as pending."""
+    title: str = ""
+    name: str | None = None
+    kind: str = "other"
+    content: list[Any] = field(default_factory=list)
+    locations: list[Any] = field(default_factory=list)
+    raw_input: Any = None
+    raw_output: Any = None
+    meta: dict[str, Any] = field(default_factory=dict)
 
     @property
     def status(self) -> str:
         return self.statuses[-1]
 
-    @property
-    def title(self) -> str:
-        return str(self.fields.get("title", ""))
-
-    @property
-    def name(self) -> str | None:
-        return self.fields.get("name")
-
-    @property
-    def kind(self) -> str:
-        return str(self.fields.get("kind", "other"))
-
-    @property
-    def content(self) -> list[Any]:
-        return self.fields.get("content") or []
-
-    @property
-    def locations(self) -> list[Any]:
-        return self.fields.get("locations") or []
-
-    @property
-    def raw_input(self) -> Any:
-        return self.fields.get("raw_input")
-
-    @property
-    def raw_output(self) -> Any:
-        return self.fields.get("raw_output")
-
-    @property
-    def meta(self) -> dict[str, Any]:
-        return self.fields.get("meta") or {}
+    def take(self, update: acp.ToolCall | acp.ToolCallUpdate) -> None:
+        """Keeps the latest value of each field that was reported."""
+        for name in TOOL_CALL_FIELDS:
+            value = getattr(update, name)
+            if value is not UNSET and value is not None:
+                setattr(self, name, value)
+        if isinstance(update.status, str) or not self.statuses:
+            self.statuses.append(update.status if isinstance(update.status, str) else "pending")
 
     def text(self) -> str:
         """The text blocks of its content, joined by line feeds."""
@@ -269,17 +253,6 @@ class EditorOptions(Capabilities, FileQuirks, TerminalQuirks, total=False):
     """Requests of methods that it does not know hang."""
 
 
-@dataclass(frozen=True)
-class PermissionScript:
-    """The answers to permission requests: one each, in order, then `otherwise`. May grow while the test runs."""
-
-    first: list[Permissions]
-    otherwise: Permissions
-
-    def next(self) -> Permissions:
-        return self.first.pop(0) if self.first else self.otherwise
-
-
 live_editors: WeakSet[FakeEditor] = WeakSet()
 """Every editor of the running test, for its report."""
 
@@ -332,8 +305,8 @@ class FakeEditor:
         """May be changed while the test runs."""
         self.files = QuirkyFiles({} if buffers is None else buffers, save=save, quirks=options)
         self.terminals = QuirkyTerminals(options)
-        self.permissions = PermissionScript([*permissions], otherwise)
-        self._elicitation = elicitation
+        self.permissions = [*permissions]
+        """May grow while the test runs."""
         self._changed = anyio.Event()
         self._background: Background | None = None
         self._raw: list[bytes] = []
@@ -343,8 +316,8 @@ class FakeEditor:
             self._transport,
             files=self.files,
             terminals=self.terminals,
-            permissions=self._answer_permission,
-            elicitation=None if elicitation is None else self._answer_elicitation,
+            permissions=partial(self._answer_permission, otherwise),
+            elicitation=None if elicitation is None else partial(self._answer_elicitation, elicitation),
             language_servers=language_servers,
             on_update=self._on_update,
             capabilities=capabilities,
@@ -406,27 +379,23 @@ class FakeEditor:
                 self.initialized = await self.client.ask("initialize", params)
         return self.initialized
 
-    async def new_session(
-        self, cwd: Path, *, additional_directories: Sequence[Path] = (), mcp_servers: Sequence[acp.McpServer] = ()
-    ) -> acp.NewSessionResponse:
+    async def new_session(self, cwd: Path, **around: Unpack[Around]) -> acp.NewSessionResponse:
         with anyio.fail_after(WAIT_SECONDS):
-            answer = await self.client.new_session(
-                cwd, additional_directories=additional_directories, mcp_servers=mcp_servers
-            )
+            answer = await self.client.new_session(cwd, **around)
         self.session_id = answer.session_id
         return answer
 
-    async def load_session(self, session_id: str, cwd: Path, **rest: Any) -> acp.LoadSessionResponse:
+    async def load_session(self, session_id: str, cwd: Path, **around: Unpack[Around]) -> acp.LoadSessionResponse:
         """Forgets what was recorded of this session before, so that `updates` holds the replay alone."""
         self.updates[session_id] = []
         with anyio.fail_after(WAIT_SECONDS):
-            answer = await self.client.load_session(session_id, cwd, **rest)
+            answer = await self.client.load_session(session_id, cwd, **around)
         self.session_id = session_id
         return answer
 
-    async def resume_session(self, session_id: str, cwd: Path, **rest: Any) -> acp.ResumeSessionResponse:
+    async def resume_session(self, session_id: str, cwd: Path, **around: Unpack[Around]) -> acp.ResumeSessionResponse:
         with anyio.fail_after(WAIT_SECONDS):
-            answer = await self.client.resume_session(session_id, cwd, **rest)
+            answer = await self.client.resume_session(session_id, cwd, **around)
         self.session_id = session_id
         return answer
 
@@ -495,17 +464,8 @@ class FakeEditor:
         """By tool-call id, in the order of their announcement."""
         calls: dict[str, ToolCallState] = {}
         for update in self._updates(session_id):
-            if not isinstance(update, acp.ToolCall | acp.ToolCallUpdate):
-                continue
-            call = calls.setdefault(update.tool_call_id, ToolCallState(update.tool_call_id, {}, []))
-            given = {
-                name: value
-                for name in TOOL_CALL_FIELDS
-                if (value := getattr(update, name)) is not UNSET and value is not None
-            }
-            call.fields.update(given)
-            if "status" in given or not call.statuses:
-                call.statuses.append(given.get("status", "pending"))
+            if isinstance(update, acp.ToolCall | acp.ToolCallUpdate):
+                calls.setdefault(update.tool_call_id, ToolCallState(update.tool_call_id)).take(update)
         return calls
 
     def tool_call(self, *, session_id: str | None = None) -> ToolCallState:
@@ -574,16 +534,20 @@ class FakeEditor:
         self._changed.set()
         self._changed = anyio.Event()
 
-    async def _answer_permission(self, request: acp.RequestPermissionRequest) -> acp.RequestPermissionOutcome:
+    async def _answer_permission(
+        self, otherwise: Permissions, request: acp.RequestPermissionRequest
+    ) -> acp.RequestPermissionOutcome:
         self.permission_requests.append(request)
         self._wake()
-        return await self.permissions.next()(request)
+        answer = self.permissions.pop(0) if self.permissions else otherwise
+        return await answer(request)
 
-    async def _answer_elicitation(self, request: acp.CreateElicitationRequest) -> acp.CreateElicitationResponse:
+    async def _answer_elicitation(
+        self, answer: ElicitationAnswer, request: acp.CreateElicitationRequest
+    ) -> acp.CreateElicitationResponse:
         self.elicitations.append(request)
         self._wake()
-        assert self._elicitation is not None
-        return await self._elicitation(request)
+        return await answer(request)
 
 
 def _capabilities(options: Capabilities, *, elicitation: bool, language_servers: bool) -> acp.ClientCapabilities:

@@ -5,8 +5,8 @@
         ...
         assert model.requests[0].body["messages"][-1]["content"] == "hi"
 
-It serves `POST …/chat/completions` and `POST …/responses`, streamed or whole, and `GET …/models`, and it can misbehave
-in every way that servers are known to: see `Answer`, `Call`, `Failure` and `RawAnswer`. The same script answers on
+It serves `POST …/chat/completions` and `POST …/responses`, both streamed, and `GET …/models`, and it can misbehave in
+every way that servers are known to: see `Answer`, `Call`, `Failure` and `RawAnswer`. The same script answers on
 either API. Every wait of a script is for an event (`release()`), so that tests need no sleeps.
 
 As a process of its own (benchmarks): `python -m acp_agent.testing.fake_model SCRIPT.json [--port N]` writes the base
@@ -66,9 +66,11 @@ class Faults(msgspec.Struct, frozen=True, kw_only=True):
     """Break the connection after so many."""
 
 
-class Pace(Faults, frozen=True, kw_only=True):
-    """How fast an answer comes, if at all."""
+class Answer(Faults, frozen=True, kw_only=True):
+    """One answer of the model."""
 
+    text: str | tuple[str, ...] = ()
+    """The text deltas, one chunk each."""
     delay: float = 0.0
     """Seconds before each delta but the first."""
     deltas: int = 0
@@ -77,13 +79,6 @@ class Pace(Faults, frozen=True, kw_only=True):
     """With `deltas` on the chat API, `{number}` stands for the delta's number, counted from 0, and `{now}` for the
     moment it is written: nanoseconds of the system's monotonic clock, which other processes share."""
     interval_ms: float = 0.0
-
-
-class Answer(Pace, frozen=True, kw_only=True):
-    """One answer of the model."""
-
-    text: str | tuple[str, ...] = ()
-    """The text deltas, one chunk each."""
     thought: str | tuple[str, ...] = ()
     thought_as: Literal["reasoning_content", "reasoning", "think"] = "reasoning_content"
     """Chat only: the field that carries the thought, or `<think>` tags inside the text."""
@@ -104,7 +99,7 @@ class Answer(Pace, frozen=True, kw_only=True):
 
 
 class Failure(msgspec.Struct, frozen=True):
-    """An HTTP error."""
+    """A whole answer of HTTP, mostly an error."""
 
     status: int
     body: Any = None
@@ -233,18 +228,15 @@ class FakeModel:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         pushed_back = b""
         while (request := await _read_request(reader, pushed_back)) is not None:
+            pushed_back = b""
             path = request.path.partition("?")[0].rstrip("/")
             if request.method == "GET" and path.endswith("/models"):
-                if isinstance(self.models, Failure):
-                    await _send_failure(writer, self.models)
-                else:
-                    await _send_json(writer, 200, _model_list(self.models))
-                pushed_back = b""
+                models = self.models
+                await _send(writer, models if isinstance(models, Failure) else Failure(200, _model_list(models)))
                 continue
             if request.method != "POST" or not path.endswith(("/chat/completions", "/responses")):
                 words = f"FakeModel does not serve {request.method} {request.path}"
-                await _send_json(writer, 404, {"error": {"message": words, "type": "invalid_request_error"}})
-                pushed_back = b""
+                await _send(writer, Failure(404, {"error": {"message": words, "type": "invalid_request_error"}}))
                 continue
             async with self._arrived:
                 self.requests.append(request)
@@ -273,48 +265,39 @@ class FakeModel:
 
     async def _answer(self, writer: asyncio.StreamWriter, request: FakeRequest, reply: Reply, number: int) -> None:
         if isinstance(reply, Failure):
-            await _send_failure(writer, reply)
+            await _send(writer, reply)
             return
         if isinstance(reply, RawAnswer):
             _start_chunked(writer, reply.content_type, reply.status)
-            await self._send_chunks(writer, _each(reply.chunks), reply.hang_after, reply.drop_after)
+            await self._send_chunks(writer, _each(reply.chunks), reply)
             return
         if reply.hang_before:
             await self._release.wait()
         model = str(request.body.get("model", "fake-model"))
-        on_chat = "chat/completions" in request.path
-        if not request.body.get("stream"):
-            document = _chat_document(reply, model, number) if on_chat else _response(reply, model, number, "completed")
-            await _send_json(writer, 200, document)
-            return
         _start_chunked(writer, "text/event-stream", 200)
-        if on_chat:
+        if "chat/completions" in request.path:
             options = request.body.get("stream_options") or {}
             chunks = _chat_chunks(reply, model, number, include_usage=bool(options.get("include_usage")))
         else:
             chunks = _response_chunks(reply, model, number)
-        await self._send_chunks(writer, _paced(reply, chunks), reply.hang_after, reply.drop_after)
+        await self._send_chunks(writer, _paced(reply, chunks), reply)
 
     async def _send_chunks(
-        self,
-        writer: asyncio.StreamWriter,
-        chunks: AsyncIterator[tuple[bytes, bool]],
-        hang_after: int | None,
-        drop_after: int | None,
+        self, writer: asyncio.StreamWriter, chunks: AsyncIterator[tuple[bytes, bool]], faults: Faults
     ) -> None:
         """Sends chunks, each with whether it counts as a delta; hangs and breaks where the script says."""
         sent = 0
-        if hang_after == 0:
+        if faults.hang_after == 0:
             await self._release.wait()
         async for chunk, counts in chunks:
-            if drop_after is not None and sent >= drop_after and counts:
+            if faults.drop_after is not None and sent >= faults.drop_after and counts:
                 break
             writer.write(b"%x\r\n%b\r\n" % (len(chunk), chunk))
             await writer.drain()
             sent += counts
-            if counts and sent == hang_after:
+            if counts and sent == faults.hang_after:
                 await self._release.wait()
-        if drop_after is not None:
+        if faults.drop_after is not None:
             # The headers and the last delta may still be in the buffer, so close rather than abort; the chunked body
             # lacks its end, which the client must notice.
             writer.close()
@@ -355,26 +338,16 @@ def _start_chunked(writer: asyncio.StreamWriter, content_type: str, status: int)
     writer.write(f"{head}Transfer-Encoding: chunked\r\n\r\n".encode("latin-1"))
 
 
-async def _send(
-    writer: asyncio.StreamWriter, status: int, content_type: str, body: bytes, headers: dict[str, str]
-) -> None:
+async def _send(writer: asyncio.StreamWriter, failure: Failure) -> None:
+    body = failure.body.encode() if isinstance(failure.body, str) else msgspec.json.encode(failure.body)
     lines = [
-        f"HTTP/1.1 {status} {_REASONS.get(status, 'Error')}",
-        f"Content-Type: {content_type}",
+        f"HTTP/1.1 {failure.status} {_REASONS.get(failure.status, 'Error')}",
+        "Content-Type: application/json",
         f"Content-Length: {len(body)}",
-        *(f"{name}: {value}" for name, value in headers.items()),
+        *(f"{name}: {value}" for name, value in failure.headers.items()),
     ]
     writer.write("\r\n".join([*lines, "", ""]).encode("latin-1") + body)
     await writer.drain()
-
-
-async def _send_failure(writer: asyncio.StreamWriter, failure: Failure) -> None:
-    body = failure.body.encode() if isinstance(failure.body, str) else msgspec.json.encode(failure.body)
-    await _send(writer, failure.status, "application/json", body, failure.headers)
-
-
-async def _send_json(writer: asyncio.StreamWriter, status: int, body: object) -> None:
-    await _send(writer, status, "application/json", msgspec.json.encode(body), {})
 
 
 async def _each(chunks: Sequence[bytes]) -> AsyncIterator[tuple[bytes, bool]]:
@@ -427,12 +400,6 @@ def _call_id(call: Call, number: int, index: int) -> str | None:
     return f"call_{number}_{index}" if call.id == "auto" else call.id
 
 
-def _finish_reason(answer: Answer) -> str | None:
-    if answer.finish != "auto":
-        return answer.finish
-    return "tool_calls" if answer.tool_calls else "stop"
-
-
 def _chat_usage(usage: Usage) -> dict[str, Any]:
     return {
         "prompt_tokens": usage.input_tokens,
@@ -471,7 +438,9 @@ def _chat_chunks(answer: Answer, model: str, number: int, *, include_usage: bool
     for position, call in enumerate(answer.tool_calls):
         for delta in _chat_call(call, number, position):
             add({"tool_calls": [delta]})
-    finish = _finish_reason(answer)
+    finish = answer.finish
+    if finish == "auto":
+        finish = "tool_calls" if answer.tool_calls else "stop"
     if finish is not None:
         add({}, finish=finish, counts=False)
     if answer.usage is not None and include_usage:
@@ -495,31 +464,6 @@ def _chat_call(call: Call, number: int, position: int) -> list[dict[str, Any]]:
         return [{**first, "function": {"name": call.name, "arguments": call.text}}]
     fragments = [{**place, "function": {"arguments": piece}} for piece in _cut(call.text, call.pieces)]
     return [{**first, "function": {"name": call.name, "arguments": ""}}, *fragments]
-
-
-def _chat_document(answer: Answer, model: str, number: int) -> dict[str, Any]:
-    message: dict[str, Any] = {"role": "assistant", "content": "".join(_texts(answer)) or None}
-    if answer.thought:
-        message["reasoning_content"] = "".join(_pieces(answer.thought))
-    if answer.refusal:
-        message["refusal"] = answer.refusal
-    if answer.tool_calls:
-        message["tool_calls"] = [
-            {
-                "id": _call_id(call, number, position),
-                "type": "function",
-                "function": {"name": call.name, "arguments": call.text},
-            }
-            for position, call in enumerate(answer.tool_calls)
-        ]
-    return {
-        "id": f"chatcmpl-{number}",
-        "object": "chat.completion",
-        "created": 0,
-        "model": model,
-        "choices": [{"index": 0, "message": message, "logprobs": None, "finish_reason": _finish_reason(answer)}],
-        "usage": None if answer.usage is None else _chat_usage(answer.usage),
-    }
 
 
 def _data(value: object) -> bytes:

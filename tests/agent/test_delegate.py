@@ -112,8 +112,8 @@ async def test_two_levels_are_the_depth_and_no_more(tmp_path):
         assert "delegate" in r.tool_names(2)
         assert "delegate" not in r.tool_names(3)
         outer, inner, read = r.editor.tool_calls().values()
-        assert read.fields["meta"]["claudeCode"]["parentToolUseId"] == inner.id
-        assert inner.fields["meta"]["claudeCode"]["parentToolUseId"] == outer.id
+        assert read.meta["claudeCode"]["parentToolUseId"] == inner.id
+        assert inner.meta["claudeCode"]["parentToolUseId"] == outer.id
         assert last(r, 6) == "outer"
 
 
@@ -163,7 +163,7 @@ async def test_a_loaded_session_shows_its_calls(tmp_path):
         r.editor.updates.clear()
         await r.editor.load_session(session, r.project)
         parent, read = r.editor.tool_calls().values()
-        assert read.fields["meta"]["claudeCode"]["parentToolUseId"] == parent.id
+        assert read.meta["claudeCode"]["parentToolUseId"] == parent.id
         assert (parent.status, read.status) == ("completed", "completed")
 
 

@@ -13,7 +13,7 @@ from acp_agent.errors import CapabilityMissing, InvalidParams
 from acp_agent.handshake import LSP_NOTIFICATIONS
 from acp_agent.protocol.client import Client
 from acp_agent.schema.decode import MalformedResult
-from acp_agent.schema.lsp_types import METHODS, NOTIFICATIONS, Position, Range
+from acp_agent.schema.lsp_types import METHODS, NOTIFICATIONS, Position
 from acp_agent.testing.fake_editor import AnswersError, AnswersGarbage, NeverAnswers
 from tests.agent.kit import Answer, Call, Rig, rig
 
@@ -172,19 +172,12 @@ ANSWERS: dict[str, Any] = {
         {"name": "A", "kind": 5, "range": PLACE, "selectionRange": PLACE, "children": [{"name": "b", "kind": 6}]}
     ],
     "_lsp/workspaceSymbols": [{"name": "A", "kind": 5, "location": LOCATION, "containerName": "p"}],
-    "_lsp/codeActions": [
-        {
-            "title": "Fix",
-            "kind": "quickfix",
-            "edit": {"changes": {"file:///p/a.py": [{"range": PLACE, "newText": "y"}]}},
-        }
-    ],
     "_lsp/rename": {"changes": {"file:///p/a.py": [{"range": PLACE, "newText": "z"}]}},
 }
 
 
 async def call_all(client: Client) -> dict[str, Any]:
-    uri, spot = "file:///p/a.py", Range(Position(0, 0), Position(1, 0))
+    uri = "file:///p/a.py"
     return {
         "_lsp/diagnostics": await client.diagnostics(uri),
         "_lsp/hover": await client.hover(uri, 2, 5),
@@ -192,7 +185,6 @@ async def call_all(client: Client) -> dict[str, Any]:
         "_lsp/references": await client.references(uri, 2, 5, include_declaration=False),
         "_lsp/documentSymbols": await client.document_symbols(uri),
         "_lsp/workspaceSymbols": await client.workspace_symbols("A"),
-        "_lsp/codeActions": await client.code_actions(uri, spot, only=["quickfix"]),
         "_lsp/rename": await client.rename(uri, 2, 5, "z"),
     }
 
@@ -217,8 +209,6 @@ async def test_each_method_reaches_the_editor_with_lsps_own_params_and_its_answe
     assert asked["_lsp/hover"] == asked["_lsp/definition"] == at
     assert asked["_lsp/references"] == {**at, "context": {"includeDeclaration": False}}
     assert asked["_lsp/workspaceSymbols"] == {"sessionId": session, "query": "A"}
-    assert asked["_lsp/codeActions"]["range"]["end"] == {"line": 1, "character": 0}
-    assert asked["_lsp/codeActions"]["context"] == {"only": ["quickfix"]}
     assert found["_lsp/diagnostics"].items[0].diagnostics[0].message == "x"
     assert found["_lsp/hover"].contents.value == "`int`"
     assert found["_lsp/definition"][0].range.start == Position(2, 4)
@@ -227,7 +217,6 @@ async def test_each_method_reaches_the_editor_with_lsps_own_params_and_its_answe
     assert found["_lsp/workspaceSymbols"][0].container_name == "p"
     assert asked["_lsp/rename"] == {**at, "newName": "z"}
     assert found["_lsp/rename"].changes["file:///p/a.py"][0].new_text == "z"
-    assert found["_lsp/codeActions"][0].edit.changes["file:///p/a.py"][0].new_text == "y"
 
 
 async def test_null_means_nothing_was_found(tmp_path):

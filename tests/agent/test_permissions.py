@@ -215,7 +215,7 @@ async def test_a_mode_switched_during_a_turn_counts_at_once(tmp_path):
             await r.editor.client.set_session_mode(r.editor.session_id, "ask")
             return SelectedPermissionOutcome(option_id="allow_once")
 
-        r.editor.permissions.first.append(switch)
+        r.editor.permissions.append(switch)
         await r.editor.prompt("go")
         assert list(r.project.iterdir()) == []  # an approval given before the switch does not outlive it
         assert "bash" in r.tool_names(1)
@@ -231,7 +231,7 @@ async def test_a_file_that_changes_while_the_person_thinks_is_not_overwritten(tm
             (r.project / "a.txt").write_text("one and more\n")
             return SelectedPermissionOutcome(option_id="allow_once")
 
-        r.editor.permissions.first.append(meanwhile)
+        r.editor.permissions.append(meanwhile)
         await r.editor.prompt("go")
         r.editor.tool_call().assert_finished("failed")
         assert (r.project / "a.txt").read_text() == "one and more\n"

@@ -119,7 +119,7 @@ async def test_whole_turn_is_recorded_and_clean() -> None:
 )
 async def test_life_of_a_tool_call_is_judged(statuses: list[str], legal: bool) -> None:
     """[TC-4]"""
-    state = ToolCallState("t", {}, statuses or ["pending"])
+    state = ToolCallState("t", statuses or ["pending"])
     if legal:
         state.assert_finished()
     else:

@@ -12,7 +12,7 @@ import httpx2
 import pytest
 
 from acp_agent.llm.base import TextDelta
-from acp_agent.testing.fake_model import Answer, Call, FakeModel
+from acp_agent.testing.fake_model import Answer, FakeModel
 
 from .kit import BOUND, collect, connected, failure, make, texts
 
@@ -37,19 +37,6 @@ async def test_requests_are_recorded_with_headers_and_body() -> None:
         assert (request.method, request.path) == ("POST", "/v1/chat/completions")
         assert request.headers["content-type"] == "application/json"
         assert request.body["messages"] == [{"role": "user", "content": "hi"}]
-
-
-@pytest.mark.parametrize("path", ["chat/completions", "responses"])
-async def test_answers_that_are_not_streamed(path: str) -> None:
-    answer = Answer(text=("a", "b"), thought="hm", tool_calls=(Call("read", {"n": 1}),))
-    async with FakeModel([answer]) as model, httpx2.AsyncClient(trust_env=False) as client:
-        with anyio.fail_after(BOUND):
-            body = (await client.post(f"{model.base_url}/{path}", json={"model": "m"})).json()
-    if path == "responses":
-        assert [item["type"] for item in body["output"]] == ["reasoning", "message", "function_call"]
-    else:
-        assert body["choices"][0]["message"]["content"] == "ab"
-        assert body["choices"][0]["finish_reason"] == "tool_calls"
 
 
 async def test_other_paths_are_not_found() -> None:

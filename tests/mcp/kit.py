@@ -12,7 +12,7 @@ from typing import Any
 
 import anyio
 
-from acp_agent.mcp.base import ServerSpec
+from acp_agent.mcp.base import KeeperSettings, ServerSpec
 from acp_agent.mcp.mcp_servers import McpServers
 
 BOUND = 20.0
@@ -70,7 +70,7 @@ async def kept(*specs: ServerSpec, wait: bool = True, **changed: Any) -> AsyncIt
         "environ": os.environ,
         **changed,
     }
-    made.servers = McpServers(specs, on_change=made.changed, on_trouble=made.trouble, **settings)
+    made.servers = McpServers(specs, KeeperSettings(on_change=made.changed, on_trouble=made.trouble, **settings))
     with anyio.fail_after(BOUND):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(made.servers.run)

@@ -8,7 +8,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from acp_agent.mcp.base import McpError, ServerSpec
+from acp_agent.mcp.base import KeeperSettings, McpError, ServerSpec
 from acp_agent.mcp.mcp_servers import RESTARTS, McpServers
 from tests.mcp.kit import BOUND, HERE, alive, environment, kept, noted, raw
 
@@ -291,18 +291,20 @@ async def test_close_while_connecting_kills_the_process(tmp_path):
         assert k.troubles == []
 
 
+QUIET = KeeperSettings(
+    cwd=HERE,
+    connect_timeout=15,
+    call_timeout=15,
+    max_result_bytes=10_000,
+    on_change=lambda: None,
+    on_trouble=lambda name, words: None,
+)
+
+
 async def test_cancelling_the_keeper_kills_the_processes_too(tmp_path):
     notes = tmp_path / "notes"
     with anyio.fail_after(BOUND):
-        servers = McpServers(
-            [raw("silent", notes)],
-            cwd=HERE,
-            connect_timeout=15,
-            call_timeout=15,
-            max_result_bytes=10_000,
-            on_change=lambda: None,
-            on_trouble=lambda name, words: None,
-        )
+        servers = McpServers([raw("silent", notes)], QUIET)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(servers.run)
             (pid,) = await noted(notes, "pid")
@@ -311,15 +313,7 @@ async def test_cancelling_the_keeper_kills_the_processes_too(tmp_path):
 
 
 async def test_closing_what_was_never_run_is_nothing():
-    servers = McpServers(
-        [raw()],
-        cwd=HERE,
-        connect_timeout=15,
-        call_timeout=15,
-        max_result_bytes=10_000,
-        on_change=lambda: None,
-        on_trouble=lambda name, words: None,
-    )
+    servers = McpServers([raw()], QUIET)
     with anyio.fail_after(BOUND):
         await servers.close()
         await servers.run()

@@ -221,12 +221,8 @@ def find(config: SandboxConfig) -> Bubblewrap:
         version,
         arch,
         landlock if landlock >= LEAST_LANDLOCK else 0,
-        find_groups() if _is_needed(config) else None,
+        find_groups() if config.max_processes > 0 else None,
     )
-
-
-def _is_needed(config: SandboxConfig) -> bool:
-    return config.max_processes > 0
 
 
 def _program() -> Path:

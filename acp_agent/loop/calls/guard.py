@@ -153,7 +153,7 @@ class Guard:
             "decision",
             call_id=call.call_id,
             tool=call.tool,
-            arguments=_json(call.arguments),
+            arguments=json.dumps(call.arguments, ensure_ascii=False, default=str),
             decision=outcome,
             rule=rule,
             policy_match=decision.policy_match,
@@ -338,7 +338,3 @@ def _pattern(scope: str) -> str | None:
     if word != "bash" or not rest or rest.startswith("= ") or any(char in rest for char in '*?["\\'):
         return None
     return f"{rest} *"
-
-
-def _json(arguments: Mapping[str, Any]) -> str:
-    return json.dumps(arguments, ensure_ascii=False, default=str)

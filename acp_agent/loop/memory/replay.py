@@ -37,16 +37,11 @@ def rebuild_history(entries: Iterable[LogEntry]) -> tuple[History, list[Message]
                 id_ = str(update.get("messageId"))
                 unsaved[id_] = unsaved.get(id_, "") + text
     repaired: list[Message] = [*history.close_calls()]
-    if unsaved and _expects_answer(history):
+    if unsaved and len(history) and not isinstance(history.messages[-1], AssistantMessage):
         begun = AssistantMessage("".join(unsaved.values()))
         history.add(begun)
         repaired.append(begun)
     return history, repaired
-
-
-def _expects_answer(history: History) -> bool:
-    last: Message | None = history.messages[-1] if len(history) else None
-    return last is not None and not isinstance(last, AssistantMessage)
 
 
 def replayed_updates(entries: Iterable[LogEntry]) -> list[dict[str, Any]]:

@@ -18,7 +18,7 @@ from acp_agent.config.model import McpConfig
 from acp_agent.lazy import load
 from acp_agent.loop.outbox import Outbox
 from acp_agent.loop.prompts.menu import Menu
-from acp_agent.mcp.base import McpError, McpPrompt, gather, prompt_arguments
+from acp_agent.mcp.base import KeeperSettings, McpError, McpPrompt, gather, prompt_arguments
 from acp_agent.schema.acp import AvailableCommand, McpServer, UnstructuredCommandInput
 from acp_agent.tools.kit.registry import SessionRegistry
 
@@ -63,8 +63,7 @@ class SessionServers:
         self._news = anyio.Event()
         self._servers: McpServers | None = None
         if specs:
-            self._servers = load(SERVERS)(
-                specs,
+            settings = KeeperSettings(
                 cwd=cwd,
                 folders=folders,
                 connect_timeout=config.connect_timeout,
@@ -75,6 +74,7 @@ class SessionServers:
                 on_change=self._on_change,
                 on_trouble=self._on_trouble,
             )
+            self._servers = load(SERVERS)(specs, settings)
 
     @property
     def _connected(self) -> McpServers:

@@ -43,7 +43,8 @@ async def with_linked_pages(
 ) -> list[ContentBlock]:
     """Returns the prompt with the text of each linked page after its link, or a line that says why it is missing.
     `entry`: the tool `fetch`; without it nothing is fetched."""
-    links = [block for block in blocks if isinstance(block, ResourceLink) and _is_web(block.uri)]
+    found = [block for block in blocks if isinstance(block, ResourceLink)]
+    links = [link for link in found if link.uri.lower().startswith(("https://", "http://"))]
     pages: dict[int, ContentBlock] = {}
 
     async def read(link: ResourceLink, entry: ToolEntry) -> None:
@@ -79,10 +80,6 @@ async def _read(link: ResourceLink, web: WebAccess, reports: Reports, entry: Too
         raise
     reports.complete(call, ToolResult(text), clean=False)
     return EmbeddedResource(resource=TextResourceContents(uri=link.uri, text=text))
-
-
-def _is_web(uri: str) -> bool:
-    return uri.lower().startswith(("https://", "http://"))
 
 
 def _leads_out(uri: str, roots: Roots) -> bool:

@@ -70,7 +70,8 @@ class Checker(Struct, frozen=True, forbid_unknown_fields=True):
     def found_in(self, folder: Path, roots: Roots) -> bool:
         """Whether a folder says that the project uses it."""
         says = SAYS.get(self.name)
-        return _has(folder, *self.files) or (says is not None and says(folder, roots))
+        named = any((folder / name).is_file() for name in self.files)
+        return named or (says is not None and says(folder, roots))
 
     def arguments(self, target: str | None, cwd: Path, roots: Roots) -> str:
         """From the path that is asked for (relative, quoted; `None`: all) and the folder it runs in."""
@@ -190,10 +191,6 @@ def _text(path: Path, roots: Roots) -> str:
         return (read_regular(real, MOST_BYTES) or b"").decode("utf-8")
     except (OSError, RuntimeError, ValueError):
         return ""
-
-
-def _has(folder: Path, *names: str) -> bool:
-    return any((folder / name).is_file() for name in names)
 
 
 def _toml_tool(folder: Path, tool: str, roots: Roots) -> dict[str, Any] | None:

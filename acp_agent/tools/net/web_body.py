@@ -60,10 +60,13 @@ class WebAnswer(Struct, frozen=True):
         return next((value for key, value in self.headers if key == name), None)
 
 
+HTML = ("text/html", "application/xhtml+xml")
+
+
 def need_text(answer: WebAnswer) -> str:
     """The text of a good answer. Raises ToolError for a status that is none, and for what is not text."""
     if not 200 <= answer.status < 300:
-        said = " ".join((answer.text or "").split())[:200] if not _is_html(answer) else ""
+        said = " ".join((answer.text or "").split())[:200] if answer.content_type not in HTML else ""
         came = f" (requested through {answer.hops[0]})" if len(answer.hops) > 1 else ""
         raise ToolError(
             f"{answer.url}{came} answered with status {answer.status}{': ' + said if said else ''}.",
@@ -136,7 +139,3 @@ def _codec(name: str) -> str | None:
     if not plain.startswith(tuple(charset.replace("_", "") for charset in CHARSETS)):
         return None
     return "cp1252" if plain in ("iso88591", "ascii") else found
-
-
-def _is_html(answer: WebAnswer) -> bool:
-    return answer.content_type in ("text/html", "application/xhtml+xml")

@@ -105,7 +105,8 @@ class GuardedClient:
         hops: list[str] = []
         try:
             with anyio.fail_after(self._config.timeout):
-                return await self._follow(method.upper(), url, _lower(headers or {}), body, hops, any_host)
+                given = {name.lower(): value for name, value in (headers or {}).items()}
+                return await self._follow(method.upper(), url, given, body, hops, any_host)
         except TimeoutError as error:
             raise ToolError(
                 f"{_path(hops) or url} did not answer in full within {self._config.timeout:g} s.", "timeout"
@@ -348,10 +349,6 @@ def _no_connection(target: Target, address: str, error: Exception) -> ToolError:
 def _under(error: Exception) -> BaseException | None:
     """Returns the cause of the transport's own error."""
     return error.__cause__ or error.__context__
-
-
-def _lower(headers: Mapping[str, str]) -> dict[str, str]:
-    return {name.lower(): value for name, value in headers.items()}
 
 
 def _path(hops: Sequence[str]) -> str:
