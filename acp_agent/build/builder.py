@@ -89,13 +89,18 @@ class Builder:
             session.outbox.tell("\n".join(told))
         if not self._warm:
             self._warm = True
-            await warm([*self._registry.loaders(), partial(load, EXAMINE)])
+            await warm([*self._registry.loaders(), partial(_examine, session)])
             self._loaded()
             self._spawn(_sweep())
         await parts.shell.confinement.ready()
 
     async def close(self) -> None:
         await self._models.close()
+
+
+def _examine(session: Session) -> None:
+    """Loads what command lines are examined with: the parser, and the tables that a line like this one is held to."""
+    load(EXAMINE)("timeout 5 git log | sort > /dev/null", session.roots, session.roots.cwd)
 
 
 async def _sweep() -> None:

@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from msgspec import Struct, field, toml
+from msgspec import Struct, field, json
 from msgspec.structs import replace
 
 from acp_agent.config.language_settings import LspConfig
 
-TABLE = Path(__file__).with_suffix(".toml")
+TABLE = Path(__file__).with_suffix(".json")
 OWN_PROGRAMS = (".venv/bin", "venv/bin", "node_modules/.bin")
 """Where a project keeps programs of its own."""
 
@@ -45,7 +45,7 @@ PYTHON_TYPES = "python types"
 @cache
 def known() -> dict[str, ServerRow]:
     """By name, in the order in which they are asked."""
-    found = toml.decode(TABLE.read_bytes(), type=dict[str, ServerRow])
+    found = json.decode(TABLE.read_bytes(), type=dict[str, ServerRow])
     return {name: replace(row, name=name) for name, row in found.items()}
 
 
