@@ -201,7 +201,7 @@ class Peer:
         return self.encode({"jsonrpc": "2.0", "method": method, "params": params}) + b"\n"
 
     def respond(self, id: RequestId, result: object) -> bytes:
-        """Returns the bytes of the answer to their request `id`. Raises LocalProtocolError if it was answered already."""
+        """Returns the bytes of the answer to their request `id`. Raises LocalProtocolError if already answered."""
         data = self.encode({"jsonrpc": "2.0", "id": id, "result": result}) + b"\n"
         self._answered(id)
         return data
