@@ -1,7 +1,7 @@
 """The contract between the agent loop and a language model: messages in, model events out.
 
 What lives here: the provider-neutral history (`Message`), the stream vocabulary (`ModelEvent`), `Provider`, and the
-table of providers. What never may: HTTP, vendor names in types, ACP types.
+table of providers. What does not: HTTP, vendor names in types, ACP types.
 
 Promises every provider keeps (checked by `tests/llm/test_contract.py`):
 

@@ -37,7 +37,7 @@ class Dialect(msgspec.Struct, frozen=True):
 
 
 def learn(dialect: Dialect, words: str) -> Dialect | None:
-    """Returns the dialect to retry with after a refusal (HTTP 400 or 422) in these words; `None` if they teach nothing."""
+    """Returns the dialect to retry with after a refusal (HTTP 400 or 422) in these words; `None` if there is none."""
     if "stream_options" in words and dialect.stream_options:
         return msgspec.structs.replace(dialect, stream_options=False)
     if "reasoning_content" in words and not dialect.thought_back:

@@ -1,7 +1,7 @@
 """Choices made from the base URL and the model's name, before anything is sent. Pure, and light enough for start-up.
 
 What lives here: which API a server speaks, whether it wants a key, how its base URL is completed, which reasoning
-effort a model takes. What never may: I/O, an HTTP library, configuration.
+effort a model takes. What does not: I/O, an HTTP library, configuration.
 """
 
 from __future__ import annotations

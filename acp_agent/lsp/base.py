@@ -107,8 +107,8 @@ class LanguageServices(Protocol):
     async def rename(
         self, document: Document, at: lsp.Position, new_name: str, others: Sequence[Document] = ()
     ) -> lsp.WorkspaceEdit:
-        """Returns what renaming would change, in all files; changes nothing. Computed for `document` and `others` as given,
-        and for other files as the server knows them, which may be outdated."""
+        """Returns what renaming would change, in all files; changes nothing. Computed for `document` and `others` as
+        given, and for other files as the server knows them, which may be outdated."""
         ...
 
     def knows(self, path: Path) -> bool:

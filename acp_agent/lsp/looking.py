@@ -204,7 +204,7 @@ class Looking:
             self._documents.pulled(document.path, diagnostics(answer.get("items")))
 
     async def _look_at_others(self, edited: OpenDocument) -> None:
-        """Asks again for diagnostics of other documents that the edit may have affected, as far as quickly available."""
+        """Asks again for diagnostics of other documents that the edit may have affected, if quickly available."""
         if not self._pulls or not self._looks_beyond:
             return
         others = [each for each in self._documents if each is not edited and each.sent and each.seen]

@@ -1,6 +1,6 @@
 """MCP servers as the rest of the agent sees them: where they are, what they offer, what calls return, how they fail.
 
-What lives here: plain values and pure functions. What never may: the `mcp` package, tasks, processes.
+What lives here: plain values and pure functions. What does not: the `mcp` package, tasks, processes.
 """
 
 from __future__ import annotations

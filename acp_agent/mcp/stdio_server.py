@@ -45,7 +45,7 @@ class StdioServer(Child):
                 return
 
     def heard_junk(self, line: bytes) -> None:
-        """Records a line of stdout that is not a message: less useful than stderr, so only reported if that is empty."""
+        """Records a line of stdout that is not a message; reported only if stderr, which is more useful, is empty."""
         if not self._junk:
             log.warning("%s printed something that is not an MCP message", self._name)
         self._junk = one_line(line.decode("utf-8", "replace"), 100)

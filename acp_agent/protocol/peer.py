@@ -1,7 +1,7 @@
 """JSON-RPC 2.0, both directions, without I/O: bytes in -> events, calls -> bytes.
 
 What lives here: framing (one message a line, split at LF only), the envelope, id bookkeeping, the error answers that
-JSON-RPC requires for input that is not a message. What never may: a clock, a stream, a word of ACP, an import beyond
+JSON-RPC requires for input that is not a message. What does not: a clock, a stream, anything of ACP, an import beyond
 the standard library's `json` (this module answers `initialize` before anything else is loaded).
 
 Rules kept here (JSON-RPC 2.0; ACP v1 "transports"):
