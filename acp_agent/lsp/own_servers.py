@@ -390,7 +390,7 @@ class OwnServers:
         ask: Callable[[Server, OpenDocument], Awaitable[T]],
         most: int | None = None,
     ) -> list[T]:
-        """Returns the answers of the document's servers, the first `most` that offer it. Raises LspError without any."""
+        """Returns the answers of the document's servers, the first `most` that offer it. Raises LspError if none do."""
         languages = dict(self._pairs(document))
 
         async def show_and_ask(server: Server) -> T:

@@ -28,7 +28,8 @@ def program_names(examined: Examined) -> tuple[str, ...] | None:
 
 def forbidden_argument(examined: Examined, forbidden: Sequence[str], home: Path) -> str | None:
     """The first argument, redirection target or option value that is a forbidden path, or below one.
-    // Text known only at run time and lines that are not understood are searched as plain text.
+
+    Text known only at run time and lines that are not understood are searched as plain text.
     """
     if not forbidden:
         return None

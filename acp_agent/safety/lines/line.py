@@ -165,7 +165,7 @@ class Line:
 
     @cached_property
     def _tree(self) -> Tree:
-        # Kept as long as its nodes, which point into it. The substitute has the same length and is no part of a name either.
+        # Kept as long as its nodes, which point into it. The substitute is as long, and is not part of a name either.
         known = BEYOND_LATIN_1.sub(lambda found: b"\xc2\xa7" + b"_" * (len(found[0]) - 2), self._source)
         return Parser(LANGUAGE).parse(known)
 
@@ -199,7 +199,8 @@ class Line:
     @cached_property
     def gap(self) -> str:
         """Why the tree omits text or contains an error; empty if bash reads the same words.
-        // Between the leaves there are only blanks; a comment counts as one for bash, too.
+
+        Between the leaves there are only blanks; a comment counts as one for bash, too.
         """
         if self.root.has_error:
             return NOT_UNDERSTOOD
