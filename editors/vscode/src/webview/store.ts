@@ -2,7 +2,7 @@
  * The view's data of the conversation, organised so that a change affects only what it concerns.
  *
  * Messages are applied immediately; listeners are notified once per frame. Each item and each card has its own
- * topic, so a delta redraws one message and a finished call one card, however long the conversation is. No drawing here.
+ * topic, so a delta redraws one message and a finished call one card, however long the conversation. No drawing here.
  */
 import type { ChatFacts, ChatState, Item, ToolCard, ToView } from "../core/messages";
 
