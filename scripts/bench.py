@@ -1,11 +1,10 @@
-"""The figures: how long a user waits, and what it costs. `make bench`, or `scripts/bench.py NAME ...` for some.
+"""Benchmarks: how long a user waits, and what it costs. `make bench`, or `scripts/bench.py NAME ...` for some of them.
 
-Prints one table and asserts nothing. Times are in ms and, for what depends on how fast the machine starts a Python at
-all, in B: the time of `python3 -c pass` in an empty virtual environment, measured alternating with what it is the unit
-of.
+Prints one table and asserts nothing. Times are in ms or, if they depend on how fast the machine starts Python, in units
+of B: the time of `python3 -c pass` in an empty virtual environment, measured alternately with the benchmark.
 
-The agent is the installed command, spoken to over pipes by hand with blocking reads; the model is `FakeModel` as a
-process of its own on the loopback. "Net" is without the model's time: what the same request takes from a plain socket.
+The agent is the installed command, driven over pipes with blocking reads; the model is `FakeModel` in a separate
+process on the loopback. "Net" excludes the model's time, measured as the same request on a plain socket.
 """
 
 from __future__ import annotations
@@ -73,7 +72,7 @@ class Row:
     unit: str = "ms"
     note: str = ""
     base: float | None = None
-    """B in ms, where the target is in B."""
+    """B in ms, if the target is in B."""
 
     def cells(self) -> tuple[str, ...]:
         middle, least, most = statistics.median(self.samples), min(self.samples), max(self.samples)
@@ -93,7 +92,7 @@ def table(rows: Sequence[Row]) -> str:
 
 
 def environment(home: Path, base_url: str, **more: str) -> dict[str, str]:
-    """The environment the agent is started with; nothing of the user who measures is in it."""
+    """The environment the agent is started with; nothing in it comes from the user who measures."""
     return {
         "HOME": str(home),
         "PATH": os.environ["PATH"],
@@ -109,7 +108,7 @@ def environment(home: Path, base_url: str, **more: str) -> dict[str, str]:
 
 
 class Client:
-    """The agent as a child process, and the least of a client that it needs."""
+    """The agent as a child process, with a minimal client."""
 
     def __init__(
         self, home: Path, base_url: str, capabilities: dict[str, Any] | None = None, *, sandbox: bool = True
@@ -118,7 +117,7 @@ class Client:
         self.project.mkdir(exist_ok=True)
         self.capabilities = capabilities or {}
         self.scripts: list[str] = []
-        """The script files of the terminals that were asked for."""
+        """The script files of the requested terminals."""
         self._terminals: dict[str, subprocess.Popen[bytes]] = {}
         self._lines: list[bytes] = []
         self._partial = b""
@@ -148,7 +147,7 @@ class Client:
             data = data[os.write(self._in, data) :]
 
     def receive(self) -> Event:
-        """The next message; what the agent asks for is answered on the way."""
+        """Returns the next message, answering the agent's requests on the way."""
         while True:
             while not self._lines:
                 data = os.read(self._out, 1 << 20)
@@ -165,7 +164,7 @@ class Client:
             return self._read_at, message
 
     def until(self, *ids: int) -> list[Event]:
-        """Everything up to the last of these answers."""
+        """Reads everything up to the last of these answers."""
         open_ = set(ids)
         events: list[Event] = []
         while open_:
@@ -211,20 +210,20 @@ class Client:
         return self.send("session/prompt", {"sessionId": session, "prompt": [{"type": "text", "text": text}]})
 
     def prompt(self, session: str, text: str = PROMPT) -> float:
-        """One turn; its time in ms."""
+        """Runs one turn; returns its time in ms."""
         started = time.monotonic()
         return (self.until(self.ask(session, text))[-1][0] - started) * 1000
 
     def cpu(self) -> float:
-        """The agent's CPU time so far in ms, by the kernel's clock of that process."""
+        """The agent's CPU time so far in ms, from the kernel's clock of that process."""
         return time.clock_gettime(~self.process.pid << 3 | 2) * 1000
 
     def memory(self) -> float:
-        """Returns the memory of the process now, in MiB."""
+        """Returns the current memory of the process, in MiB."""
         return self._status("VmRSS:")
 
     def peak_memory(self) -> float:
-        """The most there ever was, in MiB."""
+        """The peak memory, in MiB."""
         return self._status("VmHWM:")
 
     def _status(self, name: str) -> float:
@@ -232,7 +231,7 @@ class Client:
         return int(status.partition(name)[2].split()[0]) / 1024
 
     def close(self) -> float:
-        """Ends stdin and waits; the time in ms until the process was gone."""
+        """Closes stdin and waits; returns the time in ms until the process was gone."""
         assert self.process.stdin is not None and self.process.stdout is not None
         started = time.monotonic()
         self.process.stdin.close()
@@ -243,7 +242,7 @@ class Client:
 
 
 def start(command: list[str], cwd: str | Path, environ: dict[str, str]) -> subprocess.Popen[bytes]:
-    """A command with pipes, as a client's terminal and the agent itself start one."""
+    """A command with pipes, started like in a client's terminal and by the agent itself."""
     return subprocess.Popen(
         command,
         cwd=cwd,
@@ -276,14 +275,14 @@ def agent(
 
 
 def settle(client: Client, session: str, turns: int = 3) -> None:
-    """Until everything is loaded: a user has long been there when a warm figure counts."""
+    """Waits until everything is loaded: warm figures apply long after a user has started."""
     for _ in range(turns):
         client.prompt(session)
     time.sleep(0.3)
 
 
 def text_of(events: Sequence[Event]) -> list[tuple[float, str]]:
-    """Returns the model's text, with the time each piece arrived."""
+    """Returns the model's text, with each chunk's time of arrival."""
     updates = ((at, message["params"]["update"]) for at, message in events if message.get("method") == "session/update")
     return [(at, one["content"]["text"]) for at, one in updates if one["sessionUpdate"] == "agent_message_chunk"]
 
@@ -292,7 +291,7 @@ def text_of(events: Sequence[Event]) -> list[tuple[float, str]]:
 
 
 class Model:
-    """A scripted model in a process of its own; the last answer of `script` repeats."""
+    """A scripted model in a separate process; the last answer of `script` repeats."""
 
     def __init__(self, home: Path, script: Sequence[dict[str, Any]]) -> None:
         file = home / "script.json"
@@ -305,7 +304,7 @@ class Model:
         self._socket: socket.socket | None = None
 
     def direct(self, messages: Sequence[Message]) -> float:
-        """The time in ms of the agent's request when a plain socket asks."""
+        """The time in ms of the agent's request when sent by a plain socket."""
         definitions = [entry.definition for entry in builtin_registry().entries()]
         settings = ModelSettings(model="fake-model", system="x" * 2000)
         body = RequestEncoder(Dialect(openai=False)).encode(messages, definitions, settings)
@@ -343,12 +342,12 @@ def user(text: str = PROMPT) -> UserMessage:
     return UserMessage((TextPart(text),))
 
 
-# --- the figures -------------------------------------------------------------------------------------------------
+# --- benchmarks --------------------------------------------------------------------------------------------------
 
 
 @dataclass
 class Bench:
-    """Where the figures are taken: a home of their own and an empty virtual environment."""
+    """Where benchmarks run: their own home folder and an empty virtual environment."""
 
     home: Path
     bare_python: str
@@ -398,7 +397,7 @@ class Bench:
         self.add("warm prompt, net", "5 ms", samples)
 
     def early_prompts(self) -> None:
-        """Turns 2 to 11 of a new process, one right behind the other: what is still to be loaded waits."""
+        """Turns 2 to 11 of a new process, without pauses: anything still to be loaded delays them."""
         samples = []
         with scripted(self.home, ANSWER) as model:
             for _ in range(5):
@@ -411,7 +410,7 @@ class Bench:
         self.add("turns 2 to 11 of a process, net", "8 ms", samples)
 
     def stream(self) -> None:
-        """2,000 deltas as fast as the model gives them."""
+        """2,000 deltas as fast as the model sends them."""
         expected = "".join(f"{number} " for number in range(2000))
         cpu, wall, verdict = [], [], "whole, in order"
         with (
@@ -472,7 +471,7 @@ class Bench:
         sandbox: bool = False,
         target: str = "8 ms",
     ) -> None:
-        """A turn with one call, less a turn without, less one more request to the model, less the process itself."""
+        """A turn with one call, minus one without, minus another request to the model, minus the process itself."""
         rounds = 30
         script = [*[ANSWER] * 4, *[ANSWER, ANSWER, BASH, ANSWER] * (rounds + 3)]
         copy = str(self.home / "copy.sh")
@@ -490,8 +489,8 @@ class Bench:
         self.add(figure, target, samples)
 
     def long_session(self) -> None:
-        """Turns 196 to 215 of one session, each next to a turn 1 to 5 of a new one: the machine's moods cancel
-        out. A session's very first turn, which builds what the session needs, is not among them.
+        """Turns 196 to 215 of one session, each next to a turn 1 to 5 of a new one, which cancels out the machine's
+        fluctuations. A session's very first turn, which builds what the session needs, is not included.
         """
         wall: tuple[list[float], list[float]] = ([], [])
         cpu: tuple[list[float], list[float]] = ([], [])
@@ -586,7 +585,7 @@ class Bench:
         self.add("end of stdin to gone, idle", "60 ms", samples)
 
     def definitions(self) -> None:
-        """The definitions that go with each request: read from the generated file, and made again as bytes."""
+        """The definitions sent with each request: read from the generated file, and encoded again."""
         registry = builtin_registry()
         choices: Any = SimpleNamespace(mode=lambda: MODES["code"])
         always: Any = SimpleNamespace(why=lambda tool: None, hides=lambda tool: None)
@@ -685,13 +684,13 @@ class Bench:
         self.add("LSP front: added to a delta, median", "5 ms", added, note=f"{len(all_late)} of 900 deltas")
 
     def lsp_diagnostics(self) -> None:
-        """An edit of a Python file of 2,000 lines: what it takes longer than the slower of basedpyright and ruff."""
+        """An edit of a Python file of 2,000 lines: the time beyond the slower of basedpyright and ruff."""
         samples = bench_lsp_diagnostics.measure()
         self.add("errors after an edit, net of the servers", "500 ms", [took - own for took, own in samples])
         self.add("the servers' own time", "", [own for _, own in samples])
 
     def flood(self) -> None:
-        """A command that prints 1 GiB: the most memory of the agent above what it has after a small command."""
+        """A command that prints 1 GiB: the agent's peak memory above that after a small command."""
         call = {"name": "bash", "arguments": json.dumps({"command": FLOOD, "timeout": 600})}
         above, against, peak = [], [], []
         for _ in range(3):

@@ -1,4 +1,4 @@
-"""Measures making room in a long conversation, without the model's own summary: for scripts/bench.py."""
+"""Measures compaction of a long conversation, without the model's own summary: for scripts/bench.py."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ WINDOW = 60_000
 
 
 class _Summariser:
-    """A model whose summary is there at once."""
+    """A model that returns a summary immediately."""
 
     name = "summariser"
 
@@ -53,7 +53,7 @@ class _Summariser:
 
 @dataclass
 class _Desk:
-    """A history, and the bytes that go into the database when it is replaced."""
+    """A history, and the bytes written to the database when it is replaced."""
 
     history: History
     done: Compacted | None = None
@@ -75,7 +75,7 @@ class _Desk:
 
 
 def long_conversation(messages: int = 500) -> list[Message]:
-    """A prompt, two rounds of calls and an answer, again and again: 4,000 characters a result, 400 an answer."""
+    """A prompt, two rounds of calls and an answer, repeated: 4,000 characters per result, 400 per answer."""
     said: list[Message] = []
     for number in range(messages // 6 + 1):
         said.append(UserMessage((TextPart(f"Prompt {number}: " + "please fix what is wrong there. " * 6),)))
@@ -88,8 +88,8 @@ def long_conversation(messages: int = 500) -> list[Message]:
 
 
 def compaction() -> float:
-    """Milliseconds of making room in a conversation of 500 messages, without the model. RuntimeError where there was
-    no summary, or the result does not fit."""
+    """Milliseconds to compact a conversation of 500 messages, without the model. Raises RuntimeError if there was no
+    summary, or the result does not fit."""
     desk = _Desk(History(long_conversation()))
     if len(desk.history) != 500:
         raise RuntimeError(f"{len(desk.history)} messages")

@@ -1,6 +1,6 @@
 """Diagnostics after an edit of a Python file of 2,000 lines: what the agent adds to the servers' own time.
 
-basedpyright and ruff run behind a tee (`lsp_tee.py`) that writes down when a message passed. So the servers' time, from
+basedpyright and ruff run behind a tee (`lsp_tee.py`) that records when each message passed. So the servers' time, from
 `didChange` to the last answer with diagnostics, is that of the very same edit.
 """
 
@@ -30,7 +30,7 @@ DIAGNOSTICS = ("answer textDocument/diagnostic", "textDocument/publishDiagnostic
 
 
 def measure(rounds: int = ROUNDS, lines: int = LINES) -> list[tuple[float, float]]:
-    """For each edit: milliseconds of `new_errors`, and those of them that the slower server took itself."""
+    """For each edit: milliseconds of `new_errors`, and the part of them taken by the slower server itself."""
     with tempfile.TemporaryDirectory(prefix="bench-lsp-") as name:
         return anyio.run(functools.partial(_measure, Path(name).resolve(), rounds, lines))
 
@@ -68,7 +68,7 @@ def _complain(sentence: str) -> None:
 
 
 def _own(log: Path, since: float) -> float:
-    """Seconds from the change to the last diagnostics that a server gave after it."""
+    """Seconds from the change to the last diagnostics that a server sent for it."""
     passed: list[tuple[float, str, str]] = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
     changed = min(when for when, way, method in passed if when >= since and method == CHANGE)
     return max(when for when, way, method in passed if when >= changed and method in DIAGNOSTICS) - changed
@@ -80,14 +80,14 @@ def _write(path: Path, text: str) -> Document:
 
 
 def _edited(text: str, number: int) -> str:
-    """One more line with a type error, between two functions in the middle."""
+    """Adds a line with a type error, between two functions in the middle."""
     lines = text.split("\n")
     lines.insert(1 + 8 * (len(lines) // 16), f"wrong_{number}: int = 'text'")
     return "\n".join(lines)
 
 
 def source(lines: int) -> str:
-    """A module of `lines` lines: assignments and functions by turns, without an error."""
+    """A module of `lines` lines: alternating assignments and functions, without errors."""
     block = (
         "\n\ndef step_{n}(values: list[int], factor: int = {n}) -> dict[str, int]:\n"
         '    """Step {n}."""\n'

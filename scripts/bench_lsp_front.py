@@ -1,4 +1,4 @@
-"""The language-server front: how late a streamed delta is that passes through it (`acpCoder/update`)."""
+"""The language-server front: the delay of a streamed delta that passes through it (`acpCoder/update`)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PROMPT_ID = 2
 
 
 def delays(command: Sequence[str], project: Path, environ: Mapping[str, str]) -> list[float]:
-    """Milliseconds from the model's write of each delta, whose text is that moment, to the editor's read.
+    """Milliseconds from the model's write of each delta, whose text is that time, to the editor's read.
 
     The model's first answer is for warming up.
     """
@@ -68,7 +68,7 @@ def _send(stream: IO[bytes], message: dict[str, Any]) -> None:
 
 
 def _until(stream: IO[bytes], answers: IO[bytes], number: int) -> list[float]:
-    """Reads up to the answer to that request; the delays of the deltas before it. Raises RuntimeError for an error."""
+    """Reads up to the answer to that request; returns the delays of the deltas before it. Raises RuntimeError."""
     late: list[float] = []
     while True:
         length = 0

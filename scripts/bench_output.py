@@ -1,4 +1,4 @@
-"""Figures of what becomes of tool output: for scripts/bench.py."""
+"""Benchmarks of output processing: for scripts/bench.py."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ tests/unit/test_module_{module}.py:{number}: AssertionError"""
 
 
 def long_pytest_log(lines: int = 100_000) -> str:
-    """The output of `pytest -v` for so many tests, of which one in 5,000 fails."""
+    """The output of `pytest -v` for this many tests, of which one in 5,000 fails."""
     failing = range(2500, lines, 5000)
     shown = [
         "============================= test session starts ==============================",
@@ -43,7 +43,7 @@ def long_pytest_log(lines: int = 100_000) -> str:
 
 
 def filter_log() -> float:
-    """Seconds from the raw log of 100,000 tests to what the model reads. RuntimeError where a failure is lost."""
+    """Seconds from the raw log of 100,000 tests to what the model reads. Raises RuntimeError if a failure is lost."""
     log = long_pytest_log()
     filters, _ = load_filters()
     begun = time.perf_counter()

@@ -1,4 +1,4 @@
-"""Measures what the sandbox costs a command: milliseconds more than without, the three measured in turns."""
+"""Measures what the sandbox costs a command: milliseconds more than without, the three measured alternately."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def sandbox_cost() -> tuple[float, float]:
 
 
 def available() -> bool:
-    """Whether there is a bubblewrap to measure."""
+    """Whether bubblewrap is available."""
     try:
         return subprocess.run(["bwrap", "--version"], capture_output=True, check=False).returncode == 0
     except OSError:

@@ -1,4 +1,4 @@
-"""How fast credentials are taken out of text: about 50 MB of mixed output, one core, in bytes per second."""
+"""Measures redaction: about 50 MB of mixed output, one core, in bytes per second."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SOURCES = Path(__file__).resolve().parent.parent / "acp_agent"
 
 
 def mixed_text() -> str:
-    """Build logs, source code, a lock file, test logs, and a few credentials in them."""
+    """Build logs, source code, a lock file, test logs, and a few credentials among them."""
     build = "".join(
         f"[{n % 400:3}/400] Building CXX object src/CMakeFiles/core.dir/module_{n}.cpp.o\n"
         f"   Compiling serde_json v1.0.{n % 130} (registry+https://github.com/rust-lang/crates.io-index)\n"

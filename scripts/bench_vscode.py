@@ -1,7 +1,7 @@
-"""The extension in VS Code: how long it takes to become active, and how smoothly the chat draws what streams into it.
+"""The extension in VS Code: how long activation takes, and how smoothly the chat draws streamed text.
 
-A program of its own, since it works with the kit of the editor tests: `python -m scripts.bench_vscode` in the root of
-the repository writes one JSON object with a list of samples for each figure. It needs what
+A separate program, since it uses the kit of the editor tests: `python -m scripts.bench_vscode` in the root of the
+repository writes one JSON object with a list of samples for each benchmark. It needs what
 `scripts/install_editors.sh` installs.
 """
 
@@ -23,7 +23,7 @@ from tests.editors.window import Window
 
 ROUNDS = 3
 DELTAS = 2000
-# A window that fails says where it keeps what it shows, by the name of the test.
+# A failing window reports where it keeps its screen, by the name of the test.
 TEST = "scripts/bench_vscode.py::bench (call)"
 
 PROBE = """() => {
@@ -51,9 +51,9 @@ async def settled(code: VsCode, window: Window, number: int) -> None:
 
 
 async def activation(window: Window) -> float:
-    """Milliseconds that VS Code says it took to load the extension's code and to run `activate`."""
+    """Milliseconds that VS Code reports for loading the extension's code and running `activate`."""
     await window.command("Developer: Show Running Extensions")
-    # Only rows in view are drawn, the slowest first.
+    # Only visible rows are drawn, the slowest first.
     await window.page.set_viewport_size({"width": 1400, "height": 4000})
     row = window.page.locator(".runtime-extensions-editor .monaco-list-row", has_text="ACP Coder")
     text = await window.eventually(row.first.inner_text, lambda text: "Activation: " in text)
@@ -71,7 +71,7 @@ async def one_round(code: VsCode, home: Path, number: int) -> tuple[float, float
         body = chat.frame.locator("body")
         await body.evaluate(PROBE)
         await chat.send("Go")
-        # To read all of the text again and again would cost frames itself.
+        # Reading all of the text repeatedly would itself cost frames.
         stop = chat.frame.get_by_role("button", name="Stop", exact=True)
         await stop.wait_for()
         await stop.wait_for(state="hidden")

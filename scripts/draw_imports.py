@@ -1,6 +1,6 @@
 """Draws docs/imports.svg: the parts of the package on their floors, and who imports whom.
 
-An arrow that follows from two others is left out, and so is what is imported for types only.
+An arrow that follows from two others is left out, and so are imports for types only.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ LEFT = 60
 
 
 def parts() -> dict[int, list[str]]:
-    """The parts of each floor."""
+    """The parts on each floor."""
     found = {part(name) for _, name in modules()} - {"", "__main__", "py"}
     floors: dict[int, list[str]] = defaultdict(list)
     for name in sorted(found):
@@ -29,7 +29,7 @@ def parts() -> dict[int, list[str]]:
 
 
 def edges() -> set[tuple[str, str]]:
-    """Importer and imported, without those that follow from others."""
+    """Importer and imported, without pairs that follow from others."""
     below: dict[str, set[str]] = defaultdict(set)
     for item in imports():
         if item.imported.startswith("acp_agent.") and not item.typing_only:

@@ -1,6 +1,6 @@
-"""Writes every generated file: `python scripts/generate.py`. `render_all()` gives their texts, so that a test compares.
+"""Writes every generated file: `python scripts/generate.py`. `render_all()` returns their texts, for a test to compare.
 
-Sources of truth: `schemas/acp-v1.schema.json` (ACP's words), the tool classes with the `.md` beside them, the
+Sources of truth: `schemas/acp-v1.schema.json` (ACP's types), the tool classes with the `.md` beside them, the
 configuration model, the shell output envelope.
 """
 
@@ -31,7 +31,7 @@ __all__ = ["SECTIONS", "render_all"]
 ROOT = Path(__file__).resolve().parent.parent
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
 SECTIONS = ("When to use:", "When not to use:", "Disambiguation:", "Examples:")
-"""Every tool's guidance has these, each at the beginning of a line, in this order."""
+"""Required in every tool's guidance, each at the beginning of a line, in this order."""
 
 Definition = dict[str, Any]
 
@@ -156,7 +156,7 @@ def _config_schema() -> dict[str, Any]:
 
 
 def _published(of: type, title: str, description: str) -> dict[str, Any]:
-    """msgspec's schema with the root in place."""
+    """msgspec's schema with the root inlined."""
     (schema,), definitions = msgspec.json.schema_components([of], ref_template="#/$defs/{name}")
     root = definitions.pop(schema["$ref"].rpartition("/")[2])
     root.pop("title", None)
@@ -252,7 +252,7 @@ PLAIN: dict[Any, str] = {Any: "anything", str: "text", int: "whole number", floa
 
 
 def _words(kind: Any) -> str:
-    """A type, for people."""
+    """A type in readable form."""
     if kind in PLAIN:
         return PLAIN[kind]
     origin, arguments = get_origin(kind), get_args(kind)

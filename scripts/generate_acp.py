@@ -1,10 +1,10 @@
 """Writes `acp_agent/schema/acp.py` and `lenient.json` beside it from `schemas/acp-v1.schema.json`.
 
-`python scripts/generate_acp.py` writes the files; `render()` gives their texts, so that a test can compare.
+`python scripts/generate_acp.py` writes the files; `render()` returns their texts, for comparison in a test.
 
-What the schema says in JSON becomes, in this order: names for plain values (ids, words, numbers), one Struct per object
-definition, unions, and tables (which method takes what, which fields are lenient). The few places where JSON Schema and
-Python's types do not meet are the tables right below: read them first.
+The schema becomes, in this order: names for plain values (ids, words, numbers), one Struct per object definition,
+unions, and tables (which method takes what, which fields are lenient). The few places where JSON Schema and Python's
+types do not match are the tables right below: read them first.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "schemas" / "acp-v1.schema.json"
 TARGET = ROOT / "acp_agent" / "schema" / "acp.py"
 LENIENT = TARGET.with_name("lenient.json")
-"""Which fields are lenient. Apart, because it is needed only where a message is wrong."""
+"""Which fields are lenient. Separate, because it is needed only if a message is wrong."""
 SOURCE_RELEASE = "npm @agentclientprotocol/sdk 2.4.0"
 
 ENVELOPES = {
@@ -31,7 +31,7 @@ ENVELOPES = {
     "ClientResponse",
     "ClientNotification",
 }
-"""JSON-RPC messages: `acp_agent.protocol` reads those."""
+"""JSON-RPC messages, which `acp_agent.protocol` reads."""
 
 ANYTHING = {"ExtRequest", "ExtResponse", "ExtNotification"}
 
@@ -50,13 +50,13 @@ UNTAGGED = {
     "ElicitationPropertySchema",
     "MultiSelectItems",
 }
-"""Unions without a tag on every variant: `acp_agent.schema.decode` chooses by the keys that are there."""
+"""Unions without a tag on every variant: `acp_agent.schema.decode` chooses by the keys present."""
 
 FLATTENED = {
     "SessionConfigOption": ("SessionConfigSelect", "SessionConfigBoolean"),
     "CreateElicitationRequest": ("ElicitationFormMode", "ElicitationUrlMode"),
 }
-"""Common fields beside a union: the variants take them over, and the name becomes the plain union of the variants."""
+"""Common fields beside a union: the variants include them, and the name becomes the plain union of the variants."""
 
 INLINED = {"ElicitationSessionScope", "ElicitationRequestScope", "ElicitationAcceptAction"}
 """Definitions that only contribute fields to others."""
@@ -69,13 +69,13 @@ MARKERS = {
     "SessionListCapabilities",
     "SessionResumeCapabilities",
 }
-"""Definitions that hold nothing but `_meta` and say all by being there, and that the handshake writes as `{}`."""
+"""Definitions that contain nothing but `_meta`, mean something by their presence, and are sent as `{}` at the start."""
 
 VARIANT_NAMES = {
     ("SessionUpdate", "tool_call_update"): "ToolCallProgress",
     ("RequestPermissionOutcome", "cancelled"): "CancelledPermissionOutcome",
 }
-"""Names of variants that have no definition to be named for; otherwise PascalCase of the tag's value."""
+"""Names of variants that have no named definition; otherwise PascalCase of the tag's value."""
 
 TAGGED_ALONE = {"ElicitationSchema": ("type", "object")}
 """A constant field that must always be written."""
@@ -193,7 +193,7 @@ def pascal(value: str) -> str:
 
 
 def reference(schema: dict[str, Any]) -> str | None:
-    """The definition a schema stands for, if it says nothing else about the type."""
+    """The definition a schema refers to, if it says nothing else about the type."""
     if "$ref" in schema:
         return str(schema["$ref"]).removeprefix("#/$defs/")
     if len(schema.get("allOf", ())) == 1 and "properties" not in schema:
@@ -223,7 +223,7 @@ class Generator:
     def __init__(self, defs: dict[str, Any]) -> None:
         self.defs = defs
         self.uses: dict[str, int] = {}
-        """How often a definition stands without a tag."""
+        """How often a definition is used without a tag."""
         self.unions: dict[str, list[Variant]] = {}
         for name, schema in defs.items():
             variants = self.variants_of(name, schema)
@@ -236,7 +236,7 @@ class Generator:
     # --- reading the schema
 
     def variants_of(self, name: str, schema: dict[str, Any]) -> list[Variant]:
-        """The variants of a union of objects; nothing for every other definition."""
+        """The variants of a union of objects; empty for every other definition."""
         branches = schema.get("oneOf") or schema.get("anyOf") or []
         if (
             name in ENVELOPES
@@ -255,7 +255,7 @@ class Generator:
         return variants
 
     def count(self, schema: Any) -> None:
-        """Counts the places where a definition stands without a tag."""
+        """Counts the places where a definition is used without a tag."""
         if isinstance(schema, list):
             for part in schema:
                 self.count(part)
@@ -269,7 +269,7 @@ class Generator:
                     self.count(part)
 
     def fields_of(self, name: str) -> list[Field]:
-        """The fields of an object, with those which the schema adds beside a union."""
+        """The fields of an object, including those the schema adds beside a union."""
         schema = self.defs[name]
         required = set(schema.get("required", ()))
         found = {key: Field(key, value, key in required) for key, value in schema.get("properties", {}).items()}
@@ -300,7 +300,7 @@ class Generator:
         return list(found.values())
 
     def struct_tag(self, name: str) -> tuple[str, str] | None:
-        """The tag a definition carries itself: the only one it ever stands with."""
+        """The tag a definition carries itself: the only one it is ever used with."""
         if name in TAGGED_ALONE:
             return TAGGED_ALONE[name]
         tags = [v.tag for variants in self.unions.values() for v in variants if v.base == name and v.tag]
@@ -442,7 +442,7 @@ class Generator:
         )
 
     def structs(self) -> list[str]:
-        """Every object, those that others need while they are being defined first."""
+        """Every object; those needed by others while these are being defined come first."""
         blocks: list[str] = []
         done: set[str] = set()
 
@@ -477,7 +477,7 @@ class Generator:
         return schema.get("type") == "object" and name not in ENVELOPES | INLINED | set(self.unions)
 
     def lenient(self) -> dict[str, dict[str, str]]:
-        """The fields of each object, by their name on the wire, whose default is in for a wrong value."""
+        """The fields of each object, by their name on the wire, that fall back to their default for a wrong value."""
         rows = {}
         for name in self.defs:
             if not self.is_object(name):
@@ -539,7 +539,7 @@ def formatted(text: str) -> str:
 
 
 def render() -> dict[Path, str]:
-    """Path -> text of what is generated."""
+    """Path -> text of each generated file."""
     generator = Generator(json.loads(SOURCE.read_text(encoding="utf-8"))["$defs"])
     rows = ",\n".join(f"  {json.dumps(name)}: {json.dumps(words)}" for name, words in generator.lenient().items())
     return {TARGET: formatted(generator.module()), LENIENT: f"{{\n{rows}\n}}\n"}

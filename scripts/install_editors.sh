@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# What the editor tests (make test-editors) try the agent in: VS Code's server, its Node, and acpx, pinned, in
-# tests/.editors. Does nothing where they are there already. Chromium comes with install_tools.sh.
+# The editors for the editor tests (make test-editors): VS Code's server, its Node, and acpx, pinned, in
+# tests/.editors. Does nothing if they are already installed. Chromium comes with install_tools.sh.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 packages=(node@24.21.0 code-server@4.139.1 acpx@0.19.1)

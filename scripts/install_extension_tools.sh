@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What editors/vscode is built and tested with, as its package-lock.json says. Does nothing where it is there already.
+# Installs the tools to build and test editors/vscode, from its package-lock.json, unless already installed.
 set -euo pipefail
 cd "$(dirname "$0")/../editors/vscode"
 bash ../../scripts/install_node.sh

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Node and npm for the tools of JavaScript: Debian's where there are none, and where Node is older than 20 a newer one of
-# npm, in tests/.node-program. scripts/with_node.sh runs a command with it. Does nothing where all is there.
+# npm, in tests/.node-program. scripts/with_node.sh runs a command with it. Does nothing if all is installed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 newer=tests/.node-program

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Checkers and a language server for JavaScript that the tests run for real, pinned, in tests/.node. Does nothing where
-# they are there already.
+# Checkers and a language server for JavaScript that the tests run for real, pinned, in tests/.node. Does nothing if
+# they are already installed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 packages=(typescript@5.9.3 typescript-language-server@5.3.0 eslint@9.39.5)

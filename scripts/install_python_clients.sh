@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Toad and marimo for the editor tests, each in an environment of its own below tests/.editors, apart from the project's.
+# Toad and marimo for the editor tests, each in a separate environment below tests/.editors, apart from the project's.
 # Toad wants Python 3.14: where there is none, Debian's newest suite's is unpacked there, with the libraries that go with
-# it (needs no root). marimo talks to agents by a bridge from npm. Does nothing where they are there already.
+# it (needs no root). marimo talks to agents by a bridge from npm. Does nothing if they are already installed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 suite=forky

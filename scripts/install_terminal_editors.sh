@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Helix, Neovim and Emacs of Debian's newest suite for the editor tests, in tests/.editors/debian, with programs in
 # tests/.editors/bin that start them by that suite's own loader: they run beside whatever this system is, and what they
-# start (the agent) runs on the system itself. Needs root (debootstrap). Does nothing where they are there already.
+# start (the agent) runs on the system itself. Needs root (debootstrap). Does nothing if already installed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 suite=forky

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Debian packages the tests try the agent with. Installs what is missing, as root (or by sudo without a password).
+# Debian packages used by the tests. Installs what is missing, as root (or by sudo without a password).
 set -euo pipefail
 packages=()
 command -v rg >/dev/null 2>&1 || packages+=(ripgrep)

@@ -1,7 +1,7 @@
-"""Passes LSP between its stdin and a server, and writes down when each message passed: `lsp_tee.py LOG COMMAND ...`.
+"""Passes LSP between its stdin and a server, and records when each message passed: `lsp_tee.py LOG COMMAND ...`.
 
-A line of LOG is a JSON list: seconds (monotonic), `to` or `from` the server, and the method, or `answer` and that of
-the request that is answered. Standard library only, so that it starts at once.
+A line of LOG is a JSON list: seconds (monotonic), `to` or `from` the server, and the method, or `answer` and the method
+of the answered request. Standard library only, so that it starts quickly.
 """
 
 from __future__ import annotations

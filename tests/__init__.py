@@ -1,1 +1,1 @@
-"""The tests, laid out as the package is."""
+"""The tests, with the same layout as the package."""

@@ -1,4 +1,4 @@
-"""The command from a process that has everything imported already: a fork of it for each start.
+"""Runs the command as a fork of a process that has already imported everything.
 
 The imports are most of what a short run of the command costs, and `tests/house/test_startup.py`,
 `tests/e2e/test_life.py` and the editors look at the command itself. `forked_command` is a program that can be started

@@ -1,1 +1,1 @@
-"""Credentials out of text, on the way to every channel. Nothing here decides what may run; it redacts."""
+"""Redacts credentials from text on its way to every channel. Nothing here decides what may run."""

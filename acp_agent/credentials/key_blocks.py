@@ -1,11 +1,11 @@
-"""The lines of private key blocks, and where lines begin, end and wait."""
+"""Lines of private key blocks, and where lines begin, end and have to wait."""
 
 from __future__ import annotations
 
 from acp_agent.linear import at_first_use
 
 UNIT = 16 * 1024
-"""Characters a stream holds back at most, and the longest group of words that is looked at as one."""
+"""The most characters a stream holds back, and the longest group of words examined as one."""
 
 KEY_MARK = "[redacted: private key]"
 
@@ -30,7 +30,7 @@ SWALLOWED = at_first_use(r"^[A-Za-z0-9+/=_.\-]*")
 
 
 def word_length(text: str) -> int:
-    """How much of the beginning reads like a word (`The`): of a line of base64 that much is given at once."""
+    """Length of the beginning that reads like a word (`The`): that part of a base64 line is passed on immediately."""
     index = 1 if text[:1].isascii() and text[:1].isupper() else 0
     while index < len(text) and "a" <= text[index] <= "z":
         index += 1
@@ -38,7 +38,7 @@ def word_length(text: str) -> int:
 
 
 def run_start(text: str, low: int, high: int, fresh: bool) -> int:
-    """Where the lines of base64 that end at `high` begin; `high` if there are none. `fresh`: a line begins at `low`."""
+    """Start of the base64 lines that end at `high`; `high` if there are none. `fresh`: a line begins at `low`."""
     at, total, full = high, 0, 0
     while at > low:
         start = text.rfind("\n", low, at - 1) + 1 or low
@@ -53,18 +53,18 @@ def run_start(text: str, low: int, high: int, fresh: bool) -> int:
 
 
 SURROGATES = {0xD800 + index: 0x10F800 + index for index in range(0x800)}
-"""RE2 takes no lone surrogates; while a text is looked at, private characters stand for them."""
+"""RE2 rejects lone surrogates; private-use characters replace them while a text is searched."""
 BACK = {there: here for here, there in SURROGATES.items()}
 
 
 def first_wait(text: str) -> int:
-    """Where something begins that waits for the end of its line (an ESC, a key block); -1 if nothing does."""
+    """Start of the first thing that must wait for the end of its line (an ESC, a key block), or -1."""
     escape, begin = text.find("\x1b"), text.find("-----BEGIN")
     return max(escape, begin) if min(escape, begin) < 0 else min(escape, begin)
 
 
 def line_end(text: str, at: int, stop: int) -> int:
-    """The end of the line that begins at `at`: after a line feed or a lone carriage return."""
+    """End of the line that begins at `at`: after a line feed or a lone carriage return."""
     newline = text.find("\n", at, stop) + 1 or stop
     back = text.find("\r", at, newline)
     if back < 0 or text.startswith("\r\n", back):

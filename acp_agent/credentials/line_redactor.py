@@ -1,4 +1,4 @@
-"""Redaction of one line, or of groups of its words: what is found in it, and what is there instead.
+"""Redacts one line, or groups of its words: finds credentials and replaces each with a mark.
 
 What two patterns find at once is one credential, named by the better of the two. A mark is never replaced again.
 """
@@ -15,30 +15,30 @@ from acp_agent.credentials.values import is_credential, is_placeholder
 from acp_agent.linear import Pattern, at_first_use, compiled
 
 MARK = at_first_use(r"\[redacted: [A-Za-z0-9 '\-]{1,40}\]")
-"""The text in place of a credential. Without quotes and backslashes: it may be in JSON and in shell lines."""
+"""Replaces a credential. Has no quotes and backslashes, since it may end up in JSON and shell lines."""
 
 OWN_HEAD = 8
 COOKIE_CHARS = 4096
 NAME_CHARS = 600
-"""Of the end of a text, what may be a name that waits for its value."""
+"""Characters at the end of a text that may be a name still waiting for its value."""
 MOST_PASSES = 6
 LONG_REFUSED = 256
-"""Characters of a value that is none, past which no further names are looked for in it: keeps the work linear."""
+"""Characters of a non-credential value after which it is not searched for further names: keeps the work linear."""
 
 LONGEST_REMEMBERED, REMEMBERED = 500, 1_000
-"""Characters of a line, and lines, whose redaction is remembered."""
+"""Line length, and number of lines, up to which redactions are cached."""
 
 COLOURS = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b\r\n]*(?:\x07|\x1b\\)?|[ -/]*[0-Z\\^-~])")
-"""`re`, for speed: linear by its form, for no part of a sequence can hold the ESC that begins the next."""
+"""Uses `re` for speed. Linear by construction: no part of a sequence can hold the ESC that begins the next."""
 
 
 def escaped(text: str) -> str:
-    """The text as RE2 source that matches just it."""
+    """RE2 source that matches exactly this text."""
     return "".join(char if char.isalnum() or ord(char) > 127 else f"\\x{{{ord(char):x}}}" for char in text)
 
 
 class Span(Struct, frozen=True):
-    """A credential in a text: where, what it is called, and which name wins where two meet (the highest)."""
+    """A credential's position and name; of two spans that meet, the one with the higher priority gives the name."""
 
     start: int
     end: int
@@ -47,13 +47,13 @@ class Span(Struct, frozen=True):
 
 
 class LineRedactor:
-    """All patterns of one configuration. `own`: spellings of the agent's credentials. Immutable but for its memory."""
+    """All patterns of one configuration. `own`: spellings of the agent's credentials. Immutable except for a cache."""
 
     def __init__(self, own: Sequence[str], extra: Sequence[Pattern]) -> None:
         self._extra = tuple(extra)
         self._memo: dict[str, tuple[str, bool, tuple[str, ...]]] = {}
         self.by_line = any(not in_one_word(pattern.pattern) for pattern in extra)
-        """Whether a pattern may cross white space, so that a line is looked at as a whole."""
+        """Whether a pattern may cross white space, so that a line must be searched as a whole."""
         self.by_word = bool(extra)
         self._values = tuple(own)
         literals = "|".join(map(escaped, own))
@@ -73,13 +73,13 @@ class LineRedactor:
         self._growing = compiled(f"(?:{growing})\\z") if own else None
 
     def nothing_in(self, text: str) -> bool:
-        """Whether a first look already tells that the text stays as it is."""
+        """Whether a first quick look shows that the text stays unchanged."""
         return not self.by_line and "\x1b" not in text and self.anchors.search(text) is None
 
     def hanging(self, text: str, following: str) -> int:
-        """Where that begins which waits at the end of the text for what comes after a blank; -1 if nothing does.
+        """Start of the part at the end of the text that waits for what comes after a blank; -1 if there is none.
 
-        `following`: the next character, "" if it is not known yet.
+        `following`: the next character, "" if not known yet.
         """
         found = []
         end = text[-NAME_CHARS:]
@@ -101,7 +101,7 @@ class LineRedactor:
         return min(found, default=-1)
 
     def redact(self, text: str, kinds: list[str]) -> tuple[str, bool]:
-        """The text redacted, and whether its last character was a credential's. One line."""
+        """Redacts one line; also returns whether its last character belonged to a credential."""
         out, last = self._plain(text, kinds)
         if "\x1b" not in text:
             return out, last
@@ -110,7 +110,7 @@ class LineRedactor:
         return (out, last) if clean == bare else (clean, clean_last)
 
     def _plain(self, text: str, kinds: list[str]) -> tuple[str, bool]:
-        """The same lines come again and again: in logs, in the several reports of one call."""
+        """Caches: the same lines come again and again in logs and in the several reports of one call."""
         if len(text) > LONGEST_REMEMBERED:
             return self._searched(text, kinds)
         if (known_ := self._memo.get(text)) is None:
@@ -140,7 +140,7 @@ class LineRedactor:
         return text, at_end
 
     def _spans(self, text: str) -> list[Span]:
-        """The spans to be replaced, in order, not overlapping, marks left out."""
+        """The spans to replace, in order, without overlaps and marks."""
         found = list(_known(text))
         if self.own is not None:
             found += [Span(m.start(), m.end(), "credential of the agent", 5) for m in self.own.finditer(text)]
@@ -181,12 +181,12 @@ WORD_ONLY = at_first_use(
 
 
 def in_one_word(source: str) -> bool:
-    """Whether what the pattern matches is surely within one word. May say no of one that is."""
+    """Whether every match of the pattern is certainly within one word. May return false negatives."""
     return WORD_ONLY.search(source) is not None and " " not in source
 
 
 LITERALS = ("hooks.slack.com/", "webhooks/", ":AA", "sig=", ".atlasv1.", "/webhookb2/")
-"""Of each context of a credential, what is in every text that holds it."""
+"""A literal that occurs in every text holding a credential, for each context of one."""
 PREPARED = tuple(
     (literal, at_first_use(f"({before})({secret})"), kind)
     for literal, (before, secret, kind) in zip(LITERALS, known.CONTEXTS[1:], strict=True)
@@ -195,11 +195,11 @@ USERINFO = at_first_use(rf"(://{known.USERINFO}*?:)((?:{known.USERINFO}|@)+)@")
 
 
 URL_WORDS = frozenset(["p", "pw", "pwd", "pass", "passwd", "password", "passphrase", "secret", "token"])
-"""Passwords of URLs that are examples."""
+"""Passwords in example URLs."""
 
 
 def _known(text: str) -> Iterator[Span]:
-    """The finds of formats, headers and assignments in one line."""
+    """Finds formats, headers and assignments in one line."""
     for m in known.PROVIDER_TOKEN.finditer(text):
         yield Span(m.start(1), m.end(1), known.kind_of_token(m.group(1)), 4)
     if "://" in text:
@@ -215,9 +215,9 @@ def _known(text: str) -> Iterator[Span]:
 
 
 LONG_BEARER = 20
-"""Characters from which what follows `Bearer` in a header is a token even without a digit."""
+"""Length from which the word after `Bearer` in a header is a token even without a digit."""
 CONNECTION = at_first_use(r"(?i)(?:^|[;\s\"'])(?:server|source|host|id|uid|database|catalog)=[^;\s]+;")
-"""Says that a text is a connection string in keys and values: there `;` ends a value, not a statement."""
+"""Matches a connection string of keys and values, where `;` ends a value rather than a statement."""
 
 AUTH_WORDS = at_first_use(r"(?i)authorization|bearer|cookie")
 
@@ -265,7 +265,7 @@ def _assignments(text: str) -> Iterator[Span]:
 
 
 def _assigned(text: str, name: str, name_at: int, start: int, *, tight: bool) -> tuple[int, Span | None]:
-    """Where the value that begins at `start` ends, and its span if it is a credential."""
+    """The end of the value that begins at `start`, and its span if it is a credential."""
     if name.upper() in ("PWD", "OLDPWD"):
         return start, None
     quoting = ""

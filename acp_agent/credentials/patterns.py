@@ -1,10 +1,10 @@
-"""The looks of a credential: the formats of providers, the names of assignments, and which values count.
+"""What credentials look like: the formats of providers, the names of assignments, and which values count.
 
-Tables and pure judgements for `redactor.py`; nothing here looks at more than one line. Nothing is guessed from entropy:
-a credential is known by its format, by the name it is assigned to, or because it is one of the agent's own.
+Tables and pure functions for `redactor.py`; nothing here looks at more than one line. Nothing is guessed from entropy:
+a credential is recognized by its format, by the name it is assigned to, or because it is one of the agent's own.
 
-Every pattern keeps to one rule that the stream needs: it crosses white space only where `HANGING` says that something
-is still to come, and it begins to replace only at or after a point that `EARLY` or `AFTER` finds.
+Streaming needs every pattern to obey one rule: it crosses white space only where `HANGING` says that something is
+still to come, and it begins to replace only at or after a point found by `EARLY` or `AFTER`.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ B64URL = r"[A-Za-z0-9_\-]"
 _FORMATS = json.decode(
     Path(__file__).with_name("formats.json").read_bytes(), type=tuple[tuple[tuple[str, ...], str, str], ...]
 )
-"""Prefixes, what follows them (RE2), what it is called. The first match counts, so longer prefixes come first. JSON,
-which is read before the first prompt without loading a parser."""
+"""Prefix, what follows it (RE2), name. The first match wins, so longer prefixes come first. JSON, because it is read
+before the first prompt and needs no extra parser."""
 PROVIDERS = tuple((prefix, body, kind) for prefixes, body, kind in _FORMATS for prefix in prefixes)
 
 BEFORE = r"(?:^|[^A-Za-z0-9]|\\[nrt]|%[0-9A-Fa-f]{2}|\[[0-9;]*m)"
-"""Text that may be before a prefix. Escaped line ends and colours end in a letter that is not part of a word."""
+"""Text allowed before a prefix. Escaped line ends and colours end in a letter that is not part of a word."""
 
 PROVIDER_TOKEN = at_first_use(
     f"{BEFORE}(" + "|".join(f"{prefix.replace('.', chr(92) + '.')}{body}" for prefix, body, _ in PROVIDERS) + ")"
@@ -43,7 +43,7 @@ SEPARATOR = rf"(?:[ \t]*:[ \t]*(?i:{TYPE})[ \t]*=|[ \t]*(?:=>|:=|=|:))"
 SCHEMES = r"(?i:bearer|basic|token|apikey|api-key|bot|key|negotiate)"
 
 HEAD = at_first_use(rf"((?i:[\w.\-]*{NAMES}))({AFTER_NAME}{SEPARATOR})([ \t]*)")
-"""`password =`, `"apiKey": `, `TOKEN=`. Groups: the name, all to the separator, the white space after it."""
+"""`password =`, `"apiKey": `, `TOKEN=`. Groups: the name, everything up to the separator, the white space after it."""
 OPTION = at_first_use(rf"-((?i:{NAMES}))[ \t]+")
 """`--password ` with its value after a space."""
 AUTHORIZATION = at_first_use(rf"(?i:authorization){AFTER_NAME}[ \t]*[:=][ \t]*(?:\\*[\"'`])?(?:({SCHEMES})[ \t]+)?")
@@ -61,7 +61,7 @@ CONTEXTS: tuple[tuple[str, str, str], ...] = (
     (r"\b[A-Za-z0-9]{14}\.atlasv1\.", rf"{B64URL}{{50,}}", "Terraform token"),
     (r"\.webhook\.office\.com/webhookb2/", r"[A-Za-z0-9@/\-]{40,}", "Teams webhook"),
 )
-"""The text before (it stays), the credential, its name."""
+"""Groups: the text before (kept), the credential, its name."""
 
 PEM = r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY|-----END [A-Z0-9 ]*PRIVATE KEY"
 
@@ -86,8 +86,8 @@ ANCHORS = LONG_COUNT.sub(
         ]
     ),
 )
-"""Source of the first pass: nothing is replaced in a line that none of these matches. It finds some lines too many:
-with counts of 8 at most it is compiled, before the first answer, in a third of the time."""
+"""Source of the first pass: a line that matches none of these is left alone. It has false positives: counts of at
+most 8 make it compile in a third of the time, and that happens before the first answer."""
 
 HANGING_SOURCE = "|".join(
     [
@@ -99,7 +99,7 @@ HANGING_SOURCE = "|".join(
 )
 COOKIE_HANGING = at_first_use(r"(?:[Cc]ookie|COOKIE)[\"']?[ \t]*(?::[^\n]*)?\z")
 HANGING_NAME = at_first_use(rf"(?i:[\w.\-]*{NAMES}){AFTER_NAME}[ \t]+\z|" + HANGING_SOURCE)
-"""The same where nothing, a blank or a separator follows: then a bare name waits too."""
+"""The same, where the text ends or a blank or separator follows: then a bare name waits, too."""
 HANGING = at_first_use(HANGING_SOURCE)
 """The end of a text that waits for what comes after white space."""
 
@@ -121,11 +121,11 @@ AFTER = at_first_use(
 QUICK_WORDS = (
     rf"(?i:{NAMES}|authorization|bearer|cookie)|://{USERINFO}*:|[0-9]{{8}}:|[?&;]sig=|\.atlasv1\.|webhook|hooks\.sl"
 )
-"""Source: a text without any of these (and without `early`) holds nothing back and links to nothing."""
+"""Source: a text without any of these (and without `early`) holds nothing back and connects to nothing."""
 
 
 def growing(words: list[str]) -> str:
-    """The source that matches any beginning of any of the words, longest first."""
+    """Source that matches any prefix of any of the words, longest first."""
     heads: dict[str, list[str]] = {}
     for word in words:
         if word:
@@ -139,7 +139,7 @@ def growing(words: list[str]) -> str:
 
 
 def early() -> str:
-    """Source of the beginnings of all formats, whole or cut off by the end of the text. Group 1 or 2 is where."""
+    """Source that matches the beginning of any format, whole or cut off by the end of the text; it is group 1 or 2."""
     words = [prefix for prefix, _, _ in PROVIDERS]
     whole = "|".join(word.replace(".", r"\.") for word in words)
     block = "-----BEGIN"
@@ -147,7 +147,7 @@ def early() -> str:
 
 
 def kind_of_token(token: str) -> str:
-    """The name of the provider's token."""
+    """Name of the kind of token, by its provider."""
     for prefix, _, kind in PROVIDERS:
         if token.startswith(prefix):
             return kind
@@ -158,12 +158,12 @@ NAME = at_first_use(rf"(?i)^[\w.\- ]*{NAMES}$")
 
 
 def names_secret(name: str) -> bool:
-    """Whether a name of a field, an option or a variable ends in a word for a credential."""
+    """Whether the name of a field, an option or a variable ends in a word for a credential."""
     return len(name) <= 200 and NAME.search(name) is not None and name.upper() not in ("PWD", "OLDPWD")
 
 
 def kind_of_name(name: str) -> str:
-    """The name of a value assigned to this name."""
+    """Name of the kind of value assigned to this name."""
     lower = name.lower()
     if lower.endswith(("password", "passwd", "passwort", "pwd", "passphrase", "pass")):
         return "password"
@@ -175,7 +175,7 @@ def kind_of_name(name: str) -> str:
 
 @lru_cache(maxsize=64)
 def value_pattern(stops: str, quote: str) -> re.Pattern[str]:
-    """`re`, because it can begin in the middle of a text. Never goes back, so it is linear."""
+    """Uses `re`, because it can start in the middle of a text. Never backtracks, so it is linear."""
     inside = rf"[^\s\u2e80-\U0010ffff{re.escape(stops)}]"
     if not quote:
         return re.compile(f"{inside}*+")
@@ -183,6 +183,6 @@ def value_pattern(stops: str, quote: str) -> re.Pattern[str]:
 
 
 def value_end(text: str, start: int, stops: str, quote: str) -> int:
-    """Where a value that begins at `start` ends: before white space, `quote` or one of `stops`."""
+    """End of the value that begins at `start`: before white space, `quote` or one of `stops`."""
     found = value_pattern(stops, quote).match(text, start)
     return found.end() if found is not None else start

@@ -1,12 +1,12 @@
-"""Redaction of a text that comes in pieces: what may be given at once, what waits, and what crosses lines.
+"""Redaction of text that arrives in pieces: what can be passed on, what waits, and what spans lines.
 
-Lines are taken whole where they come whole. Of an unfinished line the last group of words is kept (`_tail`, of which
-`_sent` characters were given already): a group ends at a blank unless the text before it waits for a value. A line with
+Complete lines are processed whole. Of an unfinished line the last group of words is kept (`_tail`, of which `_sent`
+characters were already passed on): a group ends at a blank unless the text before it waits for a value. A line with
 an ESC or the beginning of a key block waits for its end. Nothing waits for more than `UNIT` characters: then the group
-is cut, at the same place however the text came.
+is cut, at the same place however the text arrived.
 
-A private key block is one mark, given as soon as its first line of base64 is there; the rest is swallowed line by line.
-Lines of base64 wait for what follows them, for they may be the tail of a block whose beginning was cut off.
+A private key block becomes one mark, emitted with its first line of base64; the rest is dropped line by line.
+Lines of base64 wait for what follows, since they may be the tail of a block whose beginning was cut off.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from acp_agent.credentials.line_redactor import COLOURS, LineRedactor
 
 
 class RedactingStream:
-    """`feed` gives what is decided, `finish` the rest; together exactly what `Redactor.redact` gives of the whole."""
+    """`feed` returns what is decided, `finish` the rest; together they equal `Redactor.redact` of the whole."""
 
     def __init__(self, lines: LineRedactor, enabled: bool = True) -> None:
         self._lines = lines
@@ -31,7 +31,7 @@ class RedactingStream:
         self._sent = 0
         self._fresh = True
         self._block = ""
-        """Of a key block: "" outside, "maybe" after its first line, "in" after its mark."""
+        """State of a key block: "" outside, "maybe" after its first line, "in" after its mark."""
         self._maybe = ""
         self._newline = False
         self._swallow = False
@@ -39,16 +39,16 @@ class RedactingStream:
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        """The kinds found so far, each once, in order."""
+        """Kinds found so far, each once, in order."""
         return tuple(self._found)
 
     @property
     def held(self) -> int:
-        """Characters that were fed and not given yet."""
+        """Number of characters fed but not returned yet."""
         return len(self._maybe) + len(self._run) + len(self._tail) - self._sent
 
     def feed(self, chunk: str) -> str:
-        """The text that can be given after this piece."""
+        """Returns the text that can be passed on after this piece."""
         if not self._enabled or not chunk:
             return chunk
         if not chunk.isascii():
@@ -70,7 +70,7 @@ class RedactingStream:
         return self._given(out)
 
     def finish(self) -> str:
-        """The end of the text: all that was held."""
+        """Returns the rest: everything held back."""
         out: list[str] = []
         text, self._run, self._tail = self._run + self._tail, "", ""
         if text:
@@ -95,7 +95,7 @@ class RedactingStream:
         return text.translate(blocks.BACK) if self._mapped and not text.isascii() else text
 
     def _send(self, out: list[str], done: str, raw: int) -> None:
-        """`done` stands for the first `raw` characters held; what was given of them is not given again."""
+        """`done` replaces the first `raw` characters held; the part of it already passed on is not sent again."""
         out.append(done[self._sent :])
         self._sent = max(0, self._sent - raw)
 
@@ -136,7 +136,7 @@ class RedactingStream:
             self._sent = hold
 
     def _plain(self, out: list[str], text: str, hold: int) -> None:
-        """Returns a text with nothing in it up to `hold`, where the beginning of a format is cut off by its end."""
+        """Passes on text without credentials up to `hold`, where the end of the text cuts off what may be a format."""
         if self._fresh and text[0].isascii() and blocks.PART_LINE.search(text) is not None:
             hold = min(hold, word_length(text))
         blank = max(text.rfind(" ", 0, hold), text.rfind("\t", 0, hold)) + 1
@@ -156,7 +156,7 @@ class RedactingStream:
             self._tail, self._fresh = self._tail[cut:], False
 
     def _hold(self, text: str) -> int:
-        """The first point at which a credential may begin, however the group goes on."""
+        """First point at which a credential may begin, however the group continues."""
         if self._lines.by_word or self._swallow:
             return 0
         hold = len(text)
@@ -171,7 +171,7 @@ class RedactingStream:
         return hold
 
     def _wide(self, text: str, stop: int) -> int:
-        """After the last character before `stop` of a script that sets no blanks; 0 if there is none."""
+        """Position after the last character before `stop` of a script written without blanks; 0 if there is none."""
         if self._lines.by_word:
             return 0
         scheme = text.find("://", max(text.rfind(" ", 0, stop), text.rfind("\t", 0, stop)) + 1, stop)
@@ -182,7 +182,7 @@ class RedactingStream:
         return stop
 
     def _natural(self, text: str, stop: int) -> int:
-        """The last place up to `stop` where a group ends; 0 if there is none."""
+        """Last position up to `stop` where a group ends; 0 if there is none."""
         wide = not text.isascii()
         while True:
             cut = max(text.rfind(" ", 0, stop), text.rfind("\t", 0, stop)) + 1
@@ -196,7 +196,7 @@ class RedactingStream:
             stop = waiting
 
     def _piece(self, text: str) -> tuple[str, int]:
-        """The first piece of a line that is longer than `UNIT`, done, and how long it was."""
+        """First piece of a line longer than `UNIT`, redacted, and its original length."""
         window = text[:UNIT]
         if self._block:
             return self._in_block(window)
@@ -214,7 +214,7 @@ class RedactingStream:
     # --- whole lines --------------------------------------------------------------------------------------------
 
     def _complete(self, text: str, fresh: bool) -> str:
-        """Lines, done. Only the last may be without its end, and only in `finish`."""
+        """Redacts lines. Only the last may lack its line end, and only in `finish`."""
         out: list[str] = []
         at, size = 0, len(text)
         hits = self._hits(text)
@@ -250,7 +250,7 @@ class RedactingStream:
         return "".join(out)
 
     def _orphan(self, text: str, at: int, start: int, end: int, fresh: bool) -> tuple[int, int] | None:
-        """The tail of a key block that ends in this line: where to replace from, and to."""
+        """The range to replace for the tail of a key block that ends in this line."""
         if "-----END" not in text[start:end] or (at == start and not at):
             return None
         if start and text[start - 1] != "\n":
@@ -273,7 +273,7 @@ class RedactingStream:
         return "".join(out)
 
     def _hits(self, text: str) -> Iterator[tuple[int, int]]:
-        """The lines worth a look, in order, as (start, end)."""
+        """Lines worth searching, in order, as (start, end)."""
         if self._lines.by_line:
             at = 0
             while at < len(text):
@@ -309,7 +309,7 @@ class RedactingStream:
             self._found.append(kind)
 
     def _part(self, text: str) -> tuple[str, bool]:
-        """Groups of one line, done, and whether a credential ended them. May begin a key block."""
+        """Redacts groups of one line; also returns whether they ended in a credential. May begin a key block."""
         out: list[str] = []
         if self._swallow:
             swallowed = blocks.SWALLOWED.search(text)
@@ -343,7 +343,7 @@ class RedactingStream:
         return "".join([*out, done]), last
 
     def _in_block(self, line: str) -> tuple[str, int]:
-        """A line after the beginning of a key block: what is given for it, and how much of it is done."""
+        """Handles a line after the beginning of a key block: its output, and how much of it was consumed."""
         done = ""
         body = blocks.BODY.search(line) is not None
         if self._block == "maybe":
@@ -365,6 +365,6 @@ class RedactingStream:
         return done + ("\n" if self._newline else ""), 0
 
     def _give_up(self) -> str:
-        """No key block after all: what was held for it."""
+        """Returns the held text, since it is not a key block after all."""
         text, self._maybe, self._block = self._maybe, "", ""
         return "".join(self._lines.redact(line, self._found)[0] for line in text.splitlines(keepends=True))

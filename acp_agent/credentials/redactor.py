@@ -1,14 +1,14 @@
-"""Credentials out of text: one function for all channels (model, editor, rawOutput, log, audit, store, titles, errors).
+"""Redacts credentials: one function for all channels (model, editor, rawOutput, log, audit, store, titles, errors).
 
-How it works. One RE2 pass over the whole text finds the lines worth a look (`ANCHORS`); all others are given as they
-are. A line worth a look is searched with the exact patterns, and what they find is replaced by a mark,
-`[redacted: GitHub token]`. What a private key block spans is the only thing that crosses lines.
+How it works. One RE2 pass over the whole text finds the lines worth a look (`ANCHORS`); all others pass unchanged.
+Those lines are searched with the exact patterns, and each match is replaced by a mark, `[redacted: GitHub token]`.
+Only private key blocks span lines.
 
-A stream gives exactly what the whole text would have given, however it was cut. It can, because a line is made of
-groups of words that know nothing of each other: a group ends at a blank unless the text before it waits for a value
-(`password = `). So only the last group of an unfinished line is kept, and of it only what comes after the first point
-at which a credential may begin is held back. `UNIT` bounds what is held; a longer group is cut there, in a stream and
-in a whole text alike.
+A stream returns exactly what the whole text would have, however it was cut. It can, because a line consists of groups
+of words that are independent of each other: a group ends at a blank unless the text before it waits for a value
+(`password = `). So only the last group of an unfinished line is kept, and only the part of it after the first point at
+which a credential may begin is held back. `UNIT` bounds what is held; longer groups are cut there, in a stream and in a
+whole text alike.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from acp_agent.linear import MAX_PATTERN_CHARS, Pattern, PatternError, compiled
 
 SHORTEST_OWN = 8
 SETTINGS = frozenset("disabled required optional undefined anonymous automatic password testtest".split())
-"""Values of such variables that hide nothing and are in ordinary text."""
+"""Values of such variables that hide nothing and occur in ordinary text."""
 PIECE = 256 * 1024
-"""Characters looked at together: what fits a processor's cache is faster."""
+"""Characters searched at once: a size that fits a processor's cache is faster."""
 
 
 def holds_mark(text: str) -> bool:
-    """Whether a mark is in the text where the source of it may have a credential."""
+    """Whether the text contains a mark where its source may have a credential."""
     return "[redacted: " in text and MARK.search(text) is not None
 
 
@@ -43,9 +43,9 @@ OWN_NAME = compiled(
 
 
 def own_values(environ: Mapping[str, str]) -> tuple[str, ...]:
-    """The values of the agent's own variables that name a credential and are worth hiding, longest first.
+    """Values, longest first, of the agent's own variables that name a credential, if worth hiding.
 
-    Not: what is shorter than 8 characters, a path, a word of settings (`disabled`), a URL without a password.
+    Excluded: values shorter than 8 characters, paths, words of settings (`disabled`), URLs without a password.
     """
     found = set()
     for name, raw in environ.items():
@@ -61,7 +61,7 @@ def own_values(environ: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _spellings(values: Iterable[str]) -> list[str]:
-    """Each value as it may be in a text: itself, URL-encoded, in JSON, in base64. Longest first."""
+    """Each value in the forms a text may hold: as it is, URL-encoded, in JSON, in base64. Longest first."""
     found: set[str] = set()
     for value in values:
         for line in value.split("\n"):
@@ -75,10 +75,10 @@ def _spellings(values: Iterable[str]) -> list[str]:
 
 
 class Redactor:
-    """Takes credentials out of text. Immutable, safe to share between sessions and threads.
+    """Redacts credentials from text. Immutable, safe to share between sessions and threads.
 
-    `values`: the agent's own credentials, replaced wherever they stand. `extra_patterns`: RE2 of the user's own;
-    what is wrong with one is said in `trouble`, and the rest counts. With `enabled=False` all stays as it is.
+    `values`: the agent's own credentials, replaced wherever they occur. `extra_patterns`: the user's own RE2 patterns;
+    invalid ones are described in `trouble` and ignored. With `enabled=False` text stays unchanged.
     """
 
     def __init__(self, *, values: Iterable[str] = (), extra_patterns: Sequence[str] = (), enabled: bool = True) -> None:
@@ -90,21 +90,21 @@ class Redactor:
         self._lines = LineRedactor(own, extra)
 
     def redact(self, text: str) -> str:
-        """The text with a mark in place of each credential. The text itself, if there is none."""
+        """The text with each credential replaced by a mark; the same object if there is none."""
         return self.redact_counted(text)[0]
 
     def finds(self, text: str) -> bool:
-        """Whether there is a credential in it."""
+        """Whether the text contains a credential."""
         return self.redact(text) != text
 
     def redact_counted(self, text: str) -> tuple[str, tuple[str, ...]]:
-        """The redacted text, and the kinds that were found, each once, in order ("GitHub token", "password")."""
+        """The redacted text, and the kinds found, each once, in order ("GitHub token", "password")."""
         if not self.enabled or not text:
             return text, ()
         if len(text) <= PIECE and text.isascii() and self._lines.nothing_in(text):
             return text, ()
         stream = self.stream()
-        same = 0  # Characters from the beginning on that stay: what has no credential is not copied.
+        same = 0  # Length of the unchanged beginning: parts without a credential are not copied.
         changed: list[str] = []
         for at in range(0, len(text) + 1, PIECE):
             given = stream.feed(text[at : at + PIECE])
@@ -119,13 +119,13 @@ class Redactor:
         return "".join([text[:same], *changed]), stream.kinds
 
     def stream(self) -> RedactingStream:
-        """For text that comes in pieces: gives the same as `redact` of the whole."""
+        """For text that arrives in pieces: the result equals `redact` of the whole."""
         return RedactingStream(self._lines, self.enabled)
 
     def value(self, obj: Any) -> Any:
-        """JSON-like data with every string in it redacted, keys too; the same object where nothing changed.
+        """Redacts every string in JSON-like data, keys included; returns the same object if nothing changed.
 
-        An entry whose key names a credential counts as an assignment. Goes as deep as the data does.
+        An entry whose key names a credential counts as an assignment. Handles any depth.
         """
         if not self.enabled:
             return obj

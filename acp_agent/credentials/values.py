@@ -1,7 +1,7 @@
-"""Which value of an assignment is a credential: not a placeholder, not a reference of a program, not a word.
+"""Which value of an assignment is a credential rather than a placeholder, a reference in a program, or a word.
 
-The value decides, never its entropy. Source code that handles passwords stays as it is: names, calls, attributes, types
-and the words of forms ("password", "string", "required") are not credentials.
+Decided by the value, never by its entropy. Source code that handles passwords stays as it is: names, calls, attributes,
+types and words of forms ("password", "string", "required") are not credentials.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ PLACEHOLDERS = at_first_use(
     r"placeholder.*|redacted.*|hidden.*|masked.*|[0-9]\*.*|"
     r"none|null|nil|true|false|undefined|(?:string|number|boolean|object|any)\??|required|optional|default)$"
 )
-"""Anything that stands where a credential would, and says so."""
+"""Anything that takes the place of a credential and says so."""
 
 DOTTED = at_first_use(r"^[A-Za-z_$][\w$]*\??(?:(?:\.|::|->)[A-Za-z_$][\w$]*)+$")
 IDENTIFIER = at_first_use(r"^[A-Za-z_$][\w$]*$")
@@ -30,7 +30,7 @@ VERSION = at_first_use(r"^v?[0-9]+(?:\.[0-9]+)+$")
 
 
 def is_placeholder(value: str) -> bool:
-    """Whether the value only stands for a credential (`<token>`, `${X}`, `changeme`, a mark)."""
+    """Whether the value is only a placeholder for a credential (`<token>`, `${X}`, `changeme`, a mark)."""
     return PLACEHOLDERS.search(value) is not None
 
 
@@ -39,10 +39,10 @@ def is_path(value: str) -> bool:
 
 
 def is_credential(value: str, *, quoted: bool, env: bool = False, password: bool = False, after: str = "") -> bool:
-    """Whether a value beside the name of a credential is one.
+    """Whether a value assigned to the name of a credential is one.
 
-    `quoted`: it stood in quotes. `env`: it stood in `NAME=value` as environment files have it. `password`: the name is
-    that of a password, which may be digits only. `after`: the character that follows the value.
+    `quoted`: it was in quotes. `env`: from `NAME=value`, as in environment files. `password`: the name is that of a
+    password, which may be digits only. `after`: the character that follows the value.
     """
     if len(value) < SHORTEST or is_placeholder(value) or "://" in value:
         return False

@@ -1,4 +1,4 @@
-"""One prompt without an editor: the agent as a child process, and this program as its ACP client."""
+"""Runs one prompt without an editor: the agent is a child process, and this program its ACP client."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ STATUS = {"end_turn": 0, "max_tokens": 3, "max_turn_requests": 4, "refusal": 5, 
 
 @dataclass(frozen=True)
 class Headless:
-    """A prompt to run. `cwd` is absolute; `environ` is the agent's whole environment."""
+    """A prompt to run. `cwd` is absolute; `environ` is the agent's complete environment."""
 
     prompt: str
     cwd: Path
@@ -46,7 +46,7 @@ class Headless:
 
 
 def run_headless(job: Headless, view: View) -> int:
-    """Runs the prompt to its end; the exit status. Raises UsageError for a session that does not exist."""
+    """Runs the prompt to completion and returns the exit status. Raises UsageError for an unknown session."""
     return anyio.run(_run, job, view)
 
 
@@ -102,7 +102,7 @@ async def _turn(job: Headless, client: AcpClient, tasks: anyio.abc.TaskGroup) ->
 
 
 async def _cancel_on_interrupt(client: AcpClient, session_id: str) -> None:
-    """Ctrl-C stops the turn; a second one the program."""
+    """Ctrl-C stops the turn; a second one stops the program."""
     with anyio.open_signal_receiver(signal.SIGINT) as signals:
         async for _ in signals:
             client.cancel(session_id)
@@ -123,7 +123,7 @@ async def _answer(answers: Answers, view: View, request: acp.RequestPermissionRe
     if answers == "person":
         return await _ask(view, request)
     meta = request.tool_call.meta or {}
-    if meta.get("question") is True:  # Not a permission: none of its answers is "yes".
+    if meta.get("question") is True:  # Not a permission: none of its answers means "yes".
         view.asked(request, "not answered: nobody to ask")
         return await reject_once(request)
     if meta.get("trust") is True:

@@ -19,7 +19,7 @@ from acp_agent.schema import acp
 OUTPUT_LINES = 12
 """Lines of a tool's output that are shown."""
 OMITTED = "characters omitted ...]"
-"""Of the mark where the middle of an output is missing."""
+"""Length of the mark where the middle of an output is missing."""
 
 DIFF_LINES = 60
 FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
@@ -31,11 +31,11 @@ CLEAR_LINE = "\r\x1b[2K"
 
 CONTROLS = {code: f"\\x{code:02x}" for code in (*range(9), *range(11, 32), *range(127, 160))}
 CONTROLS |= {code: f"\\u{code:04x}" for code in (*range(0x202A, 0x202F), *range(0x2066, 0x206A))}
-"""Shows by its number what could move the cursor, hide text or reverse it: a title must not lie."""
+"""Replaces characters that could move the cursor, hide text or reverse it by their numbers: a title must not lie."""
 
 
 def plain(text: str) -> str:
-    """`text` from the model or a program, fit for a terminal."""
+    """`text` from the model or a program, safe for a terminal."""
     return text.replace("\r\n", "\n").translate(CONTROLS)
 
 
@@ -43,11 +43,11 @@ class View(Protocol):
     def update(self, session_id: str, update: acp.SessionUpdate) -> None: ...
 
     def ask(self, question: str, diffs: Sequence[acp.Diff] = ()) -> None:
-        """A user is asked, after the changes it is about, and types the answer."""
+        """Asks a user, after showing the changes in question; the user types the answer."""
         ...
 
     def asked(self, request: acp.RequestPermissionRequest, answer: str) -> None:
-        """A permission request was answered with the words `answer`."""
+        """Reports that a permission request was answered with the words `answer`."""
         ...
 
     def end(self, stop_reason: str, message: str = "") -> None: ...
@@ -59,7 +59,7 @@ class View(Protocol):
 
 @dataclass
 class _Tool:
-    """A tool call as it was last reported."""
+    """A tool call as last reported."""
 
     title: str
     started: float
@@ -69,7 +69,7 @@ class _Tool:
 
 
 class JsonView:
-    """Every session update as one JSON line, then one with the stop reason."""
+    """Writes every session update as one JSON line, then one with the stop reason."""
 
     def __init__(self, out: TextIO) -> None:
         self._out = out
@@ -95,7 +95,7 @@ class JsonView:
 
 
 class PlainView:
-    """Lines of text without any control character of ours: for pipes, files and logs."""
+    """Writes lines of text without control characters of our own: for pipes, files and logs."""
 
     def __init__(self, out: TextIO, *, colour: bool = False) -> None:
         self._out = out
@@ -167,7 +167,7 @@ class PlainView:
         ok = tool.status == "completed"
         mark = self._paint(GREEN, "+ done") if ok else self._paint(RED, "- failed")
         seconds = time.monotonic() - tool.started
-        which = f": {tool.title}" if self._tools else ""  # Others still run: say which one this is.
+        which = f": {tool.title}" if self._tools else ""  # Others are still running: say which one this is.
         self._lines([*self._details(tool), f"  {mark} ({seconds:.1f} s){which}"])
 
     def _details(self, tool: _Tool) -> Iterator[str]:
@@ -224,7 +224,7 @@ class PlainView:
 
 
 class TerminalView(PlainView):
-    """Colours, and a spinner line for what runs."""
+    """Adds colours, and a spinner line for running calls."""
 
     def __init__(self, out: TextIO = sys.stdout) -> None:
         super().__init__(out, colour=True)
@@ -233,7 +233,7 @@ class TerminalView(PlainView):
 
     def ask(self, question: str, diffs: Sequence[acp.Diff] = ()) -> None:
         super().ask(question, diffs)
-        self._paused = True  # What is typed stands where the spinner would.
+        self._paused = True  # The user types where the spinner would be.
 
     def asked(self, request: acp.RequestPermissionRequest, answer: str) -> None:
         self._paused = False
@@ -258,7 +258,7 @@ class TerminalView(PlainView):
         self._lines([head, *self._details(tool)])
 
     def _draw(self, frame: str) -> None:
-        """The spinner line, where nothing else is on the line."""
+        """Draws the spinner line, if nothing else is on the line."""
         if self._paused or not self._tools or (not self._at_line_start and not self._spinner_shown):
             return
         tool = next(iter(self._tools.values()))

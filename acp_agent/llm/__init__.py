@@ -1,1 +1,1 @@
-"""Language models. `base` holds the contract; providers are rows of a lazy table."""
+"""Language models. `base` defines the contract; providers are rows of a table, loaded lazily."""

@@ -1,13 +1,13 @@
 """The contract between the agent loop and a language model: messages in, model events out.
 
 What lives here: the provider-neutral history (`Message`), the stream vocabulary (`ModelEvent`), `Provider`, and the
-table of providers. What never may: HTTP, vendor names in types, ACP types.
+table of providers. What does not: HTTP, vendor names in types, ACP types.
 
-Promises every provider keeps (held by `tests/llm/test_contract.py`):
+Promises every provider keeps (checked by `tests/llm/test_contract.py`):
 
 * `stream()` yields deltas as they arrive; `ToolUse` events come whole (arguments complete), in the model's order,
   each with a non-empty id unique within the answer, whatever the server sent.
-* The last event is `Finished`. There is exactly one; `UsageReport` comes before it if the server told any usage.
+* The last event is `Finished`. There is exactly one; `UsageReport` precedes it if the server reported any usage.
 * The only exception is `ProviderError` (and cancellation, which closes the connection at once).
 * Text never holds lone surrogates.
 """
@@ -42,7 +42,7 @@ Part = TextPart | ImagePart | AudioPart
 
 
 class ToolUse(msgspec.Struct, frozen=True):
-    """One call the model asks for. `arguments` is the model's own JSON text, possibly invalid JSON."""
+    """A call requested by the model. `arguments` is the model's own JSON text, possibly invalid."""
 
     id: str
     name: str
@@ -57,21 +57,21 @@ class AssistantMessage(msgspec.Struct, frozen=True, tag_field="role", tag="assis
     text: str = ""
     tool_calls: tuple[ToolUse, ...] = ()
     thought: str = ""
-    """The reasoning shown to the user; sent back only where an API demands it."""
+    """The reasoning shown to the user; sent back only where an API requires it."""
     opaque: tuple[dict[str, Any], ...] = ()
-    """Items that only the provider that made them understands (encrypted reasoning) and wants back unchanged."""
+    """Items that only the provider that created them understands (encrypted reasoning) and wants back unchanged."""
 
 
 class ToolMessage(msgspec.Struct, frozen=True, tag_field="role", tag="tool"):
     call_id: str
-    """The `ToolUse.id` it answers."""
+    """The `ToolUse.id` this message answers."""
     name: str
     content: tuple[Part, ...]
 
 
 Message = UserMessage | AssistantMessage | ToolMessage
 
-# --- what a request carries --------------------------------------------------------------------------------------
+# --- request contents --------------------------------------------------------------------------------------------
 
 
 class ToolDefinition(msgspec.Struct, frozen=True):
@@ -88,10 +88,10 @@ class ModelSettings(msgspec.Struct, frozen=True):
     model: str
     system: str = ""
     thought_level: ThoughtLevel | None = None
-    """`None`: whatever the server does by default."""
+    """`None`: the server's default."""
     max_output_tokens: int | None = None
     cache_key: str = ""
-    """Stable for a session: providers that route prompt caches by key get it."""
+    """Stable for a session: sent to providers that route prompt caches by key."""
 
 
 class ModelInfo(msgspec.Struct, frozen=True):
@@ -100,7 +100,7 @@ class ModelInfo(msgspec.Struct, frozen=True):
     """Tokens."""
 
 
-# --- what comes back ---------------------------------------------------------------------------------------------
+# --- response events ---------------------------------------------------------------------------------------------
 
 
 class TextDelta(msgspec.Struct, frozen=True):
@@ -112,7 +112,7 @@ class ThoughtDelta(msgspec.Struct, frozen=True):
 
 
 class UsageReport(msgspec.Struct, frozen=True):
-    """Tokens of one model call. `input_tokens` includes the cached ones, `output_tokens` the reasoning ones."""
+    """Tokens used by one model call. `input_tokens` includes cached tokens, `output_tokens` reasoning tokens."""
 
     input_tokens: int
     output_tokens: int
@@ -128,7 +128,7 @@ class UsageReport(msgspec.Struct, frozen=True):
         )
 
     def as_json(self) -> dict[str, int]:
-        """In the words of ACP's draft of `usage` in a prompt's answer."""
+        """As `usage` in a prompt's answer, in the terms of ACP's draft."""
         return {
             "totalTokens": self.input_tokens + self.output_tokens,
             "inputTokens": self.input_tokens,
@@ -163,32 +163,32 @@ class ProviderOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Configured models; when empty, `models()` asks the server."""
     connect_timeout: float = 10.0
     idle_timeout: float = 300.0
-    """The longest silence within a stream (and before its first byte)."""
+    """The longest silence within a stream and before its first byte."""
     max_retries: int = 3
     """Retries before the first event of a stream; never after one has been passed on."""
     retry_base_delay: float = 0.5
     max_retry_delay: float = 30.0
-    """A `Retry-After` beyond this is reported as an error rather than waited for."""
+    """A longer `Retry-After` is reported as an error rather than waited for."""
     script: str = ""
     """`scripted` only: path of the recorded answers."""
 
 
 class Provider(Protocol):
-    """A language model's server. Safe for several concurrent streams."""
+    """A language model server. Safe for several concurrent streams."""
 
     name: str
 
     def stream(
         self, messages: Sequence[Message], tools: Sequence[ToolDefinition], settings: ModelSettings
     ) -> AsyncGenerator[ModelEvent, None]:
-        """One model call. An empty `tools` sends no `tools` field. Raises only `ProviderError`.
+        """Runs one model call. An empty `tools` sends no `tools` field. Raises only `ProviderError`.
 
-        Close the generator (`contextlib.aclosing`): that is what closes the connection at once.
+        Close the generator (`contextlib.aclosing`): that closes the connection immediately.
         """
         ...
 
     async def models(self) -> list[ModelInfo]:
-        """The configured models, else the server's own list. Raises only `ProviderError`."""
+        """Returns the configured models, else the server's own list. Raises only `ProviderError`."""
         ...
 
     async def aclose(self) -> None:

@@ -1,7 +1,7 @@
 """`ChatProvider`: any server that speaks chat completions, over HTTP. The only module of this wing with httpx2.
 
 The logic is elsewhere: `chat_request` builds the body, `sse` and `chat_answer` parse the answer, `provider_errors`
-classifies errors, `retry` decides about retries. Here are the connection, the timeouts and the control flow.
+classifies errors, `retry` decides about retries. This module has the connection, the timeouts and the control flow.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ log = logging.getLogger(__name__)
 _LONGEST_ERROR_BODY = 64 * 1024
 _MODELS_TIMEOUT = 10.0
 _DRAIN_TIMEOUT = 0.1
-"""How long the end of an answer is waited for after its `[DONE]`, so that the connection can be used again."""
+"""How long to wait for the end of an answer after its `[DONE]`, so that the connection can be reused."""
 
 
 class ChatProvider:
-    """A server of the chat-completions API: OpenRouter, vLLM, llama.cpp, Ollama, LM Studio and many more.
+    """A server with the chat-completions API: OpenRouter, vLLM, llama.cpp, Ollama, LM Studio and many more.
 
-    One HTTP client with pooled connections serves all streams. Proxies of the environment are honoured, except for
-    servers on this machine. What a server rejects (`stream_options`, a missing `reasoning_content`) is learnt and not
-    sent again. Raises `ConfigError` for an invalid base URL.
+    One HTTP client with pooled connections serves all streams. Proxies from the environment are honoured, except for
+    servers on this machine. Fields a server rejects (`stream_options`, a missing `reasoning_content`) are learnt and
+    not sent again. Raises `ConfigError` for an invalid base URL.
     """
 
     def __init__(self, options: ProviderOptions) -> None:
@@ -51,8 +51,8 @@ class ChatProvider:
         self._client = httpx2.AsyncClient(
             timeout=httpx2.Timeout(connect=options.connect_timeout, read=idle, write=idle, pool=None),
             limits=httpx2.Limits(max_connections=None, max_keepalive_connections=8, keepalive_expiry=60.0),
-            # Loading certificates costs tens of milliseconds; without TLS nobody reads them. Redirects are not
-            # followed, so a plain URL never leads to an unverified https one.
+            # Loading certificates costs tens of milliseconds, and plain HTTP needs none. Redirects are not followed, so
+            # a plain URL never leads to an unverified https one.
             verify=not self._base_url.startswith("http://"),
             follow_redirects=False,
             trust_env=not is_loopback(self._base_url),
@@ -61,7 +61,7 @@ class ChatProvider:
     async def stream(
         self, messages: Sequence[Message], tools: Sequence[ToolDefinition], settings: ModelSettings
     ) -> AsyncGenerator[ModelEvent, None]:
-        """One model call; see `Provider.stream`. Close the generator to close the connection early."""
+        """Runs one model call; see `Provider.stream`. Close the generator to close the connection early."""
 
         def attempt() -> AsyncGenerator[ModelEvent, None]:
             return self._attempt(messages, tools, settings)
@@ -71,7 +71,7 @@ class ChatProvider:
                 yield event
 
     async def models(self) -> list[ModelInfo]:
-        """The configured models, else those of `GET /models`, with context windows where the server tells them."""
+        """Returns the configured models, else those of `GET /models`, with context windows if the server has them."""
         if self._options.models:
             return [ModelInfo(name) for name in self._options.models]
         request = self._request("GET", "/models", None, timeout=min(_MODELS_TIMEOUT, self._options.idle_timeout))
@@ -95,7 +95,7 @@ class ChatProvider:
     async def _attempt(
         self, messages: Sequence[Message], tools: Sequence[ToolDefinition], settings: ModelSettings
     ) -> AsyncGenerator[ModelEvent, None]:
-        """One request, sent again at once when the server's refusal taught us how it wants to be asked."""
+        """Sends one request, and once more immediately if the server's refusal taught us what it accepts."""
         while True:
             dialect = self._encoder.dialect
             request = self._request("POST", "/chat/completions", self._encoder.encode(messages, tools, settings))
@@ -124,7 +124,7 @@ class ChatProvider:
             )
 
     async def _read(self, response: httpx2.Response, model: str) -> AsyncGenerator[ModelEvent, None]:
-        """The events of an answer with status 200."""
+        """Yields the events of an answer with status 200."""
         reader = AnswerReader()
         answer = reader.answer
         try:
@@ -137,7 +137,7 @@ class ChatProvider:
                             await _drain(chunks)
                             break
                 except httpx2.HTTPError:
-                    # The connection broke, or fell silent, after the last thing that matters.
+                    # The connection broke, or fell silent, after everything that matters had arrived.
                     if not answer.ended:
                         raise
             for event in reader.end():
@@ -185,8 +185,8 @@ class ChatProvider:
 
 
 async def _chunks(response: httpx2.Response) -> AsyncGenerator[bytes, None]:
-    # A generator of our own, because `aiter_bytes` is not promised to be closable. It decodes content encodings,
-    # which some proxies apply unasked.
+    # Our own generator, because `aiter_bytes` is not guaranteed to be closable. It decodes content encodings, which
+    # some proxies apply unasked.
     async for chunk in response.aiter_bytes():
         yield chunk
 

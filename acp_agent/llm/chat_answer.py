@@ -25,14 +25,14 @@ _DONE = b"[DONE]"
 
 
 class WebPage(Exception):
-    """The answer is HTML: the base URL leads to a web page."""
+    """The answer is HTML: the base URL points to a web page."""
 
 
 class AnswerReader:
     """Reads one answer from its bytes: a stream of events, or one JSON document from servers that do not stream.
 
-    Raises `ErrorInAnswer`, `WebPage`, and `EventTooLong` when the answer outgrows `limit` bytes. Events that came
-    before an error are given before it is raised.
+    Raises `ErrorInAnswer`, `WebPage`, and `EventTooLong` when the answer exceeds `limit` bytes. Events that precede
+    an error are returned before it is raised.
     """
 
     def __init__(self, *, limit: int = 16 * 1024 * 1024) -> None:
@@ -58,15 +58,15 @@ class AnswerReader:
                 raise EventTooLong(f"the answer is longer than {self._limit} bytes")
 
     def end(self) -> Iterator[llm.ModelEvent]:
-        """Returns the events that the end of the bytes completes. Whether the answer is complete, `answer.ended` tells
-        afterwards."""
+        """Returns the events completed by the end of the bytes. Afterwards `answer.ended` says whether the answer is
+        complete."""
         if self._document is not None:
             yield from self.answer.feed(bytes(self._document))
         for event in self._events.finish():
             yield from self.answer.feed(event.data)
 
 
-# The fields of a chunk that mean anything to us. Anything that does not fit goes the slow way, through `_lenient`.
+# The fields of a chunk that we use. Anything of another type takes the slow path through `_lenient`.
 
 
 class _Function(msgspec.Struct):
@@ -91,10 +91,10 @@ class _Delta(msgspec.Struct):
 class _Choice(msgspec.Struct):
     delta: _Delta | None = None
     message: _Delta | None = None
-    """Instead of `delta`, in an answer that is not streamed."""
+    """Replaces `delta` in an answer that is not streamed."""
     finish_reason: str | None = None
     usage: _Usage | None = None
-    """Moonshot puts it here."""
+    """Where Moonshot puts it."""
 
 
 class _Details(msgspec.Struct):
@@ -123,7 +123,7 @@ _decode = msgspec.json.Decoder(_Chunk).decode
 
 
 class _OpenCall:
-    """A tool call whose fragments are still arriving."""
+    """A tool call with fragments still arriving."""
 
     __slots__ = ("arguments", "id", "index", "name")
 
@@ -135,9 +135,9 @@ class _OpenCall:
 
 
 class ChatAnswer:
-    """Folds one answer. `feed()` each event's data, then `finish()` once.
+    """Folds one answer. Call `feed()` with each event's data, then `finish()` once.
 
-    After `finish()` no more may be fed. `ended` says whether the answer is whole: the server said `[DONE]`, gave a
+    Nothing may be fed after `finish()`. `ended` says whether the answer is complete: the server sent `[DONE]`, gave a
     finish reason, or sent tool calls that need nothing more.
     """
 
@@ -159,7 +159,7 @@ class ChatAnswer:
         return bool(self._calls) and all(_is_json_object("".join(call.arguments)) for call in self._calls)
 
     def feed(self, data: bytes) -> list[llm.ModelEvent]:
-        """Raises `ErrorInAnswer` when the data is an error object, or no JSON at all."""
+        """Raises `ErrorInAnswer` if the data is an error object or not JSON at all."""
         if self.done:
             return []
         try:
@@ -178,7 +178,7 @@ class ChatAnswer:
         return self._choice(chunk.choices[0])
 
     def finish(self) -> list[llm.ModelEvent]:
-        """Returns what was held back, the tool calls, the usage, and `Finished`."""
+        """Returns text held back, the tool calls, the usage, and `Finished`."""
         events: list[llm.ModelEvent] = []
         thought, text = self._think.finish()
         self._add_thought(thought + self._thought.finish(), events)
@@ -238,10 +238,10 @@ class ChatAnswer:
             call.arguments.append(arguments)
 
     def _find_call(self, fragment: _Call, name: str, arguments: str) -> _OpenCall:
-        """The open call that a fragment continues, or a new one.
+        """Returns the open call that a fragment continues, or a new one.
 
-        The index decides where there is one, unless the fragment plainly begins another call: servers exist that give
-        every call index 0.
+        The index decides, if there is one, unless the fragment clearly begins another call: some servers give every
+        call index 0.
         """
         if fragment.index is not None:
             candidates = [call for call in self._calls if call.index == fragment.index]
@@ -249,7 +249,7 @@ class ChatAnswer:
             candidates = [call for call in self._calls if call.id == fragment.id] or self._calls
         else:
             candidates = self._calls
-        found = candidates[-1] if candidates else None  # the latest, should several share the index
+        found = candidates[-1] if candidates else None  # The latest, if several share the index.
         if found is None or _begins_another(found, fragment, name, arguments):
             found = _OpenCall(fragment.index)
             self._calls.append(found)
@@ -312,7 +312,7 @@ def _usage_report(usage: _Usage) -> llm.UsageReport:
 
 
 def _lenient(data: bytes) -> _Chunk:
-    """Reads what the strict decoder refused: lone surrogates, broken UTF-8, values of unexpected types."""
+    """Reads what the strict decoder rejected: lone surrogates, broken UTF-8, values of unexpected types."""
     text = data.decode("utf-8", "replace")
     try:
         body = json.loads(text)
@@ -324,12 +324,12 @@ def _lenient(data: bytes) -> _Chunk:
 
 
 def _fitted(data: dict[str, Any], kind: type[_Fields]) -> _Fields:
-    """The object as a Struct of this kind, each field as far as it can be read."""
+    """Reads the object as a Struct of this kind, each field as far as possible."""
     return kind(**{field.name: _field(data.get(field.name), field.type) for field in msgspec.structs.fields(kind)})
 
 
 def _field(value: Any, kind: Any) -> Any:
-    """The value as a field of this type takes it; None where it cannot be read as one."""
+    """Reads the value as a field of this type; None if it cannot be read as one."""
     if kind is Any:
         return value
     first = get_args(kind)[0]
@@ -337,7 +337,7 @@ def _field(value: Any, kind: Any) -> Any:
         return _number(value)
     if kind == str | None:
         return _string(value)
-    if first is str:  # the arguments of a call
+    if first is str:  # The arguments of a call.
         return value if isinstance(value, (str, dict)) or value is None else json.dumps(value)
     if get_origin(first) is list and isinstance(value, list):
         return [_fitted(item, get_args(first)[0]) for item in value if isinstance(item, dict)]
@@ -346,7 +346,7 @@ def _field(value: Any, kind: Any) -> Any:
 
 def _string(value: object) -> str | None:
     if isinstance(value, list):
-        # Content as a list of parts, as Mistral's reasoning models send it.
+        # Content as a list of parts, as sent by Mistral's reasoning models.
         return "".join(part["text"] for part in value if isinstance(part, dict) and isinstance(part.get("text"), str))
     if isinstance(value, bool) or value is None:
         return None

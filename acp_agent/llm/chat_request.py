@@ -1,7 +1,7 @@
 """The body of a chat-completions request, without I/O: our history in, JSON bytes out.
 
 A history of two hundred turns is sent again with every call, so each message is encoded once: messages are frozen, and
-`RequestEncoder` keeps their JSON by identity. Rules that servers differ on are a `Dialect`, learnt from refusals.
+`RequestEncoder` caches their JSON by identity. What servers disagree on is in a `Dialect`, learnt from refusals.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _AUDIO_FORMATS = {
 
 
 class Dialect(msgspec.Struct, frozen=True):
-    """The features a server is known to accept. It starts as a guess and is corrected by `learn`."""
+    """The features a server is known to accept. Starts as a guess and is corrected by `learn`."""
 
     openai: bool = False
     """OpenAI or Azure: `max_completion_tokens`, `prompt_cache_key`, `reasoning_effort: none`."""
@@ -37,7 +37,7 @@ class Dialect(msgspec.Struct, frozen=True):
 
 
 def learn(dialect: Dialect, words: str) -> Dialect | None:
-    """The dialect to try once more after a refusal (HTTP 400 or 422) in these words; `None` when they teach nothing."""
+    """Returns the dialect to retry with after a refusal (HTTP 400 or 422) in these words; `None` if there is none."""
     if "stream_options" in words and dialect.stream_options:
         return msgspec.structs.replace(dialect, stream_options=False)
     if "reasoning_content" in words and not dialect.thought_back:
@@ -49,10 +49,10 @@ def learn(dialect: Dialect, words: str) -> Dialect | None:
 
 class _Encoded(NamedTuple):
     source: llm.Message | llm.ToolDefinition
-    """Held so that its identity stays taken while the entry lives."""
+    """Kept so that its identity is not reused while the entry lives."""
     json: msgspec.Raw
     media: tuple[dict[str, Any], ...] = ()
-    """Images and sounds of a tool's result, which the API takes from users only."""
+    """Images and audio of a tool's result, which the API accepts only in user messages."""
 
 
 class RequestEncoder:
@@ -74,7 +74,7 @@ class RequestEncoder:
     def encode(
         self, messages: Sequence[llm.Message], tools: Sequence[llm.ToolDefinition], settings: llm.ModelSettings
     ) -> bytes:
-        """The JSON body of a streamed request."""
+        """Returns the JSON body of a streamed request."""
         body: dict[str, Any] = {"model": settings.model, "messages": self._messages(messages, settings), "stream": True}
         if self._dialect.stream_options:
             body["stream_options"] = {"include_usage": True}
@@ -84,7 +84,7 @@ class RequestEncoder:
         if effort is not None:
             body["reasoning_effort"] = effort
         if settings.max_output_tokens is not None:
-            # OpenAI's newer models refuse the old name, most other servers know only that one.
+            # OpenAI's newer models reject the old name; most other servers know only that one.
             name = "max_completion_tokens" if self._dialect.openai else "max_tokens"
             body[name] = settings.max_output_tokens
         if settings.cache_key and self._dialect.openai:
@@ -133,7 +133,7 @@ class RequestEncoder:
 
 
 def encode_json(value: object) -> bytes:
-    """JSON bytes; lone surrogates (a file name, a broken tool output) become U+FFFD instead of an exception."""
+    """JSON bytes; lone surrogates (a file name, broken tool output) become U+FFFD instead of an exception."""
     try:
         return msgspec.json.encode(value)
     except UnicodeEncodeError:
@@ -201,7 +201,7 @@ def _assistant_message(message: llm.AssistantMessage, *, thought_back: bool) -> 
 
 
 def _arguments(call: llm.ToolUse) -> str:
-    """The model's own text where it is a JSON object. Servers that render it into a template refuse anything else."""
+    """The model's own text if it is a JSON object. Servers that render it into a template reject anything else."""
     if not call.arguments.strip():
         return "{}"
     try:

@@ -1,8 +1,7 @@
-"""Choices that follow from the base URL and the model's name, before anything is sent. Pure, and light enough for
-start-up.
+"""Choices made from the base URL and the model's name, before anything is sent. Pure, and light enough for start-up.
 
 What lives here: which API a server speaks, whether it wants a key, how its base URL is completed, which reasoning
-effort a model takes. What never may: I/O, an HTTP library, configuration.
+effort a model takes. What does not: I/O, an HTTP library, configuration.
 """
 
 from __future__ import annotations
@@ -32,19 +31,19 @@ def choose_api(base_url: str | None) -> Literal["chat", "responses"]:
 
 
 def is_azure(base_url: str | None) -> bool:
-    """Whether the key also travels in Azure's `api-key` header."""
+    """Whether the key must also be sent in Azure's `api-key` header."""
     return _host(base_url).endswith(_AZURE_SUFFIXES)
 
 
 def needs_key(base_url: str | None) -> bool:
-    """False for local servers, which need no key."""
+    """Whether the server needs a key: false for local ones."""
     if base_url and base_url.partition(":")[0].lower() in ("unix", "http+unix"):
         return False
     return not is_loopback(base_url)
 
 
 def is_loopback(base_url: str | None) -> bool:
-    """Whether the URL's host is this machine: `localhost`, `*.localhost`, 127.0.0.0/8 or ::1. Nothing is looked up."""
+    """Whether the URL's host is this machine: `localhost`, `*.localhost`, 127.0.0.0/8 or ::1. Does no lookup."""
     host = _host(base_url)
     if host == "localhost" or host.endswith(".localhost"):
         return True
@@ -55,7 +54,7 @@ def is_loopback(base_url: str | None) -> bool:
 
 
 def complete_base_url(base_url: str | None) -> str:
-    """The URL that `/chat/completions`, `/responses` and `/models` are appended to, without a slash at its end.
+    """The URL to which `/chat/completions`, `/responses` and `/models` are appended, without a trailing slash.
 
     The convention is that of `OPENAI_BASE_URL`: it includes `/v1`. Only a URL without any path is completed:
     `http://localhost:11434` becomes `http://localhost:11434/v1`, an Azure resource gets `/openai/v1`. Raises
@@ -66,7 +65,7 @@ def complete_base_url(base_url: str | None) -> str:
     try:
         url = urlsplit(_with_scheme(base_url.strip()))
         usable = url.scheme in ("http", "https") and url.hostname and url.port != 0 and base_url.isprintable()
-    except ValueError:  # of brackets and ports
+    except ValueError:  # Malformed brackets or ports.
         usable = False
     if not usable or " " in url.netloc:
         raise ConfigError(f"the base URL {base_url!r} is not an http or https URL")
@@ -77,15 +76,15 @@ def complete_base_url(base_url: str | None) -> str:
 
 
 def is_reasoning_model(model: str) -> bool:
-    """Whether the name is that of an OpenAI model that reasons before it answers (`o3`, `gpt-5-mini`, ...)."""
+    """Whether the name is that of an OpenAI reasoning model (`o3`, `gpt-5-mini`, ...)."""
     return _REASONING_MODEL.match(model.rpartition("/")[2]) is not None
 
 
 def reasoning_effort(model: str, level: ThoughtLevel | None, *, openai: bool) -> str | None:
-    """The `effort` word to send, `None` for no word at all.
+    """The `effort` value to send; `None` to omit it.
 
-    "off" is sent as "none" only to models of OpenAI known to accept it (`gpt-5.1` and later). Other servers disagree
-    on how thinking is switched off, and several refuse words they do not know, so they are sent nothing.
+    "off" is sent as "none" only to OpenAI models known to accept it (`gpt-5.1` and later). Other servers disagree on
+    how thinking is switched off, and several reject unknown values, so they are sent nothing.
     """
     if level is None:
         return None

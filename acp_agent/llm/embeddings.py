@@ -1,4 +1,4 @@
-"""Vectors of texts, from the embeddings endpoint of a provider's server."""
+"""Text embeddings from a provider's embeddings endpoint."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from acp_agent.llm.choose import complete_base_url, is_azure, is_loopback
 from acp_agent.llm.provider_errors import error_from_object, error_from_status, network_error
 
 TIMEOUT = 20.0
-"""Seconds; choosing tools is not worth a longer wait."""
+"""Timeout in seconds; choosing tools is not worth a longer wait."""
 
 MAX_CHARS = 8_000
-"""Characters of one text that are sent."""
+"""Characters sent of each text."""
 
 BATCH = 96
 
 
 class Embedder:
-    """`POST /embeddings` in OpenAI's form, which the local servers speak too."""
+    """`POST /embeddings` in OpenAI's format, which local servers support, too."""
 
     def __init__(self, options: ProviderOptions, model: str) -> None:
         self._options = options
@@ -30,7 +30,7 @@ class Embedder:
         self._base_url = complete_base_url(options.base_url)
 
     async def embed(self, texts: Sequence[str]) -> list[list[float]]:
-        """One vector for each text, in their order. Raises only ProviderError."""
+        """Returns one vector for each text, in the same order. Raises only ProviderError."""
         vectors: list[list[float]] = []
         for start in range(0, len(texts), BATCH):
             vectors += await self._batch([text[:MAX_CHARS] or " " for text in texts[start : start + BATCH]])

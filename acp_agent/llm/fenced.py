@@ -1,11 +1,11 @@
-"""Tool calls for models without them: the catalogue is in the prompt, calls are fenced blocks in the answer.
+"""Tool calls for models without native support: the prompt lists the tools, calls are fenced blocks in the answer.
 
-    ```bash        the command line, as it stands
+    ```bash        the command line, verbatim
     ```scrape      JSON arguments of `web_scrape`
     ```tool        JSON: {"name": ..., "arguments": {...}}
 
 `FencedProvider` wraps any provider. Text outside the blocks stays text; the blocks become `ToolUse` events. Calls that
-the server reports natively are passed on, too: both may appear in one answer.
+the server reports natively are passed on as well: both may appear in one answer.
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ SCRAPE = "web_scrape"
 OPENING = re.compile(r" {0,3}(`{3,}+)[ \t]*+([\w+-]*+)[ \t]*+\Z")
 MAYBE_OPENING = re.compile(r" {0,3}`{0,2}\Z| {0,3}`{3,}[ \t]*[\w+-]*[ \t]*\Z")
 LONGEST_OPENING = 80
-"""Characters of a line that is held back since it may open a block."""
+"""Characters of a line that are held back because it may open a block."""
 
 NO_TOOLS = re.compile(r"\b(tools?|functions?|tool[_ ]choice|function[_ ]call\w*)\b", re.IGNORECASE)
 REFUSES = re.compile(
     r"not support|unsupported|does ?n[o']t support|not enabled|not available|no endpoints? found|not allowed|requires",
     re.IGNORECASE,
 )
-"""How servers say that a model has no tool calls."""
+"""How servers say that a model does not support tool calls."""
 
 ONE_TOOL = re.compile(r"schema|parameter|argument|properties|\btools?\[\d", re.IGNORECASE)
-"""Refusals of one tool: no reason to do without all of them."""
+"""Refusals of a single tool: no reason to give up on all of them."""
 
 
 class FencedProvider:
-    """`inner` with calls in fenced blocks: always (`fenced`), or from the moment the server refuses tools (`auto`)."""
+    """`inner` with calls in fenced blocks: always (`fenced`), or after the server has refused tools (`auto`)."""
 
     def __init__(self, inner: llm.Provider, mode: ToolCalling) -> None:
         self.name = inner.name
@@ -59,7 +59,7 @@ class FencedProvider:
     async def stream(
         self, messages: Sequence[llm.Message], tools: Sequence[llm.ToolDefinition], settings: llm.ModelSettings
     ) -> AsyncGenerator[llm.ModelEvent, None]:
-        """One model call; see `Provider.stream`."""
+        """Runs one model call; see `Provider.stream`."""
         if self._mode == "auto" and settings.model not in self._refused:
             begun = False
             try:
@@ -113,11 +113,11 @@ def _refuses_tools(error: ProviderError) -> bool:
     return named and REFUSES.search(text) is not None and ONE_TOOL.search(text) is None
 
 
-# --- out ---------------------------------------------------------------------------------------------------------
+# --- request -----------------------------------------------------------------------------------------------------
 
 
 def catalogue(tools: Sequence[llm.ToolDefinition]) -> str:
-    """The tools as text for the system prompt, with how they are called. Empty without tools."""
+    """Describes the tools and how to call them, for the system prompt. Empty without tools."""
     if not tools:
         return ""
     names = {tool.name for tool in tools}
@@ -139,7 +139,7 @@ def catalogue(tools: Sequence[llm.ToolDefinition]) -> str:
 
 
 def fenced_messages(messages: Sequence[llm.Message]) -> list[llm.Message]:
-    """The history with calls as blocks and their results as messages of the user."""
+    """The history with calls as blocks and their results as user messages."""
     out: list[llm.Message] = []
     for message in messages:
         match message:
@@ -176,26 +176,26 @@ def _fence(tag: str, body: str) -> str:
     return f"{marks}{tag}\n{body}\n{marks}"
 
 
-# --- in ----------------------------------------------------------------------------------------------------------
+# --- answer ------------------------------------------------------------------------------------------------------
 
 
 class FenceReader:
-    """Text in pieces -> text and calls. `tools`: the names that are offered; other blocks are text."""
+    """Streams text in; text and calls out. `tools`: the offered names; other blocks are text."""
 
     def __init__(self, tools: Sequence[str]) -> None:
         self._tools = frozenset(tools)
         self._held: list[str] = []
-        """Pieces of a line that is not told yet; joined once, however long the line becomes."""
+        """Pieces of a line that is still undecided; joined once, however long the line becomes."""
         self._line_start = True
         self._marks = ""
-        """The fence of the block we are in."""
+        """The fence of the current block."""
         self._tag = ""
-        """The content of our own block; empty within another block, whose text is passed on."""
+        """Content of a tool block; empty within another block, whose text is passed on."""
         self._opening = ""
         self._body: list[str] = []
 
     def feed(self, text: str) -> list[llm.TextDelta | llm.ToolUse]:
-        """Returns what can be told by now. A line is held back only as long as it may open or close a block."""
+        """Returns everything decided so far. A line is held back only while it may open or close a block."""
         out: list[llm.TextDelta | llm.ToolUse] = []
         start = 0
         while (end := text.find("\n", start)) >= 0:
@@ -211,7 +211,7 @@ class FenceReader:
         return _joined(out)
 
     def end(self, *, complete: bool) -> list[llm.TextDelta | llm.ToolUse]:
-        """The rest. `complete`: the model had said all it wanted, so a block it did not close is one all the same."""
+        """Returns the rest. `complete`: the model ended by itself, so an unclosed block still counts as a call."""
         out: list[llm.TextDelta | llm.ToolUse] = []
         if line := self._line():
             self._take(line, "", out)
@@ -269,7 +269,7 @@ class FenceReader:
 
 
 def _named(body: str) -> tuple[str, str]:
-    """The name and the arguments of a `tool` block, in the spellings models have for them."""
+    """The name and arguments of a `tool` block, in the spellings models use for them."""
     try:
         value: Any = json.loads(body, strict=False)
     except (ValueError, RecursionError):

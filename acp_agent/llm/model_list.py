@@ -1,4 +1,4 @@
-"""Reads the answer to `GET /models`, in the shapes that servers give it."""
+"""Reads the answer to `GET /models`, in the formats servers use."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _WINDOW_NAMES = ("max_model_len", "context_length", "context_window", "max_conte
 def read_model_list(body: object) -> list[ModelInfo]:
     """Reads `{"data": [...]}` and a bare list; entries that are not models are left out.
 
-    Context windows are taken where the server tells them. Raises `ErrorInAnswer` for anything else.
+    Context windows are included if the server reports them. Raises `ErrorInAnswer` for anything else.
     """
     entries = body.get("data") if isinstance(body, dict) else body
     if not isinstance(entries, list):

@@ -1,7 +1,7 @@
 """Parses servers' errors: status, headers and body in, one `ProviderError` with a readable message out.
 
-The sentence names the provider, holds the vendor's own words and says what to do. Kinds are decided by the vendor's
-codes first, by wording second (local servers give no codes), by status last. No I/O and no HTTP library here.
+The sentence names the provider, contains the vendor's own message and says what to do. Kinds are decided by the
+vendor's codes first, then by wording (local servers send no codes), then by status. No I/O and no HTTP library here.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _CONTEXT_WORDS = re.compile(
     r"|prompt is too long"
     r"|input token count .* exceeds the maximum"
     r"|reduce the length of (the|your) (messages|prompt|input)"
-    r"|request too large for"  # one request above a whole minute's tokens: waiting does not help
+    r"|request too large for"  # One request above a whole minute's tokens: waiting does not help.
 )
 _QUOTA_CODES = frozenset({"insufficient_quota", "billing_hard_limit_reached", "billing_not_active"})
 _QUOTA_WORDS = re.compile(
@@ -74,7 +74,7 @@ _OPENING: dict[str, str] = {
 
 
 class ErrorInAnswer(Exception):
-    """Inside the wing only: the server put an error where an answer should be. `body` is its error object, or text."""
+    """Internal to this package: the server sent an error in place of an answer. `body` is its error object, or text."""
 
     def __init__(self, body: object) -> None:
         super().__init__(str(body))
@@ -82,17 +82,17 @@ class ErrorInAnswer(Exception):
 
 
 class VendorError(msgspec.Struct, frozen=True):
-    """The server's own words."""
+    """The server's own message."""
 
     message: str = ""
     code: str = ""
     type: str = ""
     status: int | None = None
-    """Only where the error object itself names an HTTP status (OpenRouter, llama.cpp)."""
+    """Set only if the error object itself names an HTTP status (OpenRouter, llama.cpp)."""
 
 
 def read_vendor_error(body: object) -> VendorError:
-    """Reads any of the shapes servers use: `{"error": {...}}`, `{"error": "text"}`, `{"detail": ...}`, plain text."""
+    """Reads any of the formats servers use: `{"error": {...}}`, `{"error": "text"}`, `{"detail": ...}`, plain text."""
     if isinstance(body, (bytes, bytearray)):
         body = bytes(body).decode("utf-8", "replace")
     if isinstance(body, str):
@@ -103,10 +103,10 @@ def read_vendor_error(body: object) -> VendorError:
             except (ValueError, RecursionError):
                 pass
         if text[:1] == "<":
-            return VendorError(message="")  # a proxy's web page helps nobody
+            return VendorError(message="")  # A proxy's web page helps nobody.
         return VendorError(message=_quote(text))
     if isinstance(body, list) and body:
-        return read_vendor_error(body[0])  # Gemini's endpoint wraps the object in a list
+        return read_vendor_error(body[0])  # Gemini's endpoint wraps the object in a list.
     if not isinstance(body, dict):
         return VendorError()
     error = body.get("error") or body
@@ -115,7 +115,7 @@ def read_vendor_error(body: object) -> VendorError:
     message = error.get("message") or error.get("detail") or error.get("error") or ""
     raw = error["metadata"].get("raw") if isinstance(error.get("metadata"), dict) else None
     if isinstance(raw, str) and raw:
-        message = f"{message}: {raw}"  # OpenRouter: the upstream's own words
+        message = f"{message}: {raw}"  # OpenRouter: the upstream's own message.
     code = error.get("code")
     status = code if isinstance(code, int) and not isinstance(code, bool) and 400 <= code < 600 else None
     return VendorError(
@@ -129,8 +129,8 @@ def read_vendor_error(body: object) -> VendorError:
 def error_from_status(
     provider: str, status: int, body: object, headers: Mapping[str, str], *, base_url: str = "", model: str = ""
 ) -> ProviderError:
-    """The error of an HTTP answer other than 2xx. `headers` has lower-case keys or ignores case. `base_url`: what was
-    asked, where redirects are not followed."""
+    """The error for an HTTP status other than 2xx. `headers` has lower-case keys or ignores case. `base_url`: the
+    requested one, if redirects are not followed."""
     if base_url and 300 <= status < 400:
         target = headers.get("location", "another address")
         words = f"{provider}: {base_url} redirects to {target} (HTTP {status}). Set that as the base URL."
@@ -140,13 +140,13 @@ def error_from_status(
 
 
 def error_from_object(provider: str, body: object, *, model: str = "") -> ProviderError:
-    """The error of an error object inside a stream that had begun with status 200."""
+    """The error for an error object inside a stream that had begun with status 200."""
     vendor = read_vendor_error(body)
     return _error(provider, vendor.status, vendor, model=model, wait=None)
 
 
 def network_error(provider: str, base_url: str, cause: str) -> ProviderError:
-    """No answer, or half of one. `cause` is the transport's word for it."""
+    """The error for a missing or partial answer. `cause` is the transport's own message."""
     detail = f" ({_quote(cause)})" if cause else ""
     return ProviderError("network", f"{provider}: the connection to {base_url} failed{detail}. {_ADVICE['network']}")
 
@@ -168,7 +168,7 @@ def web_page_error(provider: str, base_url: str) -> ProviderError:
 
 
 def key_error(provider: str) -> ProviderError:
-    """The key, or a configured header, holds characters that HTTP cannot carry."""
+    """The error for a key, or a configured header, with characters that HTTP cannot carry."""
     return ProviderError(
         "auth",
         f"{provider}: the API key or a configured header contains characters that HTTP does not allow. Enter it again.",

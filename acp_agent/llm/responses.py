@@ -1,11 +1,11 @@
 """`ResponsesProvider`: OpenAI's Responses API through the `openai` package. The only module that imports it.
 
-Supported servers: api.openai.com; Azure OpenAI under its `/openai/v1` base URL (a resource's bare URL is completed; the
-key travels as `api-key` too); any other server of the Responses API at an explicit base URL. Azure's dated
-`api-version` URLs are not: use the `/openai/v1` ones.
+Supported servers: api.openai.com; Azure OpenAI under its `/openai/v1` base URL (a bare resource URL is completed; the
+key is sent as `api-key`, too); any other server with the Responses API, at an explicit base URL. Azure's dated
+`api-version` URLs are not supported: use the `/openai/v1` ones.
 
 Nothing is stored on the server (`store=False`), so reasoning items come back encrypted and are returned unchanged with
-the next request: that is what `AssistantMessage.opaque` holds here. Items that another provider made are left out.
+the next request: `AssistantMessage.opaque` holds them. Items from another provider are left out.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _MODELS_TIMEOUT = 10.0
 class ResponsesProvider:
     """OpenAI and Azure OpenAI. Retries are ours, not the package's, so that both providers wait alike.
 
-    Raises `ConfigError` when built with a base URL that is none.
+    Raises `ConfigError` for an invalid base URL.
     """
 
     def __init__(self, options: llm.ProviderOptions) -> None:
@@ -68,7 +68,7 @@ class ResponsesProvider:
         self._key = (options.api_key or "").strip()
         idle = options.idle_timeout
         timeout = openai.Timeout(connect=options.connect_timeout, read=idle, write=idle, pool=None)
-        # Header names ignore case, the package's merging of them does not.
+        # Header names ignore case; the package's merging of them does not.
         headers = {name.lower(): value for name, value in options.headers.items()}
         authorization = headers.pop("authorization", None)
         if authorization is not None:
@@ -79,7 +79,7 @@ class ResponsesProvider:
         if not self._key and authorization is None:
             self._per_request["Authorization"] = openai.Omit()
         self._client = openai.AsyncOpenAI(
-            # Never `None`: the package would take the key of the environment and send it to any base URL.
+            # Never `None`: the package would take the key from the environment and send it to any base URL.
             api_key=self._key or "none",
             base_url=self._base_url,
             max_retries=0,
@@ -92,13 +92,13 @@ class ResponsesProvider:
                 trust_env=not is_loopback(self._base_url),
             ),
         )
-        # The package imports what belongs to an API when it is first touched: here, rather than in the first call.
+        # The package imports an API's modules when it is first touched: do it here rather than in the first call.
         self._responses = self._client.responses
 
     async def stream(
         self, messages: Sequence[llm.Message], tools: Sequence[llm.ToolDefinition], settings: llm.ModelSettings
     ) -> AsyncGenerator[llm.ModelEvent, None]:
-        """One model call; see `Provider.stream`. Close the generator to close the connection early."""
+        """Runs one model call; see `Provider.stream`. Close the generator to close the connection early."""
         values = (self._key, *self._options.headers.values())
         if any(not (value.isascii() and value.isprintable()) for value in values):
             raise key_error(self.name)
@@ -113,11 +113,11 @@ class ResponsesProvider:
                 yield event
 
     async def models(self) -> list[llm.ModelInfo]:
-        """The configured models, else those of `GET /models`. OpenAI itself tells no context windows."""
+        """Returns the configured models, else those of `GET /models`. OpenAI itself reports no context windows."""
         if self._options.models:
             return [llm.ModelInfo(name) for name in self._options.models]
         try:
-            # Not `models.list()`: it would drop the context windows that other servers tell.
+            # Not `models.list()`: it would drop the context windows that other servers report.
             body = await self._client.get(
                 "/models",
                 cast_to=object,
@@ -144,7 +144,7 @@ class ResponsesProvider:
                     for event in answer.feed(raw):
                         yield event
                     if answer.response is not None:
-                        # The body's last bytes, so that the connection can be used again.
+                        # Read the body's last bytes, so that the connection can be reused.
                         with anyio.move_on_after(_DRAIN_TIMEOUT):
                             async for _ in stream:
                                 pass
@@ -153,7 +153,7 @@ class ResponsesProvider:
             raise self._error(error, model) from error
         except ErrorInAnswer as error:
             raise error_from_object(self.name, error.body, model=model) from error
-        except ValueError as error:  # the package decodes JSON without guarding it
+        except ValueError as error:  # The package decodes JSON without guarding it.
             raise error_from_object(self.name, f"the answer is malformed: {error}", model=model) from error
         response = answer.response
         if response is None:
@@ -166,7 +166,7 @@ class ResponsesProvider:
             yield event
 
     def _error(self, error: openai.APIError, model: str) -> ProviderError:
-        """The package's exception as ours, decided by its class and, for an HTTP answer, by status and body."""
+        """Converts the package's exception, decided by its class and, for an HTTP answer, by status and body."""
         if isinstance(error, openai.APIStatusError):
             body, headers = error.response.content, error.response.headers
             where = self._base_url
@@ -189,7 +189,7 @@ class ResponsesProvider:
 def _body(messages: Sequence[llm.Message], tools: Sequence[llm.ToolDefinition]) -> dict[str, object]:
     """The part of a request that grows with the conversation.
 
-    It travels as `extra_body`, which the package sends as it is. As arguments it would be matched item by item against
+    Sent as `extra_body`, which the package passes on unchanged. As arguments it would be matched item by item against
     hundreds of types, which takes half a second for a long history.
     """
     items: list[ResponseInputItemParam] = [item for message in messages for item in _items(message)]
@@ -218,7 +218,7 @@ def _params(settings: llm.ModelSettings, *, on_openai: bool) -> ResponseCreatePa
 
 
 def _tool(tool: llm.ToolDefinition) -> FunctionToolParam:
-    # Strict mode would demand that every property is required, which our schemas do not promise.
+    # Strict mode requires every property to be required, which our schemas do not guarantee.
     return {
         "type": "function",
         "name": tool.name,
@@ -279,14 +279,14 @@ class _Answer:
         self._thought_parts = 0
 
     def feed(self, event: ResponseStreamEvent) -> list[llm.ModelEvent]:
-        """Raises `ErrorInAnswer` when the server reports one as an event."""
+        """Raises `ErrorInAnswer` if the server reports an error as an event."""
         match event.type:
             case "response.output_text.delta":
                 return _texts(self._text.feed(event.delta or ""))
             case "response.reasoning_summary_text.delta" | "response.reasoning_text.delta":
                 return _thoughts(self._thought.feed(event.delta or ""))
             case "response.reasoning_summary_part.added":
-                # Each part is a paragraph with a heading of its own.
+                # Each part is a paragraph with its own heading.
                 self._thought_parts += 1
                 return _thoughts("\n\n" if self._thought_parts > 1 else "")
             case "response.refusal.delta":

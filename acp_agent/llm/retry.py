@@ -1,7 +1,7 @@
-"""When a model call is tried again, and how long after.
+"""When a model call is retried, and after how long.
 
-`next_delay` and `retry_after` decide and are pure; `with_retries` is the thin loop around them. A stream is tried again
-only before its first event has been passed on: afterwards the user has seen text that a second try would repeat.
+`next_delay` and `retry_after` decide and are pure; `with_retries` is the thin loop around them. A stream is retried
+only before its first event has been passed on: afterwards the user has seen text that a retry would repeat.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class RetryPolicy(msgspec.Struct, frozen=True):
     max_retries: int = 3
     base_delay: float = 0.5
     max_delay: float = 30.0
-    """A server that names a longer wait is not waited for."""
+    """The longest wait a server may request; a longer one is not waited for."""
 
     @classmethod
     def of(cls, options: ProviderOptions) -> RetryPolicy:
@@ -35,8 +35,8 @@ class RetryPolicy(msgspec.Struct, frozen=True):
 def next_delay(error: ProviderError, attempt: int, policy: RetryPolicy, jitter: float) -> float | None:
     """Seconds to wait before retry number `attempt` (from 0), or `None` to give up. `jitter` is in [0, 1).
 
-    The server's own wait is obeyed as it stands. Otherwise the wait doubles with each attempt and lies between half and
-    all of that, so that agents which failed together do not return together. A timeout is not tried again: the user
+    A wait requested by the server is obeyed exactly. Otherwise the wait doubles with each attempt, with jitter between
+    half and all of it, so that agents which failed together do not retry together. A timeout is not retried: the user
     has already waited `idle_timeout`, and a local server would then compute the same answer twice.
     """
     if attempt >= policy.max_retries or not error.retryable or error.kind == "timeout":
@@ -50,9 +50,9 @@ def next_delay(error: ProviderError, attempt: int, policy: RetryPolicy, jitter: 
 
 
 def retry_after(headers: Mapping[str, str], now: datetime) -> float | None:
-    """The wait a server names, in seconds: `retry-after-ms`, else `Retry-After` as seconds or as an HTTP date.
+    """The wait requested by a server, in seconds: `retry-after-ms`, else `Retry-After` as seconds or as an HTTP date.
 
-    `headers` has lower-case keys or ignores case; `now` is aware. `None` when there is no readable wait.
+    `headers` has lower-case keys or ignores case; `now` is timezone-aware. `None` if there is no readable wait.
     """
     milliseconds = _number(headers.get("retry-after-ms"))
     if milliseconds is not None:
@@ -79,7 +79,7 @@ async def with_retries(
     sleep: Callable[[float], Awaitable[None]] = anyio.sleep,
     jitter: Callable[[], float] = random.random,
 ) -> AsyncGenerator[ModelEvent, None]:
-    """The events of the first attempt that yields one. Raises the last attempt's `ProviderError`."""
+    """Yields the events of the first attempt that has any. Raises the last attempt's `ProviderError`."""
     tries = 0
     while True:
         started = False

@@ -2,8 +2,8 @@
 
 The script is a JSON file: a list of answers, each an object with any of `text` (a string, or a list of deltas),
 `thought` (likewise), `tool_calls` (`[{"name", "arguments"}]`, arguments as an object or as JSON text), `usage`
-(`UsageReport`'s fields) and `finish` (a `FinishReason`). The answer given is the one whose number is the count of
-assistant messages in the history, so the provider holds no state and a loaded session goes on where it stopped.
+(`UsageReport`'s fields) and `finish` (a `FinishReason`). The number of assistant messages in the history selects the
+answer, so the provider holds no state and a loaded session continues where it stopped.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class _Answer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ScriptedProvider:
-    """Answers from `options.script`. Raises `ConfigError` when built from a file that cannot be read."""
+    """Answers from `options.script`. Raises `ConfigError` if the file cannot be read."""
 
     def __init__(self, options: llm.ProviderOptions) -> None:
         self.name = options.name

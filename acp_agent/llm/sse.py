@@ -1,8 +1,8 @@
 """Server-sent events without I/O: bytes in, events out, however the network cut them.
 
-The format is the one of the WHATWG HTML standard, section "Server-sent events". `id` and `retry` are ignored: a model's
-answer cannot be resumed. Data stays `bytes` until an event is whole; a cut inside a UTF-8 sequence therefore needs no
-care here.
+The format is that of the WHATWG HTML standard, section "Server-sent events". `id` and `retry` are ignored: a model's
+answer cannot be resumed. Data stays `bytes` until an event is complete, so a cut inside a UTF-8 sequence needs no
+special care.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ _BOM = b"\xef\xbb\xbf"
 
 
 class EventTooLong(ValueError):
-    """A line or an event grew beyond the decoder's bound: not a stream of model deltas."""
+    """A line or an event exceeded the decoder's limit: not a stream of model deltas."""
 
 
 class ServerSentEvent(NamedTuple):
     data: bytes
     """All `data` lines, joined by a newline."""
     event: bytes = b""
-    """The event's name; empty when the server gave none."""
+    """The event's name; empty if the server sent none."""
 
 
 class SseDecoder:
-    """Decodes one stream. `feed()` returns the events that became complete; never more than `limit` bytes are kept."""
+    """Decodes one stream. `feed()` returns the events that became complete; never keeps more than `limit` bytes."""
 
     def __init__(self, *, limit: int = 16 * 1024 * 1024) -> None:
         self._limit = limit
@@ -37,14 +37,14 @@ class SseDecoder:
         self._event = b""
 
     def feed(self, chunk: bytes) -> list[ServerSentEvent]:
-        """Raises `EventTooLong` when a line or an event exceeds the bound."""
+        """Raises `EventTooLong` when a line or an event exceeds the limit."""
         if not chunk:
             return []
         if self._skip_newline and chunk[0] == 0x0A:
             chunk = chunk[1:]
         self._skip_newline = False
         if b"\r" in chunk:
-            # A carriage return ends its line at once; a newline after it, perhaps in the next chunk, is its other half.
+            # A carriage return ends its line immediately; a newline after it, perhaps in the next chunk, belongs to it.
             self._skip_newline = chunk.endswith(b"\r")
             chunk = chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
         head, newline, tail = chunk.partition(b"\n")
@@ -69,7 +69,7 @@ class SseDecoder:
         return events
 
     def finish(self) -> list[ServerSentEvent]:
-        """The event that the stream ended in, for servers that close without the last blank line."""
+        """Returns the event in which the stream ended, for servers that close without the last blank line."""
         events: list[ServerSentEvent] = []
         self._line(b"".join(self._parts), events)
         self._parts, self._held = [], 0

@@ -11,7 +11,7 @@ _CLOSE = "</think>"
 
 
 def clean(text: str) -> str:
-    """`text` with pairs of surrogates joined and lone ones replaced by U+FFFD, so that it can be encoded."""
+    """`text` with surrogate pairs joined and lone surrogates replaced by U+FFFD, so that it can be encoded."""
     if text.isascii() or _SURROGATE.search(text) is None:
         return text
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
@@ -38,16 +38,16 @@ class SurrogateJoiner:
         return clean(text)
 
     def finish(self) -> str:
-        """U+FFFD if the text ended in half a pair."""
+        """Returns U+FFFD if the text ended in half a pair."""
         text, self._high = clean(self._high), ""
         return text
 
 
 class ThinkSplitter:
-    """Tells thought from text in answers of servers that leave `<think>…</think>` in the content.
+    """Separates thought from text for servers that leave `<think>…</think>` in the content.
 
-    Only a tag at the very start opens a thought: an answer that writes about the tag later on means the tag. Tags may
-    be cut anywhere across deltas.
+    Only a tag at the very start opens a thought: later tags are part of an answer that writes about them. Tags may be
+    split anywhere across deltas.
     """
 
     def __init__(self) -> None:
@@ -56,11 +56,11 @@ class ThinkSplitter:
 
     @property
     def settled(self) -> bool:
-        """Whether all that follows is text, so that `feed` need not be asked."""
+        """Whether everything that follows is text, so that `feed` is no longer needed."""
         return self._state == "text"
 
     def feed(self, text: str) -> tuple[str, str]:
-        """`(thought, text)` that this delta adds."""
+        """Returns `(thought, text)` added by this delta."""
         thought = ""
         text = self._held + text
         self._held = ""
@@ -89,7 +89,7 @@ class ThinkSplitter:
         return thought, text
 
     def finish(self) -> tuple[str, str]:
-        """Returns what was held back when the answer ended."""
+        """Returns text held back when the answer ended."""
         held, self._held = self._held, ""
         return (held, "") if self._state == "thought" else ("", held)
 

@@ -1,1 +1,1 @@
-"""Language servers that the agent starts itself, where the editor does not offer its own."""
+"""Language servers that the agent starts itself, if the editor does not offer its own."""

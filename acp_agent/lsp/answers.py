@@ -1,6 +1,6 @@
-"""Reads the answers of servers, in all the shapes that LSP allows, as the types of `acp_agent.schema.lsp_types`.
+"""Reads servers' answers, in all the forms LSP allows, as the types of `acp_agent.schema.lsp_types`.
 
-What cannot be understood is left out, one item at a time: servers differ, and one odd field costs no more than itself.
+Anything unreadable is left out, item by item: servers differ, and one odd field must not cost the rest.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from acp_agent.lsp.uris import path_of, uri_of
 from acp_agent.schema import lsp_types as lsp
 
 PICTURE = re.compile(r"!\[[^\]\n]*\]\(data:[^)\s]*\)")
-"""One that is in the text itself: thousands of characters that nobody reads."""
+"""An image embedded as a `data:` URI: thousands of characters that nobody reads."""
 
 DEEPEST = 50
-"""Levels of symbols below symbols."""
+"""Nesting depth of symbols."""
 
 
 def diagnostics(data: Any) -> list[lsp.Diagnostic]:
@@ -27,7 +27,7 @@ def diagnostics(data: Any) -> list[lsp.Diagnostic]:
 def _diagnostic(data: Any) -> lsp.Diagnostic | None:
     place = _range(_get(data, "range"))
     message = _get(data, "message")
-    if isinstance(message, dict):  # MarkupContent, of LSP 3.18.
+    if isinstance(message, dict):  # MarkupContent, new in LSP 3.18.
         message = message.get("value")
     if place is None or not isinstance(message, str):
         return None
@@ -44,7 +44,7 @@ def _diagnostic(data: Any) -> lsp.Diagnostic | None:
 
 
 def locations(data: Any) -> list[lsp.Location]:
-    """Of `Location`, `Location[]` or `LocationLink[]`, each once."""
+    """Reads `Location`, `Location[]` or `LocationLink[]`, without duplicates."""
     items = [data] if isinstance(data, dict) else _list(data)
     return list(dict.fromkeys(item for each in items if (item := _location(each)) is not None))
 
@@ -59,7 +59,7 @@ def _location(data: Any) -> lsp.Location | None:
 
 
 def hover(data: Any) -> lsp.Hover | None:
-    """Of `MarkupContent`, `MarkedString` or a list of these; None where there is nothing to read."""
+    """Reads `MarkupContent`, `MarkedString` or a list of these; None if it is empty."""
     contents = _get(data, "contents")
     pieces = [_marked(each) for each in (contents if isinstance(contents, list) else [contents])]
     text = "\n\n".join(piece.strip("\n") for piece in pieces if piece.strip())
@@ -78,7 +78,7 @@ def _marked(data: Any) -> str:
 
 
 def document_symbols(data: Any) -> list[lsp.DocumentSymbol]:
-    """Of `DocumentSymbol[]` or `SymbolInformation[]`."""
+    """Reads `DocumentSymbol[]` or `SymbolInformation[]`."""
     return _symbols(data, DEEPEST)
 
 
@@ -104,7 +104,7 @@ def _symbols(data: Any, depth: int) -> list[lsp.DocumentSymbol]:
 
 
 def workspace_symbols(data: Any) -> list[lsp.WorkspaceSymbol]:
-    """Of `SymbolInformation[]` or `WorkspaceSymbol[]`; one without a range is at the beginning of its file."""
+    """Reads `SymbolInformation[]` or `WorkspaceSymbol[]`; one without a range is put at the beginning of its file."""
     found = []
     for each in _list(data):
         name, kind, place = _get(each, "name"), _get(each, "kind"), _get(each, "location")
@@ -117,8 +117,8 @@ def workspace_symbols(data: Any) -> list[lsp.WorkspaceSymbol]:
 
 
 def workspace_edit(data: Any) -> lsp.WorkspaceEdit:
-    """All edits by URI. Raises LspError for what is more than edits of text, or cannot be understood: an edit is taken
-    whole or not at all."""
+    """All edits by URI. Raises LspError for anything that is not a text edit or cannot be read: an edit is applied
+    completely or not at all."""
     changes: dict[str, list[lsp.TextEdit]] = {}
     documents = _get(data, "documentChanges")
     if isinstance(documents, list):
@@ -147,7 +147,7 @@ def _add(changes: dict[str, list[lsp.TextEdit]], uri: Any, edits: Any) -> None:
         into.append(lsp.TextEdit(place, text))
 
 
-# --- small things ------------------------------------------------------------------------------------------------
+# --- helpers -----------------------------------------------------------------------------------------------------
 
 
 def _get(data: Any, key: str) -> Any:
@@ -163,7 +163,7 @@ def _text(data: Any) -> str:
 
 
 def _uri(uri: str) -> str:
-    """Servers quote differently; we quote files' URIs in one way."""
+    """Servers quote URIs differently; this gives files' URIs one form."""
     path = path_of(uri)
     return uri if path is None else uri_of(path)
 

@@ -1,6 +1,6 @@
-"""The contract of language servers: requests to them, and how one is started. Cheap to import: without pygls.
+"""The interface to language servers: requests, and how servers are started. Cheap to import: without pygls.
 
-Positions are LSP's: lines and characters from 0, characters in UTF-16 code units.
+Positions are LSP's: zero-based lines and characters, characters in UTF-16 code units.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 
 class LspError(AgentError):
-    """A language server is unavailable or failed; the text is for the model and the user."""
+    """A language server is unavailable or failed; the message is for the model and the user."""
 
 
 class Document(Struct, frozen=True):
-    """A file with the text that it has now, whether or not that is saved."""
+    """A file with its current text, saved or not."""
 
     path: Path
     """Absolute."""
@@ -31,62 +31,61 @@ class Document(Struct, frozen=True):
 
 
 class Launch(Struct, frozen=True):
-    """A server as it is to be started."""
+    """How to start a server."""
 
     argv: Sequence[str]
     cwd: Path
     env: Mapping[str, str]
-    """The whole environment."""
+    """The complete environment."""
     pass_fds: tuple[int, ...] = ()
     started: Callable[[], None] = lambda: None
-    """To be called once the process was started, or could not be."""
+    """Call once the process has started, or could not."""
     close: Callable[[], None] = lambda: None
-    """To be called once it has ended, or could not be started."""
+    """Call once it has ended, or could not be started."""
 
 
 Launcher = Callable[[Sequence[str], Path], Awaitable[Launch]]
-"""Returns a command line and the workspace's folder what it needs to run there. Raises LspError where it must not
-run."""
+"""Takes a command line and the workspace's folder, and returns how to run it. Raises LspError if it must not run."""
 
 
 class NewErrors(Struct, frozen=True):
-    """The errors that an edit has caused."""
+    """Errors caused by an edit."""
 
     errors: Sequence[tuple[Path, lsp.Diagnostic]] = ()
-    """Errors that were not there before, also of other files that the servers watch; the edited file first."""
+    """Errors that did not exist before, including those in other files the servers watch; the edited file first."""
     waiting: Sequence[str] = ()
     """Servers that did not answer in time."""
 
 
 class Report(Struct, frozen=True):
-    """The diagnostics of some files."""
+    """Diagnostics of some files."""
 
     items: Sequence[lsp.FileDiagnostics] = ()
     sources: Sequence[str] = ()
     """The servers that answered."""
     trouble: Sequence[str] = field(default=())
-    """Problems, a sentence each."""
+    """Problems, one sentence each."""
 
 
 class LanguageServices(Protocol):
-    """The language servers of a session, the editor's or the agent's own. Every wait is bounded.
+    """The language servers of a session, either the editor's or the agent's own. Every wait has a timeout.
 
-    All but `watch` and `new_errors` raise LspError (also where no server is known for the file's language).
+    All methods but `watch` and `new_errors` raise LspError (also if no server is known for the file's language).
     """
 
     @property
     def config(self) -> LspConfig:
-        """The limits of what is reported."""
+        """Limits for reports."""
         ...
 
     def watch(self, document: Document) -> None:
-        """The file is of interest: its servers start, beside everything else, and look at it. Never fails or waits."""
+        """Marks the file as of interest: its servers start in the background and analyse it. Never fails or waits."""
         ...
 
     async def new_errors(self, before: Document | None, after: Document) -> NewErrors:
-        """The errors caused by a change to a file, as far as they are known in time. Never fails.
+        """Returns the errors caused by a change to a file, as far as known in time. Never fails.
 
-        `before`: as it was; None for a file that is new."""
+        `before`: the old state; None for a new file."""
         ...
 
     async def diagnostics(self, documents: Sequence[Document]) -> Report: ...
@@ -94,7 +93,7 @@ class LanguageServices(Protocol):
     async def definition(self, document: Document, at: lsp.Position) -> list[lsp.Location]: ...
 
     async def references(self, document: Document, at: lsp.Position) -> list[lsp.Location]:
-        """The declaration among them."""
+        """Includes the declaration."""
         ...
 
     async def hover(self, document: Document, at: lsp.Position) -> lsp.Hover | None: ...
@@ -102,16 +101,16 @@ class LanguageServices(Protocol):
     async def document_symbols(self, document: Document) -> list[lsp.DocumentSymbol]: ...
 
     async def workspace_symbols(self, query: str, near: Document | None = None) -> list[lsp.WorkspaceSymbol]:
-        """Of all servers that run; `near` starts those of its language."""
+        """Asks all running servers; `near` starts those of its language."""
         ...
 
     async def rename(
         self, document: Document, at: lsp.Position, new_name: str, others: Sequence[Document] = ()
     ) -> lsp.WorkspaceEdit:
-        """Returns what renaming would change, in all files; nothing is changed. It is computed for `document` and
-        `others` as they are given, of other files as the server knows them, which may not be as they are."""
+        """Returns what renaming would change, in all files; changes nothing. Computed for `document` and `others` as
+        given, and for other files as the server knows them, which may be outdated."""
         ...
 
     def knows(self, path: Path) -> bool:
-        """Whether there may be a server for the file, by its name."""
+        """Whether there may be a server for the file, judging by its name."""
         ...

@@ -1,8 +1,8 @@
-"""Which errors an edit has caused: those after it that did not exist before. Pure.
+"""Finds the errors an edit has caused: those after it that did not exist before. Pure.
 
-An error is known again by its source, code and message, line numbers in the message aside. Each error of before
-explains at most one of after: one that is on the same line, in the sense of a diff of the two texts; else one on a line
-that reads the same; else, where the edit changed its line, any.
+Errors are matched by source, code and message, ignoring line numbers in the message. Each old error explains at most
+one new one: one on the same line according to a diff of the two texts; else one on a line with the same text; else, if
+the edit changed its line, any.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ ERROR = 1
 """LSP's severity of an error."""
 
 MOST_LINES = 1000
-"""Of a changed part, in either text: longer ones are not compared line by line."""
+"""Lines of a changed part, in either text: longer parts are not compared line by line."""
 
 LINE_ENDS = re.compile(r"\r\n|\r|\n")
 """LSP's."""
@@ -30,7 +30,7 @@ _Key = tuple[str, str, str]
 def new_errors(
     before: Sequence[Diagnostic], after: Sequence[Diagnostic], old_text: str, new_text: str
 ) -> list[Diagnostic]:
-    """The errors in `after` caused by the change from `old_text` to `new_text`, in order."""
+    """Returns the errors in `after` caused by the change from `old_text` to `new_text`, in order."""
     found = [item for item in after if item.severity == ERROR]
     known: dict[_Key, list[int]] = {}
     for item in before:
@@ -52,7 +52,7 @@ def new_errors(
 
 
 def _explained(item: Diagnostic, lines: list[int], rule: Callable[[int, int], bool]) -> bool:
-    """Whether one of the old errors' lines explains the error; that is taken then."""
+    """Whether the line of an old error explains this one; removes that line if so."""
     now = item.range.start.line
     fitting = [was for was in lines if rule(was, now)]
     if fitting:
@@ -69,7 +69,7 @@ def _line(lines: Sequence[str], number: int) -> str:
 
 
 def _moved(old: Sequence[str], new: Sequence[str]) -> dict[int, int]:
-    """Line of the old text -> line of the new one, for the lines that the edit kept, and the end."""
+    """Maps lines of the old text to lines of the new one, for the lines that the edit kept and the end."""
     least = min(len(old), len(new))
     head = next((n for n in range(least) if old[n] != new[n]), least)
     tail = next((n for n in range(least - head) if old[-1 - n] != new[-1 - n]), least - head)

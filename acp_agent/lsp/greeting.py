@@ -1,4 +1,4 @@
-"""The `initialize` request: what we can do, and what is answered to a server's own requests."""
+"""The `initialize` request with our capabilities, and answers to a server's own requests."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SYMBOL_KINDS = list(types.SymbolKind)
 def initialize_params(folder: Path, options: Mapping[str, Any]) -> types.InitializeParams:
     uri = uri_of(folder)
     return types.InitializeParams(
-        # Not ours: in a sandbox it is the number of no process, and servers that look for it would leave.
+        # Not ours: inside a sandbox our pid belongs to no process, and servers that look for it would exit.
         process_id=None,
         client_info=types.ClientInfo("acp-coder", __version__),
         root_path=str(folder),
@@ -63,7 +63,7 @@ def initialize_params(folder: Path, options: Mapping[str, Any]) -> types.Initial
 
 
 def configuration(settings: Mapping[str, Any], section: str | None) -> Any:
-    """The settings of a dotted section; None where there are none."""
+    """The settings of a dotted section; None if there are none."""
     if not section:
         return settings
     if section in settings:

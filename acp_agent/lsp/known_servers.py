@@ -1,7 +1,7 @@
 """The known language servers, and which of them handle a file's language. Cheap to import: without pygls.
 
-A row of `lsp.servers` in the configuration with a known name replaces the keys that it gives; one with another name is
-a server of its own and comes before the known ones.
+A row of `lsp.servers` in the configuration with a known name replaces the keys it sets; one with another name defines a
+new server, which precedes the known ones.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from acp_agent.config.language_settings import LspConfig
 
 TABLE = Path(__file__).with_suffix(".json")
 OWN_PROGRAMS = (".venv/bin", "venv/bin", "node_modules/.bin")
-"""Where a project keeps programs of its own."""
+"""Where a project keeps its own programs."""
 
 
 class ServerRow(Struct, frozen=True, forbid_unknown_fields=True):
     name: str = ""
     command: tuple[str, ...] = ()
     languages: Mapping[str, str] = field(default_factory=dict)
-    """A file's ending, or its whole name -> LSP language id."""
+    """A file's extension, or its whole name -> LSP language id."""
     root_markers: tuple[str, ...] = ()
-    """Names, with `*` patterns, of what is in the folder that it works in."""
+    """Names, with `*` patterns, of files that mark its workspace folder."""
     group: str = ""
-    """Of those with the same only the first that is installed is started."""
+    """Of servers with the same group, only the first installed one is started."""
     settings: Mapping[str, Any] = field(default_factory=dict)
     options: Mapping[str, Any] = field(default_factory=dict)
     enabled: bool = True
@@ -44,13 +44,13 @@ PYTHON_TYPES = "python types"
 
 @cache
 def known() -> dict[str, ServerRow]:
-    """By name, in the order in which they are asked."""
+    """By name, in order of precedence."""
     found = json.decode(TABLE.read_bytes(), type=dict[str, ServerRow])
     return {name: replace(row, name=name) for name, row in found.items()}
 
 
 def rows(config: LspConfig) -> tuple[ServerRow, ...]:
-    """The servers that may be started, in the order in which they are asked."""
+    """The servers that may be started, in order of precedence."""
     changed: dict[str, ServerRow] = {}
     for name, given in config.servers.items():
         row = known().get(name, ServerRow(name))
@@ -60,7 +60,7 @@ def rows(config: LspConfig) -> tuple[ServerRow, ...]:
             languages=given.languages or row.languages,
             root_markers=tuple(given.root_markers) or row.root_markers,
             group=given.group or row.group,
-            # A date of TOML is text in JSON.
+            # A TOML date becomes text in JSON.
             settings=msgspec.to_builtins(given.settings) or row.settings,
             options=msgspec.to_builtins(given.options) or row.options,
             enabled=given.enabled,
@@ -71,7 +71,7 @@ def rows(config: LspConfig) -> tuple[ServerRow, ...]:
 
 
 def language_of(row: ServerRow, path: Path) -> str | None:
-    """The LSP language id that the server knows the file by; None: the file is not for it. The longest ending wins."""
+    """The LSP language id for the file; None if the server does not handle it. The longest extension wins."""
     for name in (path.name, path.name.lower()):
         found = [ending for ending in row.languages if name == ending or (ending[:1] == "." and name.endswith(ending))]
         if found:
@@ -80,8 +80,8 @@ def language_of(row: ServerRow, path: Path) -> str | None:
 
 
 def where(path: Path, folders: Sequence[Path], markers: Sequence[str]) -> Path:
-    """The nearest folder at or above the file that has a marker, within `folders`; else that of `folders` it is in, or
-    the first."""
+    """The nearest folder at or above the file, within `folders`, that has a marker; else the one of `folders` that
+    contains the file, else the first."""
     inside = [folder for folder in folders if path.is_relative_to(folder)]
     if not inside:
         return folders[0]
@@ -102,8 +102,8 @@ def _stands(folder: Path, marker: str) -> bool:
 
 
 def any_installed(known: Sequence[ServerRow], folders: Sequence[Path], environ: Mapping[str, str]) -> bool:
-    """Whether one of the servers seems to be there: by the names in the folders of programs, which is quicker than to
-    look for each of them."""
+    """Whether one of the servers seems to be installed, judging by the names in program folders: faster than looking
+    for each of them."""
     places = [str(folder / place) for folder in folders for place in OWN_PROGRAMS]
     names: set[str] = set()
     for place in (*places, *environ.get("PATH", os.defpath).split(os.pathsep)):
@@ -114,9 +114,9 @@ def any_installed(known: Sequence[ServerRow], folders: Sequence[Path], environ: 
 
 
 def which(program: str, near: Path, top: Path, environ: Mapping[str, str]) -> str | None:
-    """The program's absolute path: the project's own, from the folder `near` up to `top`, else that on PATH.
+    """The program's absolute path: the project's own, from the folder `near` up to `top`, else the one on PATH.
 
-    One with a slash in it is looked for at that place, seen from `top`."""
+    A name with a slash is resolved against `top`."""
     if os.sep in program:
         return shutil.which(str(top / Path(program).expanduser()))
     folders = [folder for folder in (near, *near.parents) if folder.is_relative_to(top)] or [top]

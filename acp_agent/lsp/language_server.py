@@ -1,7 +1,7 @@
-"""One language server: its life, and requests to it.
+"""One language server: its lifetime, and requests to it.
 
-It is started when first needed and restarted a few times if it exits by itself; documents are then reopened, and
-waiting requests keep waiting.
+Started when first needed and restarted a few times if it exits by itself; documents are then reopened, and pending
+requests keep waiting.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ State = Literal["starting", "ready", "failed", "stopped"]
 SHUTDOWN = 0.3
 """Seconds a server has to answer `shutdown` and to read `exit`."""
 AGAIN = 0.05
-"""Seconds between two tries of a request that a server refuses for now."""
+"""Seconds between two tries of a request that a server temporarily refuses."""
 TRIES = 10
 
 
@@ -44,11 +44,11 @@ class ServerState:
     state: State
     restarts: int
     trouble: str
-    """Why it failed; empty where it did not."""
+    """Why it failed; else empty."""
 
 
 class Server:
-    """Made by `OwnServers`, which runs `run` beside everything else and ends it by `stop`."""
+    """Created by `OwnServers`, which runs `run` in the background and ends it with `stop`."""
 
     def __init__(
         self,
@@ -71,17 +71,17 @@ class Server:
         self.documents = Documents(hides)
         self.changed = Signal()
         self.client: Client | None = None
-        """While it is ready."""
+        """Set while the server is ready."""
         self._state: State = "starting"
         self._trouble = ""
         self._restarts = 0
         self.in_vain = 0
-        """Edits in a row that were waited for and nothing came."""
+        """Consecutive edits for which nothing arrived in time."""
         self._stopping = False
         self._greeting = anyio.CancelScope()
         self._capabilities: dict[str, Any] = {}
         self.registered: dict[str, dict[str, Any]] = {}
-        """Registration id -> of what the server registered while it ran; only pull diagnostics are told apart."""
+        """Registration id -> options registered at run time; only pull diagnostics are tracked."""
 
     @property
     def name(self) -> str:
@@ -95,10 +95,10 @@ class Server:
     def alive(self) -> bool:
         return self._state in ("starting", "ready")
 
-    # --- its life ---------------------------------------------------------------------------------------------
+    # --- lifetime ---------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Ends when the server was stopped, or failed for good."""
+        """Runs until the server was stopped, or failed for good."""
         try:
             while not self._stopping:
                 try:
@@ -119,7 +119,7 @@ class Server:
                 self._set("stopped")
 
     def stop(self) -> None:
-        """Begins the end; `run` ends soon."""
+        """Starts to stop the server; `run` ends soon."""
         self._stopping = True
         self._greeting.cancel()
         self.changed.notify()
@@ -135,8 +135,8 @@ class Server:
         self.changed.notify()
 
     async def _live(self) -> tuple[str, bool]:
-        """One process from start to end; gives how it ended, and whether another one may fare better. Raises LspError
-        where none can be started."""
+        """Runs one process from start to end; returns how it ended, and whether a restart may help. Raises LspError if
+        none can be started."""
         launch = await self._launcher(self._argv, self.folder)
         try:
             process = start_process(self.name, launch)
@@ -197,7 +197,7 @@ class Server:
         return client.words, True
 
     async def _part(self, client: Client) -> None:
-        """Says good-bye, as LSP wants it."""
+        """Shuts the server down as LSP specifies."""
         if not client.words:
             try:
                 await client.ask(types.SHUTDOWN, None, SHUTDOWN)
@@ -207,7 +207,7 @@ class Server:
             with anyio.move_on_after(SHUTDOWN / 2):
                 await client.sent()
 
-    # --- what it asks and tells -------------------------------------------------------------------------------
+    # --- requests and notifications from the server -----------------------------------------------------------
 
     def _handlers(self) -> Handlers:
         return {
@@ -252,14 +252,14 @@ class Server:
         self.documents.pushed(path, version if isinstance(version, int) else None, items)
         self.changed.notify()
 
-    # --- asking -----------------------------------------------------------------------------------------------
+    # --- requests to the server -------------------------------------------------------------------------------
 
     def capability(self, name: str) -> Any:
-        """As `initialize` has answered it."""
+        """The capability as answered to `initialize`."""
         return self._capabilities.get(name)
 
     def offers(self, capability: str) -> bool:
-        """Whether it serves what the capability stands for, as in `renameProvider`; once it is ready."""
+        """Whether the server has the capability, such as `renameProvider`; call it once ready."""
         return self._capabilities.get(capability) not in (None, False)
 
     def detail(self, capability: str, key: str) -> Any:
@@ -268,14 +268,14 @@ class Server:
         return options.get(key) if isinstance(options, dict) else None
 
     async def ready(self) -> Client:
-        """Waits until it is. Raises LspError where it failed for good."""
+        """Waits until the server is ready. Raises LspError if it failed for good."""
         await self.changed.until(lambda: self.client is not None or not self.alive)
         if self.client is None:
             raise LspError(self._trouble or f"the language server {self.name} was stopped")
         return self.client
 
     async def started(self) -> None:
-        """The same within the configured time."""
+        """The same with the configured timeout."""
         try:
             with anyio.fail_after(self._config.start_timeout):
                 await self.ready()
@@ -285,7 +285,7 @@ class Server:
             ) from None
 
     async def ask(self, method: str, params: Any) -> Any:
-        """The result, as plain JSON; once more where it ended before it answered. Raises LspError."""
+        """Returns the result as plain JSON; retries once if the server ended before it answered. Raises LspError."""
         for _ in range(TRIES):
             await self.started()
             client = await self.ready()
@@ -302,7 +302,7 @@ class Server:
     # --- documents --------------------------------------------------------------------------------------------
 
     def update(self, document: Document) -> None:
-        """Tells of a new text of a document, if that is open, and asks nothing."""
+        """Notifies the server of a document's new text, if it is open; requests nothing."""
         opened = self.documents.get(document.path)
         if opened is not None and not opened.users:
             self.show(opened, document.text)
@@ -311,7 +311,7 @@ class Server:
         self.documents.show(document, text, self.client.tell if self.client else None)
 
     async def shown(self, language: str, document: Document) -> OpenDocument:
-        """The document with this text open in the server, once nobody asks about another text of it."""
+        """Opens the document with this text in the server, once no other request uses another text of it."""
         opened = self.documents.take(document.path, language)
         if not opened.sent or opened.text != document.text:
             async with self.documents.using(document.path, language) as opened:

@@ -1,8 +1,8 @@
-"""Asks a language server about documents: about one as it is, and what an edit has changed.
+"""Asks a language server for diagnostics: of a document's current text, and of what an edit has changed.
 
-Some servers can be asked (pull), others publish when they are ready (push), with or without the version they speak of,
-at once or in parts. `Looking` hides the difference. Nothing here is bounded but the request to a server that can be
-asked, and `look`: who calls `edited` says how long it may take.
+Some servers can be asked (pull), others publish when they are ready (push), with or without the version they refer to,
+at once or in parts. `Looking` hides the difference. Only pull requests and `look` have timeouts: callers of `edited`
+set their own.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from acp_agent.schema.lsp_types import Diagnostic
 log = logging.getLogger(__name__)
 
 QUIET = 0.15
-"""Seconds without a publication after which those of a version count as complete: some servers publish in parts."""
+"""Seconds without a publication after which a version's diagnostics count as complete: some servers send parts."""
 SILENCES = 2
-"""Edits after which a server published nothing, as one may that has nothing else to say than before."""
+"""Edits without a publication after which a server counts as silent; it may skip unchanged results."""
 PATIENCE = 1.0
-"""Seconds that it is waited for then, until it publishes again."""
+"""Seconds to wait for a silent server, until it publishes again."""
 OTHERS = 10
-"""Other open documents that are looked at after an edit, those used last."""
+"""Other open documents checked after an edit, the most recently used ones."""
 OTHERS_WAIT = 0.3
 """Seconds for these."""
 
@@ -50,7 +50,7 @@ class Looking:
         self._config = config
 
     async def look(self, language: str, document: Document) -> list[Diagnostic]:
-        """Returns its diagnostics of the document as it is, as far as they come in time. Raises LspError."""
+        """Returns diagnostics of the document's current text, as far as they arrive in time. Raises LspError."""
         async with self._documents.using(document.path, language) as opened:
             self._server.show(opened, document.text)
             await self._server.ready()
@@ -67,9 +67,9 @@ class Looking:
     async def edited(
         self, language: str, before: Document | None, after: Document, saved: bool
     ) -> list[tuple[Path, Diagnostic]]:
-        """The errors caused by the edit; `saved`: the disk has it. Raises LspError, Silent.
+        """Returns the errors caused by the edit; `saved`: the disk has it. Raises LspError, Silent.
 
-        However this ends, the server is told of the text after the edit."""
+        However this ends, the server gets the text after the edit."""
         async with self._documents.using(after.path, language) as opened:
             told = False
             try:
@@ -99,11 +99,11 @@ class Looking:
                 if not told:
                     unheard = opened.sent and not opened.pushes
                     self._edit(opened, before is None, after.text, saved)
-                    # It may say nothing of a file without anything to say: the next edit does not wait for that.
+                    # The server may publish nothing for a file without diagnostics: the next edit does not wait.
                     opened.waited = unheard
 
     def _others(self, edited: OpenDocument) -> dict[Path, tuple[int, list[Diagnostic]]]:
-        """Returns the diagnostics of other files, each with its version; not of those that are in use now."""
+        """Returns the diagnostics of other files, each with its version, except files currently in use."""
         known: dict[Path, tuple[int, list[Diagnostic]]] = {}
         for path, items in self._documents.known().items():
             other = self._documents.get(path)
@@ -136,7 +136,7 @@ class Looking:
 
     @property
     def _looks_beyond(self) -> bool:
-        """Whether a change of one file may change what is asked of another."""
+        """Whether a change to one file may change another's pull diagnostics."""
         options = [*self._server.registered.values(), self._server.capability("diagnosticProvider")]
         inter = any(isinstance(each, dict) and each.get("interFileDependencies") for each in options)
         return inter or self._documents.only_pulled
@@ -152,7 +152,7 @@ class Looking:
                 except Refused:
                     if not self._documents.only_pulled:
                         raise
-                    # It does not know the command as we do: what it publishes counts.
+                    # The server does not know the command as we do: use what it publishes.
                     self._documents.only_pulled = False
                     continue
             if not document.pushes:
@@ -167,11 +167,11 @@ class Looking:
                 return
 
     def _is_silent_about(self, document: OpenDocument) -> bool:
-        """Whether this version was waited for in vain; who can be asked is asked again."""
+        """Whether waiting for this version already failed; a server with pull diagnostics is asked again."""
         return document.waited and not self._pulls
 
     async def _settle_patiently(self, document: OpenDocument) -> None:
-        """The same after an edit; not for long where the server was silent after the last ones. Raises Silent."""
+        """The same after an edit, but only briefly if the server was silent after the last ones. Raises Silent."""
         document.waited = True
         patience = PATIENCE if self._documents.silences >= SILENCES and not self._pulls else math.inf
         self._documents.silences += 1
@@ -204,7 +204,7 @@ class Looking:
             self._documents.pulled(document.path, diagnostics(answer.get("items")))
 
     async def _look_at_others(self, edited: OpenDocument) -> None:
-        """Asks again for the other documents that the edit may have touched, those that are done soon."""
+        """Asks again for diagnostics of other documents that the edit may have affected, if quickly available."""
         if not self._pulls or not self._looks_beyond:
             return
         others = [each for each in self._documents if each is not edited and each.sent and each.seen]

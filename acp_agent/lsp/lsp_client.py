@@ -1,7 +1,7 @@
-"""JSON-RPC with a language server's process: pygls keeps the requests, lsprotocol has the messages that we send.
+"""JSON-RPC with a language server's process: pygls tracks the requests, lsprotocol defines the messages we send.
 
-We read what a server sends ourselves and keep it as plain JSON: pygls would read without bounds, and lsprotocol rejects
-a whole message for one wrong field. `acp_agent.lsp.answers` extracts what it understands.
+We read a server's messages ourselves and keep them as plain JSON: pygls would read without limits, and lsprotocol
+rejects a whole message for one wrong field. `acp_agent.lsp.answers` extracts the readable parts.
 """
 
 from __future__ import annotations
@@ -44,15 +44,15 @@ logging.getLogger("pygls.client").setLevel(logging.CRITICAL)
 
 LONGEST_MESSAGE = 64 * 1024 * 1024
 LONGEST_HEADER = 16 * 1024
-"""Bytes of a header, and of what a server prints between messages."""
+"""Bytes of a header, and of a server's output between messages."""
 UNREAD = 64 * 1024 * 1024
-"""Bytes that wait for a server that does not read."""
+"""Bytes queued for a server that does not read."""
 FLOOD = 20_000
-"""Notifications and requests of a server in FLOOD_SECONDS."""
+"""Notifications and requests allowed from a server in FLOOD_SECONDS."""
 FLOOD_SECONDS = 10.0
 
 JUNK = 1024 * 1024
-"""Bytes that a server may print between messages in all."""
+"""Total bytes that a server may print between messages."""
 
 LENGTH = re.compile(rb"content-length:[ \t]*(\d{1,12})[ \t]*$", re.IGNORECASE)
 HEADER = re.compile(rb"[A-Za-z-]{1,40}:[^\r\n]*$")
@@ -60,7 +60,7 @@ HEADER = re.compile(rb"[A-Za-z-]{1,40}:[^\r\n]*$")
 SERVER_CANCELLED, CONTENT_MODIFIED = -32802, -32801
 
 Handlers = Mapping[str, Callable[[Any], Any]]
-"""Method -> what answers it (a request) or takes it (a notification); gets and gives plain JSON."""
+"""Method -> function that answers the request or takes the notification; both use plain JSON."""
 
 
 class ServerGone(LspError):
@@ -74,12 +74,12 @@ class Refused(LspError):
         super().__init__(message)
         self.code = code
         self.again = again
-        """The same request may be answered if it is sent again."""
+        """Whether a retry of the same request may succeed."""
 
 
 @dataclass
 class _Error:
-    """An answer that is an error."""
+    """An error answer."""
 
     id: str | int
     error: types.ResponseError
@@ -87,14 +87,14 @@ class _Error:
 
 
 class _Protocol(JsonRPCProtocol):
-    """Messages of LSP out; plain JSON in."""
+    """Sends LSP messages; receives plain JSON."""
 
     def get_message_type(self, method: str) -> type[Any] | None:
         found: type[Any] | None = types.METHOD_TO_TYPES[method][0] if method in types.METHOD_TO_TYPES else None
         return found
 
     def structure_message(self, data: dict[str, Any]) -> RPCMessage:
-        """Raises ValueError: it is not a message."""
+        """Raises ValueError if it is not a message."""
         method, id_ = data.get("method"), data.get("id")
         if isinstance(method, str):
             if id_ is None:
@@ -118,12 +118,12 @@ class _Protocol(JsonRPCProtocol):
         return id_ in self._request_futures
 
     def forget(self, id_: str) -> None:
-        """Nobody waits for the answer any more."""
+        """Stops waiting for the answer."""
         self._request_futures.pop(id_, None)
         self._result_types.pop(id_, None)
 
     def fail(self, error: LspError) -> None:
-        """Ends all requests that wait."""
+        """Fails all pending requests."""
         waiting = list(self._request_futures.values())
         self._request_futures.clear()
         self._result_types.clear()
@@ -143,7 +143,7 @@ class _ServerProcess(Child):
 
 
 def start_process(name: str, launch: Launch) -> Child:
-    """Raises LspError, in words, where there is nothing to start. `Launch.started` is called in any case."""
+    """Raises LspError if it cannot be started. `Launch.started` is called in any case."""
     try:
         return _ServerProcess.start(name, launch.argv, cwd=launch.cwd, env=launch.env, pass_fds=launch.pass_fds)
     except (OSError, ValueError) as error:
@@ -153,7 +153,7 @@ def start_process(name: str, launch: Launch) -> Child:
 
 
 class Client(JsonRPCClient):
-    """One process, from its start to its end. `read` and `write` are run beside whoever asks."""
+    """One process, from start to end. `read` and `write` run concurrently with requests."""
 
     protocol: _Protocol
 
@@ -171,7 +171,7 @@ class Client(JsonRPCClient):
         self._buffer = bytearray()
         self._junk = 0
         self.words = ""
-        """How it ended; empty while it lives."""
+        """How it ended; empty while it is running."""
         for method, handler in handlers.items():
             self.feature(method)(_plain(handler))
         self.protocol.set_writer(self)
@@ -179,18 +179,18 @@ class Client(JsonRPCClient):
     def report_server_error(self, error: Exception, source: type[PyglsError] | type[JsonRpcException]) -> None:
         log.debug("%s: %s", self._name, error)
 
-    # --- asking -----------------------------------------------------------------------------------------------
+    # --- requests ---------------------------------------------------------------------------------------------
 
     def tell(self, method: str, params: Any = None) -> None:
-        """Sends a notification; nothing happens where the server is gone."""
+        """Sends a notification, or discards it if the server is gone."""
         if not self.words:
             self.protocol.notify(method, params)
 
     async def ask(self, method: str, params: Any, timeout: float) -> Any:
-        """The result, as plain JSON. Raises ServerGone, Refused, or LspError after `timeout` seconds."""
+        """Returns the result as plain JSON. Raises ServerGone, Refused, or LspError after `timeout` seconds."""
         if self.words:
             raise ServerGone(f"the language server {self._name} ended: {self.words}")
-        # Ids of its own kind: pygls keeps ours and those of the server's requests in one table.
+        # Distinct ids: pygls keeps ours and those of the server's requests in one table.
         id_ = f"acp-coder-{next(self._numbers)}"
         answered = anyio.Event()
         future = self.protocol.send_request(method, params, msg_id=id_)
@@ -215,10 +215,10 @@ class Client(JsonRPCClient):
         words = one_line(error.message, 300) or f"error {error.code}"
         return Refused(f"the language server {self._name} refused {method}: {words}", error.code, again)
 
-    # --- the wire ---------------------------------------------------------------------------------------------
+    # --- transport --------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Part of pygls' idea of a writer."""
+        """Required of a writer by pygls."""
 
     def write(self, data: bytes) -> None:
         self._unread += len(data)
@@ -228,7 +228,7 @@ class Client(JsonRPCClient):
         self._more.notify()
 
     async def send(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
-        """Sends what is to be sent, until the server is gone or `hush` is called."""
+        """Sends queued messages until the server is gone or `hush` is called."""
         task_status.started()
         try:
             with self._sending:
@@ -240,21 +240,21 @@ class Client(JsonRPCClient):
                     self._more.notify()
                     await self._more.until(lambda: bool(self._outgoing or self.words))
         except OSError as error:
-            log.debug("%s: %s", self._name, error)  # Its output ends, too, and that end has the words.
+            log.debug("%s: %s", self._name, error)  # Its output ends as well, and that end provides the description.
         finally:
             self._hushed.set()
 
     async def hush(self) -> None:
-        """Nothing is sent any more, and nobody waits at its stdin, once this is done."""
+        """Stops sending; once this returns, nothing waits on the server's stdin."""
         self._sending.cancel()
         await self._hushed.wait()
 
     async def sent(self) -> None:
-        """Waits until all is written."""
+        """Waits until everything queued is written."""
         await self._more.until(lambda: not self._unread or bool(self.words))
 
     async def receive(self) -> None:
-        """Reads messages until the server ends, or sends what none can be read from; then `words` are set."""
+        """Reads messages until the server ends, or sends unreadable data; then sets `words`."""
         messages, since = 0, anyio.current_time()
         try:
             while not self.words and (chunk := await self._process.read()):
@@ -271,7 +271,7 @@ class Client(JsonRPCClient):
             self._end(self._process.end_words())
 
     def _cut(self) -> bytes | None:
-        """The next message's body, where it is there whole. What is between messages is skipped, kept as words."""
+        """Returns the next message's body if it has fully arrived. Output between messages is skipped and recorded."""
         start, length = 0, -1
         while (end := self._buffer.find(b"\n", start, start + LONGEST_HEADER)) >= 0:
             line = bytes(self._buffer[start:end]).rstrip(b"\r")
@@ -298,7 +298,7 @@ class Client(JsonRPCClient):
         return None
 
     def _receive(self, body: bytes) -> int:
-        """How much it counts as flood: 1, unless it is an answer."""
+        """Returns how much the message counts as flood: 1, unless it is an answer."""
         try:
             data = _decode(body)
             if not isinstance(data, dict):
@@ -308,7 +308,7 @@ class Client(JsonRPCClient):
             log.debug("%s sent something that is not a message: %s", self._name, error)
             self._process.heard(body[:1000])
             return 1
-        if data.get("method") != types.CANCEL_REQUEST:  # All of its requests are answered at once.
+        if data.get("method") != types.CANCEL_REQUEST:  # All of its requests are answered immediately.
             self.protocol.handle_message(message)
         return int("method" in data)
 
@@ -321,7 +321,7 @@ class Client(JsonRPCClient):
 
 
 def _plain(handler: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """pygls writes attributes on what it is given, which methods do not have."""
+    """Wraps the handler: pygls sets attributes on it, which methods do not allow."""
     return lambda params: handler(params)
 
 
@@ -329,5 +329,5 @@ def _decode(body: bytes) -> Any:
     try:
         return msgspec.json.decode(body)
     except msgspec.DecodeError:
-        # Half surrogates and wrong bytes are no reason to lose a message.
+        # Half surrogates and invalid bytes are no reason to lose a message.
         return json.loads(body.decode("utf-8", "replace"))

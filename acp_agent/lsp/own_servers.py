@@ -1,7 +1,7 @@
-"""The agent's own language servers: which are asked for a file, and what all of them say together.
+"""The agent's own language servers: which are asked about a file, and their combined answers.
 
-One server for each row of the table and workspace folder, started when it is first needed. All run in tasks of `run`,
-which ends them. Loaded when the first is needed: pygls comes with it.
+One server for each row of the table and workspace folder, started when first needed. All run in tasks of `run`, which
+stops them. This module is loaded lazily, since it imports pygls.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 STOP = 1.2
-"""Seconds that all servers have to end."""
+"""Seconds for all servers to end."""
 AT_ONCE = 8
-"""Files whose diagnostics are asked for at the same time."""
+"""Files whose diagnostics are requested concurrently."""
 ONCE_IN = 5
 """After this many edits without a response from a server, the next edit waits for it as usual."""
 
 HIDDEN = "the rename would also change a file that must not be read; nothing is changed"
 
 Pair = tuple[Server, str]
-"""A server, and the language id by which it knows the file."""
+"""A server and its language id for the file."""
 
 
 class OwnServers:
-    """Implements `LanguageServices`. Nothing is started before `run` runs; who asks earlier waits for it."""
+    """Implements `LanguageServices`. Nothing is started before `run` runs; earlier requests wait for it."""
 
     def __init__(
         self,
@@ -58,8 +58,8 @@ class OwnServers:
         hides: Callable[[Path], bool],
         tell: Callable[[str], None],
     ) -> None:
-        """`folders`: the session's, its working folder first. `hides`: what must not be read. `tell`: takes a sentence
-        for the user, when a server failed for good."""
+        """`folders`: the session's, its working folder first. `hides`: whether a path must not be read. `tell`: takes a
+        sentence for the user when a server has failed for good."""
         self._config = config
         self._rows = rows(config)
         self._folders = list(folders)
@@ -70,16 +70,16 @@ class OwnServers:
         self._servers: dict[tuple[str, Path], Server] = {}
         self._tasks: TaskGroup | None = None
         self._early: list[Callable[[], Coroutine[Any, Any, None]]] = []
-        """Work to do once `run` runs."""
+        """Work to start once `run` runs."""
         self._ended = False
 
-    # --- lives ------------------------------------------------------------------------------------------------
+    # --- lifetime ---------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Keeps the servers running until it is cancelled, and stops them then."""
+        """Keeps the servers running until cancelled, then stops them."""
         stop = anyio.Event()
         async with anyio.create_task_group() as tasks:
-            # Shielded as a whole: a server is told of its end while its own tasks still work.
+            # Shielded as a whole: a server is shut down while its own tasks still work.
             tasks.start_soon(self._host, stop)
             try:
                 await anyio.sleep_forever()
@@ -113,13 +113,13 @@ class OwnServers:
     def states(self) -> list[ServerState]:
         return [server.state for server in self._servers.values()]
 
-    # --- which ------------------------------------------------------------------------------------------------
+    # --- selection --------------------------------------------------------------------------------------------
 
     def knows(self, path: Path) -> bool:
         return any(language_of(row, path) for row in self._rows)
 
     def _pairs(self, document: Document) -> list[Pair]:
-        """The servers for the document, started if needed. Raises LspError if there is none, saying why."""
+        """Returns the servers for the document, started if needed. Raises LspError if there are none, saying why."""
         path = document.path
         if self._hides(path):
             raise LspError(f"{path} must not be read, so it is not sent to a language server")
@@ -160,7 +160,7 @@ class OwnServers:
         return pairs
 
     def _server(self, row: ServerRow, path: Path) -> Server | None:
-        """None: it is not installed. Raises LspError where it would be one too many."""
+        """Returns None if it is not installed. Raises LspError if there are too many servers already."""
         folder = where(path, self._folders, row.root_markers)
         if server := self._servers.get((row.name, folder)):
             return server
@@ -198,7 +198,7 @@ class OwnServers:
                 self._soon(partial(self._look, server, language, document))
 
     async def _look(self, server: Server, language: str, document: Document) -> None:
-        """Nobody waits for it: what it finds is there when somebody does."""
+        """Runs in the background: its results are there when somebody asks."""
         with anyio.move_on_after(self._config.start_timeout + self._config.request_timeout):
             try:
                 await Looking(server, self._config).look(language, document)
@@ -289,7 +289,7 @@ class OwnServers:
         ]
         return Report(tuple(items), tuple(sources), tuple(trouble))
 
-    # --- questions --------------------------------------------------------------------------------------------
+    # --- requests ---------------------------------------------------------------------------------------------
 
     async def definition(self, document: Document, at: lsp.Position) -> list[lsp.Location]:
         async def ask(server: Server, opened: OpenDocument) -> list[lsp.Location]:
@@ -326,7 +326,7 @@ class OwnServers:
         if near is not None:
             pairs = self._pairs(near)
             servers = list(dict.fromkeys([*servers, *(server for server, _ in pairs)]))
-            for server, language in pairs:  # Some look for a project only where a file is open.
+            for server, language in pairs:  # Some servers look for a project only once a file is open.
                 await server.shown(language, near)
         if not servers:
             raise LspError("no language server is running yet: name a file in the language you mean")
@@ -363,7 +363,7 @@ class OwnServers:
         return found[0]
 
     async def _show(self, server: Server, others: Sequence[Document]) -> None:
-        """Opens them; of more than can be open only those that are not as the disk has them, which it reads itself."""
+        """Opens the documents; if they are too many, not the saved ones, which the server reads from disk itself."""
         shown, read = [], []
         for other in others:
             if self._hides(other.path):
@@ -390,7 +390,7 @@ class OwnServers:
         ask: Callable[[Server, OpenDocument], Awaitable[T]],
         most: int | None = None,
     ) -> list[T]:
-        """The answers of the document's servers, the first `most` that offer it. Raises LspError if there is none."""
+        """Returns the answers of the document's servers, the first `most` that offer it. Raises LspError if none do."""
         languages = dict(self._pairs(document))
 
         async def show_and_ask(server: Server) -> T:

@@ -1,6 +1,6 @@
-"""The documents that one server has open, and what it said of files. Without waiting: `language_server` does that.
+"""The documents open in one server, and its diagnostics of files. Never waits: `language_server` does that.
 
-A document is remembered when it was not sent yet (the server is starting, or being started again) and sent then.
+A document that could not be sent yet (the server is starting or restarting) is remembered and sent later.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from acp_agent.lsp.uris import uri_of
 from acp_agent.schema.lsp_types import Diagnostic
 
 MOST_OPEN = 64
-"""Documents of a server at once; the one not used for longest is closed."""
+"""Open documents per server; beyond that, the least recently used is closed."""
 MOST_FILES = 1000
 """Files whose diagnostics are kept."""
 
@@ -32,17 +32,17 @@ class OpenDocument:
     text: str
     version: int = 1
     sent: bool = False
-    """Whether the server, as it runs now, has it open."""
+    """Whether the currently running server process has it open."""
     pushes: int = 0
-    """Publications that may speak of this version."""
+    """Number of publications that may refer to this version."""
     waited: bool = False
-    """Whether it was waited for in vain: the server may publish only what has changed."""
+    """Whether waiting for it has failed: the server may publish only changes."""
     seen: bool = False
-    """Whether its diagnostics are known, for this version or one before."""
+    """Whether its diagnostics are known, for this or an earlier version."""
     lock: anyio.Lock = field(default_factory=anyio.Lock)
-    """Held by who changes the text to ask about it."""
+    """Held while changing the text for a request."""
     users: int = 0
-    """Who hold the lock, or wait for it."""
+    """Number of tasks that hold the lock or wait for it."""
 
     @property
     def uri(self) -> str:
@@ -57,30 +57,30 @@ class Documents:
     def __init__(self, hides: Callable[[Path], bool]) -> None:
         self._hides = hides
         self._open: dict[Path, OpenDocument] = {}
-        """The one used last at the end."""
+        """The most recently used is last."""
         self._pushed: dict[Path, Sequence[Diagnostic]] = {}
         self._pulled: dict[Path, Sequence[Diagnostic]] = {}
         self.silences = 0
-        """Edits in a row after which nothing was published."""
+        """Consecutive edits after which nothing was published."""
         self.only_pulled = False
         """Whether published diagnostics add nothing to what is already known."""
 
     def __iter__(self) -> Iterator[OpenDocument]:
-        """The one used last first."""
+        """Iterates from the most recently used."""
         return iter(list(reversed(self._open.values())))
 
     def get(self, path: Path) -> OpenDocument | None:
         return self._open.get(path)
 
     def take(self, path: Path, language: str) -> OpenDocument:
-        """The document, whether or not it is open yet; it is the one used last."""
+        """Returns the document, opened or not, and marks it as most recently used."""
         document = self._open.pop(path, None) or OpenDocument(path, language, "")
         self._open[path] = document
         return document
 
     @asynccontextmanager
     async def using(self, path: Path, language: str) -> AsyncIterator[OpenDocument]:
-        """The same for one user at a time, who may change its text; it is not closed meanwhile."""
+        """The same for one user at a time, who may change its text; keeps it open meanwhile."""
         document = self.take(path, language)
         document.users += 1
         try:
@@ -90,7 +90,7 @@ class Documents:
             document.users -= 1
 
     def show(self, document: OpenDocument, text: str, tell: Tell | None) -> None:
-        """Makes the text known to the server; None: once it is there."""
+        """Sends the text to the server; with `tell` None, once it is running."""
         if document.text != text:
             document.text = text
             document.version += 1
@@ -111,7 +111,7 @@ class Documents:
                 self._close(other, tell)
 
     def send_all(self, tell: Tell) -> None:
-        """To a server that was started."""
+        """Sends all documents to a newly started server."""
         for document in self._open.values():
             self._send(document, tell)
 
@@ -136,7 +136,7 @@ class Documents:
     # --- diagnostics ------------------------------------------------------------------------------------------
 
     def pushed(self, path: Path, version: int | None, items: Sequence[Diagnostic]) -> None:
-        """Takes what the server published, all of the file."""
+        """Stores published diagnostics, which are complete for the file."""
         self._keep(self._pushed, path, items)
         document = self._open.get(path)
         current = document is not None and document.sent and (version is None or version >= document.version)
@@ -146,18 +146,18 @@ class Documents:
             self.silences = 0
 
     def pulled(self, path: Path, items: Sequence[Diagnostic]) -> None:
-        """Takes what the server answered, all of the file."""
+        """Stores requested diagnostics, which are complete for the file."""
         self._keep(self._pulled, path, items)
         if document := self._open.get(path):
             document.seen = True
 
     def of(self, path: Path) -> list[Diagnostic]:
-        """Returns the diagnostics of the file, each once."""
+        """Returns the diagnostics of the file, without duplicates."""
         pushed = () if self.only_pulled else self._pushed.get(path, ())
         return list(dict.fromkeys([*self._pulled.get(path, ()), *pushed]))
 
     def known(self) -> dict[Path, list[Diagnostic]]:
-        """Returns the diagnostics of all files: those published, and those that were looked at while open."""
+        """Returns the diagnostics of all files: published ones, and those requested for open documents."""
         paths = self._pulled if self.only_pulled else {**self._pushed, **self._pulled}
         return {path: self.of(path) for path in paths}
 
@@ -170,7 +170,7 @@ class Documents:
 
 
 def _clean(text: str) -> str:
-    """Without half surrogates, which are no text; of the same length."""
+    """Replaces half surrogates, which are not valid text; keeps the length."""
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:

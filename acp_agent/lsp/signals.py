@@ -1,4 +1,4 @@
-"""Waiting for something to become true."""
+"""Waits for a condition to become true."""
 
 from __future__ import annotations
 

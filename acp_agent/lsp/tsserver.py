@@ -1,7 +1,7 @@
 """Diagnostics of TypeScript's server, requested with its own command.
 
-typescript-language-server publishes them without a version, after a pause, and not at all for a file that stays without
-any, so that nobody knows when to stop waiting. The server behind it answers at once, and it can be asked by a command.
+typescript-language-server publishes them without a version, after a pause, and not at all for a file that remains free
+of diagnostics, so there is no telling when to stop waiting. The server behind it answers this command immediately.
 """
 
 from __future__ import annotations

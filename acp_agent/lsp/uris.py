@@ -11,7 +11,7 @@ def uri_of(path: Path) -> str:
 
 
 def path_of(uri: str) -> Path | None:
-    """The path that the URI names, however it is quoted; None where it is not a file's."""
+    """The path that the URI names, however it is quoted; None if it is not a file URI."""
     try:
         parts = urlsplit(uri)
     except ValueError:

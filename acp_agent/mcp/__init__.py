@@ -1,5 +1,5 @@
 """MCP servers of a session: their tools, prompts and results.
 
-`mcp_servers.McpServers` is the door. `base`, `names`, `content` and `stdio_server` are free of the `mcp` package, which
-takes a second to import; `mcp_client` is where it is used, loaded in a thread at the first server.
+Use them through `mcp_servers.McpServers`. `base`, `names`, `content` and `stdio_server` do not import `mcp`, which
+takes a second; `mcp_client` does, and is loaded in a thread with the first server.
 """

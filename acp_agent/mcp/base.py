@@ -1,6 +1,6 @@
-"""MCP servers as the rest of the agent sees them: where they are, what they offer, what a call gives, how it fails.
+"""MCP servers as the rest of the agent sees them: where they are, what they offer, what calls return, how they fail.
 
-What lives here: plain values and pure functions. What never may: the `mcp` package, tasks, processes.
+What lives here: plain values and pure functions. What does not: the `mcp` package, tasks, processes.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ TOOL_CATEGORIES: dict[McpErrorCode, ToolErrorCategory] = {
     "not_found": "permanent_failure",
     "policy_blocked": "policy_blocked",
 }
-"""The category of each code. `not_found` is no `tool_not_found`: the name was in the registry."""
+"""The category of each code. `not_found` is not `tool_not_found`: the name was in the registry."""
 
 
 class McpError(AgentError):
-    """An MCP server could not do what was asked of it. `str()` is a clause: what happened, in words.
+    """An MCP server could not do what was requested. `str()` is a clause that says what happened.
 
-    `retry_after` is in seconds, where the server named a time.
+    `retry_after` is in seconds, if the server gave a time.
     """
 
     def __init__(self, code: McpErrorCode, message: str, *, retry_after: float | None = None) -> None:
@@ -51,7 +51,7 @@ class McpError(AgentError):
 
 
 class ServerSpec(msgspec.Struct, frozen=True):
-    """Where a server is."""
+    """Address or command of a server."""
 
     name: str
     transport: Transport
@@ -63,11 +63,11 @@ class ServerSpec(msgspec.Struct, frozen=True):
 
 
 class KeeperSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """How the servers of a session are kept. Times are in seconds."""
+    """How the servers of a session are run. Times are in seconds."""
 
     cwd: Path
     folders: Sequence[Path] = ()
-    """Of the session, besides `cwd`."""
+    """The session's folders besides `cwd`."""
     environ: Mapping[str, str] = os.environ
     hidden: frozenset[str] = frozenset()
     """Names of variables that servers do not inherit."""
@@ -81,14 +81,14 @@ class KeeperSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class McpTool(msgspec.Struct, frozen=True):
-    """A tool as its server describes it. Hints are claims of the server, nothing to rely on."""
+    """A tool as described by its server. Hints are the server's claims and not to be relied on."""
 
     server: str
     name: str
     title: str
     description: str
     parameters: dict[str, Any]
-    """The server's JSON schema, as it came."""
+    """The server's JSON schema, unchanged."""
     read_only_hint: bool | None = None
     destructive_hint: bool | None = None
     idempotent_hint: bool | None = None
@@ -121,13 +121,13 @@ class McpResult(msgspec.Struct, frozen=True):
     text: str
     parts: tuple[McpContent, ...] = ()
     structured: Any = None
-    """JSON beside the text, for programs."""
+    """Structured content as JSON, for programs."""
     is_error: bool = False
-    """The tool ran and says that it failed."""
+    """The tool ran and reported a failure."""
 
 
 def from_acp(server: McpServer) -> ServerSpec:
-    """The server a client named."""
+    """The server given by a client."""
     if isinstance(server, McpServerHttp | McpServerSse):
         headers = {header.name: header.value for header in server.headers}
         transport: Transport = "http" if isinstance(server, McpServerHttp) else "sse"
@@ -137,7 +137,7 @@ def from_acp(server: McpServer) -> ServerSpec:
 
 
 def from_config(name: str, config: McpServerConfig) -> ServerSpec:
-    """The server of a configuration. Raises ConfigError for one that cannot be reached by what is written."""
+    """The server given by the configuration. Raises ConfigError for an incomplete or contradictory entry."""
     transport: Transport = config.transport or ("stdio" if config.command else "http")
     wanted = "command" if transport == "stdio" else "url"
     if not getattr(config, wanted):
@@ -150,10 +150,9 @@ def from_config(name: str, config: McpServerConfig) -> ServerSpec:
 def gather(
     servers: Iterable[McpServer], config: Mapping[str, McpServerConfig]
 ) -> tuple[tuple[ServerSpec, ...], tuple[tuple[str, str], ...]]:
-    """The servers of a session, and (name, sentence) of those that cannot be.
+    """Returns the servers of a session, and (name, sentence) of each invalid one.
 
-    The client's come first and take the place of configured ones of the same name; a name the client uses twice gets
-    a number.
+    The client's come first and replace configured ones of the same name; a name the client uses twice gets a number.
     """
     specs: dict[str, ServerSpec] = {}
     troubles: list[tuple[str, str]] = []
@@ -175,10 +174,10 @@ def gather(
 
 
 def prompt_arguments(prompt: McpPrompt, text: str) -> dict[str, str]:
-    """Reads the text behind a slash command as the prompt's arguments.
+    """Reads the text after a slash command as the prompt's arguments.
 
-    A prompt with one argument takes the text as it is; others take `name=value` and words in order, quoted as in a
-    shell. Raises McpError where a required one is missing or a word is too many.
+    A prompt with one argument takes the text as it is; others take `name=value` and positional words, quoted as in a
+    shell. Raises McpError if a required argument is missing or there is a word too many.
     """
     text = text.strip()
     names = [argument.name for argument in prompt.arguments]

@@ -1,6 +1,6 @@
-"""Turns what a server sends into content for a model: bounded, text or images, never anything else.
+"""Turns a server's content into content for a model: size-limited text and images, never anything else.
 
-The functions take MCP's content as JSON (`{"type": "text", ...}`), so that they know nothing of the package.
+The functions take MCP's content as JSON (`{"type": "text", ...}`), so that they do not depend on the package.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from typing import Any
 from acp_agent.mcp.base import McpContent, McpResult
 
 IMAGES = frozenset(("image/png", "image/jpeg", "image/gif", "image/webp"))
-"""Kinds of images that models read."""
+"""Image types that models accept."""
 
 ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])")
 """A terminal's colours and titles."""
 CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ufffd]")
 BINARY_SHARE = 0.1
-"""Text with more control characters than this is none."""
+"""Text with a higher share of control characters is not text."""
 
 
 def readable(text: str) -> str:
-    """The text without control characters; what is not text is named instead."""
+    """The text without control characters; a description instead of binary data."""
     text = ESCAPES.sub("", text).encode("utf-8", "replace").decode("utf-8")
     text = text.replace("\r\n", "\n")
     junk = len(CONTROLS.findall(text))
@@ -35,13 +35,13 @@ def readable(text: str) -> str:
 
 
 def one_line(text: str, limit: int) -> str:
-    """A server's word for a title or a question: one line of at most `limit` characters."""
+    """A server's text as a title or question: one line of at most `limit` characters."""
     line = " ".join(readable(text).split())
     return line if len(line) <= limit else f"{line[: limit - 1]}…"
 
 
 def read_content(blocks: Iterable[dict[str, Any]], limit: int) -> tuple[str, tuple[McpContent, ...]]:
-    """Text (joined by newlines) and images, together at most about `limit` bytes; what is left out is named."""
+    """Text (joined by newlines) and images, together about `limit` bytes at most; omissions are mentioned."""
     texts: list[str] = []
     images: list[McpContent] = []
     left = limit
@@ -67,7 +67,7 @@ def read_content(blocks: Iterable[dict[str, Any]], limit: int) -> tuple[str, tup
 
 
 def read_result(raw: dict[str, Any], limit: int) -> McpResult:
-    """The JSON of a `tools/call` result. Structured content is the text where there is no other."""
+    """Reads the JSON of a `tools/call` result. Structured content becomes the text if there is no other."""
     text, images = read_content(raw.get("content") or (), limit)
     structured = raw.get("structuredContent")
     if structured is not None:
@@ -80,7 +80,7 @@ def read_result(raw: dict[str, Any], limit: int) -> McpResult:
 
 
 def _image(block: dict[str, Any]) -> McpContent | None:
-    """The image a block is, if it is one that models read."""
+    """The image in a block, if models accept its type."""
     if block.get("type") == "resource" and "blob" in block.get("resource", {}):
         block = {"type": "image", "data": block["resource"]["blob"], "mimeType": block["resource"].get("mimeType")}
     mime = str(block.get("mimeType") or "").lower()

@@ -1,4 +1,4 @@
-"""Messages between the keeper of a server (`mcp_servers`) and its connection (`mcp_client`)."""
+"""State shared by the keeper of a server (`mcp_servers`) and its connection (`mcp_client`)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from acp_agent.mcp.base import McpError, McpErrorCode, ServerSpec
 from acp_agent.mcp.stdio_server import StdioServer
 
 ROOM = 1024 * 1024
-"""Bytes of a message beside what is in it."""
+"""Bytes of a message besides its content."""
 
 
 @dataclass
@@ -22,31 +22,31 @@ class Link:
     folders: tuple[Path, ...]
     environ: Mapping[str, str]
     max_bytes: int
-    """Of a result."""
+    """Maximum size of a result."""
     on_end: Callable[[], None]
-    """The server is gone."""
+    """Set when the server is gone."""
     on_lists: Callable[[], None]
-    """Its tools or prompts may have changed."""
+    """Set when its tools or prompts may have changed."""
     process: StdioServer | None = field(default=None, init=False)
     lost: McpError | None = field(default=None, init=False)
     """Why the server is gone."""
 
     @property
     def longest_message(self) -> int:
-        """In bytes; a longer one ends the connection. JSON and base64 make a result larger on its way."""
+        """In bytes; a longer message ends the connection. JSON and base64 make a result larger in transit."""
         return 2 * self.max_bytes + ROOM
 
     def lose(self, why: McpError) -> None:
-        """The connection is of no use any more; the first reason counts."""
+        """Marks the connection as lost; the first reason counts."""
         if self.lost is None:
             self.lost = why
             self.on_end()
 
     def ended(self) -> None:
-        """Its stream of messages is at its end."""
+        """Called when its message stream has ended."""
         if self.process is None:
             self.lose(McpError("transient", "it closed the connection"))
         else:
-            # What is too long once is too long again: no code that says "try again".
+            # An oversized message will be oversized again: use no code that says "try again".
             code: McpErrorCode = "policy_blocked" if self.process.too_long else "transient"
             self.lose(McpError(code, self.process.end_words()))

@@ -1,11 +1,11 @@
-"""One connection to an MCP server, by the `mcp` package (2.x). Loaded by a row, in a thread: the import takes a second.
+"""One connection to an MCP server, using the `mcp` package (2.x). Loaded lazily in a thread: the import takes a second.
 
-The package's scopes are entered and left in the task that uses `connect`. Failures leave as `McpError` only.
+The package's scopes are entered and left in the task that uses `connect`. Failures are raised as `McpError` only.
 
-We offer servers the folders of the session as `roots`. We offer neither `sampling` nor `elicitation`: a server can
-use neither the user's model nor ask the user.
+We offer servers the session's folders as `roots`, but neither `sampling` nor `elicitation`: a server can neither use
+the user's model nor ask the user.
 
-A server first gets `initialize`, which every one in use answers; one that knows only the protocol without a handshake
+Servers first get `initialize`, which every server in use answers; one that knows only the protocol without a handshake
 (2026-07-28) gets `server/discover`.
 """
 
@@ -34,15 +34,15 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 PAGES = 50
-"""Pages of a list that are asked for."""
+"""Pages of a list that are requested."""
 ENTRIES = 1000
-"""Tools or prompts of one server that are taken."""
+"""Tools or prompts accepted from one server."""
 DESCRIPTION = 4096
-"""Characters of a description."""
+"""Characters kept of a description."""
 
 
 class Client:
-    """A connection that stands. Its methods raise McpError."""
+    """An established connection. Its methods raise McpError."""
 
     def __init__(self, link: Link, session: ClientSession) -> None:
         self._link = link
@@ -73,14 +73,14 @@ class Client:
         return tuple(found.values())
 
     async def call(self, name: str, arguments: Mapping[str, Any]) -> McpResult:
-        """Cancelled, it tells the server."""
+        """Notifies the server when cancelled."""
         params = types.CallToolRequestParams(name=name, arguments=_clean(arguments))
         with self._words():
             result = await self._session.send_request(types.CallToolRequest(params=params), types.CallToolResult)
         return read_result(_json(result), self._link.max_bytes)
 
     async def prompt(self, name: str, arguments: Mapping[str, str]) -> list[tuple[str, str]]:
-        """(role, text) of its messages."""
+        """Returns (role, text) of its messages."""
         with self._words():
             result = await self._session.get_prompt(name, _clean(arguments) or None)
         left = self._link.max_bytes
@@ -128,7 +128,7 @@ class Client:
 
     @contextmanager
     def _words(self) -> Iterator[None]:
-        """A request: what goes wrong with it leaves as McpError."""
+        """Runs a request and converts its failures to McpError."""
         trace = Trace()
         token = TRACE.set(trace)
         try:
@@ -141,9 +141,9 @@ class Client:
 
 @asynccontextmanager
 async def connect(link: Link) -> AsyncGenerator[Client]:
-    """A client of the server, while it lasts: `link.on_end` is called when the server is gone.
+    """Yields a client of the server; calls `link.on_end` when the server is gone.
 
-    Raises McpError where it cannot be connected, and where it was lost, when the block is left.
+    Raises McpError if the connection fails, or, when the block is left, if it was lost.
     """
     trace = Trace()
     TRACE.set(trace)
@@ -190,7 +190,7 @@ async def _greet(session: ClientSession) -> None:
         if error.code not in (types.UNSUPPORTED_PROTOCOL_VERSION, types.METHOD_NOT_FOUND):
             raise
         await session.discover()
-    except RuntimeError as error:  # a version that the package does not know
+    except RuntimeError as error:  # A version that the package does not know.
         raise McpError("server_error", str(error)) from error
 
 
@@ -203,7 +203,7 @@ def _json(model: types.Result) -> dict[str, Any]:
 
 
 def _clean(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments as JSON can carry them: a model may write NaN and half a surrogate pair."""
+    """The arguments in a form JSON can carry: a model may write NaN and half a surrogate pair."""
     data = json.dumps(dict(arguments), ensure_ascii=False).encode("utf-8", "replace")
     cleaned: dict[str, Any] = json.loads(data, parse_constant=lambda _: None)
     return cleaned

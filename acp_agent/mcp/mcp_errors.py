@@ -1,4 +1,4 @@
-"""Errors of a server, in our words and codes. The package's errors come in, `McpError` goes out."""
+"""Converts the package's errors to `McpError`, with our own messages and codes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CODES: dict[int, McpErrorCode] = {
     types.INVALID_PARAMS: "invalid_input",
     types.INVALID_REQUEST: "invalid_input",
     types.METHOD_NOT_FOUND: "not_found",
-    -32002: "not_found",  # resource not found
+    -32002: "not_found",  # Resource not found.
     types.REQUEST_TIMEOUT: "transient",
     types.MISSING_REQUIRED_CLIENT_CAPABILITY: "policy_blocked",
     types.URL_ELICITATION_REQUIRED: "auth_failure",
@@ -48,18 +48,18 @@ STATUSES: dict[int, McpErrorCode] = {
 
 @dataclass
 class Trace:
-    """The HTTP status of a request; the package does not tell it."""
+    """The HTTP status of a request, which the package does not expose."""
 
     status: int | None = None
     retry_after: float | None = None
 
 
 TRACE: ContextVar[Trace | None] = ContextVar("mcp_trace", default=None)
-"""That of the running request: the package carries the sender's context to its transport."""
+"""The running request's trace: the package carries the sender's context to its transport."""
 
 
 def first_failure(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """The failure that says most: the package's task groups wrap each other."""
+    """The most informative failure: the package's task groups wrap each other."""
     leaves: list[BaseException] = []
 
     def walk(error: BaseException) -> None:
@@ -78,7 +78,7 @@ def first_failure(group: BaseExceptionGroup[BaseException]) -> BaseException:
 
 
 def failure(error: BaseException, link: Link, trace: Trace) -> McpError:
-    """The failure in our words. What is known of the server's end says more than the request that met it."""
+    """Describes the failure. A known reason for the server's end says more than the request that ran into it."""
     if isinstance(error, McpError):
         return error
     closed = isinstance(error, MCPError) and error.code == types.CONNECTION_CLOSED
@@ -101,7 +101,7 @@ def failure(error: BaseException, link: Link, trace: Trace) -> McpError:
             return McpError("transient", f"the connection to {host} was lost ({error or type(error).__name__})")
         case MCPError():
             words = one_line(error.message, 2000) or f"error {error.code}"
-            if closed and ("closed" in words.lower() or "SSE stream" in words):  # The code is also a server's own.
+            if closed and ("closed" in words.lower() or "SSE stream" in words):  # The code is also used by servers.
                 return McpError("transient", words)
             return McpError(CODES.get(error.code, "server_error"), words)
         case ValueError():
@@ -122,12 +122,12 @@ def by_status(trace: Trace, error: BaseException | None = None) -> McpError:
 
 
 def retry_seconds(value: str) -> float | None:
-    """`Retry-After` in seconds; as a date it is not read."""
+    """`Retry-After` in seconds; dates are not supported."""
     return float(value) if value.isascii() and value.isdigit() else None
 
 
 def _address(spec: ServerSpec) -> str:
-    """The server's address without what may be secret in it."""
+    """The server's address without possible secrets."""
     try:
         url = httpx2.URL(spec.url)
     except httpx2.InvalidURL:

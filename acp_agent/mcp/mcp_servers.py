@@ -1,9 +1,9 @@
 """The MCP servers of a session, each run by its own task.
 
-A failing server is reported and affects nothing else. One that was connected and is lost keeps its tools: the next call
+A failing server is reported and affects nothing else. A connected server that is lost keeps its tools: the next call
 restarts it, at most three times. Nothing of a server outlives `close`.
 
-We offer servers the folders of the session as `roots`, and neither `sampling` nor `elicitation`.
+We offer servers the session's folders as `roots`, and neither `sampling` nor `elicitation`.
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 State = Literal["connecting", "ready", "lost", "failed", "closed"]
-"""`lost`: started again by the next call. `failed`: not any more."""
+"""`lost`: the next call restarts it. `failed`: it is not restarted."""
 
 CONNECT = "acp_agent.mcp.mcp_client:connect"
 
 RESTARTS = 3
 RELIST_PAUSE = 1.0
-"""Seconds between two listings, for a server that announces a change with every answer."""
+"""Seconds between two listings, in case a server announces a change with every answer."""
 LEAVE = 0.8
-"""Seconds `close` waits for what ends by itself."""
+"""Seconds `close` waits for servers to end by themselves."""
 CANCELLED = 0.2
-"""Seconds it waits for what it cancelled."""
+"""Seconds it waits for those it cancelled."""
 
 
 class ServerState(msgspec.Struct, frozen=True):
-    """A server as a user sees it."""
+    """A server's state as shown to the user."""
 
     name: str
     state: State
@@ -64,7 +64,7 @@ class McpServers:
         self._running = False
 
     async def run(self) -> None:
-        """Connects all servers and keeps them. Runs once."""
+        """Connects all servers and keeps them running. Call once."""
         self._running = True
         async with anyio.create_task_group() as tasks:
             for server in self._servers.values():
@@ -74,22 +74,22 @@ class McpServers:
         return tuple(server.describe() for server in self._servers.values())
 
     def tools(self) -> tuple[McpTool, ...]:
-        """As known now, of the servers in their order."""
+        """Currently known tools, in the order of the servers."""
         return tuple(tool for server in self._servers.values() for tool in server.tools)
 
     def prompts(self) -> tuple[McpPrompt, ...]:
         return tuple(prompt for server in self._servers.values() for prompt in server.prompts)
 
     async def call(self, server: str, tool: str, arguments: Mapping[str, Any]) -> McpResult:
-        """Calls a tool. When cancelled, it returns immediately, and the server is told."""
+        """Calls a tool. When cancelled, it returns immediately, and the server is notified."""
         return await self._server(server).do(lambda client: client.call(tool, arguments))
 
     async def prompt(self, server: str, name: str, arguments: Mapping[str, str]) -> list[tuple[str, str]]:
-        """(role, text) of a prompt's messages."""
+        """Returns (role, text) of a prompt's messages."""
         return await self._server(server).do(lambda client: client.prompt(name, arguments))
 
     async def close(self) -> None:
-        """Ends all servers and their processes within about a second, also those that are just being connected."""
+        """Ends all servers and their processes within about a second, including those still connecting."""
         servers = list(self._servers.values())
         for server in servers:
             server.stop()
@@ -120,7 +120,7 @@ async def _gone(servers: Iterable[_Server], seconds: float) -> None:
 
 @dataclass
 class _Job(Generic[T]):
-    """A request on its way. Neither value nor error at its end: the connection was lost."""
+    """A request in progress. If it is done with neither value nor error, the connection was lost."""
 
     scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
     done: anyio.Event = field(default_factory=anyio.Event)
@@ -129,13 +129,13 @@ class _Job(Generic[T]):
 
 
 class _Connection(msgspec.Struct, frozen=True):
-    """One that stands."""
+    """An established connection."""
 
     client: Client
     jobs: TaskGroup
     link: Link
     left: anyio.Event = msgspec.field(default_factory=anyio.Event)
-    """It is known how it ended."""
+    """Set once the reason for its end is known."""
 
 
 class _Server:
@@ -143,7 +143,7 @@ class _Server:
         self.tools: tuple[McpTool, ...] = ()
         self.prompts: tuple[McpPrompt, ...] = ()
         self.gone = anyio.Event()
-        """Nothing of it is left."""
+        """Set once nothing of the server is left."""
         self._spec = spec
         self._settings = settings
         self._state: State = "connecting"
@@ -151,17 +151,17 @@ class _Server:
         self._restarts = 0
         self._closing = False
         self._settled = anyio.Event()
-        """The attempt to connect has an outcome."""
+        """Set once the attempt to connect has succeeded or failed."""
         self._wanted = anyio.Event()
-        """A call wants a lost server back."""
+        """Set by a call that needs a lost server."""
         self._end = anyio.Event()
-        """The connection is to be left."""
+        """Set to leave the connection."""
         self._lists_changed = anyio.Event()
         self._scope = anyio.CancelScope()
         self._link: Link | None = None
         self._connection: _Connection | None = None
 
-    # --- its life ---------------------------------------------------------------------------------------------
+    # --- lifetime ---------------------------------------------------------------------------------------------
 
     async def live(self) -> None:
         try:
@@ -176,7 +176,7 @@ class _Server:
             self.gone.set()
 
     async def _attempt(self) -> None:
-        """One connection, from the first attempt to its end."""
+        """Runs one connection, from the first attempt to its end."""
         self._end, self._lists_changed = anyio.Event(), anyio.Event()
         common = self._settings
         limit = common.connect_timeout
@@ -227,7 +227,7 @@ class _Server:
         self._settings.on_change()
 
     def _lost(self, why: McpError, *, known: bool) -> None:
-        """`known`: it has been connected before, and may be again."""
+        """`known`: it has been connected before, and may be reconnected."""
         self._why = why
         words = f"The MCP server {self._spec.name}"
         if not known:
@@ -248,7 +248,7 @@ class _Server:
             self._settings.on_change()
 
     async def _list(self, client: Client) -> bool:
-        """Whether they changed. Prompts that cannot be listed are none: tools matter more."""
+        """Returns whether the lists changed. A failure to list prompts counts as none: tools matter more."""
         before = self.tools, self.prompts
         self.tools = await client.tools()
         try:
@@ -275,8 +275,8 @@ class _Server:
     # --- requests ---------------------------------------------------------------------------------------------
 
     async def do(self, work: Callable[[Client], Awaitable[T]]) -> T:
-        """The work's value. It runs in the task group of the connection, so that whoever is cancelled while waiting
-        for it goes at once: the server hears of it meanwhile."""
+        """Runs the work in the connection's task group and returns its value: a caller cancelled while waiting returns
+        immediately, and the server is notified meanwhile."""
         limit = self._settings.call_timeout
         connection = await self._connected()
         job: _Job[T] = _Job()
@@ -298,7 +298,7 @@ class _Server:
         raise McpError(why.code, f"the server was lost during the call: {why}", retry_after=why.retry_after)
 
     async def _connected(self) -> _Connection:
-        """Waits for a connection; starts a lost server again, once."""
+        """Waits for a connection; restarts a lost server once."""
         asked = False
         with anyio.move_on_after(self._settings.connect_timeout + LEAVE):
             while not self._closing and self._state != "failed":
@@ -321,10 +321,10 @@ class _Server:
             raise McpError("transient", f"the server {self._spec.name} is not connected{why}")
         return self._connection
 
-    # --- the end ----------------------------------------------------------------------------------------------
+    # --- shutdown ---------------------------------------------------------------------------------------------
 
     def stop(self) -> None:
-        """Asks it to end; what is just being connected is cancelled."""
+        """Asks the server to end; a connection being made is cancelled."""
         self._closing = True
         self.tools, self.prompts = (), ()
         for event in (self._end, self._wanted, self._settled):

@@ -1,4 +1,4 @@
-"""How messages reach a server: our own transport for stdio, the package's for HTTP and SSE with a watched HTTP client.
+"""How messages reach a server: our own stdio transport; for HTTP and SSE the package's, with our own HTTP client.
 
 The package's stdio transport is not used: closing it can take six seconds, and it does not say why a server died.
 """
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from mcp.client._transport import ReadStream, TransportStreams
 
 HTTP_TIMEOUT = httpx2.Timeout(30.0, read=None)
-"""How long a call may take is not for the transport to say."""
+"""Timeouts of calls are not the transport's business."""
 FLUSH = 0.1
-"""Seconds for what was accepted to reach a server that is about to be stopped."""
+"""Seconds to deliver accepted messages to a server that is about to be stopped."""
 
 
 def transport(link: Link) -> AbstractAsyncContextManager[TransportStreams]:
@@ -59,7 +59,7 @@ async def _stdio(link: Link) -> AsyncGenerator[TransportStreams]:
     process = StdioServer.of(link.spec, link.environ, link.cwd)
     link.process = process
     incoming_send, incoming = anyio.create_memory_object_stream[SessionMessage | Exception](0)
-    # Unbounded: a server that does not read must not hold up a cancel. What is written is what the model asked for.
+    # Unbounded: a server that does not read must not delay a cancel. Only what the model requested is written.
     outgoing, outgoing_receive = anyio.create_memory_object_stream[SessionMessage](math.inf)
     writer_scope = anyio.CancelScope()
     written = anyio.Event()
@@ -85,7 +85,7 @@ async def _stdio(link: Link) -> AsyncGenerator[TransportStreams]:
                         text = item.message.model_dump_json(by_alias=True, exclude_unset=True)
                         await process.send(text.encode("utf-8") + b"\n")
         except OSError:
-            await incoming_send.aclose()  # It does not listen any more: that is the end.
+            await incoming_send.aclose()  # The server no longer listens: that is the end.
         finally:
             written.set()
 
@@ -111,8 +111,8 @@ async def _stdio(link: Link) -> AsyncGenerator[TransportStreams]:
 
 
 def _message(line: bytes) -> types.JSONRPCMessage | None:
-    """Decodes the line, half characters replaced. An answer that is not valid is an error of its request, which
-    would be waited for otherwise. `None`: no message."""
+    """Decodes the line, replacing half surrogates. An invalid answer becomes an error of its request, which would
+    otherwise wait for ever. `None`: not a message."""
     try:
         return types.jsonrpc_message_adapter.validate_json(line, by_name=False)
     except ValueError:
@@ -133,7 +133,7 @@ def _message(line: bytes) -> types.JSONRPCMessage | None:
 
 
 class _HttpClient(httpx2.AsyncClient):
-    """Notes what HTTP says to our requests, and ends the connection where the package would wait for ever."""
+    """Records HTTP statuses of our requests, and ends the connection where the package would wait for ever."""
 
     def __init__(self, link: Link) -> None:
         headers = {"accept-encoding": "identity", "user-agent": f"acp-coder/{__version__}", **link.spec.headers}
@@ -183,7 +183,7 @@ class _Capped(httpx2.AsyncByteStream):
 
 
 class _Mended(httpx2.AsyncByteStream):
-    """A body of JSON with its half characters replaced: the package would refuse it, or wait for ever."""
+    """A JSON body with half surrogates replaced: the package would reject it, or wait for ever."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
@@ -200,12 +200,12 @@ class _Mended(httpx2.AsyncByteStream):
 
 @dataclass
 class Watched:
-    """A stream that tells its end."""
+    """A stream that reports its end."""
 
     inner: ReadStream[SessionMessage | Exception]
     ended: Callable[[], None]
     last_context: Any = field(default=None, init=False)
-    """For the package, which carries contexts by it."""
+    """Used by the package to carry contexts."""
 
     async def receive(self) -> SessionMessage | Exception:
         try:

@@ -1,4 +1,4 @@
-"""Names that models and clients accept for arbitrary names of servers and tools."""
+"""Makes names that models and clients accept from arbitrary names of servers and tools."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from collections import Counter
 from collections.abc import Iterable
 
 LONGEST = 64
-"""Characters in the name of a function, in OpenAI's API."""
+"""Maximum length of a function name in OpenAI's API."""
 
 DIGEST = 8
 
 
 def unique_names(pairs: Iterable[tuple[str, str]]) -> dict[tuple[str, str], str]:
-    """(server, tool) -> `mcp_<server>_<tool>`, in the given order, no two alike.
+    """Maps (server, tool) to `mcp_<server>_<tool>`, in the given order, without duplicates.
 
-    What is no ASCII letter, digit, `_` or `-` becomes `_`. A name that is too long, or that two would share, ends in a
-    digest of what it stands for; which name that is does not depend on the order.
+    Anything but an ASCII letter, digit, `_` or `-` becomes `_`. A name that is too long or not unique ends in a digest
+    of the original; which name that is does not depend on the order.
     """
     plain = {pair: re.sub(r"[^A-Za-z0-9_-]", "_", f"mcp_{pair[0]}_{pair[1]}") for pair in pairs}
     shared = Counter(plain.values())

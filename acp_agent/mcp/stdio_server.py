@@ -1,4 +1,4 @@
-"""The process of a server on stdio, and the words about what goes wrong with it."""
+"""A server's process on stdio, and descriptions of its failures."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ log = logging.getLogger(__name__)
 
 
 class StdioServer(Child):
-    """Made by `of`. It sends a message a line."""
+    """Created by `of`. Sends one message per line."""
 
     log_level = logging.INFO
     _junk = ""
     too_long = 0
-    """The limit in bytes that a line of the server went beyond; 0: none did."""
+    """The line limit in bytes that the server exceeded; 0: none."""
 
     @classmethod
     def of(cls, spec: ServerSpec, environ: Mapping[str, str], cwd: Path) -> StdioServer:
-        """Raises McpError, in words, where there is nothing to start."""
+        """Raises McpError if it cannot be started."""
         try:
             return cls.start(spec.name, [spec.command, *spec.args], cwd=cwd, env={**environ, **spec.env})
         except (OSError, ValueError) as error:
             raise _not_started(spec, cwd, error) from error
 
     async def lines(self, limit: int) -> AsyncGenerator[bytes]:
-        """The lines of its stdout until that ends. A line of more than `limit` bytes ends them, too."""
+        """Yields the lines of its stdout until that ends, or until a line exceeds `limit` bytes."""
         buffer = bytearray()
         while chunk := await self.read():
             start = len(buffer)
@@ -45,7 +45,7 @@ class StdioServer(Child):
                 return
 
     def heard_junk(self, line: bytes) -> None:
-        """A line of stdout that is not a message: less useful than stderr, and reported only if that is empty."""
+        """Records a line of stdout that is not a message; reported only if stderr, which is more useful, is empty."""
         if not self._junk:
             log.warning("%s printed something that is not an MCP message", self._name)
         self._junk = one_line(line.decode("utf-8", "replace"), 100)

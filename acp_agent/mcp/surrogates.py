@@ -1,6 +1,6 @@
-r"""Half surrogate pairs in JSON: its grammar allows `"\ud800"`, and no parser that gives text takes it.
+r"""Half surrogate pairs in JSON: its grammar allows `"\ud800"`, but no parser that returns text accepts it.
 
-Some servers cut text by its UTF-16 units and send what is left. It costs that character, not the answer.
+Some servers cut text by UTF-16 units and send the halves. That loses a character, not the answer.
 """
 
 from __future__ import annotations
@@ -27,24 +27,24 @@ REPLACEMENT = b"?"
 
 
 def repaired(data: bytes) -> bytes:
-    """JSON with each half of a pair replaced by `?`; all else as it stands."""
+    """JSON with each half of a pair replaced by `?`; everything else unchanged."""
     repairer = Repairer()
     return repairer.feed(data) + repairer.end()
 
 
 class Repairer:
-    """The same for JSON that comes in pieces, alone or in the events of a stream."""
+    """The same for JSON that arrives in pieces, alone or in the events of a stream."""
 
     def __init__(self) -> None:
         self._begun = b""
-        """An escape whose end has not come yet."""
+        """An escape whose end has not arrived yet."""
 
     def feed(self, piece: bytes) -> bytes:
         data, self._begun = self._begun + piece, b""
         return ESCAPE.sub(self._told, data)
 
     def end(self) -> bytes:
-        """Returns what was held back, at the end of the stream."""
+        """Returns text held back, at the end of the stream."""
         return self._begun
 
     def _told(self, found: re.Match[bytes]) -> bytes:

@@ -1,1 +1,1 @@
-"""Tool output on its way to the model and the user."""
+"""Processes tool output for the model and the user."""

@@ -1,9 +1,9 @@
-"""Shorter outputs while the agent works towards a goal: unrelated sections are left out and marked.
+"""Shortens outputs while the agent works towards a goal: unrelated sections are left out and marked.
 
 Pure: the caller says which sections are relevant (embeddings, or shared words). Lines that mention the goal and lines
-that report errors always stay; each gap says how many lines are missing and why.
+that report errors always stay; each gap states how many lines are missing and why.
 
-Strategies: `aggressive` leaves two or three lines beside those; `moderate` leaves the beginning and the relevant
+Strategies: `aggressive` keeps two or three lines besides those; `moderate` keeps the beginning and the relevant
 sections; `none` leaves the output alone.
 """
 
@@ -32,33 +32,33 @@ STRATEGIES: Mapping[str, CompressionStrategy] = {
     "browser": "moderate",
     "*": "none",
 }
-"""Built in; `tools.compression.strategies` goes on top."""
+"""Built in; extended by `tools.compression.strategies`."""
 
 SECTION_LINES = 12
-"""Lines of a section without blank lines."""
+"""Lines per section if there are no blank lines."""
 MOST_SECTIONS = 64
-"""More are joined: each is a text to be judged."""
+"""Additional sections are joined: each is a text to be judged."""
 FIRST_LINES, LAST_LINES = 1, 2
-"""Lines that `aggressive` keeps of any output."""
+"""Lines of any output that `aggressive` keeps."""
 BEGINNING = {"read": 500}
-"""Characters from the beginning that `moderate` keeps; of all else:"""
+"""Characters at the beginning that `moderate` keeps; and of the rest:"""
 BEGINNING_OF_OTHERS = 1000
 WORTH_IT = 0.9
-"""A result that is not shorter than this part of the output is not taken."""
+"""A result must be shorter than this fraction of the output."""
 
 MARK_CHARS = 60
-"""About what a mark has."""
+"""Approximate length of a mark."""
 
 OFF_TOPIC = "not about the goal"
 TOO_LONG = "beyond the length that is kept"
 
 
 class Sections(Struct, frozen=True):
-    """An output in pieces that belong together."""
+    """An output divided into coherent sections."""
 
     lines: tuple[str, ...]
     bounds: tuple[tuple[int, int], ...]
-    """First line, and the one after the last, of each section."""
+    """First line of each section, and the one after its last."""
 
     @property
     def texts(self) -> list[str]:
@@ -81,7 +81,7 @@ def wants_compression(tool: str, tokens: int, config: CompressionConfig, *, exit
 
 
 def sections_of(text: str) -> Sections:
-    """At blank lines, and at the latest after some lines."""
+    """Divides at blank lines, and after some lines at the latest."""
     lines = tuple(text.split("\n"))
     longest = max(SECTION_LINES, -(-len(lines) // MOST_SECTIONS))
     bounds: list[tuple[int, int]] = []
@@ -98,7 +98,7 @@ def sections_of(text: str) -> Sections:
 def compressed(
     tool: str, sections: Sections, goal: str, scores: Sequence[float] | None, config: CompressionConfig
 ) -> str | None:
-    """The shorter output; `None` where little would be gained. `scores`: of each section, 0 to 1; `None`: the goal does
+    """The shorter output; `None` if little would be gained. `scores`: one per section, 0 to 1; `None`: the goal does
     not count."""
     lines = sections.lines
     errors = set(error_lines(lines)) if config.preserve_errors else set()
@@ -129,7 +129,7 @@ COMMON = frozenset(
 
 
 def _naming(lines: Sequence[str], goal: str) -> list[int]:
-    """The lines that hold a word of the goal (its beginning, so that `parser` also finds `parsers` and `parse_all`)."""
+    """The lines with a word of the goal (by prefix, so that `parser` also finds `parsers` and `parse_all`)."""
     words = {word.lower() for word in WORD.findall(SPLIT.sub(" ", goal))} - COMMON
     if not words:
         return []
@@ -139,7 +139,7 @@ def _naming(lines: Sequence[str], goal: str) -> list[int]:
 
 
 LONGEST_LINE = 4_000
-"""Characters of a line that are looked at."""
+"""Characters of a line that are searched."""
 
 
 def _beginning(lines: Sequence[str], chars: int) -> set[int]:
@@ -153,7 +153,7 @@ def _beginning(lines: Sequence[str], chars: int) -> set[int]:
 
 
 def _small_gaps(lines: Sequence[str], kept: set[int]) -> set[int]:
-    """The lines whose mark would be longer than they are."""
+    """The lines shorter than the mark that would replace them."""
     small: set[int] = set()
     run: list[int] = []
     size = 0
@@ -169,14 +169,14 @@ def _small_gaps(lines: Sequence[str], kept: set[int]) -> set[int]:
 
 
 def _within(lines: Sequence[str], kept: set[int], errors: set[int], named: set[int], room: int) -> set[int]:
-    """The lines that stay where there is not room for all: errors in any case, then what names the goal."""
+    """The lines that stay if there is no room for all: always errors, then those that name the goal."""
     room -= sum(len(lines[at]) + 1 for at in errors)
     chosen = set(errors)
     for group in (named - errors, kept - named - errors):
         for at in sorted(group):
             size = len(lines[at]) + 1
             if at - 1 not in chosen and at - 1 not in group:
-                size += MARK_CHARS  # What is missing before it is marked.
+                size += MARK_CHARS  # The mark for the gap before it.
             if size <= room:
                 chosen.add(at)
                 room -= size

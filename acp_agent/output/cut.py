@@ -1,8 +1,8 @@
-"""The decision of a strategy, and the only place that carries it out.
+"""A strategy's decision, and the only code that executes it.
 
 A strategy returns positions, not text: which lines may be removed, and as what. `carried_out` keeps what must not be
-removed: error lines, marks of earlier strategies, and lines whose mark would be longer than they are. So no strategy,
-built in or a user's own, can lose a failure, and none makes an output longer.
+removed: error lines, marks of earlier strategies, and lines shorter than their mark. So no strategy, built in or a
+user's own, can lose a failure, and none makes an output longer.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from acp_agent.linear import compiled
 from acp_agent.output.error_lines import error_lines, looks_like_error, unready_rows
 
 Confidence = Literal["Full", "Partial", "Fallback"]
-"""Full: understood. Partial: something useful may have gone. Fallback: not understood, nothing was changed."""
+"""Full: understood. Partial: something useful may be lost. Fallback: not understood, nothing was changed."""
 ORDER: tuple[Confidence, ...] = ("Full", "Partial", "Fallback")
 
 MARK = compiled(r"^\[\.\.\. .* left out.* \.\.\.\]$")
@@ -23,12 +23,12 @@ LAST_LINES = 40
 """Last lines of a failed command that are always kept if no error was found or the strategy does not know the format:
 the cause may be in unknown words."""
 FOLLOWING = 2
-"""Lines kept after each error of a failed command where the strategy does not know the format."""
+"""Lines kept after each error of a failed command if the strategy does not know the format."""
 
 
 @dataclass(frozen=True, eq=False)
 class Omission:
-    """The reason why lines are left out: the words of their mark. One object, one mark (or one a run)."""
+    """Why lines are left out: the text of their mark. One object means one mark (or one per run)."""
 
     one: str
     many: str
@@ -40,25 +40,25 @@ class Omission:
 
 
 NOTHING = Omission("", "")
-"""For lines whose loss another line already tells (`(x12)`, a list of places)."""
+"""For lines whose content another line already reports (`(x12)`, a list of places)."""
 
 
 @dataclass(frozen=True)
 class Cut:
-    """Decided about a list of lines, by their places in it."""
+    """A decision about a list of lines, by their indices."""
 
     confidence: Confidence
     dropped: Mapping[int, Omission] = field(default_factory=dict)
     stands_for: Mapping[int, int] = field(default_factory=dict)
-    """Dropped line -> the kept line that says the same, and says how often."""
+    """Dropped line -> the kept line that says the same, and how often."""
     changed: Mapping[int, str] = field(default_factory=dict)
-    """Kept lines that are written in another way."""
+    """Kept lines that are rewritten."""
     added: Mapping[int, str] = field(default_factory=dict)
-    """Marks of the strategy's own, each after the kept line of that place."""
+    """The strategy's own marks, each placed after the kept line with that index."""
     quoted: frozenset[int] = frozenset()
-    """Lines that are certainly contents shown (of a diff), not a report: they may speak of errors."""
+    """Lines that are certainly quoted contents (of a diff), not a report: they may mention errors."""
     same: Callable[[str], str] = str.strip
-    """Two lines say the same when this gives the same of both."""
+    """Lines with the same key say the same."""
     knows_format: bool = True
 
 
@@ -67,8 +67,8 @@ def worst(confidences: Iterable[Confidence]) -> Confidence | None:
 
 
 def carried_out(lines: Sequence[str], cut: Cut, *, failed: bool) -> list[str]:
-    """The lines that stay, in their order, with a mark for all that went. Never empty where `lines` is not, never more
-    characters than `lines`, and every line of it that looks like an error is there.
+    """The lines that stay, in order, with marks for all that were removed. Not empty unless `lines` is, never more
+    characters than `lines`, and with every line of it that looks like an error.
     """
     if not cut.dropped and not cut.changed:
         return list(lines)
@@ -83,7 +83,7 @@ def carried_out(lines: Sequence[str], cut: Cut, *, failed: bool) -> list[str]:
 
 
 def _protected(lines: Sequence[str], cut: Cut, *, failed: bool) -> set[int]:
-    """Places that must not go. What a kept line tells in their place may go."""
+    """Lines that must stay, unless a kept line reports them."""
     told = {place for place, teller in cut.stands_for.items() if _tells(lines, cut, teller, place)}
     errors = set(error_lines(lines) if failed else error_lines(lines, sorted(cut.dropped.keys() - cut.quoted)))
     kept = errors - cut.quoted
@@ -101,11 +101,11 @@ def _tells(lines: Sequence[str], cut: Cut, teller: int, place: int) -> bool:
 
 
 _Counted = tuple[Omission, int]
-"""The unit that one mark counts: an omission, and the start of the run where each run has its own (else -1)."""
+"""What one mark counts: an omission, and the start of the run if each run has its own mark (else -1)."""
 
 
 def _marked(lines: Sequence[str], dropped: Mapping[int, Omission]) -> dict[_Counted, list[int]]:
-    """The places that each mark counts, in their order. Blank lines need none."""
+    """The lines that each mark counts, in order. Blank lines need none."""
     marks: dict[_Counted, list[int]] = {}
     run, last = 0, -2
     for place in sorted(dropped):
@@ -119,7 +119,7 @@ def _marked(lines: Sequence[str], dropped: Mapping[int, Omission]) -> dict[_Coun
 
 
 def _forget_small(lines: Sequence[str], dropped: dict[int, Omission]) -> None:
-    """Takes back what costs no more than its mark."""
+    """Restores lines that are no longer than their mark."""
     for (omission, _), places in _marked(lines, dropped).items():
         if sum([len(lines[place]) + 1 for place in places]) <= len(omission.mark(len(places))) + 1:
             for place in places:

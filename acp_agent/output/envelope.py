@@ -1,4 +1,4 @@
-"""The envelope of a shell command's output: `rawOutput` of its tool call."""
+"""The `rawOutput` of a shell command's tool call."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import msgspec
 from msgspec import Meta
 
 MAX_STREAM_CHARS = 100_000
-"""Characters of one stream in an envelope: it travels in one message."""
+"""Characters of one stream: `rawOutput` is sent in one message."""
 
 NO_OUTPUT = "[no output, exit code 0]"
-"""The text for the model of a command that succeeded without output."""
+"""The text for the model if a command succeeded without output."""
 
 
 class ShellOutput(msgspec.Struct, frozen=True):
@@ -21,14 +21,14 @@ class ShellOutput(msgspec.Struct, frozen=True):
     truncated: Annotated[bool, Meta(description="Whether output was left out.")]
 
     def as_json(self, limit: int = MAX_STREAM_CHARS) -> dict[str, Any]:
-        """Plain JSON data, each stream cut in the middle to `limit` characters."""
+        """Returns plain JSON data, each stream cut in the middle to `limit` characters."""
         stdout, stderr = bounded(self.stdout, limit), bounded(self.stderr, limit)
         truncated = self.truncated or stdout != self.stdout or stderr != self.stderr
         return {"stdout": stdout, "stderr": stderr, "exit_code": self.exit_code, "truncated": truncated}
 
 
 def bounded(text: str, limit: int) -> str:
-    """`text` with its middle left out where it is longer than `limit`."""
+    """`text` with its middle left out if it is longer than `limit`."""
     if len(text) <= limit:
         return text
     half = limit // 2

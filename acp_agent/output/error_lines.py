@@ -1,10 +1,10 @@
-"""Which lines report a failure. All filters rely on this: such a line is never lost.
+"""Recognises lines that report a failure. All filters rely on this: such a line is never lost.
 
-Rather one line too many: a harmless mention of an error costs a line, a lost error costs a turn. Only lines that
-certainly report success are excluded: counts of nothing (`0 errors`; each count is judged by itself), tests that passed
-and carry the word in their name, and a package that is called so.
+Prefers false positives: a harmless mention of an error costs a line, a lost error costs a turn. Only lines that
+certainly report success are excluded: counts of zero (`0 errors`; each count is judged separately), passed tests with
+the word in their name, and packages of that name.
 
-Rows of a table of `kubectl get` tell of a failure by their columns, so they are judged with the table's head.
+Rows of a `kubectl get` table report failures through their columns, so they are judged together with the header.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from itertools import islice
 from acp_agent.linear import Match, at_first_use
 
 CHUNK = 500
-"""Lines searched at once: most outputs have no error in most places."""
+"""Lines searched at once: most parts of most outputs have no error."""
 
 WORDS = (
     r"\berror|[a-z0-9]+error\b|error:|\berr\b|ERR!|\bfail|\bfatal|panic|exception|traceback|\bassert|denied|\bcannot\b"
@@ -32,7 +32,7 @@ WORDS = (
     r"|connection reset|name or service not known|\bexceed(?:ed|s)\b|: is a directory|keyboardinterrupt|\brejected\b"
     r"|\bnot ?ready\b|\brc ?[=:] ?-?[1-9]|\bexited \([1-9]|\bsignal:? (?:\d|sig|killed)|no space left"
 )
-"""In any case of letters."""
+"""Matched case-insensitively."""
 TOO_COMMON = frozenset(("Success", "Is a directory"))
 
 
@@ -55,15 +55,15 @@ COUNT_OF_NONE = at_first_use(
     r"(?i)\b(?:errors|failures|failed|fail|conflicts|invalid|missing|unreachable|timeouts|rejected)\"?[:=] ?0"
 )
 NEXT_COUNT = at_first_use(r"^\"?(?:$|[,;)|}\]\s]+(?:$|[\"{\[(]*\w+\"?[:=]))")
-"""The text behind a count: nothing, or the name of the next one."""
+"""The text after a count: nothing, or the name of the next one."""
 NAME_ENDS = at_first_use(r"^\"? ?[:=]")
 BEHIND = 200
-"""Characters behind a count that are looked at."""
+"""Characters after a count that are examined."""
 NOTHING_WRONG = at_first_use(
     r"(?i)\b(?:no|zero|without(?: any)?) (?:\w+ )?(?:errors?|failures?|conflicts?|crashes|panics|exceptions)\b"
     r"|(?:^| )(?:--[a-z][\w-]+|-W[\w=-]+)"
 )
-"""Said of success, and options of commands that are shown (`-Werror`, `--no-fail-fast`)."""
+"""Phrases that report success, and options in quoted commands (`-Werror`, `--no-fail-fast`)."""
 PACKAGE = at_first_use(
     r"^\s*(?:Compiling|Checking|Downloaded|Downloading|Fresh|Adding|Locking|Documenting|Updating) "
     r"[\w-]+ v\d\S*(?: \([^)]*\))?$"
@@ -75,7 +75,7 @@ PASSING = at_first_use(
     r"^test \S+(?: - [\w ]+| \(line \d+\)| - \S+ \(line \d+\)(?: - [\w ]+)?)* \.\.\. (?:ok|ignored(?:, .*)?)$"
     r"|^\s*(?:PASS|SKIP) \[ *[\d.]+s\] "
     r"|^\s*--- (?:PASS|SKIP): \S+ \([\d.]+s\)$|^=== (?:RUN|PAUSE|CONT|NAME) +\S+$"
-    # Without coverage: that is a result.
+    # Not coverage, which is a result.
     r"|^ok  \t\S+\t[^\t]*$|^\? +\t\S+\t\[no test files\]"
     r"|^\{.*\"Action\":\"(?:start|run|pass|skip|pause|cont)\".*\}$"
     r"|^\{.*\"Action\":\"output\".*\"Output\":\"(?:=== (?:RUN|PAUSE|CONT|NAME)|\s*--- (?:PASS|SKIP))[^\"]*\"\}$"
@@ -85,7 +85,7 @@ PASSING = at_first_use(
 XDIST = at_first_use(r"^\[gw\d+\] \[ *\d+%\] (?:PASSED|SKIPPED|XFAIL) \S+::.*$")
 
 ROW = at_first_use(r"(?m)^\S+ +(?:\S+ +)?(\d{1,6})/(\d{1,6}) +(?:\d+ |[A-Z]\w*[:\w]* ).*\d+[smhdy]\w*(?: |$)")
-"""A row of `kubectl get --no-headers`: it ends in an age."""
+"""A row of `kubectl get --no-headers`, which ends in an age."""
 TABLE = at_first_use(rf"(?m)^NAME(?:SPACE)? |{ROW.pattern}")
 COLUMN = at_first_use(r"[A-Z][A-Z()-]*(?: [A-Z()-]+)*")
 MAX_ROW = 10_000
@@ -94,7 +94,7 @@ WELL = FINISHED | {"running", "ready", "active", "bound", "available", "deployed
 
 
 def looks_like_error(line: str) -> bool:
-    """Whether the line says that something went wrong, in any program's words."""
+    """Whether the line says that something went wrong, in any program's wording."""
     if ERROR.search(line) is None:
         return False
     if is_passing_line(line) or PACKAGE.search(line) is not None:
@@ -104,7 +104,7 @@ def looks_like_error(line: str) -> bool:
 
 
 def error_lines(lines: Sequence[str], among: Iterable[int] | None = None) -> Iterator[int]:
-    """Places of the lines that look like errors, in the order of `among` (all lines by default)."""
+    """Indices of the lines that look like errors, in the order of `among` (all lines by default)."""
     places = iter(range(len(lines)) if among is None else among)
     while chunk := list(islice(places, CHUNK)):
         if ERROR.search("\n".join([lines[place] for place in chunk])) is not None:
@@ -112,7 +112,7 @@ def error_lines(lines: Sequence[str], among: Iterable[int] | None = None) -> Ite
 
 
 def _without_success(line: str) -> str:
-    """The line without what says in it that nothing went wrong. Each count goes alone, whatever the next one says."""
+    """The line without phrases that report success. Each count is removed separately, whatever the next one says."""
     if "0 " in line:
         none = [count for count in NO_COUNT.finditer(line) if NAME_ENDS.search(_behind(line, count)) is None]
         line = _cut_out(line, none)
@@ -136,8 +136,8 @@ def _cut_out(line: str, counts: Iterable[Match]) -> str:
 
 
 def unready_rows(lines: Sequence[str]) -> Iterator[int]:
-    """Places of the rows of `kubectl get` (and of tables like it) that are not as they should be: READY is `n/m` with n
-    below m, or STATUS is none of those of a thing that is well."""
+    """Indices of unhealthy rows in `kubectl get` tables and similar ones: READY is `n/m` with n below m, or STATUS is
+    not that of a healthy object."""
     if TABLE.search("\n".join(lines)) is None:
         return
     columns: dict[str, tuple[int, int]] = {}
@@ -154,7 +154,7 @@ def unready_rows(lines: Sequence[str]) -> Iterator[int]:
 
 
 def _columns(head: str) -> dict[str, tuple[int, int]]:
-    """Where each column of a table begins and ends; empty where the table says nothing of how things are."""
+    """Start and end of each column; empty if the table has no status column."""
     starts = [(word.group(), word.start()) for word in COLUMN.finditer(head)]
     ends = [start for _, start in starts[1:]] + [MAX_ROW]
     columns = {name: (start, end) for (name, start), end in zip(starts, ends, strict=True)}
@@ -178,19 +178,19 @@ def _is_unready(row: str, columns: dict[str, tuple[int, int]]) -> bool:
 
 
 def _is_short(count: str, of: str) -> bool:
-    """Whether there are fewer than there should be."""
+    """Whether there are fewer than expected."""
     return count.isdecimal() and of.isdecimal() and (len(count), count) < (len(of), of)
 
 
 def is_passing_line(line: str) -> bool:
-    """Whether the line says of one test that it passed or was skipped, and nothing else: whatever the test's name."""
+    """Whether the line only says that one test passed or was skipped, whatever the test's name."""
     if "::" in line and _is_passing_pytest(line):
         return True
     return PASSING.search(line) is not None
 
 
 def _is_passing_pytest(line: str) -> bool:
-    """`tests/a.py::test_b PASSED   [ 12%]`, as of `pytest -v`. By plain comparisons: there may be 100,000 of them."""
+    """`tests/a.py::test_b PASSED   [ 12%]`, from `pytest -v`. Uses plain comparisons: there may be 100,000 of them."""
     head = line
     if line.endswith("%]"):
         head = line[: line.rfind("[")].rstrip()

@@ -1,4 +1,4 @@
-"""Filter rules: what a `filters.toml` may contain, and how a user's file extends the built-in one.
+"""Filter rules: the contents of a `filters.toml`, and how a user's file extends the built-in one.
 
 An invalid rule is skipped with a warning that names it; the others load.
 """
@@ -24,16 +24,16 @@ BUILT_IN = Path(__file__).with_name("filters.toml")
 
 
 class Match(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Which commands: one of the three. They see what `safety.last_command` gives."""
+    """Selects commands by one of the three, compared with the result of `safety.last_command`."""
 
     exact: str | None = None
     prefix: str | None = None
-    """Whole words: `git diff` is not the start of `git difftool`."""
+    """Whole words: `git diff` is not a prefix of `git difftool`."""
     regex: str | None = None
-    """Found anywhere unless it begins with `^`."""
+    """Searched anywhere unless it begins with `^`."""
 
     def check(self) -> None:
-        """Raises ValueError, in words."""
+        """Raises ValueError with a sentence."""
         given = [value for value in (self.exact, self.prefix, self.regex) if value is not None]
         if len(given) != 1 or not given[0].strip():
             raise ValueError("`match` needs exactly one of `exact`, `prefix` and `regex`, and it must not be empty")
@@ -50,7 +50,7 @@ class Match(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class _Written(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A rule as it is in a file. What a user leaves out is taken from the built-in rule of that name."""
+    """A rule as written in a file. What a user omits is taken from the built-in rule of that name."""
 
     name: Annotated[str, Meta(min_length=1)]
     enabled: bool = True
@@ -64,7 +64,7 @@ class Rule:
     name: str
     match: Match
     strategies: tuple[Strategy, ...]
-    """Applied in this order, each to what the one before it left."""
+    """Applied in order, each to the result of the previous one."""
     enabled: bool = True
 
     def matches(self, command: str) -> bool:
@@ -74,8 +74,8 @@ class Rule:
 def load_rules(
     user_text: str | None, *, source: str, disabled: Sequence[str] = (), max_diff_lines: int = 500
 ) -> tuple[list[Rule], list[str]]:
-    """Built-in rules and a user's: one of the same name takes the built-in one's place, new ones come after. With
-    them what is wrong with the user's file. `disabled` names rules to leave out."""
+    """Built-in rules and a user's, and the errors in the user's file: a rule with the same name replaces the built-in
+    one, new ones are appended. `disabled` names rules to leave out."""
     warnings: list[str] = []
     rules = _read(BUILT_IN.read_text(encoding="utf-8"), "the built-in rules", {}, warnings)
     built_in = {
@@ -88,7 +88,7 @@ def load_rules(
 
 
 def read_user_filters(path: Path) -> tuple[str | None, list[str]]:
-    """Returns the text of a user's file, or None and why. Never blocks: reads only a regular file."""
+    """Returns the text of a user's file, or None and the reason. Never blocks: reads only a regular file."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -123,7 +123,7 @@ def _configured(strategy: Strategy, max_diff_lines: int) -> Strategy:
 
 
 def _read(text: str, source: str, built_in: Mapping[str, Rule], warnings: list[str]) -> dict[str, Rule]:
-    """Rules by name, in the order of the file. A later rule takes the place of an earlier one of its name."""
+    """Rules by name, in the order of the file. A later rule replaces an earlier one of the same name."""
     try:
         content = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
@@ -178,7 +178,7 @@ STRATEGY_TYPES = tuple(str(kind.__struct_config__.tag) for kind in get_args(AnyS
 
 
 def _words(error: Exception) -> str:
-    """Of the decoder's words the path in terms of the rule: `$.strategy.head` is `strategy.head`."""
+    """Rewrites the path in the decoder's message in terms of the rule: `$.strategy.head` is `strategy.head`."""
     words = str(error).replace("`$.", "`").replace(" - at `$`", "").rstrip(".")
     if "Invalid value" in words and "strateg" in words:
         words += f"; the strategies are {', '.join(STRATEGY_TYPES)}"

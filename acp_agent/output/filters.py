@@ -1,7 +1,7 @@
-"""Filters a command's output for the model: the rules that match the command, one after the other.
+"""Filters a command's output for the model by applying the matching rules one after the other.
 
-Pure. Rules are read by `filter_rules`, a rule's strategies are in `strategies`, and what none of them may do in
-`cut`.
+Pure. Rules are read by `filter_rules`, their strategies are in `strategies`, and what no strategy may do is enforced
+by `cut`.
 """
 
 from __future__ import annotations
@@ -17,32 +17,32 @@ from acp_agent.output.strategies import may_cut_strangers
 
 @dataclass(frozen=True)
 class Filtered:
-    """An output after the filters."""
+    """An output after filtering."""
 
     text: str
     lines_before: int
     lines_after: int
     confidence: Confidence | None
-    """The worst of all rules that matched; None where none did."""
+    """The worst of all matching rules; None if none matched."""
     rules: tuple[str, ...]
-    """Names of the rules that matched, in their order."""
+    """Names of the matching rules, in order."""
 
     @property
     def percent(self) -> float:
-        """How many of a hundred lines were removed."""
+        """Percentage of lines that were removed."""
         if self.lines_before == 0:
             return 0.0
         return (1 - self.lines_after / self.lines_before) * 100
 
     def stats(self, tool: str) -> str:
-        """`[bash] 342 lines -> 28 lines, 91.8% filtered`; empty where no line was removed."""
+        """`[bash] 342 lines -> 28 lines, 91.8% filtered`; empty if no line was removed."""
         if self.lines_after >= self.lines_before:
             return ""
         return f"[{tool}] {self.lines_before} lines -> {self.lines_after} lines, {self.percent:.1f}% filtered"
 
 
 class Filters:
-    """The rules of a session, in the order in which they are applied."""
+    """The rules of a session, in the order of application."""
 
     def __init__(self, rules: Sequence[Rule]) -> None:
         self._rules = tuple(rules)
@@ -55,10 +55,10 @@ class Filters:
         return tuple(rule for rule in self._rules if rule.matches(command)) if command else ()
 
     def apply(self, text: str, command: str, *, exit_code: int | None, alone: bool = True) -> Filtered:
-        """Returns what the model reads of `text`, which `sanitize_output` went over.
+        """Returns what the model reads of `text`, the result of `sanitize_output`.
 
-        `command` is what `safety.last_command` makes of the command line, and `alone` whether nothing else in it may
-        have printed. Never empty where `text` is not, never longer, and each line that looks like an error is in it.
+        `command` is the result of `safety.last_command`, and `alone` whether nothing else in the line may have
+        printed. Not empty unless `text` is, never longer, and each line that looks like an error is in it.
         """
         rules = self.matching(command)
         text = encodable(text)
@@ -82,14 +82,14 @@ def load_filters(
     disabled: Sequence[str] = (),
     max_diff_lines: int = 500,
 ) -> tuple[Filters, list[str]]:
-    """The built-in rules with those of a user's file (its text, and its path for the warnings), and what is wrong
-    with that file, in plain words."""
+    """The built-in rules with those of a user's file (its text, and its path for the warnings), and the errors in that
+    file, as sentences."""
     rules, warnings = load_rules(user_text, source=source, disabled=disabled, max_diff_lines=max_diff_lines)
     return Filters(rules), warnings
 
 
 def _through(rule: Rule, lines: list[str], *, failed: bool, alone: bool) -> tuple[list[str], Confidence]:
-    """A strategy that found nothing of its own beside one that did takes nothing from the rule's confidence."""
+    """Strategies that found nothing do not lower the rule's confidence if another one did."""
     confidences: list[Confidence] = []
     for strategy in rule.strategies:
         if not alone and not may_cut_strangers(strategy):

@@ -1,4 +1,4 @@
-"""Lines of `git status` and of a diff that may go, for the strategies of these names."""
+"""Finds lines of `git status` and of a diff that may be removed, for the strategies with these names."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ HUNK = compiled(r"^@@+ -\d+(?:,(?P<old>\d+))? (?:-\d+(?:,\d+)? )*\+\d+(?:,(?P<ne
 
 
 def git_status_cut(lines: Sequence[str]) -> Cut:
-    """Hints and blank lines go, each path stays, with one blank in front of it. Fallback if it is not a status.
-    What is before the status (of another program) is not touched."""
+    """Removes hints and blank lines, keeps each path, indented by one blank. Fallback if it is not a status. Does not
+    touch another program's output before the status."""
     if STATUS.search("\n".join(lines)) is None:
         return Cut("Fallback")
     dropped: dict[int, Omission] = {}
@@ -56,13 +56,13 @@ def git_status_cut(lines: Sequence[str]) -> Cut:
 class _File:
     name: str
     contents: list[int] = field(default_factory=list)
-    """Places of its lines within hunks."""
+    """Indices of its lines within hunks."""
 
 
 def git_diff_cut(lines: Sequence[str], max_lines: int) -> Cut:
-    """Headers of files and hunks stay; what is left of `max_lines` is shared among the files, the small ones first.
+    """Keeps headers of files and hunks; the rest of `max_lines` is divided among the files, small ones first.
 
-    Full while all fits, Partial where lines were cut, Fallback for a long text without a hunk.
+    Full if everything fits, Partial if lines were cut, Fallback for a long text without a hunk.
     """
     if len(lines) <= max_lines:
         return Cut("Full")
@@ -82,8 +82,8 @@ def git_diff_cut(lines: Sequence[str], max_lines: int) -> Cut:
 
 
 def _files(lines: Sequence[str]) -> list[_File]:
-    """The files of a diff. A hunk's header says how many lines it has, so that a line that only looks like a header
-    (or like contents) is not taken for one."""
+    """The files of a diff. A hunk's header states its number of lines, so that a line that only looks like a header
+    (or like contents) is not mistaken for one."""
     files = [_File("the diff")]
     old = new = 0
     combined = False

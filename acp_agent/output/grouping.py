@@ -1,7 +1,7 @@
-"""Diagnostics of one rule as one block, for `group_by_rule`: the first in full, of the others their places.
+"""Groups diagnostics by rule, for `group_by_rule`: the first of each in full, only the places of the others.
 
-Known: the blocks of rustc and clippy, of ruff (full and concise) and of flake8. Any other linter that writes a line
-for each finding is described by a pattern with a group `rule` (and `location`, else what is before the rule).
+Supports rustc and clippy, ruff (full and concise) and flake8. Any other linter with one line per finding is described
+by a pattern with a group `rule` (and `location`, else everything before the rule).
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ class _Group:
 
 
 def group_by_rule_cut(lines: Sequence[str], pattern: str | None) -> Cut:
-    """Returns the lines that may go. Errors are grouped only where they say exactly the same: they are never lost.
-    Fallback where no diagnostic was found."""
+    """Returns the lines that may be removed. Errors are grouped only if they say exactly the same: they are never lost.
+    Fallback if no diagnostic was found."""
     blocks = _described(lines, compiled(pattern)) if pattern else _known(lines)
     dropped: dict[int, Omission] = {}
     if pattern is None:
@@ -58,7 +58,7 @@ def group_by_rule_cut(lines: Sequence[str], pattern: str | None) -> Cut:
     groups: dict[tuple[str, str], _Group] = {}
     for block in blocks:
         if block.head.startswith("error["):
-            continue  # Of the compiler's own errors each says something else.
+            continue  # The compiler's own errors differ from each other.
         key = (block.rule, block.head if looks_like_error(block.head) else "")
         if key not in groups:
             groups[key] = _Group(block)
@@ -80,19 +80,19 @@ def group_by_rule_cut(lines: Sequence[str], pattern: str | None) -> Cut:
 
 
 def _where(block: _Block, first: _Block) -> str:
-    """The place; and what it says, where that is not what the first says."""
+    """The place, and the message if it differs from the first one's."""
     return block.location if block.head == first.head else f"{block.location} ({block.head})"
 
 
 def _last_told(lines: Sequence[str], block: _Block) -> int:
-    """The last line of a block that is not blank."""
+    """The last non-blank line of a block."""
     return next((place for place in reversed(block.places) if lines[place].strip()), block.places[0])
 
 
 def _known(lines: Sequence[str]) -> list[_Block]:
     blocks: list[_Block] = []
     names: dict[str, str] = {}
-    """Returns the name of a message: rustc names a lint only where it first warns of it."""
+    """Returns the lint of a message: rustc names it only in the first warning."""
     place = 0
     while place < len(lines):
         if (single := LINE.search(lines[place])) is not None:
@@ -111,7 +111,7 @@ def _known(lines: Sequence[str]) -> list[_Block]:
 
 
 def _end(lines: Sequence[str], start: int) -> int:
-    """Past the block that begins at `start`, with the blank line that closes it."""
+    """The end of the block that begins at `start`, including the blank line that closes it."""
     place = start + 1
     while place < len(lines) and lines[place].strip() and HEAD.search(lines[place]) is None:
         place += 1

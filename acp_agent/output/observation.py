@@ -1,4 +1,4 @@
-"""The observation: a tool's result as a JSON envelope for the model, `acp_coder.tool_observation.v1`."""
+"""A tool's result as a JSON observation for the model, `acp_coder.tool_observation.v1`."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Observation(msgspec.Struct, frozen=True):
 
 
 def observation_text(observation: Observation, *, output_chars: int, raw_chars: int) -> str:
-    """The JSON the model reads, `output` and `raw` cut to so many characters."""
+    """The JSON for the model, with `output` and `raw` cut to the given numbers of characters."""
     tool, result = observation.tool, observation.result
     shown = msgspec.structs.replace(
         observation,

@@ -1,7 +1,7 @@
-"""Finds the lines of a test runner's output about tests that passed, for `test_summary`.
+"""Finds lines about passed tests in a test runner's output, for `test_summary`.
 
-Only lines whose form is certain are named. All else stays, so a failure's report is kept whole by not being touched.
-Known: cargo test, nextest, pytest (also with xdist), go test (plain, -v, -json), jest, vitest, unittest.
+Only lines of a certain form are selected. Everything else stays, so a failure's report is never touched. Supports
+cargo test, nextest, pytest (also with xdist), go test (plain, -v, -json), jest, vitest, unittest.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ GO_PACKAGE_END = compiled(r"^(?:PASS|FAIL|ok  \t.*|FAIL\t.*|exit status \d+|pani
 
 
 def test_summary_of(lines: Sequence[str]) -> Cut:
-    """Returns the lines that may go. Full where the runner's own summary is there, Partial without (it was killed),
-    Fallback where no test runner is recognised."""
+    """Returns the lines that may be removed. Full if the runner's own summary is present, Partial without (it was
+    killed), Fallback if no test runner is recognised."""
     text = "\n".join(lines)
     if text.startswith('{"Time":') or '\n{"Time":' in text:
         dropped = _go_json(lines)
@@ -75,13 +75,13 @@ def _plain(line: str) -> Omission | None:
 
 
 def _kind(line: str) -> Omission:
-    """Of a line that `is_passing_line`."""
+    """The kind of a line for which `is_passing_line` is true."""
     skipped = " ... ignored" in line or (" PASSED" not in line and any(word in line for word in (" SKIP", " XFAIL")))
     return SKIPPED if skipped else PASSED
 
 
 def _go_verbose(lines: Sequence[str]) -> dict[int, Omission]:
-    """`go test -v`: what a test logs is between its lines, and belongs to it."""
+    """`go test -v`: a test's log is between its lines and belongs to it."""
     dropped: dict[int, Omission] = {}
     logged: dict[str, list[int]] = {}
     current = ""
@@ -108,7 +108,7 @@ def _go_verbose(lines: Sequence[str]) -> dict[int, Omission]:
 
 
 def _go_json(lines: Sequence[str]) -> dict[int, Omission]:
-    """`go test -json`: an event a line; those of tests that end with "pass" go, those of packages stay."""
+    """`go test -json`: one event per line; those of tests that end with "pass" are removed, those of packages stay."""
     events: dict[tuple[str, str], list[int]] = {}
     ends: dict[tuple[str, str], str] = {}
     for place, line in enumerate(lines):

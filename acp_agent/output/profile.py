@@ -1,8 +1,8 @@
-"""How much of a result the model gets: the profile `short`, for models with a small context.
+"""Limits how much of a result the model gets: the profile `short`, for models with a small context.
 
-Its limits are those of a tool set made for such models: 4,000 characters of each stream of a command, 8,000 of all
-else, from the beginning; what grows at its end (a command in the background) from the end. Of a command's stream a part
-of the 4,000 is its end: there it says why it failed.
+Its limits are those of a tool set made for such models: 4,000 characters of each stream of a command, 8,000 of anything
+else, taken from the beginning, or from the end for output that grows there (a background command). Part of a stream's
+4,000 characters are its end, which says why a command failed.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Literal
 
 STREAM_CHARS = 4_000
-"""Of stdout, and of stderr."""
+"""Limit for stdout, and for stderr."""
 
 TEXT_CHARS = 8_000
 
@@ -19,10 +19,10 @@ FROM_THE_END = frozenset(("bash_output", "bash_kill"))
 
 
 END_PART = 0.25
-"""Of what is kept of a stream: its end."""
+"""The part of a stream's limit that is its end."""
 
 LONGEST_NOTE = 200
-"""Characters of a last line in brackets, which says how to go on and is kept."""
+"""Length of a last line in brackets, which says how to continue and is kept."""
 
 
 def shortened(text: str, limit: int = TEXT_CHARS, *, keep: Literal["head", "tail", "both"] = "head") -> str:
@@ -41,7 +41,7 @@ def shortened(text: str, limit: int = TEXT_CHARS, *, keep: Literal["head", "tail
 
 
 def shortened_streams(stdout: str, stderr: str) -> str:
-    """Both streams of a command, each cut for itself, one after the other; twice as much where there is only one."""
+    """Both streams of a command, cut separately and joined; twice the limit if there is only one."""
     limit = STREAM_CHARS if stdout.strip() and stderr.strip() else 2 * STREAM_CHARS
     parts = [shortened(stream, limit, keep="both") for stream in (stdout, stderr) if stream.strip()]
     return "\n[stderr]\n".join(parts) if stdout.strip() else "".join(f"[stderr]\n{part}" for part in parts)

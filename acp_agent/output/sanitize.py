@@ -1,8 +1,8 @@
-"""Output as a user would see it on a terminal, as plain text: no escape sequences, no overwritten progress.
+"""Converts output to plain text as shown on a terminal: no escape sequences, no overwritten progress.
 
-Of a terminal only the current line is imitated: carriage return, backspace, erasing the line. Movements to other lines
-are dropped. Every expression here is ours and takes linear time, since a sequence's body ends at the next control
-character; `re` finds a hundred thousand of them ten times faster than RE2.
+Only the terminal's current line is emulated: carriage return, backspace, erasing the line. Movements to other lines
+are dropped. Every expression here takes linear time, since a sequence's body ends at the next control character; `re`
+finds a hundred thousand of them ten times faster than RE2.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 
 STRING = r"[^\x00-\x06\x07\x0e-\x1f\x80-\x9f]*(?:\x07|\x1b\\|\x9c)"
-"""The rest of OSC, DCS, APC, PM and SOS: any text up to its end. Where that is missing, only the start is dropped."""
+"""The rest of OSC, DCS, APC, PM and SOS: any text up to its end. If that is missing, only the start is dropped."""
 SEQUENCE = re.compile(
     r"(?:\x1b\[|\x9b)(?P<parameters>[0-?]*)[ -/]*(?P<final>[@-~])"
     rf"|(?:\x1b[\]PX^_]|[\x9d\x90\x98\x9e\x9f]){STRING}"
@@ -22,13 +22,13 @@ BLANK_RUN = re.compile(r"\n[ \t]*\n[ \t]*\n|\A[ \t]*\n[ \t]*\n")
 BLANK_LINES = re.compile(r"\n(?:[ \t]*\n){2,}")
 BLANK_START = re.compile(r"\A(?:[ \t]*\n){2,}")
 REST, LINE = "\x00", "\x01"
-"""Between the two steps of `sanitize_output`: erase to the end of the line, erase the line."""
+"""Stand-ins between the two steps of `sanitize_output`: erase to the end of the line, erase the line."""
 ACTS = re.compile(r"[\x00\x01\r\x08]|[^\x00\x01\r\x08]+")
 
 
 def sanitize_output(text: str) -> str:
-    """`text` without escape sequences and control characters (newline and tab stay), each line as it stood last, runs
-    of blank lines as one. Never longer than `text`; the same again when applied again. Half characters become U+FFFD.
+    """`text` without escape sequences and control characters (newline and tab stay), each line in its final state, runs
+    of blank lines as one. Never longer than `text`; idempotent. Half surrogates become U+FFFD.
     """
     text = encodable(text)
     if CONTROL.search(text) is not None:
@@ -41,7 +41,7 @@ def sanitize_output(text: str) -> str:
 
 
 def encodable(text: str) -> str:
-    """`text` with U+FFFD for each half of a character, which no expression and no channel takes."""
+    """`text` with U+FFFD for each half surrogate, which no expression and no channel accepts."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -50,19 +50,19 @@ def encodable(text: str) -> str:
 
 
 def _line_control(match: re.Match[str]) -> str:
-    """The sequences that have an effect within their line."""
+    """Keeps the sequences that have an effect within their line."""
     final, parameters = match.group("final"), match.group("parameters")
     if final == "K":
         return {"": REST, "0": REST, "2": LINE}.get(parameters, "")
     if final == "G" and parameters in ("", "1"):
         return "\r"
     if final == "C":
-        return " "  # Programs that paint use it for a blank.
+        return " "  # Programs that paint use it as a blank.
     return ""
 
 
 def _as_shown(line: str) -> str:
-    """Returns the final text of a line of the terminal. Each character is written and erased once: linear."""
+    """Returns the final text of a terminal line. Each character is written and erased once: linear."""
     line = line.rstrip("\r")
     if not any(char in line for char in ("\r", "\b", REST, LINE)):
         return line

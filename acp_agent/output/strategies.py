@@ -35,9 +35,9 @@ TIMES = re.compile(
     r"|\b(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) [ \d]\d \d{2}:\d{2}:\d{2}\b"
     r"|\b\d{1,2}:\d{2}:\d{2}(?:[.,]\d+)?\b"
 )
-"""Timestamps: lines that differ in these alone say the same. Of bounded parts each, so `re` may."""
+"""Timestamps: lines that differ only in these say the same. Each part is limited, so `re` is safe."""
 NAMES = re.compile(r"\b[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\b|\b0x[0-9a-fA-F]+\b")
-"""UUIDs and addresses: so do lines that differ in these, unless they tell of an error. There each is another one."""
+"""UUIDs and addresses: likewise, except in lines that report errors, where they identify different ones."""
 DOCUMENT = re.compile(r"[{\[]$|---$|apiVersion:")
 KLOG = re.compile(r"[IWEF]\d{4} \d\d:")
 
@@ -47,11 +47,11 @@ Lines = Annotated[int, Meta(ge=0)]
 
 class Strategy(Protocol):
     def cut(self, lines: Sequence[str]) -> Cut:
-        """Returns the lines that may go. Pure; nothing it returns can lose an error line."""
+        """Returns the lines that may be removed. Pure; nothing it returns can lose an error line."""
         ...
 
     def check(self) -> None:
-        """Raises ValueError, in words, for parameters whose form alone is right."""
+        """Raises ValueError, with a sentence, for parameters that are well-formed but invalid."""
         ...
 
 
@@ -61,7 +61,7 @@ class _Strategy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_fie
 
 
 class StripNoise(_Strategy, frozen=True, tag="strip_noise"):
-    """Lines that one of `patterns` is found in go. Full where lines went, else Fallback."""
+    """Removes lines that match one of `patterns`. Full if lines were removed, else Fallback."""
 
     patterns: Patterns
 
@@ -75,7 +75,7 @@ class StripNoise(_Strategy, frozen=True, tag="strip_noise"):
 
 
 class Truncate(_Strategy, frozen=True, tag="truncate"):
-    """Over `max_lines`, only the first `head` and last `tail` lines stay. Partial then, else Full."""
+    """Beyond `max_lines`, keeps only the first `head` and last `tail` lines. Partial in that case, else Full."""
 
     max_lines: Annotated[int, Meta(ge=1)] = 100
     head: Lines = 20
@@ -89,7 +89,7 @@ class Truncate(_Strategy, frozen=True, tag="truncate"):
 
 
 class KeepMatching(_Strategy, frozen=True, tag="keep_matching"):
-    """Only lines that one of `patterns` is found in stay. Partial; Full where all do, Fallback where none does."""
+    """Keeps only lines that match one of `patterns`. Partial; Full if all do, Fallback if none does."""
 
     patterns: Patterns
 
@@ -105,8 +105,8 @@ class KeepMatching(_Strategy, frozen=True, tag="keep_matching"):
 
 
 class StripAnnotated(_Strategy, frozen=True, tag="strip_annotated"):
-    """Lines that begin with one of `prefixes` (`note:`; blanks and a `=` in front do not count) go, and what follows
-    them indented deeper. Full where lines went, else Fallback."""
+    """Removes lines that begin with one of `prefixes` (`note:`; ignoring leading blanks and `=`), and following lines
+    with deeper indentation. Full if lines were removed, else Fallback."""
 
     prefixes: Annotated[tuple[Annotated[str, Meta(min_length=1)], ...], Meta(min_length=1)]
 
@@ -125,7 +125,7 @@ class StripAnnotated(_Strategy, frozen=True, tag="strip_annotated"):
 
 
 class TestSummary(_Strategy, frozen=True, tag="test_summary"):
-    """Lines of tests that passed go; failures with their reports, warnings and the summary stay."""
+    """Removes lines of passed tests; failures with their reports, warnings and the summary stay."""
 
     __test__ = False
 
@@ -134,7 +134,7 @@ class TestSummary(_Strategy, frozen=True, tag="test_summary"):
 
 
 class GroupByRule(_Strategy, frozen=True, tag="group_by_rule"):
-    """The first diagnostic of each rule stays, of the others their places. `pattern` describes other linters."""
+    """Keeps the first diagnostic of each rule, and the places of the others. `pattern` describes other linters."""
 
     pattern: str | None = None
 
@@ -147,14 +147,14 @@ class GroupByRule(_Strategy, frozen=True, tag="group_by_rule"):
 
 
 class GitStatus(_Strategy, frozen=True, tag="git_status"):
-    """Hints and blank lines go; branch and every path stay."""
+    """Removes hints and blank lines; the branch and every path stay."""
 
     def cut(self, lines: Sequence[str]) -> Cut:
         return git_status_cut(lines)
 
 
 class GitDiff(_Strategy, frozen=True, tag="git_diff"):
-    """Over `max_diff_lines`, contents of files go; headers of files and hunks stay. Without it: as configured."""
+    """Beyond `max_diff_lines`, removes file contents but keeps file and hunk headers. Without it: as configured."""
 
     max_diff_lines: Annotated[int, Meta(ge=1)] | None = None
 
@@ -163,8 +163,8 @@ class GitDiff(_Strategy, frozen=True, tag="git_diff"):
 
 
 class Dedup(_Strategy, frozen=True, tag="dedup"):
-    """Of lines in a row that differ in timestamps alone, the first stays, with `(x12)`; where they tell of no error,
-    UUIDs and addresses may differ, too. Full; Fallback for a document of JSON or YAML."""
+    """Keeps the first of consecutive lines that differ only in timestamps, with `(x12)`; if they report no error, UUIDs
+    and addresses may differ, too. Full; Fallback for a JSON or YAML document."""
 
     def cut(self, lines: Sequence[str]) -> Cut:
         if _is_document(lines):
@@ -197,13 +197,13 @@ AnyStrategy = (
 
 
 def may_cut_strangers(strategy: Strategy) -> bool:
-    """Whether the strategy names what it lets go, so that it may read what other programs printed, too. The two that
-    name what they keep may not."""
+    """Whether the strategy names what it removes, so that it may process other programs' output, too. The two that name
+    what they keep may not."""
     return not isinstance(strategy, Truncate | KeepMatching)
 
 
 def checked_pattern(pattern: str) -> Pattern:
-    """Raises ValueError, in words, for one that is too long or that RE2 does not take."""
+    """Raises ValueError, with a sentence, for a pattern that is too long or invalid in RE2."""
     if len(pattern) > MAX_PATTERN_CHARS:
         raise ValueError(f"a pattern of {len(pattern)} characters; the maximum is {MAX_PATTERN_CHARS}")
     try:
@@ -213,7 +213,7 @@ def checked_pattern(pattern: str) -> Pattern:
 
 
 def _union(patterns: Sequence[str]) -> Pattern:
-    """One pattern that is found wherever one of them is. Raises ValueError."""
+    """One pattern that matches wherever one of them does. Raises ValueError."""
     for pattern in patterns:
         checked_pattern(pattern)
     union = "|".join(f"(?:{pattern})" for pattern in patterns)
@@ -234,7 +234,7 @@ def _without_varying(lines: Sequence[str]) -> list[str]:
 
 
 def _is_document(lines: Sequence[str]) -> bool:
-    """Whether this is JSON or YAML, as of `kubectl get -o yaml`: there, equal lines are not repetitions."""
+    """Whether this is JSON or YAML, as from `kubectl get -o yaml`, where equal lines are not repetitions."""
     first = next((line for line in lines if line.strip() and KLOG.match(line) is None), "")
     return DOCUMENT.match(first) is not None
 

@@ -1,7 +1,7 @@
-"""The agent's requests to its editor: a typed method for each of ACP's client methods it uses, bound to one session.
+"""The agent's requests to its editor: a typed method for each ACP client method it uses, bound to one session.
 
-Every call is gated on `ClientCapabilities` (some clients never answer what they did not offer) and, where no user is
-asked, bounded in time. Failures are `ExecutorError`-free: PeerError, CapabilityMissing, ConnectionClosed, TimeoutError.
+Every call is gated on `ClientCapabilities` (some clients never answer methods they did not offer) and, unless a user
+is asked, has a timeout. Raises no `ExecutorError` but PeerError, CapabilityMissing, ConnectionClosed and TimeoutError.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ LSP_METHODS = "acp_agent.schema.lsp_types:METHODS"
 
 
 class Client:
-    """The editor, as one session sees it. `timeout` in seconds bounds every call that no user answers."""
+    """The editor as seen by one session. `timeout` (seconds) limits every call that needs no answer from a user."""
 
     def __init__(
         self,
@@ -47,22 +47,22 @@ class Client:
         lsp_timeout: float | None = 10.0,
         plan: RenderingPlan | None = None,
     ) -> None:
-        """`lsp_timeout` bounds what is asked of language servers, in seconds; None: they are not asked.
+        """`lsp_timeout` limits requests to language servers, in seconds; None: none are sent.
 
-        `plan`: what the client can really do; None: what it says."""
+        `plan`: what the client can really do; None: what it claims."""
         self.plan = rendering_plan(capabilities) if plan is None else plan
-        """What it gets, and what it does without."""
+        """Features this client gets, and those it does without."""
         self._connection = connection
         self._session_id = session_id
         self._timeout = timeout
         self._lsp_timeout = lsp_timeout
         self.capabilities = capabilities
         self.before_asking: Callable[[], None] | None = None
-        """Called before every request: updates that were emitted earlier must be on the wire earlier."""
+        """Called before every request: updates emitted earlier must be on the wire earlier."""
         self.clean: Callable[[Any], Any] | None = None
-        """Takes credentials out of what a user is asked."""
+        """Redacts credentials in questions to the user."""
 
-    # --- what was offered -------------------------------------------------------------------------------------
+    # --- capabilities -----------------------------------------------------------------------------------------
 
     def answers(self, method: str) -> bool:
         """Whether the client serves this method of the `_lsp/*` extension."""
@@ -70,14 +70,14 @@ class Client:
 
     @cached_property
     def publishes_diagnostics(self) -> bool:
-        """Whether it tells of diagnostics that have changed."""
+        """Whether the client notifies us of changed diagnostics."""
         lsp = (self.capabilities.meta or {}).get("lsp")
         named = lsp.get("notifications") if isinstance(lsp, dict) else None
         return isinstance(named, list) and "_lsp/publishDiagnostics" in named
 
     @cached_property
     def _lsp_methods(self) -> frozenset[str]:
-        """Those that `_meta.lsp.methods` names; `_meta.lsp: true` means all."""
+        """Methods named by `_meta.lsp.methods`; `_meta.lsp: true` means all."""
         lsp = (self.capabilities.meta or {}).get("lsp")
         if self._lsp_timeout is None or not lsp:
             return frozenset()
@@ -92,11 +92,11 @@ class Client:
         self._connection.notify("session/update", acp.SessionNotification(session_id=self._session_id, update=update))
 
     def push(self) -> None:
-        """Sends what was queued at once, if the client reads."""
+        """Sends what is queued immediately, if the client reads."""
         self._connection.push()
 
     async def drain(self) -> None:
-        """Waits while the client reads more slowly than it is told."""
+        """Waits while the client reads more slowly than we write."""
         await self._connection.drain()
 
     # --- fs ---------------------------------------------------------------------------------------------------
@@ -118,7 +118,7 @@ class Client:
     async def create_terminal(
         self, command: str, args: Sequence[str], *, cwd: Path, env: dict[str, str], output_byte_limit: int
     ) -> str:
-        """Starts a command in the editor and gives the terminal's id at once."""
+        """Starts a command in the editor and returns the terminal's id immediately."""
         self._need(self.plan.terminals, "terminal/create")
         request = acp.CreateTerminalRequest(
             session_id=self._session_id,
@@ -132,7 +132,7 @@ class Client:
         return answer.terminal_id
 
     def _end_late_terminal(self, result: Any) -> None:
-        """A terminal that was made after nobody waited for it any more: it must not run on unseen."""
+        """Ends a terminal created after the caller stopped waiting: it must not run on unseen."""
         try:
             terminal_id = decode_result("terminal/create", result, "client").terminal_id
         except AgentError:
@@ -149,7 +149,7 @@ class Client:
         return answer
 
     async def wait_for_terminal_exit(self, terminal_id: str) -> acp.WaitForTerminalExitResponse:
-        """Unbounded: the caller has the command's own timeout."""
+        """Waits without a limit: the caller has the command's own timeout."""
         request = acp.WaitForTerminalExitRequest(session_id=self._session_id, terminal_id=terminal_id)
         answer: acp.WaitForTerminalExitResponse = await self._ask("terminal/wait_for_exit", request, bounded=False)
         return answer
@@ -193,7 +193,7 @@ class Client:
         return found
 
     async def rename(self, uri: str, line: int, character: int, new_name: str) -> WorkspaceEdit:
-        """Returns what renaming the symbol there would change, in all files; nothing is changed."""
+        """Returns what renaming the symbol at this position would change, in all files; changes nothing."""
         edit: WorkspaceEdit = await self._ask_lsp("_lsp/rename", {**_at(uri, line, character), "newName": new_name})
         return edit
 
@@ -211,7 +211,7 @@ class Client:
     async def request_permission(
         self, tool_call: acp.ToolCallUpdate, options: Sequence[acp.PermissionOption]
     ) -> acp.RequestPermissionResponse:
-        """Unbounded: a user answers. Cancelling it tells the client that the question is void."""
+        """Waits without a limit, since a user answers. Cancelling tells the client that the question is void."""
         request = acp.RequestPermissionRequest(session_id=self._session_id, tool_call=tool_call, options=list(options))
         request = request if self.clean is None else self.clean(request)
         answer: acp.RequestPermissionResponse = await self._ask("session/request_permission", request, bounded=False)
@@ -220,7 +220,7 @@ class Client:
     async def elicit(
         self, message: str, form: acp.ElicitationSchema, *, tool_call_id: str
     ) -> acp.CreateElicitationResponse:
-        """A form for the user. Unbounded; cancelling it tells the client that the question is void."""
+        """Shows a form to the user. Waits without a limit; cancelling tells the client that the question is void."""
         self._need(self.plan.forms, "elicitation/create (form)")
         request = acp.ElicitationFormMode(
             message=message, requested_schema=form, session_id=self._session_id, tool_call_id=tool_call_id

@@ -13,11 +13,11 @@ _encoder = msgspec.json.Encoder()
 _Chunk = AgentMessageChunk | AgentThoughtChunk
 
 MAX_MERGED_CHARS = 64 * 1024
-"""A merged text chunk does not grow beyond this, so that every message stays of sane size."""
+"""A merged text chunk does not grow beyond this, which keeps messages at a reasonable size."""
 
 
 def encode(value: object) -> bytes:
-    """`value` as JSON in UTF-8; text that has no UTF-8 form (lone surrogates) is replaced, never refused."""
+    """`value` as JSON in UTF-8; text without a UTF-8 form (lone surrogates) is replaced, never refused."""
     try:
         return _encoder.encode(value)
     except UnicodeEncodeError:
@@ -25,7 +25,7 @@ def encode(value: object) -> bytes:
 
 
 def coalesce_updates(method: str, last: Any, new: Any) -> Any:
-    """Two adjacent text chunks of one message as one `session/update`, or `None` where they must stay apart."""
+    """Merges two adjacent text chunks of one message into one `session/update`; `None` if they must stay separate."""
     if method != "session/update":
         return None
     if not isinstance(last, SessionNotification) or not isinstance(new, SessionNotification):

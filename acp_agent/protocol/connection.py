@@ -1,13 +1,13 @@
-"""A `Peer` on an event loop: pending futures for our requests, a task for each of theirs, ONE ordered queue out.
+"""A `Peer` on an event loop: futures for our pending requests, a task for each of theirs, ONE ordered output queue.
 
 The queue guarantees order: what is queued first is written first, so a response queued after the updates of its turn is
 read after them. Incoming notifications and requests start in the order they arrived.
 
-`push()` is a shortcut: it immediately writes what the transport takes without waiting, so that it reaches the other
+`push()` is a shortcut: it immediately writes what the transport accepts without waiting, so that it reaches the other
 side before this one continues. The rest stays first in the queue.
 
 Back-pressure: the writer awaits the transport. While it waits, notifications that `coalesce` can merge into the last
-queued one are merged (never dropped), and `drain()` holds back whoever produces faster than the other side reads.
+queued one are merged (never dropped), and `drain()` slows down anyone producing faster than the other side reads.
 
 One of the three places with `except Exception` (the request task): an unknown failure becomes a -32603 answer.
 """
@@ -27,25 +27,25 @@ from acp_agent.protocol.transports import Transport
 log = logging.getLogger(__name__)
 
 WRITE_BATCH_BYTES = 256 * 1024
-"""Encoded bytes handed to the transport at once."""
+"""Encoded bytes passed to the transport at once."""
 
 HIGH_WATER = 64
 """Queued messages above which `drain()` waits."""
 
 LAST_ANSWERS_SECONDS = 0.2
-"""How long requests that run when the stream ends may still take to answer."""
+"""How long requests still running when the stream ends may take to answer."""
 
 CLOSING_SECONDS = 0.4
-"""How long tasks may take to clean up once the connection ends: all must be gone within a second."""
+"""How long tasks may take to clean up after the connection ends: all must be gone within a second."""
 
 UNENCODABLE = (TypeError, ValueError, OverflowError, RecursionError)
-"""Errors of an encoder for a value that JSON cannot hold: our bug; it must not take the stream with it."""
+"""An encoder's errors for a value that JSON cannot hold: our bug, which must not break the stream."""
 
 Coalesce = Callable[[str, Any, Any], Any]
 
 
 class Reply:
-    """A handler's answer with something to do right after it has been queued."""
+    """A handler's answer with a callback to run right after it has been queued."""
 
     __slots__ = ("result", "then")
 
@@ -55,18 +55,18 @@ class Reply:
 
 
 class Handler(Protocol):
-    """The side of the application that answers."""
+    """The application's side, which answers requests."""
 
     async def handle_request(self, method: str, params: Any) -> Any:
-        """The result, or a `Reply`. Raises RpcError for an error answer."""
+        """Returns the result, or a `Reply`. Raises RpcError for an error answer."""
         ...
 
     async def handle_notification(self, method: str, params: Any) -> None:
-        """Must not raise for what the notification holds."""
+        """Must not raise, whatever the notification contains."""
         ...
 
     def cancel_request(self, method: str, params: Any) -> bool:
-        """`$/cancel_request` for a running request: True when the handler ends it by itself with a valid answer."""
+        """`$/cancel_request` for a running request: True if the handler itself ends it with a valid answer."""
         ...
 
 
@@ -91,7 +91,7 @@ class Connection:
         coalesce: Coalesce | None = None,
         write_now: Callable[[bytes], int] | None = None,
     ) -> None:
-        """`write_now`: the transport's own, where it has one: gives how many bytes it took, without waiting."""
+        """`write_now`: the transport's own, if any: writes without waiting and returns the number of bytes taken."""
         self._transport = transport
         self._handler = handler
         self._peer = peer or Peer()
@@ -109,9 +109,9 @@ class Connection:
         self._idle.set()
         self._closing = asyncio.Event()
         self._written_out = False
-        """Whether the writer has ended: what is queued after that goes nowhere."""
+        """Whether the writer has ended: anything queued later is discarded."""
         self.on_input_end: Callable[[], None] | None = None
-        """Called when the other side has said its last word, before what still runs is given its time to answer."""
+        """Called at the end of the input, before running requests get their time to answer."""
         self.write_failed = False
         """Whether the connection ended because nobody read our output."""
 
@@ -119,13 +119,13 @@ class Connection:
     def closed(self) -> bool:
         return self._closing.is_set()
 
-    # --- life -------------------------------------------------------------------------------------------------
+    # --- lifetime ---------------------------------------------------------------------------------------------
 
     async def serve(self, pending: Iterable[Event] = ()) -> None:
         """Runs until the stream ends or `close()`. `pending`: events received before the loop existed.
 
-        On the way out every request task is cancelled and waited for (bounded), every request of ours fails with
-        ConnectionClosed, and what is queued is written if the other side still reads.
+        At the end every request task is cancelled and awaited (with a limit), every request of ours fails with
+        ConnectionClosed, and the queue is written if the other side still reads.
         """
         writer = asyncio.create_task(self._write())
         reader = asyncio.create_task(self._read(pending))
@@ -145,7 +145,7 @@ class Connection:
         for future in self._pending.values():
             if not future.done():
                 future.set_exception(ConnectionClosed("the connection has ended"))
-                future.exception()  # Nobody may be waiting any more; that is no error to report.
+                future.exception()  # Nobody may be waiting any more; that is not an error to report.
         self._pending.clear()
         for task in self._tasks:
             task.cancel()
@@ -157,7 +157,7 @@ class Connection:
                     await self._idle.wait()
         except TimeoutError:
             pass
-        finally:  # also when `serve()` itself is cancelled in here
+        finally:  # Also when `serve()` itself is cancelled here.
             writer.cancel()
             self._transport.close()
         await asyncio.wait((reader, writer))
@@ -178,7 +178,7 @@ class Connection:
             self._on_event(event)
         if self.on_input_end is not None:
             self.on_input_end()
-        # Somebody may pipe requests in and read the answers: what can be answered shortly still is.
+        # Requests may be piped in: what can be answered shortly still is.
         if self._tasks:
             await asyncio.wait(tuple(self._tasks), timeout=LAST_ANSWERS_SECONDS)
 
@@ -248,18 +248,18 @@ class Connection:
         for task, request in tuple(self._tasks.items()):
             if request is not None and type(request.id) is type(id_) and request.id == id_:
                 if not self._handler.cancel_request(request.method, request.params):
-                    # A task that has not had its first turn would end without an answer: that turn comes before this.
+                    # A task cancelled before its first step would end without an answer: let that step run first.
                     asyncio.get_running_loop().call_soon(task.cancel)
                 return
 
     # --- out --------------------------------------------------------------------------------------------------
 
     async def request(self, method: str, params: object, *, late: Callable[[Any], None] | None = None) -> Any:
-        """Asks the other side and gives its result as plain JSON data.
+        """Sends a request and returns its result as plain JSON data.
 
-        Raises PeerError for an error answer, ConnectionClosed when the other side goes. Cancelling the call sends
-        `$/cancel_request` and forgets the request; with `late` it does neither, and `late` gets the result that comes.
-        Bound the wait with a cancel scope: a client may never answer.
+        Raises PeerError for an error answer, ConnectionClosed when the connection ends. Cancelling the call sends
+        `$/cancel_request` and forgets the request; with `late` it does neither, and `late` receives the result if it
+        arrives. Limit the wait with a cancel scope: a client may never answer.
         """
         if self.closed:
             raise ConnectionClosed("the connection has ended")
@@ -280,7 +280,7 @@ class Connection:
             raise
 
     def tell(self, method: str, params: object) -> None:
-        """A request whose answer nobody waits for."""
+        """Sends a request and ignores its answer."""
         if not self.closed:
             id_, data = self._peer.request(method, params)
             self._peer.abandon(id_)
@@ -288,7 +288,7 @@ class Connection:
             self.push()
 
     def notify(self, method: str, params: Any) -> None:
-        """Queues a notification; after the end of the connection it goes nowhere. Never waits: see `drain()`."""
+        """Queues a notification, or discards it after the end of the connection. Never waits: see `drain()`."""
         if self._queue and self._coalesce is not None:
             last = self._queue[-1]
             if last.data is None and last.method == method:
@@ -308,7 +308,7 @@ class Connection:
             self._room.clear()
 
     def push(self) -> None:
-        """Writes what is queued now, as far as it goes without waiting."""
+        """Writes as much of the queue as the transport accepts without waiting."""
         if self._write_now is None or self._writing or self._written_out:
             return
         while self._queue:
@@ -319,12 +319,12 @@ class Connection:
                 return
 
     async def drain(self) -> None:
-        """Returns when the queue is short enough to produce more (at once in the ordinary case)."""
+        """Returns when the queue is short enough to produce more (usually immediately)."""
         if not self._room.is_set():
             await self._room.wait()
 
     async def flush(self) -> None:
-        """Returns when all that was queued so far has been accepted by the transport."""
+        """Returns when everything queued so far has been accepted by the transport."""
         await self._idle.wait()
 
     async def _write(self) -> None:

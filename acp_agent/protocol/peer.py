@@ -1,17 +1,16 @@
 """JSON-RPC 2.0, both directions, without I/O: bytes in -> events, calls -> bytes.
 
 What lives here: framing (one message a line, split at LF only), the envelope, id bookkeeping, the error answers that
-JSON-RPC requires for input that is not a message. What never may: a clock, a stream, a word of ACP, an import beyond
+JSON-RPC requires for input that is not a message. What does not: a clock, a stream, anything of ACP, an import beyond
 the standard library's `json` (this module answers `initialize` before anything else is loaded).
 
 Rules kept here (JSON-RPC 2.0; ACP v1 "transports"):
 
-* No input ends the process: what is not JSON is `Malformed` with a -32700 answer, what is not a message one with
-  -32600.
+* No input ends the process: what is not JSON is `Malformed` with a -32700 answer, JSON that is no message with -32600.
 * A line longer than `max_line` bytes is answered with an error once and skipped without being kept.
-* A response nobody waits for is dropped. A notification is never answered.
+* A response to an unknown request is dropped. A notification is never answered.
 * A request is answered exactly once; a second answer is a `LocalProtocolError`.
-* Ids are echoed with value and type. Ours are integers, counted up, in a space of their own.
+* Ids are echoed with value and type. Ours are integers, counted up, independent of theirs.
 * Lone surrogates (`"\\ud83d"`) become U+FFFD on the way in and never break a line on the way out.
 """
 
@@ -38,7 +37,7 @@ RequestId = int | str | None
 
 
 class RequestReceived:
-    """The other side asks; it must be answered once, by `Peer.respond` or `Peer.fail`."""
+    """A request from the other side; it must be answered once, by `Peer.respond` or `Peer.fail`."""
 
     __match_args__ = ("id", "method", "params")
     __slots__ = ("id", "method", "params")
@@ -50,7 +49,7 @@ class RequestReceived:
 
 
 class NotificationReceived:
-    """The other side tells; it is never answered."""
+    """A notification from the other side, which is never answered."""
 
     __match_args__ = ("method", "params")
     __slots__ = ("method", "params")
@@ -97,7 +96,7 @@ class Peer:
     """One end of a JSON-RPC connection.
 
     `encode` turns an envelope into bytes; a later stage may assign one that knows more types than plain JSON data, and
-    another `max_line` (bytes) once the configuration is read.
+    another `max_line` (bytes) once the configuration has been read.
     """
 
     def __init__(self, *, max_line: int = MAX_LINE_BYTES, encode: Callable[[object], bytes] = encode_json) -> None:
@@ -112,7 +111,7 @@ class Peer:
     # --- in ---------------------------------------------------------------------------------------------------
 
     def receive(self, data: bytes) -> list[Event]:
-        """The events that `data`, the next bytes of the stream, completes. Never raises for what `data` holds."""
+        """Returns the events completed by `data`, the next bytes of the stream. Never raises, whatever `data` holds."""
         events: list[Event] = []
         start = 0
         while (end := data.find(b"\n", start)) >= 0:
@@ -127,7 +126,7 @@ class Peer:
         return events
 
     def receive_eof(self) -> list[Event]:
-        """The stream has ended: what a last line without its line feed holds."""
+        """Ends the stream: returns the events of a last line without a line feed."""
         return self.receive(b"\n") if self._partial else []
 
     def _keep(self, part: bytes, events: list[Event]) -> None:
@@ -190,7 +189,7 @@ class Peer:
     # --- out --------------------------------------------------------------------------------------------------
 
     def request(self, method: str, params: object) -> tuple[int, bytes]:
-        """The id and the bytes of a request of ours."""
+        """Returns the id and the bytes of a request of ours."""
         id_ = self._next_id
         data = self.encode({"jsonrpc": "2.0", "id": id_, "method": method, "params": params}) + b"\n"
         self._next_id += 1
@@ -198,17 +197,17 @@ class Peer:
         return id_, data
 
     def notify(self, method: str, params: object) -> bytes:
-        """The bytes of a notification."""
+        """Returns the bytes of a notification."""
         return self.encode({"jsonrpc": "2.0", "method": method, "params": params}) + b"\n"
 
     def respond(self, id: RequestId, result: object) -> bytes:
-        """The bytes of the answer to their request `id`. Raises LocalProtocolError when it was answered already."""
+        """Returns the bytes of the answer to their request `id`. Raises LocalProtocolError if already answered."""
         data = self.encode({"jsonrpc": "2.0", "id": id, "result": result}) + b"\n"
         self._answered(id)
         return data
 
     def fail(self, id: RequestId, code: int, message: str, data: object = None) -> bytes:
-        """The bytes of an error answer. Raises LocalProtocolError when `id` was answered already."""
+        """Returns the bytes of an error answer. Raises LocalProtocolError if `id` was answered already."""
         error: dict[str, object] = {"code": code, "message": message}
         if data is not None:
             error["data"] = data
@@ -217,7 +216,7 @@ class Peer:
         return answer
 
     def abandon(self, id: int) -> None:
-        """No longer waits for the answer to our request `id`; one that comes is dropped."""
+        """Stops waiting for the answer to our request `id`; one that arrives is dropped."""
         self._ours.discard(id)
 
     def _answered(self, id_: RequestId) -> None:

@@ -1,7 +1,7 @@
-"""The real capabilities of each client: its own, corrected by what is known of it, corrected by the user.
+"""What each client can really do: what it claims, corrected by known quirks, corrected by the user.
 
-One table knows the quirks of clients that were tried (docs/editors/README.md); whoever is not in it is taken at their
-word. Quirks that any client may have are no rows here: what a client does not confirm is verified for all of them.
+One table lists the quirks of clients that were tested (docs/editors/README.md); any other client is taken at its word.
+Quirks that any client may have are not listed: what a client does not confirm is verified for all of them.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from acp_agent.config.language_settings import ClientProfileConfig
 from acp_agent.schema.acp import ClientCapabilities, Implementation
 
 UNNAMED = "unnamed"
-"""The row, and the key of the configuration, for a client that gives no `clientInfo`."""
+"""The row, and the configuration key, of a client that sends no `clientInfo`."""
 
 
 def config_name(name: str) -> str:
-    """The name of a client in the configuration: `CodeCompanion.nvim` is `codecompanion-nvim` there."""
+    """A client's name in the configuration: `CodeCompanion.nvim` is `codecompanion-nvim` there."""
     return re.sub(r"[^a-z0-9_-]+", "-", name.lower()).strip("-")
 
 
 class Quirks(NamedTuple):
-    """`None`: as the client says, or as all do."""
+    """`None`: as the client claims, or as for all clients."""
 
     reads_files: bool | None = None
     writes_files: bool | None = None
@@ -42,24 +42,24 @@ PROFILES: dict[str, Quirks] = {
 
 
 class RenderingPlan(NamedTuple):
-    """The features that this client gets, and those it does without."""
+    """Features this client gets, and those it does without."""
 
     name: str
     reads_files: bool
-    """Files are read through the client: it may hold unsaved text."""
+    """Read files through the client, which may hold unsaved text."""
     writes_files: bool
     terminals: bool
-    """Commands run in the client's terminals."""
+    """Run commands in the client's terminals."""
     terminal_output: bool
-    """Output of commands run here is drawn by the client from `_meta.terminal_output` (DF-1)."""
+    """The client draws the output of commands run here, from `_meta.terminal_output` (DF-1)."""
     forms: bool
-    """Questions are forms (elicitation); else they are permission requests or words."""
+    """Ask questions with forms (elicitation), else as permission requests or in text."""
     plans: bool
-    """The client draws plans; else the steps are in the tool call that sets them."""
+    """The client draws plans; else the steps go into the tool call that sets them."""
     compaction: bool
     notices: bool
     corrected: tuple[str, ...] = ()
-    """Differences from what the client said, and why."""
+    """Differences from the client's claims, and why."""
 
 
 def rendering_plan(
@@ -67,11 +67,11 @@ def rendering_plan(
     info: Implementation | None = None,
     overrides: Mapping[str, ClientProfileConfig] | None = None,
 ) -> RenderingPlan:
-    """The plan for a client. `overrides`: the user's (`clients.NAME`), which count most."""
+    """The plan for a client. `overrides`: the user's settings (`clients.NAME`), which take precedence."""
     name = info.name if info is not None and info.name else UNNAMED
     quirks = PROFILES.get(name.lower(), Quirks())
     if name == UNNAMED and capabilities.terminal:
-        quirks = Quirks()  # The one that is known offers none.
+        quirks = Quirks()  # The one client known to send no name offers none.
     own = (overrides or {}).get(config_name(name), ClientProfileConfig())
     meta, session, elicitation = capabilities.meta or {}, capabilities.session, capabilities.elicitation
     said = {
@@ -88,7 +88,7 @@ def rendering_plan(
             (getattr(quirks, key), quirks.why),
             (getattr(own, key), f"`clients.{config_name(name)}.{key}`"),
         ):
-            # Nothing is asked of a client that it did not offer: it may never answer.
+            # Never ask a client for something it did not offer: it may never answer.
             if value is not None and value != plan[key] and (said[key] or not value or key == "terminal_output"):
                 plan[key] = value
                 corrected.append(f"{key.replace('_', ' ')}: {'yes' if value else 'no'} ({why})")

@@ -1,7 +1,7 @@
-"""Byte streams a `Connection` runs on: this process's stdin and stdout, a child's pipes, and a pair in memory.
+"""Byte streams for a `Connection`: this process's stdin and stdout, a child's pipes, and an in-memory pair.
 
-The contract is three calls: `read()` gives some bytes, `b""` at the end; `write()` returns once the bytes are on their
-way (which is how back-pressure is felt); `close()` is idempotent and wakes both.
+The contract has three calls: `read()` returns some bytes, `b""` at the end; `write()` returns once the bytes are on
+their way (which provides back-pressure); `close()` is idempotent and wakes both.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from typing import Protocol
 from acp_agent.errors import ConnectionClosed
 
 READ_SIZE = 256 * 1024
-"""Bytes asked of the kernel at once."""
+"""Bytes requested from the kernel at once."""
 
 MEMORY_CAPACITY = 64 * 1024
-"""Bytes a memory transport holds before a write waits: as much as a Linux pipe."""
+"""Bytes a memory transport holds before a write waits: the capacity of a Linux pipe."""
 
 
 class Transport(Protocol):
     async def read(self) -> bytes:
-        """The next bytes; `b""` once the other side has ended or this side was closed."""
+        """Returns the next bytes; `b""` once the other side has ended or this side was closed."""
         ...
 
     async def write(self, data: bytes) -> None:
@@ -36,19 +36,19 @@ class Transport(Protocol):
 
 
 def stdio() -> FdTransport:
-    """This process's stdin and stdout. Nothing else may read the one or write the other."""
+    """This process's stdin and stdout. Nothing else may read from or write to them."""
     return FdTransport(0, 1)
 
 
 class FdTransport:
     """Two file descriptors: pipes, sockets, terminals or files.
 
-    The reading side is never switched to non-blocking (a terminal shares that flag with the shell that started us):
-    a read follows a readiness report, and where the kernel reports none (regular files) a thread reads. The writing
-    side is switched for pipes and sockets only, and switched back by `close()`. The descriptors stay open.
+    The read end is never switched to non-blocking (a terminal shares that flag with the shell that started us): a read
+    follows a readiness report, and where the kernel reports none (regular files) a thread reads. The write end is
+    switched for pipes and sockets only, and switched back by `close()`. The descriptors stay open.
 
-    `ends_on_hangup`: reading ends once our output is no longer read, also while nothing arrives. That is right for
-    an agent, and wrong for a client, whose child may still have its last words in the pipe.
+    `ends_on_hangup`: reading ends once our output is no longer read, even while nothing arrives. That is right for
+    an agent, and wrong for a client, whose child's last output may still be in the pipe.
     """
 
     def __init__(self, read_fd: int, write_fd: int, *, ends_on_hangup: bool = True) -> None:
@@ -156,7 +156,7 @@ class FdTransport:
                 raise ConnectionClosed(f"our output cannot be written: {error.strerror}") from error
 
     def write_now(self, data: bytes) -> int:
-        """Writes what is taken without waiting and gives its size. Failures are left for `write` to find."""
+        """Writes what is accepted without waiting and returns its size. Failures are left for `write` to find."""
         if self._closed or not self._nonblocking or self._hangup.done():
             return 0
         try:
@@ -178,13 +178,13 @@ class FdTransport:
             try:
                 os.set_blocking(self._write_fd, True)
             except OSError:
-                pass  # The descriptor was closed before us.
+                pass  # The descriptor was closed before.
         self._on_readable()
         self._on_writable()
 
 
 class MemoryTransport:
-    """One end of a pair in memory, with a pipe's capacity and a pipe's back-pressure."""
+    """One end of an in-memory pair, with a pipe's capacity and back-pressure."""
 
     def __init__(self, incoming: _Pipe, outgoing: _Pipe) -> None:
         self._incoming = incoming
@@ -237,6 +237,6 @@ class _Pipe:
 
 
 def memory_pair(capacity: int = MEMORY_CAPACITY) -> tuple[MemoryTransport, MemoryTransport]:
-    """Two connected transports: what one writes the other reads."""
+    """Two connected transports: each reads what the other writes."""
     one, two = _Pipe(capacity), _Pipe(capacity)
     return MemoryTransport(one, two), MemoryTransport(two, one)

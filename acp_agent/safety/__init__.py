@@ -1,2 +1,2 @@
-"""Pure deciders: what a tool call touches, and whether it may. Nothing here waits, reads configuration or asks the
+"""Pure deciders: what a tool call touches, and whether it may run. Nothing here waits, reads configuration or asks the
 user."""

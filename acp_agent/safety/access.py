@@ -13,7 +13,7 @@ class PathAccess(Struct, frozen=True):
     """A file or folder, absolute and resolved as `Roots.resolve` does."""
 
     mode: Literal["read", "write", "delete"]
-    """`delete`: it is gone afterwards, with everything in it."""
+    """`delete`: it no longer exists afterwards, nor anything in it."""
     path: Path
 
 
@@ -23,11 +23,11 @@ RISK_METADATA: dict[str, dict[str, object]] = {
     "privesc": {"type": "boolean", "description": "Whether it uses privileges beyond the user's own (sudo)."},
     "why": {"type": "string", "description": "Its purpose, in one short sentence."},
 }
-"""Fields that `bash` requires from the model with `tools.require_risk_metadata`, as JSON schema."""
+"""JSON schema of the fields that `bash` requires from the model with `tools.require_risk_metadata`."""
 
 
 class Claim(Struct, frozen=True):
-    """A statement of the model about a command (`tools.require_risk_metadata`)."""
+    """The model's claim about a command (`tools.require_risk_metadata`)."""
 
     risk: Literal["low", "medium", "high"]
     mutation: bool
@@ -38,7 +38,7 @@ class Claim(Struct, frozen=True):
 
 
 class ExecuteAccess(Struct, frozen=True):
-    """A shell command line, exactly as it will run, and where."""
+    """A shell command line, exactly as it will run, and its working directory."""
 
     command: str
     cwd: Path
@@ -53,18 +53,18 @@ class NetworkAccess(Struct, frozen=True):
     host: str
     """As in the URL, lower case."""
     what: str
-    """In a few words, for the question: `GET https://example.com/a`."""
+    """A short description for the question: `GET https://example.com/a`."""
     sends: bool = False
-    """Whether it sends the host more than a URL (a body, a method that changes something, a click)."""
+    """Whether it sends the host more than a URL (a body, a state-changing method, a click)."""
 
 
 class ToolAccess(Struct, frozen=True):
-    """Something that only the tool itself knows: a tool from an MCP server, a project or a package."""
+    """Access known only to the tool itself: a tool from an MCP server, a project or a package."""
 
     scope: str
     """Scope of an "always": `mcp github create_issue`."""
     words: str
-    """The same for the user, behind "Always allow": `calls of create_issue of the server github`."""
+    """The scope as shown to the user after "Always allow": `calls of create_issue of the server github`."""
     changes: bool = True
 
 
@@ -84,7 +84,7 @@ Access = PathAccess | ExecuteAccess | NetworkAccess | ToolAccess | ModeAccess | 
 @dataclass(frozen=True)
 class Allow:
     rule: str = field(default="", compare=False)
-    """The rule that decided, in a few words: `looks:git status`, `tools.permissions.bash[2] (config.toml:14)`."""
+    """Short name of the deciding rule: `looks:git status`, `tools.permissions.bash[2] (config.toml:14)`."""
 
 
 @dataclass(frozen=True)
@@ -95,17 +95,17 @@ class Ask:
     scopes: tuple[str, ...]
     """Scopes of an "always" answer; every one must be covered for the answer to apply."""
     scope_words: str
-    """The same for the user: `cargo test …, in this project`."""
+    """The scope as shown to the user: `cargo test …, in this project`."""
     changes: bool = True
     """Whether a read-only mode forbids it."""
     every_time: bool = False
-    """Whether it asks in every mode, without remembering an answer."""
+    """Whether it asks in every mode and remembers no answer."""
     by_person: bool = False
     """Whether the user's own rules ask, or protected paths are affected: then every mode asks."""
     rule: str = field(default="", compare=False)
-    """The rule that decided, as in `Allow`."""
+    """The deciding rule, as in `Allow`."""
     notes: tuple[str, ...] = field(default=(), compare=False)
-    """Notes to read before answering, a line each."""
+    """Notes to read before answering, one line each."""
 
 
 @dataclass(frozen=True)
@@ -113,9 +113,9 @@ class Deny:
     reason: str
     """A sentence for the model and the user."""
     rule: str = field(default="", compare=False)
-    """The rule that decided, as in `Allow`: for the user and the audit log."""
+    """The deciding rule, as in `Allow`: for the user and the audit log."""
     trace: str = field(default="", compare=False)
-    """Why, for the audit log only."""
+    """The reason, for the audit log only."""
     approvable: bool = False
     """Whether the user can allow this one call (`/approve`)."""
 

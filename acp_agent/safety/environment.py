@@ -1,7 +1,7 @@
-"""The environment of commands: listed variables, and never a credential.
+"""The environment of commands: only listed variables, and never a credential.
 
-A credential has a name like one (`*_TOKEN`, `*_API_KEY`, …) or a value that the redactor recognises. A name in
-`environment_extra` is passed whatever it contains, since the user has said so.
+A credential is recognised by its name (`*_TOKEN`, `*_API_KEY`, …) or by a value that the redactor detects. Names in
+`environment_extra` are passed whatever their values, since the user asked for them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ SECRET_NAMES = (
     *("*TOKEN", "*TOKEN_*", "*SECRET*", "*PASSWORD*", "*PASSWD*", "*PASSPHRASE*", "*API_KEY*", "*APIKEY*"),
     *("*ACCESS_KEY*", "*PRIVATE_KEY*", "*CREDENTIAL*", "*_AUTH", "*_AUTH_*", "*_PAT", "*_DSN", "*__AUTH*"),
 )
-"""Names of what is never inherited, unless it is named in full."""
+"""Names that are never inherited unless listed in full."""
 
 
 def safe_environment(

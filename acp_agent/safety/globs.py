@@ -27,7 +27,7 @@ def matches(pattern: str, text: str) -> bool:
 
 
 def _matches(pattern: str, text: str) -> bool:
-    """Most patterns are a name or the beginning of one, for which no expression is compiled."""
+    """Matches; avoids compiling the many patterns that are a name or a prefix."""
     begin = pattern.removesuffix("*")
     if WILD.isdisjoint(begin) and pattern.isascii() and text.isascii():
         same, begin = text.lower(), begin.lower()
@@ -40,8 +40,8 @@ def matches_any(patterns: Iterable[str], text: str) -> bool:
 
 
 class PathGlobs:
-    """Globs of paths. A pattern that is no absolute path holds below each of `bases`, and at any depth where it has no
-    slash, as in `.gitignore`; `~` is the home. What matches a folder matches all that is below it."""
+    """Globs of paths. A relative pattern applies below each of `bases`, at any depth if it has no slash, as in
+    `.gitignore`; `~` is the home folder. What matches a folder matches everything below it."""
 
     def __init__(self, patterns: Sequence[str], bases: Sequence[Path], home: Path | None) -> None:
         self._globs = [glob for pattern in patterns for glob in _absolute(pattern, bases, home)]
@@ -64,9 +64,9 @@ class PathGlobs:
 
 
 def covering(globs: Iterable[str]) -> re.Pattern[str]:
-    """An expression for the paths that one of the globs stands for, and all below them; each looked at once.
+    """An expression for the paths that match one of the globs, and everything below them.
 
-    Paths are compared whatever their case: on a disk that does not tell cases apart the spelling is anybody's.
+    Case is ignored: on a case-insensitive disk a path may be spelled either way.
     """
     both = [fnmatch.translate(text) for glob in globs for text in (glob, f"{glob}/*")]
     return re.compile("|".join(both) or r"(?!)", FLAGS)
@@ -93,7 +93,7 @@ def _literal(path: Path) -> str:
 
 
 def _resolved(pattern: str) -> str:
-    """Links in the part before the first wildcard are followed, since paths are compared resolved."""
+    """Follows links in the part before the first wildcard, since paths are compared resolved."""
     wild = re.search(r"[*?\[]", pattern)
     if wild is None:
         return _literal(Path(pattern))

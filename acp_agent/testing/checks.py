@@ -1,8 +1,8 @@
-"""Every line on the wire against the protocol's schema, and against what the schema cannot say.
+"""Checks every line on the wire against the protocol's schema and against rules that the schema cannot express.
 
-`WireChecks` is told each line with its direction and gives sentences about what is wrong with it. It remembers which
-request an id belongs to, so that a result is checked by the method it answers. Beyond the schema it checks, for the
-agent's lines: nothing that the client did not offer is asked of it (FS-1, TERM-1, ELIC-1, NOTE-1, COMP-1); no update
+`WireChecks` receives each line with its direction and returns sentences about what is wrong with it. It remembers
+which request an id belongs to, so that a result is checked against the method it answers. Beyond the schema it checks
+the agent's lines: it requests nothing that the client did not offer (FS-1, TERM-1, ELIC-1, NOTE-1, COMP-1); no update
 precedes the answer that names its session (NEW-10); a tool call is announced once and its status never goes back
 (TC-3, TC-4); an embedded terminal exists (wire rule 9) and is released once (TERM-5).
 
@@ -23,12 +23,12 @@ Direction = Literal["to_agent", "from_agent"]
 
 BASE_URI = "acp:schema"
 EXCERPT = 300
-"""Characters of a wrong message that a sentence quotes."""
+"""Characters of a wrong message that are quoted."""
 
 FINAL = ("completed", "failed")
 RANK = {"pending": 0, "in_progress": 1, "completed": 2, "failed": 2}
 OPENERS = ("session/load", "session/resume")
-"""Requests which name the session themselves."""
+"""Requests that name the session themselves."""
 
 CAPABILITY: dict[str, tuple[str, ...]] = {
     "fs/read_text_file": ("fs", "readTextFile"),
@@ -42,7 +42,7 @@ CAPABILITY: dict[str, tuple[str, ...]] = {
     "compaction_update": ("session", "compaction"),
     "compaction_summary_chunk": ("session", "compaction"),
 }
-"""Where `clientCapabilities` must say yes before an agent may send this method or update."""
+"""The `clientCapabilities` entry required before an agent may send this method or update."""
 
 
 class Schema:
@@ -80,7 +80,7 @@ class Schema:
 
 
 def _to(side: str | None) -> tuple[Direction, ...]:
-    """Which way the requests go that `side` serves."""
+    """The direction of requests that `side` serves."""
     if side == "protocol":
         return ("to_agent", "from_agent")
     return ("to_agent",) if side == "agent" else ("from_agent",)
@@ -92,7 +92,7 @@ def _schema(file: Path) -> Schema:
 
 
 class WireChecks:
-    """The state of one connection. `schema_file`: the pinned `acp-v1.schema.json`."""
+    """State of one connection. `schema_file`: the pinned `acp-v1.schema.json`."""
 
     def __init__(self, schema_file: Path) -> None:
         self._schema = _schema(schema_file)
@@ -107,11 +107,11 @@ class WireChecks:
         self._unchecked: list[object] = []
 
     def allow(self, params: object) -> None:
-        """The next request or notification to the agent with these params is wrong on purpose."""
+        """Marks the next request or notification to the agent with these params as wrong on purpose."""
         self._unchecked.append(params)
 
     def check(self, direction: Direction, message: Any) -> list[str]:
-        """Lists what is wrong with the message; nothing for a good one."""
+        """Lists what is wrong with the message; empty for a valid one."""
         if not isinstance(message, dict):
             return [f"not an object: {str(message)[:EXCERPT]}"]
         problems = [] if message.get("jsonrpc") == "2.0" else ["`jsonrpc` is not '2.0'"]
@@ -127,7 +127,7 @@ class WireChecks:
         elif method in OPENERS:
             session = params["sessionId"]
             self._sessions.add(session)
-            # The replay announces its tool calls once more.
+            # The replay announces its tool calls again.
             self._statuses = {key: status for key, status in self._statuses.items() if key[0] != session}
 
     # --- envelopes --------------------------------------------------------------------------------------------
@@ -188,7 +188,7 @@ class WireChecks:
             return
         result = message["result"]
         if direction == "to_agent" and result is None:
-            return  # Clients may say "done" by null.
+            return  # Clients may answer null to mean "done".
         wrong = list(self._schema.problems(definition, result))
         yield from (f"result of {method}: {problem}" for problem in wrong)
         if not wrong:
@@ -200,7 +200,7 @@ class WireChecks:
         elif method == "terminal/create":
             self._terminals.add(result["terminalId"])
 
-    # --- what the schema cannot say ---------------------------------------------------------------------------
+    # --- what the schema cannot express -----------------------------------------------------------------------
 
     def _from_agent(self, method: str, params: Any) -> Iterator[str]:
         yield from self._offered(method)
@@ -278,6 +278,6 @@ class WireChecks:
 
 
 def _paths(update: dict[str, Any]) -> Iterator[str]:
-    """The paths of a tool call or of a report about one."""
+    """The paths in a tool call or in an update of one."""
     yield from (location["path"] for location in update.get("locations") or ())
     yield from (item["path"] for item in update.get("content") or () if item["type"] == "diff")

@@ -7,11 +7,11 @@
         assert answer.stop_reason == "end_turn"
         assert editor.text() == "Done."
 
-It is `AcpClient` with a memory: every line of both directions is in `transcript`, and every line is checked (see
-`checks`); leaving the block fails the test when one was wrong. It can be every editor there is: what it offers, how its
-user answers, and how it misbehaves are arguments.
+It is an `AcpClient` with a memory: `transcript` holds every line of both directions, and every line is checked (see
+`checks`); leaving the block fails the test if one was wrong. It can imitate any editor: arguments set what it offers,
+how its user answers, and how it misbehaves.
 
-The test kit may import `acp_agent.client`: the one exception from the rule that wings never import each other.
+The test kit may import `acp_agent.client`: the one exception to the rule that wings never import each other.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from acp_agent.testing.checks import Direction, WireChecks
 from acp_agent.testing.quirks import FileQuirks, QuirkyFiles, QuirkyTerminals, TerminalQuirks
 
 WAIT_SECONDS = 10.0
-"""How long the waiting helpers wait before they fail the test."""
+"""Default timeout of the waiting helpers, after which they fail the test."""
 
 TOOL_CALL_FIELDS = ("title", "name", "kind", "content", "locations", "raw_input", "raw_output", "meta")
 
@@ -66,14 +66,14 @@ class AnswersError:
 
 @dataclass(frozen=True)
 class AnswersGarbage:
-    """The answer is `result`, whatever the method."""
+    """Answers `result`, whatever the method."""
 
     result: Any = "garbage"
 
 
 @dataclass(frozen=True)
 class AnswersLate:
-    """The request is served once the test sets `release`."""
+    """Serves the request only after the test sets `release`."""
 
     release: anyio.Event = field(default_factory=anyio.Event)
 
@@ -81,12 +81,12 @@ class AnswersLate:
 Misbehaviour = NeverAnswers | AnswersError | AnswersGarbage | AnswersLate
 
 
-# --- what is recorded --------------------------------------------------------------------------------------------
+# --- recording ---------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Line:
-    """One line on the wire. `message` is its JSON, or the text itself where it is none."""
+    """One line on the wire. `message` is its JSON, or the text itself if it is not JSON."""
 
     direction: Direction
     message: Any
@@ -98,7 +98,7 @@ class Line:
 
 @dataclass
 class ToolCallState:
-    """A tool call as the user sees it by now: its announcement with every update merged in."""
+    """A tool call as the user currently sees it: its announcement with every update merged in."""
 
     id: str
     statuses: list[str] = field(default_factory=list)
@@ -117,7 +117,7 @@ class ToolCallState:
         return self.statuses[-1]
 
     def take(self, update: acp.ToolCall | acp.ToolCallUpdate) -> None:
-        """Keeps the latest value of each field that was reported."""
+        """Keeps the latest value of each reported field."""
         for name in TOOL_CALL_FIELDS:
             value = getattr(update, name)
             if value is not UNSET and value is not None:
@@ -126,14 +126,14 @@ class ToolCallState:
             self.statuses.append(update.status if isinstance(update.status, str) else "pending")
 
     def text(self) -> str:
-        """The text blocks of its content, joined by line feeds."""
+        """Text blocks of its content, joined by line feeds."""
         blocks = (item.content for item in self.content if hasattr(item, "content"))
         return "\n".join(block.text for block in blocks if isinstance(block, acp.TextContent))
 
     def assert_finished(self, status: str | None = None) -> None:
-        """Its life was legal: pending, in_progress, then completed or failed, each at most once; and it has ended.
+        """Asserts a legal life: pending, in_progress, then completed or failed, each at most once; and its end.
 
-        A call may end without ever running (rejected, cancelled), and a replayed one begins with its end.
+        A call may end without ever running (rejected, cancelled), and a replayed one starts with its final status.
         """
         legal = ("pending", "in_progress")
         assert self.status in ("completed", "failed"), f"tool call {self.id} has not ended: {self.statuses}"
@@ -155,7 +155,7 @@ class Turn:
         return self._ended.is_set()
 
     async def response(self) -> acp.PromptResponse:
-        """Its answer; raises what `AcpClient.prompt` raised."""
+        """The prompt's response; raises what `AcpClient.prompt` raised."""
         with anyio.fail_after(WAIT_SECONDS):
             await self._ended.wait()
         if self._error is not None:
@@ -199,7 +199,7 @@ class _MisbehavingClient(AcpClient):
 
 
 class _Recorder:
-    """A transport that shows every whole line, in either direction, as it passes."""
+    """A transport that reports every whole line, in either direction, as it passes."""
 
     def __init__(self, inner: Transport, show: Callable[[Direction, bytes], None]) -> None:
         self._inner = inner
@@ -234,7 +234,7 @@ class _Recorder:
 
 
 class Capabilities(TypedDict, total=False):
-    """The editor's capabilities, one by one. It reads, writes and has terminals unless told otherwise."""
+    """The editor's individual capabilities. By default it reads, writes and has terminals."""
 
     fs_read: bool
     fs_write: bool
@@ -247,27 +247,27 @@ class Capabilities(TypedDict, total=False):
 
 
 class EditorOptions(Capabilities, FileQuirks, TerminalQuirks, total=False):
-    """Options that are given to the editor's parts by name."""
+    """Options passed to the editor's parts by name."""
 
     unknown_never_answer: bool
-    """Requests of methods that it does not know hang."""
+    """Requests with unknown methods hang."""
 
 
 live_editors: WeakSet[FakeEditor] = WeakSet()
-"""Every editor of the running test, for its report."""
+"""All editors of the running test, for its report."""
 
 
 class FakeEditor:
-    """See the module. All keyword arguments have the values of a complete, well-behaved editor.
+    """See the module docstring. The defaults of all keyword arguments make a complete, well-behaved editor.
 
-    `capabilities` replaces those of the options, of `elicitation` and of `language_servers` as a whole. `permissions`
-    answers one request each, in order, and `otherwise` the rest. `misbehave` maps a client method to what is done
+    `capabilities` replaces those from the options, `elicitation` and `language_servers` as a whole. `permissions`
+    answers one request each, in order, and `otherwise` the rest. `misbehave` maps a client method to what happens
     instead of serving it. `buffers` is unsaved text; with `save` false writes stay there. `options` are single
     capabilities and quirks of real editors (`Capabilities`, and `quirks`).
     """
 
     schema_file: ClassVar[Path | None] = None
-    """The pinned schema that every line is checked against; without it nothing is checked."""
+    """The pinned schema every line is checked against; without it nothing is checked."""
 
     def __init__(
         self,
@@ -295,11 +295,11 @@ class FakeEditor:
         self.violations: list[str] = []
         """Lists what was wrong on the wire so far."""
         self.updates: dict[str, list[acp.SessionUpdate]] = {}
-        """By session id, in the order they came."""
+        """By session id, in order of arrival."""
         self.permission_requests: list[acp.RequestPermissionRequest] = []
         self.elicitations: list[acp.CreateElicitationRequest] = []
         self.session_id = ""
-        """The session opened last, which the helpers mean when none is named."""
+        """The session opened last, used by helpers when none is named."""
         self.initialized: acp.InitializeResponse | None = None
         self.misbehave: dict[str, Misbehaviour] = dict(misbehave or {})
         """May be changed while the test runs."""
@@ -334,15 +334,15 @@ class FakeEditor:
     async def spawn(
         cls, argv: Sequence[str], *, cwd: Path | None = None, env: Mapping[str, str] | None = None, **rest: Any
     ) -> AsyncIterator[Self]:
-        """An editor whose agent is a child process, in `process`; `rest` are the arguments of the constructor."""
+        """Creates an editor whose agent is a child process, in `process`; `rest` are the constructor's arguments."""
         async with agent_process(argv, cwd=cwd, env=env) as process, cls(process.transport, **rest) as editor:
             editor.process = process
             yield editor
 
     process: AgentProcess | None = None
-    """The agent's process, where `spawn` started one."""
+    """The agent's process, if `spawn` started one."""
 
-    # --- life -------------------------------------------------------------------------------------------------
+    # --- lifetime ---------------------------------------------------------------------------------------------
 
     async def __aenter__(self) -> Self:
         await self.client.__aenter__()
@@ -356,7 +356,7 @@ class FakeEditor:
         handled = False
         try:
             if background is not None:
-                self.client.connection.close()  # ends the prompts that still run
+                self.client.connection.close()  # Ends the prompts that are still running.
                 handled = await background.__aexit__(kind, error, trace)
         finally:
             await self.client.__aexit__(kind, error, trace)
@@ -365,13 +365,13 @@ class FakeEditor:
         return handled
 
     def assert_clean(self) -> None:
-        """No line so far was wrong."""
+        """Asserts that no line so far was wrong."""
         assert not self.violations, "wrong on the wire:\n" + "\n".join(self.violations)
 
-    # --- asking -----------------------------------------------------------------------------------------------
+    # --- requests ---------------------------------------------------------------------------------------------
 
     async def start(self, params: dict[str, Any] | None = None) -> acp.InitializeResponse:
-        """`initialize`; with `params`, exactly those (as recorded from a real editor)."""
+        """Sends `initialize`, with exactly `params` if given (as recorded from a real editor)."""
         with anyio.fail_after(WAIT_SECONDS):
             if params is None:
                 self.initialized = await self.client.initialize()
@@ -386,7 +386,7 @@ class FakeEditor:
         return answer
 
     async def load_session(self, session_id: str, cwd: Path, **around: Unpack[Around]) -> acp.LoadSessionResponse:
-        """Forgets what was recorded of this session before, so that `updates` holds the replay alone."""
+        """Forgets what was recorded of this session before, so that `updates` holds only the replay."""
         self.updates[session_id] = []
         with anyio.fail_after(WAIT_SECONDS):
             answer = await self.client.load_session(session_id, cwd, **around)
@@ -402,12 +402,12 @@ class FakeEditor:
     async def prompt(
         self, prompt: str | Sequence[acp.ContentBlock], *, session_id: str | None = None, seconds: float = WAIT_SECONDS
     ) -> acp.PromptResponse:
-        """One whole turn, bounded by `seconds`."""
+        """Runs one whole turn, limited to `seconds`."""
         with anyio.fail_after(seconds):
             return await self.client.prompt(session_id or self.session_id, prompt)
 
     def begin(self, prompt: str | Sequence[acp.ContentBlock], *, session_id: str | None = None) -> Turn:
-        """Starts a turn and returns at once."""
+        """Starts a turn and returns immediately."""
         assert self._background is not None, "the editor is not open"
         turn = Turn()
         session = session_id or self.session_id
@@ -418,24 +418,24 @@ class FakeEditor:
         self.client.cancel(session_id or self.session_id)
 
     async def request(self, method: str, params: Any = None) -> Any:
-        """Any request with any params, right or wrong (they are not checked); its plain result."""
+        """Sends any request with any params, valid or not (they are not checked); returns its plain result."""
         if self._checks is not None:
             self._checks.allow(params)
         with anyio.fail_after(WAIT_SECONDS):
             return await self.client.connection.request(method, params)
 
     def notify(self, method: str, params: Any = None) -> None:
-        """Any notification, right or wrong."""
+        """Sends any notification, valid or not."""
         if self._checks is not None:
             self._checks.allow(params)
         self.client.connection.notify(method, params)
 
     async def send_line(self, line: bytes) -> None:
-        """Any bytes as a line (the line feed is added), past the client. What comes back is in `transcript`."""
+        """Sends any bytes as a line (a line feed is added), bypassing the client. Answers appear in `transcript`."""
         self._raw.append(line)
         await self._transport.write(line + b"\n")
 
-    # --- looking ----------------------------------------------------------------------------------------------
+    # --- inspecting -------------------------------------------------------------------------------------------
 
     async def wait_for(
         self,
@@ -444,7 +444,7 @@ class FakeEditor:
         session_id: str | None = None,
         seconds: float = WAIT_SECONDS,
     ) -> Any:
-        """The first update of the session, past or to come, that matches."""
+        """Returns the first matching update of the session, past or future."""
 
         def found() -> acp.SessionUpdate | None:
             return next((update for update in self._updates(session_id) if matches(update)), None)
@@ -452,7 +452,7 @@ class FakeEditor:
         return await self.wait_until(found, seconds=seconds)
 
     async def wait_until(self, found: Callable[[], _Found], *, seconds: float = WAIT_SECONDS) -> _Found:
-        """Asks `found` again after every line and update, until what it gives is true; returns that."""
+        """Calls `found` again after every line and update until its result is true; returns that."""
         with anyio.fail_after(seconds):
             while True:
                 value = found()
@@ -461,7 +461,7 @@ class FakeEditor:
                 await self._changed.wait()
 
     def tool_calls(self, *, session_id: str | None = None) -> dict[str, ToolCallState]:
-        """By tool-call id, in the order of their announcement."""
+        """Tool calls by id, in the order of their announcement."""
         calls: dict[str, ToolCallState] = {}
         for update in self._updates(session_id):
             if isinstance(update, acp.ToolCall | acp.ToolCallUpdate):
@@ -469,24 +469,24 @@ class FakeEditor:
         return calls
 
     def tool_call(self, *, session_id: str | None = None) -> ToolCallState:
-        """The only tool call of the session."""
+        """Returns the only tool call of the session."""
         (call,) = self.tool_calls(session_id=session_id).values()
         return call
 
     def assert_tool_calls_finished(self, *, session_id: str | None = None) -> None:
-        """Every tool call has had a legal life and has ended."""
+        """Asserts that every tool call has had a legal life and has ended."""
         for call in self.tool_calls(session_id=session_id).values():
             call.assert_finished()
 
     def text(self, *, session_id: str | None = None) -> str:
-        """All the agent has said in the session."""
+        """All text the agent has sent in the session."""
         return self._text(acp.AgentMessageChunk, session_id)
 
     def thoughts(self, *, session_id: str | None = None) -> str:
         return self._text(acp.AgentThoughtChunk, session_id)
 
     def lines(self, direction: Direction, method: str | None = None) -> list[Any]:
-        """The messages of one direction, of one method if one is named."""
+        """The messages of one direction, optionally of one method only."""
         return [
             line.message
             for line in self.transcript

@@ -1,4 +1,4 @@
-"""`FakeModel`: a scripted endpoint of OpenAI's two APIs on the loopback, for tests over real sockets.
+"""`FakeModel`: a scripted endpoint of OpenAI's two APIs on the loopback interface, for tests over real sockets.
 
     async with FakeModel([Answer(text=("Hel", "lo")), Failure(429, {"error": {"message": "slow down"}})]) as model:
         provider = ChatProvider(ProviderOptions(name="fake", base_url=model.base_url))
@@ -6,10 +6,10 @@
         assert model.requests[0].body["messages"][-1]["content"] == "hi"
 
 It serves `POST …/chat/completions` and `POST …/responses`, both streamed, and `GET …/models`, and it can misbehave in
-every way that servers are known to: see `Answer`, `Call`, `Failure` and `RawAnswer`. The same script answers on
-either API. Every wait of a script is for an event (`release()`), so that tests need no sleeps.
+every way seen in real servers: see `Answer`, `Call`, `Failure` and `RawAnswer`. The same script works with either API.
+All waiting in a script is for an event (`release()`), so that tests need no sleeps.
 
-As a process of its own (benchmarks): `python -m acp_agent.testing.fake_model SCRIPT.json [--port N]` writes the base
+As a separate process (benchmarks): `python -m acp_agent.testing.fake_model SCRIPT.json [--port N]` writes the base
 URL as one line to stdout and serves until it is killed. The file holds a list of answers: `Answer`'s fields, or
 `{"deltas": 2000, "delta_text": "word ", "interval_ms": 0}`, or a plain string.
 """
@@ -31,19 +31,19 @@ import msgspec
 
 
 class Call(msgspec.Struct, frozen=True):
-    """A tool call of an answer."""
+    """A tool call in an answer."""
 
     name: str
     arguments: str | dict[str, Any] = "{}"
-    """JSON text sent as it stands, valid or not; an object is sent as text too, unless `as_object`."""
+    """JSON text sent verbatim, valid or not; an object is sent as text, too, unless `as_object`."""
     id: str | None = "auto"
-    """"auto" gives `call_<number>`; `None` leaves the field out; any other text is sent, repeated or empty as it is."""
+    """"auto" gives `call_<number>`; `None` omits the field; any other text is sent verbatim, even repeated or empty."""
     index: int | Literal["auto"] | None = "auto"
-    """Chat only: "auto" counts, `None` leaves the field out."""
+    """Chat only: "auto" counts, `None` omits the field."""
     pieces: int = 1
-    """How many fragments the arguments are cut into; 1 sends the call whole, in one chunk."""
+    """Number of fragments the arguments are cut into; 1 sends the call whole, in one chunk."""
     as_object: bool = False
-    """Chat only: the arguments travel as a JSON object, as some servers send them."""
+    """Chat only: the arguments are sent as a JSON object, as some servers do."""
 
     @property
     def text(self) -> str:
@@ -58,26 +58,26 @@ class Usage(msgspec.Struct, frozen=True):
 
 
 class Faults(msgspec.Struct, frozen=True, kw_only=True):
-    """How an answer does not come to its end."""
+    """Ways an answer fails to reach its end."""
 
     hang_after: int | None = None
-    """Fall silent after so many deltas (writes, of a raw answer), until `FakeModel.release()`."""
+    """Fall silent after this many deltas (writes, in a raw answer), until `FakeModel.release()`."""
     drop_after: int | None = None
-    """Break the connection after so many."""
+    """Break the connection after this many."""
 
 
 class Answer(Faults, frozen=True, kw_only=True):
-    """One answer of the model."""
+    """One answer from the model."""
 
     text: str | tuple[str, ...] = ()
-    """The text deltas, one chunk each."""
+    """Text deltas, one chunk each."""
     delay: float = 0.0
-    """Seconds before each delta but the first."""
+    """Seconds before each delta except the first."""
     deltas: int = 0
-    """Instead of `text`: so many deltas of `delta_text`, `interval_ms` apart."""
+    """Instead of `text`: this many deltas of `delta_text`, `interval_ms` apart."""
     delta_text: str = "word "
     """With `deltas` on the chat API, `{number}` stands for the delta's number, counted from 0, and `{now}` for the
-    moment it is written: nanoseconds of the system's monotonic clock, which other processes share."""
+    moment it is written, in nanoseconds of the system's monotonic clock, which other processes share."""
     interval_ms: float = 0.0
     thought: str | tuple[str, ...] = ()
     thought_as: Literal["reasoning_content", "reasoning", "think"] = "reasoning_content"
@@ -86,29 +86,29 @@ class Answer(Faults, frozen=True, kw_only=True):
     refusal: str = ""
     usage: Usage | None = Usage()
     finish: str | None = "auto"
-    """Chat's `finish_reason`; "auto" is `tool_calls` or `stop`; `None` is never said. The Responses API translates
-    `length` and `content_filter` into an incomplete response."""
+    """Chat's `finish_reason`; "auto" is `tool_calls` or `stop`; `None` omits it. The Responses API translates `length`
+    and `content_filter` into an incomplete response."""
     done: bool = True
     """Chat only: whether `[DONE]` is sent."""
     encrypted: str = ""
-    """Responses only: the encrypted content of a reasoning item."""
+    """Responses only: encrypted content of a reasoning item."""
     hang_before: bool = False
     """Send nothing, not even the status line, until `FakeModel.release()`."""
     repeat: bool = False
-    """Give this answer to all further requests too."""
+    """Repeat this answer for all further requests."""
 
 
 class Failure(msgspec.Struct, frozen=True):
-    """A whole answer of HTTP, mostly an error."""
+    """A complete HTTP response, usually an error."""
 
     status: int
     body: Any = None
-    """Text as it stands, anything else as JSON."""
+    """Text is sent verbatim, anything else as JSON."""
     headers: dict[str, str] = {}
 
 
 class RawAnswer(Faults, frozen=True):
-    """Bytes sent as they stand, one write each, for what no well-behaved server would send."""
+    """Bytes sent verbatim, one write each: things no well-behaved server would send."""
 
     chunks: tuple[bytes, ...]
     status: int = 200
@@ -120,7 +120,7 @@ Script = Sequence[Reply | str] | Callable[[dict[str, Any]], Reply | str]
 
 
 class FakeRequest(msgspec.Struct, frozen=True):
-    """A request as it arrived."""
+    """A request as received."""
 
     method: str
     path: str
@@ -133,20 +133,20 @@ class FakeRequest(msgspec.Struct, frozen=True):
 
 
 class FakeModel:
-    """A scripted model server; an asynchronous context manager. The n-th model call gets the n-th reply.
+    """A scripted model server, as an asynchronous context manager. The n-th model call gets the n-th reply.
 
-    A script may also be a function of the request's JSON. When a list is used up, requests get status 500.
+    A script may also be a function of the request's JSON. When a list is exhausted, requests get status 500.
     """
 
     def __init__(
         self, script: Script = (), *, models: Sequence[str | dict[str, Any]] | Failure = ("fake-model",)
     ) -> None:
         self.requests: list[FakeRequest] = []
-        """All model calls, in the order of arrival. `GET /models` is not among them."""
+        """All model calls, in order of arrival, without `GET /models`."""
         self.models = models
         """The answer to `GET /models`; a `Failure` may have any status."""
         self.connections = 0
-        """How many connections were opened."""
+        """Number of connections opened."""
         self._script = script
         self._release = asyncio.Event()
         self._arrived = asyncio.Condition()
@@ -165,7 +165,7 @@ class FakeModel:
         self._port = self._server.sockets[0].getsockname()[1]
 
     async def aclose(self) -> None:
-        """Breaks all connections. Idempotent."""
+        """Closes all connections abruptly. Idempotent."""
         if self._server is None:
             return
         server, self._server = self._server, None
@@ -183,11 +183,11 @@ class FakeModel:
         await self.aclose()
 
     def release(self) -> None:
-        """Lets every answer that hangs, now or later, go on."""
+        """Lets every answer that hangs, now or later, continue."""
         self._release.set()
 
     async def wait_for_request(self, number: int = 1) -> FakeRequest:
-        """The request with this number, counted from 1; waits until it has arrived."""
+        """Waits for the request with this number, counted from 1, and returns it."""
         async with self._arrived:
             await self._arrived.wait_for(lambda: len(self.requests) >= number)
         return self.requests[number - 1]
@@ -217,9 +217,9 @@ class FakeModel:
         try:
             await self._serve(reader, writer)
         except (ConnectionError, asyncio.IncompleteReadError, _Dropped):
-            pass  # the client is gone, which is its right, or the script wanted it gone
+            pass  # The client is gone, as is its right, or the script wanted it gone.
         except asyncio.CancelledError:
-            writer.transport.abort()  # `aclose`; nobody waits for this task, so it may simply end
+            writer.transport.abort()  # `aclose`; nothing awaits this task, so it may simply end.
         finally:
             writer.close()
             with contextlib.suppress(ConnectionError, asyncio.CancelledError):
@@ -251,7 +251,7 @@ class FakeModel:
                     self._closed.setdefault(number, asyncio.Event()).set()
                     return
                 await answering
-                # The byte being watched for may be the first of the next request.
+                # The byte read to detect a closed connection may be the first of the next request.
                 pushed_back = await watching
             except ConnectionError:
                 self._closed.setdefault(number, asyncio.Event()).set()
@@ -285,7 +285,7 @@ class FakeModel:
     async def _send_chunks(
         self, writer: asyncio.StreamWriter, chunks: AsyncIterator[tuple[bytes, bool]], faults: Faults
     ) -> None:
-        """Sends chunks, each with whether it counts as a delta; hangs and breaks where the script says."""
+        """Sends chunks, each with whether it counts as a delta; hangs and breaks where the script says so."""
         sent = 0
         if faults.hang_after == 0:
             await self._release.wait()
@@ -298,8 +298,8 @@ class FakeModel:
             if counts and sent == faults.hang_after:
                 await self._release.wait()
         if faults.drop_after is not None:
-            # The headers and the last delta may still be in the buffer, so close rather than abort; the chunked body
-            # lacks its end, which the client must notice.
+            # The headers and the last delta may still be in the buffer, so close rather than abort; the client must
+            # notice that the chunked body lacks its end.
             writer.close()
             raise _Dropped
         writer.write(b"0\r\n\r\n")
@@ -356,7 +356,7 @@ async def _each(chunks: Sequence[bytes]) -> AsyncIterator[tuple[bytes, bool]]:
 
 
 async def _paced(answer: Answer, chunks: Sequence[tuple[bytes, bool]]) -> AsyncIterator[tuple[bytes, bool]]:
-    """Deltas at fixed distances from the first one, so that a slow reader does not stretch the schedule."""
+    """Sends deltas at fixed times from the first one, so that a slow reader does not stretch the schedule."""
     pause = answer.interval_ms / 1000.0 if answer.deltas else answer.delay
     loop = asyncio.get_running_loop()
     start, number = loop.time(), 0
@@ -379,7 +379,7 @@ def _model_list(models: Sequence[str | dict[str, Any]]) -> dict[str, Any]:
     return {"object": "list", "data": entries}
 
 
-# --- the wire of chat completions --------------------------------------------------------------------------------
+# --- chat completions on the wire --------------------------------------------------------------------------------
 
 
 def _pieces(text: str | tuple[str, ...]) -> tuple[str, ...]:
@@ -428,7 +428,7 @@ def _chat_chunks(answer: Answer, model: str, number: int, *, include_usage: bool
             add({answer.thought_as: text})
     if answer.deltas:
         add({"content": answer.delta_text})
-        chunk, counts = out.pop()  # encoded once: a benchmark measures the client
+        chunk, counts = out.pop()  # Encoded once: a benchmark measures the client.
         out.extend((chunk.replace(b"{number}", b"%d" % position), counts) for position in range(answer.deltas))
     else:
         for text in _texts(answer):
@@ -470,7 +470,7 @@ def _data(value: object) -> bytes:
     return b"data: " + msgspec.json.encode(value) + b"\n\n"
 
 
-# --- the wire of the Responses API -------------------------------------------------------------------------------
+# --- the Responses API on the wire -------------------------------------------------------------------------------
 
 
 def _message_item(answer: Answer, number: int) -> dict[str, Any]:
@@ -522,7 +522,7 @@ def _output(answer: Answer, number: int) -> list[dict[str, Any]]:
 
 
 def _response(answer: Answer, model: str, number: int, status: str) -> dict[str, Any]:
-    """A response object; while `status` is "in_progress", without output and usage."""
+    """A response object, without output and usage while `status` is "in_progress"."""
     over = status != "in_progress"
     usage = answer.usage if over else None
     reasons = {"length": "max_output_tokens", "content_filter": "content_filter"}
@@ -624,7 +624,7 @@ def _content_events(events: _Events, place: dict[str, Any], item: dict[str, Any]
         events.add("response.content_part.done", **part, part=content)
 
 
-# --- as a process ------------------------------------------------------------------------------------------------
+# --- as a separate process ---------------------------------------------------------------------------------------
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

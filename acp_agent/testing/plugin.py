@@ -33,7 +33,7 @@ def pytest_runtest_makereport(
 
 
 def wire(editor: FakeEditor) -> str:
-    """The editor's transcript as text, its end if it is long, with what was wrong and the agent's stderr."""
+    """Returns the editor's transcript as text (its end, if it is long), with what was wrong and the agent's stderr."""
     lines = [str(line) for line in editor.transcript[-SHOWN_LINES:]]
     shown = [line if len(line) <= SHOWN_CHARS else f"{line[:SHOWN_CHARS]}… ({len(line)} characters)" for line in lines]
     if len(editor.transcript) > SHOWN_LINES:

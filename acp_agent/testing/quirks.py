@@ -1,4 +1,4 @@
-"""Files and terminals as editors have them that were tried: each quirk is a switch, off unless a test sets it."""
+"""Quirks of files and terminals found in real editors: each is a switch, off by default."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ class FileQuirks(TypedDict, total=False):
     """Quirks of an editor's files."""
 
     reads_below: Path | None
-    """Files outside of this folder are not read."""
+    """Files outside this folder are not read."""
     missing_file_reads_empty: bool
     missing_file_is_internal_error: bool
     ignores_line_and_limit: bool
     reads_lossy: bool
-    """What is no UTF-8 is left out, and every line end becomes a line feed."""
+    """Bytes that are not UTF-8 are dropped, and every line end becomes a line feed."""
     write_does_nothing: bool
     write_needs_parent: bool
     write_answers_null: bool
@@ -36,7 +36,7 @@ class TerminalQuirks(TypedDict, total=False):
     crlf_output: bool
     wait_never_answers_after_kill: bool
     nothing_is_killed: bool
-    """`kill` fails and `release` lets the command run on."""
+    """`kill` fails and `release` lets the command continue to run."""
 
 
 class QuirkyFiles(Files):

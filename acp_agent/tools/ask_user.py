@@ -1,4 +1,4 @@
-"""`ask_user`: a question to the user."""
+"""`ask_user`: ask the user a question."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`bash`: run a command line, to its end or in the background."""
+"""`bash`: run a command line, to completion or in the background."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ COMMAND_NAMES = ("command", "cmd", "script", "shell_command", "bash", "sh")
 """Names that models use for the command line."""
 
 BROKEN_JSON = re.compile(r"\s*(?:\{|\[\s*[\"'{]|\[\s*\[\S|null\s*$)")
-"""Bare text that was meant to be JSON, not a command line."""
+"""Plain text that was meant to be JSON, not a command line."""
 
 
 NOT_EXECUTABLE, NOT_FOUND = 126, 127
-"""Exit codes of the shell itself."""
+"""The shell's own exit codes."""
 
 
 FORBIDDEN = re.compile(
@@ -37,10 +37,10 @@ FORBIDDEN = re.compile(
     r"|could not resolve host|name resolution|network is unreachable|no such file or directory|ENOENT",
     re.IGNORECASE,
 )
-"""Messages of programs that the sandbox blocks."""
+"""Messages of programs blocked by the sandbox."""
 
 LOOKED_AT = 4_000
-"""Characters of the output's end."""
+"""Characters searched at the end of the output."""
 
 
 class BashParams(Params):
@@ -83,7 +83,7 @@ class BashParams(Params):
 
     @property
     def patience(self) -> float | None:
-        """Seconds after which the call continues without the command; `None`: not before its end."""
+        """Seconds after which the call returns without waiting further; `None`: it waits for the command to end."""
         if isinstance(self.wait, bool | str):
             return None
         return self.wait if self.timeout is None or self.timeout > self.wait else None
@@ -170,7 +170,7 @@ class Bash(Tool[BashParams]):
 
 
 def _started(run_id: str, printed: CommandOutput | None = None, waited: float | None = None) -> ToolResult:
-    """The command continues; the user sees the rest in the same card."""
+    """Reports that the command continues; the user sees the rest in the same card."""
     told = f"[background] started run_id={run_id}"
     if waited is not None:
         told = f"[background] still running after {waited:g} sand continues: run_id={run_id}"

@@ -13,7 +13,7 @@ class BashKillParams(Params):
 
 
 class BashKill(HarmlessTool[BashKillParams]):
-    """It ends only what this session started."""
+    """It ends only commands that this session started."""
 
     name = "bash_kill"
     title = "End the background command {run_id:.8}"

@@ -7,7 +7,7 @@ from acp_agent.tools.kit.tool_context import Preview, ToolContext, ToolResult
 
 
 class BashListParams(Params):
-    """None."""
+    """No parameters."""
 
 
 class BashList(HarmlessTool[BashListParams]):

@@ -1,4 +1,4 @@
-"""`delegate`: a task for a sub-agent."""
+"""`delegate`: give a task to a sub-agent."""
 
 from __future__ import annotations
 

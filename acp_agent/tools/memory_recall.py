@@ -1,4 +1,4 @@
-"""`memory_recall`: what earlier sessions kept."""
+"""`memory_recall`: find facts kept by earlier sessions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`plan`: keep the list of steps the user sees."""
+"""`plan`: maintain the list of steps shown to the user."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class PlanParams(Params):
     entries: list[Step] = Field(description="All steps, in order; the list replaces the previous one.")
 
     def tasks(self) -> tuple[GoalTask, ...]:
-        """The task graph. Raises ToolError for one that is none."""
+        """The task graph. Raises ToolError if it is invalid."""
         tasks = tuple(
             GoalTask(step.id or str(number), step.content, step.priority, step.status, tuple(step.depends_on))
             for number, step in enumerate(self.entries, 1)
@@ -61,13 +61,13 @@ MARKS = {"pending": "[ ]", "in_progress": "[~]", "completed": "[x]"}
 
 
 def _steps(tasks: Sequence[GoalTask]) -> Content:
-    """The steps as text, for a client that draws no plans."""
+    """The steps as text, for a client that does not display plans."""
     lines = [f"- {MARKS.get(task.status, '[ ]')} {task.content}" for task in tasks]
     return Content(content=TextContent(text="\n".join(lines)))
 
 
 def _trouble(tasks: Sequence[GoalTask]) -> str:
-    """Returns the fault of the graph, as a sentence."""
+    """Describes the error in the graph, as a sentence."""
     names = [task.id for task in tasks]
     if doubled := next((name for name in names if names.count(name) > 1), None):
         return f"two steps have the id `{doubled}`. Give each its own."

@@ -1,4 +1,4 @@
-"""`read_overflow`: a part of an output that was too long to be given whole."""
+"""`read_overflow`: return a part of an output that was too long to be returned whole."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from acp_agent.tools.kit.tool_context import Preview, ToolContext, ToolResult
 PREFIX = "overflow:"
 
 MOST_CHARS = 50_000
-"""Characters one call gives at most."""
+"""Characters returned per call."""
 
 
 MOST_OFFSET = 2**53
-"""Beyond what any output has, within what a database counts."""
+"""Larger than any output, but within a database's integers."""
 
 
 class ReadOverflowParams(Params):
@@ -35,13 +35,13 @@ class ReadOverflowParams(Params):
             found = uuid.UUID(text)
         except ValueError:
             raise ValueError("it is not an `overflow:UUID`; copy it exactly from the output that was cut") from None
-        if str(found) != text.lower():  # `UUID` also reads braces, URNs and what has no dashes.
+        if str(found) != text.lower():  # `UUID` also accepts braces, URNs and text without dashes.
             raise ValueError("it is not an `overflow:UUID`; copy it exactly from the output that was cut")
         return str(found)
 
 
 class ReadOverflow(HarmlessTool[ReadOverflowParams]):
-    """It was this session's own output."""
+    """It is this session's own output."""
 
     name = "read_overflow"
     title = "Read the output {id:.8} from character {offset}"

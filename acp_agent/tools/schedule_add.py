@@ -26,7 +26,7 @@ class ScheduleAddParams(Params):
 
 
 def when(moment: float) -> str:
-    """A Unix time in local time, for people."""
+    """A Unix time as local time, for people."""
     return datetime.fromtimestamp(moment).astimezone().strftime("%Y-%m-%d %H:%M %Z")
 
 

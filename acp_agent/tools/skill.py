@@ -1,4 +1,4 @@
-"""`skill`: how the project wants something done."""
+"""`skill`: look up how the project wants something done."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`switch_mode`: from planning to working, if the user agrees."""
+"""`switch_mode`: change from planning to working, if the user agrees."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`time`: what time it is."""
+"""`time`: return the current time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An agent, an editor and a model in one process: the highest door that can see everything."""
+"""An agent, an editor and a model in one process: the highest-level interface that shows all behaviour."""
 
 from __future__ import annotations
 

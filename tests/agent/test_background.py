@@ -1,4 +1,4 @@
-"""Commands in the background: what the user and the model are told of them, when, and that nothing is left behind."""
+"""Background commands: what the user and the model learn of them, when, and that nothing is left behind."""
 
 from __future__ import annotations
 

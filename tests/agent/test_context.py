@@ -1,4 +1,4 @@
-"""A conversation that is too long for its model goes on."""
+"""A conversation that is too long for its model continues."""
 
 from __future__ import annotations
 

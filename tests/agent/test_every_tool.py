@@ -1,4 +1,4 @@
-"""What every tool keeps when the whole agent is around it."""
+"""Rules that every tool keeps when used through the whole agent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`_lsp/*`: what the editor's language servers tell the agent."""
+"""`_lsp/*`: what the agent gets from the editor's language servers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What no good client sends, and still must be answered in words."""
+"""Input that no good client sends, but that still needs a readable answer."""
 
 from __future__ import annotations
 

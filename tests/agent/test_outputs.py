@@ -1,4 +1,4 @@
-"""What the model and the user see of a result: filtered, without credentials, bounded, kept whole aside."""
+"""What the model and the user see of a result: filtered, redacted, truncated, with the whole output kept aside."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a project says to agents: instruction files, skills, tools of its own."""
+"""What a project provides to agents: instruction files, skills, its own tools."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rules, policy, limits, sandbox, audit and trust as the user and the model meet them."""
+"""Rules, policy, limits, sandbox, audit and trust as experienced by the user and the model."""
 
 from __future__ import annotations
 

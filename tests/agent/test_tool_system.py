@@ -1,4 +1,4 @@
-"""How calls behave beyond running: feedback, repair, limits, memory of results, hooks, questions, modes."""
+"""Tool calls beyond execution: feedback, repair, limits, cached results, hooks, questions, modes."""
 
 from __future__ import annotations
 

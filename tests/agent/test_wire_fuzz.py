@@ -1,4 +1,4 @@
-"""Requests of every shape: each is answered, none with an internal error, and the agent goes on."""
+"""Requests of every shape: each is answered, none with an internal error, and the agent keeps running."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`AcpClient` against a scripted agent: what it asks, what it serves, and what it answers to nonsense."""
+"""`AcpClient` against a scripted agent: what it requests, what it serves, and how it answers nonsense."""
 
 from __future__ import annotations
 

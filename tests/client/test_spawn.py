@@ -1,4 +1,4 @@
-"""An agent as a child process: its wire, its stderr, its end."""
+"""An agent as a child process: its wire, its stderr, its exit."""
 
 from __future__ import annotations
 

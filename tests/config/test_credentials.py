@@ -1,4 +1,4 @@
-"""Where keys are, and where they are kept."""
+"""Where keys are found, and where they are stored."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where values come from, and what is said of wrong ones."""
+"""Where values come from, and how wrong ones are reported."""
 
 from __future__ import annotations
 

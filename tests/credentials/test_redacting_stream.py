@@ -1,4 +1,4 @@
-"""A stream gives what the whole text gives, however it is cut; it does not make a reader of prose wait."""
+"""A stream returns the same as the whole text, however it is cut, and does not delay ordinary prose."""
 
 from __future__ import annotations
 

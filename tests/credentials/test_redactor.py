@@ -1,4 +1,4 @@
-"""What is taken out of text, what stays, and that ordinary source code and lock files stay byte for byte."""
+"""What is redacted, what stays, and that ordinary source code and lock files stay byte for byte."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The clients whose `initialize` was recorded (tests/captured), each with the habits that were seen of it."""
+"""The clients whose `initialize` was recorded (tests/captured), each with its observed behaviour."""
 
 from __future__ import annotations
 

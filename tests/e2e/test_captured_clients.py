@@ -1,4 +1,4 @@
-"""Whole turns with every client whose `initialize` was recorded, in its habits, as real processes."""
+"""Whole turns with every client whose `initialize` was recorded, imitating its behaviour, as real processes."""
 
 from __future__ import annotations
 

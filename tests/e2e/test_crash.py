@@ -1,4 +1,4 @@
-"""`kill -9` at any moment loses nothing that the client was told."""
+"""`kill -9` at any moment loses nothing that was reported to the client."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The process: it begins at once, ends when it must, and leaves nothing behind."""
+"""The process: it starts immediately, exits when it must, and leaves nothing behind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`acp-coder policy` and what `doctor` says of safety, as a user uses them."""
+"""`acp-coder policy` and what `doctor` reports about safety, as a user uses them."""
 
 from __future__ import annotations
 

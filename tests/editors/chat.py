@@ -1,4 +1,4 @@
-"""The extension's chat as a user has it: the webview in a `Window`."""
+"""The extension's chat as a user sees it: the webview in a `Window`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One VS Code for all tests of a module: to start it costs some seconds."""
+"""One VS Code for all tests of a module: starting it takes some seconds."""
 
 from __future__ import annotations
 

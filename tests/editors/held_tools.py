@@ -1,4 +1,4 @@
-"""`read` and `edit` that wait for a file `go` in the working directory, so that one can look at a running call.
+"""`read` and `edit` that wait for a file `go` in the working directory, so that a running call can be examined.
 
 The agent loads them as it loads any package's tools, by an entry point; `held` makes the package.
 """

@@ -1,4 +1,4 @@
-"""VS Code for real: its server under Node and its workbench in headless Chromium.
+"""The real VS Code: its server under Node and its workbench in headless Chromium.
 
 One `VsCode` serves a whole module of tests; each test opens a `Window` (see `window.py`) on a folder of its own, in a
 browser context of its own, so that nothing a test did in the workbench is there for the next.

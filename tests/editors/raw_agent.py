@@ -1,4 +1,4 @@
-"""An agent whose every word a test says: the program that VS Code starts passes its lines on to the test.
+"""An agent fully controlled by a test: the program that VS Code starts passes its lines on to the test.
 
 What any agent must answer (`initialize`, `session/new`) is answered here, the rest is the test's.
 """

@@ -1,4 +1,4 @@
-"""A client of the official Python SDK: answers for the user, keeps what the SDK decoded."""
+"""A client using the official Python SDK: answers for the user, records what the SDK decoded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The agent with clients that others wrote: both official SDKs and acpx. What they decoded is what is looked at."""
+"""The agent with third-party clients: both official SDKs and acpx. The tests examine what they decoded."""
 
 from __future__ import annotations
 

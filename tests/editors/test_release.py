@@ -1,4 +1,4 @@
-"""What Zed installs the agent from: the archive runs, and manifest and registry entry name it rightly."""
+"""What Zed installs the agent from: the archive runs, and manifest and registry entry match it."""
 
 from __future__ import annotations
 

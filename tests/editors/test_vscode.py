@@ -1,4 +1,4 @@
-"""The extension in the real VS Code: what the agent says and does is seen, in the chat and where it happens."""
+"""The extension in the real VS Code: what the agent says and does is visible, in the chat and at its location."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The extension's agent in the real VS Code: found or not, ended, another one; folders, problems, wire traffic."""
+"""The extension's agent in the real VS Code: found or not, exited, replaced; folders, problems, wire traffic."""
 
 from __future__ import annotations
 

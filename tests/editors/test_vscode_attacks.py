@@ -1,4 +1,4 @@
-"""What a hostile or careless agent may say, in the real VS Code: nobody is deceived, nothing is lost."""
+"""A hostile or careless agent in the real VS Code: nobody is deceived, nothing is lost."""
 
 from __future__ import annotations
 

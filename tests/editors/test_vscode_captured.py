@@ -1,4 +1,4 @@
-"""What the extension really says of itself is what the other tests take it to say (tests/captured)."""
+"""The extension's real `initialize` matches the recording used by other tests (tests/captured)."""
 
 from __future__ import annotations
 

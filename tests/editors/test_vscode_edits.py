@@ -1,4 +1,4 @@
-"""Edits in the real VS Code: asked about in its diff editor, made in its buffers, taken back by its undo."""
+"""Edits in the real VS Code: reviewed in its diff editor, made in its buffers, reverted by its undo."""
 
 from __future__ import annotations
 

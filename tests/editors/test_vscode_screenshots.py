@@ -1,4 +1,4 @@
-"""The pictures of docs/editors/vscode.md. They are written with `ACP_CODER_SCREENSHOTS=1`, else only taken."""
+"""The pictures of docs/editors/vscode.md. Written only with `ACP_CODER_SCREENSHOTS=1`, else just taken."""
 
 from __future__ import annotations
 

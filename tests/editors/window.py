@@ -1,4 +1,4 @@
-"""A window of VS Code as a user has it: what is on the screen is read, keys and clicks are what is done.
+"""A window of VS Code as a user has it: reads what is on the screen, acts with keys and clicks.
 
 Everything is read from the workbench's elements, nothing from its insides. Waits end after `SECONDS`. Of lists and
 editors the workbench draws only what is in view, so only that is read.

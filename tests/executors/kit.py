@@ -1,4 +1,4 @@
-"""Executors on a real folder, and an editor at the other end of a wire where one is needed."""
+"""Executors on a real folder, and an editor at the other end of a wire if one is needed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Somebody who swaps things while others look, as fast as the machine can."""
+"""Swaps files while others look at them, as fast as the machine can."""
 
 from __future__ import annotations
 

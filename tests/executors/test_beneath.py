@@ -1,4 +1,4 @@
-"""Files by folder handles: what was checked is what is opened, whoever swaps what meanwhile. Both ways to a handle."""
+"""Files by folder handles: what was checked is what is opened, even if swapped meanwhile. Both ways to a handle."""
 
 from __future__ import annotations
 

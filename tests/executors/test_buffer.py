@@ -1,4 +1,4 @@
-"""Text kept within a bound."""
+"""Text kept within a limit."""
 
 from __future__ import annotations
 

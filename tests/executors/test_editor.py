@@ -1,4 +1,4 @@
-"""Editors as they are: the quirks of real clients, and what is done about each."""
+"""Editors in practice: the quirks of real clients, and how each is handled."""
 
 from __future__ import annotations
 

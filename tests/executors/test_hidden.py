@@ -1,4 +1,4 @@
-"""An executor that is told what is hidden keeps it, whoever asks: one contract, every backend."""
+"""An executor keeps hidden files hidden, whoever asks: one contract, every backend."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What only commands on this machine give: two streams, exact order, no leaks of our own secrets."""
+"""What only local commands provide: two streams, exact order, no leaks of our own secrets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The line that takes variables away, in a real bash."""
+"""The command line that removes variables, in a real bash."""
 
 from __future__ import annotations
 

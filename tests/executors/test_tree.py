@@ -1,4 +1,4 @@
-"""Making, removing, moving and copying: one contract, every backend; and what happens when somebody interferes."""
+"""Creating, removing, moving and copying: one contract, every backend; and interference by others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a local command starts ends with it, wherever it went. (An editor's terminals are the editor's business.)"""
+"""Processes started by a local command end with it, wherever they went. (The editor's terminals are its own affair.)"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a user sees of a turn outside of an editor."""
+"""What a user sees of a turn outside an editor."""
 
 from __future__ import annotations
 

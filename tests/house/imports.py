@@ -1,4 +1,4 @@
-"""The imports of the package, read with `ast`: who imports what, at which line."""
+"""The imports of the package, read with `ast`: who imports what, on which line."""
 
 from __future__ import annotations
 

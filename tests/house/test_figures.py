@@ -1,4 +1,4 @@
-"""The size of the house in figures. Each failure names what has grown; `pytest -rP` prints the figures."""
+"""Size limits of the code. Each failure names what has grown; `pytest -rP` prints the figures."""
 
 from __future__ import annotations
 

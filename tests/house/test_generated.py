@@ -1,4 +1,4 @@
-"""Generated files are what their sources make of them, and the sources say what they must."""
+"""Generated files match their sources, and the sources contain what they must."""
 
 from __future__ import annotations
 

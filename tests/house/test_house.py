@@ -1,4 +1,4 @@
-"""The plan of the house, checked: floors, doors, and what no file may do. Each failure names the line to move."""
+"""The architecture, checked: floors, doors, and what no file may do. Each failure names the line to move."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is loaded when the first answers are given: `sys.modules`, held against lists."""
+"""Modules loaded before the first answers: `sys.modules`, compared with lists."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The walks of docs/architecture.md: what they name is there, and a real call goes that way."""
+"""The walks of docs/architecture.md: what they name exists, and a real call takes that path."""
 
 from __future__ import annotations
 

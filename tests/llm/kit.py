@@ -1,4 +1,4 @@
-"""What the tests of providers share: a provider talking to a scripted model over a real socket."""
+"""Shared by the tests of providers: a provider talking to a scripted model over a real socket."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What servers of the chat-completions API really send, and what must come of it."""
+"""What servers with the chat-completions API really send, and the required results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One behaviour, every provider: what `acp_agent.llm.base` promises, over real sockets."""
+"""One contract, every provider: what `acp_agent.llm.base` promises, over real sockets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Vectors from a server's embeddings endpoint."""
+"""Embeddings from a server's endpoint."""
 
 from __future__ import annotations
 

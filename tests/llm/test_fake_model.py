@@ -1,4 +1,4 @@
-"""The fake is held to what its users rely on; that its events are real is shown by the providers' tests."""
+"""What users of the fake rely on; the providers' tests show that its events are realistic."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calls in fenced blocks: for models without tool calls, in any cutting of the stream."""
+"""Calls in fenced blocks: for models without tool calls, however the stream is cut."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What only the Responses API has: items that travel back and forth, and events of its own."""
+"""What only the Responses API has: items that are sent back, and its own events."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A conversation that is made to fit: pure steps first, then all of them together."""
+"""Fitting a conversation into its context: pure steps first, then all of them together."""
 
 from __future__ import annotations
 

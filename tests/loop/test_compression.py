@@ -1,4 +1,4 @@
-"""When outputs are compressed for a goal, and by whose judgement."""
+"""When outputs are compressed for a goal, and who judges relevance."""
 
 from __future__ import annotations
 

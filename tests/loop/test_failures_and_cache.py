@@ -1,4 +1,4 @@
-"""What repeats itself, what is remembered, how full a context is."""
+"""Repeated failures, cached results, and how full a context is."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The history's rules, and the log read twice."""
+"""The history's rules, and reading the log twice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is shown of a command that prints more than anybody can be shown: the newest, and never half a credential."""
+"""Live output of a command that prints too much to show: the newest part, and never half a credential."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which tools are offered and sent, and in what form."""
+"""Which tools are offered and sent, and in which form."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Private folders: who holds one, and what becomes of those that a killed agent left."""
+"""Private folders: who owns one, and what happens to those left by a killed agent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Schedules run when they are due, once, and what was missed is told."""
+"""Schedules run when they are due, once, and missed runs are reported."""
 
 from __future__ import annotations
 

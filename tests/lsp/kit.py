@@ -1,4 +1,4 @@
-"""Language servers of a session in a folder of the test."""
+"""Language servers of a session in a test's folder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A language server by hand, with the faults that its arguments name. Standard library only.
+"""A handwritten language server with the faults named by its arguments. Standard library only.
 
 It publishes an error for each line with `ERROR` in it (the message is what follows), and a warning for `WARNING`. What
 it was sent is appended to the file that the variable `HEARD` names, a JSON object a line.

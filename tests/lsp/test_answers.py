@@ -1,4 +1,4 @@
-"""The shapes in which servers answer."""
+"""The forms in which servers answer."""
 
 from __future__ import annotations
 

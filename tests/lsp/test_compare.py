@@ -1,4 +1,4 @@
-"""Which errors an edit brought about, as a table, and what holds for any text."""
+"""Which errors an edit caused, as a table, and properties for any text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which servers are for a file, where they work and which program they are."""
+"""Which servers handle a file, in which folder they run and which program they are."""
 
 from __future__ import annotations
 

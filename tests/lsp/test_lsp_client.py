@@ -1,4 +1,4 @@
-"""Messages out of a stream of bytes, however it is cut."""
+"""Reading messages from a stream of bytes, however it is cut."""
 
 from __future__ import annotations
 

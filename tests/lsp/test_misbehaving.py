@@ -1,4 +1,4 @@
-"""A scripted server, well-behaved and not: nothing hangs, nothing is left behind, and the words say what happened."""
+"""A scripted server, well-behaved and not: nothing hangs, nothing is left behind, and messages say what happened."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ruff, basedpyright and typescript-language-server, as they are."""
+"""The real ruff, basedpyright and typescript-language-server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The process of a server: what it gets from its launch, and how it ends."""
+"""A server's process: what it gets from its launch, and how it ends."""
 
 from __future__ import annotations
 

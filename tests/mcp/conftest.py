@@ -1,4 +1,4 @@
-"""Servers that several tests share."""
+"""Servers shared by several tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A server by the package's own hands: `stdio`, `http` or `sse`. Over HTTP it prints its port and wants a key."""
+"""A server built with the package: `stdio`, `http` or `sse`. Over HTTP it prints its port and requires a key."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""MCP servers as a session keeps them, with what it was told."""
+"""MCP servers as a session runs them, with what was reported to it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Servers on stdio, kept by a session: what they offer, how they fail, how they end."""
+"""Servers on stdio, run by a session: what they offer, how they fail, how they end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A server's tool as a tool of ours: the whole way of a call, on a real server and on made ones."""
+"""A server's tool as one of our tools: all steps of a call, on a real server and on fake ones."""
 
 from __future__ import annotations
 

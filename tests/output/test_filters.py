@@ -1,5 +1,5 @@
 # ruff: noqa: E501 (outputs and rules stand as they are)
-"""Rules: which commands they match, how they go together, and what a person's file may do."""
+"""Rules: which commands they match, how they combine, and what a user's file may do."""
 
 from __future__ import annotations
 

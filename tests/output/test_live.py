@@ -1,4 +1,4 @@
-"""The rules on what programs print here and now, so that a new version's other words show."""
+"""The rules applied to programs run now, so that changed wording of a new version is noticed."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # ruff: noqa: E501 (outputs and rules stand as they are)
-"""What holds of every rule, whatever the output: no error line is lost, nothing grows, nothing becomes empty."""
+"""Properties of every rule, for any output: no error line is lost, nothing grows, nothing becomes empty."""
 
 from __future__ import annotations
 

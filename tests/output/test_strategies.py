@@ -1,5 +1,5 @@
 # ruff: noqa: E501 (outputs and rules stand as they are)
-"""The nine strategies: what each lets go, with which parameters, and how sure it is."""
+"""The nine strategies: what each removes, with which parameters, and with which confidence."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the tests of the wire share: two connections face to face, and a handler made of plain functions."""
+"""Shared by the tests of the wire: two connected connections, and a handler made of plain functions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`Client`: what an agent may ask of its editor, gated on what was offered and bounded in time."""
+"""`Client`: the agent's requests to its editor, gated on capabilities and with timeouts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is encoded once msgspec is there, and which updates may be merged."""
+"""What is encoded once msgspec is loaded, and which updates may be merged."""
 
 from __future__ import annotations
 

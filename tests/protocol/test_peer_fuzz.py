@@ -1,4 +1,4 @@
-"""`Peer` under arbitrary input: it never raises, and where the stream is cut makes no difference."""
+"""`Peer` with arbitrary input: it never raises, and where the stream is cut makes no difference."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The table of clients: what each can really do, and what the user says of it."""
+"""The table of clients: what each can really do, and the user's overrides."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What command lines are made of, and which of them rules cover."""
+"""The parts of command lines, and which of them rules cover."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the rules say of a call: deny before ask before allow."""
+"""How rules decide about a call: deny before ask before allow."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Deny rules against commands in disguise, allow rules against what they were not meant for."""
+"""Deny rules against commands in disguise, allow rules against commands they were not meant for."""
 
 from __future__ import annotations
 

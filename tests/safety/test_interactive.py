@@ -1,4 +1,4 @@
-"""Which command lines want a user at a terminal, and which only look as if they did."""
+"""Which command lines need a user at a terminal, and which only look like it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What of a folder is special: protected, hidden, trusted, a worktree's; and the environment of commands."""
+"""Special paths in a folder: protected, hidden, trusted, a worktree's; and the environment of commands."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tables of programs load: each row has the keys its Struct names, and stands for a program once."""
+"""The tables of programs load: each row has the keys its Struct names, and describes a program once."""
 
 from __future__ import annotations
 

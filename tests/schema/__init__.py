@@ -1,1 +1,1 @@
-"""The words of the protocol: generated fresh, read and written as the schema says."""
+"""The protocol's types: freshly generated, read and written as the schema says."""

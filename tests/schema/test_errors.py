@@ -1,4 +1,4 @@
-"""What a wrong document is answered with, and which wrong values the schema tells readers to overlook."""
+"""How a wrong document is answered, and which wrong values the schema tells readers to ignore."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The generated file is what the script makes of the pinned schema."""
+"""The generated file is what the script generates from the pinned schema."""
 
 from __future__ import annotations
 

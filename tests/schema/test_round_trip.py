@@ -1,4 +1,4 @@
-"""What is read is written again as it was; what is written is what the schema allows."""
+"""What is read is written back unchanged; what is written is valid according to the schema."""
 
 from __future__ import annotations
 

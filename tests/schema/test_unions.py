@@ -1,4 +1,4 @@
-"""Unions without a tag on every variant: the keys decide."""
+"""Unions without a tag on every variant are decided by the keys."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One member of a JSON file that people write by hand."""
+"""Edits of one member in a handwritten JSON file."""
 
 from __future__ import annotations
 

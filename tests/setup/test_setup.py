@@ -1,4 +1,4 @@
-"""`acp-coder setup`, as a user calls it."""
+"""`acp-coder setup`, as a user runs it."""
 
 from __future__ import annotations
 

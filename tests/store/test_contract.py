@@ -1,4 +1,4 @@
-"""What every session store keeps."""
+"""The contract of every session store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The file under the store: shared by processes, killed at any moment, damaged, foreign, newer."""
+"""The store's file: shared by processes, killed at any moment, damaged, foreign, newer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Memories: full-text search, best first, by project; nothing of a query is syntax."""
+"""Memories: full-text search, best first, by project; a query has no syntax."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Long outputs and goals, kept with their session."""
+"""Long outputs and goals, stored with their session."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A process that writes entries one by one and says so after each; it is killed at some moment.
+"""A process that writes entries one by one and reports each; it is killed at some moment.
 
 `python writer.py DATABASE SESSION`
 """

@@ -1,4 +1,4 @@
-"""bash: what the model and the user are told of a command."""
+"""bash: what the model and the user learn about a command."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The browser on a real Chromium: what it shows, and that nothing goes past the guard."""
+"""The browser on a real Chromium: what it shows, and that nothing bypasses the guard."""
 
 from __future__ import annotations
 

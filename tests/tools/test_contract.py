@@ -1,4 +1,4 @@
-"""What every tool keeps: one suite over the whole registry."""
+"""The contract of every tool: one suite over the whole registry."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`tools.files.deny_read`: what is hidden is hidden from every tool that reads, whatever way leads to it.
+"""`tools.files.deny_read`: hidden files are hidden from every tool that reads, by any path.
 
 Twice: by the gate, which sees what a call declares, and by the executor, which sees what is opened. Here no gate stands
 in the way of a call, so that the second line of defence is seen alone.

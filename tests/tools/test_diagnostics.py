@@ -1,4 +1,4 @@
-"""diagnostics: what is printed, as a table; then the real programs on small projects."""
+"""diagnostics: parsing of output, as a table; then the real programs on small projects."""
 
 from __future__ import annotations
 

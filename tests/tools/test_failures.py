@@ -1,4 +1,4 @@
-"""The taxonomy of failures: categories, feedback, and arguments that are repaired."""
+"""The taxonomy of failures: categories, feedback, and repaired arguments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When something runs again."""
+"""When something runs next."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The web tools: what they ask, what they say, what they send."""
+"""The web tools: what they request, report and send."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The guarded client against a real HTTPS server: what is connected to, what is sent, what is read, when it ends."""
+"""The guarded client against a real HTTPS server: where it connects, what it sends and reads, when it stops."""
 
 from __future__ import annotations
 

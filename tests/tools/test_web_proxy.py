@@ -1,4 +1,4 @@
-"""The browser's proxy behind another proxy: what does not come about is closed, and told."""
+"""The browser's proxy behind another proxy: failed connections are closed and reported."""
 
 from __future__ import annotations
 

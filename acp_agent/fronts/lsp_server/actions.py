@@ -1,7 +1,7 @@
-"""Code actions: what a user may ask of the agent at a place, as plain data over the commands.
+"""Code actions: what a user may request from the agent at a position, as plain data over the commands.
 
-Fixing a diagnostic is a `quickfix`. All else is `source.acpCoder`: every editor lists that kind when it is asked for
-all, and none runs it by itself when it saves, as some do with `source.fixAll` and `source.organizeImports`.
+Fixing a diagnostic is a `quickfix`. Everything else is `source.acpCoder`: every editor lists that kind when asked for
+all, and none runs it automatically on save, as some do with `source.fixAll` and `source.organizeImports`.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ class _Action:
 def actions_for(
     params: types.CodeActionParams, document: Document | None, *, busy: bool, literals: bool, question: str = ""
 ) -> list[types.CodeAction | types.Command]:
-    """`busy`: whether a turn runs. `question`: one that waits for its answer. `literals`: whether the editor takes more
-    than commands."""
+    """`busy`: whether a turn is running. `question`: one that waits for its answer. `literals`: whether the editor
+    accepts more than commands."""
     only = params.context.only
     found: list[types.CodeAction | types.Command] = []
     for action in _all(params, document, busy, question):

@@ -1,4 +1,4 @@
-"""The agent's process: started when first needed, restarted after it died, ended with the editor."""
+"""The agent's process: started when first needed, restarted after a crash, ended with the editor."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from acp_agent.schema.acp import InitializeResponse
 log = logging.getLogger(__name__)
 
 LAST_WORDS = 5
-"""Lines of the end of its stderr that are told when it has died."""
+"""Last lines of its stderr that are reported when it has died."""
 
 DEATH_SECONDS = 1.0
-"""How long an agent whose pipe has ended may take to be dead: its exit status is worth waiting for."""
+"""How long to wait for an agent's exit status after its pipe has ended."""
 
 
 class RunningAgent:
@@ -33,7 +33,7 @@ class RunningAgent:
 
 
 class AgentHost:
-    """`tasks` holds the agent's process; cancelling it ends the agent and all that it started."""
+    """`tasks` owns the agent's process; cancelling it ends the agent and everything it started."""
 
     def __init__(
         self,
@@ -55,13 +55,13 @@ class AgentHost:
 
     @property
     def running(self) -> RunningAgent | None:
-        """The agent, while it lives."""
+        """The agent, while it is alive."""
         if self._running is not None and self._running.process.returncode is not None:
             self._running = None
         return self._running
 
     async def start(self, cwd: Path) -> RunningAgent:
-        """The agent that runs, else a new one, started in `cwd`. Raises AgentError, in words."""
+        """Returns the running agent, else a new one, started in `cwd`. Raises AgentError with a sentence."""
         async with self._starting:
             if self.running is not None:
                 return self.running
@@ -78,7 +78,7 @@ class AgentHost:
             return self._running
 
     def end(self) -> None:
-        """Ends the agent, if one runs."""
+        """Ends the agent, if one is running."""
         self._running = None
         if self._life is not None:
             self._life.cancel()
@@ -89,7 +89,7 @@ class AgentHost:
             await self._ended.wait()
 
     async def words(self, error: AgentError) -> str:
-        """`error` of the agent's, for a user; of an agent that has died with the last that it said."""
+        """Describes an agent's `error` for a user; if the agent has died, with its last output."""
         if isinstance(error, PeerError):
             return error.message
         if not isinstance(error, ConnectionClosed) or self._last is None:

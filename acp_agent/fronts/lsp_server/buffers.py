@@ -1,7 +1,7 @@
 """The agent's `fs`: the editor's open documents including unsaved text, and the disk for all other files.
 
-A write to an open document is an edit of that document (`workspace/applyEdit`), never a file changed behind it. The
-file on disk is then still the old one, and commands would read it; the option `save` says what to do about that.
+A write to an open document is an edit of that document (`workspace/applyEdit`), never a change to the file behind it.
+The file on disk is then outdated, and commands would read it; the option `save` says what to do about that.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ KEPT_TERMINALS = 50
 KEPT_CHARACTERS = 50_000
 
 ECHO_SECONDS = 2.0
-"""How long the editor may take to tell of a change that it has made for us, before the next one is asked of it."""
+"""How long the editor may take to report a change it has made for us, before the next one is requested."""
 
 
 class Buffers(Files):
-    """`title_for`: what a write to a file is called where the editor shows it (its undo list)."""
+    """`title_for`: the name of a write to a file in the editor (its undo list)."""
 
     def __init__(self, documents: Documents, editor: Editor, title_for: Callable[[Path], str]) -> None:
         super().__init__()
@@ -51,19 +51,19 @@ class Buffers(Files):
         self._title_for = title_for
         self._one_at_a_time = anyio.Lock()
         self._read: dict[Path, list[str]] = {}
-        """The text the agent read last, by file: its next write is a change of that."""
+        """The text the agent read last, by file: its next write is relative to that."""
         self._unsaved: dict[str, Path] = {}
         """By the URI of the document."""
         self._warned = False
 
-    # --- the files --------------------------------------------------------------------------------------------
+    # --- files ------------------------------------------------------------------------------------------------
 
     async def read(self, request: acp.ReadTextFileRequest) -> acp.ReadTextFileResponse:
         path = Path(request.path)
         document = self._documents.of(path) if path.is_absolute() else None
         if document is None or await _overtaken(document, path):
             if document is not None:
-                # A command has changed the file behind a document that nobody has touched: the file is what there is.
+                # A command has changed the file of a document without unsaved changes: use the file.
                 self.tell_changed(document)
             answer = await super().read(request)
             self._know(path, answer.content if request.line is None and request.limit is None else None)
@@ -83,7 +83,7 @@ class Buffers(Files):
         return acp.WriteTextFileResponse()
 
     def _know(self, path: Path, text: str | None) -> None:
-        """The text the agent knows of a file that is not open: it may be opened, and typed in, before the next
+        """Records the agent's text of a file that is not open: it may be opened, and edited, before the next
         write."""
         self._read.pop(path, None)
         if text is not None:
@@ -96,12 +96,12 @@ class Buffers(Files):
         base = self._read.get(path)
         await self._echo(document)
         if base is not None and _is_dos(base) and not _is_dos(document.now.lines):
-            # Read from the disk; this editor tells of all line ends as `\n`, and writes its own.
+            # Read from disk; this editor reports all line ends as `\n`, and writes its own.
             base, wanted = _unix(base), _unix(wanted)
         new = not document.now.text and not await anyio.Path(path).exists()
         overtaken = await _overtaken(document, path)
         if overtaken:
-            base = None  # The document is of before, and nobody has typed in it.
+            base = None  # The document is outdated, and nobody has edited it.
         was_saved = new or overtaken or await _on_disk_is(path, document.now.text)
         for attempt in (1, 2):
             before = document.now
@@ -130,12 +130,12 @@ class Buffers(Files):
             await self._save(document, path)
 
     def tell_changed(self, document: Document) -> None:
-        """Lets an editor that does so read again what was changed behind it."""
+        """Lets an editor that supports it reload what was changed behind it."""
         if self.when_to_save == "client":
             self._editor.notify(CHANGED_NOTIFICATION, {"uri": document.uri})
 
     async def look_for_changes(self) -> None:
-        """After a command: documents that it has changed the files of."""
+        """Called after a command: finds documents whose files it has changed."""
         for document in list(self._documents):
             if document.path is not None and await _overtaken(document, document.path):
                 self.tell_changed(document)
@@ -148,7 +148,7 @@ class Buffers(Files):
     # --- saving -----------------------------------------------------------------------------------------------
 
     async def _save(self, document: Document, path: Path) -> None:
-        """Only what was saved before: what a user had not saved stays theirs to save."""
+        """Saves only documents without unsaved changes: the user's own changes stay theirs to save."""
         if self.when_to_save == "client":
             saves = document.saves
             self._editor.notify(SAVE_NOTIFICATION, {"uri": document.uri})
@@ -163,18 +163,18 @@ class Buffers(Files):
                 log.warning("%s could not be saved: %s", path, error.strerror)
 
     def saved(self, uri: str) -> None:
-        """The editor has saved a document, or closed it."""
+        """Called when the editor has saved a document, or closed it."""
         self._unsaved.pop(uri, None)
 
     def new_turn(self) -> None:
         self._warned = False
 
     def forget(self) -> None:
-        """Another session has read nothing yet."""
+        """For another session, which has read nothing yet."""
         self._read.clear()
 
     async def warn_of_unsaved(self) -> None:
-        """Once a turn, where a command is about to read files that are not what the agent believes."""
+        """Warns once per turn if a command is about to read files that differ from what the agent assumes."""
         names = []
         for uri, path in list(self._unsaved.items()):
             document = self._documents.get(uri)
@@ -188,9 +188,9 @@ class Buffers(Files):
 
 
 class WarnedTerminals(Terminals):
-    """Local processes, with a word before they read files whose documents are not saved.
+    """Local processes, with a warning before they read files whose documents are not saved.
 
-    The end of what a released one said is kept: a call may be reported to have ended after that.
+    The end of a released terminal's output is kept: a call's end may be reported later.
     """
 
     def __init__(self, buffers: Buffers) -> None:
@@ -210,7 +210,7 @@ class WarnedTerminals(Terminals):
         return await super().release(request)
 
     def said(self, session_id: str, terminal_id: str) -> str:
-        """The output of a terminal so far; nothing for an unknown one."""
+        """The output of a terminal so far; empty for an unknown one."""
         terminal = self._open.get((session_id, terminal_id))
         if terminal is None:
             return self._said.get((session_id, terminal_id), "")
@@ -234,7 +234,7 @@ def _with(before: Text, hunks: list[Hunk]) -> Text:
 
 
 async def _overtaken(document: Document, path: Path) -> bool:
-    """Whether the file has changed since the document was as the file is, and the document has not."""
+    """Whether the file has changed since the document equalled it, and the document has not."""
     now = document.now.text
     on_disk = await anyio.to_thread.run_sync(text_of_file, path)
     if same_text(on_disk, now):
@@ -243,7 +243,7 @@ async def _overtaken(document: Document, path: Path) -> bool:
 
 
 async def _on_disk_is(path: Path, text: str) -> bool:
-    """Whether the file says the same, whatever its line ends: some editors tell of them as `\\n` always."""
+    """Whether the file has this text, ignoring line ends: some editors always report `\\n`."""
     try:
         data = await anyio.Path(path).read_bytes()
     except OSError:

@@ -1,7 +1,7 @@
-"""One ACP session: prompts in order, one at a time, and other requests to a session.
+"""One ACP session: runs prompts in order, one at a time, and other session requests.
 
-The session belongs to the folders that the editor had open when it started. An agent that has died is restarted by the
-next prompt; it continues the session if it can, otherwise it starts a new one.
+The session belongs to the folders that the editor had open when it started. The next prompt restarts an agent that has
+died; the agent continues the session if it can, otherwise it starts a new one.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 STOP_SECONDS = 10.0
-"""Seconds an agent may take to end its turn when told to; then it is killed."""
+"""Seconds an agent may take to end its turn when asked; then it is killed."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Folders:
 
 @dataclass(frozen=True)
 class Choice:
-    """Something that can be picked."""
+    """An option that can be picked."""
 
     id: str
     name: str
@@ -60,9 +60,9 @@ class Turn:
     prompt: Prompt
     done: anyio.Event = field(default_factory=anyio.Event)
     stop_reason: str = ""
-    """Empty where it failed."""
+    """Empty if it failed."""
     failure: str = ""
-    """The error, in words."""
+    """The error message."""
     stopped: bool = False
 
 
@@ -70,7 +70,7 @@ class Conversation:
     def __init__(
         self, host: AgentHost, folders: Callable[[], Folders], watcher: Front, tasks: anyio.abc.TaskGroup
     ) -> None:
-        """`watcher` is told of everything, in the order of events."""
+        """`watcher` is notified of everything, in order."""
         self._host = host
         self._folders = folders
         self._watcher = watcher
@@ -90,14 +90,14 @@ class Conversation:
         return self._running is not None or bool(self._queue)
 
     def submit(self, prompt: Prompt) -> Turn:
-        """Runs it when earlier ones have ended."""
+        """Runs the prompt when earlier ones have ended."""
         turn = Turn(prompt)
         self._queue.append(turn)
         self._queued.set()
         return turn
 
     async def run(self) -> None:
-        """Runs the turns; until it is cancelled."""
+        """Runs the turns until cancelled."""
         while True:
             while not self._queue:
                 self._queued = anyio.Event()
@@ -111,11 +111,11 @@ class Conversation:
 
     @property
     def waiting(self) -> Sequence[Turn]:
-        """The prompts queued behind the turn that runs."""
+        """The prompts queued behind the running turn."""
         return tuple(self._queue)
 
     def stop(self) -> bool:
-        """Ends the turn that runs and forgets those that wait; whether there was anything to stop."""
+        """Ends the running turn and drops queued ones; returns whether there was anything to stop."""
         found = self.busy
         while self._queue:
             self.drop(self._queue[0])
@@ -124,7 +124,7 @@ class Conversation:
         return found
 
     def drop(self, turn: Turn) -> None:
-        """Ends one turn, running or waiting."""
+        """Ends one turn, running or queued."""
         if turn is self._running:
             self._stop_running(turn)
         elif turn in self._queue:
@@ -172,7 +172,7 @@ class Conversation:
     # --- sessions ---------------------------------------------------------------------------------------------
 
     async def open(self) -> Session:
-        """The session, begun if there is none. Raises AgentError."""
+        """Returns the session, starting one if there is none. Raises AgentError."""
         async with self._opening:
             before = self._session
             if before is not None and before.agent is self._host.running:
@@ -189,12 +189,12 @@ class Conversation:
             return self._begin(session, answer.modes, answer.config_options, loaded=False)
 
     def forget(self) -> None:
-        """The next prompt begins a new session. Stops what runs."""
+        """Makes the next prompt start a new session. Stops the running turn."""
         self.stop()
         self._session = None
 
     async def sessions(self) -> list[acp.SessionInfo]:
-        """Those of this folder, as the agent tells. Raises AgentError."""
+        """The sessions of this folder, as reported by the agent. Raises AgentError."""
         folders = self._folders()
         agent = await self._host.start(folders.cwd)
         listed = agent.capabilities.session_capabilities
@@ -265,7 +265,7 @@ class Conversation:
         self._watcher.session_began(session, loaded=loaded)
         return session
 
-    # --- what can be picked -----------------------------------------------------------------------------------
+    # --- modes and models -------------------------------------------------------------------------------------
 
     async def modes(self) -> list[Choice]:
         session = await self.open()
@@ -274,7 +274,7 @@ class Conversation:
         return _choices(_option(session, "mode"))
 
     async def set_mode(self, mode_id: str) -> None:
-        """Raises AgentError, for an unknown mode too."""
+        """Raises AgentError, including for an unknown mode."""
         session = await self.open()
         if session.modes is None:
             await self._set(session, "mode", mode_id)
@@ -287,7 +287,7 @@ class Conversation:
         return _choices(_option(await self.open(), "model"))
 
     async def set_model(self, model_id: str) -> None:
-        """Raises AgentError, for an unknown model too."""
+        """Raises AgentError, including for an unknown model."""
         await self._set(await self.open(), "model", model_id)
 
     async def _set(self, session: Session, name: str, value: str) -> None:

@@ -1,7 +1,7 @@
 """Draws the board in the editor: progress, diagnostics, and refresh requests for hints and lenses.
 
-At most ten times a second; the first change is drawn immediately and the last state always. What has not changed since
-the last drawing is not sent again.
+At most ten times a second; the first change is drawn immediately and the last state always. Only what has changed since
+the last drawing is sent.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from acp_agent.fronts.lsp_server.progress import Progress
 from acp_agent.fronts.lsp_server.status import Board, Mark
 
 SOURCE = "acp-coder"
-"""The source of our diagnostics, by which they are known again."""
+"""The source of our diagnostics, which identifies them."""
 
 PAUSE_SECONDS = 0.1
 
 
 class Drawing:
-    """`options` are read with each drawing: they are known once `initialize` was received."""
+    """`options` are read at each drawing: they are known only after `initialize`."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class Drawing:
         self._stale: set[str] = set()
 
     def change(self) -> None:
-        """Something on the board or in a document is not as it was."""
+        """Called after a change to the board or a document."""
         self._changed.set()
 
     async def run(self) -> None:
@@ -73,7 +73,7 @@ class Drawing:
                 self._refresh(types.WORKSPACE_CODE_LENS_REFRESH)
 
     def clear(self) -> None:
-        """Takes our diagnostics out of the editor."""
+        """Removes our diagnostics from the editor."""
         self._publish({})
 
     # --- diagnostics ------------------------------------------------------------------------------------------
@@ -104,7 +104,7 @@ class Drawing:
         ]
 
     def _line(self, path: Path, line: int) -> types.Range:
-        """A whole line; of a file that is not open, its beginning. Never behind the end of the text."""
+        """The range of a whole line; for a file that is not open, its beginning. Never past the end of the text."""
         document = self._documents.of(path)
         if document is None:
             start = types.Position(line=max(line, 0), character=0)
@@ -116,7 +116,7 @@ class Drawing:
     # --- hints and lenses -------------------------------------------------------------------------------------
 
     def hints(self, uri: str, where: types.Range) -> list[types.InlayHint]:
-        """At the ends of the lines that have a mark."""
+        """Hints at the ends of lines with a mark."""
         found = []
         for mark, text_range in self._marks_of(uri):
             if self._options().hints and where.start.line <= text_range.start.line <= where.end.line:
@@ -126,7 +126,7 @@ class Drawing:
         return found
 
     def lenses(self, uri: str) -> list[types.CodeLens]:
-        """Above the lines that have a mark: what runs can be stopped, what has ended has an output."""
+        """Lenses above lines with a mark: a running call can be stopped, an ended one has output."""
         found = []
         for mark, text_range in self._marks_of(uri):
             if not self._options().lenses:
@@ -150,7 +150,7 @@ class Drawing:
         return [(mark, self._line(document.path, mark.line)) for mark in of_file]
 
     def _refresh(self, method: str) -> None:
-        """One question at a time; what changed meanwhile is asked for when it is answered."""
+        """One request at a time; later changes are requested when it is answered."""
         if method in self._refreshing:
             self._stale.add(method)
             return

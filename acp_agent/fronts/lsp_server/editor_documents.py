@@ -1,4 +1,4 @@
-"""The editor's open documents, as it tells of them: their texts now, saved or not."""
+"""The editor's open documents as it reports them: their current texts, saved or not."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from lsprotocol.types import (
 from acp_agent.fronts.lsp_server.text_positions import Encoding, Text
 
 LARGEST = 16 * 1024 * 1024
-"""Bytes of a file that is compared with its document."""
+"""Maximum size of a file that is compared with its document."""
 
 OnEdit = Callable[[Path, Range, str, bool], None]
-"""Called with what a change replaced, in the text before it, with what, and whether it is one that we asked for."""
+"""Called with the replaced range of the old text, the new text, and whether we requested the change."""
 
 
 def path_of(uri: str) -> Path | None:
-    """The file that a URI names; `None` where it names none (an untitled buffer)."""
+    """The file that a URI names; `None` if it names none (an untitled buffer)."""
     try:
         parts = urlsplit(uri)
     except ValueError:
@@ -43,7 +43,7 @@ def uri_of(path: Path) -> str:
 
 
 def text_of_file(path: Path) -> str | None:
-    """A regular file's text, as far as it is one of a size to edit; `None` else."""
+    """A regular file's text, if it is text of an editable size; else `None`."""
     try:
         found = path.stat()
         if not stat.S_ISREG(found.st_mode) or found.st_size > LARGEST:
@@ -54,7 +54,7 @@ def text_of_file(path: Path) -> str | None:
 
 
 def same_text(one: str | None, other: str) -> bool:
-    """With any line endings: some editors tell of them as `\\n` always."""
+    """Compares ignoring line endings: some editors always report `\\n`."""
     return one is not None and plain_ends(one) == plain_ends(other)
 
 
@@ -69,16 +69,16 @@ class Document:
     version: int
     language: str
     told: Text
-    """As the editor told last."""
+    """As last reported by the editor."""
     applied: Text | None = None
-    """The text the editor says it has made of it, until it sends the change itself."""
+    """The text the editor confirmed for our edit, until it sends the change itself."""
     expected: Text | None = None
-    """The text it will have, or has, after the last edit that was asked of the editor."""
+    """The text after the last edit that was requested from the editor."""
     clean: str | None = None
     """The text when it was last known to equal the file; `None`: it never was."""
     saves: int = 0
     news: anyio.Event = field(default_factory=anyio.Event)
-    """Set, and replaced, when the editor tells anything about it."""
+    """Set, and replaced, when the editor reports anything about it."""
 
     @property
     def now(self) -> Text:
@@ -100,7 +100,7 @@ class Documents:
         return iter(self._open.values())
 
     def get(self, uri: str) -> Document | None:
-        """The open document of a URI, however the URI is spelled."""
+        """The open document with this URI, however it is spelled."""
         document = self._open.get(uri)
         if document is not None:
             return document
@@ -115,12 +115,12 @@ class Documents:
             return None
 
     def uri(self, path: Path) -> str:
-        """As the editor spells it, where it has the file open."""
+        """The URI as the editor spells it, if it has the file open."""
         document = self.of(path)
         return uri_of(path) if document is None else document.uri
 
     def open(self, item: TextDocumentItem) -> Document:
-        """One that is opened again has the new text."""
+        """Reopening a document replaces its text."""
         self.close(item.uri)
         path = path_of(item.uri)
         document = Document(item.uri, path, item.version, str(item.language_id), Text(item.text, self.encoding))
@@ -133,7 +133,7 @@ class Documents:
         return document
 
     def change(self, params: DidChangeTextDocumentParams) -> Document | None:
-        """`None` where it is not open."""
+        """Returns `None` if it is not open."""
         document = self.get(params.text_document.uri)
         if document is None:
             return None

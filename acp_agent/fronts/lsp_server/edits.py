@@ -1,7 +1,7 @@
 """Finds the edits that turn one text into another: whole lines, as few as possible.
 
 The agent writes a file's complete new text. What it means is the difference from the text it had read, so that
-difference is applied to the document, in which the user may have typed in the meantime.
+difference is applied to the document, which the user may have edited in the meantime.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from lsprotocol.types import Range, TextEdit
 from acp_agent.fronts.lsp_server.text_positions import Text
 
 MATCHED_LINES = 4_000
-"""Above that, what lies between the common beginning and end is replaced as one piece: matching takes too long."""
+"""Above that, everything between the common beginning and end is replaced as one piece: matching takes too long."""
 
 
 @dataclass(frozen=True)
 class Hunk:
-    """The lines from `start` up to `end` are replaced by `lines`."""
+    """Replaces the lines from `start` up to `end` with `lines`."""
 
     start: int
     end: int
@@ -28,7 +28,7 @@ class Hunk:
 
 
 def hunks_between(old: Sequence[str], new: Sequence[str]) -> list[Hunk]:
-    """From the first to the last. Nothing where the texts are equal."""
+    """Ordered from first to last. Empty if the texts are equal."""
     first, last = 0, 0
     shorter = min(len(old), len(new))
     while first < shorter and old[first] == new[first]:
@@ -45,9 +45,9 @@ def hunks_between(old: Sequence[str], new: Sequence[str]) -> list[Hunk]:
 
 
 def rebased(base: Sequence[str], current: Sequence[str], wanted: Sequence[str]) -> list[Hunk] | None:
-    """The way from `base` to `wanted`, as hunks of `current`, which may have changed elsewhere.
+    """The changes from `base` to `wanted`, as hunks of `current`, which may have changed elsewhere.
 
-    `None` where both changed the same place in different ways.
+    `None` if both changed the same place in different ways.
     """
     theirs = hunks_between(base, current)
     found: list[Hunk] = []
@@ -55,9 +55,9 @@ def rebased(base: Sequence[str], current: Sequence[str], wanted: Sequence[str]) 
         shift = 0
         for other in theirs:
             if other == ours:
-                break  # Both did the same.
+                break  # Both made the same change.
             if (other.start, other.end) == (ours.start, ours.end) and ours.start == ours.end:
-                return None  # Two insertions at one place: nobody knows which comes first.
+                return None  # Two insertions at one place: their order is unknown.
             if other.end <= ours.start:
                 shift += len(other.lines) - (other.end - other.start)
             elif other.start < ours.end:

@@ -1,7 +1,7 @@
 """`workspace/executeCommand`: the user's commands to the agent.
 
 An editor may block until a command is answered (eglot does), so a command is answered immediately and its work
-continues; errors are then shown as messages. With `wait: true` the answer comes when the work is done, and cancelling
+continues; errors are then shown as messages. With `wait: true` the answer is sent when the work is done, and cancelling
 the request stops it.
 """
 
@@ -26,7 +26,7 @@ from acp_agent.fronts.lsp_server.status import one_line
 from acp_agent.fronts.lsp_server.transcript import is_answered, pending_prompt
 
 MAX_CHOICES = 30
-"""More than that no editor shows in one question."""
+"""No editor shows more than that in one question."""
 
 CONTINUE = "Continue."
 
@@ -35,7 +35,7 @@ Work = Callable[[], Awaitable[Any]]
 
 @dataclass(frozen=True)
 class _Given:
-    """The one argument of a command, checked."""
+    """The single argument of a command, validated."""
 
     text: str = ""
     id: str = ""
@@ -51,7 +51,7 @@ class Commands:
         self._front = front
         self._tasks = tasks
         self._sent: list[Turn] = []
-        """Turns of what was sent from the transcript."""
+        """Turns of prompts sent from the transcript."""
         self.table: dict[str, Callable[[Sequence[Any] | None], Awaitable[Any]]] = {}
         for name, plain, work in (
             ("prompt", "text", self._prompt),
@@ -90,14 +90,14 @@ class Commands:
         try:
             await todo()
         except _TurnFailed:
-            pass  # It was told when it failed.
+            pass  # It was reported when it failed.
         except AgentError as error:
             self._front.editor.say(f"Agent: {_words(error)}", Kind.Error)
 
     # --- turns ------------------------------------------------------------------------------------------------
 
     def _turn(self, prompt: Prompt, *, sent: bool = False) -> Work:
-        turn = self._front.submit(prompt)  # Now, so that prompts keep the order of their commands.
+        turn = self._front.submit(prompt)  # Submitted now, so that prompts keep the order of their commands.
         if sent:
             self._sent = [turn, *(other for other in self._sent if not other.done.is_set())]
 
@@ -146,7 +146,7 @@ class Commands:
         if document is None:
             raise JsonRpcInvalidParams("acpCoder.send needs the `uri` of an open transcript")
         if document is not self._front.documents.of(self._front.transcript.file):
-            # Of an earlier session, or of another server that the editor has started for this file.
+            # From an earlier session, or from another server that the editor has started for this file.
             raise AgentError("this is not the current session's transcript; `Agent: show the transcript` opens it")
         text = pending_prompt(document.now.text)
         if not text:
@@ -184,7 +184,7 @@ class Commands:
             raise JsonRpcInvalidParams(f"{name} needs an object with `uri`, and `range` for a part of the document")
         return prompt_content.passage(self._front.documents, given.uri, given.where)
 
-    # --- picking ----------------------------------------------------------------------------------------------
+    # --- choices ----------------------------------------------------------------------------------------------
 
     def _mode(self, given: _Given) -> Work:
         conversation = self._front.conversation
@@ -223,7 +223,7 @@ class Commands:
             chosen = [info for info in found if info.session_id == picked]
             if not chosen:
                 raise AgentError(f"there is no session {picked!r} in this folder")
-            self._front.stop()  # With its questions: an agent may wait for their answers before it stops.
+            self._front.stop()  # Including its questions: an agent may wait for their answers before it stops.
             await conversation.load(chosen[0])
             self._front.transcript.end("")
             await self._front.show_transcript()
@@ -232,7 +232,7 @@ class Commands:
         return choose
 
     async def _pick(self, what: str, choices: Sequence[Choice]) -> str:
-        """The id of what the user picked; empty where nothing was."""
+        """Returns the id of the user's choice; empty if nothing was picked."""
         if not choices:
             raise AgentError(f"there is no {what} to choose")
         labels: dict[str, str] = {}
@@ -271,7 +271,7 @@ class Commands:
 
 
 class _TurnFailed(AgentError):
-    """In words that the user has read already."""
+    """An error whose message the user has already read."""
 
 
 def _words(error: AgentError) -> str:
@@ -282,7 +282,7 @@ def _words(error: AgentError) -> str:
 
 
 def _read(name: str, plain: str, arguments: Sequence[Any] | None) -> _Given:
-    """`plain`: what a bare text stands for, where one may stand for the object."""
+    """`plain`: the field that a plain string stands for, if one is accepted in place of the object."""
     given = list(arguments or ())
     if len(given) > 1:
         raise JsonRpcInvalidParams(f"{name} takes one argument, not {len(given)}")

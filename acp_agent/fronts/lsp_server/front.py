@@ -1,6 +1,6 @@
 """The agent as the editor sees it: connects the parts.
 
-Nothing is started before it is needed: `initialize` is answered without an agent; the first command starts it.
+Everything starts only when needed: `initialize` is answered without an agent; the first command starts it.
 """
 
 from __future__ import annotations
@@ -43,16 +43,16 @@ WRITE_SECONDS = 0.2
 """Pause between two writes of the transcript."""
 
 LIVE_SECONDS = 1.0
-"""Pause between two looks at an open transcript that is to be live."""
+"""Pause between two checks of an open live transcript."""
 
 END_SECONDS = 1.0
 """How long the answer to `shutdown` waits for the agent to end; eglot waits 1.5 s for it."""
 
 SAID_LENGTH = 60
-"""Characters of an answer that are shown at once: more would ask for a key in some editors."""
+"""Characters of an answer that are shown directly: more would require a key press in some editors."""
 
 WATCH_SECONDS = 2.0
-"""Pause between two looks at whether the editor's process lives."""
+"""Pause between two checks of whether the editor's process is alive."""
 
 ENDINGS = {
     "cancelled": "Stopped.",
@@ -73,21 +73,21 @@ class Front:
         self.documents.on_edit = self._edited
         self.board = Board()
         self._replayed = Board()
-        """For a replayed session: nothing of it is drawn."""
+        """For a replayed session, of which nothing is drawn."""
         self.transcript = Transcript(Path(state_dir(environ)) / "transcripts")
         self.buffers = Buffers(self.documents, editor, self.board.title_for)
         self.progress = Progress(editor, tasks)
         self.drawing = Drawing(editor, self.documents, self.board, self.progress, tasks, lambda: self.options)
         self.questions = Questions(editor, self.board, self.transcript, self.show_transcript, self.drawing.change)
-        # Our own agent asks better without forms: a question that wants a text ends the turn, and the next prompt is
-        # its answer. Of another agent nobody knows that.
+        # Our own agent asks better without forms: a question for text ends the turn, and the next prompt is its answer.
+        # Other agents may not support that.
         self._forms = tuple(argv) != AGENT_COMMAND
         self.host = AgentHost(argv, environ, self._connect, tasks)
         self.conversation = Conversation(self.host, lambda: self.folders, self, tasks)
         self._tasks = tasks
         self._prompted: Turn | None = None
         self._answer = ""
-        """How what the agent said last begins."""
+        """The beginning of the agent's last message."""
         self._terminals: WarnedTerminals | None = None
         self._to_write = anyio.Event()
         self._syncing = anyio.Lock()
@@ -110,7 +110,7 @@ class Front:
             info=acp.Implementation(name="acp-coder-lsp", version=__version__),
         )
 
-    # --- the editor's life ------------------------------------------------------------------------------------
+    # --- the editor's lifetime --------------------------------------------------------------------------------
 
     def initialize(self, params: types.InitializeParams) -> None:
         self.editor.capabilities = params.capabilities
@@ -127,12 +127,12 @@ class Front:
             self._tasks.start_soon(work)
         if self.options.transcript == "live":
             self._tasks.start_soon(self._keep_live)
-        # An editor that cannot be seen from here (in a container) says nothing by its absence.
+        # An editor in another process namespace (a container) only seems to be absent.
         if params.process_id is not None and _lives(params.process_id):
             self._tasks.start_soon(self._watch, params.process_id)
 
     def change_folders(self, event: types.WorkspaceFoldersChangeEvent) -> None:
-        """From the next session on."""
+        """Takes effect with the next session."""
         gone = {folder.uri for folder in event.removed}
         before = [self.folders.cwd, *self.folders.more]
         kept = [path for path in before if path not in {path_of(uri) for uri in gone}]
@@ -142,7 +142,7 @@ class Front:
             self.folders = Folders(found[0], tuple(found[1:]))
 
     def leave(self) -> None:
-        """The editor is about to exit: removes everything of ours from it, and tells the agent to end."""
+        """Called before the editor exits: removes everything of ours from it, and asks the agent to end."""
         self.conversation.stop()
         self.questions.abandon()
         self.progress.end_turn("")
@@ -152,13 +152,13 @@ class Front:
         self.host.end()
 
     async def close(self) -> None:
-        """As `leave`, and waits, bounded, until the agent and its commands have ended."""
+        """As `leave`, and waits, with a limit, until the agent and its commands have ended."""
         self.leave()
         with anyio.move_on_after(END_SECONDS):
             await self.host.gone()
 
     async def _watch(self, pid: int) -> None:
-        """An editor that was killed may leave its pipes open in a child of its own."""
+        """Ends with the editor: if killed, it may leave its pipes open in a child process."""
         while True:
             await anyio.sleep(WATCH_SECONDS)
             if not _lives(pid):
@@ -225,7 +225,7 @@ class Front:
         for call in self.board.end():
             self.transcript.call(call)
         words = turn.failure or ENDINGS.get(turn.stop_reason, "")
-        if self._prompted is not turn:  # It did not come that far: the user's words are not lost.
+        if self._prompted is not turn:  # It did not get that far: keep the user's text.
             self._begin_transcript()
             self.prompted(turn)
         if turn.failure:
@@ -233,7 +233,7 @@ class Front:
         elif turn.stop_reason in ("max_tokens", "max_turn_requests", "refusal"):
             self.editor.say(f"Agent: {words}", Kind.Warning)
         elif turn.stop_reason == "end_turn" and (said := one_line(self._answer, SAID_LENGTH)):
-            self.editor.say(f"Agent: {said}")  # The whole is in the transcript.
+            self.editor.say(f"Agent: {said}")  # The full text is in the transcript.
         self.transcript.end(words)
         self.progress.end_turn(one_line(words) or "done")
         self.drawing.change()
@@ -242,7 +242,7 @@ class Front:
     # --- the transcript ---------------------------------------------------------------------------------------
 
     async def show_transcript(self, draft: str = "") -> None:
-        """In front of the user. `draft`: what they may go on with."""
+        """Shows it to the user. `draft`: text for them to continue."""
         self._begin_transcript()
         uri = uri_of(self.transcript.file)
         if self.documents.get(uri) is not None:
@@ -253,12 +253,12 @@ class Front:
             self.transcript.flush()
         if self.transcript.failed and not self.transcript.file.exists():
             self.editor.say(f"The transcript cannot be written to {self.transcript.file}.", Kind.Error)
-        # What is newest is at the end. Some editors fail for a line that there is not.
+        # The newest is at the end. Some editors fail for a line that does not exist.
         elif not await self.editor.show(uri, max(0, len(self.transcript.text().splitlines()) - 1)):
             self.editor.say(f"The transcript is {self.transcript.file}")
 
     def _begin_transcript(self) -> None:
-        """Where there is no session yet that has one."""
+        """Begins it if no session has one yet."""
         if not self.transcript.begun:
             self.transcript.begin(f"The agent in {self.folders.cwd}")
 
@@ -321,12 +321,12 @@ def _lives(pid: int) -> bool:
     except (ProcessLookupError, OverflowError):
         return False
     except PermissionError:
-        pass  # It is another user's.
+        pass  # It belongs to another user.
     return True
 
 
 def _folders(params: types.InitializeParams) -> Folders:
-    """The first folder is where the agent works. Some editors name folders, some a root, some a path."""
+    """The first folder is where the agent works. Some editors send folders, some a root, some a path."""
     named = [path for folder in params.workspace_folders or () if (path := _folder(folder.uri)) is not None]
     if not named and params.root_uri and (root := _folder(params.root_uri)) is not None:
         named = [root]

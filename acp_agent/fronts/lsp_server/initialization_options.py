@@ -17,17 +17,17 @@ class Options:
     """Who saves a document without unsaved changes after the agent edited it: nobody, the editor on request
     (`acpCoder/save`), or this server."""
     updates: bool = False
-    """Whether every `session/update` goes on to the editor, as the notification `acpCoder/update`."""
+    """Whether every `session/update` is forwarded to the editor, as the notification `acpCoder/update`."""
     transcript: TranscriptSync = "turn"
-    """When an open transcript is brought up to date: at the end of a turn, or each second of it."""
+    """When an open transcript is updated: at the end of a turn, or every second during it."""
     diagnostics: bool = True
     hints: bool = True
     lenses: bool = True
-    """Whether tool calls are shown in these ways; progress is the editor's own choice (its capabilities)."""
+    """Whether tool calls are shown in these ways; progress depends on the editor's capabilities."""
 
 
 def read_options(given: object) -> tuple[Options, list[str]]:
-    """The options, and what was wrong with them in words."""
+    """Returns the options, and descriptions of invalid ones."""
     if given is None:
         return Options(), []
     if not isinstance(given, Mapping):

@@ -18,25 +18,25 @@ from acp_agent.fronts.view import plain
 log = logging.getLogger(__name__)
 
 ANSWER_SECONDS = 10.0
-"""Bound of what no user is asked."""
+"""Timeout of requests that no user answers."""
 
 SHOWN_LENGTH = 2_000
-"""Characters of a message: more no editor shows."""
+"""Characters of a message: no editor shows more."""
 
 Kind = types.MessageType
 
 
 class Editor:
-    """`capabilities` are known once `initialize` was received."""
+    """`capabilities` are known only after `initialize`."""
 
     def __init__(self, server: LanguageServer, wire: Wire) -> None:
         self._server = server
         self._wire = wire
         self.capabilities = types.ClientCapabilities()
         self.name = ""
-        """As `clientInfo` has it."""
+        """The name from `clientInfo`."""
 
-    # --- what it announced ------------------------------------------------------------------------------------
+    # --- capabilities -----------------------------------------------------------------------------------------
 
     @property
     def applies_edits(self) -> bool:
@@ -44,7 +44,7 @@ class Editor:
 
     @property
     def takes_versions(self) -> bool:
-        """Whether an edit may say which version of a document it is for."""
+        """Whether an edit may state which version of a document it is for."""
         workspace = self.capabilities.workspace
         return bool(workspace and workspace.workspace_edit and workspace.workspace_edit.document_changes)
 
@@ -72,7 +72,7 @@ class Editor:
         document = self.capabilities.text_document
         return bool(document and document.code_action and document.code_action.code_action_literal_support)
 
-    # --- what it is told --------------------------------------------------------------------------------------
+    # --- notifications ----------------------------------------------------------------------------------------
 
     def say(self, text: str, kind: Kind = Kind.Info) -> None:
         self._wire.notify(
@@ -82,15 +82,15 @@ class Editor:
     def notify(self, method: str, params: object) -> None:
         self._wire.notify(method, params)
 
-    # --- what it is asked -------------------------------------------------------------------------------------
+    # --- requests ---------------------------------------------------------------------------------------------
 
     async def ask(self, method: str, params: object) -> object:
-        """Raises PeerError for an error answer, TimeoutError."""
+        """Raises PeerError for an error answer, or TimeoutError."""
         with anyio.fail_after(ANSWER_SECONDS):
             return await self._wire.ask(method, params)
 
     async def try_to_ask(self, method: str, params: object = None) -> bool:
-        """Whether it answered, and not with an error."""
+        """Returns whether it answered without an error."""
         try:
             await self.ask(method, params)
         except (PeerError, TimeoutError) as error:
@@ -99,10 +99,10 @@ class Editor:
         return True
 
     async def apply(self, document: Document, edits: Sequence[types.TextEdit], label: str) -> str | None:
-        """`None` once the editor has made the edits in its document, else why not, in words."""
+        """Returns `None` once the editor has made the edits in its document, else the reason why not."""
         if not self.applies_edits:
             return "it does not accept edits from language servers (workspace/applyEdit); nothing was written"
-        # A document whose last change was not told yet has no version that both sides know.
+        # A document with a change not reported yet has no version that both sides know.
         version = document.version if document.applied is None else None
         if self.takes_versions:
             named = types.OptionalVersionedTextDocumentIdentifier(uri=document.uri, version=version)
@@ -125,9 +125,9 @@ class Editor:
         return f"{reason or 'it gave no reason'}; nothing was written"
 
     async def choose(self, message: str, choices: Sequence[str], kind: Kind = Kind.Info) -> str | None:
-        """Returns the user's choice, `None` where the question was dismissed. Waits as long as the user does.
+        """Returns the user's choice, `None` if the question was dismissed. Waits as long as the user does.
 
-        Raises PeerError where the editor cannot ask.
+        Raises PeerError if the editor cannot ask.
         """
         actions = [types.MessageActionItem(title=choice) for choice in choices]
         params = types.ShowMessageRequestParams(type=kind, message=plain(message)[:SHOWN_LENGTH], actions=actions)
@@ -136,7 +136,7 @@ class Editor:
         return title if title in choices else None
 
     async def show(self, uri: str, line: int) -> bool:
-        """Opens a document in front of the user, at the beginning of a line (from 0); whether the editor did."""
+        """Opens a document for the user, at the beginning of a line (from 0); returns whether the editor did."""
         if not self.shows_documents:
             return False
         try:

@@ -1,7 +1,7 @@
-"""Work-done progress: one line for the turn and one for each tool call that runs long enough to be seen.
+"""Work-done progress: one item for the turn and one for each tool call that runs long enough to be seen.
 
-A line exists once the editor has agreed to it (`window/workDoneProgress/create`), so what it should say is kept, and
-said when it may be.
+An item exists once the editor has agreed to it (`window/workDoneProgress/create`), so its messages are stored and sent
+when allowed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from acp_agent.fronts.lsp_server.lsp_editor import Editor
 from acp_agent.fronts.lsp_server.status import Board, one_line
 
 NEW_LINES = 3
-"""Calls that get a line in one drawing: a turn with thousands of quick ones must not fill the screen."""
+"""Calls that get an item per drawing: a turn with thousands of quick ones must not fill the screen."""
 
 PREFIX = "acp-coder/"
 
@@ -40,10 +40,10 @@ class Progress:
         self._turn: _Line | None = None
         self._calls: dict[str, _Line] = {}
         self._seen: set[str] = set()
-        """Calls that had their chance."""
+        """Calls that were considered already."""
 
     def is_ours(self, token: str | int) -> bool:
-        """Whether it stands for something that runs: cancelling it stops the turn."""
+        """Whether it belongs to something running: cancelling it stops the turn."""
         lines = [*self._calls.values(), *([self._turn] if self._turn is not None else [])]
         return any(line.token == token for line in lines)
 
@@ -62,7 +62,7 @@ class Progress:
             self._turn = None
 
     def draw(self, board: Board) -> None:
-        """Shows the calls as they are now."""
+        """Shows the calls in their current state."""
         if self._turn is None:
             return
         for call_id, line in list(self._calls.items()):
@@ -85,7 +85,7 @@ class Progress:
         more = f" and {running - 1} more" if running > 1 else ""
         self._say(self._turn, f"{newest}{more}" if running else f"{len(board.calls)} done" if board.calls else "")
 
-    # --- one line ---------------------------------------------------------------------------------------------
+    # --- one item ---------------------------------------------------------------------------------------------
 
     def _create(self, title: str) -> _Line:
         line = _Line(f"{PREFIX}{next(self._numbers)}", title)

@@ -1,4 +1,4 @@
-"""Builds the prompt for each of the editor's commands: the words, and the place that they are about."""
+"""Builds the prompt for each of the editor's commands: the text, and the place that it is about."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from acp_agent.fronts.lsp_server.text_positions import Text
 from acp_agent.schema.acp import ContentBlock, EmbeddedResource, ResourceLink, TextContent, TextResourceContents
 
 LONGEST_PASSAGE = 100_000
-"""Characters of a selection that are sent along; the agent can read the rest."""
+"""Characters of a selection that are included; the agent can read the rest."""
 
 QUESTION_LENGTH = 2_000
 COMMENT = re.compile(r"^\s*(?://+!?|#+|--+|;+|%+|/\*+|\*+|<!--+|\"\"\")\s?(.*?)\s*(?:\*/|-->|\"\"\")?\s*$")
@@ -25,7 +25,7 @@ LINES = re.compile(r"^L(\d+)(?:[-:]L?(\d+))?$")
 
 @dataclass(frozen=True)
 class Passage:
-    """Lines `first` to `last` of a file, counted from 1, and what is there now, saved or not."""
+    """Lines `first` to `last` of a file, counted from 1, and their current text, saved or not."""
 
     uri: str
     first: int
@@ -55,7 +55,7 @@ class Prompt:
     passages: Sequence[Passage] = ()
 
     def blocks(self, *, embedded: bool) -> list[ContentBlock]:
-        """`embedded`: whether the agent takes text of ours along with the prompt; else it gets a link and the text."""
+        """`embedded`: whether the agent accepts embedded text in the prompt; else it gets a link and the text."""
         blocks: list[ContentBlock] = [TextContent(text=self.text)]
         for place in self.passages:
             if embedded:
@@ -82,7 +82,7 @@ def passage(documents: Documents, uri: str, where: Range | None) -> Passage:
 
 
 def question_in(text: Text, where: Range) -> str:
-    """Returns the selection, or the line of the cursor, if it reads as something to ask: a comment, or a question."""
+    """Returns the selection, or the line of the cursor, if it reads like a request: a comment, or a question."""
     selected = text.slice(where).strip()
     if not selected:
         selected = text.line(where.start.line).strip()
@@ -111,7 +111,7 @@ def test(place: Passage) -> Prompt:
 
 
 def linked(documents: Documents, text: str) -> Prompt:
-    """A prompt as a user wrote it; files that it links to go along."""
+    """A prompt as written by a user, with the files that it links to."""
     places = []
     for uri in dict.fromkeys(LINK.findall(text)):
         file, fragment = urldefrag(uri)
@@ -130,7 +130,7 @@ def linked(documents: Documents, text: str) -> Prompt:
 def _on_disk(uri: str, documents: Documents) -> Text:
     path = path_of(uri)
     try:
-        # A pipe would keep everything waiting.
+        # Reading a pipe would block everything.
         text = path.read_bytes().decode("utf-8", "replace") if path is not None and path.is_file() else ""
     except OSError:
         text = ""

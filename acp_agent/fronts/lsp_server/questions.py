@@ -1,4 +1,4 @@
-"""Questions of the agent to the user: permissions, and choices, as message requests. One at a time, in their order.
+"""Questions from the agent to the user: permissions and choices, as message requests. One at a time, in order.
 
 The safe answer is first, since some editors choose the first when a user hits Return without reading. A dismissed
 question is a rejection. When the turn is stopped, open questions are answered `cancelled`.
@@ -33,7 +33,7 @@ SHOWN_LINES = 12
 FEW_LINES = 8
 """Characters of a question, with its choices, that Emacs's echo area shows."""
 QUIET_SECONDS = 1.0
-"""How long the user must not have typed before a question comes up."""
+"""How long the user must not have typed before a question is shown."""
 LINE_LENGTH = 140
 TITLE_LENGTH = 400
 
@@ -59,26 +59,26 @@ class Questions:
         self._typed_at = -math.inf
         self._again: anyio.Event | None = None
         self.waiting = ""
-        """The question that waits until the user wants to answer it, in a line; empty where none does."""
+        """The question that waits until the user wants to answer it, in one line; empty if there is none."""
 
     def typed(self) -> None:
-        """The user is typing: a question would take the keys that are meant for the text."""
+        """Called while the user is typing: a question would take key presses meant for the text."""
         self._typed_at = anyio.current_time()
 
     def resume(self) -> bool:
-        """Asks the question that waits; whether there is one."""
+        """Asks the waiting question; returns whether there is one."""
         if self._again is None:
             return False
         self._again.set()
         return True
 
     def abandon(self) -> None:
-        """The turn is being stopped: nobody waits for the answers any more."""
+        """Called when the turn is being stopped: nobody waits for the answers any more."""
         for scope in self._open:
             scope.cancel()
 
     async def _in_turn(self, ask: Callable[[], Awaitable[Answer]]) -> Answer | None:
-        """One question at a time; `None` where it was abandoned."""
+        """Asks one question at a time; returns `None` if it was abandoned."""
         scope = anyio.CancelScope()
         self._open.add(scope)
         try:
@@ -125,7 +125,7 @@ class Questions:
 
     async def _choose(self, text: str, names: Sequence[str], kind: Kind) -> str | None:
         """Asks once the user has not typed for a moment. After the transcript was shown the question waits: it would
-        cover what is to be read."""
+        cover what the user should read."""
         while True:
             if (left := self._typed_at + QUIET_SECONDS - anyio.current_time()) > 0:
                 await anyio.sleep(left)
@@ -146,8 +146,8 @@ class Questions:
     # --- forms ------------------------------------------------------------------------------------------------
 
     async def elicit(self, request: acp.CreateElicitationRequest) -> acp.CreateElicitationResponse:
-        """Fields with choices are asked one after the other. A form that needs text is declined, and the user is
-        told."""
+        """Asks fields with choices one after the other. Declines a form that needs text, and tells the
+        user."""
         if not isinstance(request, acp.ElicitationFormMode):
             self._editor.say(f"Not answered: {one_line(request.message)} ({plain(request.url)})", Kind.Warning)
             return acp.CreateElicitationResponse(action="decline")
@@ -191,24 +191,24 @@ class Questions:
 
 
 def safe_first(options: Sequence[acp.PermissionOption]) -> list[acp.PermissionOption]:
-    """Refusing once, then allowing, then what lasts; equals in the agent's order."""
+    """Rejecting once first, then allowing once, then lasting options; otherwise in the agent's order."""
     return sorted(options, key=lambda option: ORDER.index(option.kind))
 
 
 def question_text(call: Call, most: int = SHOWN_LINES) -> str:
-    """The title and what it is about, short; the whole is in the transcript."""
+    """The title and a short description; the full text is in the transcript."""
     lines = [one_line(call.title, TITLE_LENGTH)]
     for item in call.content:
         match item:
             case acp.Diff():
                 changed = diff_text(item).split("\n")
-                if most <= FEW_LINES:  # Where there is little room it is for what changes.
+                if most <= FEW_LINES:  # Use limited space for the changes.
                     changed = [line for line in changed if line[:1] in ("+", "-")]
                 lines += [one_line(item.path), *changed]
             case acp.Content(content=acp.TextContent(text=text)):
                 lines += [line for line in plain(text).strip().split("\n") if one_line(line, TITLE_LENGTH) != lines[0]]
     command = plain(command_of(call.raw_input)).strip()
-    if command not in lines[0]:  # As it is: a title has one line, of a bounded length.
+    if command not in lines[0]:  # Unchanged: a title is a single line of limited length.
         lines[1:1] = [f"$ {line}" for line in command.split("\n")]
     found = [lines[0], *(line.rstrip() for line in lines[1:] if line.strip())]
     shown = [found[0], *(_cut(line) for line in found[1:most])]
@@ -224,7 +224,7 @@ def _cut(line: str) -> str:
 
 
 def _choices(field: object) -> list[tuple[str, Any]]:
-    """Returns the choices for a field: label and value. Nothing for a string or a number."""
+    """Returns the choices of a field: label and value. Empty for a string or a number."""
     match field:
         case acp.StringPropertySchema(enum=list() as words):
             return [(word, word) for word in words]
@@ -240,7 +240,7 @@ def _choices(field: object) -> list[tuple[str, Any]]:
 
 
 def _unique(names: Sequence[str], *taken: str) -> list[str]:
-    """The names, told apart where an agent gave two the same, or one of ours."""
+    """Makes names unique if an agent used one twice, or one of ours."""
     found: list[str] = []
     for name in names:
         number, unique = 2, name or "?"

@@ -27,11 +27,11 @@ from acp_agent.protocol.transports import FdTransport
 log = logging.getLogger(__name__)
 
 GOODBYE_SECONDS = 1.0
-"""How long the editor may take to read our last words."""
+"""How long the editor may take to read our last messages."""
 
 
 class Server(LanguageServer):
-    """Failures that nobody waits for are logged: an editor would show each in front of the user."""
+    """Logs background failures: an editor would show each to the user."""
 
     def report_server_error(self, error: Exception, source: Any) -> None:
         if not isinstance(error, JsonRpcMethodNotFound):
@@ -39,9 +39,9 @@ class Server(LanguageServer):
 
 
 def serve(argv: Sequence[str], environ: Mapping[str, str]) -> int:
-    """Serves the editor at stdin and stdout until it leaves, or SIGTERM or SIGINT comes; the exit status.
+    """Serves the editor on stdin and stdout until it exits, or until SIGTERM or SIGINT; returns the exit status.
 
-    `argv`: the ACP agent, `environ` its whole environment.
+    `argv`: the ACP agent, `environ` its complete environment.
     """
     return anyio.run(_serve, argv, environ)
 
@@ -56,8 +56,8 @@ async def _serve(argv: Sequence[str], environ: Mapping[str, str]) -> int:
 
 
 async def serve_streams(argv: Sequence[str], environ: Mapping[str, str], read_fd: int, write_fd: int) -> int:
-    """As `serve`, on any two descriptors; cancelling it ends the agent and all that it started."""
-    # What pygls warns of is what editors do: it cancels what has ended, tells of what nobody asked for. See `wire`.
+    """As `serve`, on any two descriptors; cancelling it ends the agent and everything it started."""
+    # pygls warns of normal editor behaviour: cancelling ended requests, unrequested notifications. See `wire`.
     logging.getLogger("pygls").setLevel(logging.CRITICAL)
     server = Server("acp-coder", __version__, protocol_cls=Wire, converter_factory=default_converter)
     wire = server.protocol

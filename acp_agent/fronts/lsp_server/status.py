@@ -15,19 +15,19 @@ from acp_agent.fronts.view import plain
 from acp_agent.schema import acp
 
 MARKS = 200
-"""So many of the newest are shown; a turn may have thousands of calls."""
+"""Number of newest marks that are shown; a turn may have thousands of calls."""
 
 TITLE_LENGTH = 120
 
 LAST_LINE = 2**31 - 1
-"""The greatest number that LSP has for a line."""
+"""The greatest line number in LSP."""
 
 Shown = Literal["waiting", "running", "done", "failed"]
 SIGNS: dict[Shown, str] = {"waiting": "?", "running": "⏳", "done": "✓", "failed": "✗"}
 
 
 def one_line(text: str, length: int = TITLE_LENGTH) -> str:
-    """`text` of the model's, as one line that cannot pretend to be something else."""
+    """The model's `text` as one line that cannot pretend to be something else."""
     line = " ".join(plain(text).split())
     return line if len(line) <= length else line[: length - 1] + "…"
 
@@ -36,26 +36,26 @@ def one_line(text: str, length: int = TITLE_LENGTH) -> str:
 class Place:
     path: Path
     said: int
-    """The line as the agent said it: one that is said again does not undo what edits have moved."""
+    """The line reported by the agent: repeating it does not undo the effect of edits."""
     line: int
-    """Where it stands now, counted from 0."""
+    """Its current line, counted from 0."""
 
 
 @dataclass
 class Call:
-    """A tool call as it was last reported."""
+    """A tool call as last reported."""
 
     id: str
     title: str = "A tool"
     status: acp.ToolCallStatus = "pending"
     waiting: bool = False
-    """For the answer to a question about it."""
+    """Used to answer a question about it."""
     places: list[Place] = field(default_factory=list)
     content: Sequence[Any] = ()
     raw_input: Any = None
     raw_output: Any = None
     terminal_output: str = ""
-    """Of the terminals in its content, where the agent does not report it itself."""
+    """Output of the terminals in its content, if the agent does not report it itself."""
 
     @property
     def ended(self) -> bool:
@@ -109,26 +109,26 @@ class Mark:
 
 
 class Board:
-    """The calls of the turn that runs, or that ran last."""
+    """The calls of the running turn, or of the last one."""
 
     def __init__(self) -> None:
         self.calls: dict[str, Call] = {}
         self.changes = 0
-        """Grows with each change: what is drawn compares it."""
+        """Increased by each change, so that drawing can detect it."""
 
     def clear(self) -> None:
         self.calls.clear()
         self.changes += 1
 
     def take(self, update: acp.ToolCall | acp.ToolCallUpdate) -> Call:
-        """A call that nobody began is as good as one that was: some agents name it first when they ask about it."""
+        """Also accepts an unannounced call: some agents first mention a call when they ask about it."""
         call = self.calls.setdefault(update.tool_call_id, Call(update.tool_call_id))
         call.take(update)
         self.changes += 1
         return call
 
     def forget_details(self, call_id: str) -> None:
-        """Drops the details of calls that have ended; a turn may have thousands."""
+        """Drops the details of an ended call; a turn may have thousands."""
         call = self.calls[call_id]
         call.content, call.raw_input, call.raw_output, call.terminal_output = (), None, None, ""
 
@@ -138,7 +138,7 @@ class Board:
             self.changes += 1
 
     def end(self) -> list[Call]:
-        """The turn is over: what was not reported to have ended is not running either. Those calls are returned."""
+        """Ends the turn: calls not reported as ended are not running any more either. Returns those calls."""
         left = [call for call in self.calls.values() if not call.ended]
         for call in left:
             call.status = "failed"
@@ -150,14 +150,14 @@ class Board:
         return (call for call in self.calls.values() if not call.ended)
 
     def title_for(self, path: Path) -> str:
-        """Describes what is being done to a file, in the words of the newest call that names it."""
+        """Describes the change to a file, in the words of the newest call that names it."""
         for call in reversed(self.calls.values()):
             if not call.ended and any(place.path == path for place in call.places):
                 return one_line(call.title)
         return f"Agent: edit {path.name}"
 
     def marks(self) -> dict[Path, list[Mark]]:
-        """By file, in the order of the lines; at most one for each call and line, the newest `MARKS` of all."""
+        """By file, in line order; at most one for each call and line, the newest `MARKS` of all."""
         found: dict[Path, list[Mark]] = {}
         count = 0
         for call in reversed(self.calls.values()):
@@ -171,8 +171,8 @@ class Board:
         return {path: sorted(marks, key=lambda mark: mark.line) for path, marks in found.items() if marks}
 
     def edited(self, path: Path, where: Range, new: str, ours: bool) -> None:
-        """The text of a file changed. Marks move with their lines; where a user changed a line, what has ended is
-        not shown there any more."""
+        """Adjusts marks after an edit of a file: they move with their lines; on a line changed by the user, ended calls
+        are no longer shown."""
         first, last = where.start.line, where.end.line
         grown = _line_ends(new) - (last - first)
         for call in self.calls.values():
@@ -192,7 +192,7 @@ class Board:
 
 
 def _leaves(where: Range) -> bool:
-    """Whether the line on which a change ends, at its beginning, is itself as it was."""
+    """Whether the line at whose beginning a change ends is itself unchanged."""
     return where.start.line < where.end.line or where.start.character == 0
 
 

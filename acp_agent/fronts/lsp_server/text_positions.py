@@ -1,8 +1,8 @@
-"""Texts and LSP's positions in them: lines as LSP counts them, characters in the unit that was negotiated.
+"""Texts and LSP positions in them: lines as LSP counts them, characters in the negotiated unit.
 
-A line ends with `\\n`, `\\r\\n` or `\\r` and nothing else (a form feed or U+2028 stands inside a line). A position
-counts UTF-8 bytes, UTF-16 code units or code points; one past the end of its line means the end of the line, one past
-the last line the end of the text, and one inside a character that character's beginning.
+A line ends with `\\n`, `\\r\\n` or `\\r` and nothing else (a form feed or U+2028 is part of a line). A position counts
+UTF-8 bytes, UTF-16 code units or code points; one past the end of its line means the end of the line, one past the
+last line means the end of the text, and one inside a character means that character's beginning.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ LINE = re.compile(r"[^\r\n]*+(?:\r\n|\r|\n)|[^\r\n]++")
 
 
 def choose_encoding(offered: Sequence[str] | None) -> Encoding:
-    """The first that the client offers and we know; UTF-16, which every client knows, if there is none."""
+    """The first one offered by the client that we support; else UTF-16, which every client supports."""
     return next((ENCODINGS[name] for name in offered or () if name in ENCODINGS), DEFAULT)
 
 
 def split_lines(text: str) -> list[str]:
-    """The lines with their ends. No line follows a last line end."""
+    """The lines with their ends. No line follows a trailing line end."""
     return LINE.findall(text)
 
 
@@ -46,11 +46,11 @@ class Text:
 
     @cached_property
     def _starts(self) -> list[int]:
-        """Where each line begins, and behind them where the text ends."""
+        """The offset of each line, followed by the end of the text."""
         return list(accumulate((len(line) for line in self.lines), initial=0))
 
     def line(self, number: int) -> str:
-        """A line without its end, counted from 0; nothing where there is none."""
+        """A line without its end, counted from 0; empty if it does not exist."""
         return self.lines[number].rstrip("\r\n") if 0 <= number < len(self.lines) else ""
 
     def offset(self, position: Position) -> int:
@@ -61,7 +61,7 @@ class Text:
         return self._starts[position.line] + _code_points(line, position.character, self.encoding)
 
     def position(self, offset: int) -> Position:
-        """The position behind `offset` code points. One between `\\r` and `\\n` is the end of that line."""
+        """The position after `offset` code points. One between `\\r` and `\\n` is the end of that line."""
         offset = max(0, min(offset, len(self.text)))
         number = bisect_right(self._starts, offset) - 1
         if offset == len(self.text) and number == len(self.lines) and number and not self._ends_a_line(number - 1):
@@ -70,7 +70,7 @@ class Text:
         return Position(line=number, character=_units(rest, self.encoding))
 
     def line_start(self, number: int) -> Position:
-        """The beginning of a line; behind the last one, the end of the text."""
+        """The beginning of a line; after the last one, the end of the text."""
         return Position(line=number, character=0) if number < len(self.lines) else self.position(len(self.text))
 
     def line_end(self, number: int) -> Position:

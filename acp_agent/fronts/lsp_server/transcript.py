@@ -1,7 +1,7 @@
-"""The conversation as a Markdown file: private, one for each session, written as the turn goes on.
+"""The conversation as a Markdown file: private, one per session, written during the turn.
 
-A user's words are below `## You`, the agent's below `## Agent`. The file ends with an empty `## You` between turns:
-what is written below it in the editor is the next prompt (`pending_prompt`). No text of the agent's can look like that
+A user's text is below `## You`, the agent's below `## Agent`. The file ends with an empty `## You` between turns: text
+written below it in the editor is the next prompt (`pending_prompt`). No text of the agent's can look like that
 heading.
 """
 
@@ -26,7 +26,7 @@ from acp_agent.schema import acp
 log = logging.getLogger(__name__)
 
 NAME = "acp-coder.md"
-"""How the names of all transcripts end."""
+"""Suffix of all transcripts' names."""
 
 YOU = "## You"
 AGENT = "## Agent"
@@ -38,10 +38,10 @@ DETAIL_LINES = 200
 """Lines of one output or diff that are kept."""
 
 ASKED_LINES = 5_000
-"""The same where a user is asked: what nobody can see nobody can allow."""
+"""The same in a question to the user: nobody can approve what they cannot see."""
 
 HELD_BACK = 64
-"""Characters at the end of the agent's text that wait for the rest of their line: half a heading is one too."""
+"""Characters at the end of the agent's text that wait for the rest of their line, which may be a heading."""
 
 _numbers = count(1)
 
@@ -58,7 +58,7 @@ def pending_prompt(text: str) -> str:
 
 
 def is_answered(pending: str) -> bool:
-    """Whether an answer of the agent's has begun below the last `## You`: then not all of that is the user's."""
+    """Whether an answer has begun below the last `## You`: then not all of that text is the user's."""
     return ANSWER.search(pending) is not None
 
 
@@ -66,14 +66,14 @@ def with_draft(file_text: str, buffer_text: str) -> str:
     """The text an open transcript should have: the file, and what the user has begun to write below it."""
     buffer_text = buffer_text.replace("\r\n", "\n")
     draft = pending_prompt(buffer_text)
-    if is_answered(draft):  # It was shown while a turn ran: the user's is what the file does not say.
+    if is_answered(draft):  # It was shown during a turn: the user's text is what the file does not contain.
         if file_text.startswith(buffer_text.rstrip()):
             return file_text
         pairs = enumerate(zip(file_text, buffer_text, strict=False))
         common = next((at for at, (ours, theirs) in pairs if ours != theirs), min(len(file_text), len(buffer_text)))
         rest = buffer_text[common:].strip()
         draft = buffer_text[buffer_text.rfind("\n", 0, common) + 1 :].strip() if rest else ""
-    else:  # The same words may have been sent before; these were sent if they are at their place or below it.
+    else:  # The same text may have been sent before; it was sent if it is at its place or below it.
         places = [found.start() for found in HEADING.finditer(file_text)]
         nth = len(HEADING.findall(buffer_text))
         later = file_text[places[nth - 1] :] if 0 < nth <= len(places) else ""
@@ -86,7 +86,7 @@ def with_draft(file_text: str, buffer_text: str) -> str:
 
 
 class Transcript:
-    """`folder` is made private when the first word is written. A failing disk costs the transcript, not the turn."""
+    """`folder` is made private on the first write. A failing disk costs the transcript, not the turn."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -102,7 +102,7 @@ class Transcript:
 
     @property
     def file(self) -> Path:
-        """Where it is, whether or not anything could be written."""
+        """Its path, whether or not anything could be written."""
         if self._file is None:
             stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
             self._file = self._folder / f"{stamp}-{os.getpid()}-{next(_numbers):03}-{NAME}"
@@ -114,11 +114,11 @@ class Transcript:
 
     @property
     def failed(self) -> bool:
-        """Whether something could not be written."""
+        """Whether a write has failed."""
         return self._failed
 
     def text(self) -> str:
-        """The whole, as the file has it."""
+        """The complete text, as in the file."""
         self.flush()
         try:
             return self.file.read_bytes().decode("utf-8", "replace")
@@ -126,7 +126,7 @@ class Transcript:
             return ""
 
     def begin(self, title: str, *, loaded: bool = False) -> None:
-        """A new session: a file of its own, if the last one was used. A loaded one is replayed until `end()`."""
+        """Begins a new session: a new file, if the last one was used. A loaded one is replayed until `end()`."""
         if self._file is not None and not self._used and not loaded:
             return
         self.flush()
@@ -140,7 +140,7 @@ class Transcript:
         self.flush()
 
     def draft(self, text: str) -> None:
-        """Something for a user to go on with, below the last heading; it goes with the next word that is written."""
+        """Sets text for a user to continue, below the last heading; removed with the next write."""
         self.flush()
         self._drop_draft()
         self._trail(f"{BLANK}{YOU}{BLANK}{text}" if self._in_turn or self._stray else text)
@@ -156,7 +156,7 @@ class Transcript:
     # --- a turn -----------------------------------------------------------------------------------------------
 
     def prompt(self, text: str) -> None:
-        """A user's words, below the heading that is there already."""
+        """Adds a user's text, below the existing heading."""
         if self._stray:
             self._section("")
             self._write(f"{YOU}{BLANK}")
@@ -172,7 +172,7 @@ class Transcript:
                 self._say("message", text)
             case acp.AgentThoughtChunk(content=acp.TextContent(text=text)):
                 self._say("thought", text)
-            case acp.UserMessageChunk(content=acp.TextContent(text=text)):  # of a session that is loaded again
+            case acp.UserMessageChunk(content=acp.TextContent(text=text)):  # From a session that is loaded again.
                 if self._kind != "user":
                     self._section("user")
                     self._put(f"{YOU}{BLANK}")
@@ -194,11 +194,11 @@ class Transcript:
         self._block(f"**Answered:** {one_line(words)}\n")
 
     def call(self, call: Call) -> None:
-        """A call that has ended."""
+        """Adds a call that has ended."""
         self._block(f"### {one_line(call.label)}\n\n{details_of(call)}")
 
     def end(self, words: str) -> None:
-        """The turn is over; `words` say how, where it was not the ordinary way."""
+        """Ends the turn; `words` describe any unusual end."""
         if words:
             self._block(f"*{_quiet(plain(words))}*\n")
         self._section("")
@@ -217,7 +217,7 @@ class Transcript:
         self._pass_on(last=False)
 
     def _pass_on(self, *, last: bool) -> None:
-        """The agent's text as far as it is certain that no heading begins in it."""
+        """Writes the agent's text as far as no heading can begin in it."""
         cut = len(self._partial)
         if not last:
             start = self._partial.rfind("\n") + 1
@@ -228,7 +228,7 @@ class Transcript:
             self._put(_quiet(plain(ready)))
 
     def _section(self, kind: str) -> None:
-        """Closes what was being said."""
+        """Closes the current section."""
         self._pass_on(last=True)
         if self._kind == "thought":
             self._put(f"{BLANK}</details>{BLANK}")
@@ -243,7 +243,7 @@ class Transcript:
         self._put(text.rstrip("\n") + "\n\n")
 
     def _put(self, text: str) -> None:
-        """A word of the agent's. One that comes between turns (a schedule's) must not stand where a user writes."""
+        """Writes the agent's text. Text between turns (from a schedule) must not appear where a user writes."""
         if not self._in_turn and not self._stray:
             self._stray = True
             self._write(f"{AGENT}{BLANK}")
@@ -253,7 +253,7 @@ class Transcript:
         self._held.append(text)
 
     def flush(self) -> None:
-        """Appends what there is, in one write."""
+        """Appends everything buffered, in one write."""
         if self._held:
             self._drop_draft()
             self._append()
@@ -261,7 +261,7 @@ class Transcript:
                 self._trail(f"{BLANK}{YOU}{BLANK}")
 
     def _trail(self, text: str) -> None:
-        """Writes something that goes with the next word."""
+        """Writes something that is removed by the next write."""
         try:
             self._draft_at = self.file.stat().st_size
         except OSError:
@@ -293,7 +293,7 @@ def details_of(call: Call, most: int = DETAIL_LINES) -> str:
 
 def _details(call: Call, most: int) -> Iterator[str]:
     command = command_of(call.raw_input)
-    if command and command.strip() != one_line(call.title):  # A title is one line, and bounded.
+    if command and command.strip() != one_line(call.title):  # A title is one line of limited length.
         yield _fenced(command, "sh")
     output = _output(call.raw_output) or call.terminal_output
     for item in call.content:
@@ -316,7 +316,7 @@ def diff_text(diff: acp.Diff, most: int = DETAIL_LINES) -> str:
 
 
 def command_of(raw_input: Any) -> str:
-    """The command line that a call runs, where its input has one."""
+    """The command line that a call runs, if its input has one."""
     command = raw_input.get("command") if isinstance(raw_input, dict) else None
     if isinstance(command, list):
         return shlex.join(str(part) for part in command)
@@ -340,12 +340,12 @@ def _bounded(text: str, most: int) -> str:
 
 
 def _fenced(text: str, language: str = "") -> str:
-    """A block that no text can end early."""
+    """A block that no text can close early."""
     longest = max((len(run) for run in re.findall(r"`{3,}", text)), default=2)
     fence = "`" * (longest + 1)
     return f"{fence}{language}\n{_quiet(text)}\n{fence}\n"
 
 
 def _quiet(text: str) -> str:
-    """`text`, in which no line is the heading of a user's words."""
+    """`text` without any line that looks like the heading of a user's text."""
     return HEADING.sub(lambda found: found.group(1).replace("#", "\\#", 1), text)

@@ -1,7 +1,7 @@
-"""The wire to the editor: pygls' protocol object, read and written by our own loop.
+"""The connection to the editor: pygls' protocol object, read and written by our own loop.
 
-What pygls 2 does not do, and is done here: every request is answered, the malformed too (pygls drops them); requests
-before `initialize` and after `shutdown` are refused; a request of ours that is given up is cancelled at the editor;
+What pygls 2 lacks and this module does: every request is answered, even a malformed one (pygls drops them); requests
+before `initialize` and after `shutdown` are refused; abandoning a request of ours cancels it in the editor;
 the writer never blocks the loop; `exit` ends the loop instead of raising SystemExit inside a callback. Our documents
 are kept in `editor_documents`, since pygls' own positions follow `str.splitlines` and clamp wrongly.
 """
@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 READ_SIZE = 256 * 1024
 LONGEST_MESSAGE = 256 * 1024 * 1024
 MOST_UNREAD = 128 * 1024 * 1024
-"""Bytes that an editor may leave unread; then it counts as gone."""
+"""Bytes that an editor may leave unread before it counts as gone."""
 
 NOT_INITIALIZED = -32002
 INVALID_REQUEST = -32600
@@ -39,7 +39,7 @@ PARSE_ERROR = -32700
 
 
 class Wire(LanguageServerProtocol):
-    """`on_exit` is called when the editor says `exit`; `shut_down` tells whether it said `shutdown` before."""
+    """`on_exit` is called when the editor sends `exit`; `shut_down` is true if it sent `shutdown` before."""
 
     on_exit: Callable[[], None] | None = None
     initialized = False
@@ -48,10 +48,10 @@ class Wire(LanguageServerProtocol):
     def shut_down(self) -> bool:
         return bool(self._shutdown)
 
-    # --- what comes in ----------------------------------------------------------------------------------------
+    # --- incoming ---------------------------------------------------------------------------------------------
 
     def receive(self, body: bytes) -> None:
-        """One message. Never raises: what cannot be understood is answered, or logged where there is no answer."""
+        """Handles one message. Never raises: an unreadable one is answered, or logged if it has no answer."""
         try:
             message = json.loads(body)
             if b"\\ud" in body or b"\\uD" in body:
@@ -101,7 +101,7 @@ class Wire(LanguageServerProtocol):
         msg_id = _id_of(message)
         future = None if msg_id is None else self._request_futures.get(msg_id)
         if msg_id is None or future is None or self.shut_down:
-            return  # It was given up.
+            return  # It was abandoned.
         if message.get("error") is None:
             message.pop("error", None)
             message.setdefault("result", None)
@@ -113,11 +113,11 @@ class Wire(LanguageServerProtocol):
             future.set_exception(error)
 
     def _refuse(self, msg_id: str | int | None, code: int, words: str) -> None:
-        # As plain data: what cannot be told apart is answered with the id `null`, which pygls would leave out.
+        # As plain data: an unidentifiable request is answered with the id `null`, which pygls would omit.
         self._send_data({"jsonrpc": "2.0", "id": msg_id, "error": {"code": code, "message": words}})
 
     def _send_handler_result(self, future: Future[Any], *, msg_id: str | int) -> None:
-        """As pygls does, without a traceback for what was only asked wrongly."""
+        """As in pygls, but without a traceback for invalid requests."""
         self._request_futures.pop(msg_id, None)
         if future.cancelled():
             self._send_response(msg_id, error=JsonRpcRequestCancelled("cancelled").to_response_error())
@@ -131,10 +131,10 @@ class Wire(LanguageServerProtocol):
             log.error("a request failed", exc_info=error)
             self._send_response(msg_id, error=JsonRpcInternalError(str(error)).to_response_error())
 
-    # --- what goes out ----------------------------------------------------------------------------------------
+    # --- outgoing ---------------------------------------------------------------------------------------------
 
     async def ask(self, method: str, params: Any) -> Any:
-        """The editor's answer. Raises PeerError for an error answer or one that the protocol does not allow."""
+        """Returns the editor's answer. Raises PeerError for an error answer or an invalid one."""
         answered = anyio.Event()
         msg_id = str(uuid.uuid4())
         future = self.send_request(method, params, msg_id=msg_id)
@@ -161,7 +161,7 @@ class Wire(LanguageServerProtocol):
 
     @lsp_method(types.SHUTDOWN)
     async def lsp_shutdown(self, *_: Any) -> None:  # type: ignore[override]
-        """Answered once nothing of ours is left: some editors kill the server as soon as they have the answer."""
+        """Answers once nothing of ours is left: some editors kill the server as soon as they have the answer."""
         self._shutdown = True
         await self.fm.features[types.SHUTDOWN]()
         for msg_id, future in list(self._request_futures.items()):
@@ -184,7 +184,7 @@ class Wire(LanguageServerProtocol):
     async def lsp_workspace__execute_command(  # type: ignore[override]
         self, params: types.ExecuteCommandParams
     ) -> Any:
-        """A task of its own, so that `$/cancelRequest` ends it."""
+        """Runs in a separate task, so that `$/cancelRequest` ends it."""
         handler = self.fm.commands.get(params.command)
         if handler is None:
             known = ", ".join(sorted(self.fm.commands))
@@ -197,7 +197,7 @@ class Wire(LanguageServerProtocol):
 
 
 class Outgoing:
-    """The transport pygls writes to. `write` returns at once; `run` carries on with what the editor did not take
+    """The transport pygls writes to. `write` returns immediately; `run` writes what the editor has not accepted
     yet."""
 
     def __init__(self, transport: FdTransport) -> None:
@@ -220,7 +220,7 @@ class Outgoing:
                 self._transport.close()
 
     def close(self) -> None:
-        """The descriptors belong to the process."""
+        """Does nothing: the descriptors belong to the process."""
 
     async def run(self) -> None:
         """Raises ConnectionClosed when nobody reads."""
@@ -236,7 +236,7 @@ class Outgoing:
 
 
 async def serve_wire(wire: Wire, fd: int) -> None:
-    """Reads `fd` until it ends or `exit` was said."""
+    """Reads `fd` until it ends or `exit` is received."""
     left = anyio.Event()
     wire.on_exit = left.set
     received = bytearray()
@@ -256,7 +256,7 @@ async def serve_wire(wire: Wire, fd: int) -> None:
 
 
 async def _read(fd: int) -> bytes:
-    """`b""` at the end. The descriptor may be a pipe, a socket or a file, blocking or not."""
+    """Returns `b""` at the end. The descriptor may be a pipe, a socket or a file, blocking or not."""
     while True:
         try:
             await anyio.wait_readable(fd)
@@ -271,11 +271,11 @@ async def _read(fd: int) -> bytes:
 
 
 class FramingError(AgentError):
-    """The next message cannot be found any more."""
+    """The start of the next message cannot be found any more."""
 
 
 def _bodies(received: bytearray) -> Iterator[bytes]:
-    """Takes whole messages out of `received`."""
+    """Removes complete messages from `received`."""
     while True:
         blank = received.find(b"\r\n\r\n")
         if blank < 0:
@@ -303,7 +303,7 @@ def _content_length(header: bytes) -> int:
 
 
 def _whole(value: Any) -> Any:
-    """Data in which no text has half a character (a lone surrogate): such a text can be written nowhere."""
+    """The data with lone surrogates replaced in all texts, since they cannot be written anywhere."""
     match value:
         case str():
             return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
@@ -320,7 +320,7 @@ def _id_of(message: object) -> str | int | None:
 
 
 async def flush_bounded(outgoing: Outgoing, seconds: float) -> None:
-    """Returns the editor that long to read what is left."""
+    """Gives the editor that long to read what is left."""
     try:
         with anyio.move_on_after(seconds):
             await outgoing.flush()

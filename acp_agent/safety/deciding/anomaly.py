@@ -1,6 +1,6 @@
-"""How often each tool fails: one that fails most of the time is blocked until the user says `/unblock`.
+"""Failure rates of tools: one that fails most of the time is blocked until the user runs `/unblock`.
 
-A command that returns an exit code has worked, and a call refused by rules or the user was not made: neither counts.
+A command that returns an exit code has worked, and a call refused by rules or the user never ran: neither counts.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Anomaly(Struct, frozen=True):
 
 
 class AnomalyDetector(Struct):
-    """A sliding window for each tool of a session. `alert` is called once for each anomaly."""
+    """A sliding window for each of a session's tools. `alert` is called once per anomaly."""
 
     config: AnomalyConfig
     alert: Callable[[Anomaly], None] = lambda anomaly: None
@@ -31,7 +31,7 @@ class AnomalyDetector(Struct):
     _blocked: dict[str, Anomaly] = field(default_factory=dict)
 
     def observed(self, tool: str, *, failed: bool) -> None:
-        """A call has ended."""
+        """Records the end of a call."""
         if not self.config.enabled:
             return
         size = self.config.window_size
@@ -53,6 +53,6 @@ class AnomalyDetector(Struct):
         return list(self._blocked.values())
 
     def unblock(self, tool: str) -> bool:
-        """False where it was not blocked."""
+        """Returns False if it was not blocked."""
         self._windows.pop(tool, None)
         return self._blocked.pop(tool, None) is not None

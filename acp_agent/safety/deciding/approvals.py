@@ -1,6 +1,6 @@
-"""Calls that a limit in `[tools.scoped]` stopped, and which of them the user allows.
+"""Calls stopped by a limit in `[tools.scoped]`, and which of them the user allows.
 
-`/approve ID` covers the next call of the same tool with the same arguments, once, and no other rule.
+`/approve ID` allows the next call of the same tool with the same arguments to exceed that limit, once.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ MAX_VIOLATIONS = 50
 
 
 class Approvals(Struct):
-    """Of one session."""
+    """Approvals of one session."""
 
     _violations: dict[str, tuple[str, str]] = field(default_factory=dict)
-    """Call id -> the call and the limit it exceeded; the newest last."""
+    """Call id -> the call and the limit it exceeded, in order."""
     _approved: dict[str, frozenset[str]] = field(default_factory=dict)
     """The call as text -> the limits it may exceed once."""
 
@@ -28,7 +28,7 @@ class Approvals(Struct):
             del self._violations[next(iter(self._violations))]
 
     def find(self, beginning: str) -> str | None:
-        """The id of the violation with this prefix; `None` if there is none, or several."""
+        """Returns the id of the violation with this prefix; `None` if there is none, or several."""
         found = [call_id for call_id in self._violations if call_id.startswith(beginning)]
         return found[0] if len(found) == 1 and beginning else None
 
@@ -37,17 +37,17 @@ class Approvals(Struct):
         return list(self._violations)
 
     def approve(self, call_id: str) -> str:
-        """Returns the limit that the call may break."""
+        """Approves the call and returns the limit it may exceed."""
         what, rule = self._violations.pop(call_id)
         self._approved[what] = self._approved.get(what, frozenset()) | {rule}
         return rule
 
     def take(self, tool: str, arguments: Mapping[str, Any]) -> frozenset[str]:
-        """The limits that this call may exceed, once."""
+        """Returns the limits that this call may exceed, once."""
         return self._approved.pop(_what(tool, arguments), frozenset())
 
     def keep(self, tool: str, arguments: Mapping[str, Any], rules: frozenset[str]) -> None:
-        """The call exceeded another limit as well and was not run: its approval is not used up."""
+        """Keeps the approval of a call that was not run because it exceeded another limit as well."""
         if rules:
             self._approved[_what(tool, arguments)] = rules
 

@@ -1,7 +1,7 @@
-"""The audit log: a JSON line for each decision about a tool call and for each call's end, readable by its owner only.
+"""The audit log: a JSON line for each decision about a tool call and for each call's end, readable only by its owner.
 
 Every line is one `write` to a file opened for appending, so that lines of several agents do not mix; credentials are
-redacted first. A line that cannot be written is reported once; if the log is required, no tool runs then.
+redacted first. A failed write is reported once; if the log is required, no tool runs until it works again.
 """
 
 from __future__ import annotations
@@ -28,52 +28,52 @@ AuditEvent = Literal["decision", "result", "notice"]
 
 
 class _Line(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """Of every line: when, and about which call."""
+    """Fields of every line: when, and about which call."""
 
     schema: Literal["acp_coder.audit.v1"]
     time: str
     """ISO 8601, UTC, with microseconds."""
     event: AuditEvent
-    """`decision`: before a call runs (or instead of it); `result`: after it; `notice`: of the session."""
+    """`decision`: before a call runs (or instead of it); `result`: after it; `notice`: about the session."""
     caller_id: str | None = None
-    """Whom the call was made for: the ACP session's id."""
+    """The ACP session the call was made for."""
     turn: str | None = None
     """The turn's id, a UUID."""
     call_id: str | None = None
     tool: str | None = None
     arguments: str | None = None
-    """JSON, without credentials, cut."""
+    """JSON, redacted and truncated."""
 
 
 class _Decided(_Line, frozen=True, omit_defaults=True, kw_only=True):
-    """Of a decision: what was decided, and why."""
+    """Fields of a decision: what was decided, and why."""
 
     decision: Literal["allow", "deny", "allowed_by_person", "rejected_by_person", "cancelled"] | None = None
     rule: str | None = None
-    """The reason: a rule with its place in the configuration, a remembered answer, a mode."""
+    """The reason: a rule with its location in the configuration, a remembered answer, a mode."""
     policy_match: str | None = None
     """The rule of the policy that matched."""
     reason: str | None = None
     risk: Literal["low", "medium", "high"] | None = None
     sandbox: str | None = None
-    """The confinement of a command: `bubblewrap`, `landlock`, `seatbelt`, `none`."""
+    """The sandbox of a command: `bubblewrap`, `landlock`, `seatbelt`, `none`."""
 
 
 class AuditEntry(_Decided, frozen=True, omit_defaults=True, kw_only=True):
-    """One line; with the outcome of the call, if given. Unknown fields are left out."""
+    """One line; with the outcome of the call, if any. Unknown fields are left out."""
 
     exit_code: int | None = None
     truncated: bool | None = None
     duration_ms: int | None = None
     result: Literal["completed", "failed", "cancelled"] | None = None
     output: str | None = None
-    """The beginning of the result, without credentials."""
+    """The beginning of the result, redacted."""
     error: str | None = None
     """The category of the failure."""
 
 
 class AuditLog:
-    """One file, of all sessions of a user. `redact` removes credentials from a text; `trouble` is reported once."""
+    """One file for all sessions of a user. `redact` redacts a text; `trouble` is called once per failure."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class AuditLog:
         redact: Callable[[str], str],
         trouble: Callable[[str], None],
     ) -> None:
-        """`path` `None`: nothing is written."""
+        """With `path` `None` nothing is written."""
         self.path = path
         self._config = config
         self._redact = redact
@@ -94,11 +94,11 @@ class AuditLog:
 
     @property
     def refuses(self) -> bool:
-        """Whether no tool may run: the log is required, and cannot be written."""
+        """Whether no tool may run because the log is required and cannot be written."""
         return self._config.required and self.failing
 
     def why_not(self) -> str | None:
-        """Why no line can be written now; `None` where one can."""
+        """Why no line can be written now; `None` if one can."""
         try:
             os.close(self._open())
         except OSError as error:
@@ -106,7 +106,7 @@ class AuditLog:
         return None
 
     def write(self, event: AuditEvent, **fields: Any) -> bool:
-        """Writes one line; False where that failed."""
+        """Writes one line; returns False on failure."""
         if self.path is None:
             return True
         now = datetime.now(UTC).isoformat(timespec="microseconds")
@@ -144,7 +144,7 @@ class AuditLog:
             fd = self._open()
         try:
             done = os.write(fd, line)
-            while done < len(line):  # A full disk gives an error at the next write.
+            while done < len(line):  # On a full disk the next write raises an error.
                 done += os.write(fd, line[done:])
         finally:
             os.close(fd)
@@ -166,7 +166,7 @@ class AuditLog:
         return fd
 
     def _rotate(self, more: int) -> None:
-        """Rotates the file, unless another agent has; agents that do so at the same time wait for each other."""
+        """Rotates the file, unless another agent already has; agents rotating at the same time wait for each other."""
         assert self.path is not None
         with open(os.open(f"{self.path}.lock", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, PRIVATE), "wb") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
@@ -190,7 +190,7 @@ OTHER_CHARS = 500
 
 
 def _one_line(line: bytes) -> bytes:
-    """Without characters that some readers take for the end of a line."""
+    """Escapes characters that some readers treat as the end of a line."""
     for raw, escaped in LINE_ENDS.items():
         line = line.replace(raw, escaped)
     return line

@@ -1,6 +1,5 @@
-"""Blocks on calls because of earlier ones: tools that keep failing (`anomaly`), sequences that went wrong
-(`trajectory`), too many changes within an hour (`rate`). One list, each entry with its reason; `/unblock` shows and
-removes entries.
+"""Calls blocked because of earlier ones: tools that keep failing (`anomaly`), sequences that went wrong (`trajectory`),
+too many changes within an hour (`rate`). One list, each entry with its reason; `/unblock` shows and removes entries.
 """
 
 from __future__ import annotations
@@ -27,12 +26,12 @@ MAX_LISTED = 20
 
 class Block(Struct, frozen=True):
     name: str
-    """`/unblock NAME` lifts it."""
+    """Removed with `/unblock NAME`."""
     reason: str
 
 
 class Blocks:
-    """Of one session."""
+    """Blocks of one session."""
 
     def __init__(self, anomalies: AnomalyDetector, sentinel: Sentinel, rate: ActionRate) -> None:
         self.anomalies = anomalies
@@ -42,7 +41,7 @@ class Blocks:
     # --- before a call ----------------------------------------------------------------------------------------
 
     def steps(self, call: CallFacts, spellings: Sequence[str]) -> tuple[Step, ...]:
-        """The call as sequences compare it; of a command line also its simple commands, plainly spelled."""
+        """The call in the form that sequences compare; for a command line also its simple commands, normalised."""
         given = (call.arguments, *({"command": text} for text in spellings))
         return tuple(self.sentinel.step(call.tool, arguments) for arguments in given) if self.sentinel.enabled else ()
 
@@ -67,7 +66,7 @@ class Blocks:
             )
         return None
 
-    # --- the life of a call -----------------------------------------------------------------------------------
+    # --- calls ------------------------------------------------------------------------------------------------
 
     def began(self, call: CallFacts) -> None:
         if call.acts:
@@ -82,7 +81,7 @@ class Blocks:
         except StoreError as error:
             log.warning("the outcome of a call could not be kept: %s", error)
 
-    # --- what the user sees and lifts ---------------------------------------------------------------------------
+    # --- list and unblock ---------------------------------------------------------------------------------------
 
     def listed(self) -> list[Block]:
         """Raises StoreError."""
@@ -96,7 +95,7 @@ class Blocks:
         return found
 
     def lift(self, name: str) -> bool:
-        """False where nothing is blocked by that name. Raises StoreError."""
+        """Returns False if nothing is blocked under that name. Raises StoreError."""
         if self.anomalies.unblock(name):
             return True
         if name == LEARNED:

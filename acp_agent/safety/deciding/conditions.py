@@ -1,4 +1,4 @@
-"""When a rule applies to a call. Pure; each says in words what it found."""
+"""Conditions under which a rule applies to a call. Pure; each describes what it found."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from acp_agent.safety.globs import matches, matches_any
 
 FORBIDDEN_ARGUMENT = "acp_agent.safety.lines.arguments:forbidden_argument"
 PROGRAM_NAMES = "acp_agent.safety.lines.arguments:program_names"
-"""Loaded with the first command: they bring tree-sitter."""
+"""Loaded with the first command: they import tree-sitter."""
 
 COMMAND = "command"
-"""The parameter that holds a command line."""
+"""The parameter that contains a command line."""
 MAX_SHOWN = 5
 
 
 class Condition(Protocol):
-    """Its text says it in a line of rules."""
+    """`str()` describes it in a list of rules."""
 
     def found(self, subject: Subject) -> str:
-        """A sentence for the model and the user saying why the call is stopped, if the rule denies; empty if the rule
-        does not apply."""
+        """Returns a sentence for the model and the user saying why the call is stopped, if the rule denies; empty if
+        the rule does not apply."""
         ...
 
 
@@ -46,8 +46,8 @@ class Always(Struct, frozen=True):
 
 
 class Pattern(Struct, frozen=True):
-    """`[tools.permissions]`: a glob of a command, a path, an address, the arguments as JSON. Which one depends on the
-    access, so it is compared with texts."""
+    """`[tools.permissions]`: a glob of a command, a path, an address, or the arguments as JSON. Which one depends on
+    the access, so it is compared with texts."""
 
     text: str
 
@@ -55,7 +55,7 @@ class Pattern(Struct, frozen=True):
         return f"`{self.text}`"
 
     def holds(self, texts: Iterable[str]) -> bool:
-        """Whether it matches one of `texts`, several spellings of one thing."""
+        """Whether it matches one of `texts`, several spellings of the same thing."""
         return any(matches(self.text, text) for text in texts)
 
     def found(self, subject: Subject) -> str:
@@ -63,14 +63,14 @@ class Pattern(Struct, frozen=True):
 
 
 class Fields(Struct, frozen=True):
-    """`[tools.policy]`: paths and arguments. A deny matches what it finds anywhere in a call: in one path, in one
-    simple command of a line. An allow must match all of it."""
+    """`[tools.policy]`: paths and arguments. A deny applies if any part of a call matches: one path, one simple command
+    of a line. An allow must match all of it."""
 
     said: str
     paths: Sequence[str]
     args_match: str
     in_force: bool
-    """Whether the agent's environment is as the rule demands."""
+    """Whether the agent's environment satisfies the rule."""
     all: bool
     words: str
 
@@ -95,7 +95,7 @@ class Fields(Struct, frozen=True):
 
 
 class Tools(Struct, frozen=True):
-    """`[tools.scoped]`: tools that may not be used at all, or the only ones that may (`only`)."""
+    """`[tools.scoped]`: tools that must not be used, or the only ones that may (`only`)."""
 
     patterns: Sequence[str]
     only: bool
@@ -156,9 +156,9 @@ class Limit:
 
 
 class Completes(Struct, frozen=True):
-    """`tools.governance.blocked_sequences`: a list of words. One that is a tool's name begins a step; the words behind
-    it must occur in the arguments of that call, in this order (in a command line as whole words). The last step is the
-    call being judged; the others must have been made earlier in the session, in this order."""
+    """`tools.governance.blocked_sequences`: a list of words. A tool's name begins a step; the words after it must occur
+    in the arguments of that call, in this order (in a command line as whole words). The last step is the call being
+    judged; the others must have been made earlier in the session, in this order."""
 
     steps: tuple[tuple[str, tuple[str, ...]], ...]
     said: str
@@ -195,7 +195,7 @@ def _is(step: tuple[str, tuple[str, ...]], call: Step) -> bool:
 
 
 class Names(Struct, frozen=True):
-    """`tools.risk.forbidden_paths`: a command names one."""
+    """`tools.risk.forbidden_paths`: a command names one of them."""
 
     paths: Sequence[str]
     home: Path
@@ -212,7 +212,7 @@ class Names(Struct, frozen=True):
 
 
 class CallsOther(Struct, frozen=True):
-    """`tools.risk.allowed_commands`: a command calls another program than these."""
+    """`tools.risk.allowed_commands`: a command calls any other program."""
 
     programs: Sequence[str]
 

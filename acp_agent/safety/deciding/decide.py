@@ -1,4 +1,4 @@
-"""The verdict on a tool call, composed of pure deciders: any deny denies, else any ask asks, else allow."""
+"""The verdict on a tool call, combined from pure deciders: any deny denies, else any ask asks, else allow."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ from acp_agent.safety.access import (
 from acp_agent.safety.folders.paths import Roots
 
 JUDGE = "acp_agent.safety.lines.examine:judge"
-"""Loaded with the first command: it brings tree-sitter."""
+"""Loaded with the first command: it imports tree-sitter."""
 
 EDIT_SCOPE = "edit *"
-"""Scope of an "always" for an edit: edits of the project's own files."""
+"""Scope of an "always" for an edit: the project's own files."""
 
 DELETE_SCOPE = "delete *"
 """Scope of an "always" for a deletion: the project's own files and folders."""
 
 
 def decide(accesses: Sequence[Access], roots: Roots, *, mode: str, may_change: bool) -> Verdict:
-    """The verdict on a call that touches `accesses`, before rules and remembered answers."""
+    """The verdict on a call that makes `accesses`, before rules and remembered answers."""
     return combine(judge_access(access, roots, mode, may_change) for access in accesses)
 
 
 def combine(verdicts: Iterable[Verdict]) -> Verdict:
-    """Deny before ask before allow; several asks become one that covers all."""
+    """Deny before ask before allow; several asks are merged into one that covers all."""
     asks: list[Ask] = []
     allowed: list[str] = []
     for verdict in verdicts:
@@ -66,7 +66,7 @@ def combine(verdicts: Iterable[Verdict]) -> Verdict:
 
 
 def _special(roots: Roots, path: Path, ask: Ask) -> Ask:
-    """Asks about protected paths in every mode: no sandbox stops tools as it stops commands."""
+    """Asks about protected paths in every mode: no sandbox restricts tools as it does commands."""
     name = roots.rules.protects(path)
     if name is None:
         return replace(ask, rule="outside the project")
@@ -74,7 +74,7 @@ def _special(roots: Roots, path: Path, ask: Ask) -> Ask:
 
 
 def judge_access(access: Access, roots: Roots, mode: str, may_change: bool) -> Verdict:
-    """The verdict of the session's folders and the mode on one access."""
+    """The verdict on one access, from the session's folders and the mode."""
     match access:
         case NoAccess():
             return Allow()

@@ -1,10 +1,10 @@
-"""The verdict on one tool call. Pure: what is remembered of earlier calls comes in.
+"""The verdict on one tool call. Pure: state from earlier calls is passed in.
 
-    rules on the call as a whole (limits, policy, sequences) -> what the session has learned (`blocks`) -> folders and
-    mode -> the command itself (risk, what the model claims) -> the user's own rules (permissions)
+    rules on the call as a whole (limits, policy, sequences) -> blocks learned in the session (`blocks`) -> folders and
+    mode -> the command itself (risk, the model's claim) -> the user's own rules (permissions)
 
-Any deny denies; a rule's allow answers a question, never a deny; a rule's ask asks also where nothing else would. Each
-verdict names the rule that decided, for the user, the audit log and `acp-coder policy explain`.
+Any deny denies; an allow rule answers a question but never overrides a deny; an ask rule asks even where nothing else
+would. Each verdict names the rule that decided, for the user, the audit log and `acp-coder policy explain`.
 """
 
 from __future__ import annotations
@@ -47,21 +47,21 @@ if TYPE_CHECKING:
 __all__ = ["EXAMINE", "CallFacts", "Deciders", "Judgement"]
 
 UNDERSTATED = "acp_agent.safety.lines.risk:understated"
-"""Loaded with the first command: it brings tree-sitter."""
+"""Loaded with the first command: it imports tree-sitter."""
 
 
 class Judgement(Struct, frozen=True):
     verdict: Verdict
     policy_match: str = ""
-    """The policy's rule that matched, if one did."""
+    """The matching policy rule, if any."""
     risk: Risk | None = None
-    """Of a command."""
+    """Risk of a command."""
     explained: tuple[str, ...] = ()
     """The reasons, one line each."""
 
 
 class Deciders(Struct, frozen=True):
-    """Of one session. `blocks`: what it has learned; `None` if calls are only examined."""
+    """Deciders of one session. `blocks`: blocks it has learned; `None` if calls are only examined."""
 
     config: ToolsConfig
     roots: Roots
@@ -79,7 +79,7 @@ class Deciders(Struct, frozen=True):
         blocks: Blocks | None = None,
         is_tool: Callable[[str], bool] = lambda name: False,
     ) -> Deciders:
-        """`home`: the user's."""
+        """`home`: the user's home folder."""
         return cls(config, roots, RuleList.compile(config, environ, home, origin, is_tool), blocks)
 
     def hides(self, tool: str) -> str | None:
@@ -89,7 +89,7 @@ class Deciders(Struct, frozen=True):
     def decide(
         self, call: CallFacts, *, mode: str, may_change: bool, approved: frozenset[str] = frozenset()
     ) -> Judgement:
-        """`approved`: limits of `tools.scoped` that the user lets this call exceed."""
+        """`approved`: limits of `tools.scoped` that the user allows this call to exceed."""
         if self.config.risk.autonomy == "readonly":
             mode, may_change = "readonly (tools.risk.autonomy)", False  # Whatever the session's mode.
         subject = Subject(call, self.roots)
@@ -111,7 +111,7 @@ class Deciders(Struct, frozen=True):
         return Judgement(combine(verdicts), matched, risk, explained=tuple(lines))
 
     def _rules_of(self, parse: Examined) -> list[str]:
-        """Which of the user's rules matches each part."""
+        """The user's rules that match each part."""
         found = []
         for part in parse.parts:
             if (rule := self.rules.permission(BASH, part.spellings or (part.text,))) is not None:
@@ -144,7 +144,7 @@ class Deciders(Struct, frozen=True):
         return Allow(str(rule))
 
     def _special_unnamed(self, access: Access, rule: Rule) -> bool:
-        """Whether the access is to files that other programs trust and the allowing rule does not name them."""
+        """Whether other programs trust the accessed files and the allow rule does not name them."""
         if not isinstance(access, PathAccess):
             return False
         name = self.roots.rules.protects(access.path)
@@ -177,7 +177,7 @@ class Deciders(Struct, frozen=True):
         return verdict if isinstance(verdict, Deny) else self._checked_claim(access, examined, verdict)
 
     def _denying(self, examined: Examined) -> Rule | None:
-        """The rule that denies one of the spellings; each is matched as a line of its own."""
+        """The rule that denies one of the spellings; each is matched as a separate line."""
         for text in examined.candidates:
             rule = self.rules.permission(BASH, [text])
             if rule is not None and rule.effect == "deny":
@@ -185,7 +185,7 @@ class Deciders(Struct, frozen=True):
         return None
 
     def _by_risk(self, examined: Examined) -> Allow | Ask:
-        """The verdict of the command itself, before the user's rules."""
+        """The verdict on the command itself, before the user's rules."""
         verdict, risk, config = examined.verdict, examined.risk, self.config.risk
         if isinstance(verdict, Allow):
             return verdict
@@ -200,7 +200,7 @@ class Deciders(Struct, frozen=True):
         return verdict
 
     def _asked(self, access: ExecuteAccess, examined: Examined, verdict: Allow | Ask) -> Verdict:
-        """With the user's rules: an allow answers, an ask asks."""
+        """Applies the user's rules: an allow answers, an ask asks."""
         if not access.confined and not self.config.sandbox.disabled:
             if self.config.sandbox.strict:
                 return Deny("Nothing may run outside the sandbox (`tools.sandbox.strict`).", "tools.sandbox.strict")
@@ -212,7 +212,7 @@ class Deciders(Struct, frozen=True):
         if not rules:
             return verdict
         if isinstance(verdict, Ask) and not examined.understood and any(rule.effect == "deny" for rule in rules):
-            # It may be what a rule denies, in an unrecognisable form.
+            # It may be something a rule denies, in an unrecognisable form.
             verdict = replace(verdict, by_person=True, rule=f"{verdict.rule}; rules deny some commands".lstrip("; "))
         for part in examined.parts:
             rule = self.rules.permission(BASH, part.spellings or (part.text,))

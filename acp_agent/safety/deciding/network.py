@@ -1,11 +1,11 @@
-"""Which hosts may be contacted: pure, without any lookup.
+"""Which hosts may be contacted. Pure, without lookups.
 
-`check_url` reads a URL as a browser would (every spelling of an address, every disguise of a name) and refuses what
-must not be requested; `check_addresses` judges what a name resolved to. Callers connect only with the `Target` and the
+`check_url` parses a URL as a browser would (every spelling of an address, every disguise of a name) and rejects what
+must not be requested; `check_addresses` judges what a name resolved to. Callers connect only to the `Target` and the
 addresses returned here: exactly what was checked. Every redirect hop, and every request of a browser, is a new URL.
 
-The tables are our own (`network.toml`): the standard library's `is_private` and `is_global` leave holes. Of IPv6 only
-2000::/3 is public, less the special blocks in it.
+The tables are our own (`network.toml`): the standard library's `is_private` and `is_global` have gaps. In IPv6 only
+2000::/3 is public, except for the special blocks in it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ LONGEST_URL = 8192
 PUBLIC_6 = ipaddress.IPv6Network("2000::/3")
 
 LOCAL_NAMES = ("localhost", "localdomain", "local", "internal", "intranet", "lan", "private", "home.arpa", "onion")
-"""Names, and all names below them, that no public server has."""
+"""Names that, including all their subdomains, belong to no public server."""
 
 _DEFAULT_PORTS = {"https": 443, "http": 80}
 _ABSOLUTE = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://([^/?#]*)([^#]*)", re.DOTALL)
@@ -43,12 +43,12 @@ _IDEOGRAPHIC_STOPS = str.maketrans("。｡．", "...")
 
 
 class NetworkPolicy(Struct, frozen=True):
-    """Hosts that the user allowed beyond https to public hosts. Names as `check_url` gives them."""
+    """Hosts that the user allowed in addition to public hosts over https. Names as returned by `check_url`."""
 
     http_hosts: frozenset[str] = frozenset()
-    """May be contacted without TLS."""
+    """Hosts that may be contacted without TLS."""
     private_hosts: frozenset[str] = frozenset()
-    """May have any name and any address."""
+    """Hosts that may have any name and any address."""
 
     @classmethod
     def from_config(cls, config: WebConfig) -> NetworkPolicy:
@@ -61,16 +61,16 @@ class Target(Struct, frozen=True):
     scheme: str
     """`https` or `http`."""
     host: str
-    """Lower case, in ASCII, without a final dot; an address in its usual spelling, without brackets."""
+    """Lower case, in ASCII, without a trailing dot; an address in its canonical form, without brackets."""
     port: int
     path: str
     """Path and query, beginning with `/`, in ASCII."""
     address: IPAddress | None = None
-    """Set if the host is an address, not a name."""
+    """Set if the host is an address rather than a name."""
 
     @property
     def authority(self) -> str:
-        """Host and port as they are in an URL and in the Host header."""
+        """Host and port as written in a URL and in the Host header."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return host if self.port == _DEFAULT_PORTS[self.scheme] else f"{host}:{self.port}"
 
@@ -80,12 +80,12 @@ class Target(Struct, frozen=True):
 
     @property
     def url(self) -> str:
-        """The URL in its one spelling, without a fragment."""
+        """The canonical URL, without a fragment."""
         return f"{self.scheme}://{self.authority}{self.path}"
 
 
 def check_url(url: str, policy: NetworkPolicy) -> Target:
-    """The parts of `url`. Raises ToolError: `invalid_parameters` if it is not a URL, `policy_blocked` if it must not be
+    """Parses `url`. Raises ToolError: `invalid_parameters` if it is not a URL, `policy_blocked` if it must not be
     requested. A name is judged only by its spelling; `check_addresses` judges what it resolves to.
     """
     shown = _shown(url)
@@ -116,10 +116,10 @@ def check_url(url: str, policy: NetworkPolicy) -> Target:
 
 
 def check_addresses(host: str, addresses: Iterable[str], policy: NetworkPolicy) -> tuple[str, ...]:
-    """The addresses of `host` (from its `Target`) that may be connected to: all of them, in order, each once.
+    """The addresses of `host` (from its `Target`) that may be connected to: all of them, in order, without duplicates.
 
-    One that is not public blocks all, because the name may resolve to any of them next time. Raises ToolError:
-    `policy_blocked`, or `network_error` if there is none.
+    A single non-public address blocks all, because the name may resolve to any of them next time. Raises ToolError:
+    `policy_blocked`, or `network_error` if there are no addresses.
     """
     found: dict[str, IPAddress] = {}
     for text in addresses:
@@ -141,13 +141,13 @@ def check_addresses(host: str, addresses: Iterable[str], policy: NetworkPolicy) 
 
 @cache
 def not_public(version: Literal[4, 6]) -> tuple[tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, str], ...]:
-    """The blocks that are not public, with what they are for; the first that fits counts."""
+    """The blocks that are not public, with their purpose; the first match counts."""
     blocks = toml.decode(TABLE.read_bytes(), type=dict[str, dict[str, str]])[f"ipv{version}"]
     return tuple((ipaddress.ip_network(block), word) for block, word in blocks.items())
 
 
 def why_not_public(address: IPAddress) -> str | None:
-    """The purpose of the block of a non-public address, in a few words; `None` for a public address."""
+    """The purpose of a non-public address's block, in a few words; `None` for a public address."""
     if isinstance(address, ipaddress.IPv4Address):
         return next((word for block, word in not_public(4) if address in block), None)
     if address.scope_id is not None:
@@ -157,7 +157,7 @@ def why_not_public(address: IPAddress) -> str | None:
 
 
 _BAD_CATEGORIES = frozenset(("Cc", "Cf", "Cs", "Zs", "Zl", "Zp"))
-"""Controls, invisible characters, surrogates, every kind of space."""
+"""Control and invisible characters, surrogates, and every kind of space."""
 
 
 def _host_and_port(authority: str, shown: str) -> tuple[str, IPAddress | None, int | None]:
@@ -188,7 +188,7 @@ def _port(text: str, shown: str) -> int | None:
 
 
 def _host(text: str, shown: str) -> tuple[str, IPAddress | None]:
-    """A name or an IPv4 address, out of any disguise: percent-encoding, full-width and other look-alike characters."""
+    """A name or an IPv4 address without disguises: percent-encoding, full-width and other look-alike characters."""
     try:
         decoded = unquote(text, errors="strict") if "%" in text else text
     except UnicodeDecodeError:
@@ -216,7 +216,7 @@ def _host(text: str, shown: str) -> tuple[str, IPAddress | None]:
 
 
 def _ipv4(parts: list[str]) -> ipaddress.IPv4Address | None:
-    """All that C's `inet_aton` and browsers take: 127.1, 0x7f.0.0.1, 0177.0.0.1, 2130706433."""
+    """Accepts everything C's `inet_aton` and browsers do: 127.1, 0x7f.0.0.1, 0177.0.0.1, 2130706433."""
     if len(parts) > 4:
         return None
     numbers = [_number(part) for part in parts]
@@ -258,7 +258,7 @@ def _address(text: str) -> IPAddress | None:
 
 
 def _plain(host: str) -> str:
-    """A configured host as `check_url` spells it; an invalid one matches nothing."""
+    """A configured host in the spelling of `check_url`; an invalid one matches nothing."""
     stripped = host.strip()
     six = _address(stripped.removeprefix("[").removesuffix("]"))
     if six is not None:
@@ -274,7 +274,7 @@ def _bracketed(host: str) -> str:
 
 
 def _shown(text: str) -> str:
-    """Fit for a message: printable, bounded, and without a possible password."""
+    """Text for a message: printable, truncated, and without a possible password."""
     plain = re.sub(r"(//)[^/?#]*@", r"\1…@", text[:300])
     clean = "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in plain)
     return (clean or "(nothing)") + ("…" if len(text) > 300 else "")

@@ -1,4 +1,4 @@
-"""Rules may use any of a tool's names (`run_command` is `bash`): maps them to its own."""
+"""Rules may use any of a tool's names (`run_command` is `bash`): replaces aliases with the tool's own name."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from acp_agent.config.safety_settings import PermissionRule, PolicyRule
 
 
 def with_own_names(tools: ToolsConfig, own: Callable[[str], str]) -> ToolsConfig:
-    """`own`: a tool's own name for any of its names; other texts (globs) as they stand."""
+    """`own`: maps any of a tool's names to its own; other texts (globs) stay unchanged."""
 
     def names(texts: list[str]) -> list[str]:
         return [own(text) for text in texts]

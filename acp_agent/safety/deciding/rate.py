@@ -1,4 +1,4 @@
-"""How many calls of a session may change something within an hour (`tools.risk.max_actions_per_hour`)."""
+"""Limits how many calls of a session may change something within an hour (`tools.risk.max_actions_per_hour`)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ HOUR = 3600.0
 
 
 class ActionRate:
-    """A sliding window of one hour. `limit` 0: none."""
+    """A sliding window of one hour. `limit` 0: unlimited."""
 
     def __init__(self, limit: int, clock: Callable[[], float] = time.monotonic) -> None:
         self.limit = limit
@@ -19,14 +19,14 @@ class ActionRate:
 
     @property
     def used(self) -> int:
-        """Within the last hour."""
+        """Actions within the last hour."""
         past = self._clock() - HOUR
         while self._times and self._times[0] <= past:
             self._times.popleft()
         return len(self._times)
 
     def wait(self) -> float:
-        """Seconds until the next one is allowed; 0: now."""
+        """Seconds until the next action is allowed; 0: now."""
         if not self.limit or self.used < self.limit:
             return 0.0
         return max(0.0, self._times[-self.limit] + HOUR - self._clock())

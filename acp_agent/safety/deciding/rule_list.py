@@ -1,15 +1,15 @@
-"""All rules of the configuration as one ordered list, each with the file and line it comes from.
+"""All rules of the configuration as one ordered list, each with its source file and line.
 
-The sections, in the order they are asked; within one the first rule that applies decides:
+The sections, in the order they are checked; within one, the first rule that applies decides:
 
     limits       `[tools.scoped]`: a deny that the user may lift for one call (`/approve`)
-    policy       `[tools.policy]`, then `[tools.authorization]`: a deny wins, wherever it stands, so denies come first;
-                 an allow lets the call go on (it answers no question); what is left is up to `default`. The model
-                 hears that the policy denied the call, and nothing more. No approval of the user's bypasses it
+    policy       `[tools.policy]`, then `[tools.authorization]`: a deny wins regardless of its position, so denies come
+                 first; an allow lets the call continue (it answers no question); `default` decides the rest. The model
+                 learns only that the policy denied the call. No approval by the user bypasses it
     sequences    `tools.governance.blocked_sequences`
     commands     `[tools.risk]`: what no command line may do
     permissions  `[tools.permissions]` (older: `blocked_commands`, `confirm_patterns` of `[tools.bash]`), a tool's own
-                 before those of a glob: an allow answers a question, an ask asks where nothing else would
+                 before those of a glob: an allow answers a question, an ask asks even where nothing else would
 """
 
 from __future__ import annotations
@@ -44,16 +44,16 @@ Section = Literal["limits", "policy", "sequences", "commands", "permissions"]
 Effect = Literal["allow", "ask", "deny"]
 
 Origin = Callable[[str, int], str]
-"""Where an entry of a configuration list is (`config.toml:14`), by dotted key and index."""
+"""Location of an entry of a configuration list (`config.toml:14`), by dotted key and index."""
 
 BEFORE: tuple[Section, ...] = ("limits", "policy", "sequences")
-"""Applied to a call as a whole, before its accesses."""
+"""Sections applied to a call as a whole, before its accesses."""
 
 POLICY_DENIED = "The policy denied this call. It was not run; do not try to achieve the same in another way."
 EVERYTHING = frozenset(("*", "**"))
 BASH = "bash"
 MAX_POLICY_RULES = 256
-"""Of both lists together; with more, nothing is allowed."""
+"""Limit for both lists together; beyond it, nothing is allowed."""
 MAX_PATTERN_BYTES = 1024
 
 
@@ -77,7 +77,7 @@ class Rule(Struct, frozen=True):
 
     @property
     def label(self) -> str:
-        """The name reported if it decides."""
+        """The name reported if this rule decides."""
         match self.section:
             case "limits":
                 return self.name + self._where
@@ -90,15 +90,15 @@ class Rule(Struct, frozen=True):
 
     @property
     def pattern(self) -> str:
-        """Of a permission; else empty."""
+        """The pattern of a permission; else empty."""
         return self.condition.text if isinstance(self.condition, Pattern) else ""
 
     def spells(self, text: str) -> bool:
-        """Whether the pattern itself spells `text`: it was meant."""
+        """Whether the pattern spells out `text` and so was meant for it."""
         return text.lower() in self.pattern.lower()
 
     def denial(self, found: str = "") -> Deny:
-        """`found`: the words of its condition."""
+        """`found`: its condition's description of the call."""
         if self.section == "permissions":
             found = f"A user's rule denies this call ({self.name}). It was not run."
         trace = str(self) if self.section in ("policy", "permissions") else ""
@@ -106,7 +106,7 @@ class Rule(Struct, frozen=True):
 
 
 class RuleList:
-    """`trouble`: what is wrong with the rules, in sentences. Such a rule denies."""
+    """`trouble`: what is wrong with the rules, in sentences. An invalid rule denies."""
 
     def __init__(self, rules: Sequence[Rule], trouble: Sequence[str] = ()) -> None:
         self.rules = tuple(rules)
@@ -121,7 +121,7 @@ class RuleList:
         origin: Origin = lambda key, index: "",
         is_tool: Callable[[str], bool] = lambda name: False,
     ) -> RuleList:
-        """`environ`: the agent's environment, for rules with `env`; `is_tool` knows the names of tools."""
+        """`environ`: the agent's environment, for rules with `env`; `is_tool` recognises tool names."""
         policy, trouble = _policy(config, environ, origin)
         rules = [
             *_limits(config.scoped, home, origin),
@@ -136,8 +136,8 @@ class RuleList:
         return tuple(rule for rule in self.rules if rule.section == section)
 
     def applies(self, section: Section, subject: Subject, approved: Collection[str] = ()) -> tuple[Rule, str] | None:
-        """The first rule of a section that applies to a call, with the words of its condition. `approved`: labels of
-        rules that are passed over."""
+        """The first rule of a section that applies to a call, with its condition's description. `approved`: labels of
+        rules to skip."""
         for rule in self.of(section):
             asked = matches(rule.tool, subject.tool) and rule.label not in approved
             if asked and (found := rule.condition.found(subject)):
@@ -153,21 +153,21 @@ class RuleList:
     # --- permissions ------------------------------------------------------------------------------------------
 
     def permissions(self, tool: str) -> list[Rule]:
-        """Those of a tool, in the order they are tried."""
+        """A tool's permission rules, in order of precedence."""
         listed = [rule for rule in self.of("permissions") if rule.tool == tool or matches(rule.tool, tool)]
         return sorted(listed, key=lambda rule: rule.tool != tool)
 
     def permission(self, tool: str, texts: Sequence[str]) -> Rule | None:
-        """The first that matches one of `texts`, several spellings of one thing."""
+        """The first rule that matches one of `texts`, several spellings of the same thing."""
         for rule in self.permissions(tool):
             if isinstance(rule.condition, Pattern) and rule.condition.holds(texts):
                 return rule
         return None
 
-    # --- what follows from them ---------------------------------------------------------------------------------
+    # --- derived facts ------------------------------------------------------------------------------------------
 
     def hides(self, tool: str) -> str | None:
-        """Why the model is not offered a tool at all: no call of it could ever run."""
+        """Why a tool is not offered to the model at all: no call of it could ever run."""
         for rule in self.permissions(tool):
             if rule.effect != "deny":
                 break
@@ -179,7 +179,7 @@ class RuleList:
         return None
 
     def hidden_paths(self, tool: str) -> list[str]:
-        """Globs of whole paths that a policy denies `tool` whatever else is in the call: what it must never reach."""
+        """Globs of whole paths that a policy always denies to `tool`, whatever else is in the call."""
         return [
             path
             for rule in self.of("policy")
@@ -189,7 +189,7 @@ class RuleList:
         ]
 
     def policy_lines(self) -> list[str]:
-        """The policy's rules, a line each."""
+        """The policy's rules, one line each."""
         listed = [str(rule) for rule in self.of("policy")]
         return listed if not listed or listed[-1] == str(DEFAULT_DENY) else [*listed, "default allow"]
 
@@ -231,7 +231,7 @@ def _listed(key: str, rules: Sequence[PolicyRule], origin: Origin) -> Iterator[t
 
 
 def _policy_rule(name: str, rule: PolicyRule, origin: str, environ: Mapping[str, str]) -> tuple[Rule, str]:
-    """The rule, and what is wrong with it: an invalid rule denies every call of its tools."""
+    """Returns the rule and its errors: an invalid rule denies every call of its tools."""
     said = [rule.tool]
     said += [f"paths={','.join(rule.paths)}"] if rule.paths else []
     said += [f"args_match={rule.args_match}"] if rule.args_match else []
@@ -281,7 +281,7 @@ def _permissions(config: ToolsConfig, origin: Origin) -> Iterator[Rule]:
 
 
 def _older(config: BashConfig, origin: Origin) -> Iterator[Rule]:
-    """Texts to be found, without wildcards but `*`: they count where `bash` has no rules."""
+    """Plain texts to search for, with `*` as the only wildcard: used if `bash` has no rules."""
     older: tuple[tuple[str, Effect, Sequence[str]], ...] = (
         ("tools.bash.blocked_commands", "deny", config.blocked_commands),
         ("tools.bash.confirm_patterns", "ask", config.confirm_patterns),

@@ -1,4 +1,4 @@
-"""A call as rules see it: its texts, its paths and its hosts, in every spelling."""
+"""A call as rules see it: its texts, paths and hosts, in every spelling."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from acp_agent.safety.lines.examined import Examined
 
 EXAMINE = "acp_agent.safety.lines.examine:examine"
-"""Loaded with the first command: it brings tree-sitter."""
+"""Loaded with the first command: it imports tree-sitter."""
 
 MAX_PATHS = 500
-"""Of one call that are resolved."""
+"""Paths of one call that are resolved."""
 MAX_WORDS = 200
 """Words of a call that are compared."""
 
@@ -35,11 +35,11 @@ WORD = re.compile(r"[^\s\"'`;|&()<>{}\[\],]+")
 
 
 class Step(msgspec.Struct, frozen=True):
-    """One call, as it is compared with others."""
+    """One call, in the form that is compared with others."""
 
     tool: str
     words: tuple[str, ...]
-    """Of its arguments, in order."""
+    """Words of its arguments, in order."""
 
 
 class CallFacts(Struct, frozen=True):
@@ -69,9 +69,9 @@ class Subject:
     call: CallFacts
     roots: Roots
     steps: tuple[Step, ...] = ()
-    """The call as a step: as it was given, and in further spellings of its command."""
+    """The call as a step: as given, and in further spellings of its command."""
     made: tuple[Step, ...] = ()
-    """The session's calls before it."""
+    """Earlier calls of the session."""
     _examined: dict[int, Examined] = field(default_factory=dict)
 
     @property
@@ -95,24 +95,24 @@ class Subject:
 
     @cached_property
     def spellings(self) -> tuple[str, ...]:
-        """Of a command line: the line and its simple commands in all their spellings."""
+        """A command line and its simple commands in all their spellings."""
         return tuple(text for parse in self.parses for text in parse.candidates)
 
     @cached_property
     def texts(self) -> tuple[str, ...]:
-        """Of the arguments, and `spellings`: what a deny is compared with."""
+        """The arguments and `spellings`: compared with deny rules."""
         return tuple(map(_plain, (*texts_of(self.call.arguments), *self.spellings)))
 
     @cached_property
     def whole(self) -> tuple[str, ...]:
-        """Texts that an allow must match, every one: the arguments, or the simple commands of a line."""
+        """Texts that an allow must match, all of them: the arguments, or the simple commands of a line."""
         whole = [part.spelled or part.text for parse in self.parses for part in parse.parts]
         return tuple(map(_plain, whole or texts_of(self.call.arguments)))
 
     @cached_property
     def parts(self) -> tuple[str, ...] | None:
-        """The simple commands of a command line; an empty text is one that is not literal, or a line that is not
-        understood. `None` without one."""
+        """The simple commands of a command line; "" for one that is not literal, and if the line is not understood.
+        `None` without a command line."""
         if not self.parses:
             return None
         parts = [part.spelled for parse in self.parses for part in parse.parts]
@@ -128,13 +128,13 @@ class Subject:
 
     @cached_property
     def paths(self) -> tuple[Path, ...]:
-        """Resolved: what an allow must match, every one."""
+        """Resolved paths that an allow must match, all of them."""
         words = [access.cwd / word for access, parse in self.commands for word in _named(parse) if "/" in word]
         return tuple(map(_resolved, (*self._own_paths, *words)[:MAX_PATHS]))
 
     @cached_property
     def named(self) -> tuple[Path, ...]:
-        """Further paths that a deny is compared with: everything in a command line that may be a path."""
+        """Additional paths compared with deny rules: everything in a command line that may be a path."""
         named = [
             access.cwd / word
             for access, parse in self.commands
@@ -144,7 +144,7 @@ class Subject:
 
     @cached_property
     def meant(self) -> tuple[Path, ...]:
-        """The paths of the call as far as known: what a limit applies to."""
+        """The paths of the call as far as known: limits apply to them."""
         paths = list(self._own_paths)
         for access, parse in self.commands:
             targets = {link.target for part in parse.parts for link in part.redirects}
@@ -154,7 +154,7 @@ class Subject:
 
 
 def texts_of(value: object) -> tuple[str, ...]:
-    """Every text in the arguments of a call, keys of tables left out."""
+    """Every text in the arguments of a call, except the keys of objects."""
     if isinstance(value, str):
         return (value,)
     if isinstance(value, Mapping):
@@ -169,14 +169,14 @@ def step_of(tool: str, text: str) -> Step:
 
 
 def _named(parse: Examined) -> list[str]:
-    """Words of a command line that may mean a path: arguments, values of options, where output goes."""
+    """Words of a command line that may be paths: arguments, values of options, redirection targets."""
     words = [word for part in parse.parts for word in (part.words or ())[1:]]
     words += [link.target for part in parse.parts for link in part.redirects if link.target]
     return [value for word in words for value in (word, word.partition("=")[2]) if value]
 
 
 def _is_path(word: str, cwd: Path) -> bool:
-    """Whether a word means a path, as far as one can tell."""
+    """Whether a word seems to be a path."""
     try:
         return "/" in word or (cwd / word).exists()
     except (OSError, ValueError):
@@ -184,7 +184,7 @@ def _is_path(word: str, cwd: Path) -> bool:
 
 
 def _expanded(parse: Examined, cwd: Path) -> list[str]:
-    """Names that the wildcards of a line stand for now, where bash would expand them."""
+    """Names that the wildcards of a line currently match, where bash would expand them."""
     texts = {text for part in parse.parts if part.words is None for text in part.text.split()}
     found: list[str] = []
     for pattern in texts:
@@ -195,7 +195,7 @@ def _expanded(parse: Examined, cwd: Path) -> list[str]:
 
 
 def _plain(text: str) -> str:
-    """Replaces lone surrogates, which regular expressions do not accept."""
+    """Replaces lone surrogates, which regular expressions reject."""
     return text.encode("utf-8", "replace").decode("utf-8")
 
 

@@ -1,7 +1,7 @@
-"""The trajectory sentinel: a session's calls, and which sequences of them went wrong.
+"""The trajectory sentinel: records a session's calls and learns which sequences of them went wrong.
 
-Off unless enabled in `[tools.governance]`. Learned sequences are the last calls up to one that went wrong: learned
-immediately if the user rejected it (`/reject`), otherwise after `FAILURES` failures without a success. They are
+Disabled unless enabled in `[tools.governance]`. A learned sequence is the last calls up to one that went wrong: learned
+immediately if the user rejected it (`/reject`), otherwise after `FAILURES` failures without a success. Sequences are
 compared by shared words.
 """
 
@@ -19,17 +19,17 @@ from acp_agent.safety.deciding.subjects import Step, step_of, texts_of
 FAILURES = 3
 """How often a sequence must have failed, without a success since, to be blocked."""
 MAX_STEPS = 100
-"""Calls of a session that are looked back at."""
+"""Number of recent calls of a session that are kept."""
 
 Outcome = Literal["failed", "rejected", "succeeded"]
 
 
 class Learned(Protocol):
-    """Calls in a row that went wrong."""
+    """Consecutive calls that went wrong."""
 
     @property
     def steps(self) -> str:
-        """JSON: the calls, the last is the one that went wrong."""
+        """The calls as JSON; the last is the one that went wrong."""
         ...
 
     @property
@@ -45,16 +45,16 @@ class LearnedStore(Protocol):
     def learned(self) -> Sequence[Learned]: ...
 
     def keep(self, steps: str, failures: int, rejected: bool) -> None:
-        """Replaces the one with the same steps."""
+        """Replaces the entry with the same steps."""
         ...
 
     def forget(self) -> int:
-        """Removes all; how many they were."""
+        """Removes all and returns their number."""
         ...
 
 
 class Sentinel:
-    """Of one session."""
+    """Sentinel of one session."""
 
     def __init__(
         self, config: GovernanceConfig, store: LearnedStore, redact: Callable[[str], str] = lambda text: text
@@ -93,7 +93,7 @@ class Sentinel:
         return [learned for learned in self._store.learned() if learned.rejected or learned.failures >= FAILURES]
 
     def began(self, call_id: str, tool: str, arguments: Mapping[str, Any]) -> None:
-        """A call is made."""
+        """Records the start of a call."""
         if self.enabled:
             self._made.append(self.step(tool, arguments))
             self._of_call[call_id] = tuple(self._made)[-self._config.window :]
@@ -101,7 +101,7 @@ class Sentinel:
                 del self._of_call[next(iter(self._of_call))]
 
     def ended(self, call_id: str, outcome: Outcome) -> None:
-        """A call has ended. Raises StoreError."""
+        """Records the end of a call. Raises StoreError."""
         steps = self._of_call.get(call_id)
         if steps is None or not self.enabled:
             return
@@ -138,7 +138,7 @@ class Sentinel:
 
 
 def spelled(learned: Learned) -> str:
-    """A learned sequence, to be shown."""
+    """A learned sequence in readable form."""
     return " → ".join(" ".join((step.tool, *step.words)) for step in _decoded(learned.steps))
 
 
@@ -151,6 +151,6 @@ def _decoded(text: str) -> list[Step]:
 
 
 def _similarity(one: Sequence[str], other: Sequence[str]) -> float:
-    """Shared words to all words (Jaccard), 1 where both are empty."""
+    """Ratio of shared words to all words (Jaccard); 1 if both are empty."""
     first, second = set(one), set(other)
     return len(first & second) / len(first | second) if first | second else 1.0

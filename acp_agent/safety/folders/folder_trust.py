@@ -1,8 +1,8 @@
 """The files of a folder that take effect only if the user trusts it: configuration (including hooks and MCP servers)
 and tools.
 
-Trust applies to a folder and the exact bytes of these files, and is stored outside it: after a pulled commit that
-changes one, the user is asked again. Until then the files are unused data.
+Trust applies to a folder and the exact bytes of these files, and is stored outside it: if a pulled commit changes one,
+the user is asked again. Until then the files have no effect.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MARK_CHARS = 12
 def own_files(folder: Path) -> dict[str, bytes]:
     """Relative path -> current bytes.
 
-    Only regular files, no links or pipes; each is read once, and exactly that is shown, hashed and used.
+    Only regular files, no links or pipes; each is read once, and exactly those bytes are shown, hashed and used.
     """
     found: dict[str, bytes] = {}
     base = folder / FOLDER
@@ -46,12 +46,12 @@ def own_files(folder: Path) -> dict[str, bytes]:
 
 
 def tools_of(files: Mapping[str, bytes]) -> dict[str, bytes]:
-    """The tools among them: file name -> bytes."""
+    """The tools among the files: file name -> bytes."""
     return {name.removeprefix(f"{TOOLS}/"): data for name, data in files.items() if name.startswith(f"{TOOLS}/")}
 
 
 def scope_of(files: Mapping[str, bytes]) -> str:
-    """The mark by which trust in files is remembered: it changes with every byte."""
+    """A digest that identifies trusted files: it changes with every byte."""
     state = hashlib.sha256()
     for name, data in sorted(files.items()):
         state.update(f"{name}\0".encode("utf-8", "surrogateescape"))
@@ -60,7 +60,7 @@ def scope_of(files: Mapping[str, bytes]) -> str:
 
 
 def mark_of(scope: str) -> str:
-    """Enough of it to be repeated by hand."""
+    """A prefix of it, short enough to type."""
     return scope.rpartition(" ")[2][:MARK_CHARS]
 
 

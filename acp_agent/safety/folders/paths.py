@@ -1,11 +1,11 @@
-"""Which paths tools may touch: below the session's roots, also through links and folders that do not exist yet.
+"""Which paths tools may access: below the session's roots, also through links and folders that do not exist yet.
 
-A path is resolved as far as it exists (links followed), the rest is added, and the result is compared with the roots
-component by component: `/srv/app-evil` is not below `/srv/app`, and a link that leads out is out. Kernel files in
-`/proc`, `/sys` and `/dev` are outside even if a root is `/`.
+The existing part of a path is resolved (following links), the rest is appended, and the result is compared with the
+roots component by component: `/srv/app-evil` is not below `/srv/app`, and a link pointing outside is outside. Kernel
+files in `/proc`, `/sys` and `/dev` are outside even if a root is `/`.
 
-Nothing in a path is expanded: `~`, `*` and `$HOME` are ordinary names. Names are compared as spelled. On a
-case-insensitive disk, a name in another spelling is a different path here; it is inside wherever the other is.
+Nothing in a path is expanded: `~`, `*` and `$HOME` are ordinary names. Names are compared case-sensitively. On a
+case-insensitive disk, a name in another spelling counts as a different path; it is inside wherever the other is.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from acp_agent.errors import ToolError
 from acp_agent.safety.folders.protect import PathRules
 
 MAX_PATH_BYTES = 4095
-"""Linux's PATH_MAX without the NUL at the end."""
+"""Linux's PATH_MAX without the trailing NUL."""
 
 MAX_NAME_BYTES = 255
 """NAME_MAX of most file systems."""
@@ -33,16 +33,16 @@ KERNELS_OWN = tuple(Path(name) for name in ("/proc", "/sys", "/dev"))
 KERNELS_OWN_PARTS = frozenset((tree.name,) for tree in KERNELS_OWN)
 
 PLAIN_MEMORY = Path("/dev/shm")
-"""Files in memory, but files."""
+"""Memory-backed, but regular files."""
 
 EXPANDED = re.compile(r"~|\$[A-Z_][A-Z0-9_]*|\$\{[A-Z_][A-Z0-9_]*\}")
-"""First names of a path that a shell would expand."""
+"""First components of a path that a shell would expand."""
 
 FILE_URI = "file://"
 
 
 class Roots:
-    """The folders of a session: `cwd`, the base of relative paths, and any more. `rules`: what is special in them."""
+    """The folders of a session: `cwd`, the base of relative paths, and additional ones. `rules`: special paths."""
 
     def __init__(self, cwd: Path, additional: Iterable[Path] = (), rules: PathRules | None = None) -> None:
         self.cwd = cwd
@@ -52,11 +52,11 @@ class Roots:
 
     @property
     def real(self) -> tuple[Path, ...]:
-        """The folders, resolved."""
+        """The resolved folders."""
         return self._real
 
     def resolve(self, text: str) -> Path:
-        """Resolves the path a tool was given. Raises ToolError if it is malformed or outside."""
+        """Resolves a path given to a tool. Raises ToolError if it is malformed or outside."""
         return self._inside(text, self.absolute(text))
 
     def entry(self, text: str) -> Path:
@@ -83,11 +83,11 @@ class Roots:
         return path
 
     def absolute(self, text: str) -> Path:
-        """The same without the check that it is inside. A `file://` URI stands for its path."""
+        """The same without checking that it is inside. A `file://` URI stands for its path."""
         return self._real_path(text, self.cwd / self._literal(_checked(text)))
 
     def _literal(self, text: str) -> str:
-        """Raises ToolError for shell syntax: otherwise a folder with that name would be created."""
+        """Raises ToolError for shell syntax, which would otherwise create a folder of that name."""
         first = text.partition("/")[0]
         if EXPANDED.fullmatch(first) and ("/" in text or first == "~") and not os.path.lexists(self.cwd / first):
             raise ToolError(
@@ -111,16 +111,16 @@ class Roots:
         return found
 
     def named(self, text: str) -> Path:
-        """The absolute path a text names, for display: not resolved, not checked, never an error."""
+        """The absolute path named by a text, for display: not resolved, not checked, never an error."""
         path = _path_of(text)
         return self.cwd / path if path.isprintable() else self.cwd
 
     def contains(self, path: Path) -> bool:
-        """Whether a resolved path is one of the roots or below one, and not the kernel's own."""
+        """Whether a resolved path is one of the roots or below one, and not one of the kernel's."""
         return not _kernels_own(path) and any(path == root or root in path.parents for root in self._real)
 
     def in_project(self, path: Path) -> bool:
-        """Whether a resolved path is below the working directory, not only below an additional one."""
+        """Whether a resolved path is below the working directory rather than an additional one."""
         return self._real[0] in path.parents
 
     def is_root(self, path: Path) -> bool:
@@ -131,7 +131,7 @@ class Roots:
         return any(path == root or path in root.parents for root in (*self._real, *self.all))
 
     def display(self, path: Path) -> str:
-        """For display: relative to the working directory if below it."""
+        """Path for display: relative to the working directory if below it."""
         base = self._real[0]
         if path == base:
             return "."
@@ -139,7 +139,7 @@ class Roots:
 
 
 def _checked(text: str) -> str:
-    """The path in what a tool was given. Raises ToolError for what can be none."""
+    """The path in a tool's argument. Raises ToolError if it cannot be one."""
     if host := _other_host(text):
         raise ToolError(
             f"The URI names a file on another machine ({_short(host)}); only local files can be used. "
@@ -177,12 +177,12 @@ def _path_of(text: str) -> str:
         return text
     try:
         return unquote(urlsplit(text).path, errors="surrogateescape")
-    except ValueError:  # of brackets that hold no address
+    except ValueError:  # Brackets that hold no address.
         return text
 
 
 def _other_host(text: str) -> str:
-    """The machine that a `file://` URI names, if not this one. Raises ToolError for an invalid URI."""
+    """The machine named by a `file://` URI, if not this one. Raises ToolError for an invalid URI."""
     if not text.startswith(FILE_URI):
         return ""
     try:
@@ -193,7 +193,7 @@ def _other_host(text: str) -> str:
 
 
 def _short(text: str) -> str:
-    """A path in a message: long ones lose their middle."""
+    """A path for a message: long ones are shortened in the middle."""
     return text if len(text) <= 200 else f"{text[:100]}...{text[-80:]}"
 
 
@@ -203,14 +203,14 @@ def _kernels_own(path: Path) -> bool:
 
 
 def real_path(path: Path) -> Path:
-    """`path` with every link of its existing part followed; what does not exist yet is added as it stands.
+    """`path` with all links in its existing part followed; the rest is appended unchanged.
 
-    Raises OSError for a loop of links and for names that are too long.
+    Raises OSError for a link loop and for names that are too long.
     """
     try:
         return Path(os.path.realpath(path, strict=True))
     except OSError as error:
-        # Without `strict`, a loop of links is left in the answer as if it were a folder.
+        # Without `strict`, a link loop would stay in the result as if it were a folder.
         if error.errno in (errno.ELOOP, errno.ENAMETOOLONG):
             raise
     except RecursionError as error:
@@ -219,9 +219,9 @@ def real_path(path: Path) -> Path:
 
 
 def read_regular(path: Path, limit: int) -> bytes | None:
-    """The bytes of a regular file of at most `limit`, not through a link in its last part; `None` for anything else.
+    """Contents of a regular file of at most `limit` bytes whose last component is no link; `None` for anything else.
 
-    For unchecked files of a project: does not wait for a pipe or read a device. Raises OSError.
+    For unchecked files of a project: never waits for a pipe or reads a device. Raises OSError.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):

@@ -1,4 +1,4 @@
-"""Which paths inside the session's folders are special: not readable (`deny_read`), or trusted by other programs.
+"""Which paths inside the session's folders are special: unreadable (`deny_read`), or trusted by other programs.
 
 Both apply to tools (through `Roots`) and to commands (through the sandbox's mounts).
 """
@@ -12,14 +12,14 @@ from acp_agent.config.safety_settings import PROTECTED
 from acp_agent.safety.globs import PathGlobs, covering
 
 ALWAYS = (".git",)
-"""Whatever the configuration says: all of a repository's inside, for tools (commands of git work there)."""
+"""Regardless of the configuration: everything inside `.git`, for tools (git commands may work there)."""
 
 MAX_POINTER = 4096
 
 
 class PathRules:
     """`protect`: relative paths, special below every folder. `deny_read`, `allow_read`: globs; deny, then allow.
-    `bases`: what relative globs are relative to."""
+    `bases`: folders that relative globs refer to."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class PathRules:
         self._allow = PathGlobs(allow_read, bases, home)
 
     def protects(self, path: Path) -> str | None:
-        """The protected name that a resolved path is, or is below, in any folder; ignoring case."""
+        """The protected name that a resolved path equals or is below, in any folder; ignores case."""
         parts = tuple(part.casefold() for part in path.parts)
         for wanted in self._protected:
             length = len(wanted)
@@ -54,7 +54,7 @@ class PathRules:
 
     @property
     def heads(self) -> frozenset[str]:
-        """Names of files and folders that are protected or contain protected ones; in lower case."""
+        """Names of files and folders that are protected or contain protected ones, in lower case."""
         return frozenset(parts[0] for parts in self._protected)
 
     def hides(self, path: Path) -> bool:
@@ -64,7 +64,7 @@ class PathRules:
         return bool(self._deny) and self._deny.matches(path) and not self._allow.matches(path)
 
     def why_hidden(self, path: Path) -> str:
-        """The rule by which `path` is hidden, in a few words."""
+        """The rule that hides `path`, in a few words."""
         if self._is_own(path):
             return "it belongs to the agent"
         return "`tools.policy`" if self._by_policy(path) else "`tools.files.deny_read`"
@@ -78,7 +78,7 @@ class PathRules:
 
     @property
     def hides_any(self) -> bool:
-        """Whether there are patterns, for which folders must be scanned."""
+        """Whether there are patterns, which require scanning folders."""
         return bool(self._deny) or self._absolute is not None
 
     @property
@@ -88,15 +88,15 @@ class PathRules:
 
 
 def configured_folders(texts: Sequence[str]) -> list[Path]:
-    """The folders of `tools.files.allowed_paths` that exist; `~` is the home."""
+    """The existing folders of `tools.files.allowed_paths`; `~` is the home folder."""
     paths = [Path(text).expanduser() for text in texts if text.strip()]
     return [path for path in paths if path.is_absolute() and path.is_dir()]
 
 
 def git_places(root: Path) -> tuple[tuple[Path, ...], tuple[Path, ...]]:
-    """Where git keeps what belongs to a worktree whose `.git` is a file: (to be written, to be protected).
+    """Git's folders for a worktree whose `.git` is a file: (to be writable, to be protected).
 
-    Only what points back is believed: a file that names any other folder gives nothing.
+    Only a folder that points back is accepted: a file naming any other folder yields nothing.
     """
     pointer = _text(root / ".git")
     if pointer is None or not pointer.startswith("gitdir:"):

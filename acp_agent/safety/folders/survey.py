@@ -1,7 +1,7 @@
 """Scans a session's folders for what commands must not touch: files that `deny_read` matches, and the configuration of
-every repository, which git reads when the repository is used.
+every repository, which git reads when it is used there.
 
-Blocking, to be run in a thread. Scans at most `MAX_LOOKED_AT` entries (`MAX_LOOKED_AT_FOR_HIDDEN`).
+Blocking: run it in a thread. Scans at most `MAX_LOOKED_AT` entries (`MAX_LOOKED_AT_FOR_HIDDEN`).
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ MAX_LOOKED_AT_FOR_HIDDEN = 300_000
 MAX_REPOSITORIES = 50
 
 SKIPPED = frozenset((".git", "node_modules", "__pycache__", ".venv", "venv", "target", ".tox", ".mypy_cache"))
-"""Folders that hold copies of other people's files, and many."""
+"""Large folders with copies of other people's files."""
 
 INSIDE = ("hooks", "config", "commondir", "config.worktree")
-"""Files of a repository's folder that name programs that git runs, or another folder that does."""
+"""Files in a repository's folder that name programs for git to run, or another folder that does."""
 
 
 MAX_CONFIG = 200_000
@@ -35,18 +35,18 @@ NAMING = re.compile(r"^[ \t]*(hookspath|path)[ \t]*=[ \t]*(\S[^\n]*)", re.IGNORE
 
 class Survey(Struct, frozen=True):
     hidden: tuple[Path, ...] = ()
-    """Files and folders not to be read; a folder stands for all below it."""
+    """Files and folders that must not be read; a folder stands for everything below it."""
     repositories: tuple[Path, ...] = ()
-    """Folders of git (`.git`, those of submodules and worktrees) below the session's folders."""
+    """Git's folders (`.git`, those of submodules and worktrees) below the session's folders."""
     pointers: tuple[Path, ...] = ()
-    """Files named `.git`: they say where a worktree's or submodule's repository is."""
+    """Files named `.git`, which point to a worktree's or submodule's repository."""
     named: tuple[Path, ...] = ()
-    """Paths that the configuration of these repositories names: folders of hooks, further configuration."""
+    """Paths named by the configuration of these repositories: hook folders, further configuration."""
     complete: bool = True
     """Whether everything was scanned."""
 
     def special(self) -> list[Path]:
-        """Paths of the repositories that must not be changed; `hooks` and `config` also where they do not exist."""
+        """Paths in the repositories that must not be changed; `hooks` and `config` even if missing."""
         inside = [
             folder / name
             for folder in self.repositories
@@ -89,7 +89,7 @@ def survey(roots: Roots) -> Survey:
 
 
 def _named(git: Path) -> Iterator[Path]:
-    """`core.hooksPath` and `include.path`, where they lie in the repository's own folder and exist."""
+    """`core.hooksPath` and `include.path`, if they exist inside the repository's own folder."""
     try:
         text = (read_regular(git / "config", MAX_CONFIG) or b"").decode("utf-8", "replace")
     except OSError:

@@ -1,1 +1,1 @@
-"""Reading a command line: what runs in it, what it touches, how much harm it can do, and what it waits for."""
+"""Analysis of a command line: what it runs, what it touches, how much harm it can do, and what input it waits for."""

@@ -1,8 +1,8 @@
 """The scope of an "always" answer for a command, in words such as `cargo test`.
 
 A scope is the program with its sub-command, if these determine what happens regardless of the other arguments. A
-command whose arguments can be any program (`sh -c`, `docker run`, `git -c`, `make SHELL=…`) has none: then only this
-exact line is remembered (`None`). Whether arguments are inside the session's folders is checked elsewhere, before.
+command whose arguments can be any program (`sh -c`, `docker run`, `git -c`, `make SHELL=…`) has none: then only the
+exact line is remembered (`None`). Whether arguments are inside the session's folders has been checked before.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ class _Subs(Struct, frozen=True, forbid_unknown_fields=True):
     """A program with sub-commands."""
 
     only: frozenset[str] = frozenset()
-    """Sub-commands with a scope: those that do not run what their arguments say, nor set what will be run."""
+    """Sub-commands with a scope: those that neither run what their arguments say nor set what will be run."""
     short: tuple[str, ...] = ()
-    """Options (beginnings of an argument) after which anything may happen."""
+    """Options (prefixes of an argument) after which anything may happen."""
     long: tuple[str, ...] = ()
     words: int = 1
     several: bool = False
@@ -38,9 +38,9 @@ class _Subs(Struct, frozen=True, forbid_unknown_fields=True):
 class _Table(Struct, frozen=True, forbid_unknown_fields=True):
     subs: dict[str, _Subs]
     tools: dict[str, frozenset[str]]
-    """Programs whose whole scope is their name, with the options that keep it so."""
+    """Programs whose name alone is the scope, with the options that keep it so."""
     modules: dict[str, frozenset[str]]
-    """Modules of Python with a scope of their own, besides `TOOL_MODULES`, with the options that keep it so."""
+    """Python modules with their own scope, besides `TOOL_MODULES`, with the options that keep it so."""
 
 
 @cache
@@ -122,7 +122,7 @@ def _is_sub(word: str) -> bool:
 
 
 def _only(arguments: Sequence[str], known: frozenset[str]) -> bool:
-    """Whether every option is a known one (their values aside)."""
+    """Whether all options are known (ignoring their values)."""
     for argument in arguments:
         if argument == "--":
             return False
@@ -135,9 +135,9 @@ RUNNERS = frozenset(("uv", "poetry", "pdm", "hatch", "pipenv"))
 """`X run PROGRAM …`: the scope is that of the program."""
 
 SCRIPTS = frozenset(("npm", "pnpm", "yarn", "bun"))
-"""`X run SCRIPT`: the scripts of the project's package.json."""
+"""`X run SCRIPT`: scripts of the project's package.json."""
 
 TOOL_MODULES = words("pytest mypy ruff black isort flake8 pip")
-"""Modules that are the program of the same name. Any other module may run what its arguments say."""
+"""Modules equivalent to the program of the same name. Any other module may run what its arguments say."""
 
 GIT_REMOTES = words("push pull fetch")

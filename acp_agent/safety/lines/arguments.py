@@ -1,4 +1,4 @@
-"""Which programs a command line names, and which forbidden paths."""
+"""Finds the programs a command line names, and forbidden paths in it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WILD = re.compile(r"[*?\[]")
 
 
 def program_names(examined: Examined) -> tuple[str, ...] | None:
-    """Every program as it is named; `None` where not all of them are known."""
+    """Every program as written; `None` if not all of them are known."""
     names: dict[str, None] = {}
     for part in examined.parts:
         if part.program is None or "" in part.dangers:
@@ -27,9 +27,9 @@ def program_names(examined: Examined) -> tuple[str, ...] | None:
 
 
 def forbidden_argument(examined: Examined, forbidden: Sequence[str], home: Path) -> str | None:
-    """The first argument, target of a redirection or value of an option that is a forbidden path, or below one.
+    """The first argument, redirection target or option value that is a forbidden path, or below one.
 
-    Of what is known only when it runs, and of lines that are not understood, the text is searched.
+    Text known only at run time and lines that are not understood are searched as plain text.
     """
     if not forbidden:
         return None
@@ -52,7 +52,7 @@ def forbidden_argument(examined: Examined, forbidden: Sequence[str], home: Path)
 
 
 def _pieces(text: str) -> Iterator[str]:
-    """Parts of an argument that may be a path: all of it, the value of an option, what is glued to one."""
+    """Parts of an argument that may be a path: all of it, the value of an option, a value attached to one."""
     yield text
     for sign in "=:,@":
         if sign in text:
@@ -73,7 +73,7 @@ def _at_home(text: str, home: Path) -> str:
 
 
 def _both(text: str, folder: Path, home: Path) -> set[Path]:
-    """The path as it is spelled, and with its links followed."""
+    """The path as written, and with its links followed."""
     path = folder / _at_home(text, home)
     found = {Path(os.path.normpath(path))}
     try:

@@ -1,9 +1,9 @@
-"""Options and operands that turn a program into something else: they run what an argument names, or write where a
-program like it does not.
+"""Options and operands that turn a program into something else: they run what an argument names, or write where such a
+program usually does not.
 
-A rule such as `git *` was not written with `git -c core.pager=…` in mind. So a rule must name what is in this table to
-allow it. A table, not a parser: a letter that may be in a cluster is searched for in every cluster, and a prefix of a
-long option counts as the option.
+A rule such as `git *` was not written with `git -c core.pager=…` in mind, so a rule must spell out what is in this
+table to allow it. A table, not a parser: a letter that may be in a cluster is searched for in every cluster, and a
+prefix of a long option counts as the option.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SAFE_ASSIGNMENTS = words(
     "RUST_BACKTRACE RUST_LOG LOG_LEVEL LOGLEVEL NODE_ENV APP_ENV RAILS_ENV PYTHONUNBUFFERED PYTHONDONTWRITEBYTECODE "
     "PYTHONHASHSEED GOOS GOARCH CGO_ENABLED DEBIAN_FRONTEND"
 )
-"""Variables that change neither which program runs nor where it reads its configuration. A white list: there are too
+"""Variables that change neither which program runs nor where it reads its configuration. An allowlist: there are too
 many others (`PATH`, `LD_PRELOAD`, `IFS`, `BASH_ENV`, `GIT_*`, `NODE_OPTIONS`, `PYTHONPATH`, `RUSTC_WRAPPER`, …)."""
 
 
@@ -39,19 +39,19 @@ class _Row(Struct, frozen=True, forbid_unknown_fields=True):
     short: str = ""
     """Letters, alone or in a cluster."""
     long: tuple[str, ...] = ()
-    """Long options, also with one dash only, as Go has them, and by their beginnings."""
+    """Long options, also with a single dash, as in Go, and abbreviated."""
     exact: frozenset[str] = frozenset()
-    """Arguments as they stand."""
+    """Arguments matched verbatim."""
     subs: frozenset[str] = frozenset()
-    """The first operand."""
+    """First operands."""
     before_sub: str = ""
-    """Letters that matter before the first operand only (`git -c`, but `git log -c`)."""
+    """Letters that matter only before the first operand (`git -c`, but not `git log -c`)."""
     starts: tuple[str, ...] = ()
-    """Beginnings of arguments."""
+    """Prefixes of arguments."""
     always: bool = False
-    """The program itself can run or change anything: it must be named."""
+    """The program itself can run or change anything: a rule must name it."""
     operand: str | None = None
-    """An operand in which this expression is found."""
+    """Expression searched for in operands."""
 
 
 @cache
@@ -62,7 +62,7 @@ def table() -> dict[str, _Row]:
 
 
 def dangers_of(command: Sequence[str]) -> tuple[str, ...]:
-    """Those of the literal words of a command that a rule must spell out, in their order."""
+    """The literal words of a command that a rule must spell out, in order."""
     if not command:
         return ()
     name, rows = base(command[0]), table()
@@ -102,7 +102,7 @@ def _collect(row: _Row, arguments: Sequence[str], found: dict[str, None], *, any
 
 
 def _danger(row: _Row, argument: str, first: bool) -> str:
-    """The option in an argument as far as a rule must spell it."""
+    """The option in an argument, as far as a rule must spell it."""
     name = argument.partition("=")[0]
     if any(long.startswith(name) and len(name) > 2 for long in row.long) or name in row.long:
         return name
@@ -120,18 +120,18 @@ SED_SAFE = re.compile(
     r"s(?P<d>[/|#,:@])(?:(?!(?P=d))[^\n\\]|\\.)*(?P=d)(?:(?!(?P=d))[^\n\\]|\\.)*(?P=d)[gpiI\d]*)"
     r"\s*(?:[;\n]\s*|\Z))+"
 )
-"""Scripts that edit what passes through, and nothing else: no `e`, `w`, `r`, `i` with text."""
+"""Scripts that only edit the stream: no `e`, `w`, `r`, and no `i` with text."""
 MAX_SED = 2_000
 CLONE = _Row(short="uc")
-"""`git push -u` is something else."""
+"""`git push -u` means something else."""
 TAR_BUNDLE = re.compile(r"[A-Za-z]*[IFP][A-Za-z]*")
-"""The first argument of tar is letters, with a dash or without."""
+"""Letters in tar's first argument, with or without a dash."""
 VALUES_UNKNOWN = words("npm pnpm yarn docker podman kubectl")
-"""Which of their options take a value is not known here: a sub-command counts wherever it stands."""
+"""Programs whose options with values are not known here: a sub-command counts at any position."""
 
 
 def _sed_scripts(arguments: Sequence[str]) -> list[str]:
-    """The arguments that sed takes for its script."""
+    """The arguments that sed treats as its script."""
     scripts, operands = [], []
     pending = iter(arguments)
     for argument in pending:

@@ -1,10 +1,10 @@
-"""Splits a command line into its simple commands, including those within others (`sudo`, `xargs`, `bash -c`, `$(…)`,
-functions, loops), with what decides about each.
+"""Splits a command line into its simple commands, including nested ones (`sudo`, `xargs`, `bash -c`, `$(…)`, functions,
+loops), with everything needed to decide about each.
 
 Two questions, two standards. A deny rule is tested on every candidate, and the walk collects candidates from everything
 it finds, even lines that no parser understands. An allow rule counts only if everything is understood: kinds of syntax
 listed here, words on which two parsers agree, paths inside the session's folders. A line runs without asking only if
-each command in it is read-only (`looks`); the first thing that is not plain makes the exact line ask.
+every command in it is read-only (`looks`); anything that is not plain makes the exact line ask.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ if TYPE_CHECKING:
 
 MAX_NODES = 60
 MAX_DEPTH = 40
-"""Of what may run without a question."""
+"""Limit for what may run without a question."""
 MAX_LINES = 6
-"""Lines within lines."""
+"""Nesting depth of lines within lines."""
 MAX_PARTS = 1_000
 MAX_BRACED, MAX_WORDS = 50, 500
 IFS = re.compile(r"\$\{?IFS\}?")
@@ -60,14 +60,14 @@ KNOWN = frozenset(
     "unary_expression binary_expression negation_expression test_operator file_descriptor = == != ; ( ) { } | |& ! "
     '[ ] [[ ]] " < > >> &> &>> >& <& >| \n'.split(" ")
 )
-"""Nodes that need no more than to be looked into."""
+"""Nodes of which only the contents need to be examined."""
 NOWHERE = frozenset(("/dev/null", "/dev/stdout", "/dev/stderr"))
 NET = frozenset("curl wget fetch aria2c nc ncat netcat lynx http https base64 xxd openssl ssh gunzip zcat".split())
 FETCHES = re.compile(r"\b(?:curl|wget|fetch|nc|ncat|base64|xxd)\b")
 
 
 def examine(command: str, roots: Roots, cwd: Path) -> Examined:
-    """Never fails: what cannot be split is not understood."""
+    """Never fails: a line that cannot be split is marked as not understood."""
     found = _Found(roots)
     found.line(command, frozenset((cwd,)), None, 0)
     verdict = found.verdict(command, cwd)
@@ -89,12 +89,12 @@ def examine(command: str, roots: Roots, cwd: Path) -> Examined:
 
 
 def judge(command: str, roots: Roots, cwd: Path) -> Allow | Ask:
-    """Whether `command` may run in `cwd` without asking. Never fails: what is not understood asks."""
+    """Whether `command` may run in `cwd` without asking. Never fails: a line that is not understood asks."""
     return examine(command, roots, cwd).verdict
 
 
 class _Found:
-    """The findings of the walk, over all lines within lines."""
+    """The findings of the walk, over all nested lines."""
 
     def __init__(self, roots: Roots) -> None:
         self.roots = roots
@@ -103,13 +103,13 @@ class _Found:
         self.risks: list[Risk] = []
         self.trouble = ""
         self.asks = ""
-        """Why the whole line asks as it is: the first reason."""
+        """The first reason why the line must be asked about exactly as written."""
         self.scopes: dict[str, None] = {}
-        """Scopes of an "always" answer otherwise; none where the line only looks."""
+        """Scopes of an "always" answer otherwise; empty if the line is read-only."""
 
     def verdict(self, command: str, cwd: Path) -> Allow | Ask:
         if self.asks:
-            # The same line means something else in another folder, so an answer is bound to the folder, too.
+            # The same line has another meaning in another folder, so an answer is bound to the folder as well.
             where = "" if cwd == self.roots.cwd else f"[in {cwd}] "
             return Ask(self.asks, (f"bash = {where}{command}",), "this exact command in this project")
         if not self.scopes:
@@ -130,7 +130,7 @@ class _Found:
             self.troubled(NOT_UNDERSTOOD)
             self.rough(text)
             return
-        if "IFS" in text:  # `rm${IFS}x`: for bash a blank
+        if "IFS" in text:  # `rm${IFS}x`: bash splits there
             self.rough(IFS.sub(" ", text))
         if "{" in text and "," in text:
             self.rough(" ".join(item for word in text.split(" ")[:MAX_WORDS] for item in braced(word)))
@@ -148,7 +148,7 @@ class _Found:
         for words in rough_commands(text):
             self.spellings(words, 0)
             for number, word in enumerate(words[:NESTED], 1):
-                if re.fullmatch(r"-\w*c", word):  # the quotes around the line of a shell are forgotten
+                if re.fullmatch(r"-\w*c", word):  # The quotes around the shell's command line are gone.
                     self.spellings(words[number:], 0)
 
     def candidate(self, text: str) -> None:
@@ -158,7 +158,7 @@ class _Found:
                 self.candidates[spelling] = None
 
     def spellings(self, words: Sequence[str], depth: int) -> list[str]:
-        """Every way a rule might name a command: with and without variables, folder of the program, wrappers."""
+        """Every way a rule might spell a command: with and without variables, the program's folder, wrappers."""
         found: dict[str, None] = {}
         at = next((number for number, word in enumerate(words) if word not in RESERVED), 0)
         words, at = words[at:], 0
@@ -198,15 +198,15 @@ class _Walk:
         self._depth = depth
         self._behind: list[Node] = []
         self._within = depth
-        """Not 0 where what is walked is only a part of a command, whose words are judged as a whole."""
+        """Not 0 within a part of a command whose words are judged as a whole."""
 
     def ask(self, reason: str) -> None:
-        """The whole line asks as it is, if nothing before it did."""
+        """Marks the whole line to be asked about as written; the first reason counts."""
         if not self._within:
             self._found.asks = self._found.asks or reason
 
     def _look_into(self, node: Node, folders: Folded, depth: int) -> None:
-        """For the commands within a word or a redirection."""
+        """Looks for commands within a word or a redirection."""
         self._within += 1
         self.walk(node, folders, (), depth)
         self._within -= 1
@@ -298,7 +298,7 @@ class _Walk:
         return Places(folders, folders)
 
     def _fed(self, stages: list[list[Part]], first: int) -> None:
-        """A shell at the end of a pipe runs what comes; what is plainly written there is read, too."""
+        """A shell at the end of a pipe runs its input, which is examined, too, if it is literal."""
         for before, stage in pairwise(stages):
             for part in stage:
                 name = base(part.rough[0]) if part.rough else ""
@@ -333,7 +333,7 @@ class _Walk:
         after = Places(folders, folders)
         start = len(self._found.parts)
         for body in bodies:
-            # `git 2>log push`: the grammar takes the words behind the target for more targets.
+            # `git 2>log push`: the grammar treats the words after the target as more targets.
             self._behind = [word for child in given if child.type == "file_redirect" for word in _targets(child)[1:]]
             after = self.walk(body, folders, (*redirects, *mine), depth)
         self._behind = []
@@ -435,10 +435,10 @@ class _Walk:
         inners = inner_commands(words) if words else []
         dangers = [*unsafe, *dangers_of(words or ())]
         if words and not looks:
-            # What other programs trust must be named by the rule that lets it be changed.
+            # Files that other programs trust must be named by the rule that allows changing them.
             dangers += [f"{NAMED}{name}" for name in protected_names(words[1:], roots, places)]
         if looks and writes:
-            dangers.append(">")  # what it prints is all there is to it
+            dangers.append(">")  # Its output is all it produces.
         if writes or any(redirect.target is None for redirect in redirects):
             looks = False
         if words is None and not judged_looks:
@@ -470,7 +470,7 @@ class _Walk:
         return len(found.parts) - 1
 
     def _inner(self, index: int, words: Sequence[str], literal: bool, folders: Folded, depth: int) -> None:
-        """The commands within the words of a part."""
+        """Examines the commands within the words of a part."""
         if depth > MAX_LINES or len(self._found.parts) > MAX_PARTS:
             self._found.troubled(NOT_UNDERSTOOD)
             return
@@ -495,7 +495,7 @@ class _Walk:
 
 
 def _shown(words: Sequence[str], assigned: Sequence[str], redirects: Sequence[Redirect]) -> Iterator[str]:
-    """A literal command as patterns that allow may spell it, the plainest last."""
+    """A literal command as allow patterns may spell it, the plainest last."""
     spelled = shlex.join(words)
     before = list(map(_assignment, assigned))
     behind = [f"{item.operator} {shlex.quote(item.target or '')}" for item in redirects if item.writes]
@@ -507,7 +507,7 @@ def _shown(words: Sequence[str], assigned: Sequence[str], redirects: Sequence[Re
 
 
 def _disguises(simple: Simple, unsafe: Sequence[str]) -> Iterator[Risk]:
-    """The risk of a command that is not what it seems."""
+    """The risk of a command in disguise."""
     if simple.words and base(simple.words[0]) in INTERPRETERS and FETCHES.search(simple.text) and not simple.literal:
         yield Risk("high", True, reasons=("it runs code from the network",))
     if any(name == "PATH=" or name.startswith(("LD_", "DYLD_", "BASH_ENV")) for name in unsafe):
@@ -519,7 +519,7 @@ def _targets(redirect: Node) -> list[Node]:
 
 
 def _lands(redirect: Redirect, roots: Roots, places: tuple[Path, ...]) -> bool:
-    """Whether a redirection stays within the folders, away from what is protected or hidden."""
+    """Whether a redirection stays within the folders, away from protected and hidden files."""
     if redirect.target is None:
         return False
     harmless = redirect.target in NOWHERE or (redirect.operator in (">&", "<&") and not redirect.writes)

@@ -1,4 +1,4 @@
-"""An examined command line, and whether rules that allow cover it."""
+"""An examined command line, and whether allow rules cover it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from acp_agent.safety.lines.reach import CHANGES, EXPANDS, WRITES
 from acp_agent.safety.lines.risk import Risk
 
 Match = Callable[[str], str | bool | None]
-"""The pattern that allows a text; `True` where it is not known which."""
+"""Returns the pattern that allows a text; `True` if it does but the pattern is not known."""
 
 WILD = re.compile(r"[*?\[]")
 
@@ -25,25 +25,25 @@ class Part:
 
     simple: Simple
     inside: int | None
-    """The part it is in the words of."""
+    """Index of the part whose words contain it."""
     folders: tuple[Path, ...]
-    """Where the shell may stand; nothing where nobody knows."""
+    """Possible current directories; empty if unknown."""
     looks: bool
     neutral: bool
-    """It does nothing but what the parts inside of it do."""
+    """Does nothing but what the parts inside it do."""
     contained: bool
-    """Its paths and the files it writes are inside of the session's folders, and not protected."""
+    """Its paths and the files it writes are inside the session's folders, and not protected."""
     reason: str
     rule: str
     """The reason in short: `looks:git status`, `scope:cargo test`, `dangerous:git -c`, `redirect`, `not literal`, …"""
     risk: Risk
     dangers: tuple[str, ...]
-    """Words that a pattern must spell out; an empty one no pattern with wildcards does."""
+    """Words that a pattern must spell out; an empty one cannot be matched by a pattern with wildcards."""
     shown: tuple[str, ...]
-    """Texts that patterns that allow are compared with: with its redirections and variables, and last without. None
-    where none may."""
+    """Texts compared with allow patterns: first with its redirections and variables, last without. Empty if none may
+    match."""
     spellings: tuple[str, ...]
-    """Texts that patterns that deny or ask are compared with."""
+    """Texts compared with deny and ask patterns."""
 
     @property
     def text(self) -> str:
@@ -51,12 +51,12 @@ class Part:
 
     @property
     def words(self) -> tuple[str, ...] | None:
-        """As bash hands them over; `None` where that is known only when it runs."""
+        """Words as bash passes them; `None` if known only at run time."""
         return self.simple.words if self.simple.literal and self.simple.words else None
 
     @property
     def rough(self) -> tuple[str, ...]:
-        """Its words as far as they are known."""
+        """Words as far as known."""
         return self.simple.words
 
     @property
@@ -69,7 +69,7 @@ class Part:
 
     @property
     def spelled(self) -> str:
-        """The plainest of `shown`."""
+        """The last, plainest entry of `shown`."""
         return self.shown[-1] if self.shown else ""
 
 
@@ -81,20 +81,20 @@ class Examined:
     """Why it is not understood."""
     parts: tuple[Part, ...]
     candidates: tuple[str, ...]
-    """Every text a deny rule is tested on."""
+    """Every text that deny rules are tested on."""
     verdict: Allow | Ask
     """Whether it may run without asking."""
     risk: Risk
     cwd: Path = Path("/")
 
     def permitted_by(self, match: Match) -> bool:
-        """Whether rules that allow cover all of it. What `judge` allows needs none."""
+        """Whether allow rules cover all of it. What `judge` allows needs none."""
         if isinstance(self.verdict, Allow):
             return True
         return self.understood and bool(self.parts) and all(self.permitted_part(part, match) for part in self.parts)
 
     def permitted_part(self, part: Part, match: Match) -> bool:
-        """Whether rules that allow cover one part, its own line understood."""
+        """Whether allow rules cover one part whose line is understood."""
         if part.looks or (part.neutral and part.contained):
             return True
         if part.words is None or not part.contained:
@@ -113,7 +113,7 @@ class Examined:
         return False
 
     def lines(self) -> list[str]:
-        """For the user: each part below what it is inside of."""
+        """For the user: each part below the one that contains it."""
         told = [f"not understood: {self.trouble}"] if not self.understood else []
         for part in self.parts:
             depth, outer = 0, part.inside
@@ -130,11 +130,11 @@ class Examined:
 
 
 NAMED = "protected: "
-"""Begins a danger that is a protected name: a rule must hold it, wherever."""
+"""Marks a danger that is a protected name: a rule must contain it, at any position."""
 
 
 def covers(pattern: str | bool | None, dangers: Iterable[str]) -> bool:
-    """Whether a pattern that matched was meant for what is dangerous, too."""
+    """Whether a matching pattern was also meant for the dangerous words."""
     if not pattern:
         return False
     if isinstance(pattern, bool):
@@ -147,7 +147,7 @@ def _spells(pattern: str, danger: str) -> bool:
         return " >" in pattern
     if danger.startswith(NAMED):
         return danger.removeprefix(NAMED) in pattern
-    # Behind the letter of an option may be other letters, or its value.
+    # The letter of an option may be followed by other letters, or by its value.
     glued = danger.endswith("=") or re.fullmatch(r"-\w", danger) is not None
     end = "" if glued else r"(?=[ =*]|\Z)"
     return bool(danger) and re.search(rf"(?:\A| ){re.escape(shlex.quote(danger))}{end}", pattern) is not None
@@ -162,7 +162,7 @@ def decided(
     scopes: tuple[str, ...] | None,
     reason: str,
 ) -> tuple[str, str]:
-    """The name of what decides about a part, and why it asks."""
+    """The name of the rule that decides about a part, and why it asks."""
     if looks:
         return f"looks:{_short(words)}".rstrip(":"), ""
     if writes:

@@ -1,12 +1,12 @@
 """Whether reading a git repository would run a program that the repository itself names.
 
-`git status` runs `core.fsmonitor`, `git diff` runs filters and text converters, a missing object is fetched by what a
-remote says. Git never takes these from a clone, but an unpacked archive can bring a `.git/config`, and a clone can hold
-a bare repository among its files, whose `config` git reads when it is there. So a repository's configuration may
-contain only keys known to run nothing; an unknown key, or a line that is not understood, counts as hostile. The user's
-own configuration (`~/.gitconfig`) is trusted.
+`git status` runs `core.fsmonitor`, `git diff` runs filters and text converters, and a missing object is fetched as a
+remote's configuration says. Git never takes these from a clone, but an unpacked archive can bring a `.git/config`, and
+a clone can contain a bare repository among its files, whose `config` git reads when run there. So a repository's
+configuration may contain only keys known to run nothing; an unknown key, or a line that is not understood, counts as
+hostile. The user's own configuration (`~/.gitconfig`) is trusted.
 
-Git also looks into submodules that are checked out, by their own configuration: a repository that has any is hostile.
+Git also enters checked-out submodules, with their own configuration: a repository that has any counts as hostile.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ TABLE = Path(__file__).with_suffix(".toml")
 MAX_BYTES = 200_000
 MAX_INDEX_BYTES = 100_000_000
 SUBMODULE = b"\0\0\xe0\0"
-"""The mode of a submodule in the index; found elsewhere by chance, we ask once too often."""
+"""The mode of a submodule in the index; an accidental match elsewhere only costs an unnecessary question."""
 
 HOOKS = ("post-index-change", "fsmonitor-watchman")
 HEAD = re.compile(r"ref:\s*refs/\S+\s*|[0-9a-f]{40}(?:[0-9a-f]{24})?\s*")
@@ -40,11 +40,11 @@ QUOTING = re.compile(r'\\(.)|"', re.DOTALL)
 
 class _Harmless(Struct, frozen=True, forbid_unknown_fields=True):
     sections: frozenset[str]
-    """Sections of which no key runs anything when git only looks."""
+    """Sections in which no key makes read-only git commands run anything."""
     keys: frozenset[str]
     """Keys that run nothing, whatever their value; `*` stands for a subsection."""
     values: dict[str, str]
-    """Keys that run nothing with such a value (an expression)."""
+    """Keys that run nothing if the value matches an expression."""
 
 
 @cache
@@ -53,7 +53,7 @@ def harmless() -> _Harmless:
 
 
 def runs_programs(folder: Path) -> bool:
-    """Whether git, started in `folder`, may run a program that is named inside the repository. Never raises."""
+    """Whether git, started in `folder`, may run a program named inside the repository. Never raises."""
     try:
         return any(_is_hostile(git) for git in _git_folders(folder.resolve()))
     except (OSError, ValueError, RuntimeError):
@@ -61,7 +61,7 @@ def runs_programs(folder: Path) -> bool:
 
 
 def _git_folders(folder: Path) -> list[Path]:
-    """The folders git would read its configuration from, as it finds them from `folder`."""
+    """The folders git would read its configuration from, found as git does from `folder`."""
     for place in (folder, *folder.parents):
         dot_git = place / ".git"
         if dot_git.is_file():
@@ -74,7 +74,7 @@ def _git_folders(folder: Path) -> list[Path]:
 
 
 def _with_common(git: Path) -> list[Path]:
-    """`git` and the folder it shares with other worktrees. Git goes on looking elsewhere when `git` is none."""
+    """`git` and the folder it shares with other worktrees. Git searches on if `git` is not a repository."""
     common = git / _link(git / "commondir", "") if _has(git, "commondir") else git
     if not HEAD.fullmatch(_read(git / "HEAD")) or not _has(common, "objects", "refs"):
         raise ValueError("no git folder")
@@ -118,7 +118,7 @@ def _is_allowed(name: str, value: str) -> bool:
 
 
 def _entries(text: str) -> Iterator[tuple[str, str]]:
-    """The keys as `section.key` or `section.*.key`, with their values. Raises where git might read it otherwise."""
+    """The keys as `section.key` or `section.*.key`, with their values. Raises if git might read them differently."""
     text = text.replace("\r\n", "\n")
     if "\r" in text or "\0" in text:
         raise ValueError("an odd character")

@@ -1,7 +1,7 @@
 """Commands that need an interactive terminal: here they would hang or end silently.
 
 A heuristic, not a safety decision. A wrong refusal costs more than a missed one (a command that hangs runs into its
-timeout), so only clear cases are refused: the programs are in `terminal_programs`, their context is handled here.
+timeout), so only clear cases are refused: `terminal_programs` lists the programs, this module handles their context.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from acp_agent.safety.lines.wrappers import base, behind, inner_commands, seen_b
 SHELLS = ("bash", "sh", "zsh", "dash", "ksh")
 MAX_NESTING = 4
 UNKNOWN = ("{}", "{}")
-"""Stands for the arguments that `xargs` adds."""
+"""Placeholder for the arguments that `xargs` adds."""
 
 
 def wants_terminal(command: str, *, background: bool = False, nesting: int = 0) -> WantsTerminal | None:
-    """The first part of a line that needs a terminal, or never ends. `background`: there, endless commands are fine."""
+    """The first part of a line that needs a terminal, or never ends. `background`: endless commands are accepted."""
     git_editor = False
     for simple in map(_plain, filter(_runs, read(command).commands)):
         git_editor = git_editor or any(name in EDITOR_VARIABLES for name in _set_by(simple))
@@ -51,11 +51,11 @@ def _judge(program: str, arguments: Sequence[str], simple: SimpleCommand, backgr
     return wants(simple, program, arguments)
 
 
-# --- around a command --------------------------------------------------------------------------------------------
+# --- context of a command ----------------------------------------------------------------------------------------
 
 
 def _runs(command: Command) -> bool:
-    """Whether it runs, as far as the line tells: not in a function, of which nobody knows who calls it."""
+    """Whether it runs, as far as the line shows: not inside a function, whose callers are unknown."""
     in_function = any(around.kind == "function_definition" for around in command.around)
     return command.kind in ("command", "declaration_command") and not in_function
 
@@ -67,7 +67,7 @@ def _plain(command: Command) -> SimpleCommand:
 
 
 def _set_by(simple: SimpleCommand) -> list[str]:
-    """Variables that a command sets for those after it."""
+    """Variables that a command sets for later ones."""
     if simple.words[:1] == ("export",):
         return [word.partition("=")[0] for word in simple.words[1:]]
     return []
@@ -81,7 +81,7 @@ def _unwrapped(simple: SimpleCommand) -> SimpleCommand | None:
             break
         found = behind((wrapper, *words[1:]))
         if found is None or (wrapper == "timeout" and found.words and found.words[0] in ENDLESS):
-            return None  # What runs, or it has an end.
+            return None  # It is unknown what runs, or it will end.
         words, variables = found.words, (*variables, *found.variables)
         if wrapper == "xargs":
             words, has_input = (*words, *UNKNOWN), False

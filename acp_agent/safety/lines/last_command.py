@@ -1,7 +1,7 @@
-"""The command whose output a shell line finally shows, in the form that filter rules expect.
+"""Finds the command whose output a shell line finally shows, in the form that filter rules expect.
 
-Only for choosing a filter: nothing here decides what may run. If uncertain, there is no command (an empty text), and no
-filter is applied.
+Only for choosing a filter: nothing here decides what may run. In doubt the result is empty, and no filter is
+applied.
 """
 
 from __future__ import annotations
@@ -24,30 +24,30 @@ QUIET = words(
 )
 """Kinds of commands that print nothing."""
 CUTTERS = words("tail head cat tee less more")
-"""Programs whose output has the format of their input: of the pipe, where they name no file."""
+"""Programs whose output has the format of their input, which is the pipe unless they name a file."""
 CUTTER_OPTIONS = {
     "head": ("-n", "-c", "--lines", "--bytes"),
     "tail": ("-n", "-c", "-s", "--lines", "--bytes", "--pid", "--sleep-interval", "--max-unchanged-stats"),
 }
-"""Options of cutters that take a word."""
+"""Options of cutters that take a value."""
 FEEDERS = words("yes echo printf")
-"""In front of a pipe they answer questions; what is seen is the next program's."""
+"""Before a pipe they only answer prompts; the visible output is the next program's."""
 SILENT = words(
     "cd pushd popd export set unset source . true : exit return mkdir rm touch cp mv chmod umask ulimit sleep trap "
     "wait shopt alias exec declare local readonly typeset test [ eval"
 )
 SPEAKING = words("echo printf")
-"""They print a remark after another's output (`make; echo $?`)."""
+"""Print a remark after another command's output (`make; echo $?`)."""
 
 PYTHON_OPTIONS = words("-W -X")
 PYTHONS = words("python python3 pypy pypy3")
 KNOWN = CUTTERS | FEEDERS | SILENT | SPEAKING | PYTHONS
-"""Names without which a line cannot be read, with those of wrappers and runners: one that gives them another meaning
-gives no command."""
+"""Names whose redefinition makes a line unreadable, including wrappers and runners: a line that redefines one yields no
+command."""
 
 
 class _Global(Struct, frozen=True, forbid_unknown_fields=True):
-    """Options that may be before a program's sub-command."""
+    """Options allowed before a program's sub-command."""
 
     with_word: frozenset[str]
     without: frozenset[str]
@@ -68,21 +68,21 @@ def _runners() -> dict[str, str]:
 @dataclass(frozen=True)
 class LastCommand:
     text: str
-    """Program (without its folder) and arguments as written, one blank between. Without wrappers, variables in front,
+    """Program (without its folder) and arguments as written, separated by single blanks. Without wrappers, variables,
     redirections, and options between a program and its sub-command. Empty if there is none."""
     alone: bool
-    """Whether nothing else in the line can have printed."""
+    """Whether nothing else in the line can have printed anything."""
 
 
 NONE = LastCommand("", False)
 
 
 def last_command(script: str) -> LastCommand:
-    """The last command of `script` whose output is seen as it is. Total: what is not understood gives an empty text.
+    """The last command of `script` whose output is shown unchanged. Total: what is not understood yields an empty text.
 
-    `cd x && cargo test 2>&1 | tail -80` gives `cargo test`. A pipe into what changes the format (`grep`, `sort`, `wc`)
-    gives none; nor do loops, conditions and here documents in pipes, and names to which the line itself gives another
-    meaning.
+    `cd x && cargo test 2>&1 | tail -80` yields `cargo test`. A pipe into a program that changes the format (`grep`,
+    `sort`, `wc`) yields none; nor do loops, conditions and here documents in pipes, and names that the line itself
+    redefines.
     """
     commands = read(script).commands
     segments, renamed = _segments(commands, 0), _renamed(commands)
@@ -109,8 +109,8 @@ class _Segment:
 
 
 def _segments(commands: Iterable[Command], depth: int) -> list[_Segment] | None:
-    """What runs one after the other; None where a part of it is not understood. `depth`: how much of what is around the
-    commands has been looked at."""
+    """Commands run one after the other; None if a part is not understood. `depth`: number of enclosing constructs
+    already handled."""
     found: list[_Segment] = []
     for around, within in groupby(commands, lambda command: _around(command, depth)):
         match around.kind if around is not None else "":
@@ -123,7 +123,7 @@ def _segments(commands: Iterable[Command], depth: int) -> list[_Segment] | None:
             case "redirected_statement":
                 below = _redirected(list(within), depth + 1)
             case _:
-                continue  # In words, a loop or a function: what these print is known from themselves.
+                continue  # In words, a loop or a function: their output is known from themselves.
         if below is None:
             return None
         found += below
@@ -153,7 +153,7 @@ def _program(stage: Sequence[_Segment]) -> str:
 
 
 def _cuts(stage: Sequence[_Segment]) -> bool:
-    """Whether it lets through what comes out of the pipe, and nothing of a file."""
+    """Whether it passes on its piped input, without any file."""
     program = _program(stage)
     if program not in CUTTERS:
         return False
@@ -169,12 +169,12 @@ def _cuts(stage: Sequence[_Segment]) -> bool:
 
 
 def _ends_in_option(program: str, word: str) -> bool:
-    """Whether the last of several options in one word takes the next word: `-fn 20`."""
+    """Whether the last of several clustered options takes the next word: `-fn 20`."""
     return program in CUTTER_OPTIONS and word[:1] == "-" != word[1:2] and word[-1:] in "nc"
 
 
 def _renamed(commands: Sequence[Command]) -> frozenset[str]:
-    """Functions and aliases that the line makes."""
+    """Functions and aliases defined in the line."""
     names: set[str] = set()
     for command in commands:
         if command.kind == "function_definition":
@@ -187,9 +187,9 @@ def _renamed(commands: Sequence[Command]) -> frozenset[str]:
 def _redirected(commands: Sequence[Command], depth: int) -> list[_Segment] | None:
     body = commands[0].around[depth]
     if any(command.around[depth] is not body for command in commands):
-        return None  # A here document with more behind it: the grammar hides that in the redirection.
+        return None  # A here document with more after it, which the grammar hides in the redirection.
     found = _segments(commands, depth + 1)
-    # What the redirection is for, where that is more than one command.
+    # The redirected commands, if there are several.
     whole = {_around(command, depth + 1) for command in commands}
     kind = around.kind if len(whole) == 1 and (around := whole.pop()) is not None else ""
     if not found:
@@ -197,7 +197,7 @@ def _redirected(commands: Sequence[Command], depth: int) -> list[_Segment] | Non
     if kind == "pipeline" and any(redirect.gives_input for redirect in body.redirects):
         return None
     if any(redirect.takes_output for redirect in body.redirects):
-        # Of `{ a; b; } > file` nothing is seen; of `a && b > file` the grammar makes one node, too.
+        # `{ a; b; } > file` shows nothing; the grammar also makes `a && b > file` one node.
         kept = [] if kind in ("subshell", "compound_statement") else found[:-1]
         return kept + [_Segment(segment.text, False) for segment in found[len(kept) :]]
     return found
@@ -214,7 +214,7 @@ def _segment(command: Command) -> _Segment:
 
 
 def _without_wrappers(written: Sequence[str]) -> list[str]:
-    """Program and arguments; empty where a wrapper hides them."""
+    """Program and arguments; empty if a wrapper hides them."""
     words, runners = list(written), _runners()
     for _ in range(10):
         if not words:
@@ -237,7 +237,7 @@ def _without_wrappers(written: Sequence[str]) -> list[str]:
 
 
 def _module(words: list[str]) -> list[str]:
-    """Of `python -u -m pytest tests` the words `pytest tests`; empty where no module is run."""
+    """For `python -u -m pytest tests` the words `pytest tests`; empty unless a module is run."""
     at = 0
     while at < len(words) and words[at].startswith("-") and words[at] != "-m":
         if words[at] in ("-c", "-"):
@@ -247,7 +247,7 @@ def _module(words: list[str]) -> list[str]:
 
 
 def _without_options(words: list[str]) -> list[str]:
-    """Without the options before a sub-command, where all of them are known."""
+    """The words without the options before a sub-command, if all of them are known."""
     program = words[0].rstrip("0123456789.") if words[0].startswith("pip") else words[0]
     if (known := global_options().get(program)) is None:
         return words

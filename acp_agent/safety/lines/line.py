@@ -1,13 +1,13 @@
 """One command line, parsed once: its tree, and its words as bash passes them to programs.
 
-All who look at a line read the same `Line` (`read`). What decides whether it may run (`examine`, `looks`) goes through
-the tree and takes nothing from it unchecked. Hints (`interactive`) and the choice of filters (`last_command`) are
-tables over the flat list of its simple commands (`Line.commands`): a line that bash reads otherwise gives wrong
-commands there, or none.
+All analyses share one `Line` (`read`). Those that decide whether it may run (`examine`, `looks`) walk the tree and take
+nothing from it unchecked. Hints (`interactive`) and the choice of filters (`last_command`) are tables over the flat
+list of its simple commands (`Line.commands`): where bash would read a line differently, that list is wrong or
+empty.
 
 Why the parse can be trusted: a word is taken from the tree only if its node is of a kind listed here, its text matches
 an expression for that kind, and a second parser of quotes (`quoting`) agrees. Quotes occur only in quoted nodes,
-unquoted words contain no character special to bash, and between the nodes there are only blanks (`gap`). So bash reads
+unquoted words contain no character special to bash, and between nodes there are only blanks (`gap`). So bash reads
 the same words. The only module that imports tree-sitter.
 """
 
@@ -31,18 +31,18 @@ TOO_LONG = "it is very long"
 
 MAX_CHARS = 10_000
 MAX_DEPTH = 60
-"""Of what the flat list goes into."""
+"""Maximum depth of the flat list."""
 KEPT = 32
-"""Lines that stay read: those of the calls that run now, and the lines within them."""
+"""Number of cached lines: those of currently running calls, and the lines within them."""
 
 BARE = re.compile(r"[\w./:,=+@%^*?\[\]{}~!-][\w./:,=+@%^*?\[\]{}~!#-]*")
 QUOTED = {
     "raw_string": re.compile(r"'[^']*'"),
-    # A backslash or a dollar sign only where bash takes it as it is.
+    # A backslash or a dollar sign only where bash takes it literally.
     "string": re.compile(r'"(?:[^"\\`$]|\\[^$`"\\\n]|\$(?=[ |)"]))*"'),
 }
 NEVER = re.compile(r"`|\$[({\[]|[<>]\(|<<")
-"""Asks wherever it is, quoted or not: no quoting mistake of ours may turn it into a running program."""
+"""Asks wherever it occurs, quoted or not: no quoting mistake of ours may turn it into a running program."""
 ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 TILDE = re.compile(r"(?:^|[=:])~")
 LANGUAGE = Language(tree_sitter_bash.language())
@@ -57,13 +57,13 @@ WORDS = frozenset(("word", "number", "string", "raw_string", "concatenation"))
 GROUPS = frozenset(("program", "list", "subshell", "compound_statement", "negated_command"))
 """Nodes whose children run one after the other."""
 TAKERS = frozenset(("command", "declaration_command", "command_substitution", "process_substitution"))
-"""Nodes that take the output of what is substituted in them."""
+"""Nodes that consume the output of substitutions in them."""
 TOO_DEEP = "too deep"
 
 
 @dataclass(frozen=True)
 class Word:
-    """As bash hands it to a program, wildcards aside."""
+    """A word as bash passes it to a program, apart from wildcards."""
 
     text: str
     glob: bool = False
@@ -73,12 +73,12 @@ class Word:
 class Redirect:
     operator: str
     target: str | None
-    """`None`: known only when it runs."""
+    """`None`: known only at run time."""
     writes: bool
     shown: str = ""
-    """The target as far as it is known."""
+    """The target as far as known."""
     descriptor: str = ""
-    """As written, if it is."""
+    """As written, if present."""
     understood: bool = True
 
     @property
@@ -94,7 +94,7 @@ class Redirect:
 
 @dataclass(frozen=True)
 class Simple:
-    """A simple command as the second reader has it; what is known only when it runs stands as written."""
+    """A simple command as the second parser reads it; anything known only at run time is kept as written."""
 
     text: str
     words: tuple[str, ...]
@@ -102,49 +102,49 @@ class Simple:
     written: tuple[str, ...]
     """The same with quotes."""
     literal: bool
-    """Whether these are the words that a program gets."""
+    """Whether the program gets exactly these words."""
     program: str | None
-    """Its name, where that is literal."""
+    """Its name, if literal."""
     assigned: tuple[tuple[str, str | None], ...]
-    """Variables that are set for it alone, with their values; a value of `None`: the name is the whole text."""
+    """Variables set for it alone, with their values; with a value of `None` the name is the whole text."""
     redirects: tuple[Redirect, ...]
 
 
 @dataclass(frozen=True, eq=False)
 class Around:
-    """What commands are wrapped in. All that are in the same one have the same object."""
+    """A construct around commands; all commands in the same one share the same object."""
 
     kind: str
-    """The grammar's word (`pipeline`, `subshell`, `if_statement`), or `stage`: one of those of a pipeline; `body`: what
-    a redirection is for; `behind`: what the grammar has in a redirection."""
+    """The grammar's word (`pipeline`, `subshell`, `if_statement`), or `stage`: a stage of a pipeline; `body`: what
+    a redirection applies to; `behind`: commands the grammar puts into a redirection."""
     redirects: tuple[Redirect, ...] = ()
-    """Those of a `stage`, or of a `body`."""
+    """Redirections of a `stage`, or of a `body`."""
     fed: bool = False
-    """Whether their input comes from it."""
+    """Whether it provides the commands' input."""
     taken: bool = False
-    """Whether it takes their output: nobody sees it as it comes."""
+    """Whether it consumes their output, so that it is not shown directly."""
 
 
 @dataclass(frozen=True)
 class Command:
-    """A simple command where it stands in the line; or, for those who need to know that there is something, a function
-    (its name is its only word), a loop and the like (without words). What is in them follows."""
+    """A simple command at its position in the line; or, so that it is not overlooked, a function (its name is its only
+    word), a loop and the like (without words). Their contents follow."""
 
     kind: str
-    """The grammar's word; `TOO_DEEP` for all that is too deep."""
+    """The grammar's word; `TOO_DEEP` for anything nested too deeply."""
     simple: Simple
     around: tuple[Around, ...] = ()
-    """From the outside in."""
+    """Outermost first."""
     detached: bool = False
     """Followed by `&`."""
 
     @property
     def has_input(self) -> bool:
-        """By a pipe, a file, or text in the line."""
+        """Input from a pipe, a file, or text in the line."""
         fed = any(redirect.gives_input for redirect in self.simple.redirects)
         for around in reversed(self.around):
             if around.kind in ("command", "declaration_command"):
-                break  # What is substituted within a command does not have its input.
+                break  # Substitutions within a command do not have its input.
             fed = fed or around.fed
         return fed
 
@@ -157,7 +157,7 @@ NOTHING = Simple("", (), (), False, None, (), ())
 
 
 class Line:
-    """One line. Everything is found out when it is first asked for, and once."""
+    """One line. Everything is computed on first use, once."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -165,7 +165,7 @@ class Line:
 
     @cached_property
     def _tree(self) -> Tree:
-        # Kept as long as its nodes are: they point into it. The substitute is as long, and is no part of a name either.
+        # Kept as long as its nodes, which point into it. The substitute is as long, and is not part of a name either.
         known = BEYOND_LATIN_1.sub(lambda found: b"\xc2\xa7" + b"_" * (len(found[0]) - 2), self._source)
         return Parser(LANGUAGE).parse(known)
 
@@ -175,17 +175,17 @@ class Line:
 
     @property
     def is_shell(self) -> bool:
-        """Whether it may be looked into at all, by those who do not decide."""
+        """Whether it may be examined at all by analyses that do not decide."""
         return len(self.text) <= MAX_CHARS and not self.root.has_error
 
     @cached_property
     def commands(self) -> tuple[Command, ...]:
-        """In the order of the line; empty for what is no shell."""
+        """In the order of the line; empty if it is not shell."""
         return tuple(self._below(self.root, (), 0)) if self.is_shell else ()
 
     @cached_property
     def trouble(self) -> str:
-        """Why its text alone makes it ask; empty where it does not."""
+        """Why its text alone requires asking; else empty."""
         if len(self.text) > MAX_CHARS:
             return TOO_LONG
         for char in self.text:
@@ -198,9 +198,9 @@ class Line:
 
     @cached_property
     def gap(self) -> str:
-        """Why the tree leaves text out, or holds an error; empty where bash reads the same words.
+        """Why the tree omits text or contains an error; empty if bash reads the same words.
 
-        Between the leaves there are only blanks, and a comment is one for bash, too.
+        Between the leaves there are only blanks; a comment counts as one for bash, too.
         """
         if self.root.has_error:
             return NOT_UNDERSTOOD
@@ -226,11 +226,11 @@ class Line:
         return self._source[node.start_byte : node.end_byte].decode(errors="replace")
 
     def unquoted(self, node: Node) -> Unquoted:
-        """A word as the second reader has it: also what is known only when it runs."""
+        """A word as the second parser reads it, including text known only at run time."""
         return unquoted(self.text_of(node))
 
     def word(self, node: Node) -> Word:
-        """A word that both readers read alike. Raises AsksExactly where it is not plain."""
+        """A word on which both parsers agree. Raises AsksExactly if it is not plain."""
         if node.type not in WORDS:
             raise AsksExactly(EXPANDS if node.type in EXPANSIONS else NOT_UNDERSTOOD)
         parts = node.children if node.type == "concatenation" else [node]
@@ -255,21 +255,21 @@ class Line:
             raise AsksExactly(EXPANDS)
         has_glob = any(char in bare for char in "*?[")
         if has_glob and any(char in text and char not in bare for char in "*?["):
-            raise AsksExactly(NOT_UNDERSTOOD)  # wildcards and the same characters quoted, in one word
+            raise AsksExactly(NOT_UNDERSTOOD)  # Wildcards and the same characters quoted, in one word.
         second = self.unquoted(node)
         if second != Unquoted(text, not has_glob, has_glob):
             raise AsksExactly(NOT_UNDERSTOOD)
         return Word(text, has_glob)
 
     def simple(self, node: Node, behind: Sequence[Node] = ()) -> Simple:
-        """The simple command of a node. `behind`: words of it that the tree has elsewhere."""
+        """The simple command of a node. `behind`: its words that are elsewhere in the tree."""
         words: list[str] = []
         written: list[str] = []
         assigned: list[tuple[str, str | None]] = []
         literal, program, end = node.type == "command", None, -1
         for child in node.children:
             glued = child.start_byte == end and child.is_named
-            literal = literal and not glued  # two words without a blank between them are one for bash
+            literal = literal and not glued  # Bash reads two words without a blank between them as one.
             end = child.end_byte
             if child.type == "variable_assignment" and node.type == "command":
                 found = ASSIGNMENT.fullmatch(self.text_of(child))
@@ -291,7 +291,7 @@ class Line:
         return Simple(self.text_of(node), tuple(words), tuple(written), literal, program, tuple(assigned), redirects)
 
     def redirects(self, node: Node) -> list[Redirect]:
-        """Those that are children of a node."""
+        """Redirections that are children of a node."""
         return [self.redirect(child) for child in node.children if child.type.endswith("_redirect")]
 
     def redirect(self, node: Node) -> Redirect:
@@ -300,7 +300,7 @@ class Line:
         descriptor = "".join(self.text_of(child) for child in node.children if child.type == "file_descriptor")
         children = [child for child in node.children if child.type != "file_descriptor"]
         operator = children[0].type if children else "?"
-        if len(children) < 2 or "\n" in self.text_of(node):  # for bash, a line ends a redirection
+        if len(children) < 2 or "\n" in self.text_of(node):  # For bash, a newline ends a redirection.
             return Redirect(operator, None, True, understood=False)
         target = self.unquoted(children[1])
         if operator in (">&", "<&") and re.fullmatch(r"[0-9]|-", target.text):
@@ -311,7 +311,7 @@ class Line:
     # --- the flat list ------------------------------------------------------------------------------------------------
 
     def _below(self, node: Node, around: tuple[Around, ...], depth: int, *, stands: bool = True) -> Iterator[Command]:
-        """The commands of a node. `stands`: it is where a command may be."""
+        """The commands of a node. `stands`: whether a command may be at this position."""
         depth += 1
         kind = node.type
         if depth > MAX_DEPTH:
@@ -350,7 +350,7 @@ class Line:
     def _redirected(self, node: Node, around: tuple[Around, ...], depth: int) -> Iterator[Command]:
         body, *others = node.children
         redirects = tuple(self.redirects(node))
-        # Of a pipe, it belongs to the last command, which the pipe feeds anyway.
+        # A pipe's redirection belongs to its last command, which the pipe feeds anyway.
         fed = body.type != "pipeline" and any(redirect.gives_input for redirect in redirects)
         # `cat <<EOF | python`: the grammar puts what follows the pipe into the redirection.
         pipes = [child for other in others for child in other.children if child.type == "pipeline"]
@@ -367,5 +367,5 @@ class Line:
 
 @lru_cache(maxsize=KEPT)
 def read(text: str) -> Line:
-    """The line, for all who look at it while it is known."""
+    """Returns the parsed line, shared by all analyses while it is cached."""
     return Line(text)

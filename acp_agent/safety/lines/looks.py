@@ -1,10 +1,10 @@
-"""Whether a simple command is read-only, and what an "always" answer for it would cover.
+"""Decides whether a simple command is read-only, and what an "always" answer for it would cover.
 
 A command is read-only if every part of it is understood and its program is known only to read (`programs`), from paths
-inside the session's folders. This is a white list throughout: an unknown kind of syntax, an unknown program, an unknown
-option of a program that could do harm: each of them asks.
+inside the session's folders. This is an allowlist throughout: an unknown kind of syntax, an unknown program, or an
+unknown option of a program that could do harm makes it ask.
 
-Limits: the files may change between the decision and the run, and programs read the user's own configuration
+Limits: files may change between the decision and the run, and programs read the user's own configuration
 (`~/.gitconfig`, `RIPGREP_CONFIG_PATH`), which is trusted. A repository's own configuration is checked (`git_folder`).
 """
 
@@ -43,12 +43,12 @@ TEST_OPERATORS = frozenset(("=", "==", "!=", "!"))
 
 @dataclass(frozen=True)
 class Judged:
-    """One simple command for itself."""
+    """The judgement on one simple command."""
 
     after: Places | None
-    """`None`: it asks as it stands."""
+    """`None`: it must be asked about as written."""
     scopes: tuple[str, ...] = ()
-    """Scopes of an "always"; none for what only looks."""
+    """Scopes of an "always"; empty if it is read-only."""
     reason: str = ""
 
     @property
@@ -57,7 +57,7 @@ class Judged:
 
 
 def judge_node(line: Line, node: Node, roots: Roots, folders: Folders) -> tuple[Judged, tuple[str, ...] | None]:
-    """A simple command of the tree, its own redirections with it; and its words where all are plain."""
+    """Judges a simple command of the tree with its own redirections; also returns its words if all are plain."""
     words: tuple[str, ...] | None = None
     try:
         match node.type:
@@ -75,7 +75,7 @@ def judge_node(line: Line, node: Node, roots: Roots, folders: Folders) -> tuple[
 
 
 def judge_words(words: Sequence[str], roots: Roots, folders: Folders) -> Judged:
-    """Literal words."""
+    """Judges literal words."""
     try:
         return _judged(words[0], [Word(word) for word in words[1:]], roots, folders)
     except AsksExactly as asks:
@@ -83,7 +83,7 @@ def judge_words(words: Sequence[str], roots: Roots, folders: Folders) -> Judged:
 
 
 def check_redirect(line: Line, node: Node, roots: Roots, folders: Folders) -> str:
-    """Why a redirection asks; empty where it does not."""
+    """Why a redirection asks; else empty."""
     try:
         _redirect(line, node, Reach(roots), folders)
     except AsksExactly as asks:
@@ -91,7 +91,7 @@ def check_redirect(line: Line, node: Node, roots: Roots, folders: Folders) -> st
     return ""
 
 
-# --- what is there. All may raise AsksExactly ---------------------------------------------------------------
+# --- parts of a command. All may raise AsksExactly ----------------------------------------------------------
 
 
 def _redirect(line: Line, node: Node, reach: Reach, folders: Folders) -> None:
@@ -176,7 +176,7 @@ def _cd(arguments: Sequence[Word], reach: Reach, folders: Folders) -> Places:
         raise AsksExactly(OUTSIDE if not arguments else NOT_UNDERSTOOD)
     target = arguments[0].text
     reach.check_path(target, folders)
-    # Bash goes by names where it can (`link/..` is where it was), and by real folders where it cannot.
+    # Bash goes by names where it can (`link/..` is the folder it came from), else by real folders.
     reached = {Path(os.path.normpath(folder / target)) for folder in folders}
     reached |= {real_path(folder / target) for folder in folders}
     if not all(map(reach.is_inside, reached)):

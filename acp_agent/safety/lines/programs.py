@@ -1,10 +1,10 @@
-"""Read-only programs: which of their options keep them so, and which of their arguments may be paths.
+"""Read-only programs: which options keep them read-only, and which arguments may be paths.
 
-`looked_at` answers with the arguments that must be inside the session's folders, or `None` where the command may do
-more than look. Options that write, run another program, never end, read the environment or follow links out of the
-project are named here; GNU programs and git take any unambiguous beginning of a long option, so a name also forbids its
-beginnings. An option may take the next argument as its value, even one that begins with a dash or is `--`: so what is
-forbidden is forbidden everywhere, and a dash alone is an operand.
+`looked_at` returns the arguments that must be inside the session's folders, or `None` if the command may do more than
+read. Options that write, run another program, never end, read the environment or follow links out of the project are
+named here; GNU programs and git accept any unambiguous prefix of a long option, so a name also forbids its prefixes.
+An option may take the next argument as its value, even one that begins with a dash or is `--`: so a forbidden option
+is forbidden everywhere, and a dash alone is an operand.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def words(text: str) -> frozenset[str]:
 
 
 class _Options(Struct, frozen=True, forbid_unknown_fields=True):
-    """Options that looking programs must not have."""
+    """Options that read-only programs must not have."""
 
     programs: tuple[str, ...]
     short: str = ""
@@ -38,7 +38,7 @@ class _Options(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class _Known(Struct, frozen=True, forbid_unknown_fields=True):
-    """The words of the table, which says what they are."""
+    """The columns of the table, documented there."""
 
     version_only: frozenset[str]
     grep_long: frozenset[str]
@@ -63,7 +63,7 @@ def _simple() -> dict[str, _Options]:
 
 
 def looked_at(program: str, arguments: Arguments) -> Paths:
-    """The arguments that may name files, or `None` when the command may do more than look."""
+    """The arguments that may name files, or `None` if the command may do more than read."""
     if program in known().version_only and list(arguments) in (["--version"], ["-V"], ["-version"]):
         return ()
     if (options := _simple().get(program)) is not None:
@@ -84,7 +84,7 @@ def short_options(arguments: Arguments, letters: str) -> bool:
 
 
 def long_option(arguments: Arguments, names: Sequence[str]) -> bool:
-    """Whether one of `names` may be given, in full or by its beginning, with a value or without."""
+    """Whether one of `names` may be given, in full or as a prefix, with or without a value."""
     for argument in arguments:
         if argument.startswith("--") and argument != "--":
             given = argument.partition("=")[0]
@@ -106,7 +106,7 @@ DATE_SHORT = re.compile(r"-(?:[uR]+|I\w*|[uR]*(?P<letter>[dr])(?P<value>.*))", r
 
 
 def _date(arguments: Arguments) -> Paths:
-    """An operand without a plus is a time to set, unless it is the value of the option before it."""
+    """An operand without a plus is a time to set, unless it is the value of the preceding option."""
     paths = []
     pending = list(arguments)
     while pending:
@@ -133,12 +133,12 @@ def _hostname(arguments: Arguments) -> Paths:
 
 
 def _ps(arguments: Arguments) -> Paths:
-    """A bare `e` shows environments, which hold secrets: only the well-known forms."""
+    """A bare `e` shows environments, which contain secrets: only the well-known forms."""
     return () if " ".join(arguments) in ("", "aux", "ax", "axu", "auxf", "-e", "-A", "-f", "-ef", "-eF") else None
 
 
 def _uniq(arguments: Arguments) -> Paths:
-    """Its second operand is written."""
+    """Its second operand is an output file."""
     operands = [argument for argument in arguments if argument == "-" or not argument.startswith("-")]
     if len(operands) > 1 or any(char in argument for argument in operands for char in "*?["):
         return None
@@ -169,7 +169,7 @@ TEST_NUMERIC = words("-eq -ne -lt -le -gt -ge")
 
 
 def _test(arguments: Arguments) -> Paths:
-    """`-v` and numbers in `[[` evaluate what they are given: only plain tests."""
+    """`-v` and numbers in `[[` are evaluated: only plain tests."""
     operands = list(arguments)
     while operands and operands[0] == "!":
         operands.pop(0)
@@ -211,7 +211,7 @@ def _rg(arguments: Arguments) -> Paths:
 
 
 def _without_pattern(arguments: Arguments, flags: str, values: str, longs: frozenset[str]) -> Arguments:
-    """The arguments without the pattern, where it is certain which one that is; else all of them."""
+    """The arguments without the pattern, if it can be identified; else all of them."""
     takes_value = False
     for index, argument in enumerate(arguments):
         if takes_value:
@@ -230,13 +230,13 @@ def _without_pattern(arguments: Arguments, flags: str, values: str, longs: froze
         else:
             later = arguments[index + 1 :]
             if not all(_gives_no_pattern(option, flags, values, longs) for option in later):
-                return arguments  # Then this one is a file.
+                return arguments  # In that case this one is a file.
             return [*arguments[:index], *later]
     return arguments
 
 
 def _gives_no_pattern(argument: str, flags: str, values: str, longs: frozenset[str]) -> bool:
-    """Whether an argument behind the first operand surely is no `-e PATTERN`, `-f FILE` or the like."""
+    """Whether an argument after the first operand is certainly not `-e PATTERN`, `-f FILE` or the like."""
     if not argument.startswith("-") or argument in ("-", "--"):
         return True
     if argument.startswith("--"):
@@ -324,9 +324,9 @@ def _git(arguments: Arguments) -> Paths:
 
 
 def _lists(arguments: Arguments, lists: frozenset[str], more: frozenset[str]) -> bool:
-    """Whether the command lists: without a listing option, an operand would be the name of something to make."""
+    """Whether the command lists: without a listing option, an operand would name something to create."""
     if "--sort" in arguments or "--format" in arguments:
-        return False  # the next argument is a value, whatever it looks like
+        return False  # The next argument is a value, whatever it looks like.
     given = [argument.partition("=")[0] for argument in arguments if argument.startswith("-")]
     if not all(
         name in lists or name in more or name in ("--sort", "--format", "--column", "--color") for name in given

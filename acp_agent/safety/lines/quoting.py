@@ -1,6 +1,6 @@
-"""The quotes of one word as bash reads them, and a rough split of lines that no parser understands.
+"""Parses the quotes of one word as bash does, and roughly splits lines that no parser understands.
 
-`unquoted` is an independent parser: a word of the parse tree is believed only if both agree. `rough_commands` is only
+`unquoted` is an independent parser: a word of the parse tree is accepted only if both agree. `rough_commands` is only
 for deny rules: it finds too much rather than too little.
 """
 
@@ -34,15 +34,15 @@ QUOTES = str.maketrans("", "", "'\"\\")
 @dataclass(frozen=True)
 class Unquoted:
     text: str
-    """Without quotes; what is known only when it runs stands as written."""
+    """Without quotes; anything known only at run time is kept as written."""
     literal: bool
     """Whether the program gets exactly this."""
     glob: bool = False
-    """Whether a wildcard is all that stands against it."""
+    """Whether a wildcard is the only reason it is not literal."""
 
 
 def unquoted(source: str) -> Unquoted:
-    """One word of a line. Total, in linear time."""
+    """Parses one word of a line. Total, in linear time."""
     return _Reader(source).read()
 
 
@@ -68,7 +68,7 @@ class _Reader:
             elif source.startswith("$'", at):
                 at = self._ansi(at + 2)
             elif source.startswith('$"', at):
-                self._literal = False  # translated
+                self._literal = False  # Subject to translation.
                 at = self._double(at + 2)
             else:
                 at = self._plain(at)
@@ -169,7 +169,7 @@ def _is_plain(source: str) -> bool:
 
 
 def braced(word: str, most: int = 64) -> list[str]:
-    """The words that bash makes of the lists in braces of a word (`{rm,-rf}` are two words): at most `most`."""
+    """The words bash expands a word's brace lists to (`{rm,-rf}` are two words): at most `most`."""
     pending, done = [word], list[str]()
     while pending:
         text = pending.pop(0)
@@ -182,7 +182,7 @@ def braced(word: str, most: int = 64) -> list[str]:
 
 
 def rough_commands(line: str) -> list[list[str]]:
-    """The words of everything that might be a command, quotes forgotten. In linear time."""
+    """The words of everything that might be a command, ignoring quotes. In linear time."""
     joined = line.replace("\\\n", "")
     forgotten = ([word for word in BLANKS.split(text) if word] for text in _segments(joined.translate(QUOTES)))
     read = ([unquoted(word).text for word in re.split(r"[\s<>]+", text) if word] for text in _segments(joined))

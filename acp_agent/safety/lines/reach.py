@@ -1,4 +1,4 @@
-"""Where the arguments of a command lead: inside the session's folders, or out of them."""
+"""Checks whether the arguments of a command stay inside the session's folders."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DEV_NULL = "/dev/null"
 MAX_GLOB_MATCHES = 1_000
 NAME_MAX = 255
 MAX_GLOB_PARTS = 2
-"""Components of a path with wildcards: each multiplies the folders to look into."""
+"""Components of a path with wildcards: each multiplies the folders to search."""
 BRACKET = re.compile(r"\[[!^]?[\w.-]+\]")
 
 Folders = frozenset[Path]
@@ -29,7 +29,7 @@ Folders = frozenset[Path]
 
 
 class AsksExactly(Exception):
-    """The line must be shown as it is; an answer covers this line only."""
+    """The line must be shown as it is; an answer covers only this line."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -37,7 +37,7 @@ class AsksExactly(Exception):
 
 
 def paths_inside(arguments: Sequence[str], roots: Roots, folders: Folders) -> bool:
-    """Whether whatever may be a path among literal arguments leads into the session's folders."""
+    """Whether every literal argument that may be a path leads into the session's folders."""
     try:
         Reach(roots).check_paths(arguments, folders)
     except AsksExactly:
@@ -46,7 +46,7 @@ def paths_inside(arguments: Sequence[str], roots: Roots, folders: Folders) -> bo
 
 
 def lands(target: str, roots: Roots, folders: Iterable[Path], *, writes: bool) -> bool:
-    """Whether a file that the shell opens is within the folders, away from what is hidden or, to write, protected."""
+    """Whether a file opened by the shell is within the folders and not hidden or, for writing, not protected."""
     places = list(folders)
     for place in places:
         try:
@@ -61,7 +61,7 @@ def lands(target: str, roots: Roots, folders: Iterable[Path], *, writes: bool) -
 
 
 def protected_names(arguments: Iterable[str], roots: Roots, folders: Iterable[Path]) -> list[str]:
-    """The protected names that literal arguments lead to, also as values of options."""
+    """The protected names that literal arguments lead to, including values of options."""
     found: dict[str, None] = {}
     places = list(folders)
     for argument in dict.fromkeys(arguments):
@@ -79,7 +79,7 @@ def protected_names(arguments: Iterable[str], roots: Roots, folders: Iterable[Pa
 
 
 class Reach:
-    """The checks of one session. What leads out raises AsksExactly."""
+    """The checks of one session. Raises AsksExactly for anything that leads outside."""
 
     def __init__(self, roots: Roots) -> None:
         self._roots = roots
@@ -91,7 +91,7 @@ class Reach:
                 if equals:
                     self.check_path(value, folders)
                 if not name.startswith("--") and ("/" in name or ".." in name):
-                    raise AsksExactly(reason)  # a value glued to its option: where it begins is not known here
+                    raise AsksExactly(reason)  # A value attached to its option: where it begins is not known here.
                 if not name.startswith("--"):
                     self._check_glued(argument, folders)
             else:
@@ -100,7 +100,7 @@ class Reach:
                     self.check_path(argument.partition("=")[2], folders)
 
     def _check_glued(self, argument: str, folders: Folders) -> None:
-        """A value glued to its option is not a link that leads out, wherever it begins."""
+        """Checks that a value attached to its option is not a link pointing outside, wherever it begins."""
         for start in range(max(2, len(argument) - NAME_MAX), len(argument)):
             name = argument[start:]
             if "/" not in name and any(os.path.islink(folder / name) for folder in folders):
@@ -122,7 +122,7 @@ class Reach:
             return False
 
     def check_glob(self, pattern: str, folders: Folders) -> None:
-        """Everything a pattern stands for is inside, and none of it reads like an option."""
+        """Checks that everything a pattern matches is inside, and none of it looks like an option."""
         wide = BRACKET.sub("?", pattern)
         components = wide.split("/")
         wild = [part for part in components if "*" in part or "?" in part]

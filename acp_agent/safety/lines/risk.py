@@ -1,9 +1,9 @@
-"""How much harm a command can do: low, medium or high, whether it changes anything, whether it uses other privileges.
+"""How much harm a command can do: low, medium or high, whether it changes anything, whether it elevates privileges.
 
 Low: read-only commands, and the project's builds and tests: these run the project's code, but so does everything an
-agent does, and a grade that every test run gets says nothing. Medium: commands that change something, and unknown ones.
-High: commands that cannot be undone, reach beyond the project, or hide what they do. The grade is for users and for the
-modes that ask; the sandbox is what confines a command.
+agent does, and a grade given to every test run is meaningless. Medium: commands that change something, and unknown
+ones. High: commands that cannot be undone, reach beyond the project, or hide what they do. The grade is for users and
+for the modes that ask; the sandbox is what confines a command.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ UNKNOWN = Risk("medium", True, reasons=("what it does is unknown",))
 
 
 def combined(risks: Iterable[Risk]) -> Risk:
-    """The worst of each. Of nothing: nothing is known."""
+    """The worst of each. Without any, everything is unknown."""
     found = list(risks)
     if not found:
         return UNKNOWN
@@ -51,7 +51,7 @@ def combined(risks: Iterable[Risk]) -> Risk:
 
 
 def understated(claimed: str, mutation: bool, privesc: bool, own: Risk) -> str | None:
-    """A message for the user if the model claims less than is seen; an unknown claim counts as the lowest."""
+    """A message for the user if the model claims less risk than detected; an unknown claim counts as the lowest."""
     less = []
     if ORDER.get(claimed, 0) < ORDER[own.level]:
         less.append(f"it calls the risk {claimed}, but it looks {own.level} ({'; '.join(own.reasons) or 'unknown'})")
@@ -66,7 +66,7 @@ def understated(claimed: str, mutation: bool, privesc: bool, own: Risk) -> str |
 
 
 def risk_of(command: Sequence[str], roots: Roots, folders: Iterable[Path], *, looks: bool = False) -> Risk:
-    """The risk of the words of one simple command, which `looks` where it is known to do no more."""
+    """The risk of one simple command's words; `looks`: it is known to be read-only."""
     if not command:
         return UNKNOWN
     if looks:
@@ -95,7 +95,7 @@ def risk_of(command: Sequence[str], roots: Roots, folders: Iterable[Path], *, lo
 
 
 def risk_of_writing(target: str | None, roots: Roots, folders: Iterable[Path], shown: str = "") -> Risk:
-    """The risk of a redirection that writes."""
+    """The risk of an output redirection."""
     if target is None and shown.startswith(("~", "$HOME", "${HOME}")):
         return Risk("high", True, reasons=(f"it writes to {shown}, outside the project",))
     if target is None:
@@ -108,7 +108,7 @@ def risk_of_writing(target: str | None, roots: Roots, folders: Iterable[Path], s
 
 
 def risk_of_text(line: str) -> Risk | None:
-    """The risk seen in the text of a whole line, however it is taken apart."""
+    """The risk visible in the text of a whole line, regardless of its structure."""
     reasons = [reason for pattern, reason in TEXTS if pattern.search(line)]
     return Risk("high", True, reasons=tuple(reasons)) if reasons else None
 
@@ -139,7 +139,7 @@ def _change(program: str, operands: Sequence[str]) -> str | None:
 
 
 def _targets(program: str, operands: Sequence[str]) -> Sequence[str]:
-    """The operands that are written: of a copy only the last, of a move all."""
+    """The operands that are written: only the last of a copy, all of a move."""
     return operands[-1:] if program in ("cp", "ln", "install", "rsync") else operands
 
 
@@ -208,18 +208,18 @@ class _Programs(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class _With(Struct, frozen=True, forbid_unknown_fields=True):
-    """Programs that are a high risk, with some arguments."""
+    """Programs that are a high risk with certain arguments."""
 
     programs: frozenset[str]
     reason: str
     subs: frozenset[str] = frozenset()
-    """Operands of which the first must be one; any where empty."""
+    """Values for the first operand; any if empty."""
     options: frozenset[str] = frozenset()
-    """Arguments of which one must be there; none where empty."""
+    """Arguments of which one must be present; none if empty."""
     letters: str = ""
     """The same, in a cluster."""
     operand: str = ""
-    """An expression that one operand must match whole."""
+    """An expression that must match one whole operand."""
     privesc: bool = False
 
     def holds(self, arguments: Sequence[str], operands: Sequence[str]) -> bool:
@@ -232,7 +232,7 @@ class _With(Struct, frozen=True, forbid_unknown_fields=True):
         return any(map(self._is_option, arguments)) or short_options(arguments, self.letters)
 
     def _is_option(self, argument: str) -> bool:
-        """Also by an unambiguous beginning, as git and GNU programs take it (`--har`)."""
+        """Also as an unambiguous prefix, as git and GNU programs accept it (`--har`)."""
         name = argument.partition("=")[0]
         return name in self.options or (
             name.startswith("--") and len(name) > 3 and any(option.startswith(name) for option in self.options)
@@ -241,13 +241,13 @@ class _With(Struct, frozen=True, forbid_unknown_fields=True):
 
 class _Tables(Struct, frozen=True, forbid_unknown_fields=True):
     high: tuple[_With, ...]
-    """A high risk whatever the arguments."""
+    """High risk regardless of the arguments."""
     high_with: tuple[_With, ...]
-    """A high risk with these arguments. The first that fits counts."""
+    """High risk with these arguments. The first match counts."""
     builds: tuple[_Programs, ...]
-    """Programs that build and test, with the sub-commands that do; all of a program where none is named."""
+    """Programs that build and test, with the sub-commands that do; the whole program if none is named."""
     changes: tuple[_Programs, ...]
-    """Programs that change something that can be taken back; all of a program where no sub-command is named."""
+    """Programs whose changes can be undone, with their sub-commands; the whole program if none is named."""
 
 
 @cache

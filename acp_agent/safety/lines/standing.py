@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from acp_agent.safety.lines.reach import Folders
 
 Folded = Folders | None
-"""Where the shell may stand; `None`: nobody knows."""
+"""Possible current directories of the shell; `None`: unknown."""
 
 
 @dataclass(frozen=True)
 class Places:
-    """Where the shell may stand after success and after failure."""
+    """Possible current directories after success and after failure."""
 
     success: Folded
     failure: Folded

@@ -2,8 +2,8 @@
 
 A table of hints (`interactive`): a program that is not listed passes, and so does anything unclear.
 
-Commands run with pagers off and with an editor for git that leaves the text as it is (`QUIET` of the local executor,
-which the editor's terminals get too): what works thanks to that (`man ls`, `git commit --amend`) is not refused.
+Commands run with pagers off and with an editor for git that leaves the text unchanged (`QUIET` of the local executor,
+also used in the editor's terminals): what works because of that (`man ls`, `git commit --amend`) is not refused.
 """
 
 from __future__ import annotations
@@ -24,26 +24,26 @@ TABLE = Path(__file__).with_suffix(".toml")
 @dataclass(frozen=True)
 class WantsTerminal:
     why: str
-    """The beginning of a sentence, for the model: `` `vim` is an editor and needs a terminal``."""
+    """The beginning of a sentence for the model: `` `vim` is an editor and needs a terminal``."""
     instead: str
-    """Advice, a sentence."""
+    """Advice, one sentence."""
 
 
 @dataclass(frozen=True)
 class SimpleCommand:
-    """A command, without what it is wrapped in."""
+    """A command without its wrappers."""
 
     words: tuple[str, ...]
-    """Program and arguments, without quotes. What is known only when it runs stands as written (`$x`)."""
+    """Program and arguments, without quotes. Anything known only at run time is kept as written (`$x`)."""
     variables: tuple[str, ...]
-    """Names of the variables that are set for it alone."""
+    """Names of the variables set for it alone."""
     has_input: bool
     output_taken: bool
     detached: bool
 
     @property
     def has_editor(self) -> bool:
-        """Whether the line names the editor that it opens."""
+        """Whether the line sets the editor that the command opens."""
         return any(name in EDITOR_VARIABLES for name in self.variables)
 
 
@@ -54,7 +54,7 @@ Rule = Callable[[SimpleCommand, str, Sequence[str]], WantsTerminal | None]
 
 
 def _operands(arguments: Sequence[str], taking: Sequence[str] = ()) -> list[str]:
-    """The arguments that are no options. `taking`: options that take the next word."""
+    """The arguments that are not options. `taking`: options that take the next word."""
     found, skip = [], False
     for argument in arguments:
         if skip:
@@ -83,7 +83,7 @@ LEAVE = "Leave this to the user."
 
 
 class _Row(Struct, frozen=True, forbid_unknown_fields=True):
-    """A program of which its options and its input tell it all."""
+    """A program fully described by its options and input."""
 
     why: str
     """`{}` stands for its name."""
@@ -91,15 +91,15 @@ class _Row(Struct, frozen=True, forbid_unknown_fields=True):
     also: tuple[str, ...] = ()
     """Programs with the same row."""
     unless: str = ""
-    """Arguments (an expression) with which it works without anybody."""
+    """Arguments (an expression) with which it needs no user."""
     only: str = ""
-    """Arguments of which one must be there."""
+    """Arguments of which one must be present."""
     fed: bool = False
-    """Whether it works with input."""
+    """Whether it works if it has input."""
     alone: tuple[str, ...] | None = None
     """Whether it works with operands; these options take the next word."""
     own_editor: bool = False
-    """Whether it works with an editor that the line names."""
+    """Whether it works with an editor set in the line."""
 
 
 @cache
@@ -220,7 +220,7 @@ COMMIT_VALUES = ("m", "F", "C", "c", "t")
 
 
 def _without_values(arguments: Sequence[str], takes: Sequence[str]) -> list[str]:
-    """The arguments without the values of short options that take one, glued or following."""
+    """The arguments without the values of short options, attached or following."""
     kept, skip = [], False
     for argument in arguments:
         if skip:
@@ -270,7 +270,7 @@ def _container(simple: SimpleCommand, program: str, arguments: Sequence[str]) ->
         if not word.startswith("-"):
             break
         options.append(word)
-    # An option may take the next word, and more options follow it: `-it` is looked for up to the image's own words.
+    # An option may take the next word, and more options follow it: search for `-it` up to the image's own words.
     options += [word for word in rest[len(options) : len(options) + 6] if re.fullmatch(r"-(it|ti|itd|dit)", word)]
     if sub == "attach" or (_has(options, "t", "--tty") and not _has(options, "d", "--detach")):
         return WantsTerminal(f"this `{sub}` asks for a terminal", "Leave out `-t` and `-i`, and name what to run.")
@@ -371,7 +371,7 @@ def _journalctl(simple: SimpleCommand, program: str, arguments: Sequence[str]) -
 
 
 ENDLESS: dict[str, Rule] = {"tail": _tail, "journalctl": _journalctl}
-"""Programs that run until they are stopped: they belong in the background."""
+"""Programs that run until stopped: they belong in the background."""
 
 RULES: dict[str, Rule] = {
     **dict.fromkeys(("less", "more", "most"), _pager),
@@ -391,9 +391,9 @@ RULES: dict[str, Rule] = {
     "screen": _gnu_screen,
     "gh": _gh,
 }
-"""Those of which a row does not tell it all."""
+"""Programs that a row cannot fully describe."""
 
 
 def wants(simple: SimpleCommand, program: str, arguments: Sequence[str]) -> WantsTerminal | None:
-    """Whether a program wants somebody at a terminal."""
+    """Whether a program needs a user at a terminal."""
     return RULES.get(program, _by_row)(simple, program, arguments)

@@ -1,11 +1,11 @@
 """Programs that run the program their arguments name: where the inner command begins, and whether the wrapper itself
 matters.
 
-A neutral wrapper (`timeout 5 make`) does nothing but what the inner command does. Of any other, its own words must be
+A neutral wrapper (`timeout 5 make`) does nothing but what the inner command does. For any other, its own words must be
 allowed, too.
 
-One table (`wrappers.toml`) for all who look behind a wrapper: what decides wants every command that may be in there
-(`inner_commands`), hints and filter rules want the one that is plainly meant (`behind`).
+One table (`wrappers.toml`) for all analyses: those that decide need every command that may be in there
+(`inner_commands`), hints and filter rules the one that is clearly meant (`behind`).
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ class Inner:
 
     words: tuple[str, ...] = ()
     line: str | None = None
-    """Instead of words: text that a shell reads."""
+    """Instead of words: text interpreted by a shell."""
     neutral: bool = False
     open: bool = False
-    """More arguments are added when it runs."""
+    """More arguments are added at run time."""
     sure: bool = True
-    """Where it begins is known; else it is a guess for deny rules."""
+    """Whether its start is known; else it is a guess for deny rules."""
 
 
 class _Wrapper(Struct, frozen=True, forbid_unknown_fields=True):
@@ -51,20 +51,20 @@ class _Wrapper(Struct, frozen=True, forbid_unknown_fields=True):
     """Words before the inner program."""
     assignments: bool = False
     neutral: tuple[str, ...] | None = None
-    """Options that leave it neutral; `None`: it never is."""
+    """Options that keep it neutral; `None`: it never is."""
     open: bool = False
     line: bool = False
-    """The words are joined and read by a shell."""
+    """The words are joined and interpreted by a shell."""
     line_options: tuple[str, ...] = ()
-    """Options whose value a shell reads."""
+    """Options whose value a shell interprets."""
     readers: tuple[Literal["hints", "filters"], ...] = ()
-    """Who else looks behind it."""
+    """The other analyses that look inside it."""
     stops: tuple[str, ...] = ()
-    """Options with which it runs nothing, or nothing that is seen, for these."""
+    """For these: options with which it runs nothing, or nothing visible."""
     sub: str = ""
-    """The sub-command that runs a program, for these."""
+    """For these: the sub-command that runs a program."""
     skips: tuple[str, ...] = ()
-    """More options with a value, for these: what decides would rather see a word too many."""
+    """For these: more options with a value; for decisions it is safer to see a word too many."""
 
 
 @cache
@@ -75,7 +75,7 @@ def wrappers() -> dict[str, _Wrapper]:
 
 @dataclass(frozen=True)
 class Behind:
-    """The command that is plainly meant behind a wrapper."""
+    """The command that is clearly meant inside a wrapper."""
 
     words: tuple[str, ...]
     variables: tuple[str, ...] = ()
@@ -84,13 +84,13 @@ class Behind:
 
 @cache
 def seen_by(reader: Literal["hints", "filters"]) -> frozenset[str]:
-    """The wrappers that `hints` or `filters` look behind."""
+    """The wrappers that `hints` or `filters` look inside."""
     return frozenset(name for name, row in wrappers().items() if reader in row.readers)
 
 
 def behind(command: Sequence[str]) -> Behind | None:
-    """The words behind a wrapper's options, for hints and filters; `None` where it runs nothing that is seen here.
-    `command` begins with the name of one."""
+    """The words after a wrapper's options, for hints and filters; `None` if it runs nothing visible. `command` begins
+    with the name of a wrapper."""
     row = wrappers()[command[0]]
     rest, variables = list(command[1:]), list[str]()
     values = (*row.values, *row.skips)
@@ -112,7 +112,7 @@ def behind(command: Sequence[str]) -> Behind | None:
 
 
 def is_wrapper(program: str) -> bool:
-    """Whether what it runs is in its arguments."""
+    """Whether it runs a program named in its arguments."""
     return program in wrappers() or program in SHELLS
 
 
@@ -130,7 +130,7 @@ def base(program: str) -> str:
 
 
 def inner_commands(command: Sequence[str]) -> list[Inner]:
-    """The commands within the words of a command; literal words or not."""
+    """The commands within the words of a command, literal or not."""
     if len(command) < 2:
         return []
     program = base(command[0])
@@ -172,7 +172,7 @@ def _wrapped(row: _Wrapper, command: Sequence[str]) -> list[Inner]:
                 found.append(Inner(line=f"{text} {behind}" if "-S" in lines else text))
                 taken = True
             elif not taken and not word.startswith("--") and len(word) > 2 and f"-{word[-1]}" in values:
-                taken = True  # a cluster such as `-Eu root`
+                taken = True  # A cluster such as `-Eu root`.
                 sure = False
             at += 2 if taken else 1
         elif row.assignments and "=" in word and not word.startswith("="):

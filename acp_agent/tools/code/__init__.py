@@ -1,1 +1,1 @@
-"""Tools that ask language servers and checkers."""
+"""Tools that use language servers and checkers."""

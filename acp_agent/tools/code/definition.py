@@ -1,4 +1,4 @@
-"""`definition`: where a symbol is defined."""
+"""`definition`: find where a symbol is defined."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ from acp_agent.tools.kit.positions import columns, documents_of
 from acp_agent.tools.kit.tool_context import Description, Location, Preview, ToolContext, ToolResult
 
 OUTPUT_LIMIT = 33_554_432
-"""Bytes of a report: half of one could not be read."""
+"""Bytes of a report, which cannot be parsed if truncated."""
 
 LAST_LINES = 10
 MOST_LOCATIONS = 10
@@ -48,20 +48,20 @@ class DiagnosticsParams(Params):
     path: str | None = Field(default=None, description="Only this file or folder; default: the working directory.")
     max_diagnostics: int | None = Field(default=None, ge=1, description="Maximum number; default 50.")
     _declared: tuple[Check, ...] | None = PrivateAttr(default=None)
-    """The checks that `access` declared: these are shown to the user, and nothing else is run, whatever the disk says
+    """The checks declared by `access`: these are shown to the user, and nothing else is run, even if files change
     later."""
 
 
 @dataclass
 class _Report:
-    """The results of all the checks."""
+    """The combined results of all checks."""
 
     found: list[Diagnostic] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     finished: list[str] = field(default_factory=list)
     """The checkers whose report is complete."""
     failed: bool = False
-    """One of them crashed, or was stopped."""
+    """Whether a checker crashed or was stopped."""
 
 
 class Diagnostics(Tool[DiagnosticsParams]):
@@ -84,7 +84,7 @@ class Diagnostics(Tool[DiagnosticsParams]):
         return Description("; ".join(lines) or f"Diagnostics ({params.kind})", where)
 
     def access(self, params: DiagnosticsParams, roots: Roots, cwd: Path, config: ToolsConfig) -> list[Access]:
-        """Every line that may run; and the folders that are read, so that a remembered result knows what it is of."""
+        """Every command line that may run, and the folders read, so that a remembered result is tied to them."""
         accesses: list[Access] = []
         if params.source == "lsp":
             return [PathAccess("read", roots.cwd if params.path is None else roots.resolve(params.path))]
@@ -172,14 +172,14 @@ async def _run(check: Check, only: Path | None, ctx: ToolContext, report: _Repor
 
 
 def _understood(check: Check, code: int, parsed: Sequence[Diagnostic] | None) -> bool:
-    """Whether the report is there and explains the exit code."""
+    """Whether there is a report and it explains the exit code."""
     if parsed is None or code == 0:
         return parsed is not None
     return any(item.severity == "error" for item in parsed) or (check.checker.lints and code == 1 and bool(parsed))
 
 
 async def _output(line: str, check: Check, ctx: ToolContext) -> tuple[int | None, str, bool]:
-    """Exit code (`None`: it was killed, by us or by another), what it printed, and whether some of that is missing."""
+    """The exit code (`None`: it was killed, by us or another), its output, and whether some of that is missing."""
     command = Command(
         line, check.cwd, env=QUIET, output_limit=OUTPUT_LIMIT, state_file=ctx.shell.state, keeps_state=False
     )
@@ -194,14 +194,14 @@ async def _output(line: str, check: Check, ctx: ToolContext) -> tuple[int | None
 
 
 def _last(text: str) -> str:
-    """The end of the output, without the long lines of a report."""
+    """The end of the output, without a report's long lines."""
     lines = [line for line in text.splitlines() if line.strip() and not line.startswith(('{"', "[{"))]
     return " Its last lines:\n" + "\n".join(line[:300] for line in lines[-LAST_LINES:]) if lines else ""
 
 
 def _placed(file: str, cwd: Path, roots: Roots) -> str:
     """The file relative to the working directory. A program may name it relative to a folder above the one it ran in
-    (cargo: to that of the workspace)."""
+    (cargo: that of the workspace)."""
     if not file:
         return ""
     base = next((base for base in (cwd, *cwd.parents) if roots.contains(base) and (base / file).exists()), cwd)
@@ -209,7 +209,7 @@ def _placed(file: str, cwd: Path, roots: Roots) -> str:
 
 
 def _hidden(file: str, roots: Roots) -> bool:
-    """Whether it is about a file that must not be read: checkers quote lines."""
+    """Whether it concerns a file that must not be read: checkers quote lines."""
     if not file or not roots.rules.hides_any:
         return False
     try:
@@ -253,7 +253,7 @@ async def _ask_servers(shown: str | None, ctx: ToolContext, report: _Report) -> 
     report.failed = not found.sources and bool(found.trouble)
 
 
-# --- words ----------------------------------------------------------------------------------------------------
+# --- messages -------------------------------------------------------------------------------------------------
 
 
 def _result(report: _Report, most: int, roots: Roots) -> ToolResult:

@@ -1,10 +1,10 @@
-"""Which checkers a project uses, and the command line of each.
+"""Finds the checkers a project uses, and the command line of each.
 
-Reads the disk and runs nothing: the command lines are in the title, and the user is asked about them, so they are built
-before anything runs. They use the project's own program if there is one (`.venv`, `node_modules`).
+Reads files but runs nothing: the command lines are in the title, and the user is asked about them, so they are built
+before anything runs. They prefer the project's own program (`.venv`, `node_modules`).
 
-The folder may be untrusted, and the user has not been asked yet: its files are read only by `_text`, which is bounded
-and never blocks, and nothing that would take a parser long is parsed.
+The folder may be untrusted, and the user has not been asked yet: its files are read only by `_text`, which is limited
+and never blocks, and nothing that would take long to parse is parsed.
 """
 
 from __future__ import annotations
@@ -33,34 +33,34 @@ CheckerName = Literal["check", "clippy", "ruff", "mypy", "pyright", "tsc", "esli
 Kind = Literal["auto", "check", "clippy", "ruff", "mypy", "pyright", "tsc", "eslint", "go vet"]
 
 MOST_LOOKED = 2000
-"""Entries that are looked through for a Python file."""
+"""Entries searched for a Python file."""
 
 MOST_BYTES = 262_144
-"""Of a configuration; a larger one is not read."""
+"""Maximum size of a configuration; a larger one is not read."""
 
 MOST_DOTS = 200
-"""In a line of TOML: a key of many parts takes `tomllib` time by the square of their number."""
+"""Maximum dots in a line of TOML: `tomllib` takes quadratic time for a key of many parts."""
 
 
 class Checker(Struct, frozen=True, forbid_unknown_fields=True):
     program: str
     files: tuple[str, ...]
-    """A folder with one of these says that the project uses it; `SAYS` knows more."""
+    """Files that show that the project uses it; `SAYS` adds further tests."""
     what: str
-    """The source of that fact, for the user."""
+    """Where that was found, for the user."""
     suffixes: tuple[str, ...]
-    """The files it checks."""
+    """Patterns of the files it checks."""
     options: str
     everything: str | None = None
-    """The argument that stands for all; `None`: it takes no path."""
+    """The argument for the whole project; `None`: it takes no path."""
     local: tuple[str, ...] = ()
-    """Where a project keeps its own."""
+    """Where a project keeps its own copy."""
     lints: bool = False
-    """Exit code 1 means findings of any kind; else only errors explain it."""
+    """Whether exit code 1 means findings of any kind; else only errors explain it."""
     absent: tuple[str, ...] = ()
-    """Output of a program of which a part is missing."""
+    """Output of a program with a missing component."""
     older: tuple[str, str] | None = None
-    """An argument that an older one refuses (exit code 2, with these words): then it is run without it."""
+    """An argument that older versions reject (exit code 2 with these words): it is then left out."""
     name: CheckerName = "check"
 
     @property
@@ -68,13 +68,13 @@ class Checker(Struct, frozen=True, forbid_unknown_fields=True):
         return PARSERS[self.name]
 
     def found_in(self, folder: Path, roots: Roots) -> bool:
-        """Whether a folder says that the project uses it."""
+        """Whether the folder shows that the project uses it."""
         says = SAYS.get(self.name)
         named = any((folder / name).is_file() for name in self.files)
         return named or (says is not None and says(folder, roots))
 
     def arguments(self, target: str | None, cwd: Path, roots: Roots) -> str:
-        """From the path that is asked for (relative, quoted; `None`: all) and the folder it runs in."""
+        """The arguments for the requested path (relative, quoted; `None`: all) and the folder it runs in."""
         if self.everything is None:
             return self.options
         if target is not None:
@@ -86,7 +86,7 @@ class Checker(Struct, frozen=True, forbid_unknown_fields=True):
 
 @cache
 def checkers() -> dict[str, Checker]:
-    """By name, in the order they run."""
+    """By name, in order of execution."""
     found = toml.decode(TABLE.read_bytes(), type=dict[CheckerName, Checker])
     return {name: replace(checker, name=name) for name, checker in found.items()}
 
@@ -106,14 +106,14 @@ class Check:
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """All that may run."""
+        """All command lines that may run."""
         return (self.line,) if self.older_line is None else (self.line, self.older_line)
 
 
 def choose(kind: Kind, path: Path | None, roots: Roots) -> list[Check]:
-    """Returns the checks to run. `path`: an existing file or folder inside of the roots; `None`: the working directory.
+    """Returns the checks to run. `path`: an existing file or folder inside the roots; `None`: the working directory.
 
-    Empty where `auto` finds nothing.
+    Empty if `auto` finds nothing.
     """
     start = roots.cwd if path is None else path if path.is_dir() else path.parent
     checks = []
@@ -138,7 +138,7 @@ def looked_for() -> str:
 
 
 def _automatic(checker: Checker, path: Path | None) -> bool:
-    if checker.name == "clippy":  # `check` finds the errors, and is quicker
+    if checker.name == "clippy":  # `check` finds the errors, and is faster.
         return False
     known = {suffix for other in checkers().values() for suffix in other.suffixes}
     of_one = path is not None and path.is_file() and path.suffix in known
@@ -146,7 +146,7 @@ def _automatic(checker: Checker, path: Path | None) -> bool:
 
 
 def _home(checker: Checker, start: Path, roots: Roots) -> Path | None:
-    """The nearest folder at or above `start` that says the checker is used, inside of the session's folders."""
+    """The nearest folder at or above `start`, within the session's folders, that shows the checker is used."""
     for folder in (start, *start.parents):
         if not roots.contains(folder):
             return None
@@ -178,11 +178,11 @@ def _relative(path: Path | None, cwd: Path) -> str | None:
     return shlex.quote(f"./{relative}" if relative.startswith("-") else relative)
 
 
-# --- what says that a checker is used -------------------------------------------------------------------------
+# --- evidence that a checker is used --------------------------------------------------------------------------
 
 
 def _text(path: Path, roots: Roots) -> str:
-    """Returns the content of a regular file below the roots, links followed; empty for anything else, and for long
+    """Returns the contents of a regular file below the roots, following links; empty for anything else, and for long
     files."""
     try:
         real = real_path(path)
@@ -217,7 +217,7 @@ def _says_pyright(folder: Path, roots: Roots) -> bool:
 def _ini(path: Path, roots: Roots) -> configparser.ConfigParser:
     parser = configparser.ConfigParser(interpolation=None)
     try:
-        # The parser's patterns take time by the square of the length of a row of spaces.
+        # The parser's patterns take quadratic time for a long run of spaces.
         parser.read_string(SPACES.sub(" ", _text(path, roots)))
     except (ValueError, configparser.Error):
         return configparser.ConfigParser(interpolation=None)
@@ -248,7 +248,7 @@ def _says_eslint(folder: Path, roots: Roots) -> bool:
 
 
 def _has_python(folder: Path) -> bool:
-    """Whether there is a Python file in the folder or one below it, hidden ones aside."""
+    """Whether the folder or one below it contains a Python file, ignoring hidden ones."""
     left = MOST_LOOKED
     below: list[Path] = []
     for depth, folders in enumerate(([folder], below)):
@@ -281,7 +281,7 @@ SAYS: dict[CheckerName, Callable[[Path, Roots], bool]] = {
     "pyright": _says_pyright,
     "eslint": _says_eslint,
 }
-"""Where more than a file's name says that a checker is used."""
+"""Tests for checkers that a file's name alone does not prove."""
 
 PARSERS: dict[CheckerName, parsers.Parser] = {
     "check": parsers.parse_cargo,

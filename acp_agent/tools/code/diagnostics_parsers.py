@@ -1,6 +1,6 @@
-"""Parses the output of checkers into diagnostics. Pure functions, one for each form.
+"""Parses the output of checkers into diagnostics. Pure functions, one for each format.
 
-A parser gets everything the program printed on both streams, and copes with terminal output: foreign lines before,
+A parser gets everything the program printed on both streams, and copes with terminal output: unrelated lines before,
 after and in between (`plain` removes colours). It returns `None` if the program's report is missing, which does not
 mean "no problems".
 """
@@ -21,7 +21,7 @@ class Diagnostic:
     severity: Severity
     message: str
     file: str = ""
-    """As the program names it; empty: of no file."""
+    """As named by the program; empty if there is none."""
     line: int | None = None
     """1-based, as is `col`."""
     col: int | None = None
@@ -39,12 +39,12 @@ ESCAPES = re.compile(r"\x1b(?:\[[0-9;?]*[A-Za-z]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[
 
 
 def plain(text: str) -> str:
-    """Without colours and carriage returns."""
+    """Removes colours and carriage returns."""
     return ESCAPES.sub("", text).replace("\r\n", "\n").replace("\r", "\n")
 
 
 def _values(text: str, first: str) -> Iterator[Any]:
-    """The JSON values that begin a line with one of the characters `first`."""
+    """The JSON values at the start of lines, beginning with one of the characters `first`."""
     decoder = json.JSONDecoder()
     at = 0
     for found in re.finditer(rf"^[ \t]*(?=[{re.escape(first)}])", text, re.MULTILINE):
@@ -82,7 +82,7 @@ def _text(value: object) -> str:
 
 
 def _number(value: object, plus: int = 0) -> int | None:
-    """A position, 1-based; `None` for what is none."""
+    """A 1-based position; `None` for anything else."""
     if isinstance(value, bool) or not isinstance(value, int) or value + plus < 1:
         return None
     return value + plus
@@ -94,7 +94,7 @@ SUMMARIES = re.compile(r"aborting due to|\d+ warnings? emitted|For more informat
 
 
 def parse_cargo(text: str) -> list[Diagnostic] | None:
-    """`cargo check --message-format=json`: a message a line."""
+    """`cargo check --message-format=json`: one message per line."""
     found: dict[Diagnostic, None] = {}
     seen = False
     for line in _objects(text):
@@ -113,7 +113,7 @@ def parse_cargo(text: str) -> list[Diagnostic] | None:
 
 
 def _primary(message: dict[str, Any]) -> dict[str, Any]:
-    """The place that is meant; for a third-party macro, where it is used."""
+    """The primary location; for a third-party macro, where it is used."""
     spans = _dicts(message.get("spans"))
     span = next((span for span in spans if span.get("is_primary")), spans[0] if spans else {})
     label = span.get("label")
@@ -129,7 +129,7 @@ def _primary(message: dict[str, Any]) -> dict[str, Any]:
 
 
 def parse_ruff(text: str) -> list[Diagnostic] | None:
-    """`ruff check --output-format=json`. What its rules find is a warning; what is no Python is an error."""
+    """`ruff check --output-format=json`. Findings of its rules are warnings; invalid Python is an error."""
     items = _array(text)
     if items is None:
         return None
@@ -158,13 +158,13 @@ MYPY_LINE = re.compile(
 
 
 def parse_mypy(text: str) -> list[Diagnostic] | None:
-    """`mypy --output=json`, an object a line; or the text of an older one. Nothing at all is no problem."""
+    """`mypy --output=json`, one object per line; or the text of an older version. No output means no problems."""
     found = []
     for item in _objects(text):
         if "severity" in item and "message" in item:
             code = _text(item.get("code"))
             hint = _text(item.get("hint"))
-            # Columns count from 0 there, but not those of syntax errors.
+            # Columns are zero-based there, except for syntax errors.
             col = _number(item.get("column"), 0 if code == "syntax" else 1)
             words = _text(item.get("message")) + (f" ({hint})" if hint else "")
             place = (_text(item.get("file")), _number(item.get("line")), col)
@@ -211,7 +211,7 @@ TSC_LINE = re.compile(
 
 
 def parse_tsc(text: str) -> list[Diagnostic] | None:
-    """`tsc --pretty false`: a line each, and indented ones that explain. Nothing at all is no problem."""
+    """`tsc --pretty false`: one line each, and indented lines that explain. No output means no problems."""
     found = []
     for item in TSC_LINE.finditer(text):
         message = "\n".join(line.strip() for line in item["message"].split("\n"))
@@ -252,8 +252,8 @@ GO_LINE = re.compile(
 
 
 def parse_go_vet(text: str) -> list[Diagnostic] | None:
-    """`go vet -json`: objects `{package: {analyzer: [{posn, message}]}}` between comments; and, as text, what does not
-    even compile. Nothing at all is no problem."""
+    """`go vet -json`: objects `{package: {analyzer: [{posn, message}]}}` between comments; compile errors as text.
+    No output means no problems."""
     found: dict[Diagnostic, None] = {}
     for package in _objects(text):
         for analyzers in package.values():

@@ -1,4 +1,4 @@
-"""`hover`: type and documentation of a symbol."""
+"""`hover`: show the type and documentation of a symbol."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`references`: everywhere a symbol is used."""
+"""`references`: find all uses of a symbol."""
 
 from __future__ import annotations
 

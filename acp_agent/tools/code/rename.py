@@ -23,10 +23,10 @@ from acp_agent.tools.kit.text import diff_of, disk_digest, first_changed_line, k
 from acp_agent.tools.kit.tool_context import Description, Location, Preview, ToolContext, ToolResult
 
 TRIES = 3
-"""How often the server is asked, until it has been shown all files that it would change."""
+"""How often to ask the server, until it has received all files that it would change."""
 
 LINES = re.compile(r"[^\r\n]*(?:\r\n|\r|\n|\Z)")
-"""As LSP divides a text."""
+"""Splits a text into lines as LSP does."""
 
 
 class RenameParams(SymbolParams):
@@ -85,7 +85,7 @@ class Rename(Tool[RenameParams]):
             seen = ctx.memory.ledger.last_seen(planned.path)
             if seen is not None and seen.text == planned.old and now == planned.new:
                 ctx.memory.ledger.saw(planned.path, now, await disk_digest(ctx, planned.path))
-            else:  # It must be read before the next edit.
+            else:  # The model must read it before the next edit.
                 ctx.memory.ledger.forget(planned.path)
             written.append((Document(planned.path, planned.old or ""), Document(planned.path, now)))
             content.append(diff_of(planned.path, planned.old, now))
@@ -102,8 +102,8 @@ class Rename(Tool[RenameParams]):
 
 
 async def _consistent(params: RenameParams, document: Document, ctx: ToolContext) -> tuple[_Change, ...]:
-    """Returns what the server would change in files that it knows as they are: the editor may show other text than the
-    disk, and a command may have written what the server has open. Raises ToolError."""
+    """Returns what the server would change, once it knows the current text of those files: the editor may show other
+    text than the disk, and a command may have changed what the server has open. Raises ToolError."""
     at, known = position_of(params, document), {document.path: document.text}
     for _ in range(TRIES):
         others = [Document(path, text) for path, text in known.items() if path != document.path]
@@ -117,7 +117,7 @@ async def _consistent(params: RenameParams, document: Document, ctx: ToolContext
 
 
 async def _planned(edit: WorkspaceEdit, ctx: ToolContext) -> tuple[_Change, ...]:
-    """Returns what the server would change. Raises ToolError where that is not for tools to change."""
+    """Returns what the server would change. Raises ToolError if tools must not change it."""
     changes = []
     merged: dict[Path, tuple[str, dict[TextEdit, None]]] = {}
     for uri, edits in edit.changes.items():
@@ -141,7 +141,7 @@ async def _planned(edit: WorkspaceEdit, ctx: ToolContext) -> tuple[_Change, ...]
 
 
 def edited(text: str, edits: list[TextEdit]) -> str:
-    """`text` after edits that all mean its present state (LSP 3.17). Raises ToolError where they overlap."""
+    """`text` after edits that all refer to its original state (LSP 3.17). Raises ToolError if they overlap."""
     lines = [line.rstrip("\r\n") for line in LINES.findall(text)]
     starts = [match.start() for match in LINES.finditer(text)]
 

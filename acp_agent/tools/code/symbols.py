@@ -1,4 +1,4 @@
-"""`symbols`: the outline of a file, or symbols of the project by name."""
+"""`symbols`: show the outline of a file, or find symbols of the project by name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`delete_path`: delete a file, a link, or a folder with all that is in it."""
+"""`delete_path`: delete a file, a link, or a folder with everything in it."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ class Planned:
     old: str | None
     new: str
     disk: bytes | None
-    """The digest of the file on disk then."""
+    """The digest of the file on disk at that time."""
 
 
 class Edit(PathTool[EditParams]):
@@ -80,13 +80,13 @@ class Edit(PathTool[EditParams]):
 
 
 def watch(ctx: ToolContext, path: Path, old: str | None) -> None:
-    """Language servers look at the file while the user is asked, so that they know its errors before the change."""
+    """Lets language servers analyse the file while the user is asked, so that its earlier errors are known."""
     if ctx.languages.config.edit_wait and old is not None:
         ctx.languages.watch(Document(path, old))
 
 
 async def need_unchanged(planned: Planned, shown: str, ctx: ToolContext) -> None:
-    """Raises ToolError where the file is not what the preview was made from."""
+    """Raises ToolError if the file is no longer what the preview was made from."""
     if ctx.roots.resolve(shown) != planned.path:
         raise ToolError(f"{shown} now points somewhere else, so nothing was written.")
     now_on_disk = await disk_digest(ctx, planned.path)
@@ -141,12 +141,12 @@ MOST_LINES = 10
 """Line numbers named in a message."""
 
 LONGEST_SEARCH = 4000
-"""Lines of a file that are looked through for what was not found."""
+"""Lines of a file that are searched for text that was not found."""
 
 MOST_COMPARED = 2000
 MOST_COMPARED_CHARS = 200_000
 LONGEST_COMPARED = 400
-"""Limits of the search for a similar line, which takes long: lines, characters in all and in a line."""
+"""Limits of the slow search for a similar line: lines, characters in total and per line."""
 
 
 def _lines_of(target: str, text: str) -> list[int]:
@@ -159,7 +159,7 @@ def _lines_of(target: str, text: str) -> list[int]:
 
 
 def _nearest(target: str, text: str) -> str:
-    """Returns the lines of the file that look most like the target's first line."""
+    """Returns the lines of the file most similar to the target's first line."""
     wanted = next((line for line in target.splitlines() if line.strip()), "")
     lines = text.splitlines()[:LONGEST_SEARCH]
     for number, line in enumerate(lines, 1):
@@ -173,7 +173,7 @@ def _nearest(target: str, text: str) -> str:
 
 
 def _comparable(lines: list[str]) -> dict[str, int]:
-    """Each different line and its first number, as far as the bounds go."""
+    """Each distinct line with its first number, within the limits."""
     found: dict[str, int] = {}
     chars = 0
     for number, line in enumerate(lines, 1):

@@ -1,4 +1,4 @@
-"""Shared by the tools that delete, move and copy whole entries: which entry is meant, what the call touches, what is
+"""Shared by the tools that delete, move and copy whole entries: which entry a path names, what a call touches, what is
 refused.
 
 A path names the entry itself: a link is deleted, moved or copied as a link, whatever its target.
@@ -36,7 +36,7 @@ class TransferParams(Params):
 
 
 def not_a_root(roots: Roots, text: str) -> Path:
-    """The entry. Raises ToolError for a folder of the session and what is above it."""
+    """The entry. Raises ToolError for a session folder and anything above it."""
     path = roots.entry(text)
     if roots.holds_root(path):
         raise ToolError(
@@ -53,8 +53,8 @@ def delete_access(path: Path, roots: Roots, config: ToolsConfig) -> list[Access]
 
 
 def write_access(source: Path, destination: Path, overwrite: bool, roots: Roots, config: ToolsConfig) -> list[Access]:
-    """Returns what will be at `destination`, with each part of it that other programs trust; and what will be gone
-    there."""
+    """Returns what will be written at `destination`, with each part of it that other programs trust, and what will be
+    deleted there."""
     accesses: list[Access] = [PathAccess("write", destination)]
     accesses += [
         PathAccess("write", destination / relative) for relative in _below(source, roots.rules.heads, roots, config)
@@ -72,7 +72,7 @@ def _is_folder(path: Path) -> bool:
 
 
 def _below(folder: Path, names: Iterable[str], roots: Roots, config: ToolsConfig) -> list[str]:
-    """The topmost entries of these names in a folder, relative to it. Raises ToolError where too much would be read."""
+    """The topmost entries with these names in a folder, relative to it. Raises ToolError if too much would be read."""
     if not _is_folder(folder):
         return []
     most, seen, found = config.files.max_tree_entries, 0, []
@@ -90,7 +90,7 @@ def _below(folder: Path, names: Iterable[str], roots: Roots, config: ToolsConfig
 
 
 def need_shown(source: Path, shown: str, ctx: ToolContext) -> None:
-    """Raises ToolError for what holds a hidden file: under another name it would be hidden no longer."""
+    """Raises ToolError if it contains a hidden file: under another name it would no longer be hidden."""
     rules = ctx.roots.rules
     if not rules.hides_any:
         return
@@ -100,7 +100,7 @@ def need_shown(source: Path, shown: str, ctx: ToolContext) -> None:
         for here, folders, files in os.walk(source):
             hidden = next((path for name in (*folders, *files) if rules.hides(path := Path(here, name))), None)
             seen += len(folders) + len(files)
-            if hidden is not None or seen > most:  # the executor refuses more than that
+            if hidden is not None or seen > most:  # The executor refuses more than that.
                 break
     if hidden is not None:
         raise ToolError(
@@ -119,8 +119,8 @@ async def need_entry(ctx: ToolContext, path: Path, shown: str) -> FileStat:
 
 
 async def need_saved(ctx: ToolContext, path: Path, found: FileStat) -> None:
-    """Raises ToolError where the editor shows text of the file (or of one the model has seen below the folder) that is
-    not saved: it would be lost, or saved to where nothing is any more."""
+    """Raises ToolError if the editor has unsaved text of the file (or of one the model has seen below the folder): it
+    would be lost, or saved to a path that no longer exists."""
     if found.kind == "dir":
         for known in ctx.memory.ledger.seen_below(path):
             inner = await ctx.executor.stat(known)
@@ -143,7 +143,7 @@ async def need_saved(ctx: ToolContext, path: Path, found: FileStat) -> None:
 
 
 def _plain(text: str) -> str:
-    """Without what editors leave out of the text they give: a byte order mark, the kind of line ends."""
+    """Removes what editors leave out of the text they return: byte order marks and the kind of line ends."""
     return text.removeprefix("\ufeff").replace("\r\n", "\n")
 
 
@@ -154,9 +154,9 @@ class Transfer(Tool[TransferParams]):
     """Base of `copy_path` and `move_path`."""
 
     verb: ClassVar[str]
-    """The first word of the title."""
+    """First word of the title."""
     done: ClassVar[str]
-    """The verb in the sentence that tells the result."""
+    """Verb in the sentence that reports the result."""
 
     def describe(self, params: TransferParams, roots: Roots) -> Description:
         places = (Location(roots.named(params.source)), Location(roots.named(params.destination)))
@@ -164,7 +164,7 @@ class Transfer(Tool[TransferParams]):
 
     @abstractmethod
     def paths(self, params: TransferParams, roots: Roots) -> tuple[Path, Path]:
-        """Source and destination. Raises ToolError for what is not taken or replaced."""
+        """Source and destination. Raises ToolError if one must not be used or replaced."""
 
     async def preview(self, params: TransferParams, ctx: ToolContext) -> Preview:
         source, destination = self.paths(params, ctx.roots)
@@ -179,7 +179,7 @@ class Transfer(Tool[TransferParams]):
 
     @abstractmethod
     async def transfer(self, source: Path, destination: Path, overwrite: bool, ctx: ToolContext) -> Tally:
-        """Does it, and forgets what the model has seen of replaced files."""
+        """Performs the transfer, and forgets what the model has seen of replaced files."""
 
 
 async def check_transfer(params: TransferParams, source: Path, destination: Path, ctx: ToolContext) -> None:
@@ -209,7 +209,7 @@ async def check_transfer(params: TransferParams, source: Path, destination: Path
 
 
 async def _other_spelling(source: Path, destination: Path, ctx: ToolContext) -> bool:
-    """Whether it is the source itself, on a case-insensitive disk."""
+    """Whether the destination is the source itself, on a case-insensitive disk."""
     if source.parent != destination.parent or source.name.casefold() != destination.name.casefold():
         return False
     return destination.name not in [name for name, _ in await ctx.executor.list(source.parent)]

@@ -1,4 +1,4 @@
-"""`find_path`: files and folders by name."""
+"""`find_path`: find files and folders by name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`grep`: lines of files by pattern."""
+"""`grep`: find lines of files by pattern."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from acp_agent.tools.kit.base import Params, PathTool
 from acp_agent.tools.kit.tool_context import Description, Location, Preview, ToolContext, ToolResult
 
 MOST_LOCATIONS = 50
-"""Places reported to the editor."""
+"""Locations reported to the editor."""
 
 
 class GrepParams(Params):

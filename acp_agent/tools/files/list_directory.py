@@ -1,4 +1,4 @@
-"""`list_directory`: the contents of a folder."""
+"""`list_directory`: list the contents of a folder."""
 
 from __future__ import annotations
 

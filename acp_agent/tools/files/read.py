@@ -1,4 +1,4 @@
-"""`read`: a file's text with line numbers, or an image."""
+"""`read`: return a file's text with line numbers, or an image."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ IMAGES = {
     b"GIF87a": "image/gif",
     b"GIF89a": "image/gif",
 }
-"""First bytes -> type. WebP has its mark further in."""
+"""First bytes -> type. WebP has its signature further in."""
 
 
 class ReadParams(Params):
@@ -77,7 +77,7 @@ async def _image(shown: str, path: Path, ctx: ToolContext) -> ToolResult | None:
 
 
 async def _missing(shown: str, path: Path, ctx: ToolContext) -> str:
-    """Message for a missing file, with files of similar names."""
+    """The message for a missing file, listing files with similar names."""
     folder = path.parent
     found = await ctx.executor.stat(folder)
     if found is None or found.kind != "dir":

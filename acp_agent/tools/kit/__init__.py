@@ -1,1 +1,1 @@
-"""The kit that tools are made of: the contract, the table, schemas, errors."""
+"""The kit for building tools: the interface, the table, schemas, errors."""

@@ -1,12 +1,12 @@
-"""The contract of a tool.
+"""The interface of a tool.
 
-A tool sees contracts, not backends: an `Executor`, never a local one; functions for what it needs from above. No tool
-asks for permission, talks to the editor, or knows where it runs. The life of a call (`loop/calls.py`) is:
+A tool sees interfaces, not backends: an `Executor`, never a local one; functions for what it needs from above. No tool
+asks for permission, talks to the editor, or knows where it runs. The steps of a call (`loop/calls`) are:
 
     parse -> describe -> access -> preview -> (permission) -> run
 
 `describe` never fails for valid parameters. `access` may refuse a path. `preview` may read but not change anything; its
-findings (a diff, an impossible edit) are known before the user is asked. `run` does the work.
+findings (a diff, an impossible edit) are known before the user is asked. `run` performs the call.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class Params(BaseModel):
-    """Base of every tool's parameters: unknown ones are refused, so that the model learns of a wrong name."""
+    """Base of every tool's parameters: unknown ones are rejected, so that the model learns of a wrong name."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -39,20 +39,20 @@ P = TypeVar("P", bound=Params)
 
 
 class Tool(ABC, Generic[P]):
-    """Base of the tools. Subclasses set the class variables; instances hold no state of a session."""
+    """Base of the tools. Subclasses set the class variables; instances hold no session state."""
 
     name: ClassVar[str]
     aliases: ClassVar[tuple[str, ...]] = ()
     title: ClassVar[str] = ""
-    """What a call is called, with `{parameter}`s; else a tool has a `describe` of its own."""
+    """Title of a call, with `{parameter}`s; a tool without one overrides `describe`."""
     kind: ClassVar[ToolKind]
     reads_only: ClassVar[bool] = False
-    """Offered in modes that must not change anything; calls of one message that only read run together."""
+    """Offered in modes that must not change anything; read-only calls of one message run concurrently."""
     idempotent: ClassVar[bool] = False
-    """Two calls with the same arguments give the same while nothing they read has changed: a result may be remembered,
-    and a call that failed for a temporary reason is repeated."""
+    """Two calls with the same arguments return the same while nothing they read has changed: a result may be cached,
+    and a call that failed for a temporary reason is retried."""
     Params: ClassVar[type[Params]]
-    """The parameters, as the subclass names them in its base: the one source of the JSON schema, the prompt and the
+    """The parameters, as the subclass names them in its base: the single source for the JSON schema, the prompt and
     validation."""
 
     def __init_subclass__(cls) -> None:
@@ -62,14 +62,14 @@ class Tool(ABC, Generic[P]):
                 cls.Params = given
 
     def parse(self, arguments: dict[str, Any]) -> P:
-        """The checked parameters. Raises ToolError that names each wrong one."""
+        """The validated parameters. Raises ToolError that names each wrong one."""
         try:
             return self.Params.model_validate(arguments)  # type: ignore[return-value]
         except ValidationError as error:
             raise ToolError(_words(self, error), _category(error)) from error
 
     def from_text(self, text: str) -> dict[str, Any] | None:
-        """The arguments, where a model gave bare text instead of an object; `None`: the tool takes no such thing."""
+        """The arguments, if a model sent plain text instead of an object; `None` if the tool does not accept that."""
         return None
 
     def describe(self, params: P, roots: Roots) -> Description:
@@ -77,7 +77,7 @@ class Tool(ABC, Generic[P]):
 
     @abstractmethod
     def access(self, params: P, roots: Roots, cwd: Path, config: ToolsConfig) -> list[Access]:
-        """Everything the call touches. Raises ToolError for a path that no tool may touch."""
+        """Everything the call accesses. Raises ToolError for a path that no tool may access."""
 
     async def preview(self, params: P, ctx: ToolContext) -> Preview:
         """Previews the call without side effects. Raises ToolError for a call that cannot succeed."""
@@ -85,7 +85,7 @@ class Tool(ABC, Generic[P]):
 
     @abstractmethod
     async def run(self, params: P, ctx: ToolContext, preview: Preview) -> ToolResult:
-        """Does it. Raises ToolError with text the model can act on."""
+        """Performs the call. Raises ToolError with text the model can act on."""
 
 
 class HarmlessTool(Tool[P]):
@@ -96,7 +96,7 @@ class HarmlessTool(Tool[P]):
 
 
 class PathTool(Tool[P]):
-    """Base of the tools about one file or folder, the parameter `path`."""
+    """Base of the tools for one file or folder, the parameter `path`."""
 
     touches: ClassVar[Literal["read", "write"]] = "read"
 
@@ -108,7 +108,7 @@ class PathTool(Tool[P]):
 
 
 def _category(error: ValidationError) -> ToolErrorCategory:
-    """`type_mismatch` where nothing but types is wrong."""
+    """`type_mismatch` if nothing but types is wrong."""
     kinds = [problem["type"] for problem in error.errors(include_url=False, include_input=False)]
     only_types = all(kind.endswith(("_type", "_parsing", "_from_float")) for kind in kinds)
     return "type_mismatch" if only_types else "invalid_parameters"

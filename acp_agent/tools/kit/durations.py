@@ -1,4 +1,4 @@
-"""How long a call waits for a command: true, false, seconds, or `30s`, `10m`, `1h`. Pure."""
+"""Parses how long a call waits for a command: true, false, seconds, or `30s`, `10m`, `1h`. Pure."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The taxonomy of tool failures: eleven categories, and what follows from each.
+"""The taxonomy of tool failures: eleven categories, and what each implies.
 
 The category alone determines whether the same call is retried automatically (temporary errors), whether its arguments
-were at fault (then they are repaired once), and whether it counts against the model (infrastructure failures never do).
+were at fault (then one repair is tried), and whether it counts against the model (infrastructure failures never do).
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ SUGGESTIONS: dict[ToolErrorCategory, str] = {
     "network_error": "The host could not be reached. Check the address, or continue without it.",
     "timeout": "It took too long. Request less, or set a longer timeout if the tool has one.",
 }
-"""Suggestions, where the error itself has none."""
+"""Suggestions, used if the error itself has none."""
 
 PASSING: frozenset[ToolErrorCategory] = frozenset(("rate_limited", "server_error", "network_error", "timeout"))
 """The same call may succeed a little later. Never the model's fault."""
 
 PARAMETERS: frozenset[ToolErrorCategory] = frozenset(("invalid_parameters", "type_mismatch"))
-"""The arguments are wrong: they are repaired once before the model is told."""
+"""The arguments are wrong: one repair is tried before the error is reported to the model."""
 
 
 def is_retryable(category: ToolErrorCategory) -> bool:
@@ -43,7 +43,7 @@ def is_retryable(category: ToolErrorCategory) -> bool:
 
 
 def classify_http_status(status: int) -> ToolErrorCategory:
-    """The category of an HTTP answer that is an error (400 and above)."""
+    """The category of an HTTP error status (400 and above)."""
     if status in (400, 422):
         return "invalid_parameters"
     if status in (401, 403):
@@ -70,8 +70,8 @@ NETWORK_ERRNOS = frozenset(
 
 
 def classify_io_error(error: OSError) -> ToolErrorCategory:
-    """The category of an error of the operating system. A missing program or file is permanent: `tool_not_found` is
-    for names of tools only."""
+    """The category of an operating system error. A missing program or file is permanent: `tool_not_found` is only for
+    names of tools."""
     if isinstance(error, TimeoutError) or error.errno == errno.ETIMEDOUT:
         return "timeout"
     if isinstance(error, PermissionError) or error.errno == errno.EROFS:
@@ -97,7 +97,7 @@ def as_tool_error(error: AgentError | OSError) -> ToolError:
 
 
 def feedback(error: ToolError) -> str:
-    """Returns the text of a failure for the model."""
+    """Returns the text that reports a failure to the model."""
     suggestion = error.suggestion or SUGGESTIONS[error.category]
     retryable = "true" if is_retryable(error.category) else "false"
     return (

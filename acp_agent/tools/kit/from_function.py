@@ -1,4 +1,4 @@
-"""A tool from a typed function.
+"""Creates a tool from a typed function.
 
     from typing import Annotated
     from acp_agent.tools.kit.from_function import tool
@@ -9,8 +9,8 @@
         return str(len(text.split()))
 
 The function's name, annotations and docstring become the tool's name, parameters and description. A parameter named
-`ctx` gets the `ToolContext`. The function may be `async`; a plain one runs in a thread. It gives text or a `ToolResult`
-and raises `ToolError`. The user is asked before each call, unless the tool `reads_only`.
+`ctx` gets the `ToolContext`. The function may be `async`; a plain one runs in a thread. It returns text or a
+`ToolResult` and raises `ToolError`. The user is asked before each call, unless the tool `reads_only`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ TITLE_CHARS = 80
 
 
 class _FunctionTool(Tool[Any]):
-    """The class of tools made by `@tool`."""
+    """The class of tools created by `@tool`."""
 
     function: ClassVar[Callable[..., Any]]
     wants_context: ClassVar[bool]
@@ -72,7 +72,7 @@ class _FunctionTool(Tool[Any]):
 
 
 def _without_exit(function: Callable[..., Any], given: dict[str, Any]) -> Any:
-    """In a thread, where `sys.exit` would end the event loop that waits for it."""
+    """Runs in a thread, where `sys.exit` would end the event loop that waits for it."""
     try:
         return function(**given)
     except SystemExit as error:
@@ -102,7 +102,7 @@ def tool(
     idempotent: bool = False,
     title: str = "",
 ) -> Tool[Any] | Callable[[Callable[..., Any]], Tool[Any]]:
-    """Makes a tool of a function; see the module. Raises TypeError for a function that cannot be one."""
+    """Makes a function a tool; see the module docstring. Raises TypeError if that is impossible."""
 
     def make(function: Callable[..., Any]) -> Tool[Any]:
         called = name or function.__name__
@@ -153,7 +153,7 @@ def _params(name: str, function: Callable[..., Any]) -> type[Params]:
 
 
 def entry_of(made: Tool[Any], *, core: bool = False) -> ToolEntry:
-    """The definition of a tool that is not in the generated file."""
+    """The entry of a tool that is not in the generated file."""
     guidance = getattr(made, "guidance", None) or inspect.cleandoc(type(made).__doc__ or made.name)
     return ToolEntry(
         name=made.name,

@@ -6,7 +6,7 @@ from typing import Any
 
 
 def parameters_of(schema: dict[str, Any]) -> dict[str, Any]:
-    """pydantic's schema with references put in place and without titles."""
+    """pydantic's schema with references inlined and without titles."""
     definitions = schema.pop("$defs", {})
     cleaned: dict[str, Any] = _cleaned(schema, definitions)
     cleaned.pop("description", None)
@@ -16,7 +16,7 @@ def parameters_of(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _cleaned(schema: Any, definitions: dict[str, Any], *, names: bool = False) -> Any:
-    """`names`: the keys of `schema` are names of parameters, not words of JSON schema."""
+    """`names`: the keys of `schema` are parameter names rather than JSON Schema keywords."""
     if isinstance(schema, list):
         return [_cleaned(item, definitions) for item in schema]
     if not isinstance(schema, dict):

@@ -1,4 +1,4 @@
-"""An MCP server's tool as one of ours.
+"""Wraps an MCP server's tool as one of ours.
 
 Its parameters are the server's own JSON schema, forwarded to the model; the server validates the arguments. A server's
 claims about a tool (such as being read-only) are not trusted: each call needs permission.
@@ -26,10 +26,10 @@ from acp_agent.tools.kit.registry import ToolEntry
 from acp_agent.tools.kit.tool_context import Description, Preview, ToolContext, ToolResult
 
 LARGEST_SCHEMA = 32 * 1024
-"""Bytes of a schema that is passed on."""
+"""Maximum size of a schema passed on."""
 LONGEST_TITLE = 120
 LONGEST_PREVIEW = 20_000
-"""Characters of the arguments that are shown with the question."""
+"""Characters of the arguments shown with the question."""
 SHOWN = 40
 """Characters of an argument in a title."""
 
@@ -44,7 +44,7 @@ class ServerParams(Params):
 
 
 class ServerTool(Tool[ServerParams]):
-    """Made for one tool of one server; `name` is what the model calls it."""
+    """Created for one tool of one server; `name` is its name for the model."""
 
     kind = "other"
 
@@ -56,7 +56,7 @@ class ServerTool(Tool[ServerParams]):
         self._tool_words = one_line(tool.name, 60)
 
     def parse(self, arguments: dict[str, Any]) -> ServerParams:
-        """Any arguments with the names that the schema requires."""
+        """Accepts any arguments that include the names required by the schema."""
         required = self._tool.parameters.get("required")
         names = [name for name in required if isinstance(name, str)] if isinstance(required, list) else []
         missing = [name for name in names if name not in arguments]
@@ -76,7 +76,7 @@ class ServerTool(Tool[ServerParams]):
         return Description(one_line(words, LONGEST_TITLE))
 
     def access(self, params: ServerParams, roots: Roots, cwd: Path, config: ToolsConfig) -> list[Access]:
-        # Quoted, so that no server's name can look like another's with a tool behind it.
+        # Quoted, so that no server's name can look like another's followed by a tool.
         scope = f"mcp {quote(self._tool.server, safe='', errors='replace')} {quote(self._tool.name, errors='replace')}"
         words = f"calls of `{self._tool_words}` of the server {self._server_words}"
         return [ToolAccess(scope=scope, words=words, changes=True)]
@@ -132,7 +132,7 @@ def _entry(name: str, tool: McpTool) -> ToolEntry:
 
 
 def _parameters(schema: dict[str, Any]) -> tuple[dict[str, Any], str]:
-    """The schema, where a model's server will take it, else an open object and a word about it."""
+    """The schema if a model's server will accept it, else an open object and a note about it."""
     size = len(json.dumps(schema).encode())
     if size > LARGEST_SCHEMA:
         names = schema.get("properties")

@@ -1,4 +1,4 @@
-"""Shared by the tools that ask language servers: documents, where a symbol stands, places and errors in words."""
+"""Shared by the tools that use language servers: documents, symbol positions, and text for places and errors."""
 
 from __future__ import annotations
 
@@ -43,22 +43,22 @@ class SymbolParams(Params):
 
 @dataclass(frozen=True)
 class Place:
-    """A place in a file, for people: from 1, columns in characters."""
+    """A place in a file, for people: one-based, columns in characters."""
 
     path: Path
     line: int
     column: int
     text: str
-    """The line, bounded; empty where it must not be read."""
+    """The line, truncated; empty if it must not be read."""
 
 
 class SymbolTool(PathTool[SymbolParams]):
-    """Base of the tools that ask about a symbol."""
+    """Base of the tools that look up a symbol."""
 
     kind: ClassVar[ToolKind] = "search"
     reads_only = True
     subject: ClassVar[str]
-    """The words of the title before the symbol."""
+    """The beginning of the title, before the symbol."""
 
     def describe(self, params: SymbolParams, roots: Roots) -> Description:
         return Description(f"{self.subject} {params.symbol}", (Location(roots.named(params.path), params.line),))
@@ -74,8 +74,8 @@ async def document_at(ctx: ToolContext, shown: str) -> Document:
 
 
 async def documents_of(shown: str | None, ctx: ToolContext) -> tuple[list[Document], int]:
-    """The files of known languages that a path means, those the model has seen where none is given; and how many more
-    there are than are looked at. What is not text is left out. Raises ToolError for a path that does not exist."""
+    """The files of known languages at a path, or those the model has seen if none is given; and how many there are
+    beyond the limit. Files that are not text are left out. Raises ToolError for a path that does not exist."""
     language, config = ctx.languages, ctx.languages.config
     root = ctx.roots.cwd if shown is None else ctx.roots.resolve(shown)
     found = await ctx.executor.stat(root)
@@ -93,7 +93,7 @@ async def documents_of(shown: str | None, ctx: ToolContext) -> tuple[list[Docume
 
 
 def position_of(params: SymbolParams, document: Document) -> Position:
-    """Where the symbol stands. Raises ToolError that says where else it does."""
+    """The symbol's position. Raises ToolError that says where else it occurs."""
     lines = document.text.split("\n")
     whole = params.symbol.replace(".", "").isidentifier()
     word = re.compile(rf"(?<!\w){re.escape(params.symbol)}(?!\w)" if whole else re.escape(params.symbol))
@@ -107,18 +107,18 @@ def position_of(params: SymbolParams, document: Document) -> Position:
             f"`{params.symbol}` is not at line {line} of {params.path}, but at line "
             f"{', '.join(map(str, sorted(near)))}{' and others' if len(found) > len(near) else ''}."
         )
-    # Of `a.b.c` the last name is meant.
+    # For `a.b.c` the last name is meant.
     start = found[line].start() + (params.symbol.rfind(".") + 1 if whole else 0)
     return Position(line - 1, len(lines[line - 1][:start].encode("utf-16-le")) // 2)
 
 
 def columns(line: str, at: Position) -> int:
-    """The column, from 1 in characters, of a position in UTF-16 code units."""
+    """The one-based column in characters of a position in UTF-16 code units."""
     return characters(line, at.character) + 1
 
 
 def characters(line: str, units: int) -> int:
-    """How many characters `units` UTF-16 code units of the line are."""
+    """The number of characters in `units` UTF-16 code units of the line."""
     return len(line.encode("utf-16-le", "surrogatepass")[: 2 * units].decode("utf-16-le", "replace"))
 
 
@@ -131,7 +131,7 @@ def _readable(path: Path, roots: Roots) -> bool:
 
 
 async def place_of(uri: str, where: Range, ctx: ToolContext, texts: dict[Path, list[str]]) -> Place | None:
-    """`texts`: lines of the files that were read. Files outside the session's folders are named, not read."""
+    """`texts`: lines of files already read. Files outside the session's folders are named but not read."""
     if (path := path_of(uri)) is None:
         return None
     if path not in texts:
@@ -149,7 +149,7 @@ async def place_of(uri: str, where: Range, ctx: ToolContext, texts: dict[Path, l
 async def places_in_words(
     found: Sequence[tuple[str, Range]], ctx: ToolContext, most: int
 ) -> tuple[list[str], tuple[Location, ...]]:
-    """A line for each place, in the order of files; and the places for the editor."""
+    """Returns one line per place, in the order of files, and the places for the editor."""
     texts: dict[Path, list[str]] = {}
     places = [place for uri, where in found[:most] if (place := await place_of(uri, where, ctx, texts)) is not None]
     lines = [
@@ -164,10 +164,9 @@ async def places_in_words(
 async def errors_of_change(
     changes: Iterable[tuple[Document | None, Document]], ctx: ToolContext
 ) -> tuple[str, tuple[ToolCallContent, ...]]:
-    """The errors caused by changes, for the model and for the user; empty if none are known.
+    """Returns the errors caused by changes, for the model and for the user; empty if none are known.
 
-    Several changes are one: they are looked at together, and what one of them broke for as long as another was not
-    made is no error."""
+    Several changes are treated as one: errors that existed only while some of them had not been made are ignored."""
     every = list(changes)
     told: dict[Path, Sequence[tuple[Path, Diagnostic]]] = {}
 
@@ -195,7 +194,7 @@ async def errors_of_change(
 async def _still(
     errors: list[tuple[Path, Diagnostic]], documents: list[Document], ctx: ToolContext
 ) -> list[tuple[Path, Diagnostic]]:
-    """Those of the errors that are there now, as far as it is known in time; of other files all are kept."""
+    """The errors that still exist, as far as known in time; those of other files are all kept."""
     wanted = {path for path, _ in errors}
     asked = [document for document in documents if document.path in wanted]
     now: dict[Path | None, Sequence[Diagnostic]] | None = None

@@ -1,5 +1,5 @@
 """The table of tools. Definitions come from a generated file, so that the first request needs no pydantic; the classes
-behind them are loaded when they are first called (or ahead of that, by `loaders`).
+are loaded at the first call (or earlier, by `loaders`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from acp_agent.tools.kit.base import Tool
 
 ENTRY_POINTS = "acp_coder.tools"
-"""The group of entry points under which packages offer tools."""
+"""The entry point group under which packages offer tools."""
 
 TOOLS: dict[str, str] = {
     "bash": "acp_agent.tools.bash:Bash",
@@ -65,7 +65,7 @@ TOOLS: dict[str, str] = {
 """Name -> `"module:Class"`."""
 
 SHARED = "acp_agent.tools.kit.base:Tool"
-"""Brings pydantic."""
+"""Imports pydantic."""
 
 
 class ToolEntry(msgspec.Struct, frozen=True):
@@ -79,7 +79,7 @@ class ToolEntry(msgspec.Struct, frozen=True):
     parameters: dict[str, Any]
     idempotent: bool = False
     core: bool = True
-    """Always among the definitions that are sent; the others only where they are relevant."""
+    """Always among the definitions that are sent; others only if relevant."""
 
     @property
     def definition(self) -> ToolDefinition:
@@ -98,14 +98,14 @@ class Tools(ABC):
 
     @abstractmethod
     def tool(self, name: str) -> Tool[Any]:
-        """The tool itself, loaded now if need be. `name` is its own name, not an alias."""
+        """The tool itself, loaded if necessary. `name` is its own name, not an alias."""
 
     @abstractmethod
     def loaded(self, name: str) -> Tool[Any] | None:
-        """The same, where it is loaded already."""
+        """The same, but only if already loaded."""
 
     def own_name(self, name: str) -> str:
-        """The tool's own name for an alias; a name that is none (yet) as it stands."""
+        """The tool's own name for an alias; an unknown name is returned unchanged."""
         entry = self.find(name)
         return name if entry is None else entry.name
 
@@ -138,14 +138,14 @@ class Registry(Tools):
         return self._tools.get(name)
 
     def loaders(self) -> Iterator[Callable[[], object]]:
-        """Loads all tools when all are called: first what they share, which takes longest."""
+        """Functions that together load all tools; the first loads their shared modules, which takes longest."""
         yield partial(load, SHARED)
         for name in self._entries:
             yield partial(self.tool, name)
 
 
 class SessionRegistry(Tools):
-    """The built-in tools and those of one session: from MCP servers, the project, packages.
+    """The built-in tools and those of one session: from MCP servers, the project, and packages.
 
     They come in groups, each replaced as a whole when it changes. The first tool to take a name keeps it; `set_group`
     returns the names of later ones.
@@ -156,7 +156,7 @@ class SessionRegistry(Tools):
         self._groups: dict[str, dict[str, tuple[ToolEntry, Tool[Any]]]] = {}
 
     def set_group(self, group: str, tools: Iterable[tuple[ToolEntry, Tool[Any]]]) -> list[str]:
-        """Replaces the tools of `group`. Returns the names that were left out since they are taken."""
+        """Replaces the tools of `group`. Returns the names that were already taken and left out."""
         self._groups[group] = {}
         left_out = []
         for entry, tool in tools:

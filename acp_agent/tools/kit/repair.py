@@ -1,7 +1,7 @@
-"""Almost correct arguments from a model: the one attempt to repair them before the failure is reported. Pure.
+"""Repairs almost correct arguments from a model, once, before the failure is reported. Pure.
 
 Only the form is repaired (the spelling of a name, JSON inside a string), never the meaning: missing values stay
-missing, and ambiguous ones are refused.
+missing, and ambiguous ones are rejected.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ SYNONYMS: dict[str, tuple[str, ...]] = {
     "select": ("selector", "css", "css_selector"),
     "timeout": ("timeout_seconds", "timeout_secs"),
 }
-"""Parameter -> names that other agents give it."""
+"""Parameter -> names used by other agents."""
 
 
 METADATA = frozenset(
     "risk mutation privesc why approved requires_approval description explanation reason justification".split()
 )
-"""Parameters that other agents have models give about a call. They do not change what the call does."""
+"""Parameters that other agents' tools have for describing a call. They do not change what the call does."""
 
 DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(s|sec|secs|seconds?|m|min|mins|minutes?|h|hours?)", re.IGNORECASE)
 
 
 def repair(arguments: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any] | None:
-    """The arguments in the form the JSON schema of an object asks for; `None` where nothing could be repaired."""
+    """The arguments in the form required by the object's JSON schema; `None` if nothing could be repaired."""
     found = schema.get("properties")
     properties: dict[str, Any] = found if isinstance(found, dict) else {}
     repaired: dict[str, Any] = {}
@@ -47,7 +47,7 @@ def repair(arguments: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any] 
         if known is None:
             repaired[name] = value
         elif known in repaired:
-            return None  # Two arguments for one parameter: which is meant cannot be told.
+            return None  # Two arguments for one parameter: it is unclear which is meant.
         else:
             repaired[known] = _in_type(value, properties[known])
     return repaired if repaired != arguments or list(repaired) != list(arguments) else None
@@ -81,8 +81,8 @@ def _in_type(value: Any, schema: dict[str, Any]) -> Any:
 
 
 def _types(schema: Any) -> set[str]:
-    """The types a schema allows; `string` where it does not say, so that nothing is decoded that need not be."""
-    if not isinstance(schema, dict):  # JSON Schema has `true` and `false` too.
+    """The types a schema allows; `string` if it does not say, so that nothing is decoded unnecessarily."""
+    if not isinstance(schema, dict):  # JSON Schema allows `true` and `false`, too.
         return {"string"}
     if isinstance(schema.get("anyOf"), list):
         return {name for option in schema["anyOf"] for name in _types(option)}

@@ -1,4 +1,4 @@
-"""Files as language servers are shown them. Free of pydantic: the first model call does not wait for it."""
+"""Files as shown to language servers. Does not import pydantic: the first model call does not wait for it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ log = logging.getLogger(__name__)
 
 
 async def load_documents(paths: Iterable[Path], executor: Executor, max_bytes: int) -> list[Document]:
-    """Their text as the editor has it; what is gone, too large or no text is left out."""
+    """Their text as the editor has it; files that are missing, too large or not text are left out."""
     documents = []
     for path in paths:
         try:

@@ -1,4 +1,4 @@
-"""Shared by the file tools: reading a file as text, with words for all that can go wrong; line endings; diffs."""
+"""Shared by the file tools: reading a file as text with messages for all that can go wrong; line endings; diffs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from acp_agent.schema.acp import Diff
 from acp_agent.tools.kit.tool_context import Location, ToolContext
 
 MARK = "[redacted: "
-"""How the mark begins that stands for a credential."""
+"""Start of the mark that replaces a credential."""
 
 
 async def need_file(executor: Executor, path: Path, shown: str, limit: int) -> bool:
@@ -31,7 +31,7 @@ async def need_file(executor: Executor, path: Path, shown: str, limit: int) -> b
 
 
 async def read_file(ctx: ToolContext, path: Path, shown: str) -> str | None:
-    """The text as the editor has it, `None` where there is no such file. Raises ToolError for what is not text."""
+    """The text as the editor has it, `None` if there is no such file. Raises ToolError if it is not text."""
     await need_file(ctx.executor, path, shown, ctx.config.files.max_read_bytes)
     try:
         text = await ctx.executor.read_text(path)
@@ -45,7 +45,7 @@ async def read_file(ctx: ToolContext, path: Path, shown: str) -> str | None:
 
 
 async def disk_digest(ctx: ToolContext, path: Path) -> bytes | None:
-    """A digest of the file on disk, whatever an editor shows; `None` where there is not a file."""
+    """A digest of the file on disk, regardless of the editor; `None` if it is not a file."""
     found = await ctx.executor.stat(path)
     if found is None or found.kind != "file":
         return None
@@ -62,7 +62,7 @@ def moved_on_disk(before: bytes | None, now: bytes | None, shown: str | None) ->
 
 
 def keep_credentials(ctx: ToolContext, shown: str, old: str, new: str) -> None:
-    """Raises ToolError where a mark of redaction, which is all the model has seen, would take a credential's place."""
+    """Raises ToolError if a redaction mark, which is all the model has seen, would replace a credential."""
     if MARK in new and new.count(MARK) > old.count(MARK) and ctx.redactor.redact(old) != old:
         raise ToolError(
             f"{shown} contains credentials that you see only as `{MARK}...]`; writing such a mark would destroy one, "
@@ -84,7 +84,7 @@ def diff_of(path: Path, old: str | None, new: str) -> Diff:
 
 
 def first_changed_line(path: Path, old: str | None, new: str) -> tuple[Location, ...]:
-    """Where a change begins, for an editor that follows."""
+    """Where a change begins, for editors that follow the agent."""
     for number, (before, after) in enumerate(zip((old or "").split("\n"), new.split("\n"), strict=False), 1):
         if before != after:
             return (Location(path, number),)

@@ -1,8 +1,8 @@
-"""Tools from outside of this package: of installed packages (entry points) and of the project (files).
+"""Tools from outside this package: from installed packages (entry points) and from the project (files).
 
-A package offers tools under the entry point group `acp_coder.tools`: an object made by `@tool`, a subclass of `Tool`,
-or a list of these. A project has them in `.acp-coder/tools/*.py`, as names of the module; such files are code, so they
-are only loaded after the user has trusted exactly these files.
+A package offers tools under the entry point group `acp_coder.tools`: an object created by `@tool`, a subclass of
+`Tool`, or a list of these. A project defines them in `.acp-coder/tools/*.py`, as module attributes; such files are
+code, so they are only loaded after the user has trusted exactly these files.
 
 One of the places with `except Exception`: third-party code that fails on import must not affect anything else.
 """
@@ -28,7 +28,7 @@ Made = tuple[ToolEntry, Tool[Any]]
 
 
 def package_tools() -> tuple[list[Made], list[str]]:
-    """The tools of installed packages, and what is wrong with those that could not be used."""
+    """The tools of installed packages, and the errors of those that cannot be used."""
     found: list[Made] = []
     trouble: list[str] = []
     for point in entry_points(group=ENTRY_POINTS):
@@ -41,9 +41,9 @@ def package_tools() -> tuple[list[Made], list[str]]:
 
 
 def project_tools(files: Mapping[str, bytes]) -> tuple[list[Made], list[str]]:
-    """Runs the files (name -> what is in them) and collects their tools. Only to be called for what the user trusts.
+    """Runs the files (name -> contents) and collects their tools. Call it only for files the user trusts.
 
-    Exactly these bytes are run: no cached byte code, and not what the files have become in the meantime.
+    Exactly these bytes are run: no cached byte code, and no later version of the files.
     """
     found: list[Made] = []
     trouble: list[str] = []

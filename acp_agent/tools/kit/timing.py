@@ -1,4 +1,4 @@
-"""When something runs again: a cron expression or an interval. Pure, but for the cron library."""
+"""When something runs next: a cron expression or an interval. Pure, except for the cron library."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SECONDS = {word: seconds for seconds, words in UNITS.items() for word in words}
 INTERVAL = re.compile(rf"(?:every\s+)?(\d{{1,9}})\s*({'|'.join(SECONDS)})", re.IGNORECASE | re.ASCII)
 
 LONGEST = 10 * 365 * 86_400.0
-"""Seconds of an interval."""
+"""Limits of an interval in seconds."""
 
 FIELDS = 5
 NICKNAMES = {
@@ -43,7 +43,7 @@ def interval_of(timing: str) -> float | None:
 def next_run(timing: str, after: float, *, min_interval: float) -> float:
     """The first time after `after` (Unix time, seconds), in the local zone for cron expressions.
 
-    Raises ToolError for a timing that is none, that never comes, or that comes more often than `min_interval` seconds.
+    Raises ToolError for a timing that is invalid, never occurs, or occurs more often than every `min_interval` seconds.
     """
     if (interval := interval_of(timing)) is not None:
         if interval < min_interval:

@@ -1,4 +1,4 @@
-"""The context and the results of tools. Free of pydantic: the first model call does not wait for it."""
+"""The context and the results of tools. Does not import pydantic: the first model call does not wait for it."""
 
 from __future__ import annotations
 
@@ -33,38 +33,38 @@ class Location(Struct, frozen=True):
 
 
 class Description(Struct, frozen=True):
-    """The description that the user sees before the call runs."""
+    """What the user sees before the call runs."""
 
     title: str
-    """The action, in a few words: the exact command, `Edit src/app.py`."""
+    """The action in a few words: the exact command, `Edit src/app.py`."""
     locations: tuple[Location, ...] = ()
 
 
 class Preview(Struct, frozen=True):
-    """The result of looking ahead."""
+    """The result of a dry run."""
 
     content: tuple[ToolCallContent, ...] = ()
     """Shown with the permission request (a diff)."""
     state: Any = None
-    """State for `run`; opaque to everybody else."""
+    """State for `run`; opaque to everyone else."""
     locations: tuple[Location, ...] = ()
-    """Where it will happen, if that is known more closely than before."""
+    """Where it will happen, if known more precisely than before."""
     accesses: tuple[Access, ...] = ()
-    """Further things that the call touches."""
+    """Further accesses of the call."""
 
 
 class CommandOutput(Struct, frozen=True):
-    """The output of a command, as it came. The text for the model and the user is made of it later."""
+    """The raw output of a command, from which the text for the model and the user is made."""
 
     script: str
     streams: ShellOutput
-    """Whole, as far as it was kept."""
+    """Complete, except for what was not kept."""
     combined: str
-    """Both streams in the order of arrival."""
+    """Both streams in order of arrival."""
     heading: str = ""
-    """Stands above it."""
+    """Text shown above it."""
     running: bool = False
-    """It goes on: this is a part."""
+    """Whether the command continues, so that this is a part."""
     timed_out: bool = False
 
 
@@ -72,25 +72,25 @@ class ToolResult(Struct, frozen=True):
     """The result of a call."""
 
     text: str
-    """For the model. With `command`: what is below its output."""
+    """Text for the model. With `command`: shown below its output."""
     content: tuple[ToolCallContent, ...] | None = None
-    """For the user; `None`: the same text."""
+    """Text for the user; `None`: the same text."""
     parts: tuple[Part, ...] = ()
-    """More for the model (images)."""
+    """More content for the model (images)."""
     command: CommandOutput | None = None
-    """Of a tool that ran one: what it printed."""
+    """Output of the command, if the tool ran one."""
     raw_output: Any = None
-    """JSON for programs; `None` leaves it out."""
+    """JSON for programs; `None` omits it."""
     locations: tuple[Location, ...] | None = None
-    """Replaces those of the description where the call found better ones."""
+    """Replace those of the description if the call found better ones."""
     failed: bool = False
-    """The call did what was asked but what was asked did not succeed (a command's exit code)."""
+    """The call was performed but did not succeed (a command's exit code)."""
     error: ToolError | None = None
-    """With `failed`: why, where the taxonomy has a word for it; the model is told what follows from it."""
+    """With `failed`: the reason as a category, if there is one; its consequences are reported to the model."""
     ends_turn: bool = False
-    """The turn ends after this message's calls: the user has to continue."""
+    """End the turn after this message's calls: the user has to continue."""
     notes: tuple[str, ...] = ()
-    """Notes on what was left out for the model, a line each; shown also where a terminal shows the output itself."""
+    """Notes on what was left out for the model, one line each; shown even if a terminal shows the output itself."""
     meta: Mapping[str, Any] = field(default_factory=dict)
     """For programs, in the `_meta` of the call's final update."""
     keep: bool = True
@@ -103,17 +103,17 @@ class Seen(Struct, frozen=True):
     text: str
     """As the editor had it."""
     disk: bytes | None
-    """A digest of the file itself; `None` where there was none."""
+    """A digest of the file itself; `None` if there was none."""
 
 
 class Ledger:
-    """Remembers which text of each file the model has seen, for edits that must not overwrite what it has not."""
+    """Remembers which text of each file the model has seen, for edits that must not overwrite unseen changes."""
 
     def __init__(self) -> None:
         self._seen: dict[Path, Seen] = {}
 
     def saw(self, path: Path, text: str, disk: bytes | None) -> None:
-        """The model now knows that `path` holds `text`, while the disk held what `disk` is the digest of."""
+        """Records that the model knows `path` to contain `text`, and the disk's digest at that time."""
         self._seen[path] = Seen(text, disk)
 
     def last_seen(self, path: Path) -> Seen | None:
@@ -127,29 +127,29 @@ class Ledger:
         self._seen.pop(path, None)
 
     def forget_below(self, path: Path) -> None:
-        """As `forget`, for `path` and all that is below it."""
+        """As `forget`, for `path` and everything below it."""
         for known in self.seen_below(path):
             self.forget(known)
 
     def clear(self) -> None:
-        """The model has forgotten all of it."""
+        """Call when the model no longer has any of it in context."""
         self._seen.clear()
 
 
 class RunState(Struct, frozen=True):
-    """A command in the background, as it is now."""
+    """The current state of a background command."""
 
     run_id: str
     command: str
     running: bool
     seconds: float
-    """How long it has run, or ran."""
+    """How long it has been running, or ran."""
     exit_code: int | None
-    """124: it ran into its timeout. `None`: it runs, or no exit code is known."""
+    """124: it timed out. `None`: it is running, or its exit code is unknown."""
     text: str
-    """Its output, both streams; bounded."""
+    """Its output, both streams, truncated."""
     ending: str = ""
-    """How it ended, where the exit code does not say it."""
+    """How it ended, if the exit code does not say."""
 
     @property
     def words(self) -> str:
@@ -160,7 +160,7 @@ class RunState(Struct, frozen=True):
         return f"exit_code={code}" + (f" ({self.ending})" if self.ending else "")
 
     def printed(self, text: str | None = None, left_out: int = 0) -> CommandOutput:
-        """Its output (or `text`, a part of it that `left_out` lines are before) as a call's result."""
+        """Its output (or `text`, a part of it preceded by `left_out` lines) as a call's result."""
         text = (self.text if text is None else text).removesuffix("\n") or "[no output]"
         streams = ShellOutput(text, "", self.exit_code, truncated=False)
         heading = f"[{self.words}]" + (f"\n[{left_out} lines before]" if left_out else "")
@@ -168,13 +168,13 @@ class RunState(Struct, frozen=True):
 
 
 class Question(Struct, frozen=True):
-    """A question of the model to the user."""
+    """A question from the model to the user."""
 
     text: str
     choices: tuple[str, ...] = ()
-    """Offered answers; empty: any text."""
+    """Offered answers; if empty, any text."""
     several: bool = False
-    """Whether more than one choice may be taken."""
+    """Whether more than one choice may be selected."""
 
 
 class Answer(Struct, frozen=True):
@@ -183,11 +183,11 @@ class Answer(Struct, frozen=True):
     text: str | None
     """`None`: nobody answered."""
     reason: str = ""
-    """Then: why, in a sentence for the model."""
+    """The reason in that case, in a sentence for the model."""
     cancelled: bool = False
     """The client is cancelling the turn."""
     ends_turn: bool = False
-    """The question is in the conversation, and the user answers by the next prompt."""
+    """The question is in the conversation, and the user answers with the next prompt."""
 
 
 class Task(Struct, frozen=True):
@@ -201,16 +201,16 @@ class Task(Struct, frozen=True):
 
 
 class CallHandle(Protocol):
-    """The call itself, as its tool sees it."""
+    """The call as its tool sees it."""
 
     @property
     def id(self) -> str:
-        """The call's own id, as the client knows it."""
+        """The call's id, as known to the client."""
         ...
 
     @property
     def mode(self) -> str:
-        """The session's mode now."""
+        """The session's current mode."""
         ...
 
     def set_mode(self, mode: str) -> None:
@@ -222,14 +222,14 @@ class CallHandle(Protocol):
         ...
 
     def show(self, chunk: OutputChunk) -> None:
-        """Passes a chunk of a process on to the user; what the editor shows by itself is not sent again."""
+        """Passes a chunk of a process's output on to the user; what the editor shows by itself is not sent again."""
         ...
 
     def to_background(self, process: Process, command: Command, *, timeout: float | None = None) -> str:
         """Hands a process of this call over to the session: it outlives the call and the turn. Returns its run_id.
 
-        `timeout` in seconds from now; the configured one bounds it. The call is to end at once: its card is the run's
-        then. Raises ToolError where too many run.
+        `timeout` in seconds from now, limited by the configured one. The call must end immediately: its card then
+        belongs to the run. Raises ToolError if too many are running.
         """
         ...
 
@@ -243,7 +243,7 @@ class CallHandle(Protocol):
 
 
 class ToolContext(Struct, frozen=True):
-    """The context of a call: the call itself, the parts of its session, and where it works."""
+    """The context of a call: the call itself, the parts of its session, and its folders."""
 
     call: CallHandle
     executor: Executor
@@ -255,4 +255,4 @@ class ToolContext(Struct, frozen=True):
     web: WebAccess
     scheduler: Scheduler
     redactor: Redactor
-    """Takes credentials out of texts."""
+    """Redacts credentials in texts."""

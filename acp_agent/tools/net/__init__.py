@@ -1,1 +1,1 @@
-"""The guarded web access that the web tools share: HTTP client, proxy, browser, pages as text."""
+"""The guarded web access shared by the web tools: HTTP client, proxy, browser, pages as text."""

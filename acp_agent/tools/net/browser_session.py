@@ -1,7 +1,7 @@
-"""A headless Chromium of one session, driven by Playwright. It reaches the network only through the guarded proxy.
+"""A headless Chromium for one session, driven by Playwright. It reaches the network only through the guarded proxy.
 
-Started on first use, closed after a period without use and with the session; its own temporary profile, without any of
-the user's data.
+Started on first use, closed when idle and with the session; has its own temporary profile, without any of the user's
+data.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ PLAYWRIGHT_TIMEOUT = "playwright.async_api:TimeoutError"
 
 CLOSED = "has been closed"
 DOWNLOAD = "Download is starting"
-"""Playwright's words: it has no public names for these errors."""
+"""Playwright's messages: it has no public names for these errors."""
 
 START_TIMEOUT = 60.0
 CLOSE_TIMEOUT = 5.0
-"""For the page, and for the driver."""
+"""For closing the page, and for closing the driver."""
 
 LONGEST_PARENT = 40
-"""Characters of a folder for profiles: the sockets in it may have paths of 107 in all."""
+"""Characters of a profile folder's path: the sockets in it may have paths of 107 in total."""
 
 PROFILE = "acp-coder-browser-"
-"""Begins the name of a profile's folder, before the number of the process that owns it."""
+"""Prefix of a profile folder's name, before the pid of its owner."""
 
 ARGUMENTS = (
     "--disable-quic",
@@ -63,11 +63,11 @@ ARGUMENTS = (
 
 
 class _Life:
-    """A browser from one start to its end. Who waits for it hears of both."""
+    """A browser from start to end. Tasks waiting for it are notified of both."""
 
     def __init__(self) -> None:
         self.page: Any = None
-        """`None` before and after."""
+        """`None` before the start and after the end."""
         self.trouble = ToolError("The browser was closed.")
         """Why it ended."""
         self.ready = anyio.Event()
@@ -75,7 +75,7 @@ class _Life:
         self.over = anyio.Event()
 
     def begin(self, page: Any) -> None:
-        if not self.over.is_set():  # It may have been closed while it started.
+        if not self.over.is_set():  # It may have been closed while it was starting.
             self.page = page
             self.ready.set()
 
@@ -94,7 +94,7 @@ class BrowserSession:
     def __init__(
         self, client: GuardedClient, config: BrowserConfig, *, proxy: str = "", arguments: tuple[str, ...] = ()
     ) -> None:
-        """`proxy`: an HTTP proxy behind ours. `arguments`: more for Chromium."""
+        """`proxy`: an upstream HTTP proxy for ours. `arguments`: more for Chromium."""
         self._client = client
         self._config = config
         self._proxy = GuardedProxy(client, upstream=proxy)
@@ -107,7 +107,7 @@ class BrowserSession:
 
     @property
     def host(self) -> str:
-        """Of the open page; empty if there is none."""
+        """Host of the open page; empty if there is none."""
         return urlsplit(self.url).hostname or ""
 
     @property
@@ -115,7 +115,7 @@ class BrowserSession:
         return str(self._life.page.url) if self._life.page is not None else ""
 
     async def live(self) -> None:
-        """Owns the browser, in a task of its own, until it is cancelled. A browser that fails does not end it."""
+        """Owns the browser, in a separate task, until cancelled. Survives a failing browser."""
         starts, asked = anyio.create_memory_object_stream[_Life](math.inf)
         self._starts = starts
         self._lives.set()
@@ -139,7 +139,7 @@ class BrowserSession:
                     raise ToolError(f"The browser did not start within {START_TIMEOUT:g} s.", "timeout")
                 stack.callback(life.end)
                 await self._until_over(life)
-        except (OSError, ExceptionGroup) as error:  # A group: whatever happens beside the proxy's tasks, or in them.
+        except (OSError, ExceptionGroup) as error:  # A group: failures beside the proxy's tasks, or in them.
             life.end(_trouble(error))
         finally:
             life.end(ToolError("The browser could not be started."))
@@ -167,13 +167,13 @@ class BrowserSession:
                 folder,
                 executable_path=program or None,
                 headless=True,
-                # Chromium refuses its own sandbox to root.
+                # Chromium refuses to use its own sandbox as root.
                 chromium_sandbox=os.geteuid() != 0,
                 proxy={"server": f"http://127.0.0.1:{port}", "bypass": "<-loopback>"},
                 args=[*ARGUMENTS, *self._arguments],
                 accept_downloads=False,
                 service_workers="block",
-                # Nothing of the user's: neither keys nor their home.
+                # Nothing of the user's: neither keys nor their home folder.
                 env={"PATH": os.environ.get("PATH", os.defpath), "LANG": "C.UTF-8", "HOME": folder, "TMPDIR": folder},
                 ignore_https_errors="--ignore-certificate-errors" in self._arguments,
                 timeout=self._config.timeout * 1000,
@@ -193,7 +193,7 @@ class BrowserSession:
             raise ToolError(f"The browser could not be started: {_first_line(error)}") from error
 
     async def _let_through(self, route: Any) -> None:
-        """A page asks for something: the proxy hears of it before the browser connects."""
+        """Announces a page's request to the proxy before the browser connects."""
         self._want(route.request.url)
         await route.continue_()
 
@@ -208,15 +208,15 @@ class BrowserSession:
             log.debug("a page asked for %r", url)
 
     async def _living(self) -> _Life:
-        """A browser with an open page; started or awaited if needed."""
-        with anyio.move_on_after(CLOSE_TIMEOUT):  # Who asks first may come before the one who owns it.
+        """Returns a browser with an open page, starting or awaiting it if needed."""
+        with anyio.move_on_after(CLOSE_TIMEOUT):  # The owner's task may not run yet.
             await self._lives.wait()
         if self._starts is None:
             raise ToolError("The browser is closed.")
         if self._life.over.is_set():
             self._life = _Life()
             self._starts.send_nowait(self._life)
-        life, longest = self._life, START_TIMEOUT + 3 * CLOSE_TIMEOUT  # The one before may still be closing.
+        life, longest = self._life, START_TIMEOUT + 3 * CLOSE_TIMEOUT  # The previous one may still be closing.
         with anyio.move_on_after(longest) as start:
             await life.ready.wait()
         if start.cancelled_caught:
@@ -226,7 +226,7 @@ class BrowserSession:
         return life
 
     async def do(self, work: Callable[[Any], Awaitable[T]]) -> T:
-        """`work` on the page; the browser is started where it does not run. One at a time."""
+        """Runs `work` on the page, starting the browser if needed. One at a time."""
         async with self._lock:
             life = await self._living()
             life.used.set()
@@ -239,7 +239,7 @@ class BrowserSession:
                 raise ToolError(f"The browser took longer than {self._config.timeout:g} s.", "timeout") from error
             except playwright_error as error:
                 if life.over.is_set() or CLOSED in str(error):
-                    life.end()  # Where only the driver is gone, nothing else says so.
+                    life.end()  # If only the driver is gone, nothing else reports it.
                     raise ToolError(
                         "The browser has ended: it crashed, was closed or was killed. The page is gone.",
                         suggestion="Open the page again: that starts a new browser.",
@@ -254,7 +254,7 @@ class BrowserSession:
                 raise ToolError(f"The browser action failed: {_first_line(error)}") from error
 
     def refused_since(self, count: int) -> list[str]:
-        """Returns the requests of pages that were refused, after the first `count`."""
+        """Returns the refused requests of pages, after the first `count`."""
         return self._proxy.refused[count:]
 
     @property
@@ -267,7 +267,7 @@ class BrowserSession:
 
 
 def _trouble(error: OSError | ExceptionGroup[Exception]) -> ToolError:
-    """In words, for who waits for the browser."""
+    """Describes the failure to tasks waiting for the browser."""
     cause: Exception = error
     while isinstance(cause, ExceptionGroup):
         cause = cause.exceptions[0]
@@ -278,7 +278,7 @@ def _trouble(error: OSError | ExceptionGroup[Exception]) -> ToolError:
 
 
 def _new_profile() -> str:
-    """A folder for a profile, after those were removed whose process is gone (killed, or before its browser was)."""
+    """Creates a profile folder, after removing those whose process is gone (killed, or before its browser was)."""
     parent = tempfile.gettempdir()
     short = parent if len(parent) <= LONGEST_PARENT else "/tmp"
     for name in os.listdir(short):
@@ -299,7 +299,7 @@ def _runs(pid: int) -> bool:
 
 
 async def _shielded(close: Callable[[], Awaitable[object]]) -> None:
-    """Closing happens also when the session is cancelled, and never for long."""
+    """Closes even when the session is cancelled, and never for long."""
     with anyio.move_on_after(CLOSE_TIMEOUT, shield=True):
         try:
             await close()
@@ -308,6 +308,6 @@ async def _shielded(close: Callable[[], Awaitable[object]]) -> None:
 
 
 def _first_line(error: BaseException) -> str:
-    """Playwright's messages go on with a log of calls, in colours."""
+    """Playwright's messages continue with a coloured log of calls."""
     text = re.sub(r"\x1b\[[0-9;]*m", "", str(error))
     return text.strip().partition("\n")[0][:500]

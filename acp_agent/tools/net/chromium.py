@@ -1,4 +1,4 @@
-"""Where a Chromium is, for the tool `browser`. Loads neither Playwright nor the web client."""
+"""Finds a Chromium for the tool `browser`. Loads neither Playwright nor the web client."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def find_chromium(config: BrowserConfig) -> str | None:
 
 
 def missing_browser(config: BrowserConfig) -> str | None:
-    """Why there is no browser, as a sentence; `None` where there is one. Loads nothing."""
+    """Why there is no browser, as a sentence; `None` if there is one. Loads nothing."""
     if find_spec("playwright") is None:
         return "`browser` needs the extra: pip install 'acp-coder[browser]'."
     if find_chromium(config) is None:

@@ -1,4 +1,4 @@
-"""The web as the tools of one session have it. Client and browser are made when they are first asked for."""
+"""The web access of one session's tools. Client and browser are created on first use."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class WebAccess:
     def __init__(self, config: ToolsConfig, environ: Mapping[str, str]) -> None:
         self._config = config
         self.environ = environ
-        """Where the keys of search services are found."""
+        """Contains the keys of search services."""
         self._browses = anyio.Event()
 
     @cached_property
@@ -38,6 +38,6 @@ class WebAccess:
         return browser
 
     async def live(self) -> None:
-        """Owns the browser, once there is one, until it is cancelled."""
+        """Owns the browser, once there is one, until cancelled."""
         await self._browses.wait()
         await self.browser.live()

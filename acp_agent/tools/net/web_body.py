@@ -1,4 +1,4 @@
-"""The answer of a web server, and its body as text: types, charsets, statuses. Pure."""
+"""A web server's answer, and its body as text: types, charsets, statuses. Pure."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ TEXT_TYPES = frozenset(
         "application/yaml",
     )
 )
-"""Besides `text/*`, `+json`, `+xml` and `+yaml`."""
+"""Accepted besides `text/*`, `+json`, `+xml` and `+yaml`."""
 
 CHARSETS = ("utf", "ascii", "iso8859", "cp", "koi8", "gb", "big5", "euc", "shift_jis", "iso2022", "mac", "hz", "johab")
-"""How the names of the charsets of the web begin, as Python calls them."""
+"""Prefixes of the names that Python has for the charsets of the web."""
 
 _CHARSET = re.compile(r"charset\s*=\s*[\"']?\s*([A-Za-z0-9_.:-]+)", re.IGNORECASE)
 _META = re.compile(rb"<meta[^>]{0,300}?charset\s*=\s*[\"']?\s*([A-Za-z0-9_.:-]+)", re.IGNORECASE)
@@ -43,18 +43,18 @@ class WebAnswer(Struct, frozen=True):
     """The last answer of a chain of redirects."""
 
     url: str
-    """Where it came from."""
+    """The URL it came from."""
     status: int
     headers: tuple[tuple[str, str], ...]
-    """In their order, names in lower case."""
+    """In order, names in lower case."""
     content_type: str
-    """Without parameters, lower case; empty where the server named none."""
+    """Without parameters, lower case; empty if the server sent none."""
     text: str | None
     """`None`: the body is not text and was not read."""
     truncated: bool
-    """Whether the body was longer than is read."""
+    """Whether the body exceeded the limit."""
     hops: tuple[str, ...]
-    """Every URL that was asked, `url` last."""
+    """Every requested URL, `url` last."""
 
     def header(self, name: str) -> str | None:
         return next((value for key, value in self.headers if key == name), None)
@@ -64,7 +64,7 @@ HTML = ("text/html", "application/xhtml+xml")
 
 
 def need_text(answer: WebAnswer) -> str:
-    """The text of a good answer. Raises ToolError for a status that is none, and for what is not text."""
+    """The text of a successful answer. Raises ToolError for an error status and for anything but text."""
     if not 200 <= answer.status < 300:
         said = " ".join((answer.text or "").split())[:200] if answer.content_type not in HTML else ""
         came = f" (requested through {answer.hops[0]})" if len(answer.hops) > 1 else ""
@@ -91,7 +91,7 @@ _SUGGESTIONS = {
 
 
 def retry_after(answer: WebAnswer) -> float | None:
-    """Seconds that the server asks to wait, by number or by date."""
+    """The wait requested by the server in seconds, from a number or a date."""
     value = (answer.header("retry-after") or "").strip()
     if not value:
         return None
@@ -111,13 +111,13 @@ def plain_type(content_type: str) -> str:
 
 
 def is_text(content_type: str) -> bool:
-    """Whether a body of this type is worth reading. One without a type is; `decode_text` looks into it."""
+    """Whether a body of this type is worth reading. One without a type is; `decode_text` examines it."""
     plain = plain_type(content_type)
     return not plain or plain.startswith("text/") or plain in TEXT_TYPES or plain.endswith(("+json", "+xml", "+yaml"))
 
 
 def decode_text(data: bytes, content_type: str) -> str | None:
-    """The body as text; what is not in the charset is replaced. `None`: no type was named and it is not text."""
+    """The body as text; invalid bytes are replaced. `None`: it has no type and is not text."""
     mark = next((name for mark, name in _MARKS if data.startswith(mark)), None)
     if mark is None and not plain_type(content_type) and b"\0" in data[:8192]:
         return None
@@ -130,7 +130,7 @@ def decode_text(data: bytes, content_type: str) -> str | None:
 
 
 def _codec(name: str) -> str | None:
-    """Only charsets of the web: Python has codecs that are none (`punycode`, `unicode_escape`)."""
+    """Accepts only charsets of the web: Python has others (`punycode`, `unicode_escape`)."""
     try:
         found = codecs.lookup(name).name
     except (LookupError, ValueError):

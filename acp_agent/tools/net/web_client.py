@@ -1,10 +1,10 @@
-"""`GuardedClient`: the one way from a tool to the web.
+"""`GuardedClient`: the only way from a tool to the web.
 
-For each hop the URL is checked, resolved once, every address is checked, and exactly such an address is connected to;
-the name is kept for the certificate and the Host header. A connection serves one hop, so that nothing checked for one
-name is used for another. Redirects are followed here, each as a new hop. No cookies, no proxy of the environment; a
-configured proxy is asked for the checked address, not for the name. `safety/deciding/network.py` decides what may be
-asked, `web_body` what of the answer is text.
+For each hop the URL is checked, resolved once, every address is checked, and the connection goes to exactly such an
+address; the name is kept for the certificate and the Host header. A connection serves one hop, so that nothing checked
+for one name is used for another. Redirects are followed here, each as a new hop. No cookies, no proxy from the
+environment; a configured proxy gets the checked address, not the name. `safety/deciding/network.py` decides what may
+be requested, `web_body` which part of the answer is text.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ from acp_agent.safety.deciding.network import NetworkPolicy, Target, check_addre
 from acp_agent.tools.net.web_body import WebAnswer, decode_text, is_text, plain_type
 
 Resolver = Callable[[str, int], Awaitable[Sequence[str]]]
-"""Host and port to addresses. Raises OSError."""
+"""Resolves host and port to addresses. Raises OSError."""
 
 USER_AGENT = f"Mozilla/5.0 (compatible; acp-coder/{__version__})"
 
 ACCEPT = "text/html,application/xhtml+xml,application/json;q=0.9,text/*;q=0.9,*/*;q=0.1"
 
 MOST_ADDRESSES = 4
-"""Of one name, tried one after the other until one accepts."""
+"""Addresses of one name, tried in turn until one accepts."""
 
 CONNECT_TIMEOUT = 4.0
 """Seconds for an address while there is another to try."""
 
 CODINGS = frozenset(("", "identity", "gzip", "deflate"))
-"""Content codings that are asked for and undone."""
+"""Content codings that are requested and decoded."""
 
 KEPT_ACROSS_ORIGINS = frozenset(("accept", "accept-language", "content-type", "range", "user-agent"))
 """Headers that another origin may see. All others may be credentials."""
@@ -51,7 +51,7 @@ READING = frozenset(("GET", "HEAD", "OPTIONS"))
 
 
 class _Ask(Struct, frozen=True):
-    """One request of a chain."""
+    """One request in a chain."""
 
     method: str
     target: Target
@@ -66,9 +66,9 @@ async def resolve_by_system(host: str, port: int) -> Sequence[str]:
 
 
 class GuardedClient:
-    """Asks the web within `config`. It holds no connection between requests, so there is nothing to close.
+    """Makes web requests within the limits of `config`. Keeps no connections, so there is nothing to close.
 
-    `resolve`, `ssl_context` (called at the first request) and `backend` (what opens TCP connections) can be given by
+    `resolve`, `ssl_context` (called at the first request) and `backend` (which opens TCP connections) are for
     tests.
     """
 
@@ -96,11 +96,11 @@ class GuardedClient:
         body: bytes | None = None,
         any_host: bool = False,
     ) -> WebAnswer:
-        """The answer, whatever its status, after redirects: within the site of `url` (`same_site`), which the user
-        was asked about; anywhere with `any_host`.
+        """Returns the answer, whatever its status, after redirects: within the site of `url` (`same_site`), which the
+        user was asked about; anywhere with `any_host`.
 
-        Takes `timeout` seconds at most from the first lookup to the last byte. Raises ToolError: `policy_blocked` or
-        `invalid_parameters` for an URL that may not be asked (at any hop), `timeout`, `network_error`.
+        Takes at most `timeout` seconds from the first lookup to the last byte. Raises ToolError: `policy_blocked` or
+        `invalid_parameters` for a URL that must not be requested (at any hop), `timeout`, `network_error`.
         """
         hops: list[str] = []
         try:
@@ -135,8 +135,8 @@ class GuardedClient:
             ask = self._next(ask, answer.status, location, hops, home)
 
     def _next(self, ask: _Ask, status: int, location: str, hops: Sequence[str], home: Target | None) -> _Ask:
-        """The request that a redirect asks for (RFC 9110, 15.4; 301 and 302 as browsers read them). `home`: whose site
-        it must not leave."""
+        """The request for a redirect (RFC 9110, 15.4; 301 and 302 as browsers treat them). `home`: the site it must not
+        leave."""
         try:
             target = check_url(urljoin(ask.target.url, location), self.policy)
         except ToolError as error:
@@ -167,7 +167,7 @@ class GuardedClient:
         return following
 
     async def _addresses(self, target: Target) -> tuple[str, ...]:
-        """Resolves a name, once for a hop, and checks every record."""
+        """Resolves a name, once per hop, and checks every record."""
         if target.address is not None:
             return check_addresses(target.host, [target.host], self.policy)
         try:
@@ -179,7 +179,7 @@ class GuardedClient:
         return check_addresses(target.host, found, self.policy)
 
     async def _hop(self, ask: _Ask, addresses: Sequence[str], hops: tuple[str, ...]) -> tuple[WebAnswer, str | None]:
-        """The answer of one hop, and where it redirects to, if it does."""
+        """Returns the answer of one hop, and the redirect's request, if any."""
         async with self._answer(ask, addresses) as response:
             location = response.headers.get("location")
             redirected = response.status_code in (301, 302, 303, 307, 308) and bool(location)
@@ -204,7 +204,7 @@ class GuardedClient:
             return answer, location.strip() if redirected and location else None
 
     async def _body(self, response: httpx2.Response, url: str) -> tuple[bytes, bool]:
-        """Decoded bytes, and whether there were more than are wanted."""
+        """Returns decoded bytes, and whether there were more than the limit."""
         codings = response.headers.get("content-encoding", "").lower().split(",")
         if len(codings) > 1 or codings[0].strip() not in CODINGS:
             raise ToolError(f"{url} answered in an encoding that was not requested ({', '.join(codings)[:100]}).")
@@ -226,7 +226,7 @@ class GuardedClient:
 
     @asynccontextmanager
     async def _answer(self, ask: _Ask, addresses: Sequence[str]) -> AsyncIterator[httpx2.Response]:
-        """Connects to one of `addresses` and gives the answer's head, its body still to be read."""
+        """Connects to one of `addresses` and yields the answer's head, its body still unread."""
         context = await self._tls() if ask.target.scheme == "https" else None
         tried = addresses[:MOST_ADDRESSES]
         for place, address in enumerate(tried):
@@ -287,7 +287,7 @@ class GuardedClient:
 
 
 class _Stream(httpx2.AsyncByteStream):
-    """The body of an answer, closed with its connection."""
+    """The body of an answer, closed together with its connection."""
 
     def __init__(self, response: httpcore2.Response) -> None:
         self._response = response
@@ -301,7 +301,7 @@ class _Stream(httpx2.AsyncByteStream):
 
 
 def same_site(one: Target, other: Target) -> bool:
-    """Whether a permission for one host covers the other: the same but for a leading `www.`, or one below the other."""
+    """Whether a permission for one host covers the other: equal except for a leading `www.`, or one below the other."""
     if one.address is not None or other.address is not None:
         return one.host == other.host
     first, second = _without_www(one.host), _without_www(other.host)
@@ -315,7 +315,7 @@ def _without_www(host: str) -> str:
 
 
 def _request(ask: _Ask, host: str, connect_timeout: float | None) -> httpcore2.Request:
-    """`host`, an address, is where it goes; the name stays for the certificate and the Host header."""
+    """Connects to `host`, an address; the name stays for the certificate and the Host header."""
     headers = {"user-agent": USER_AGENT, "accept": ACCEPT, **ask.headers}
     headers |= {"host": ask.target.authority, "accept-encoding": "gzip, deflate", "connection": "close"}
     if ask.body is not None or ask.method not in READING:

@@ -1,7 +1,7 @@
-"""HTML to text: what a user would read of a page, and what a CSS selector finds in it. Pure.
+"""Converts HTML to text: what a user would read on a page, and what a CSS selector finds in it. Pure.
 
-Headings, lists, code and tables keep a readable form; links stay as `[text](address)`. Menus, scripts, buttons and what
-is hidden are left out. The tree is walked without recursion, since pages can be arbitrarily deep.
+Headings, lists, code and tables stay readable; links become `[text](address)`. Menus, scripts, buttons and hidden
+parts are left out. The tree is walked without recursion, since pages can be arbitrarily deep.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ LEFT_OUT = frozenset(
 )
 LEFT_OUT_ROLES = frozenset("navigation banner contentinfo complementary search dialog menu menubar toolbar".split())
 PARAGRAPHS = frozenset("p div section article main header blockquote ul ol dl table figure form fieldset pre".split())
-"""An empty line is before and after."""
+"""Elements with an empty line before and after."""
 LINES = frozenset("li tr dt dd figcaption caption address details summary legend option thead tbody".split())
 HEADINGS = {f"h{level}": level for level in range(1, 7)}
 BLOCKS = PARAGRAPHS | LINES | HEADINGS.keys() | {"td", "th", "hr"}
 HIDDEN_STYLE = re.compile(r"display\s*:\s*none|visibility\s*:\s*hidden", re.IGNORECASE)
 NO_TEXT = frozenset(("script", "style", "template", "noscript"))
 LONGEST_TEXT = 100_000
-"""Characters of the text of one element."""
+"""Characters of one element's text."""
 SHORT = 200
-"""Characters of a page's main part below which the whole page may say more."""
+"""Characters of a page's main part below which the whole page may be more informative."""
 
 
 class PageText(Struct, frozen=True):
     title: str
     text: str
     truncated: bool
-    """Whether the page has more than was asked for."""
+    """Whether the page has more than requested."""
 
 
 class Element(Struct, frozen=True):
@@ -55,7 +55,7 @@ def parse(html: str) -> LexborHTMLParser:
 
 
 def page_text(html: str, url: str, max_chars: int) -> PageText:
-    """The main text of the page at `url`, of `max_chars` characters at most. Links are made absolute."""
+    """The main text of the page at `url`, at most `max_chars` characters. Links are made absolute."""
     tree = parse(html)
     title = " ".join(text_of(node).split()) if (node := tree.css_first("title")) is not None else ""
     base = tree.css_first("base[href]")
@@ -92,12 +92,12 @@ def select_nodes(tree: LexborHTMLParser, selector: str) -> list[LexborNode]:
 
 
 def text_of(node: LexborNode) -> str:
-    """All text below, in one line."""
+    """All text below the node, in one line."""
     return _Writer(None, LONGEST_TEXT).write(node)[0]
 
 
 def link_of(node: LexborNode, url: str, attribute: str = "href") -> str | None:
-    """The absolute http(s) or mailto address that an element points to."""
+    """The absolute http(s) or mailto address that an element links to."""
     target = (node.attributes.get(attribute) or "").strip()
     if not target or target.startswith("#"):
         return None
@@ -129,7 +129,7 @@ def _left_out(node: LexborNode) -> bool:
 
 
 class _Writer:
-    """Walks a part of a page and writes it down until there is enough. Without an `url`: plain text, in one line."""
+    """Walks a part of a page and writes its text until there is enough. Without a `url`: plain text, in one line."""
 
     def __init__(self, url: str | None, max_chars: int) -> None:
         self._url = url
@@ -137,20 +137,20 @@ class _Writer:
         self._out: list[str] = []
         self._length = 0
         self._gap = 0
-        """Line breaks owed before the next text."""
+        """Line breaks pending before the next text."""
         self._space = False
-        """A blank owed before the next text."""
+        """A blank pending before the next text."""
         self._lists: list[int | None] = []
         """Open lists: the number of the last item, `None` without numbers."""
         self._cells = 1 if url is None else 0
-        """Open table cells; in them all is one line."""
+        """Open table cells, whose contents are on one line."""
         self._after_mark = False
-        """Whether a list's mark was written last, which its text follows on the same line."""
+        """Whether a list's mark was just written; its text follows on the same line."""
         self._links: list[tuple[int, str | None]] = []
-        """Open links: where in `_out` they began, and their address."""
+        """Open links: their start in `_out`, and their address."""
 
     def write(self, node: LexborNode) -> tuple[str, bool]:
-        """The text, and whether it was cut."""
+        """Returns the text, and whether it was cut."""
         stack: list[tuple[LexborNode, Iterator[LexborNode]]] = []
         self._open(node, stack)
         while stack and self._length <= self._max:

@@ -1,8 +1,8 @@
-"""A proxy on this machine through which a browser reaches what the guarded client may reach, and nothing else.
+"""A local proxy through which a browser reaches what the guarded client may reach, and nothing else.
 
-The browser resolves no name itself: it asks this proxy, which checks the URL or authority, resolves once, checks every
-record and connects to exactly that address. It speaks CONNECT (https, wss) and plain requests to hosts that may be
-asked without TLS. Hosts that no page has asked for (a browser likes to call home) are refused too.
+The browser resolves no names: it asks this proxy, which checks the URL or authority, resolves once, checks every record
+and connects to exactly that address. It supports CONNECT (https, wss) and plain requests to hosts allowed without
+TLS. Hosts that no page has requested (browsers like to call home) are refused, too.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ HOP_HEADERS = re.compile(rb"^(?:proxy-[^:]*|connection|keep-alive):.*\r\n", re.I
 
 
 class GuardedProxy:
-    """`refused` collects what pages asked and did not get, for the user and the model."""
+    """`refused` collects refused requests of pages, for the user and the model."""
 
     def __init__(self, client: GuardedClient, *, upstream: str = "") -> None:
-        """`upstream`: an HTTP proxy that is asked to connect, to checked addresses only."""
+        """`upstream`: an HTTP proxy used for connecting, to checked addresses only."""
         self._client = client
         self._upstream = upstream
         self.refused: list[str] = []
@@ -92,20 +92,20 @@ class GuardedProxy:
                 tasks.cancel_scope.cancel()
 
     def want(self, host: str) -> None:
-        """A page asks for something of `host`."""
+        """Records that a page requests something from `host`."""
         self._wanted.add(host.lower())
         news, self._news = self._news, anyio.Event()
         news.set()
 
     async def _is_wanted(self, host: str) -> bool:
-        """The browser may connect a moment before we hear that a page asked: after a redirect."""
+        """Waits a moment: after a redirect the browser may connect before we hear of the page's request."""
         with anyio.move_on_after(WANTED_TIMEOUT):
             while host not in self._wanted:
                 await self._news.wait()
         return host in self._wanted
 
     async def _connect(self, url: str) -> ByteStream:
-        """Raises ToolError for what may not be reached, and for what cannot."""
+        """Raises ToolError for what must not or cannot be reached."""
         try:
             with anyio.fail_after(CONNECT_TIMEOUT):
                 target, addresses = await self._client.locate(url)
@@ -157,7 +157,7 @@ def _host(url: str) -> str:
 
 
 async def _head(stream: ByteReceiveStream) -> tuple[bytes, bytes]:
-    """Returns the bytes up to and including the empty line, and those behind it."""
+    """Returns the bytes up to and including the empty line, and those after it."""
     data = b""
     while b"\r\n\r\n" not in data:
         if len(data) > MAX_HEAD:
@@ -168,7 +168,7 @@ async def _head(stream: ByteReceiveStream) -> tuple[bytes, bytes]:
 
 
 def _origin_form(method: bytes, url: str, headers: bytes) -> bytes:
-    """The request as the server itself wants it; its connection ends with the answer."""
+    """The request in the form for the origin server; its connection ends with the answer."""
     parts = urlsplit(url)
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     kept = HOP_HEADERS.sub(b"", headers)

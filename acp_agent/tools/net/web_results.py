@@ -1,4 +1,4 @@
-"""Reads the answers of search engines as lists of results. Pure; each reader raises ToolError for what it cannot
+"""Parses the answers of search engines into results. Pure; each parser raises ToolError for what it cannot
 read."""
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class SearchResult:
 
 
 def read_duckduckgo(page: str) -> list[SearchResult]:
-    """The results of DuckDuckGo's HTML page, advertisements apart; by its classes, else by its outgoing links."""
+    """The results of DuckDuckGo's HTML page, without advertisements; by its classes, else by its outgoing links."""
     tree = parse(page)
     found = _unique(_by_classes(tree)) or _unique(_by_links(tree))
     if found or tree.css_first(".no-results") is not None:
@@ -72,7 +72,7 @@ def _by_classes(tree: LexborHTMLParser) -> list[SearchResult]:
 
 
 def _by_links(tree: LexborHTMLParser) -> list[SearchResult]:
-    """For a layout we do not know: every link that leads away, its longest words as the title."""
+    """For an unknown layout: every outgoing link, its longest text as the title."""
     titles: dict[str, str] = {}
     for link in tree.css("a[href]"):
         url = _outgoing(link)
@@ -83,7 +83,7 @@ def _by_links(tree: LexborHTMLParser) -> list[SearchResult]:
 
 
 def _outgoing(link: LexborNode) -> str | None:
-    """Where a link leads in the end: DuckDuckGo's own addresses carry it in `uddg`. `None`: nowhere else."""
+    """The final target of a link: DuckDuckGo's own addresses contain it in `uddg`. `None`: it is not outgoing."""
     address = link_of(link, DUCKDUCKGO)
     if address is None:
         return None
@@ -107,7 +107,7 @@ def _items(text: str, who: str, *path: str) -> list[dict[str, Any]]:
         raise ToolError(f"{who} did not answer with JSON.", "server_error") from error
     for key in path:
         found = found.get(key, {}) if isinstance(found, dict) else None
-    if found == {}:  # Brave leaves out what it has nothing for.
+    if found == {}:  # Brave omits empty lists.
         return []
     if not isinstance(found, list):
         raise ToolError(f"{who} returned JSON without results.", "server_error")

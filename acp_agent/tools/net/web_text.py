@@ -1,4 +1,4 @@
-"""An answer from the web as text for the model: pages as their main text, other text as it is. Free of pydantic."""
+"""Converts a web answer to text for the model: pages as their main text, other text unchanged. Without pydantic."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from acp_agent.tools.net.web_client import GuardedClient
 from acp_agent.tools.net.web_page import page_text
 
 READING_TIMEOUT = 10.0
-"""Seconds for taking a page apart. One that nests without end takes far longer."""
+"""Seconds for parsing a page. Endless nesting takes far longer."""
 
 T = TypeVar("T")
 
 
 async def read_link(client: GuardedClient, url: str, max_chars: int) -> str:
-    """The text behind a link that the user gave, wherever it leads, as `fetch` gives it. Raises ToolError only."""
+    """The text behind a link given by the user, wherever it leads, as `fetch` returns it. Raises only ToolError."""
     return await readable(await client.request("GET", url, any_host=True), max_chars)
 
 
 async def readable(answer: WebAnswer, max_chars: int) -> str:
-    """Where it came from, its title, its text. Raises ToolError for a bad status and for what is not text."""
+    """Its address, its title, its text. Raises ToolError for an error status and for anything but text."""
     text = need_text(answer)
     head = [answer.url]
     if len(answer.hops) > 1:
@@ -46,7 +46,7 @@ async def readable(answer: WebAnswer, max_chars: int) -> str:
 
 
 async def beside(work: Callable[[], T], url: str) -> T:
-    """`work` on a page, in a thread: it may take long, and the parser leaves the event loop alone meanwhile.
+    """Runs `work` on a page in a thread: it may take long, and the parser does not block the event loop meanwhile.
 
     Raises ToolError after `READING_TIMEOUT`; the thread is then left to end by itself.
     """

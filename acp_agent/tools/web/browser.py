@@ -1,4 +1,4 @@
-"""`browser`: a page as a user would see it, with its scripts run."""
+"""`browser`: use a page as a user would, with its scripts running."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MAX_LINKS = 100
 TITLE_CHARS = 100
 
 SETTLE_TIMEOUT = 3.0
-"""Seconds for what a page still loads: then it is taken as it is."""
+"""Seconds to wait for a page that is still loading; then it is used as it is."""
 
 NEEDS = {"open": ("url",), "click": ("selector",), "type": ("selector", "text")}
 
@@ -88,7 +88,7 @@ class Browser(Tool[BrowserParams]):
             browser.stop()
             return ToolResult("The browser is closed.")
         if params.action == "open":
-            await ctx.web.client.locate(params.url)  # Says why not, before a browser is started for it.
+            await ctx.web.client.locate(params.url)  # Fails with the reason before a browser is started for it.
         _check_page(params, ctx)
         before = browser.refusals
 
@@ -138,7 +138,7 @@ async def _act(page: Any, params: BrowserParams) -> ToolResult:
 
 
 async def _settle(page: Any) -> None:
-    """Waits for what a page does at once; never long for one that never rests."""
+    """Waits for what a page does immediately; never long for one that keeps loading."""
     try:
         await page.wait_for_load_state("load", timeout=SETTLE_TIMEOUT * 1000)
     except load(PLAYWRIGHT_TIMEOUT):

@@ -1,4 +1,4 @@
-"""`fetch`: the text of a web page, or of anything else on the web that is text."""
+"""`fetch`: return the text of a web page, or of anything else on the web that is text."""
 
 from __future__ import annotations
 

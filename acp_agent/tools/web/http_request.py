@@ -1,4 +1,4 @@
-"""`http_request`: a request of any method, with headers and a body, and the whole answer."""
+"""`http_request`: make a request with any method, headers and body, and return the whole answer."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from acp_agent.tools.kit.tool_context import Preview, ToolContext, ToolResult
 from acp_agent.tools.net.web_body import WebAnswer
 
 LONGEST_PREVIEW = 20_000
-"""Characters of a request that are shown with the question."""
+"""Characters of a request shown with the question."""
 
 READING = frozenset(("GET", "HEAD", "OPTIONS"))
 
@@ -39,7 +39,7 @@ HARMLESS = frozenset(
     origin pragma range referer user-agent
     """.split()
 )
-"""Headers that tell the host nothing of the user. Any other may be a key."""
+"""Headers that reveal nothing about the user. Any other may be a key."""
 
 _NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}")
 
@@ -66,7 +66,7 @@ class HttpRequest(Tool[HttpRequestParams]):
         return [NetworkAccess(target.host, f"{params.method} {target.url}", sends)]
 
     async def preview(self, params: HttpRequestParams, ctx: ToolContext) -> Preview:
-        """The request as it will be sent, for the question."""
+        """Shows the request as it will be sent, for the question."""
         headers = "".join(f"{name}: {value}\n" for name, value in (params.headers or {}).items())
         body = (_body(params) or b"").decode()
         shown = f"{params.method} {params.url}\n{headers}" + (f"\n{body}" if body else "")

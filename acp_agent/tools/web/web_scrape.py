@@ -1,4 +1,4 @@
-"""`web_scrape`: the elements of a page that a CSS selector finds."""
+"""`web_scrape`: return the elements of a page that a CSS selector finds."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from acp_agent.tools.net.web_page import Element, select
 from acp_agent.tools.net.web_text import beside
 
 LONGEST_ELEMENT = 4000
-"""Characters of one element."""
+"""Characters per element."""
 
 
 class WebScrapeParams(Params):
@@ -45,7 +45,7 @@ class WebScrape(Tool[WebScrapeParams]):
         return [NetworkAccess(target.host, f"GET {target.url}")]
 
     async def run(self, params: WebScrapeParams, ctx: ToolContext, preview: Preview) -> ToolResult:
-        select("", params.select, 1)  # Reports a bad selector before the page is requested.
+        select("", params.select, 1)  # Reports an invalid selector before the page is requested.
         answer = await ctx.web.client.request("GET", params.url)
         html = need_text(answer)
         if answer.content_type == "application/json" or answer.content_type.endswith("+json"):

@@ -1,4 +1,4 @@
-"""`web_search`: titles, addresses and snippets from the search engine that the user chose."""
+"""`web_search`: return titles, addresses and snippets from the search engine that the user chose."""
 
 from __future__ import annotations
 

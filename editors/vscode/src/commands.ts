@@ -30,7 +30,7 @@ export interface Parts {
   readonly log: vscode.LogOutputChannel;
 }
 
-/** What menus, lenses and the chat hand over to name a tool call. */
+/** What menus, lenses and the chat pass to identify a tool call. */
 interface CallRef {
   readonly sessionId?: string;
   readonly toolCallId: string;
@@ -61,7 +61,7 @@ export function registerCommands(parts: Parts): vscode.Disposable {
       await set("useUvx", true);
       await host.restart();
     },
-    // Of a window on another machine, the agent's program is a setting of that machine.
+    // In a remote window, the agent's program is a setting of the remote machine.
     openSettings: () =>
       vscode.env.remoteName === undefined
         ? vscode.commands.executeCommand("workbench.action.openSettings", `@ext:${EXTENSION_ID}`)
@@ -266,11 +266,11 @@ function decoded(path: string): string {
   try {
     return decodeURIComponent(path);
   } catch {
-    return path; // A file's name may have a percent sign.
+    return path; // A file's name may contain a percent sign.
   }
 }
 
-/** Links of messages: web pages outside, files in the editor. Nothing else is opened. */
+/** Links in messages: web pages open outside, files in the editor. Nothing else is opened. */
 async function openLink(href: unknown): Promise<void> {
   if (typeof href !== "string") {
     return;

@@ -145,7 +145,7 @@ export function activate(context: vscode.ExtensionContext): void {
     }),
   );
   context.subscriptions.push(
-    // The folders of a workspace file may be known only a moment after the window is there.
+    // The folders of a workspace file may be known only a moment after the window opens.
     vscode.workspace.onDidChangeWorkspaceFolders(({ added }) => {
       if (added.length > 0 && host.status === "failed") {
         begin(context, host).catch((error: unknown) => {
@@ -169,7 +169,7 @@ export async function deactivate(): Promise<void> {
   await running?.stop();
 }
 
-/** A new prompt takes away the results of the ones before it; its session's queue is somebody else's. */
+/** A new prompt removes the results of earlier ones; its session's queue is handled elsewhere. */
 function onRunning(session: { readonly id: string; readonly running: boolean; readonly stopping: boolean; readonly turn: number }, inline: InlineStatus, lenses: CallLenses): void {
   if (session.running && !session.stopping) {
     inline.clear((record) => record.sessionId === session.id && record.turn < session.turn);
@@ -177,15 +177,15 @@ function onRunning(session: { readonly id: string; readonly running: boolean; re
   }
 }
 
-/** The agent, with the session that was looked at before the window was closed or loaded anew. */
+/** The agent, with the session that was active before the window was closed or reloaded. */
 async function begin(context: vscode.ExtensionContext, host: AgentHost): Promise<void> {
   await host.ready(settings.restoreSession() ? context.workspaceState.get<string>(LAST_SESSION) : undefined);
 }
 
-/** What decides which program runs and how. */
+/** The settings that decide which program runs and how. */
 const AGENT_SETTINGS = ["command", "arguments", "environment", "useUvx"];
 
-/** An agent that could not be started is tried again; one that runs goes on until the user lets it be replaced. */
+/** Retries an agent that could not be started; a running one continues until the user agrees to replace it. */
 async function onAgentSettings(host: AgentHost): Promise<void> {
   if (host.status === "failed") {
     await host.restart();
@@ -198,14 +198,14 @@ async function onAgentSettings(host: AgentHost): Promise<void> {
   }
 }
 
-/** A session without a prompt is not worth coming back to: a new one begins with the settings as they are then. */
+/** A session without a prompt is not restored: a new one starts with the current settings. */
 function remember(context: vscode.ExtensionContext, session: { readonly id: string; readonly turn: number } | undefined): void {
   if (session !== undefined && session.turn > 0) {
     context.workspaceState.update(LAST_SESSION, session.id).then(undefined, () => undefined);
   }
 }
 
-/** What menus depend on; told to VS Code when it changes, not with each word of an answer. */
+/** Context for menus; sent to VS Code when it changes, not with every word of an answer. */
 class Contexts {
   private readonly told = new Map<string, boolean>();
 

@@ -4,7 +4,7 @@ export const SECTION = "acpCoder";
 
 const MILLISECONDS = 1000;
 
-/** The settings as they are now; each is described in package.json. */
+/** The current settings; each is described in package.json. */
 export const settings = {
   command: (): string => read("command", ""),
   args: (): readonly string[] => texts(read<unknown>("arguments", [])),

@@ -2,7 +2,7 @@ import * as vscode from "vscode";
 
 const MOST_CHARS = 20_000;
 
-/** The wire traffic, one message a line, in an output channel of its own. */
+/** The wire traffic, one message per line, in a separate output channel. */
 export class Trace implements vscode.Disposable {
   private channel: vscode.OutputChannel | undefined;
 

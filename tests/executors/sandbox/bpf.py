@@ -1,4 +1,4 @@
-"""The kernel's packet filter, as far as seccomp filters use it: what a filter answers to a call."""
+"""The kernel's packet filter, as far as seccomp filters use it: computes a filter's answer to a call."""
 
 from __future__ import annotations
 

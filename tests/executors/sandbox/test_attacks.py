@@ -1,4 +1,4 @@
-"""The sandbox attacked. Each script prints HIT where it got what it should not.
+"""Attacks on the sandbox. Each script prints HIT if it gets what it should not.
 
 Each is run without the sandbox first, where it must hit: else it would find nothing either if the sandbox were gone.
 """

@@ -1,4 +1,4 @@
-"""What cost others their sandbox, where the control is not the bare machine but a sandbox built less carefully."""
+"""Mistakes that broke other sandboxes; the control is a less carefully built sandbox, not the bare machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Finding a sandbox: it is believed only what it shows."""
+"""Probing for a sandbox: it counts only as what it demonstrates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The filter, run by an interpreter of ours; that the kernel reads it the same way, the attacks show."""
+"""The filter, run by our own interpreter; the attacks show that the kernel reads it the same way."""
 
 from __future__ import annotations
 

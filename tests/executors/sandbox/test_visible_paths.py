@@ -1,4 +1,4 @@
-"""What is shown where, decided on paper; the attacks show that it is what happens."""
+"""Which paths are visible and how, as data; the attacks show that it is what happens."""
 
 from __future__ import annotations
 

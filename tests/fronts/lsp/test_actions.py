@@ -1,4 +1,4 @@
-"""Code actions: what is offered at a place, in the form that the editor takes."""
+"""Code actions: what is offered at a position, in the form that the editor accepts."""
 
 from __future__ import annotations
 

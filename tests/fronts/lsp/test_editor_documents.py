@@ -1,4 +1,4 @@
-"""The editor's open documents are the agent's files: what is typed and not saved is read, and a write is an edit."""
+"""The editor's open documents are the agent's files: unsaved text is read, and a write is an edit."""
 
 from __future__ import annotations
 

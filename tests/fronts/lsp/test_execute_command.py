@@ -1,4 +1,4 @@
-"""`workspace/executeCommand`: turns that are begun, waited for, queued, stopped; and what is asked wrongly."""
+"""`workspace/executeCommand`: turns started, awaited, queued, stopped; and invalid requests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The server's life: how it begins, what it survives, and that nothing of it is left when the editor goes."""
+"""The server's lifetime: how it starts, what it survives, and that nothing is left when the editor exits."""
 
 from __future__ import annotations
 

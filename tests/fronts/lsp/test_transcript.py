@@ -1,4 +1,4 @@
-"""The transcript: a private Markdown file, shown in the editor, kept up to date there, and written in."""
+"""The transcript: a private Markdown file, shown in the editor, kept up to date there, and written to by the user."""
 
 from __future__ import annotations
 

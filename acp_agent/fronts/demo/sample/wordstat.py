@@ -2,7 +2,7 @@
 
 
 def count_words(text):
-    """How often each word occurs, whatever its case."""
+    """How often each word occurs, ignoring case."""
     counts = {}
     for word in text.split():
         counts[word] = counts.get(word, 0) + 1

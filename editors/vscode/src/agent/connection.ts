@@ -1,4 +1,4 @@
-/** The only module that loads the SDK: a bundle of its own, read when the agent is first started. */
+/** The only module that loads the SDK: a separate bundle, loaded when the agent is first started. */
 import { client, ndJsonStream, PROTOCOL_VERSION, RequestError } from "@agentclientprotocol/sdk";
 import type { AnyMessage, ClientApp, ClientConnection, Stream } from "@agentclientprotocol/sdk";
 import { Readable, Writable } from "node:stream";
@@ -7,18 +7,18 @@ import type { AgentLink, ClientSide, ConnectOptions } from "./link.js";
 import { INTERNAL_ERROR, StartFailure } from "./link.js";
 import { AgentProcess } from "./process.js";
 
-/** Milliseconds in which a program whose output ended is expected to end too. */
+/** Milliseconds within which a program whose output ended should exit. */
 const LAST_WORDS = 1_000;
 const MAX_MESSAGE_BYTES = 256 * 1024 * 1024;
 
-/** Starts the agent and says `initialize`. Raises StartFailure, with what the agent wrote to stderr. */
+/** Starts the agent and sends `initialize`. Throws StartFailure, with the agent's stderr. */
 export async function connect(options: ConnectOptions): Promise<AgentLink> {
   const child = await AgentProcess.start(options, options.onStderr);
   const wire = ndJsonStream(Writable.toWeb(child.stdin), Readable.toWeb(child.stdout), {
     maxMessageBytes: MAX_MESSAGE_BYTES,
   });
   const connection = serving(options).connect(tapped(wire, options.onWire));
-  // Its end is told by the process; without a listener a broken pipe would be an unhandled rejection.
+  // The process reports its end; without a listener a broken pipe would be an unhandled rejection.
   connection.closed.catch(() => undefined);
   try {
     const initialized = await answered(connection, child, options);
@@ -59,7 +59,7 @@ async function answered(connection: ClientConnection, child: AgentProcess, optio
     return await Promise.race([answer, late, gone]);
   } catch (error) {
     if (codeOf(error) === undefined) {
-      // The end of its output is seen before the end of the program, which says more.
+      // The end of its output is seen before the end of the program, which is more informative.
       await Promise.race([gone, new Promise((resolve) => setTimeout(resolve, LAST_WORDS))]);
     }
     throw error;
@@ -117,7 +117,7 @@ function once<T>(answer: () => T): Promise<T> {
   });
 }
 
-/** Errors with their codes; every other throw is an internal error, in words. */
+/** Errors with their codes; anything else thrown becomes an internal error with a message. */
 async function told<T>(answer: Promise<T>): Promise<T> {
   try {
     return await answer;
@@ -126,7 +126,7 @@ async function told<T>(answer: Promise<T>): Promise<T> {
   }
 }
 
-/** The stream, with each message told to `onWire` as it passes. */
+/** The stream, with each message passed to `onWire`. */
 function tapped(wire: Stream, onWire: ConnectOptions["onWire"]): Stream {
   const tap = (direction: "sent" | "received"): TransformStream<AnyMessage, AnyMessage> =>
     new TransformStream<AnyMessage, AnyMessage>({

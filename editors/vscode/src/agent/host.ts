@@ -27,31 +27,31 @@ export interface HostOptions {
 
 export type HostChange =
   | { readonly kind: "agent" }
-  /** Another session is the one that is looked at. */
+  /** Another session became the active one. */
   | { readonly kind: "active" }
   | { readonly kind: "sessions" }
-  /** Prompts that waited are not sent: the user gets them back. */
+  /** Queued prompts that are not sent: the user gets them back. */
   | { readonly kind: "returned"; readonly session: Session; readonly prompts: readonly Written[] }
   | { readonly kind: "session"; readonly session: Session; readonly change: SessionChange };
 
 const EARLY_UPDATES = 10_000;
-/** Milliseconds a stopped turn has to be answered before the user is offered to start the agent again. */
+/** Milliseconds for a stopped turn to be answered before the user is offered to restart the agent. */
 const STOP_PATIENCE = 10_000;
 const LIST_PAGES = 20;
 
-/** The agent of this window: started when it is first needed, with its sessions, until the window closes. */
+/** The agent of this window: started when first needed, with its sessions, until the window closes. */
 export class AgentHost {
   readonly changed: Emitter<HostChange>;
   status: AgentStatus = "stopped";
   problem: Problem | null = null;
   active: Session | undefined;
-  /** Where the agent was found; empty until it was started once. */
+  /** Where the agent was found; empty until the first start. */
   found: Found | undefined;
   private link: AgentLink | undefined;
   private starting: Promise<AgentLink> | undefined;
   private readying: Promise<Session> | undefined;
   private readonly sessions = new Map<string, Session>();
-  /** Some agents tell of a session before they have answered with its id. */
+  /** Some agents send updates of a session before they have answered with its id. */
   private readonly early = new Map<string, acp.SessionUpdate[]>();
   private expecting = 0;
 
@@ -61,7 +61,7 @@ export class AgentHost {
     });
   }
 
-  // --- the agent's life -------------------------------------------------------------------------------------------
+  // --- lifetime of the agent --------------------------------------------------------------------------------------
 
   get capabilities(): acp.AgentCapabilities {
     return this.link?.initialized.agentCapabilities ?? {};
@@ -88,7 +88,7 @@ export class AgentHost {
     return this.sessions.get(id);
   }
 
-  /** The running agent, started if need be. What keeps it from starting is told as `problem`, and thrown. */
+  /** The running agent, started if necessary. A failure to start is reported as `problem`, and thrown. */
   start(): Promise<AgentLink> {
     if (this.link !== undefined) {
       return Promise.resolve(this.link);
@@ -151,15 +151,15 @@ export class AgentHost {
     }
   }
 
-  /** Ends the agent and starts it anew; the session that was looked at is opened again. */
+  /** Restarts the agent and reopens the active session. */
   async restart(): Promise<void> {
     await this.stop();
     await this.ready();
   }
 
   /**
-   * The session that the user looks at, there to be prompted: that of before where the agent had ended, `last` (an id)
-   * where there was none in this window yet, else a new one. Asked for several times at once, it is made once.
+   * The active session, ready for prompts: the previous one if the agent had ended, `last` (an id) if there was
+   * none in this window yet, else a new one. Concurrent calls create only one.
    */
   ready(last?: string): Promise<Session> {
     const { active } = this;
@@ -178,7 +178,7 @@ export class AgentHost {
       try {
         return await this.openSession(id);
       } catch (error) {
-        // It was deleted, or the agent keeps no empty sessions: a new one is as good.
+        // It was deleted, or the agent does not keep empty sessions: use a new one.
         this.options.log(`The session could not be reopened: ${messageOf(error)}`);
         if (this.link !== link || codeOf(error) === AUTH_REQUIRED) {
           throw error;
@@ -231,7 +231,7 @@ export class AgentHost {
 
   // --- sessions ---------------------------------------------------------------------------------------------------
 
-  /** Begins a session and looks at it. */
+  /** Starts a session and makes it the active one. */
   async newSession(): Promise<Session> {
     const link = await this.start();
     const place = this.roots();
@@ -252,7 +252,7 @@ export class AgentHost {
     }
   }
 
-  /** Looks at a session of an earlier time: by `session/load`, or `session/resume` where the agent has only that. */
+  /** Opens an earlier session with `session/load`, or `session/resume` if the agent supports only that. */
   async openSession(id: string, how: "load" | "resume" = "load", cwd?: string): Promise<Session> {
     const link = await this.start();
     const open = this.sessions.get(id);
@@ -291,7 +291,7 @@ export class AgentHost {
     return session;
   }
 
-  /** All sessions of this folder that the agent knows, newest first as it gives them. */
+  /** All sessions of this folder known to the agent, in its order, newest first. */
   async listSessions(): Promise<acp.SessionInfo[]> {
     const link = await this.start();
     if ((link.initialized.agentCapabilities?.sessionCapabilities?.list ?? null) === null) {
@@ -325,7 +325,7 @@ export class AgentHost {
     this.changed.fire({ kind: "sessions" });
   }
 
-  /** Looks at a session that is known here. */
+  /** Makes a known session the active one. */
   look(id: string): void {
     const session = this.sessions.get(id);
     if (session !== undefined && session !== this.active) {
@@ -344,7 +344,7 @@ export class AgentHost {
     this.solve();
   }
 
-  /** An answer that asks for a login becomes a problem with the ways to log in. */
+  /** Turns an answer that requires a login into a problem with the ways to log in. */
   refused(error: unknown): void {
     if (codeOf(error) === AUTH_REQUIRED) {
       this.become(this.status, loginProblem(messageOf(error), this.authMethods));
@@ -388,7 +388,7 @@ export class AgentHost {
     return session;
   }
 
-  // --- what the agent says ----------------------------------------------------------------------------------------
+  // --- messages from the agent ------------------------------------------------------------------------------------
 
   private update({ sessionId, update }: acp.SessionNotification): void {
     const session = this.sessions.get(sessionId);

@@ -1,7 +1,7 @@
-/** The contract between this extension and the connection to an agent; no code of the SDK is loaded by it. */
+/** The interface between this extension and the connection to an agent; loads no code of the SDK. */
 import type * as acp from "@agentclientprotocol/sdk";
 
-/** What the agent asks of the editor. Each may throw a `RequestFailure`; anything else becomes an internal error. */
+/** Requests from the agent to the editor. Each may throw a `RequestFailure`; other errors become internal errors. */
 export interface ClientSide {
   update(notification: acp.SessionNotification): void;
   requestPermission(params: acp.RequestPermissionRequest, signal: AbortSignal): Promise<acp.RequestPermissionResponse>;
@@ -74,13 +74,13 @@ export interface AgentLink {
   ): Promise<acp.AgentRequestResponsesByMethod[Method]>;
   notify(method: string, params: unknown): void;
   readonly ended: Promise<Ended>;
-  /** Ends the agent: its stdin is closed; what does not go is killed. */
+  /** Ends the agent by closing its stdin; kills it if it does not exit. */
   close(): Promise<void>;
 }
 
 export type Connect = (options: ConnectOptions) => Promise<AgentLink>;
 
-/** By its name: the connection is a bundle of its own, with a class of its own. */
+/** By name: the connection is a separate bundle, with its own class. */
 export function isStartFailure(error: unknown): error is StartFailure {
   return error instanceof Error && error.name === "StartFailure";
 }

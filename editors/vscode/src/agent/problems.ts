@@ -1,4 +1,4 @@
-/** What went wrong with the agent, in words, with what can be done about it. */
+/** Problems with the agent as messages, with what can be done about them. */
 import type * as acp from "@agentclientprotocol/sdk";
 import type { Problem } from "../core/messages.js";
 import type { Found, NotFound } from "../core/find.js";
@@ -60,7 +60,7 @@ export function loginProblem(message: string, methods: readonly acp.AuthMethod[]
     title: "The agent needs a login.",
     detail: methods.length > 0 ? `${message}\n\nThe agent's environment variables are in the setting \`acpCoder.environment\`.` : `${message}\n\nThe agent offers no way to log in from here: see its documentation.`,
     actions: [
-      // Those of a terminal ask for the key; the others take one that is there already.
+      // Terminal methods prompt for the key; the others use an existing one.
       ...[...methods].sort((left, right) => Number("type" in right) - Number("type" in left)).map((method) => ({ label: method.name, command: "acpCoder.login", argument: method.id })),
       SETTINGS,
       RESTART,

@@ -5,7 +5,7 @@ import type { Command, Ended } from "./link.js";
 import { StartFailure } from "./link.js";
 
 const STDERR_KEPT = 8_000;
-/** Milliseconds an agent has to go by itself when its stdin is closed, and then when it is asked to. */
+/** Milliseconds an agent has to exit after its stdin is closed, and then again after SIGTERM. */
 const GRACE = 2_000;
 
 /** The agent as a child process. */
@@ -23,7 +23,7 @@ export class AgentProcess {
       this.tail = (this.tail + text).slice(-STDERR_KEPT);
       onStderr(text);
     });
-    // A broken pipe is the agent's end, which `ended` tells.
+    // A broken pipe means that the agent has ended, which `ended` reports.
     child.stdin.on("error", () => undefined);
     this.ended = new Promise((resolve) => {
       child.once("exit", (code, signal) => {
@@ -32,7 +32,7 @@ export class AgentProcess {
     });
   }
 
-  /** Raises StartFailure where the program cannot be run. */
+  /** Throws StartFailure if the program cannot be run. */
   static start(command: Command, onStderr: (text: string) => void): Promise<AgentProcess> {
     if (process.platform === "win32" && /\.(?:cmd|bat)$/iu.test(command.command)) {
       const words = `${command.command} is a batch file, which Windows starts only through its shell. Set acpCoder.command to node and put the script into acpCoder.arguments.`;
@@ -73,7 +73,7 @@ export class AgentProcess {
     return this.tail.trim();
   }
 
-  /** Closes stdin; an agent that stays is asked, then killed. */
+  /** Closes stdin; an agent that does not exit is asked to, then killed. */
   async end(): Promise<void> {
     this.ending = true;
     this.child.stdin.end();

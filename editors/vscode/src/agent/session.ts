@@ -14,7 +14,7 @@ export type SessionFact = Facts | "running" | "queue" | "permissions" | "loading
 export interface SessionChange {
   readonly items: readonly ItemChange[];
   readonly facts: ReadonlySet<SessionFact>;
-  /** The conversation as a whole is another one: it was loaded. */
+  /** The whole conversation was replaced: it was loaded. */
   readonly reset: boolean;
 }
 
@@ -41,9 +41,9 @@ const CANCELLED: acp.RequestPermissionResponse = { outcome: { outcome: "cancelle
 export class Session {
   readonly transcript = new Transcript();
   readonly changed: Emitter<SessionChange>;
-  /** Someone is to be told of a login that is needed. */
+  /** Reports that a login is needed. */
   onLogin: (error: unknown) => void = () => undefined;
-  /** Prompts that were not sent since the user stopped: they go back to where they were written. */
+  /** Prompts not sent because the user stopped: they return to where they were written. */
   onReturned: (prompts: readonly Written[]) => void = () => undefined;
   running = false;
   stopping = false;
@@ -54,7 +54,7 @@ export class Session {
   private nextId = 0;
   private last: { readonly kind: string; readonly messageId: string | null | undefined } | undefined;
   private readonly names = new Map<string, string>();
-  /** Calls that the user has refused. */
+  /** Calls that the user has rejected. */
   private readonly declined = new Set<string>();
 
   constructor(
@@ -79,7 +79,7 @@ export class Session {
     return [...this.open.values()].map(({ question }) => question);
   }
 
-  /** Takes in what the answer to `session/new`, `load` or `resume` says. */
+  /** Takes over what the answer to `session/new`, `load` or `resume` contains. */
   adopt(answer: { modes?: acp.SessionModeState | null; configOptions?: acp.SessionConfigOption[] | null }): void {
     this.transcript.modes = answer.modes ?? this.transcript.modes;
     this.transcript.options = answer.configOptions ?? this.transcript.options;
@@ -102,14 +102,14 @@ export class Session {
     }
   }
 
-  /** Whether a piece of a user's message goes on with the one before it; agents need not give them ids. */
+  /** Whether a chunk of a user's message continues the previous one; agents need not send ids. */
   private isSameMessage(messageId: string | null | undefined): boolean {
     return this.last?.kind === "user_message_chunk" && (this.last.messageId ?? undefined) === (messageId ?? undefined);
   }
 
   /**
-   * Ids of tool calls are unique in a session, but some agents count them anew each turn: a call that is announced under
-   * the id of one that is over in an earlier turn gets a name of its own here.
+   * Ids of tool calls are unique in a session, but some agents count from the start each turn: a call announced with
+   * the id of one from an earlier turn gets a new name here.
    */
   private renamed(update: acp.SessionUpdate): acp.SessionUpdate {
     if (update.sessionUpdate !== "tool_call" && update.sessionUpdate !== "tool_call_update") {
@@ -127,7 +127,7 @@ export class Session {
     return this.names.get(toolCallId) ?? toolCallId;
   }
 
-  /** Whether the call has a parent that is known: one whose parent never came stands by itself. */
+  /** Whether the call's parent is known: one whose parent never arrived is shown by itself. */
   private isNested(toolCallId: string): boolean {
     const parent = this.calls.get(this.id, toolCallId)?.parentId;
     return parent !== undefined && this.calls.get(this.id, parent) !== undefined;
@@ -135,7 +135,7 @@ export class Session {
 
   loaded(): void {
     this.loading = false;
-    // What an earlier agent left open will not go on.
+    // Calls that an earlier agent left open will not continue.
     this.calls.endOpen(this.id, "cancelled");
     this.changed.fire({ items: [], facts: new Set(["loading"]), reset: true });
     const next = this.queue.shift();
@@ -147,7 +147,7 @@ export class Session {
 
   // --- prompts ----------------------------------------------------------------------------------------------------
 
-  /** Sends the prompt, or puts it behind the running one. */
+  /** Sends the prompt, or queues it behind the running one. */
   prompt(text: string, blocks: acp.ContentBlock[], attachments: readonly Attachment[] = []): void {
     if (this.running || this.loading) {
       this.nextId += 1;
@@ -189,7 +189,7 @@ export class Session {
   }
 
   private ended(reason: acp.StopReason): void {
-    // ACP: with the answer to the prompt all calls of the turn have ended; of one that has not, nothing more is known.
+    // ACP: all calls of the turn have ended before the prompt is answered; nothing more is known of any other.
     this.calls.endOpen(this.id, "cancelled");
     if (reason === "cancelled") {
       this.note("info", "Stopped.");
@@ -216,7 +216,7 @@ export class Session {
     this.giveBack();
   }
 
-  /** `session/cancel`; open questions are answered `cancelled`, as ACP demands of a client. */
+  /** `session/cancel`; open questions are answered `cancelled`, as ACP requires of a client. */
   stop(): void {
     if (!this.running || this.stopping) {
       return;
@@ -228,7 +228,7 @@ export class Session {
     this.tell(["running"]);
   }
 
-  /** A stop stops: what waited is not sent, and not lost. */
+  /** Queued prompts are neither sent nor lost after a stop. */
   private giveBack(): void {
     if (this.queue.length > 0) {
       const returned = this.queue.splice(0);
@@ -277,7 +277,7 @@ export class Session {
     });
   }
 
-  /** False where the question is not open any more or has no such option. */
+  /** False if the question is no longer open or has no such option. */
   answer(questionId: string, optionId: string): boolean {
     const open = this.open.get(questionId);
     if (open?.question.options.some((option) => option.optionId === optionId) !== true) {

@@ -9,7 +9,7 @@ const MOST_FILES = 40;
 const EXCLUDED = "{**/node_modules/**,**/.git/**,**/.venv/**,**/__pycache__/**,**/dist/**,**/target/**}";
 const SELECTION_CHARS = 200_000;
 
-/** What may follow an `@`: the selection, the problems, files that are open and files by name. */
+/** Completions after an `@`: the selection, the problems, open files and files by name. */
 export async function complete(query: string): Promise<Completion[]> {
   const wanted = query.toLowerCase();
   const fixed = [selectionEntry(), problemsEntry()].filter((entry) => entry !== undefined).filter(({ insert }) => insert.startsWith(wanted));
@@ -35,7 +35,7 @@ function rank(uri: vscode.Uri, wanted: string): number {
   return (name === wanted ? 0 : name.startsWith(wanted) ? 1 : name.includes(wanted) ? 2 : 3) * 1000 + uri.path.length / 10;
 }
 
-/** Case does not matter, and what is typed is text, not a pattern. */
+/** Case-insensitive, and treats the input as text, not as a pattern. */
 function globOf(query: string): string {
   return Array.from(query)
     .map((char) => (/[a-z]/iu.test(char) ? `[${char.toLowerCase()}${char.toUpperCase()}]` : /[*?[\]{}!]/u.test(char) ? "?" : char))
@@ -57,7 +57,7 @@ function problemsEntry(): Completion | undefined {
   return { insert: "problems", label: "problems", detail: `what the Problems view shows (${String(count)})`, attachment: { kind: "problems", label: "problems" } };
 }
 
-/** The selection of the editor that was used last, if there is one. */
+/** The selection of the last used editor, if any. */
 export function selectionAttachment(): (Attachment & { kind: "selection" }) | undefined {
   const editor = vscode.window.activeTextEditor ?? vscode.window.visibleTextEditors.find(({ selection }) => !selection.isEmpty);
   if (editor === undefined || editor.selection.isEmpty || editor.document.uri.scheme === "output") {
@@ -70,7 +70,7 @@ export function selectionAttachment(): (Attachment & { kind: "selection" }) | un
   return { kind: "selection", uri, label: `${labelOfUri(editor.document.uri.path)}:${lines}`, startLine: start.line + 1, endLine };
 }
 
-/** The prompt as ACP's content blocks. What the agent does not take as a block is put into the text. */
+/** The prompt as ACP content blocks. Anything the agent does not accept as a block becomes text. */
 export async function blocksOf(text: string, attachments: readonly Attachment[], host: AgentHost): Promise<ContentBlock[]> {
   const embedded = host.capabilities.promptCapabilities?.embeddedContext === true;
   const blocks: ContentBlock[] = [{ type: "text", text }];
@@ -101,7 +101,7 @@ export async function blocksOf(text: string, attachments: readonly Attachment[],
   return blocks;
 }
 
-/** Whether the agent puts the problems in the place of `@problems` itself (`agentCapabilities._meta.lsp.mentions`). */
+/** Whether the agent itself replaces `@problems` (`agentCapabilities._meta.lsp.mentions`). */
 function resolvesProblems(host: AgentHost): boolean {
   const lsp = host.capabilities._meta?.["lsp"] as { mentions?: unknown } | undefined;
   return Array.isArray(lsp?.mentions) && lsp.mentions.includes("@problems");

@@ -4,8 +4,8 @@ import type { ChatFacts, ItemChange, ToolCard, ToView } from "../core/messages.j
 const FRAME = 16;
 
 /**
- * Changes on their way to the view, put together to one patch a frame: text that follows text is joined, a tool call that
- * changed five times is sent once, as it is now.
+ * Changes for the view, merged into one patch per frame: consecutive text is joined, a tool call that changed five
+ * times is sent once, in its current state.
  */
 export class Outbox {
   private facts = new Set<keyof ChatFacts>();
@@ -43,7 +43,7 @@ export class Outbox {
     this.soon();
   }
 
-  /** Forgets what is on its way: the view gets its whole state. */
+  /** Drops pending changes: the view gets its whole state. */
   clear(): void {
     clearTimeout(this.timer);
     this.timer = undefined;

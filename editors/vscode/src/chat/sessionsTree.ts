@@ -4,10 +4,10 @@ import type { AgentHost } from "../agent/host.js";
 import { Later } from "../core/later.js";
 import { ago, messageOf, short } from "../core/words.js";
 
-/** Milliseconds after a change until the agent is asked for its list anew. */
+/** Milliseconds after a change until the agent's list is requested again. */
 const REFRESH = 200;
 
-/** The sessions of this folder, of this and earlier times, as the agent lists them. */
+/** The current and earlier sessions of this folder, as listed by the agent. */
 export class SessionsTree implements vscode.TreeDataProvider<SessionInfo>, vscode.Disposable {
   private readonly emitter = new vscode.EventEmitter<undefined>();
   readonly onDidChangeTreeData = this.emitter.event;

@@ -13,7 +13,7 @@ import { Outbox } from "./outbox.js";
 
 export const CHAT_VIEW = "acpCoder.chat";
 
-/** What the view may have run by its buttons (`FromView` of the type `command`). */
+/** Commands that the view's buttons may run (`FromView` of the type `command`). */
 const COMMANDS: ReadonlySet<string> = new Set([
   "acpCoder.openSettings",
   "acpCoder.restart",
@@ -39,7 +39,7 @@ const FACTS: Readonly<Record<SessionFact, readonly (keyof ChatFacts)[]>> = {
   loading: ["loading"],
 };
 
-/** The chat: a webview that draws the session that is looked at. All state is here; the view may come and go. */
+/** The chat: a webview that draws the active session. All state is here; the view may come and go. */
 export class ChatView implements vscode.WebviewViewProvider, vscode.Disposable {
   private view: vscode.WebviewView | undefined;
   private isReady = false;
@@ -47,9 +47,9 @@ export class ChatView implements vscode.WebviewViewProvider, vscode.Disposable {
   private readonly outbox: Outbox;
   private readonly waiting: ToView[] = [];
   private readonly disposables: vscode.Disposable[];
-  /** Called when the view is there for the first time. */
+  /** Called when the view first exists. */
   onOpened: () => void = () => undefined;
-  /** Called when it comes into view or goes out of it. */
+  /** Called when it becomes visible or hidden. */
   onVisibility: () => void = () => undefined;
 
   constructor(
@@ -105,7 +105,7 @@ export class ChatView implements vscode.WebviewViewProvider, vscode.Disposable {
       });
     });
     view.onDidChangeVisibility(() => {
-      // VS Code throws the page of a hidden view away; the next one says that it is ready.
+      // VS Code discards the page of a hidden view; the next one reports that it is ready.
       this.isReady = this.isReady && view.visible;
       this.onVisibility();
     });
@@ -117,7 +117,7 @@ export class ChatView implements vscode.WebviewViewProvider, vscode.Disposable {
     this.onOpened();
   }
 
-  /** Puts text and attachments into the box where the user writes, and shows it. */
+  /** Puts text and attachments into the input box, and shows it. */
   async compose(text: string, attachments: readonly Attachment[]): Promise<void> {
     this.send({ type: "compose", text, attachments });
     await this.show();
@@ -141,7 +141,7 @@ export class ChatView implements vscode.WebviewViewProvider, vscode.Disposable {
     } else if (change.kind === "active") {
       this.whole();
     } else if (change.kind === "returned") {
-      // Also those of a session that is not looked at: what was written is not lost.
+      // Including those of inactive sessions: what was written is not lost.
       for (const { text, attachments } of change.prompts) {
         this.send({ type: "compose", text, attachments });
       }
@@ -226,7 +226,7 @@ export class ChatView implements vscode.WebviewViewProvider, vscode.Disposable {
     return record === undefined ? undefined : cardOf(record, (id) => this.terminals.facts(id));
   }
 
-  /** Now, or when the view is ready. */
+  /** Runs now, or when the view is ready. */
   private send(message: ToView): void {
     if (this.isReady) {
       this.outbox.flush();
@@ -295,9 +295,9 @@ export class ChatView implements vscode.WebviewViewProvider, vscode.Disposable {
     }
   }
 
-  /** What could not be sent goes back into the box. */
+  /** Returns unsent prompts to the input box. */
   private prompt(text: string, attachments: readonly Attachment[]): Promise<void> {
-    // One after the other: what was sent first comes first, though its attachments take longer to read.
+    // In order: what was sent first comes first, even if its attachments take longer to read.
     const sent = this.sending.then(() => this.promptNow(text, attachments));
     this.sending = sent.catch(() => undefined);
     return sent;
@@ -322,7 +322,7 @@ export class ChatView implements vscode.WebviewViewProvider, vscode.Disposable {
     const policy = [
       "default-src 'none'",
       `img-src ${webview.cspSource} data:`,
-      // Preact sets no inline styles of its own; widths of bars are set by script on elements, which CSP allows.
+      // Preact sets no inline styles itself; scripts set widths of bars on elements, which CSP allows.
       `style-src ${webview.cspSource}`,
       `font-src ${webview.cspSource}`,
       `script-src 'nonce-${nonce}'`,

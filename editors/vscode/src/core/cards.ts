@@ -7,7 +7,7 @@ import { isOver } from "./toolCalls.js";
 import { labelOfUri } from "./uris.js";
 import { plainText } from "./words.js";
 
-/** Characters of a text that a card shows; the rest is a click away. */
+/** Characters of a text shown on a card; the rest is a click away. */
 const SHOWN_CHARS = 20_000;
 const SHOWN_INPUT_CHARS = 4_000;
 const SHOWN_IMAGE_CHARS = 8_000_000;
@@ -75,7 +75,7 @@ function inputText(input: unknown): string {
   return whole === "{}" ? "" : whole.length > SHOWN_INPUT_CHARS ? `${whole.slice(0, SHOWN_INPUT_CHARS)}\n…` : whole;
 }
 
-/** All of a call as text: what "show output" opens. */
+/** The complete text of a call, opened by "show output". */
 export function outputOf(record: CallRecord, terminal: (terminalId: string) => string | undefined): string {
   const parts = [`# ${record.title}`, ""];
   const input = record.rawInput === undefined || record.rawInput === null ? "" : typeof record.rawInput === "string" ? record.rawInput : JSON.stringify(record.rawInput, undefined, 2);

@@ -1,10 +1,10 @@
-/** Tells listeners what happened, in the order they came. A listener that throws does not keep the others from hearing. */
+/** Notifies listeners in the order they subscribed. A listener that throws does not affect the others. */
 export class Emitter<T> {
   private readonly listeners = new Set<(value: T) => void>();
 
   constructor(private readonly onError: (error: unknown) => void = () => undefined) {}
 
-  /** Gives the function that ends the listening. */
+  /** Returns the function that unsubscribes. */
   on(listener: (value: T) => void): () => void {
     this.listeners.add(listener);
     return () => {

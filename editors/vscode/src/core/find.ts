@@ -1,4 +1,4 @@
-/** Where the agent is: the setting, PATH, the workspace's virtual environment, or `uvx acp-coder`. */
+/** Finds the agent: the setting, PATH, the workspace's virtual environment, or `uvx acp-coder`. */
 
 export interface Places {
   readonly isExecutable: (path: string) => Promise<boolean>;
@@ -25,9 +25,9 @@ export interface Found {
 
 export interface NotFound {
   readonly looked: readonly string[];
-  /** The setting that names something that is not there. */
+  /** The setting that names something nonexistent. */
   readonly wrongSetting?: string;
-  /** uvx is there, but nobody has said that it may fetch the agent. */
+  /** uvx is available, but the user has not allowed it to fetch the agent. */
   readonly uvx?: boolean;
 }
 
@@ -37,10 +37,9 @@ const VENVS = [".venv", "venv", "env"];
 /**
  * The command that starts the agent.
  *
- * An explicit setting is never passed over: where it names nothing that can be run, nothing else is tried, so that the
- * user does not talk to another agent than they chose. What is not on this machine yet is fetched only where the
- * user wants it (`settings.uvx`). The user's own program goes before one that lies in the
- * folder.
+ * An explicit setting is never ignored: if it cannot be run, nothing else is tried, so that the user does not talk to
+ * another agent than they chose. A program not on this machine is fetched only if the user wants it
+ * (`settings.uvx`). The user's own program takes precedence over one in the folder.
  */
 export async function findAgent(settings: AgentSettings, places: Places): Promise<Found | NotFound> {
   const wanted = expand(settings.command.trim(), places);

@@ -18,7 +18,7 @@ export interface FieldChoice {
   readonly label: string;
 }
 
-/** The questions of a form in its order. Raises an Error for a kind of field that ACP does not have. */
+/** The questions of a form in order. Throws an Error for a kind of field that ACP does not define. */
 export function fieldsOf(schema: ElicitationSchema): Field[] {
   const required = new Set(schema.required ?? []);
   return Object.entries(schema.properties ?? {}).map(([key, property]) => fieldOf(key, property, required.has(key)));
@@ -73,7 +73,7 @@ function choicesOf(given: Record<string, unknown>): FieldChoice[] {
   return plain.flatMap((value) => (typeof value === "string" ? [{ value, label: value }] : []));
 }
 
-/** What need not be answered can be left out. */
+/** Optional questions can be skipped. */
 function answerable(choices: readonly FieldChoice[], required: boolean): FieldChoice[] {
   return required ? [...choices] : [...choices, { label: "(no answer)" }];
 }

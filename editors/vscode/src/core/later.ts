@@ -1,4 +1,4 @@
-/** Runs something once, a moment after it was first asked for: many changes in that moment are one drawing. */
+/** Runs something once, a moment after the first request: many changes in that moment cost one drawing. */
 export class Later {
   private timer: NodeJS.Timeout | undefined;
 

@@ -1,16 +1,16 @@
-/** Lines of texts: where they go when a text is edited, and how many of them a change adds and takes away. */
+/** Lines of texts: where they move when a text is edited, and how many of them a change adds and removes. */
 
 export interface LineEdit {
   /** 0-based, inclusive. */
   readonly startLine: number;
   readonly endLine: number;
-  /** How many line breaks the new text has. */
+  /** Number of line breaks in the new text. */
   readonly newBreaks: number;
   /** Whether the edit begins at the first column of `startLine`. */
   readonly atLineStart: boolean;
 }
 
-/** Where `line` (0-based) is after `edit`: lines below move, a line inside what was replaced goes to its beginning. */
+/** Position of `line` (0-based) after `edit`: lines below move, a replaced line goes to the edit's beginning. */
 export function lineAfter(line: number, edit: LineEdit): number {
   const removed = edit.endLine - edit.startLine;
   if (line < edit.startLine) {
@@ -33,8 +33,8 @@ export interface LineCount {
 const MOST_LINES = 2_000;
 
 /**
- * How many lines are new and how many are gone, by a longest common subsequence of the lines between the common
- * beginning and end. Where more than 2,000 lines are left on both sides, they all count as changed.
+ * How many lines are added and removed, by a longest common subsequence of the lines between the common
+ * beginning and end. If both sides have more than 2,000 lines left, they all count as changed.
  */
 export function countChanges(before: string, after: string): LineCount {
   const old = linesOf(before);

@@ -13,17 +13,17 @@ export interface Mark {
 
 interface Place {
   readonly path: string;
-  /** As the agent said it, 1-based: a line that is said again does not undo what edits have moved. */
+  /** As reported by the agent, 1-based: repeating a line does not undo the effect of edits. */
   readonly said: number;
   line: number;
 }
 
-/** Calls without a location of their own, or of a time before this window, are shown nowhere. */
+/** Calls without a location, or from before this window, are not shown anywhere. */
 export class Marks {
   private readonly places = new Map<string, Place[]>();
   private readonly records = new Map<string, CallRecord>();
 
-  /** Gives the paths whose marks changed. */
+  /** Returns the paths whose marks changed. */
   update(record: CallRecord): Set<string> {
     const key = keyOf(record);
     const before = this.places.get(key) ?? [];
@@ -49,7 +49,7 @@ export class Marks {
     }
   }
 
-  /** The marks of a file, in the order of the calls; where two calls stand on one line both are given. */
+  /** The marks of a file, in the order of the calls; if two calls share a line both are returned. */
   of(path: string): Mark[] {
     const marks: Mark[] = [];
     for (const [key, places] of this.places) {
@@ -65,7 +65,7 @@ export class Marks {
     return marks;
   }
 
-  /** Takes away what is over; what still runs stays. Gives the paths whose marks changed. */
+  /** Removes ended calls and keeps running ones. Returns the paths whose marks changed. */
   clear(which: (record: CallRecord) => boolean = () => true): Set<string> {
     const paths = new Set<string>();
     for (const [key, record] of [...this.records]) {

@@ -1,15 +1,15 @@
 /**
- * What the chat view and the extension say to each other. Both are typed by this file and nothing else.
+ * Messages between the chat view and the extension. Both are typed by this file and nothing else.
  *
  * The extension holds all state; the view draws it. After `ready` it gets one `state`, then `patch`es in order, at most
- * one per frame. A view that was hidden or reloaded says `ready` again and gets the `state` anew.
+ * one per frame. A view that was hidden or reloaded sends `ready` again and gets a new `state`.
  */
 
 // --- what the view draws ------------------------------------------------------------------------------------------
 
 export type AgentStatus = "stopped" | "starting" | "ready" | "failed";
 
-/** Something that keeps the user from working, in plain words, with what can be done about it. */
+/** A problem that keeps the user from working, in plain words, with what can be done about it. */
 export interface Problem {
   readonly title: string;
   /** Markdown. */
@@ -19,7 +19,7 @@ export interface Problem {
 
 export interface ProblemAction {
   readonly label: string;
-  /** A command of this extension, run as it stands. */
+  /** A command of this extension, run unchanged. */
   readonly command: string;
   readonly argument?: string;
 }
@@ -66,13 +66,13 @@ export interface ToolCard {
   readonly title: string;
   readonly kind: ToolKind;
   readonly status: ToolStatus;
-  /** The call of a sub-agent stands below the call that made it. */
+  /** A sub-agent's call is shown below the call that made it. */
   readonly parentId?: string;
   /** Seconds; absent while it runs and for replayed calls. */
   readonly seconds?: number;
   readonly locations: readonly { readonly path: string; readonly label: string; readonly line?: number }[];
   readonly content: readonly ToolContent[];
-  /** `rawInput` as text, bounded. */
+  /** `rawInput` as text, truncated. */
   readonly input?: string;
 }
 
@@ -124,7 +124,7 @@ export interface Permission {
   readonly id: string;
   readonly toolCallId: string;
   readonly title: string;
-  /** In the agent's order, with the agent's words. */
+  /** In the agent's order and wording. */
   readonly options: readonly {
     readonly optionId: string;
     readonly name: string;
@@ -138,7 +138,7 @@ export interface QueuedPrompt {
   readonly text: string;
 }
 
-/** Everything but the conversation itself; a patch holds the fields that changed. */
+/** Everything except the conversation itself; a patch holds the changed fields. */
 export interface ChatFacts {
   readonly agent: { readonly status: AgentStatus; readonly name: string };
   readonly problem: Problem | null;
@@ -163,17 +163,17 @@ export interface ChatState extends ChatFacts {
 
 export type ItemChange =
   | { readonly op: "add"; readonly item: Item }
-  /** Text that follows what the item (agent or thought) holds. */
+  /** Text appended to the item (agent or thought). */
   | { readonly op: "append"; readonly id: string; readonly text: string };
 
 // --- messages -----------------------------------------------------------------------------------------------------
 
 export interface Completion {
-  /** What is put into the text, without the `@` or `/`. */
+  /** The text to insert, without the `@` or `/`. */
   readonly insert: string;
   readonly label: string;
   readonly detail: string;
-  /** Given with the prompt when it is chosen. */
+  /** Sent with the prompt if chosen. */
   readonly attachment?: Attachment;
 }
 
@@ -189,11 +189,11 @@ export type ToView =
       readonly type: "patch";
       readonly facts: Partial<ChatFacts>;
       readonly items: readonly ItemChange[];
-      /** Cards that are new or changed, whole. */
+      /** Cards that are new or changed, complete. */
       readonly tools: readonly ToolCard[];
     }
   | { readonly type: "completions"; readonly request: number; readonly entries: readonly Completion[] }
-  /** Puts text and attachments into the box where the user writes. */
+  /** Puts text and attachments into the input box. */
   | { readonly type: "compose"; readonly text: string; readonly attachments: readonly Attachment[] }
   /** Scrolls to a tool's card and opens it. */
   | { readonly type: "reveal"; readonly toolCallId: string }

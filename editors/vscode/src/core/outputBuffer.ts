@@ -1,8 +1,8 @@
 import { StringDecoder } from "node:string_decoder";
 
 /**
- * The output of a terminal: the last `limit` bytes, cut at the beginning and at a character boundary, as ACP's
- * `outputByteLimit` demands (`terminal/create`).
+ * The output of a terminal: the last `limit` bytes, cut at the beginning and at a character boundary, as required by
+ * ACP's `outputByteLimit` (`terminal/create`).
  */
 export class OutputBuffer {
   private chunks: Buffer[] = [];
@@ -18,7 +18,7 @@ export class OutputBuffer {
   write(chunk: Buffer): void {
     this.chunks.push(chunk);
     this.bytes += chunk.length;
-    // Joined and cut only when twice too much is there: each byte is copied a bounded number of times.
+    // Joined and cut only at twice the limit: each byte is copied a limited number of times.
     if (this.bytes > 2 * this.limit + 65_536) {
       this.cut();
     }
@@ -62,7 +62,7 @@ export class OutputBuffer {
   }
 }
 
-/** The first place from `start` on where a character of UTF-8 begins: a continuation byte is 10xxxxxx. */
+/** The first position from `start` at which a UTF-8 character begins: a continuation byte is 10xxxxxx. */
 function startOfCharacter(bytes: Buffer, start: number): number {
   let place = start;
   while (place < bytes.length && ((bytes[place] ?? 0) & 0xc0) === 0x80) {

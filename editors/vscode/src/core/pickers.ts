@@ -5,8 +5,8 @@ import type { Picker } from "./messages.js";
 export const MODES = "acp:modes";
 
 /**
- * What the agent lets one choose: its config options; modes only where no option is of the category `mode`, since an
- * agent that has both gives the same choice twice (ACP: session-config-options).
+ * The agent's choices: its config options; modes only if no option has the category `mode`, since an agent with both
+ * offers the same choice twice (ACP: session-config-options).
  */
 export function pickersOf(options: readonly SessionConfigOption[], modes: SessionModeState | null): Picker[] {
   const pickers = options.map(pickerOf);

@@ -2,7 +2,7 @@ import type { ToolCall, ToolCallContent, ToolCallLocation, ToolCallUpdate } from
 import { Emitter } from "./emitter.js";
 import { visible } from "./words.js";
 
-/** ACP's states, and the one that a client must give to calls that a cancelled turn left open. */
+/** ACP's states, and the one that a client must set for calls left open by a cancelled turn. */
 export type CallStatus = "pending" | "in_progress" | "completed" | "failed" | "cancelled";
 export type CallKind = NonNullable<ToolCall["kind"]>;
 
@@ -20,7 +20,7 @@ const KINDS: ReadonlySet<string> = new Set([
 ]);
 const STATUSES: ReadonlySet<string> = new Set(["pending", "in_progress", "completed", "failed"]);
 
-/** One tool call as it is now. The object is replaced, never changed: a listener may keep what it got. */
+/** The current state of one tool call. The object is replaced, never changed: a listener may keep it. */
 export interface CallRecord {
   readonly sessionId: string;
   readonly toolCallId: string;
@@ -36,12 +36,12 @@ export interface CallRecord {
   readonly parentId: string | undefined;
   /** Which prompt of the session it belongs to, counted from 1; 0 before the first. */
   readonly turn: number;
-  /** Of an earlier time: replayed by `session/load`. */
+  /** From an earlier time: replayed by `session/load`. */
   readonly replayed: boolean;
   /** Milliseconds of the clock that was passed in. */
   readonly startedAt: number;
   readonly endedAt: number | undefined;
-  /** Its place among the session's calls. */
+  /** Its index among the session's calls. */
   readonly order: number;
 }
 
@@ -57,8 +57,8 @@ export function isOver(status: CallStatus): boolean {
 /**
  * All tool calls of all sessions of this window, by session and `toolCallId`.
  *
- * Updates may come in any order and number: an update for a call that was never announced makes it known; one that comes
- * after the end changes what is shown, but a call that ended does not run again.
+ * Updates may arrive in any order and number: one for an unannounced call makes it known; one that arrives after the
+ * end changes what is shown, but does not make an ended call run again.
  */
 export class ToolCalls {
   readonly changed: Emitter<CallChange>;
@@ -82,7 +82,7 @@ export class ToolCalls {
     return [...(this.sessions.get(sessionId)?.values() ?? [])];
   }
 
-  /** The calls that are not over, of all sessions. */
+  /** The calls of all sessions that have not ended. */
   running(): CallRecord[] {
     return [...this.open.values()];
   }
@@ -112,7 +112,7 @@ export class ToolCalls {
     this.changed.fire({ record, before });
   }
 
-  /** Takes in a `tool_call`, a `tool_call_update` or the call of a permission request. */
+  /** Applies a `tool_call`, a `tool_call_update` or the call of a permission request. */
   apply(
     sessionId: string,
     update: ToolCall | ToolCallUpdate,
@@ -122,7 +122,7 @@ export class ToolCalls {
     this.sessions.set(sessionId, calls);
     const before = calls.get(update.toolCallId);
     const said = statusAfter(before?.status, update.status);
-    // What the user has refused or stopped has not failed.
+    // A call that the user has rejected or stopped has not failed.
     const status = said === "failed" && context.declined === true ? "cancelled" : said;
     const over = isOver(status);
     const now = this.now();
@@ -148,7 +148,7 @@ export class ToolCalls {
     return record;
   }
 
-  /** The parent, unless the call is among its own ancestors then: such calls would be shown nowhere. */
+  /** The parent, unless the call would become its own ancestor: such calls would not be shown anywhere. */
   private above(sessionId: string, toolCallId: string, parentId: string | undefined): string | undefined {
     for (let id = parentId; id !== undefined; id = this.get(sessionId, id)?.parentId) {
       if (id === toolCallId) {
@@ -158,7 +158,7 @@ export class ToolCalls {
     return parentId;
   }
 
-  /** ACP: a client marks the calls that a cancelled turn left open. Also used where a turn ended with a failure. */
+  /** ACP: a client marks the calls left open by a cancelled turn. Also used if a turn failed. */
   endOpen(sessionId: string, status: "cancelled" | "failed"): void {
     const calls = this.sessions.get(sessionId);
     for (const before of this.running()) {
@@ -189,7 +189,7 @@ function statusAfter(before: CallStatus | undefined, said: unknown): CallStatus 
   if (status === undefined || (isOver(before) && !isOver(status))) {
     return before;
   }
-  // What the agent says in the end outweighs what was assumed when the turn was cancelled.
+  // The agent's final status outweighs what was assumed when the turn was cancelled.
   return before === "in_progress" && status === "pending" ? before : status;
 }
 

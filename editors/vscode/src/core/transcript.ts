@@ -17,7 +17,7 @@ export interface TranscriptChange {
   readonly facts: ReadonlySet<Facts>;
 }
 
-/** The conversation of one session as `session/update`s tell it, and what the agent says of the session. */
+/** The conversation of one session as built from `session/update`s, and what the agent reports about the session. */
 export class Transcript {
   readonly items: Item[] = [];
   title = "";
@@ -30,7 +30,7 @@ export class Transcript {
   private lastMessage: string | undefined;
   private readonly shownCalls = new Set<string>();
 
-  /** `isNested`: whether the update's tool call stands below another one and is no item of its own. */
+  /** `isNested`: whether the update's tool call belongs to another one and is not an item itself. */
   apply(update: SessionUpdate, isNested: (toolCallId: string) => boolean): TranscriptChange {
     switch (update.sessionUpdate) {
       case "user_message_chunk":
@@ -71,7 +71,7 @@ export class Transcript {
       case "compaction_update":
         return this.changed(this.compaction(update.status, update.error ?? ""));
       default:
-        // `compaction_summary_chunk` is for the model; what a newer agent sends is not shown.
+        // `compaction_summary_chunk` is for the model; unknown updates of newer agents are not shown.
         return this.changed([]);
     }
   }
@@ -82,7 +82,7 @@ export class Transcript {
     const text = blocks.map((block) => (block.type === "text" ? block.text : "")).join("");
     const attachments = blocks.flatMap((block) => attachmentOf(block) ?? []);
     if (messageId !== undefined && last?.type === "user" && this.lastMessage === messageId) {
-      // Only `session/load` sends a user's words in pieces; the view gets the whole when all is there.
+      // Only `session/load` sends a user's message in chunks; the view gets it when it is complete.
       this.items[this.items.length - 1] = { ...last, text: last.text + text, attachments: [...last.attachments, ...attachments] };
       return [];
     }

@@ -1,8 +1,8 @@
 /**
  * A change as the whole file's text before and after. ACP's `oldText` is the file's text, but some agents send only
- * the part that changes: where that part stands once in the file, the rest of the file is put around it.
+ * the changed part: if that part occurs once in the file, the rest of the file is added around it.
  *
- * `current` is the file's text now (undefined where there is none), `made` whether the change was made already.
+ * `current` is the file's current text (undefined if it does not exist), `made` whether the change was made already.
  */
 export function wholeFile(oldText: string, newText: string, current: string | undefined, made: boolean): { before: string; after: string } {
   const asSent = { before: oldText, after: newText };

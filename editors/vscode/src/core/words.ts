@@ -68,14 +68,14 @@ export function withoutIcons(text: string): string {
 }
 
 /**
- * Characters that turn the direction of what follows, or take no room, as their code: nobody is to read what is not
- * there. Those that join letters stay.
+ * Shows characters that change the text direction or are invisible as their code, so that nobody is misled. Those that
+ * join letters stay.
  */
 export function visible(text: string): string {
   return text.replace(/[\u061c\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff]/gu, (char) => `\\u${char.charCodeAt(0).toString(16).padStart(4, "0")}`);
 }
 
-/** How long ago an ISO 8601 time was, as one says it. */
+/** How long ago an ISO 8601 time was, in words. */
 export function ago(time: string | undefined): string {
   const then = time === undefined ? Number.NaN : Date.parse(time);
   if (Number.isNaN(then)) {

@@ -8,7 +8,7 @@ import { labelOfUri } from "../core/uris.js";
 
 export const DIFF_SCHEME = "acp-diff";
 
-/** Diffs whose surroundings are remembered; an older one is shown as the agent sent it. */
+/** Diffs whose context is kept; an older one is shown as the agent sent it. */
 const KEPT = 500;
 
 interface Sides {
@@ -17,8 +17,8 @@ interface Sides {
 }
 
 /**
- * The changes that tool calls propose or have made, in VS Code's own diff editor. What a diff shows is what the agent sent,
- * kept from the first time it was seen: it can be reviewed after the file has changed again.
+ * Changes that tool calls propose or have made, in VS Code's own diff editor. A diff shows what the agent sent,
+ * kept from when it was first seen: it can be reviewed after the file has changed again.
  */
 export class Diffs implements vscode.TextDocumentContentProvider, vscode.Disposable {
   private readonly sides = new Map<string, Sides>();
@@ -29,7 +29,7 @@ export class Diffs implements vscode.TextDocumentContentProvider, vscode.Disposa
       vscode.workspace.registerTextDocumentContentProvider(DIFF_SCHEME, this),
       new vscode.Disposable(
         calls.changed.on(({ record, before }) => {
-          // The file is still as it was while the call waits: the moment to see a fragment in its place.
+          // The file is still unchanged while the call waits: the moment to show a fragment in its place.
           if (!isOver(record.status) && !record.replayed && record.content !== before?.content) {
             this.capture(record).catch(() => undefined);
           }
@@ -47,7 +47,7 @@ export class Diffs implements vscode.TextDocumentContentProvider, vscode.Disposa
     return this.sides.get(key)?.[side] ?? "";
   }
 
-  /** Opens one change of a call; false where it has none with this index. */
+  /** Opens one change of a call; false if there is none with this index. */
   async open(record: CallRecord, index: number, preserveFocus = false): Promise<boolean> {
     const content = record.content[index];
     if (content?.type !== "diff") {
@@ -58,7 +58,7 @@ export class Diffs implements vscode.TextDocumentContentProvider, vscode.Disposa
     return true;
   }
 
-  /** Opens all changes of a call: one in the diff editor, several in the one for many files. */
+  /** Opens all changes of a call: one in the diff editor, several in the multi-diff editor. */
   async openAll(record: CallRecord, preserveFocus = false): Promise<boolean> {
     const indices = record.content.flatMap((content, index) => (content.type === "diff" ? [index] : []));
     const [first] = indices;
@@ -106,7 +106,7 @@ export class Diffs implements vscode.TextDocumentContentProvider, vscode.Disposa
         const key = keyOf(record, index, content);
         if (!this.sides.has(key)) {
           const before = content.oldText ?? "";
-          // Kept at once: the answer to a question may come before the file was read.
+          // Stored immediately: the answer to a question may come before the file was read.
           this.sides.set(key, { before, after: content.newText });
           const current = before === "" ? undefined : await currentText(content.path);
           this.sides.set(key, wholeFile(before, content.newText, current, isOver(record.status)));
@@ -117,7 +117,7 @@ export class Diffs implements vscode.TextDocumentContentProvider, vscode.Disposa
   }
 }
 
-/** Which call a diff editor's document belongs to. */
+/** The call that a diff editor's document belongs to. */
 export function callOfDiff(uri: vscode.Uri): { sessionId: string; toolCallId: string } | undefined {
   if (uri.scheme !== DIFF_SCHEME) {
     return undefined;

@@ -11,7 +11,7 @@ type Answer = { readonly kind: "value"; readonly value: Value | undefined } | { 
 const DECLINE: vscode.QuickInputButton = { iconPath: new vscode.ThemeIcon("circle-slash"), tooltip: "Decline to answer" };
 const BACK = vscode.QuickInputButtons.Back;
 
-/** Forms as one quick input after the other; one question at a time, whatever the number of agents' questions. */
+/** Forms as a sequence of quick inputs; one question at a time, however many agents ask. */
 export class Elicitation {
   private turn: Promise<unknown> = Promise.resolve();
   private readonly waiting = new Map<string, () => void>();
@@ -22,7 +22,7 @@ export class Elicitation {
     return answer;
   }
 
-  /** The agent has noticed that what a URL asked for was done. */
+  /** The agent has noticed that the action behind a URL was completed. */
   complete(elicitationId: string): void {
     this.waiting.get(elicitationId)?.();
   }
@@ -159,7 +159,7 @@ function picker(field: Field, earlier: Value | undefined): vscode.QuickPick<Choi
   return pick;
 }
 
-/** Nothing while what was given is not valid: the input then says why. */
+/** Undefined while the input is invalid: it then says why. */
 function valueOf(field: Field, input: vscode.InputBox | vscode.QuickPick<ChoiceItem>): Answer | undefined {
   if (field.input.type === "text" && "value" in input && "validationMessage" in input) {
     const wrong = field.input.check(input.value);

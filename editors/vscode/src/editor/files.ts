@@ -5,15 +5,15 @@ import { INVALID_PARAMS, RequestFailure, RESOURCE_NOT_FOUND } from "../agent/lin
 import { smallestChange } from "../core/lines.js";
 import { messageOf } from "../core/words.js";
 
-/** Milliseconds in which a document is expected to notice that its file was written. */
+/** Milliseconds within which a document should notice that its file was written. */
 const CATCH_UP = 1_000;
 
 /**
- * `fs/*` through VS Code's text documents: what is read is what the user sees, saved or not; what is written is an
- * edit that they can undo. A document that was clean is saved; one with changes of theirs stays unsaved.
+ * `fs/*` through VS Code's text documents: reads return what the user sees, saved or not; writes are edits that
+ * they can undo. A document without unsaved changes is saved; one with the user's changes stays unsaved.
  */
 export class Files {
-  /** Writes to one file come one after the other. */
+  /** Writes to one file are made one after the other. */
   private readonly writes = new Map<string, Promise<unknown>>();
 
   async read({ path, line, limit }: acp.ReadTextFileRequest): Promise<acp.ReadTextFileResponse> {
@@ -58,7 +58,7 @@ function uriOf(path: string): vscode.Uri {
   return vscode.Uri.file(path);
 }
 
-/** The document that is open for the file, also by another name of it (a symbolic link). */
+/** The document that is open for the file, also under another name (a symbolic link). */
 async function openDocument(uri: vscode.Uri): Promise<vscode.TextDocument | undefined> {
   const open = vscode.workspace.textDocuments.filter((document) => document.uri.scheme === "file" && !document.isClosed);
   const same = open.find((document) => document.uri.fsPath === uri.fsPath);
@@ -90,7 +90,7 @@ async function fromDisk(uri: vscode.Uri): Promise<string> {
   try {
     return new TextDecoder("utf-8", { fatal: true }).decode(bytes);
   } catch {
-    // VS Code knows the encoding that the user set for the file.
+    // VS Code knows the encoding the user set for the file.
     return (await documentOf(uri)).getText();
   }
 }
@@ -106,7 +106,7 @@ async function bytesOf(uri: vscode.Uri): Promise<Uint8Array | undefined> {
   }
 }
 
-/** Raises an Error for what is no text, and for text whose characters would be lost when it is written back. */
+/** Throws an Error for anything but text, and for text whose characters would be lost when written back. */
 async function documentOf(uri: vscode.Uri): Promise<vscode.TextDocument> {
   let document: vscode.TextDocument;
   try {
@@ -120,7 +120,7 @@ async function documentOf(uri: vscode.Uri): Promise<vscode.TextDocument> {
   return document;
 }
 
-/** Whether the file itself has U+FFFD, as UTF-8. */
+/** Whether the file itself contains U+FFFD, as UTF-8. */
 async function holdsReplacement(uri: vscode.Uri): Promise<boolean> {
   return Buffer.from((await bytesOf(uri)) ?? []).includes("\ufffd");
 }
@@ -135,7 +135,7 @@ async function put(uri: vscode.Uri, content: string): Promise<void> {
   const wasDirty = document.isDirty;
   const eol = breakOf(content) ?? document.eol;
   if (!wasDirty && (eol === "mixed" || !(await isCurrent(document)))) {
-    // No document can hold this text, or it does not know yet what is on the disk: saving it would undo that.
+    // No document can hold this text, or it does not know yet what is on the disk: saving would undo that.
     await writeBytes(uri, content);
     return;
   }
@@ -163,7 +163,7 @@ async function put(uri: vscode.Uri, content: string): Promise<void> {
   }
 }
 
-/** A text that a document cannot hold, with the mark of the encoding (BOM) that the file has. */
+/** Text that a document cannot hold, with the file's byte order mark (BOM). */
 async function writeBytes(uri: vscode.Uri, content: string): Promise<void> {
   const before = (await bytesOf(uri)) ?? new Uint8Array();
   const [first, second, third] = before;
@@ -174,7 +174,7 @@ async function writeBytes(uri: vscode.Uri, content: string): Promise<void> {
   await vscode.workspace.fs.writeFile(uri, new TextEncoder().encode(mark + content));
 }
 
-/** What turns the document's text into `wanted`: only what differs, so that the cursor and other marks stay. */
+/** The edit that turns the document's text into `wanted`: only the difference, so that the cursor and marks stay. */
 function editsFor(document: vscode.TextDocument, wanted: string, eol: vscode.EndOfLine): vscode.TextEdit[] {
   if (eol !== document.eol) {
     const whole = new vscode.Range(0, 0, document.lineCount, 0);
@@ -188,7 +188,7 @@ function editsFor(document: vscode.TextDocument, wanted: string, eol: vscode.End
   return [vscode.TextEdit.replace(range, change.text)];
 }
 
-/** Asked anew: the edit has changed it. */
+/** Queried again: the edit has changed it. */
 function isDirty(document: vscode.TextDocument): boolean {
   return document.isDirty;
 }
@@ -214,7 +214,7 @@ async function isCurrent(document: vscode.TextDocument): Promise<boolean> {
   }
 }
 
-/** The kind of line break that a text has; nothing where it has none. */
+/** The line break that a text uses; undefined if it has none. */
 function breakOf(content: string): vscode.EndOfLine | "mixed" | undefined {
   const kinds = new Set(content.match(/\r\n|\r|\n/gu));
   if (kinds.size > 1 || kinds.has("\r")) {
@@ -223,12 +223,12 @@ function breakOf(content: string): vscode.EndOfLine | "mixed" | undefined {
   return kinds.has("\r\n") ? vscode.EndOfLine.CRLF : kinds.has("\n") ? vscode.EndOfLine.LF : undefined;
 }
 
-/** A document has one kind of line break: text that goes into it gets that kind. */
+/** A document has one kind of line break: inserted text is converted to it. */
 function withBreaks(content: string, eol: vscode.EndOfLine): string {
   return content.replace(/\r\n|\r|\n/gu, eol === vscode.EndOfLine.CRLF ? "\r\n" : "\n");
 }
 
-/** `open`: a document of a file that was deleted under it; it takes up what is written. */
+/** `open`: a document whose file was deleted; it takes up the written text. */
 async function create(uri: vscode.Uri, content: string, open: vscode.TextDocument | undefined): Promise<void> {
   if (open !== undefined) {
     await vscode.workspace.fs.writeFile(uri, new TextEncoder().encode(content));

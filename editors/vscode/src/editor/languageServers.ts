@@ -3,7 +3,7 @@ import type { AgentHost } from "../agent/host.js";
 import { INVALID_PARAMS, RequestFailure } from "../agent/link.js";
 import { codeActionOf, diagnosticOf, documentSymbolOf, hoverOf, locationOf, workspaceEditOf, workspaceSymbolOf } from "./lsp.js";
 
-/** The agent may ask these; `_meta.lsp` of the client's capabilities names them (docs/lsp-extension.md). */
+/** Methods available to the agent; `_meta.lsp` of the client's capabilities names them (docs/lsp-extension.md). */
 export const LSP_METHODS = [
   "_lsp/diagnostics",
   "_lsp/hover",
@@ -19,10 +19,10 @@ export const LSP_NOTIFICATIONS = ["_lsp/publishDiagnostics", "_lsp/didSave"] as 
 const MAX_FILES = 500;
 const MAX_DIAGNOSTICS = 200;
 const MAX_ENTRIES = 1_000;
-/** Milliseconds after a change of diagnostics until the agent is told: language servers report in bursts. */
+/** Milliseconds from a change of diagnostics to the notification: language servers report in bursts. */
 const PUBLISH_AFTER = 200;
 
-/** Lets the editor's own language servers answer the agent, in LSP's words (positions 0-based, UTF-16). */
+/** Lets the editor's own language servers answer the agent, in LSP's terms (positions 0-based, UTF-16). */
 export class LanguageServers implements vscode.Disposable {
   private readonly disposables: vscode.Disposable[] = [];
   private readonly changed = new Map<string, vscode.Uri>();
@@ -101,7 +101,7 @@ export class LanguageServers implements vscode.Disposable {
   }
 }
 
-/** Whether the agent said that it reads what is published, in `agentCapabilities._meta.lsp`. */
+/** Whether the agent reads published diagnostics, according to `agentCapabilities._meta.lsp`. */
 export function knowsLsp(host: AgentHost): boolean {
   const meta = host.capabilities._meta?.["lsp"];
   return typeof meta === "object" && meta !== null;
@@ -131,7 +131,7 @@ function diagnostics(uri: vscode.Uri | undefined): { items: { uri: string; diagn
   return { items };
 }
 
-/** VS Code's providers give the declaration too; `context.includeDeclaration: false` takes it out again. */
+/** VS Code's providers include the declaration; `context.includeDeclaration: false` removes it. */
 async function references(params: unknown): Promise<unknown[]> {
   const [uri, position] = [uriOf(params), positionOf(params)];
   const found = locations(await run("vscode.executeReferenceProvider", uri, position));
@@ -143,7 +143,7 @@ async function references(params: unknown): Promise<unknown[]> {
   return found.filter((place) => !declared.has(JSON.stringify(place)));
 }
 
-/** What a rename would change; nothing is changed. Files that it would make, move or delete are refused. */
+/** What a rename would change; changes nothing. Rejects renames that would create, move or delete files. */
 async function rename(uri: vscode.Uri, at: vscode.Position, newName: string): Promise<unknown> {
   const edit = await vscode.commands.executeCommand<vscode.WorkspaceEdit | undefined>("vscode.executeDocumentRenameProvider", uri, at, newName);
   if (edit === undefined) {
@@ -215,7 +215,7 @@ function textOf(params: unknown, name: string): string {
   return text;
 }
 
-/** `context.only` of LSP; VS Code takes one kind. */
+/** LSP's `context.only`; VS Code accepts a single kind. */
 function onlyOf(params: unknown): string | undefined {
   const context = record(params, "params")["context"];
   const only = typeof context === "object" && context !== null ? (context as Record<string, unknown>)["only"] : undefined;

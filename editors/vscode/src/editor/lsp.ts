@@ -1,4 +1,4 @@
-/** VS Code's values as LSP 3.17's. Only plain data comes out. */
+/** Converts VS Code's values to LSP 3.17. Returns only plain data. */
 import * as vscode from "vscode";
 
 export interface Position {
@@ -39,7 +39,7 @@ export function hoverOf(hovers: readonly vscode.Hover[]): { contents: { kind: "m
   return { contents: { kind: "markdown", value: texts.join("\n\n---\n\n") }, ...(range === undefined ? {} : { range: rangeOf(range) }) };
 }
 
-/** Providers still give the older form, a text with its language, that VS Code's types call deprecated. */
+/** Providers still return the older form, a text with its language, that VS Code's types call deprecated. */
 function markdownOf(content: string | { readonly language?: string; readonly value: string }): string {
   if (typeof content === "string") {
     return content;
@@ -76,7 +76,7 @@ export function workspaceSymbolOf(symbol: vscode.SymbolInformation): Record<stri
   };
 }
 
-/** Actions that only run a command of the editor keep their title; an agent can do nothing with the command. */
+/** Actions that only run a command of the editor keep their title; the command is useless to an agent. */
 export function codeActionOf(action: vscode.CodeAction | vscode.Command): Record<string, unknown> {
   if (!("kind" in action) && "command" in action && typeof action.command === "string") {
     return { title: action.title };

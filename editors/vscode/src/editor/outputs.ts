@@ -7,7 +7,7 @@ import type { Terminals } from "./terminals.js";
 const SCHEME = "acp-output";
 const REFRESH = 200;
 
-/** All that a tool call was given and gave back, as a document that stays up to date. */
+/** The complete input and output of a tool call, as a document that stays up to date. */
 export class Outputs implements vscode.TextDocumentContentProvider, vscode.Disposable {
   private readonly emitter = new vscode.EventEmitter<vscode.Uri>();
   readonly onDidChange = this.emitter.event;

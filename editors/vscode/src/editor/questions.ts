@@ -16,13 +16,13 @@ const SHOW = "Show the question";
 const NOTIFIED_CHARS = 200;
 
 /**
- * Permission requests outside the chat: their diffs open in the diff editor, whose title bar has the answers; where the
- * chat is not seen, a notification asks. Every way leads to the same question, and the first answer counts.
+ * Permission requests outside the chat: their diffs open in the diff editor, whose title bar has the answers; while the
+ * chat is not visible, a notification asks. All of them lead to the same question, and the first answer counts.
  */
 export class Questions implements vscode.Disposable {
   private readonly seen = new Set<string>();
   private readonly notified = new Set<string>();
-  /** Calls whose diff was opened here, and not by the user. */
+  /** Calls whose diff was opened here, not by the user. */
   private readonly opened = new Set<string>();
   private readonly disposables: vscode.Disposable[];
 
@@ -59,7 +59,7 @@ export class Questions implements vscode.Disposable {
     return this.host.all.flatMap((session) => session.questions);
   }
 
-  /** A quick pick with the options as the agent gave them, for the question of the diff that is seen, or the oldest. */
+  /** A quick pick with the agent's options, for the question of the visible diff, or the oldest. */
   async pick(): Promise<void> {
     const question = this.current();
     if (question === undefined) {
@@ -74,8 +74,8 @@ export class Questions implements vscode.Disposable {
   }
 
   /**
-   * Answers with the first option of a kind the question that the user sees: that of the diff in front of them, else the
-   * only one of the session that they look at. In doubt all options are shown, with what they are about.
+   * Answers the question that the user sees with the first option of a kind: that of the visible diff, else the only
+   * one of the active session. In doubt it shows all options, with what they are about.
    */
   async answerWith(kind: Kind): Promise<void> {
     const isDiff = this.shownTab() !== undefined;
@@ -124,7 +124,7 @@ export class Questions implements vscode.Disposable {
     }
   }
 
-  /** What opened by itself goes by itself when the question is answered; the card opens it again. */
+  /** Closes what was opened automatically once the question is answered; the card opens it again. */
   private async closeAnswered(): Promise<void> {
     const waiting = new Set(this.open.map(({ sessionId, toolCallId }) => `${sessionId} ${toolCallId}`));
     const tabs = vscode.window.tabGroups.all.flatMap((group) => group.tabs).filter(({ input }) => {
@@ -144,7 +144,7 @@ export class Questions implements vscode.Disposable {
     this.notifyUnseen();
     const isOpen = (): boolean => this.open.some(({ id, sessionId }) => id === question.id && sessionId === question.sessionId);
     const first = this.calls.get(question.sessionId, question.toolCallId)?.content.findIndex(({ type }) => type === "diff") ?? -1;
-    // A diff that opens takes the keys of whoever types in the editor that it covers.
+    // A diff that opens takes the key presses of someone typing in the editor that it covers.
     if (first >= 0 && this.openDiffs() && (await this.typing.pause(isOpen))) {
       const record = this.calls.get(question.sessionId, question.toolCallId);
       if (record !== undefined) {
@@ -155,7 +155,7 @@ export class Questions implements vscode.Disposable {
     }
   }
 
-  /** Once for each question that waits where the user does not look. */
+  /** Called once for each question that waits while it is not visible. */
   notifyUnseen(): void {
     for (const question of this.open) {
       const key = `${question.sessionId} ${question.id}`;
@@ -167,9 +167,9 @@ export class Questions implements vscode.Disposable {
   }
 
   private notify(question: Question): void {
-    // Nobody is to allow what they cannot read to its end.
+    // Nobody should approve what they cannot read to its end.
     const whole = question.title.length <= NOTIFIED_CHARS;
-    // Of four long buttons none could be read to its end; the others are with the question.
+    // None of four long buttons would be fully readable; the others are with the question.
     const once = question.options.filter(({ kind }) => kind === "allow_once" || kind === "reject_once").map(({ name }) => name);
     const names = whole ? [...once, SHOW] : [SHOW];
     vscode.window.showWarningMessage(plain(`${this.host.name} asks: ${short(question.title, NOTIFIED_CHARS)}`), ...names).then(
@@ -188,7 +188,7 @@ export class Questions implements vscode.Disposable {
     );
   }
 
-  /** What the menus depend on: whether there is a question, and whether the diff that is seen belongs to one. */
+  /** Context for the menus: whether there is a question, and whether the visible diff belongs to one. */
   private async context(): Promise<void> {
     const question = this.ofShownDiff();
     const kinds = new Set(question?.options.map(({ kind }) => kind));
@@ -201,7 +201,7 @@ export class Questions implements vscode.Disposable {
   }
 }
 
-/** What the agent says of its question, beside its title and the diff. */
+/** What the agent says about its question, besides its title and the diff. */
 function reasonOf({ request, title }: Question): string {
   const texts = (request.toolCall.content ?? []).flatMap((content) => (content.type === "content" && content.content.type === "text" ? [content.content.text] : []));
   const said = texts.filter((text) => text.replace(/^```\w*\n|\n```$/gu, "").trim() !== title.trim());

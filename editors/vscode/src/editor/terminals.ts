@@ -16,23 +16,23 @@ const TAIL_CHARS = 4_000;
 const TAIL_BYTES = 16_384;
 /** Milliseconds from SIGTERM to SIGKILL. */
 const KILL_GRACE = 500;
-/** Milliseconds for the last output of a command that ended while a child of it still holds the pipe. */
+/** Milliseconds to wait for the last output of a command that ended while a child still holds the pipe. */
 const DRAIN = 200;
-/** Milliseconds for the tool call that a terminal belongs to: VS Code takes a terminal's name only when it is made. */
+/** Milliseconds to wait for the terminal's tool call: VS Code takes a terminal's name only on creation. */
 const NAMING = 300;
 /** Text kept for a terminal that VS Code has not opened yet. */
 const UNOPENED_CHARS = 1024 * 1024;
 
 /**
- * `terminal/*` in VS Code's own terminals. Each is a pseudoterminal over a child process that runs `command` with `args`
- * as they are, without a shell, in a process group of its own. What was written stays readable after `terminal/release`,
- * until the user closes the terminal or newer ones take its place.
+ * `terminal/*` in VS Code's own terminals. Each is a pseudoterminal over a child that runs `command` with `args`
+ * unchanged, without a shell, in its own process group. Output stays readable after `terminal/release`, until the user
+ * closes the terminal or newer ones replace it.
  */
 export class Terminals implements vscode.Disposable {
-  /** Fires with the id when output came or the command ended. */
+  /** Fires with the id when output arrived or the command ended. */
   readonly changed = new Emitter<string>();
   private readonly live = new Map<string, AgentTerminal>();
-  /** Also the released ones, oldest first: a tool card still shows them. */
+  /** Includes released ones, oldest first: a tool card still shows them. */
   private readonly known = new Map<string, AgentTerminal>();
 
   constructor(
@@ -91,7 +91,7 @@ export class Terminals implements vscode.Disposable {
     this.known.get(terminalId)?.name(title);
   }
 
-  /** False where it is not there any more. */
+  /** False if it no longer exists. */
   show(terminalId: string): boolean {
     return this.known.get(terminalId)?.show() ?? false;
   }
@@ -104,7 +104,7 @@ export class Terminals implements vscode.Disposable {
     return this.known.get(terminalId)?.buffer.text();
   }
 
-  /** The agent is gone: what it started ends. */
+  /** The agent is gone: what it started is stopped. */
   endAll(): void {
     for (const terminal of this.live.values()) {
       terminal.kill();
@@ -147,7 +147,7 @@ function started(
     const child = spawn(command, [...args], {
       cwd,
       env,
-      // Nothing can be answered where there is no tty: a command that reads gets the end of its input and goes on.
+      // Without a tty nothing can be answered: a command that reads gets the end of its input and continues.
       stdio: ["ignore", "pipe", "pipe"],
       detached: process.platform !== "win32",
       windowsHide: true,
@@ -206,7 +206,7 @@ class AgentTerminal implements vscode.Pseudoterminal {
     this.write(`\u001b[2m$ ${argv.map(quoted).join(" ")}\u001b[0m\r\n`);
   }
 
-  // --- what VS Code calls -----------------------------------------------------------------------------------------
+  // --- called by VS Code ------------------------------------------------------------------------------------------
 
   open(): void {
     this.opened = true;
@@ -229,7 +229,7 @@ class AgentTerminal implements vscode.Pseudoterminal {
     }
   }
 
-  // --- what the client calls --------------------------------------------------------------------------------------
+  // --- called by the client ---------------------------------------------------------------------------------------
 
   show(): boolean {
     const terminal = this.made();
@@ -274,7 +274,7 @@ class AgentTerminal implements vscode.Pseudoterminal {
     }
   }
 
-  /** To the whole process group: a shell's children too. */
+  /** Signals the whole process group, including a shell's children. */
   private signal(signal: NodeJS.Signals): void {
     const { pid } = this.child;
     if (pid === undefined) {
@@ -287,7 +287,7 @@ class AgentTerminal implements vscode.Pseudoterminal {
         process.kill(-pid, signal);
       }
     } catch {
-      // The group is gone already.
+      // The group is already gone.
     }
   }
 
@@ -309,7 +309,7 @@ class AgentTerminal implements vscode.Pseudoterminal {
       return;
     }
     this.pending += text;
-    // Cut only when twice too much is there: each character is copied a bounded number of times.
+    // Cut only at twice the limit: each character is copied a limited number of times.
     if (this.pending.length > 2 * UNOPENED_CHARS) {
       this.pending = this.pending.slice(-UNOPENED_CHARS);
     }

@@ -3,10 +3,10 @@ import type { CallRecord, ToolCalls } from "../core/toolCalls.js";
 import { isOver } from "../core/toolCalls.js";
 import type { Typing } from "./typing.js";
 
-/** Milliseconds in which only the last of several places is gone to. */
+/** Milliseconds within which only the last of several locations is shown. */
 const SETTLE = 120;
 
-/** Shows the file and line that the agent works on, without taking the focus. */
+/** Shows the file and line that the agent is working on, without taking the focus. */
 export class FollowMode implements vscode.Disposable {
   private readonly disposables: vscode.Disposable[];
   private timer: NodeJS.Timeout | undefined;
@@ -52,7 +52,7 @@ export class FollowMode implements vscode.Disposable {
   }
 }
 
-/** Opens a file at a line (1-based); false where there is no such file that can be shown as text. */
+/** Opens a file at a line (1-based); false if there is no such file that can be shown as text. */
 export async function reveal(path: string, line: number | undefined, preserveFocus = false): Promise<boolean> {
   const uri = vscode.Uri.file(path);
   try {

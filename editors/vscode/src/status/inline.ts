@@ -10,7 +10,7 @@ const FRAMES = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "
 const TICK = 120;
 const FADE = 1_500;
 const TITLE_CHARS = 60;
-/** Marks drawn in one editor at most: the newest. */
+/** Maximum number of marks drawn in one editor: the newest. */
 const SHOWN = 100;
 
 export interface InlineSettings {
@@ -20,8 +20,8 @@ export interface InlineSettings {
 }
 
 /**
- * The title of each tool call at its location in the editor, with a spinner that becomes the result and fades, and a mark in
- * the gutter. Only editors that are seen are drawn; a timer runs only while something in them moves.
+ * The title of each tool call at its location in the editor, with a spinner that becomes the result and fades, and a
+ * mark in the gutter. Only visible editors are drawn; a timer runs only while something in them moves.
  */
 export class InlineStatus implements vscode.Disposable {
   private readonly gutter: Readonly<Record<CallStatus, vscode.TextEditorDecorationType>>;
@@ -64,7 +64,7 @@ export class InlineStatus implements vscode.Disposable {
       }),
       vscode.workspace.onDidChangeTextDocument(({ document, contentChanges }) => {
         if (document.uri.scheme === "file" && contentChanges.length > 0) {
-          // From the end of the text to its beginning, as VS Code gives them: earlier lines stay valid.
+          // From the end of the text to its beginning, as VS Code sends them: earlier lines stay valid.
           this.marks.edited(
             document.uri.fsPath,
             contentChanges.map(({ range, text }) => ({
@@ -87,7 +87,7 @@ export class InlineStatus implements vscode.Disposable {
     vscode.Disposable.from(...this.disposables).dispose();
   }
 
-  /** Takes away the results of calls that are over. */
+  /** Removes the results of ended calls. */
   clear(which?: (record: CallRecord) => boolean): void {
     this.draw(this.marks.clear(which));
   }
@@ -100,7 +100,7 @@ export class InlineStatus implements vscode.Disposable {
     return new Set(vscode.window.visibleTextEditors.map((editor) => editor.document.uri.fsPath));
   }
 
-  /** Together for all updates of one round of the event loop: 200 calls at once cost one drawing. */
+  /** Once for all updates of one round of the event loop: 200 simultaneous calls cost one drawing. */
   private draw(paths: ReadonlySet<string>): void {
     for (const path of paths) {
       this.stale.add(path);
@@ -177,7 +177,7 @@ export class InlineStatus implements vscode.Disposable {
               margin: "0 0 0 2.5em",
               color: new vscode.ThemeColor(record.status === "failed" ? "editorError.foreground" : "editorCodeLens.foreground"),
               fontStyle: "italic",
-              // The only way that VS Code leaves to draw a text less than whole.
+              // The only way VS Code offers to draw translucent text.
               ...(opacity < 1 ? { textDecoration: `none; opacity: ${opacity.toFixed(2)}` } : {}),
             },
           },

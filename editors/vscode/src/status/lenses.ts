@@ -6,10 +6,10 @@ import { isOver } from "../core/toolCalls.js";
 import { short, withoutIcons } from "../core/words.js";
 
 const REFRESH = 150;
-/** Marks of a file that get lenses at most: the newest, as in the text itself. */
+/** Maximum number of marks of a file with lenses: the newest, as in the text itself. */
 const SHOWN = 100;
 
-/** Above each location of a call: what it is, and what one can do with it. */
+/** Above each location of a call: what it is, and what can be done with it. */
 export class CallLenses implements vscode.CodeLensProvider, vscode.Disposable {
   private readonly emitter = new vscode.EventEmitter<void>();
   readonly onDidChangeCodeLenses = this.emitter.event;
@@ -52,7 +52,7 @@ export class CallLenses implements vscode.CodeLensProvider, vscode.Disposable {
     for (const mark of this.marks.of(document.uri.fsPath).slice(-SHOWN)) {
       const line = Math.min(mark.line, document.lineCount - 1);
       const before = newest.get(line);
-      // What runs goes before what is over; of two of a kind the later one counts.
+      // Running calls come before ended ones; of two of a kind the later one counts.
       if (before === undefined || isOver(before.record.status) || !isOver(mark.record.status)) {
         newest.set(line, mark);
       }

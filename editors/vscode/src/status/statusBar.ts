@@ -4,7 +4,7 @@ import { Later } from "../core/later.js";
 import type { ToolCalls } from "../core/toolCalls.js";
 import { plural, short } from "../core/words.js";
 
-/** How the agent is: how many tool calls run, whether it waits for the user, whether it has a problem. */
+/** The agent's state: how many tool calls run, whether it waits for the user, whether it has a problem. */
 export class StatusBar implements vscode.Disposable {
   private readonly item = vscode.window.createStatusBarItem("acpCoder.status", vscode.StatusBarAlignment.Left, 50);
   private readonly disposables: vscode.Disposable[];

@@ -20,7 +20,7 @@ const ICONS: Readonly<Record<CallKind, string>> = {
   other: "tools",
 };
 
-/** The tool calls of the session that is looked at: a branch for each prompt, sub-agents' calls below their parent's. */
+/** The tool calls of the active session: a branch for each prompt, sub-agents' calls below their parent's. */
 export class CallTree implements vscode.TreeDataProvider<Node>, vscode.Disposable {
   private readonly emitter = new vscode.EventEmitter<Node | undefined>();
   readonly onDidChangeTreeData = this.emitter.event;
@@ -99,7 +99,7 @@ export class CallTree implements vscode.TreeDataProvider<Node>, vscode.Disposabl
     }
     if (this.changed !== "all") {
       if (isNew) {
-        // The list that it comes into; a branch that is new itself changes the root.
+        // The list that it is added to; a new branch changes the root.
         const parent = this.parentOf(record);
         const turn = this.nodes.get(key({ type: "turn", sessionId: record.sessionId, turn: record.turn }));
         if (parent === undefined && turn === undefined) {

@@ -1,10 +1,10 @@
 import * as vscode from "vscode";
 
-/** Milliseconds after the user typed or clicked in an editor in which it is left alone. */
+/** Milliseconds after typing or a click in an editor during which it is left alone. */
 const STILL_AT_IT = 2_000;
 const LOOK_AGAIN = 200;
 
-/** Whether the user works in a text editor just now: what opens by itself then would take their keys. */
+/** Whether the user is working in a text editor: anything that opens automatically would take their key presses. */
 export class Typing implements vscode.Disposable {
   private last = 0;
   private readonly listener: vscode.Disposable;
@@ -25,7 +25,7 @@ export class Typing implements vscode.Disposable {
     return Date.now() - this.last < STILL_AT_IT;
   }
 
-  /** Waits until the user pauses, or until nobody needs it any more; says whether it is still needed. */
+  /** Waits until the user pauses, or until it is no longer needed; returns whether it still is. */
   async pause(needed: () => boolean): Promise<boolean> {
     while (this.now && needed()) {
       await new Promise((resolve) => setTimeout(resolve, LOOK_AGAIN));

@@ -1,9 +1,9 @@
 /**
- * Cuts Markdown into blocks while it streams, so that a delta costs one block and not the message.
+ * Cuts Markdown into blocks while it streams, so that a delta costs one block rather than the message.
  *
- * A block is settled once the one after it has a whole line: nothing that follows can change it then. What is not
- * settled is lexed again with the next delta, and is kept small: a paragraph or a list that grows without end is cut at
- * a line. No HTML is made here.
+ * A block is settled once the one after it has a whole line: nothing that follows can change it then. Unsettled text
+ * is lexed again with the next delta, and is kept small: a paragraph or a list that grows without end is cut at a
+ * line. No HTML is made here.
  */
 import { Lexer, type Token } from "marked";
 import { isHard } from "./hard";
@@ -22,14 +22,14 @@ export interface Block {
 const NO_LINKS: Links = {};
 /** A block that is longer than this while it streams is cut, if it can be. */
 const LONG = 6_000;
-/** One that cannot be cut is lexed again only when it has grown by this part of its length. */
+/** A block that cannot be cut is lexed again only after it has grown by this fraction of its length. */
 const GROWTH = 0.05;
 
 export class BlockSplitter {
   private settled: readonly Block[] = [];
   private open: readonly Block[] = [];
   private text = "";
-  /** Where the part begins that is lexed again. */
+  /** Start of the part that is lexed again. */
   private tail = 0;
   private links: Links = NO_LINKS;
 
@@ -67,7 +67,7 @@ export class BlockSplitter {
     const last = blocks.reduce((found, block, index) => (shows(block) ? index : found), -1);
     const isSettled = last > 0 && blocks[last]?.raw.includes("\n") === true;
     const raw = blocks.slice(0, isSettled ? last : 0).reduce((text, block) => text + block.raw, "");
-    // The lexer promises that the blocks add up to the text; if they once do not, nothing is settled.
+    // The lexer promises that the blocks add up to the text; if they ever do not, nothing is settled.
     const end = this.text.startsWith(raw, this.tail) ? raw.length : 0;
     if (end > 0) this.settle(blocks.slice(0, last), end);
     this.open = blocks.slice(end > 0 ? last : 0).filter(shows);
@@ -89,7 +89,7 @@ export class BlockSplitter {
       case "text":
         return lastEnd(block.raw, /\n(?!\n)|(?<=[.!?]) (?=\S)/g) ?? LONG;
       default:
-        // A table or a quotation must stay whole; code is drawn in parts by who shows it.
+        // A table or a quotation must stay whole; code is drawn in parts by its caller.
         return undefined;
     }
   }
@@ -108,7 +108,7 @@ export class BlockSplitter {
     try {
       tokens = lexer.lex(source);
     } catch {
-      // Better the plain words than no conversation at all.
+      // Plain text is better than no conversation at all.
       return [asText(source)];
     }
     if (Object.keys(lexer.tokens.links).length > Object.keys(this.links).length) {
@@ -128,7 +128,7 @@ function usesLinks(raw: string): boolean {
   return /\[[^[\]]+\](?!\()/.test(raw);
 }
 
-/** The source as a paragraph in which nothing has a meaning. */
+/** The source as a paragraph of plain text. */
 function asText(source: string): Token {
   return { type: "paragraph", raw: source, text: source, tokens: [{ type: "text", raw: source, text: source, escaped: false }] };
 }

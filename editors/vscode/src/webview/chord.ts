@@ -2,8 +2,8 @@
 const PATIENCE = 5_000;
 
 /**
- * VS Code gets all keys of the view, and the box gets them too: the second key of a chord (Ctrl+K, then Y) is not meant
- * for the text.
+ * VS Code receives all key presses in the view, and so does the input box: the second key of a chord (Ctrl+K, then Y)
+ * is not meant as text.
  */
 export class Chord {
   private since = -Infinity;

@@ -1,20 +1,20 @@
-/** The list of what can be taken at the cursor: `/` from the agent's commands, `@` asked of the extension. */
+/** The completion list at the cursor: `/` from the agent's commands, `@` from the extension. */
 import { useEffect, useRef, useState } from "preact/hooks";
 import type { Completion } from "../core/messages";
 import { useFact, useView } from "./context";
 import { commandsFor, type Trigger, triggerAt } from "./trigger";
 
-/** The user may type so long before the extension is asked. */
+/** Milliseconds of typing before the extension is asked. */
 const DEBOUNCE_MS = 120;
 
 export interface Completing {
   readonly trigger: Trigger | null;
   readonly entries: readonly Completion[];
   readonly active: number;
-  /** Looks again at what stands before the cursor. */
+  /** Examines the text before the cursor again. */
   readonly look: (text: string, cursor: number) => void;
   readonly move: (by: number) => void;
-  /** Closes the list; it stays closed for what is being typed. */
+  /** Closes the list; it stays closed for the current word. */
   readonly close: () => void;
   /** Closes the list until something is typed or clicked. */
   readonly leave: () => void;
@@ -28,13 +28,13 @@ export function useCompletion(): Completing {
   const [active, setActive] = useState(0);
   const request = useRef(0);
   const timer = useRef<ReturnType<typeof setTimeout>>();
-  /** Where the sign stands whose list was closed by Escape. */
+  /** Position of the sign whose list was closed with Escape. */
   const closed = useRef<number | null>(null);
 
   useEffect(
     () =>
       bus.on("completions", (answer) => {
-        // An answer to what was typed before is of no use any more.
+        // An answer to earlier input is no longer of use.
         if (answer.request !== request.current) return;
         setFound(answer.entries);
         setActive(0);

@@ -1,4 +1,4 @@
-/** What is about to be sent: it outlives the view. And what was sent before, which Up brings back. */
+/** The prompt being written, which outlives the view, and earlier ones, which Up brings back. */
 import { useState } from "preact/hooks";
 import type { Attachment } from "../core/messages";
 import { useView } from "./context";
@@ -28,7 +28,7 @@ export function sentBefore(store: Store): readonly string[] {
   return texts.filter((text, index) => text.trim() !== "" && text !== texts[index - 1]).reverse();
 }
 
-/** Steps through what was sent, as a shell does. It forgets its place as soon as the text is another one. */
+/** Steps through earlier prompts, as in a shell. It forgets its position as soon as the text differs. */
 export class Recall {
   private at = -1;
   private shown: string | null = null;

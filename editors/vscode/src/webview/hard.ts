@@ -1,6 +1,6 @@
 /**
- * Markdown that would cost more than it is worth: the parser needs the square of what stands in one paragraph, and a call
- * for each level of a quotation or list. No person writes such text; a web page or a broken model may.
+ * Markdown that would cost more than it is worth: the parser takes quadratic time within one paragraph, and a call for
+ * each level of a quotation or list. No person writes such text; a web page or a broken model may.
  */
 
 /** Marks of emphasis, links and code in one paragraph. */

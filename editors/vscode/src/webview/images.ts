@@ -1,4 +1,4 @@
-/** Pictures that are pasted, as attachments, or the reason in words why one cannot be. */
+/** Pasted pictures as attachments, or the reason why one cannot be attached. */
 import type { Attachment } from "../core/messages";
 
 const MOST_BYTES = 5 * 1024 * 1024;
@@ -10,7 +10,7 @@ export interface Pasted {
   readonly refused: string;
 }
 
-/** `files` are read to their end. `number` is that of the first picture, for its label. */
+/** `files` are read completely. `number` is that of the first picture, for its label. */
 export async function readImages(files: readonly File[], accepted: boolean, number: number): Promise<Pasted> {
   if (!accepted) return { attachments: [], refused: "This agent does not accept images." };
   const attachments: Attachment[] = [];

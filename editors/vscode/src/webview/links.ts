@@ -1,10 +1,10 @@
-/** Which addresses a message of the agent may lead to. The extension opens them; the view itself never goes anywhere. */
+/** Decides which addresses a message of the agent may link to. The extension opens them; the view never navigates. */
 
 const SCHEMES = ["http", "https", "mailto", "file"];
 
-/** The address to open, or null if it leads to none of: a web page, a mail, a file, a path of the workspace. */
+/** The address to open, or null unless it is a web page, a mail address, a file, or a path of the workspace. */
 export function safeHref(address: string): string | null {
-  // Browsers skip control characters in a scheme, and so could be told another one than is read here.
+  // Browsers skip control characters in a scheme, and so might see another scheme than this code.
   const href = address.trim().replace(/[\u0000-\u001f\u007f]/g, "");
   if (href === "" || href.startsWith("#") || /^[\\/]{2}/.test(href)) return null;
   const scheme = /^([a-z][a-z0-9+.-]*):/i.exec(href)?.[1]?.toLowerCase();

@@ -1,9 +1,9 @@
 /**
- * What outlives the view when it is hidden, moved or reloaded: the draft, what is open, the place in the conversation.
+ * State that outlives the view when it is hidden, moved or reloaded: the draft, open folds, the scroll position.
  *
- * What the user writes is kept at once: a window that is loaded anew gives no time for it. VS Code sends the whole value
- * to another process each time, so all else, and a draft with pictures, is written a moment after the last change and when
- * the view goes away.
+ * The user's input is saved immediately: a reloading window leaves no time for it. VS Code sends the whole value to
+ * another process each time, so everything else, and a draft with pictures, is written a moment after the last
+ * change and when the view is hidden.
  */
 import type { Attachment } from "../core/messages";
 
@@ -11,7 +11,7 @@ export interface Place {
   readonly session: string;
   /** The topmost item in view. */
   readonly item: string;
-  /** How far its top edge lies below that of the view, in pixels. */
+  /** Distance of its top edge below that of the view, in pixels. */
   readonly offset: number;
 }
 
@@ -61,7 +61,7 @@ export class Memory {
     if (isDraft && !this.kept.attachments.some(({ kind }) => kind === "image")) this.flush();
   }
 
-  /** Forgets what belonged to another session. One that only now got its id stays what it was. */
+  /** Forgets what belonged to another session. A session that only now got its id stays the same. */
   enter(session: string | undefined): void {
     if (session === undefined || session === this.kept.session) return;
     this.set(this.kept.session === undefined ? { session } : { session, open: {}, place: undefined });
@@ -72,7 +72,7 @@ export class Memory {
     this.set({ open: Object.fromEntries([...others.slice(1 - MOST_OPEN), [key, open]]) });
   }
 
-  /** Writes now what waits to be written. */
+  /** Writes pending changes now. */
   flush(): void {
     if (this.timer === undefined) return;
     clearTimeout(this.timer);

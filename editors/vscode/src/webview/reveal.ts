@@ -1,4 +1,4 @@
-/** Shows a tool's card wherever it stands: what is folded above it is opened first. */
+/** Shows a tool's card wherever it is, unfolding everything above it first. */
 import type { ToolCard } from "../core/messages";
 import type { View } from "./context";
 

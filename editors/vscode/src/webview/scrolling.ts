@@ -1,14 +1,14 @@
 /**
- * The conversation stays at its end only while the user is there.
+ * Keeps the conversation at its end only while the user is there.
  *
- * Where the user reads is kept as an item and the distance of its top: that holds when the view comes back with
+ * The reading position is kept as an item and the distance of its top: that still holds when the view returns with
  * another width.
  */
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { useChunks, useFact, useView } from "./context";
 import type { Place } from "./memory";
 
-/** Within this many pixels the user is at the end. */
+/** Within this many pixels the user counts as being at the end. */
 const NEAR = 24;
 
 export interface Scrolling {
@@ -36,7 +36,7 @@ export function useScrolling(scroller: { readonly current: HTMLElement | null })
     memory.set({ place: undefined });
   };
 
-  // The place of before, once for each conversation.
+  // The previous position, once per conversation.
   useLayoutEffect(() => {
     const element = scroller.current;
     if (!element || isEmpty || restored.current === store.generation) return undefined;
@@ -63,7 +63,7 @@ export function useScrolling(scroller: { readonly current: HTMLElement | null })
       const distance = element.scrollHeight - element.scrollTop - element.clientHeight;
       const up = element.scrollTop < top.current - 1;
       top.current = element.scrollTop;
-      // What grows below also takes one away from the end; only going up is the user's wish.
+      // Growth below also moves the view away from the end; only scrolling up is the user's intention.
       if (distance <= NEAR) stick(true);
       else if (up || !sticks.current) stick(false);
       memory.set({ place: sticks.current ? undefined : placeOf(element, store.facts.session?.id) });
@@ -95,12 +95,12 @@ export function useScrolling(scroller: { readonly current: HTMLElement | null })
   return { atEnd, toEnd };
 }
 
-/** So many frames at most are waited for what is above to get its height. */
+/** Maximum number of frames to wait until everything above has its height. */
 const MOST_FRAMES = 30;
 
 /**
- * Brings `item` to `offset` below the upper edge, again in each frame until it stays there: what was out of view gets its
- * height only when it comes into view. Gives the function that ends it; the user's own scrolling ends it too.
+ * Scrolls `item` to `offset` below the upper edge, again in each frame until it stays there: hidden parts get their
+ * height only when they become visible. Returns the function that stops it; the user's scrolling stops it, too.
  */
 function settle(scroller: HTMLElement, item: Element, offset: number, done: () => void): () => void {
   let frame = 0;
@@ -133,7 +133,7 @@ function itemElement(scroller: Element, id: string): Element | null {
 function placeOf(scroller: Element, session: string | undefined): Place | undefined {
   const edge = scroller.getBoundingClientRect().top;
   const items = [...scroller.querySelectorAll<HTMLElement>("[data-item]")];
-  // They stand in order, so half of what is left can be ruled out at each step.
+  // They are in order, so half of the rest can be ruled out at each step.
   let low = 0;
   let high = items.length - 1;
   while (low < high) {

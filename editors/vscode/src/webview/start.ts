@@ -1,4 +1,4 @@
-/** Puts the parts of the view together, without drawing anything. */
+/** Connects the parts of the view, without drawing anything. */
 import type { ToView } from "../core/messages";
 import type { View } from "./context";
 import { Memory, type ViewApi } from "./memory";
@@ -8,7 +8,7 @@ import { Store } from "./store";
 
 export interface Started {
   readonly view: View;
-  /** Takes a message of the extension. */
+  /** Handles a message from the extension. */
   readonly receive: (message: ToView) => void;
   /** The view may be gone next. */
   readonly leave: () => void;

@@ -1,14 +1,14 @@
 /**
- * What the view knows of the conversation, kept so that a change reaches only what it touches.
+ * The view's data of the conversation, organised so that a change affects only what it concerns.
  *
- * Messages are applied at once; who listens is told once per frame. Each item and each card has a topic of its own, so
- * a delta redraws one message and a finished call one card, however long the conversation is. No drawing is done here.
+ * Messages are applied immediately; listeners are notified once per frame. Each item and each card has its own
+ * topic, so a delta redraws one message and a finished call one card, however long the conversation. No drawing here.
  */
 import type { ChatFacts, ChatState, Item, ToolCard, ToView } from "../core/messages";
 
 export type Topic = `fact:${keyof ChatFacts}` | "items" | `item:${string}` | `tool:${string}`;
 
-/** Items are listed in runs of this many, so that a new one does not compare all that stand before it. */
+/** Items are listed in runs of this many, so that a new one is not compared with all previous ones. */
 const CHUNK = 40;
 
 const NOTHING: ChatFacts = {
@@ -33,7 +33,7 @@ export class Store {
   facts: ChatFacts = NOTHING;
   /** Ids in order, in runs that are replaced only when something is added to them. */
   chunks: readonly (readonly string[])[] = [];
-  /** Counts the states received: who holds something of an older conversation sees that it is another one. */
+  /** Counts the states received, so that holders of data from an older conversation notice the change. */
   generation = 0;
 
   private readonly items = new Map<string, Item>();
@@ -72,7 +72,7 @@ export class Store {
     }
   }
 
-  /** `listener` is called after the frame's changes to `topic`. Gives the function that ends it. */
+  /** `listener` is called after the frame's changes to `topic`. Returns the function that unsubscribes. */
   subscribe(topic: Topic, listener: () => void): () => void {
     const listeners = this.listeners.get(topic) ?? new Set();
     this.listeners.set(topic, listeners.add(listener));

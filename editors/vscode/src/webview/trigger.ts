@@ -1,15 +1,15 @@
-/** What is being completed at the cursor, and how the text reads when an entry is taken. Plain functions. */
+/** What is being completed at the cursor, and the text after an entry is accepted. Plain functions. */
 import type { Completion, SlashCommand } from "../core/messages";
 
 export interface Trigger {
   readonly sign: "/" | "@";
-  /** Where the sign stands. */
+  /** Position of the sign. */
   readonly start: number;
-  /** What stands between the sign and the cursor. */
+  /** Text between the sign and the cursor. */
   readonly query: string;
 }
 
-/** The `/` that begins the text, or the `@` that begins the word, which the cursor is in; null if there is none. */
+/** The `/` at the beginning of the text, or the `@` of the word, at the cursor; null if there is none. */
 export function triggerAt(text: string, cursor: number): Trigger | null {
   const before = text.slice(0, cursor);
   const command = /^\/(\S*)$/.exec(before);
@@ -20,7 +20,7 @@ export function triggerAt(text: string, cursor: number): Trigger | null {
   return { sign: "@", start: cursor - query.length - 1, query };
 }
 
-/** The commands that `query` may mean: those that begin with it, then those that have it in their name. */
+/** The commands that `query` may mean: those that begin with it, then those that contain it. */
 export function commandsFor(query: string, commands: readonly SlashCommand[]): readonly Completion[] {
   const wanted = query.toLowerCase();
   const begins = commands.filter(({ name }) => name.toLowerCase().startsWith(wanted));
@@ -32,7 +32,7 @@ export function commandsFor(query: string, commands: readonly SlashCommand[]): r
   }));
 }
 
-/** The text with `entry` in the place of what was typed, and where the cursor then stands. */
+/** The text with `entry` in place of what was typed, and the new cursor position. */
 export function complete(text: string, cursor: number, trigger: Trigger, entry: Completion): { text: string; cursor: number } {
   const after = text.slice(cursor);
   const taken = `${trigger.sign}${entry.insert}${/^\s/.test(after) ? "" : " "}`;

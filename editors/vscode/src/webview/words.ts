@@ -1,4 +1,4 @@
-/** Figures in words. */
+/** Numbers as text. */
 
 /** Seconds as a user would say them: `0.4 s`, `12 s`, `3 min 05 s`, `1 h 02 min`. */
 export function duration(seconds: number): string {
@@ -36,7 +36,7 @@ export function money(amount: number, currency: string): string {
       maximumFractionDigits: decimals,
     }).format(amount);
   } catch (error) {
-    // The agent's currency is not one of ISO 4217's.
+    // The agent's currency is not an ISO 4217 code.
     if (error instanceof RangeError) return `${amount.toFixed(decimals)} ${currency}`;
     throw error;
   }
