@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 from acp_agent.errors import AgentError
 from acp_agent.loop.opened import Opened
@@ -27,9 +31,30 @@ def early_session(
         first = events[0] if events else None
         if not isinstance(first, RequestReceived) or first.method != "session/new":
             return opening, None, events
-        opened = opening.new(decode_params(first.method, first.params, "agent"))
+        with _ended_by_signals():
+            opened = opening.new(decode_params(first.method, first.params, "agent"))
     except AgentError:
         return opening, None, events
     peer.encode = encode
     write(peer.respond(first.id, answer(opened)))
     return opening, opened, events[1:]
+
+
+@contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    """A signal ends the process also while SQLite waits for another agent: no handler of Python's runs then."""
+    read, write = os.pipe()
+    os.set_blocking(write, False)
+
+    def watch() -> None:
+        if os.read(read, 1):
+            os._exit(0)
+        os.close(read)
+
+    threading.Thread(target=watch, daemon=True).start()
+    signal.set_wakeup_fd(write, warn_on_full_buffer=False)
+    try:
+        yield
+    finally:
+        signal.set_wakeup_fd(-1)
+        os.close(write)

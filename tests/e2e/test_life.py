@@ -353,6 +353,25 @@ def test_a_signal_ends_it_while_the_database_is_busy(tmp_path, number):
         process.stdin.close()
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_it_while_the_first_session_waits_for_the_database(tmp_path, number):
+    """It is answered before there is an event loop."""
+    database, file = tmp_path / "sessions.db", tmp_path / "config.toml"
+    file.write_text(f'[store]\npath = "{database}"\nbusy_timeout = 600.0\n')
+    env = environ(tmp_path, ACP_CODER_CONFIG=str(file))
+    assert len(answers(run(tmp_path, INITIALIZE + new_session(1, tmp_path), ACP_CODER_CONFIG=str(file)))) >= 2
+    with closing(sqlite3.connect(database, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with subprocess.Popen([COMMAND], stdin=-1, stdout=-1, env=env) as process:
+            assert process.stdin is not None
+            process.stdin.write(INITIALIZE + new_session(1, tmp_path))
+            process.stdin.flush()
+            with pytest.raises(subprocess.TimeoutExpired):
+                process.wait(0.5)  # It has come to the database by then.
+            process.send_signal(number)
+            assert process.wait(SECONDS) == 0
+
+
 @pytest.mark.parametrize("how", ["stdin", "signal"])
 async def test_what_an_ended_call_left_running_goes_with_the_agent(tmp_path, how):
     script = [Answer(tool_calls=(Call("bash", {"command": f"sleep 600 & echo $! > {tmp_path / 'pid'}"}),)), "done"]
