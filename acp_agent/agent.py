@@ -386,8 +386,6 @@ class Agent:
             await self._builder.result().close()
         self._opening.close()
 
-    # --- helpers ----------------------------------------------------------------------------------------------
-
 
 REPLAY = "acp_agent.loop.memory.replay:replayed_updates"
 

@@ -36,7 +36,7 @@ def open_store(config: Config, environ: Mapping[str, str]) -> SessionStore:
 
 
 class Opening:
-    """Of one connection. `flags` are those of the command line."""
+    """Opens the sessions of one connection. `flags` are those of the command line."""
 
     def __init__(self, environ: Mapping[str, str] = os.environ, flags: Mapping[str, str] | None = None) -> None:
         self.environ = environ
@@ -59,8 +59,9 @@ class Opening:
             model=models[0],
             thought_level=agent.thought_level,
         )
+        new = opened(record, config, models, request.mcp_servers)
         self.store(config).create(record)
-        return opened(record, config, models, request.mcp_servers)
+        return new
 
     def config(self, cwd: str | None = None) -> Config:
         """The configuration; with `cwd`, that folder's own, where it is trusted, is part of it. Raises ConfigError."""

@@ -21,6 +21,7 @@ import sys
 import tempfile
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +53,10 @@ os._exit(status)
 
 @functools.cache
 def forked_command() -> str:
-    """The path of the program. The process behind it ends with this one."""
+    """The path of the program. The process behind it ends with this one. Without Linux's process handles it is the
+    command itself."""
+    if not hasattr(os, "pidfd_open"):
+        return COMMAND
     folder = Path(tempfile.mkdtemp(prefix="forked"))
     address = str(folder / "socket")
     program = folder / "acp-coder"
@@ -99,7 +103,7 @@ def serve(address: str) -> None:
                 ended(key.fd, key.data[0], key.data[1], waiting)
             elif key.fileobj is listening:
                 begin(listening.accept()[0], waiting)
-            elif isinstance(key.fileobj, socket.socket):
+            elif isinstance(key.fileobj, socket.socket) and key.fileobj.fileno() >= 0:
                 numbers = key.fileobj.recv(16)
                 for number in numbers or [signal.SIGKILL]:
                     os.kill(key.data, number)
@@ -120,10 +124,13 @@ def import_all() -> None:
 
 def begin(sock: socket.socket, waiting: selectors.BaseSelector) -> None:
     data, ancillary, _, _ = sock.recvmsg(4, socket.CMSG_SPACE(3 * 4))
+    if not ancillary:  # It was killed before it said anything.
+        sock.close()
+        return
     streams = array.array("i", ancillary[0][2])
     start = b""
-    while len(start) < int.from_bytes(data, "big"):
-        start += sock.recv(int.from_bytes(data, "big") - len(start))
+    while len(start) < int.from_bytes(data, "big") and (more := sock.recv(65_536)):
+        start += more
     pid = os.fork()
     if pid == 0:
         run(streams, *json.loads(start))
@@ -140,7 +147,8 @@ def ended(handle: int, pid: int, sock: socket.socket, waiting: selectors.BaseSel
     os.close(handle)
     if sock in waiting.get_map():
         waiting.unregister(sock)
-        sock.sendall(status.to_bytes(2, "big", signed=True))
+        with suppress(OSError):  # Nobody waits for it any more.
+            sock.sendall(status.to_bytes(2, "big", signed=True))
     sock.close()
 
 

@@ -1,4 +1,7 @@
-"""Bare `acp-coder`, between the stages: the first `session/new`, where it came at once, without asyncio."""
+"""`acp-coder` without arguments, between the stages: a `session/new` right after `initialize`, without asyncio.
+
+One of the places with `except Exception`: what cannot be answered here is answered by the event loop.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-from acp_agent.errors import AgentError
+from acp_agent.errors import InternalError, StoreError
 from acp_agent.loop.opened import Opened
 from acp_agent.opening import Opening, answer
 from acp_agent.protocol.codec import encode
@@ -19,30 +22,35 @@ from acp_agent.schema.decode import decode_params
 def early_session(
     peer: Peer, events: Sequence[Event], receive: Callable[[], Sequence[Event]], write: Callable[[bytes], None]
 ) -> tuple[Opening, Opened | None, Sequence[Event]]:
-    """Answers a `session/new` if it comes next and can be answered; gives the events that are left.
+    """Answers a `session/new` if it is the next message; returns the remaining events.
 
-    `receive` gives those that are there by now. What fails is left to the event loop, which tells it. Raises OSError
-    where nobody reads the answer.
+    `receive` returns the events that have arrived by now. Other failures than of the store are left to the event loop,
+    which answers them. Raises OSError if the answer cannot be written.
     """
-    opening = Opening()
+    opening, opened = Opening(), None
     try:
         peer.max_line = opening.config().settings.limits.max_line_bytes
         events = events or receive()
         first = events[0] if events else None
         if not isinstance(first, RequestReceived) or first.method != "session/new":
             return opening, None, events
-        with _ended_by_signals():
-            opened = opening.new(decode_params(first.method, first.params, "agent"))
-    except AgentError:
+        try:
+            with _ended_by_signals():
+                opened = opening.new(decode_params(first.method, first.params, "agent"))
+        except StoreError as error:  # Once is enough: it may have waited for a busy database.
+            data = peer.fail(first.id, InternalError.code, str(error))
+        else:
+            peer.encode = encode
+            data = peer.respond(first.id, answer(opened))
+    except Exception:  # noqa: BLE001
         return opening, None, events
-    peer.encode = encode
-    write(peer.respond(first.id, answer(opened)))
+    write(data)
     return opening, opened, events[1:]
 
 
 @contextmanager
 def _ended_by_signals() -> Iterator[None]:
-    """A signal ends the process also while SQLite waits for another agent: no handler of Python's runs then."""
+    """Lets a signal end the process even while SQLite waits for another agent, when no Python handler runs."""
     read, write = os.pipe()
     os.set_blocking(write, False)
 

@@ -12,6 +12,7 @@ import os
 import select
 import signal
 import sys
+from contextlib import suppress
 from types import FrameType
 
 from acp_agent.config.sources import merge, user_layers
@@ -23,6 +24,9 @@ from acp_agent.protocol.peer import Event, Peer, RequestReceived
 EARLY = "acp_agent.commands.early:early_session"
 SERVE = "acp_agent.commands.serve:serve"
 READ_SIZE = 65_536
+
+WRITE_WAIT = 0.2
+"""Seconds between two looks at whether anybody is still there to read an answer."""
 
 GARBAGE_THRESHOLD = 400_000
 """Garbage collection threshold during start-up, which creates that many objects and drops none: Python's default of 700
@@ -87,8 +91,12 @@ def _read() -> bytes:
 
 
 def _write(data: bytes) -> None:
+    """Raises OSError if nobody reads it, or if stdin ends while it waits for a reader."""
+    stdin = select.poll()
+    stdin.register(0, 0)  # Its end is always reported.
     while data:
-        try:
-            data = data[os.write(1, data) :]
-        except BlockingIOError:
-            select.select([], [1], [])
+        if select.select([], [1], [], WRITE_WAIT)[1]:
+            with suppress(BlockingIOError):
+                data = data[os.write(1, data[: select.PIPE_BUF]) :]  # So much is taken without waiting.
+        elif stdin.poll(0):
+            raise BrokenPipeError

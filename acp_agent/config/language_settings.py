@@ -9,8 +9,8 @@ from msgspec import Meta
 
 
 def key(description: str, *, project: bool = False, **bounds: Any) -> Meta:
-    """What is said of a key, and its bounds (`ge`, `gt`, `le`, `max_length`). `project`: a project's own file may set
-    it, too."""
+    """The description of a key, and its bounds (`ge`, `gt`, `le`, `max_length`). `project`: a project's own file may
+    set it, too."""
     return Meta(description=description, extra={"project": True} if project else None, **bounds)
 
 

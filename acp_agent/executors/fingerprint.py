@@ -35,7 +35,7 @@ class Seen(Struct, frozen=True):
     moment: int
     """By the clock of the file system, in nanoseconds."""
     offset: int
-    """Of that clock to one that nobody sets."""
+    """From that clock to the monotonic one."""
 
 
 def look(path: Path) -> Seen | None:

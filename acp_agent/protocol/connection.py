@@ -9,7 +9,7 @@ side before this one continues. The rest stays first in the queue.
 Back-pressure: the writer awaits the transport. While it waits, notifications that `coalesce` can merge into the last
 queued one are merged (never dropped), and `drain()` slows down anyone producing faster than the other side reads.
 
-One of the three places with `except Exception` (the request task): an unknown failure becomes a -32603 answer.
+One of the few places with `except Exception` (the request task): an unknown failure becomes a -32603 answer.
 """
 
 from __future__ import annotations

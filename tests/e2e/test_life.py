@@ -10,7 +10,7 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import anyio
@@ -278,6 +278,35 @@ def test_a_first_session_that_fails_is_answered_and_the_next_one_works(tmp_path)
     found = answers(run(tmp_path, INITIALIZE + wrong + new_session(2, tmp_path)))
     assert found[1]["error"]["code"] == -32602
     assert found[2]["result"]["sessionId"]
+
+
+@pytest.mark.parametrize(
+    "setting", ['[store]\npath = "~nosuchuser/x.db"', f'tools.files.allowed_paths = ["/{"a" * 300}"]']
+)
+def test_a_session_that_cannot_be_made_is_answered_at_once_and_later(tmp_path, setting):
+    file = tmp_path / "config.toml"
+    file.write_text(setting)
+    first, second = answers(
+        run(tmp_path, INITIALIZE + new_session(1, tmp_path) + new_session(2, tmp_path), ACP_CODER_CONFIG=str(file))
+    )[1:]
+    assert (first["id"], first["error"]) == (1, second["error"])
+    assert first["error"]["code"] == -32603
+
+
+def test_early_answers_that_nobody_reads_do_not_hold_the_process(tmp_path):
+    read, write = os.pipe()
+    os.set_blocking(write, False)
+    with suppress(BlockingIOError):
+        while True:
+            os.write(write, b"x" * 4096)
+    os.set_blocking(write, True)
+    with subprocess.Popen([COMMAND], stdin=-1, stdout=write, env=environ(tmp_path)) as process:
+        assert process.stdin is not None
+        process.stdin.write(INITIALIZE + new_session(1, tmp_path))
+        process.stdin.close()
+        assert process.wait(SECONDS) == 1
+    os.close(read)
+    os.close(write)
 
 
 async def test_commands_do_not_see_the_agents_own_key(tmp_path):

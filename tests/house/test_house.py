@@ -75,7 +75,12 @@ DOORS: dict[str, tuple[str, ...]] = {
 }
 """Dependency -> the modules (and what is below them) that may import it. An empty tuple: by lazy rows only."""
 
-BROAD = {"acp_agent/protocol/connection.py", "acp_agent/loop/calls/runner.py", "acp_agent/tools/kit/third_party.py"}
+BROAD = {
+    "acp_agent/commands/early.py",
+    "acp_agent/protocol/connection.py",
+    "acp_agent/loop/calls/runner.py",
+    "acp_agent/tools/kit/third_party.py",
+}
 """Where `except Exception` may stand."""
 
 ROOMS: dict[str, tuple[str, ...]] = {

@@ -9,7 +9,7 @@ final status, and what it started is closed after that (a client shows a termina
 command then belongs to the session (`background_runs.py`), and so does the call's card. Read-only calls of one model
 message run concurrently; others run in the model's order.
 
-One of the three places with `except Exception`: a tool that breaks is a failed call, never a broken turn.
+One of the few places with `except Exception`: a tool that breaks is a failed call, never a broken turn.
 """
 
 from __future__ import annotations
