@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -62,6 +62,14 @@ class Pane:
                     return seen
                 await anyio.sleep(0.03)
         raise AssertionError(f"{what!r} never stood there, but:\n{seen}")
+
+    async def press(self, key: str, what: str) -> str:
+        """Presses the key until `what` is there: a program that closes a list may drop what comes meanwhile."""
+        for _ in range(4):
+            self.keys(key)
+            with suppress(AssertionError):
+                return await self.until(what, seconds=SECONDS / 8)
+        return await self.until(what)
 
     async def gone(self, what: str) -> str:
         return await self.until(lambda seen: what not in seen)

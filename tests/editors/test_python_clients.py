@@ -155,8 +155,7 @@ async def test_toad_shows_a_plan_and_what_the_agent_says_of_it(tmp_path):
         await pane.until(lambda text: "Show session, model" in text and "List the commands" not in text)
         pane.keys("Enter")
         await pane.until("❯ /status")
-        pane.keys("Enter")
-        await pane.until("The editor (toad) offers: reading buffers, writing")
+        await pane.press("Enter", "The editor (toad) offers: reading buffers, writing")
 
 
 # --- marimo --------------------------------------------------------------------------------------------------------
