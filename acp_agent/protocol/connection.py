@@ -271,8 +271,9 @@ class Connection:
         try:
             return await (future if late is None else asyncio.shield(future))
         except asyncio.CancelledError:
-            if late is not None and id_ in self._pending and not self.closed:
-                # Not cancelled on the other side: it may have done the work already, and then its answer is needed.
+            if late is not None and not self.closed:
+                # Not cancelled on the other side: it may have done the work already, and then its answer is needed,
+                # also one that arrived in the same moment.
                 future.add_done_callback(lambda done: late(done.result()) if _has_result(done) else None)
             elif self._pending.pop(id_, None) is not None and not self.closed:
                 self._peer.abandon(id_)
