@@ -12,8 +12,7 @@ import base64
 import binascii
 import json
 import logging
-import os
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -56,15 +55,8 @@ class Agent:
     `initialize_params` are those of a request that was answered before this object existed.
     """
 
-    def __init__(
-        self,
-        environ: Mapping[str, str] = os.environ,
-        *,
-        opening: Opening | None = None,
-        flags: Mapping[str, str] | None = None,
-        initialize_params: object = None,
-    ) -> None:
-        self._opening = opening or Opening(environ, flags)
+    def __init__(self, opening: Opening | None = None, *, initialize_params: object = None) -> None:
+        self._opening = opening or Opening()
         self.loaded: Callable[[], None] = lambda: None
         """Called once everything is loaded."""
         self._connection: Connection | None = None

@@ -17,7 +17,7 @@ from acp_agent.auth import Login
 from acp_agent.config.load import Config, load_config
 from acp_agent.config.xdg import state_dir
 from acp_agent.errors import ConfigError, InvalidParams
-from acp_agent.loop.modes import MODES, ModeId
+from acp_agent.loop.modes import known_mode
 from acp_agent.loop.opened import Opened
 from acp_agent.loop.options import AUTO_MODEL, config_options, mode_state
 from acp_agent.loop.prompts.project_rules import project_rules
@@ -95,7 +95,7 @@ def opened(
 def answer(opened: Opened) -> acp.NewSessionResponse:
     """What `session/new` is answered."""
     record = opened.record
-    mode: ModeId = record.mode if record.mode in MODES else "code"
+    mode = known_mode(record.mode)
     return acp.NewSessionResponse(
         session_id=record.id,
         modes=mode_state(mode),

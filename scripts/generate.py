@@ -184,7 +184,7 @@ Each source overrides the ones before it:
 3. the project's file, `{PROJECT_FILE}` below the session's working directory. It may set only the keys marked
    "project": a repository you cloned must not decide where your key is sent or what runs without asking;
 4. environment variables;
-5. what a program that embeds the agent gives it (`Agent(flags={{"agent.mode": "ask"}})`).
+5. what a program that embeds the agent gives it (`Agent(Opening(flags={{"agent.mode": "ask"}}))`).
 
 A wrong key or value is an error that names the file, the line and the nearest valid key. Sessions, logs and permission
 answers are kept in the state folder (`~/.local/state/acp-coder` on Linux, or below `XDG_STATE_HOME`).

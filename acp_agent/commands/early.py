@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import os
 import signal
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
+from acp_agent.commands.wakeup import watch_signals
 from acp_agent.errors import InternalError, StoreError
 from acp_agent.loop.opened import Opened
 from acp_agent.opening import Opening, answer
@@ -51,16 +51,7 @@ def early_session(
 @contextmanager
 def _ended_by_signals() -> Iterator[None]:
     """Lets a signal end the process even while SQLite waits for another agent, when no Python handler runs."""
-    read, write = os.pipe()
-    os.set_blocking(write, False)
-
-    def watch() -> None:
-        if os.read(read, 1):
-            os._exit(0)
-        os.close(read)
-
-    threading.Thread(target=watch, daemon=True).start()
-    signal.set_wakeup_fd(write, warn_on_full_buffer=False)
+    write = watch_signals(lambda: os._exit(0))
     try:
         yield
     finally:

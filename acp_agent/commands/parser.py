@@ -10,7 +10,7 @@ from typing import NoReturn
 from acp_agent import __version__
 from acp_agent.errors import AgentError, ConfigError, StoreError, UsageError
 from acp_agent.lazy import load
-from acp_agent.loop.modes import mode_ids
+from acp_agent.loop.modes import MODES
 
 COMMANDS: dict[str, str] = {
     "prompt": "acp_agent.commands.one_prompt:run",
@@ -67,7 +67,7 @@ def build_parser() -> argparse.ArgumentParser:
     prompt = commands.add_parser("prompt", help="run a prompt in this terminal, with live tool status")
     prompt.add_argument("text", help="the prompt; `-` reads it from stdin")
     prompt.add_argument("--cwd", default=None, help="the folder to work in (default: the current one)")
-    prompt.add_argument("--mode", choices=mode_ids(), help="the session's mode")
+    prompt.add_argument("--mode", choices=tuple(MODES), help="the session's mode")
     prompt.add_argument("--model", help="`model` or `provider:model`")
     prompt.add_argument("--session", help="continue this session")
     prompt.add_argument("--json", action="store_true", help="print session updates as JSON lines")
@@ -108,7 +108,9 @@ def build_parser() -> argparse.ArgumentParser:
     test = asks.add_parser("test", help="check the rules against a file of expected verdicts")
     test.add_argument("file", help="TOML: [[test]] with command, or tool and arguments, and expect = allow|ask|deny")
     for one in (explain, test):
-        one.add_argument("--mode", choices=mode_ids(), default=None, help="the session's mode (default: as configured)")
+        one.add_argument(
+            "--mode", choices=tuple(MODES), default=None, help="the session's mode (default: as configured)"
+        )
         one.add_argument("--cwd", default=None, help="the session's folder (default: the current one)")
 
     setup = commands.add_parser("setup", help="add the agent to an editor's configuration, or undo that")

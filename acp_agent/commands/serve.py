@@ -21,6 +21,7 @@ from types import FrameType
 
 from acp_agent.agent import Agent
 from acp_agent.commands.logs import set_up_logs
+from acp_agent.commands.wakeup import watch_signals
 from acp_agent.config.load import load_config
 from acp_agent.config.model import LogConfig, Settings
 from acp_agent.errors import ConfigError
@@ -60,7 +61,7 @@ def serve(
     set_up_logs(settings.log, os.environ, settings.secrets)
     peer.encode = encode
     peer.max_line = settings.limits.max_line_bytes
-    agent = Agent(opening=opening, initialize_params=initialize_params)
+    agent = Agent(opening, initialize_params=initialize_params)
     status = asyncio.run(_serve(agent, peer, events, opened))
     logging.shutdown()
     sys.stderr.flush()
@@ -99,22 +100,17 @@ def _settle() -> None:
 
 
 def _watch_signals(on_signal: Callable[[], None]) -> None:
-    """Calls `on_signal` in the loop. A thread receives the signal, so that the process ends even if the loop is
-    blocked: Python runs its handlers, and asyncio's, only when the main thread continues."""
+    """Calls `on_signal` in the loop, and ends the process even if the loop is blocked."""
     loop = asyncio.get_running_loop()
-    read, write = os.pipe()
-    os.set_blocking(write, False)
-    signal.set_wakeup_fd(write, warn_on_full_buffer=False)
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, _only_woken)
 
-    def watch() -> None:
-        os.read(read, 1)
+    def heard() -> None:
         with suppress(RuntimeError):  # The loop is closed: the process is ending anyway.
             loop.call_soon_threadsafe(on_signal)
         _end_certainly()
 
-    threading.Thread(target=watch, daemon=True).start()
+    watch_signals(heard)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, _only_woken)
 
 
 def _only_woken(number: int, frame: FrameType | None) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from acp_agent.errors import InvalidParams
-from acp_agent.loop.modes import MODES, Mode, ModeId, narrower
+from acp_agent.loop.modes import MODES, Mode, known_mode, narrower
 from acp_agent.loop.options import THOUGHT_LEVELS, config_options, mode_state
 from acp_agent.loop.outbox import Outbox
 from acp_agent.schema.acp import ConfigOptionUpdate, CurrentModeUpdate, SessionConfigOption, SessionModeState
@@ -21,7 +21,7 @@ class Choices:
         self._outbox = outbox
         self._store = store
         self.models = list(models)
-        self.mode_id: ModeId = record.mode if record.mode in MODES else "code"
+        self.mode_id = known_mode(record.mode)
         self.model = record.model
         self.thought_level = record.thought_level or "default"
         self.bound_to: Mode | None = None

@@ -41,11 +41,12 @@ MODES: dict[ModeId, Mode] = {
 }
 
 
+def known_mode(mode: str) -> ModeId:
+    """The mode itself, or `code` for one that does not exist (any more)."""
+    return mode if mode in MODES else "code"
+
+
 def narrower(one: Mode, other: Mode) -> Mode:
     """The stricter of the two: the modes are in that order."""
     order = list(MODES)
     return min(one, other, key=lambda mode: order.index(mode.id))
-
-
-def mode_ids() -> tuple[ModeId, ...]:
-    return tuple(MODES)

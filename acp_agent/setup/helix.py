@@ -10,16 +10,15 @@ import re
 import subprocess
 from collections.abc import Callable, Sequence
 from functools import cache
-from pathlib import Path
 from typing import Any, cast
 
 import tomlkit
-from msgspec import toml
 from tomlkit.container import OutOfOrderTableProxy
 from tomlkit.exceptions import ParseError
 from tomlkit.items import AoT, Array, Comment, Table
 
 from acp_agent.errors import UsageError
+from acp_agent.toml_table import toml_table
 
 SERVER = "acp-coder"
 
@@ -33,7 +32,7 @@ ANSWER_SECONDS = 5.0
 @cache
 def known() -> dict[str, tuple[str, ...]]:
     """Languages that the agent is offered in, with the servers that Helix 25.07 has for them."""
-    return toml.decode(Path(__file__).with_suffix(".toml").read_bytes(), type=dict[str, tuple[str, ...]])
+    return toml_table(__file__, dict[str, tuple[str, ...]])
 
 
 Servers = Callable[[str], Sequence[str]]

@@ -11,6 +11,7 @@ from typing import Any
 import anyio
 
 from acp_agent.agent import Agent
+from acp_agent.opening import Opening
 from acp_agent.protocol.codec import coalesce_updates, encode
 from acp_agent.protocol.connection import Connection
 from acp_agent.protocol.peer import Peer
@@ -62,7 +63,7 @@ async def connect(environ: Mapping[str, str], **editor: Any) -> AsyncIterator[tu
     flags = {"mcp.prompt_wait": "30"}  # Seconds: a busy machine takes its time.
     if not editor.pop("sandbox", False):
         flags["tools.sandbox.disabled"] = "true"
-    agent = Agent(environ, flags=flags)
+    agent = Agent(Opening(environ, flags))
     connection = Connection(theirs, agent, peer=Peer(encode=encode), coalesce=coalesce_updates)
     agent.attach(connection)
     async with anyio.create_task_group() as tasks:

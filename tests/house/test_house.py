@@ -37,6 +37,7 @@ FLOORS: dict[str, int] = {
     "errors": 1,
     "lazy": 1,
     "linear": 1,
+    "toml_table": 1,
     "": 0,
 }
 """A module's floor is that of the first part of its name below the package."""

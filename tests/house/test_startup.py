@@ -39,6 +39,7 @@ AT_NEW_OURS = STAGE_ZERO | {
     for name in [
         "auth",
         "commands.early",
+        "commands.wakeup",
         "config.credentials",
         "config.language_settings",
         "config.load",

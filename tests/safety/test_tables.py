@@ -6,6 +6,7 @@ import re
 import tomllib
 from collections import Counter
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -13,9 +14,14 @@ from acp_agent.safety.lines import always, dangerous, git_folder, last_command, 
 from tests.tables import table
 
 
+def file_of(module: ModuleType) -> Path:
+    assert module.__file__ is not None
+    return Path(module.__file__).with_suffix(".toml")
+
+
 def test_rows_that_share_a_program_are_found():
-    for rows, file in ((dangerous.table(), dangerous.TABLE), (terminal_programs.rows(), terminal_programs.TABLE)):
-        written = tomllib.loads(file.read_text(encoding="utf-8"))
+    for rows, module in ((dangerous.table(), dangerous), (terminal_programs.rows(), terminal_programs)):
+        written = tomllib.loads(file_of(module).read_text(encoding="utf-8"))
         names = Counter(name for first, row in written.items() for name in (first, *row.get("also", ())))
         assert not [name for name, times in names.items() if times > 1]
         assert rows.keys() == names.keys()
@@ -35,7 +41,7 @@ def test_shells_and_what_escalates_are_dangerous():
     assert {name for name, row in dangerous.table().items() if row.always} >= wrappers.SHELLS | wrappers.ESCALATING
 
 
-@table("file", [dangerous.TABLE, risk.TABLES, terminal_programs.TABLE])
+@table("file", [file_of(module) for module in (dangerous, risk, terminal_programs)])
 def test_expressions_of_tables_are_expressions(file: Path):
     for line in file.read_text(encoding="utf-8").splitlines():
         key, _, value = line.partition(" = ")

@@ -15,19 +15,18 @@ import re
 import unicodedata
 from collections.abc import Iterable
 from functools import cache
-from pathlib import Path
 from typing import Literal, NoReturn
 from urllib.parse import quote, unquote
 
 import idna
-from msgspec import Struct, toml
+from msgspec import Struct
 
 from acp_agent.config.model import WebConfig
 from acp_agent.errors import ToolError
+from acp_agent.toml_table import toml_table
 
 IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 
-TABLE = Path(__file__).with_suffix(".toml")
 LONGEST_URL = 8192
 
 PUBLIC_6 = ipaddress.IPv6Network("2000::/3")
@@ -142,7 +141,7 @@ def check_addresses(host: str, addresses: Iterable[str], policy: NetworkPolicy) 
 @cache
 def not_public(version: Literal[4, 6]) -> tuple[tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, str], ...]:
     """The blocks that are not public, with their purpose; the first match counts."""
-    blocks = toml.decode(TABLE.read_bytes(), type=dict[str, dict[str, str]])[f"ipv{version}"]
+    blocks = toml_table(__file__, dict[str, dict[str, str]])[f"ipv{version}"]
     return tuple((ipaddress.ip_network(block), word) for block, word in blocks.items())
 
 

@@ -10,13 +10,12 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from functools import cache
-from pathlib import Path
 
-from msgspec import Struct, toml
+from msgspec import Struct
 
 from acp_agent.safety.lines.programs import long_option, looked_at, short_options, words
+from acp_agent.toml_table import toml_table
 
-TABLE = Path(__file__).with_suffix(".toml")
 SUB = re.compile(r"[A-Za-z][\w:.-]*")
 LONGEST = 60
 MAX_NESTING = 4
@@ -45,7 +44,7 @@ class _Table(Struct, frozen=True, forbid_unknown_fields=True):
 
 @cache
 def table() -> _Table:
-    return toml.decode(TABLE.read_bytes(), type=_Table)
+    return toml_table(__file__, _Table)
 
 
 def scopes_of(command: Sequence[str], nesting: int = 0) -> tuple[str, ...] | None:

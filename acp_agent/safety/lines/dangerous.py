@@ -11,14 +11,12 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from functools import cache
-from pathlib import Path
 
-from msgspec import Struct, toml
+from msgspec import Struct
 
 from acp_agent.safety.lines.programs import words
 from acp_agent.safety.lines.wrappers import base
-
-TABLE = Path(__file__).with_suffix(".toml")
+from acp_agent.toml_table import toml_table
 
 SAFE_ASSIGNMENTS = words(
     "CI NO_COLOR FORCE_COLOR CLICOLOR CLICOLOR_FORCE COLORTERM TERM COLUMNS LINES LANG LANGUAGE TZ DEBUG VERBOSE "
@@ -57,7 +55,7 @@ class _Row(Struct, frozen=True, forbid_unknown_fields=True):
 @cache
 def table() -> dict[str, _Row]:
     """Program -> row."""
-    rows = toml.decode(TABLE.read_bytes(), type=dict[str, _Row])
+    rows = toml_table(__file__, dict[str, _Row])
     return {name: row for first, row in rows.items() for name in (first, *row.also)}
 
 

@@ -17,9 +17,10 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-from msgspec import Struct, toml
+from msgspec import Struct
 
-TABLE = Path(__file__).with_suffix(".toml")
+from acp_agent.toml_table import toml_table
+
 MAX_BYTES = 200_000
 MAX_INDEX_BYTES = 100_000_000
 SUBMODULE = b"\0\0\xe0\0"
@@ -49,7 +50,7 @@ class _Harmless(Struct, frozen=True, forbid_unknown_fields=True):
 
 @cache
 def harmless() -> _Harmless:
-    return toml.decode(TABLE.read_bytes(), type=_Harmless)
+    return toml_table(__file__, _Harmless)
 
 
 def runs_programs(folder: Path) -> bool:

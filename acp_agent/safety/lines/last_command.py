@@ -10,15 +10,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import groupby
-from pathlib import Path
 
-from msgspec import Struct, toml
+from msgspec import Struct
 
 from acp_agent.safety.lines.line import TOO_DEEP, Around, Command, read
 from acp_agent.safety.lines.programs import words
 from acp_agent.safety.lines.wrappers import base, behind, seen_by, wrappers
+from acp_agent.toml_table import toml_table
 
-TABLE = Path(__file__).with_suffix(".toml")
 QUIET = words(
     "variable_assignment variable_assignments declaration_command unset_command test_command function_definition"
 )
@@ -56,7 +55,7 @@ class _Global(Struct, frozen=True, forbid_unknown_fields=True):
 @cache
 def global_options() -> dict[str, _Global]:
     """By program."""
-    return toml.decode(TABLE.read_bytes(), type=dict[str, _Global])
+    return toml_table(__file__, dict[str, _Global])
 
 
 @cache

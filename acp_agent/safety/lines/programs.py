@@ -12,11 +12,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from functools import cache
-from pathlib import Path
 
-from msgspec import Struct, toml
+from msgspec import Struct
 
-TABLE = Path(__file__).with_suffix(".toml")
+from acp_agent.toml_table import toml_table
 
 Arguments = Sequence[str]
 Paths = Sequence[str] | None
@@ -54,7 +53,7 @@ class _Known(Struct, frozen=True, forbid_unknown_fields=True):
 
 @cache
 def known() -> _Known:
-    return toml.decode(TABLE.read_bytes(), type=_Known)
+    return toml_table(__file__, _Known)
 
 
 @cache

@@ -16,11 +16,12 @@ from functools import cache
 from pathlib import Path
 from typing import Literal
 
-from msgspec import Struct, toml
+from msgspec import Struct
 
 from acp_agent.safety.folders.paths import Roots, real_path
 from acp_agent.safety.lines.programs import long_option, short_options, words
 from acp_agent.safety.lines.wrappers import ESCALATING, SHELLS, base
+from acp_agent.toml_table import toml_table
 
 Level = Literal["low", "medium", "high"]
 ORDER: dict[str, int] = {"low": 0, "medium": 1, "high": 2}
@@ -193,7 +194,6 @@ def _real(path: Path) -> Path | None:
 
 # --- tables ---------------------------------------------------------------------------------------------------------
 
-TABLES = Path(__file__).with_suffix(".toml")
 HARMLESS = words("/dev/null /dev/stdout /dev/stderr /dev/tty -")
 TEMPORARY = (Path("/tmp"), Path("/var/tmp"), Path(os.path.realpath("/tmp")))
 DELETES = words("rm unlink shred rmdir srm")
@@ -252,7 +252,7 @@ class _Tables(Struct, frozen=True, forbid_unknown_fields=True):
 
 @cache
 def tables() -> _Tables:
-    return toml.decode(TABLES.read_bytes(), type=_Tables)
+    return toml_table(__file__, _Tables)
 
 
 @cache

@@ -12,13 +12,11 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 
-from msgspec import Struct, toml
+from msgspec import Struct
 
 from acp_agent.safety.lines.wrappers import wrappers
-
-TABLE = Path(__file__).with_suffix(".toml")
+from acp_agent.toml_table import toml_table
 
 
 @dataclass(frozen=True)
@@ -105,7 +103,7 @@ class _Row(Struct, frozen=True, forbid_unknown_fields=True):
 @cache
 def rows() -> dict[str, _Row]:
     """Program -> row."""
-    found = toml.decode(TABLE.read_bytes(), type=dict[str, _Row])
+    found = toml_table(__file__, dict[str, _Row])
     return {name: row for first, row in found.items() for name in (first, *row.also)}
 
 

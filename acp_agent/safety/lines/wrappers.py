@@ -14,14 +14,13 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import Literal
 
-from msgspec import Struct, toml
+from msgspec import Struct
 
 from acp_agent.safety.lines.programs import words
+from acp_agent.toml_table import toml_table
 
-TABLE = Path(__file__).with_suffix(".toml")
 ASSIGNMENT = re.compile(r"\w+=")
 SHELLS = words("bash sh zsh dash ksh ash mksh rbash fish csh tcsh")
 ESCALATING = words("sudo doas su pkexec runuser sudoedit run0")
@@ -70,7 +69,7 @@ class _Wrapper(Struct, frozen=True, forbid_unknown_fields=True):
 @cache
 def wrappers() -> dict[str, _Wrapper]:
     """Program -> row."""
-    return toml.decode(TABLE.read_bytes(), type=dict[str, _Wrapper])
+    return toml_table(__file__, dict[str, _Wrapper])
 
 
 @dataclass(frozen=True)

@@ -21,13 +21,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
-from msgspec import Struct, toml
+from msgspec import Struct
 from msgspec.structs import replace
 
 from acp_agent.safety.folders.paths import Roots, read_regular, real_path
+from acp_agent.toml_table import toml_table
 from acp_agent.tools.code import diagnostics_parsers as parsers
-
-TABLE = Path(__file__).with_suffix(".toml")
 
 CheckerName = Literal["check", "clippy", "ruff", "mypy", "pyright", "tsc", "eslint", "go vet"]
 Kind = Literal["auto", "check", "clippy", "ruff", "mypy", "pyright", "tsc", "eslint", "go vet"]
@@ -87,7 +86,7 @@ class Checker(Struct, frozen=True, forbid_unknown_fields=True):
 @cache
 def checkers() -> dict[str, Checker]:
     """By name, in order of execution."""
-    found = toml.decode(TABLE.read_bytes(), type=dict[CheckerName, Checker])
+    found = toml_table(__file__, dict[CheckerName, Checker])
     return {name: replace(checker, name=name) for name, checker in found.items()}
 
 
