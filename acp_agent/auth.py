@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 
 from acp_agent.config.credentials import find_key, forget_key
@@ -11,6 +10,7 @@ from acp_agent.config.model import ProviderConfig
 from acp_agent.config.sources import merge
 from acp_agent.errors import AuthRequired, ConfigError, InvalidParams, MethodNotFound
 from acp_agent.handshake import AGENT_METHOD, needs_login
+from acp_agent.lazy import load
 
 HINT = (
     "No API key for the provider `{provider}` was found. Set {variable} in the environment the editor starts the agent "
@@ -68,7 +68,7 @@ def _provider(config: Config) -> tuple[str, ProviderConfig | None]:
 
 def _unknown(name: str, config: Config) -> str:
     known = list(dict.fromkeys(["default", *config.settings.providers]))
-    near = difflib.get_close_matches(name, known, n=1)
+    near = load("difflib:get_close_matches")(name, known, n=1)
     hint = f"; did you mean `{near[0]}`?" if near else "."
     origin = config.origin("agent.provider")
     return f'{origin}: `agent.provider`: unknown provider "{name}"{hint} Known: {", ".join(known)}'

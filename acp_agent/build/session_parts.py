@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterable, Mapping
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from acp_agent.config.load import Config
 from acp_agent.config.model import ProviderConfig
-from acp_agent.executors.editor import EditorExecutor, EditorTerminals
-from acp_agent.executors.local import LocalExecutor
+from acp_agent.executors.late import Late
 from acp_agent.executors.route import Offer as EditorOffer
 from acp_agent.executors.scrub import scrubbing
+from acp_agent.lazy import load
 from acp_agent.loop.beside.background_runs import SessionRuns
 from acp_agent.loop.beside.beside import Beside
 from acp_agent.loop.beside.languages import Languages
@@ -53,6 +54,14 @@ from acp_agent.safety.environment import SECRET_NAMES, safe_environment
 from acp_agent.store.session_store import SessionStore
 from acp_agent.tools.kit.registry import Registry, SessionRegistry
 from acp_agent.tools.net.web_access import WebAccess
+
+if TYPE_CHECKING:
+    from acp_agent.executors.editor import EditorExecutor
+    from acp_agent.executors.local import LocalExecutor
+
+EDITOR = "acp_agent.executors.editor:EditorExecutor"
+TERMINALS = "acp_agent.executors.editor:EditorTerminals"
+LOCAL = "acp_agent.executors.local:LocalExecutor"
 
 Spawn = Callable[[Coroutine[Any, Any, None]], None]
 """Runs something in the background until the agent closes."""
@@ -158,16 +167,25 @@ def build_shell(
     if home is not None:
         inherited["HOME"] = str(home)  # By its own name: the sandbox knows no links to it.
     folder = PrivateFolder(roots)
-    confinement = Confinement(tools, roots, inherited, home, folder.path, journal, spawn)
-    hooks_run_with = LocalExecutor(environ=environ, hidden=hidden, terminate_grace=bash.terminate_grace)
+    confinement = Confinement(tools, roots, inherited, home, folder, journal, spawn)
     runs = SessionRuns(bash, max_output_chars=tools.max_output_chars, spawn=spawn, journal=journal, outputs=outputs)
-    executor = build_executor(session, inherited, folder, confinement)
+    plan = session.client.plan
+    offer = EditorOffer(
+        # The editor's terminals are the user's: commands cannot run as another user there.
+        terminal=plan.terminals and bash.editor_terminal and not tools.scope.run_as_user,
+        read_text=plan.reads_files and tools.files.editor_buffers,
+        write_text=plan.writes_files and tools.files.editor_buffers,
+    )
+    executor = Late(partial(build_executor, session, inherited, folder, confinement, offer))
+    hooks_run_with: Late[LocalExecutor] = Late(
+        lambda: load(LOCAL)(environ=environ, hidden=hidden, terminate_grace=bash.terminate_grace)
+    )
     hooks = Hooks(settings.hooks, hooks_run_with, roots.cwd, session.outbox, turn)
-    return Shell(roots, turn, folder, executor, confinement, hooks, runs), inherited
+    return Shell(roots, turn, folder, offer, executor, confinement, hooks, runs), inherited
 
 
 def build_executor(
-    session: Session, environ: Mapping[str, str], folder: PrivateFolder, confinement: Confinement
+    session: Session, environ: Mapping[str, str], folder: PrivateFolder, confinement: Confinement, offer: EditorOffer
 ) -> EditorExecutor:
     settings, client = session.config.settings, session.client
     tools, bash = settings.tools, settings.tools.bash
@@ -175,7 +193,7 @@ def build_executor(
     def scrub(own: Iterable[str]) -> str:
         return scrubbing(bash.environment, SECRET_NAMES, (*own, *bash.environment_extra))
 
-    terminals = EditorTerminals(
+    terminals = load(TERMINALS)(
         client,
         folder.path / "scripts",
         kill_timeout=settings.limits.kill_timeout,
@@ -183,13 +201,7 @@ def build_executor(
         confine=confinement.confine if tools.sandbox.editor_terminal else None,
         scrub=scrub,
     )
-    offer = EditorOffer(
-        # The editor's terminals are the user's: commands cannot run as another user there.
-        terminal=client.plan.terminals and bash.editor_terminal and not tools.scope.run_as_user,
-        read_text=client.plan.reads_files and tools.files.editor_buffers,
-        write_text=client.plan.writes_files and tools.files.editor_buffers,
-    )
-    return EditorExecutor(
+    executor: EditorExecutor = load(EDITOR)(
         client,
         terminals,
         offer,
@@ -199,6 +211,7 @@ def build_executor(
         user=confinement.user,
         hides=session.roots.rules.hides,
     )
+    return executor
 
 
 def build_servers(

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import anyio
+from msgspec import Struct
 
 from acp_agent.child import Child
 from acp_agent.client.acp_client import AcpClient
@@ -36,8 +36,7 @@ class AgentProcess(Child):
         super().close_stdin()
 
 
-@dataclass(frozen=True)
-class SpawnedAgent:
+class SpawnedAgent(Struct, frozen=True):
     client: AcpClient
     process: AgentProcess
 

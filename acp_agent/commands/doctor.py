@@ -5,9 +5,9 @@ from __future__ import annotations
 import platform
 import shutil
 import sys
-import tempfile
 from argparse import Namespace
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -37,6 +37,7 @@ SESSION_FILTERS = "acp_agent.loop.calls.session_filters:SessionFilters"
 REDACTOR = "acp_agent.credentials.redactor:Redactor"
 MISSING_BROWSER = "acp_agent.tools.net.chromium:missing_browser"
 
+FOLDER = "acp_agent.loop.shell.private_folder:PrivateFolder"
 CONFINEMENT = "acp_agent.loop.shell.confinement:Confinement"
 FIND_USER = "acp_agent.executors.users:find_user"
 
@@ -104,8 +105,8 @@ def _confinement(config: Config, environ: Mapping[str, str]) -> Iterator[Line]:
     """Reports what confines commands here (found by trying) and what they may touch in this folder."""
     tools = config.settings.tools
     roots = roots_of(config, real_path(Path.cwd()), environ)
-    with tempfile.TemporaryDirectory(prefix="acp-coder-") as folder:
-        made = load(CONFINEMENT)(tools, roots, environ, home_of(environ), Path(folder))
+    with closing(load(FOLDER)(roots)) as folder:
+        made = load(CONFINEMENT)(tools, roots, environ, home_of(environ), folder)
         lines = anyio.run(made.lines)
         found = made.found
     confined = found.sandbox.kind != "none"

@@ -10,7 +10,9 @@ import os
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
+
+from msgspec import Struct
 
 from acp_agent.config.model import ProviderConfig
 from acp_agent.config.xdg import config_dir
@@ -26,7 +28,7 @@ KEYRING = {
 }
 
 
-class Key(NamedTuple):
+class Key(Struct, frozen=True):
     value: str
     origin: str
     """In words: the variable, the file, the keyring."""

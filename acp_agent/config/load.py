@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 from collections.abc import Iterator, Mapping
@@ -15,6 +14,7 @@ from acp_agent.config.model import Settings
 from acp_agent.config.sources import Layer, environment_layer, flags_layer, merge, read_file
 from acp_agent.config.xdg import config_file
 from acp_agent.errors import ConfigError
+from acp_agent.lazy import load
 
 SERVERS = "mcp.servers"
 
@@ -189,7 +189,7 @@ def _unknown(layer: Layer, name: str, generic: str, known: list[str]) -> str:
     tables = _tables()
     if generic in tables:
         return f"{_where(layer, name)}: `{name}` is a table, not a value"
-    near = difflib.get_close_matches(generic, [*known, *tables], n=1, cutoff=0.5)
+    near = load("difflib:get_close_matches")(generic, [*known, *tables], n=1, cutoff=0.5)
     hint = f"; did you mean `{near[0]}`?" if near else "; see docs/configuration.md for all keys"
     return f"{_where(layer, name)}: unknown key `{name}`{hint}"
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import signal
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Literal
 
 import anyio
 import anyio.to_thread
+from msgspec import Struct
 
 from acp_agent import __version__
 from acp_agent.client.acp_client import AcpClient
@@ -32,8 +32,7 @@ STATUS = {"end_turn": 0, "max_tokens": 3, "max_turn_requests": 4, "refusal": 5, 
 """Stop reason -> exit status; 1 is an error."""
 
 
-@dataclass(frozen=True)
-class Headless:
+class Headless(Struct, frozen=True):
     """A prompt to run. `cwd` is absolute; `environ` is the agent's complete environment."""
 
     prompt: str

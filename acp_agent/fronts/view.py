@@ -6,12 +6,11 @@ import difflib
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol, TextIO
 
 import anyio
 import msgspec
-from msgspec import UNSET
+from msgspec import UNSET, Struct
 
 from acp_agent.output.sanitize import sanitize_output
 from acp_agent.schema import acp
@@ -57,8 +56,7 @@ class View(Protocol):
         ...
 
 
-@dataclass
-class _Tool:
+class _Tool(Struct):
     """A tool call as last reported."""
 
     title: str

@@ -7,9 +7,10 @@ A history of two hundred turns is sent again with every call, so each message is
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
+from msgspec import Struct
 
 from acp_agent.llm import base as llm
 from acp_agent.llm.choose import reasoning_effort
@@ -47,7 +48,7 @@ def learn(dialect: Dialect, words: str) -> Dialect | None:
     return None
 
 
-class _Encoded(NamedTuple):
+class _Encoded(Struct, frozen=True):
     source: llm.Message | llm.ToolDefinition
     """Kept so that its identity is not reused while the entry lives."""
     json: msgspec.Raw

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _LONGEST_QUOTE = 600
 
 _CONTEXT_CODES = frozenset({"context_length_exceeded", "exceed_context_size_error", "string_above_max_length"})
-_CONTEXT_WORDS = re.compile(
+_CONTEXT_WORDS = (
     r"maximum context length"  # OpenAI, OpenRouter, vLLM, Mistral, Ollama
     r"|exceeds? the (model's )?(maximum )?context (window|length|limit)"  # OpenAI responses, Ollama
     r"|maximum model length"  # vLLM
@@ -39,13 +39,11 @@ _CONTEXT_WORDS = re.compile(
     r"|request too large for"  # One request above a whole minute's tokens: waiting does not help.
 )
 _QUOTA_CODES = frozenset({"insufficient_quota", "billing_hard_limit_reached", "billing_not_active"})
-_QUOTA_WORDS = re.compile(
-    r"exceeded your current quota|insufficient (credits|balance|funds|quota)|credit balance|out of credits"
-)
+_QUOTA_WORDS = r"exceeded your current quota|insufficient (credits|balance|funds|quota)|credit balance|out of credits"
 _REFUSAL_CODES = frozenset({"content_filter", "content_policy_violation", "bio_policy", "moderation_blocked"})
-_REFUSAL_WORDS = re.compile(r"content management policy|input was flagged|flagged (by|as|for)|requires moderation")
+_REFUSAL_WORDS = r"content management policy|input was flagged|flagged (by|as|for)|requires moderation"
 _MODEL_CODES = frozenset({"model_not_found", "deploymentnotfound", "invalid_model"})
-_MODEL_WORDS = re.compile(r"\bmodel\b.*(not found|not exist)|no such model|not a valid model")
+_MODEL_WORDS = r"\bmodel\b.*(not found|not exist)|no such model|not a valid model"
 _RATE_CODES = frozenset({"rate_limit_exceeded", "rate_limit_error", "too_many_requests"})
 _SERVER_CODES = frozenset(
     {"server_error", "internal_error", "internal_server_error", "overloaded_error", "vector_store_timeout"}
@@ -198,11 +196,11 @@ def _error(provider: str, status: int | None, vendor: VendorError, *, model: str
 def _kind(status: int | None, vendor: VendorError) -> ProviderErrorKind:
     words = vendor.message.lower()
     names = {vendor.code, vendor.type}
-    if names & _CONTEXT_CODES or _CONTEXT_WORDS.search(words):
+    if names & _CONTEXT_CODES or re.search(_CONTEXT_WORDS, words):
         return "context_too_long"
-    if names & _QUOTA_CODES or status == 402 or (status in (None, 403, 429) and _QUOTA_WORDS.search(words)):
+    if names & _QUOTA_CODES or status == 402 or (status in (None, 403, 429) and re.search(_QUOTA_WORDS, words)):
         return "quota"
-    if names & _REFUSAL_CODES or (status in (400, 403) and _REFUSAL_WORDS.search(words)):
+    if names & _REFUSAL_CODES or (status in (400, 403) and re.search(_REFUSAL_WORDS, words)):
         return "refusal"
     if status in (401, 403, 407) or names & {"invalid_api_key", "authentication_error"}:
         return "auth"
@@ -217,7 +215,9 @@ def _kind(status: int | None, vendor: VendorError) -> ProviderErrorKind:
 
 
 def _is_about_model(vendor: VendorError) -> bool:
-    return bool({vendor.code, vendor.type} & _MODEL_CODES) or _MODEL_WORDS.search(vendor.message.lower()) is not None
+    return (
+        bool({vendor.code, vendor.type} & _MODEL_CODES) or re.search(_MODEL_WORDS, vendor.message.lower()) is not None
+    )
 
 
 def _quote(text: Any) -> str:

@@ -7,7 +7,7 @@ special care.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from msgspec import Struct
 
 _BOM = b"\xef\xbb\xbf"
 
@@ -16,7 +16,7 @@ class EventTooLong(ValueError):
     """A line or an event exceeded the decoder's limit: not a stream of model deltas."""
 
 
-class ServerSentEvent(NamedTuple):
+class ServerSentEvent(Struct, frozen=True):
     data: bytes
     """All `data` lines, joined by a newline."""
     event: bytes = b""

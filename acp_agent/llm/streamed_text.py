@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from typing import Literal
 
-_SURROGATE = re.compile("[\ud800-\udfff]")
+_SURROGATE = "[\ud800-\udfff]"
 _OPEN = "<think>"
 _CLOSE = "</think>"
 
 
 def clean(text: str) -> str:
     """`text` with surrogate pairs joined and lone surrogates replaced by U+FFFD, so that it can be encoded."""
-    if text.isascii() or _SURROGATE.search(text) is None:
+    if text.isascii() or re.search(_SURROGATE, text) is None:
         return text
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
@@ -27,7 +27,7 @@ class SurrogateJoiner:
         self._high = ""
 
     def feed(self, text: str) -> str:
-        if not self._high and (text.isascii() or _SURROGATE.search(text) is None):
+        if not self._high and (text.isascii() or re.search(_SURROGATE, text) is None):
             return text
         if not text:
             return ""

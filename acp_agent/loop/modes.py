@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import Literal
+
+from msgspec import Struct
 
 ModeId = Literal["ask", "architect", "code", "auto"]
 
 
-class Mode(NamedTuple):
+class Mode(Struct, frozen=True):
     id: ModeId
     name: str
     description: str

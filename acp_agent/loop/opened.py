@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from msgspec import Struct
 
 from acp_agent.config.load import Config
 from acp_agent.safety.folders.paths import Roots
@@ -10,7 +10,7 @@ from acp_agent.schema import acp
 from acp_agent.store.base import SessionRecord
 
 
-class Opened(NamedTuple):
+class Opened(Struct, frozen=True):
     """What a session begins with."""
 
     record: SessionRecord

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 import anyio
 from lsprotocol import types
+from msgspec import Struct
 
 from acp_agent.config.language_settings import LspConfig
 from acp_agent.lsp import tsserver
@@ -37,8 +37,7 @@ AGAIN = 0.05
 TRIES = 10
 
 
-@dataclass(frozen=True)
-class ServerState:
+class ServerState(Struct, frozen=True):
     name: str
     folder: Path
     state: State

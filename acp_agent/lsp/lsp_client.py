@@ -13,7 +13,6 @@ import logging
 import re
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import anyio
@@ -21,6 +20,7 @@ import msgspec
 from anyio.abc import TaskStatus
 from cattrs import Converter
 from lsprotocol import types
+from msgspec import Struct
 from pygls.client import JsonRPCClient
 from pygls.exceptions import JsonRpcException, JsonRpcInternalError, PyglsError
 from pygls.protocol import (
@@ -77,8 +77,7 @@ class Refused(LspError):
         """Whether a retry of the same request may succeed."""
 
 
-@dataclass
-class _Error:
+class _Error(Struct):
     """An error answer."""
 
     id: str | int

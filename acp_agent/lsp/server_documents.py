@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import anyio
 from lsprotocol import types
+from msgspec import Struct, field
 
 from acp_agent.lsp.uris import uri_of
 from acp_agent.schema.lsp_types import Diagnostic
@@ -25,8 +25,7 @@ MOST_FILES = 1000
 Tell = Callable[[str, Any], None]
 
 
-@dataclass
-class OpenDocument:
+class OpenDocument(Struct):
     path: Path
     language: str
     text: str

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
+
+import msgspec
 
 from acp_agent.mcp.base import McpError, McpErrorCode, ServerSpec
 from acp_agent.mcp.stdio_server import StdioServer
@@ -13,8 +14,7 @@ ROOM = 1024 * 1024
 """Bytes of a message besides its content."""
 
 
-@dataclass
-class Link:
+class Link(msgspec.Struct, eq=False):
     """One connection, from its first attempt to its end."""
 
     spec: ServerSpec
@@ -27,8 +27,8 @@ class Link:
     """Set when the server is gone."""
     on_lists: Callable[[], None]
     """Set when its tools or prompts may have changed."""
-    process: StdioServer | None = field(default=None, init=False)
-    lost: McpError | None = field(default=None, init=False)
+    process: StdioServer | None = None
+    lost: McpError | None = None
     """Why the server is gone."""
 
     @property

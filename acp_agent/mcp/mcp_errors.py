@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 from contextvars import ContextVar
-from dataclasses import dataclass
 
 import httpx2
 import mcp_types as types
 from mcp.shared.exceptions import MCPError
+from msgspec import Struct
 
 from acp_agent.mcp.base import McpError, McpErrorCode, ServerSpec
 from acp_agent.mcp.content import one_line
@@ -46,8 +46,7 @@ STATUSES: dict[int, McpErrorCode] = {
 }
 
 
-@dataclass
-class Trace:
+class Trace(Struct):
     """The HTTP status of a request, which the package does not expose."""
 
     status: int | None = None

@@ -11,7 +11,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 import anyio
@@ -118,13 +117,12 @@ async def _gone(servers: Iterable[_Server], seconds: float) -> None:
             await server.gone.wait()
 
 
-@dataclass
-class _Job(Generic[T]):
+class _Job(msgspec.Struct, Generic[T], eq=False):
     """A request in progress. If it is done with neither value nor error, the connection was lost."""
 
-    scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
-    done: anyio.Event = field(default_factory=anyio.Event)
-    value: list[T] = field(default_factory=list)
+    scope: anyio.CancelScope = msgspec.field(default_factory=anyio.CancelScope)
+    done: anyio.Event = msgspec.field(default_factory=anyio.Event)
+    value: list[T] = []
     error: McpError | None = None
 
 

@@ -9,12 +9,12 @@ import json
 import math
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import anyio
 import httpx2
 import mcp_types as types
+import msgspec
 from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.message import SessionMessage
@@ -198,13 +198,12 @@ class _Mended(httpx2.AsyncByteStream):
         await self._stream.aclose()
 
 
-@dataclass
-class Watched:
+class Watched(msgspec.Struct, eq=False):
     """A stream that reports its end."""
 
     inner: ReadStream[SessionMessage | Exception]
     ended: Callable[[], None]
-    last_context: Any = field(default=None, init=False)
+    last_context: Any = None
     """Used by the package to carry contexts."""
 
     async def receive(self) -> SessionMessage | Exception:

@@ -8,8 +8,9 @@ user's own, can lose a failure, and none makes an output longer.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Literal
+
+from msgspec import Struct
 
 from acp_agent.linear import compiled
 from acp_agent.output.error_lines import error_lines, looks_like_error, unready_rows
@@ -26,8 +27,7 @@ FOLLOWING = 2
 """Lines kept after each error of a failed command if the strategy does not know the format."""
 
 
-@dataclass(frozen=True, eq=False)
-class Omission:
+class Omission(Struct, frozen=True, eq=False):
     """Why lines are left out: the text of their mark. One object means one mark (or one per run)."""
 
     one: str
@@ -43,17 +43,16 @@ NOTHING = Omission("", "")
 """For lines whose content another line already reports (`(x12)`, a list of places)."""
 
 
-@dataclass(frozen=True)
-class Cut:
+class Cut(Struct, frozen=True):
     """A decision about a list of lines, by their indices."""
 
     confidence: Confidence
-    dropped: Mapping[int, Omission] = field(default_factory=dict)
-    stands_for: Mapping[int, int] = field(default_factory=dict)
+    dropped: Mapping[int, Omission] = {}
+    stands_for: Mapping[int, int] = {}
     """Dropped line -> the kept line that says the same, and how often."""
-    changed: Mapping[int, str] = field(default_factory=dict)
+    changed: Mapping[int, str] = {}
     """Kept lines that are rewritten."""
-    added: Mapping[int, str] = field(default_factory=dict)
+    added: Mapping[int, str] = {}
     """The strategy's own marks, each placed after the kept line with that index."""
     quoted: frozenset[int] = frozenset()
     """Lines that are certainly quoted contents (of a diff), not a report: they may mention errors."""

@@ -9,12 +9,12 @@ import os
 import stat
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, get_args
 
 import msgspec
-from msgspec import Meta
+from msgspec import Meta, Struct
+from msgspec.structs import replace
 
 from acp_agent.output.strategies import AnyStrategy, GitDiff, Strategy, checked_pattern
 
@@ -59,8 +59,7 @@ class _Written(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     strategies: Annotated[tuple[AnyStrategy, ...], Meta(min_length=1)] | None = None
 
 
-@dataclass(frozen=True)
-class Rule:
+class Rule(Struct, frozen=True):
     name: str
     match: Match
     strategies: tuple[Strategy, ...]

@@ -7,7 +7,8 @@ by `cut`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from acp_agent.output.cut import Confidence, carried_out, worst
 from acp_agent.output.filter_rules import Rule, load_rules
@@ -15,8 +16,7 @@ from acp_agent.output.sanitize import encodable
 from acp_agent.output.strategies import may_cut_strangers
 
 
-@dataclass(frozen=True)
-class Filtered:
+class Filtered(Struct, frozen=True):
     """An output after filtering."""
 
     text: str

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct
 
 from acp_agent.linear import compiled
 from acp_agent.output.cut import Cut, Omission
@@ -52,10 +53,9 @@ def git_status_cut(lines: Sequence[str]) -> Cut:
     return Cut("Full", dropped, changed=changed)
 
 
-@dataclass
-class _File:
+class _File(Struct):
     name: str
-    contents: list[int] = field(default_factory=list)
+    contents: list[int] = []
     """Indices of its lines within hunks."""
 
 

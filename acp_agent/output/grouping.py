@@ -7,7 +7,8 @@ by a pattern with a group `rule` (and `location`, else everything before the rul
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct
 
 from acp_agent.linear import Match, Pattern, compiled
 from acp_agent.output.cut import NOTHING, Cut, Omission
@@ -32,18 +33,16 @@ PROGRESS = Omission("line of progress", "lines of progress")
 BLANK = Omission("blank line", "blank lines")
 
 
-@dataclass
-class _Block:
+class _Block(Struct):
     rule: str
     head: str
     location: str
     places: range
 
 
-@dataclass
-class _Group:
+class _Group(Struct):
     first: _Block
-    others: list[_Block] = field(default_factory=list)
+    others: list[_Block] = []
 
 
 def group_by_rule_cut(lines: Sequence[str], pattern: str | None) -> Cut:

@@ -11,7 +11,7 @@ import re
 
 STRING = r"[^\x00-\x06\x07\x0e-\x1f\x80-\x9f]*(?:\x07|\x1b\\|\x9c)"
 """The rest of OSC, DCS, APC, PM and SOS: any text up to its end. If that is missing, only the start is dropped."""
-SEQUENCE = re.compile(
+SEQUENCE = (
     r"(?:\x1b\[|\x9b)(?P<parameters>[0-?]*)[ -/]*(?P<final>[@-~])"
     rf"|(?:\x1b[\]PX^_]|[\x9d\x90\x98\x9e\x9f]){STRING}"
     r"|\x1b[ -/]*[0-~]"
@@ -32,7 +32,7 @@ def sanitize_output(text: str) -> str:
     """
     text = encodable(text)
     if CONTROL.search(text) is not None:
-        text = SEQUENCE.sub(_line_control, text)
+        text = re.sub(SEQUENCE, _line_control, text)
         if any(char in text for char in ("\r", "\b", REST, LINE)):
             text = "\n".join([_as_shown(line) for line in text.split("\n")])
     if BLANK_RUN.search(text) is not None:

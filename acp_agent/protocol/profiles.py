@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from acp_agent.config.language_settings import ClientProfileConfig
 from acp_agent.schema.acp import ClientCapabilities, Implementation
@@ -22,7 +23,7 @@ def config_name(name: str) -> str:
     return re.sub(r"[^a-z0-9_-]+", "-", name.lower()).strip("-")
 
 
-class Quirks(NamedTuple):
+class Quirks(Struct, frozen=True):
     """`None`: as the client claims, or as for all clients."""
 
     reads_files: bool | None = None
@@ -41,7 +42,7 @@ PROFILES: dict[str, Quirks] = {
 """By the name in `clientInfo`, in lower case."""
 
 
-class RenderingPlan(NamedTuple):
+class RenderingPlan(Struct, frozen=True):
     """Features this client gets, and those it does without."""
 
     name: str

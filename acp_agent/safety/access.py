@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
@@ -81,14 +80,12 @@ class NoAccess(Struct, frozen=True):
 Access = PathAccess | ExecuteAccess | NetworkAccess | ToolAccess | ModeAccess | NoAccess
 
 
-@dataclass(frozen=True)
-class Allow:
-    rule: str = field(default="", compare=False)
+class Allow(Struct, frozen=True):
+    rule: str = ""
     """Short name of the deciding rule: `looks:git status`, `tools.permissions.bash[2] (config.toml:14)`."""
 
 
-@dataclass(frozen=True)
-class Ask:
+class Ask(Struct, frozen=True):
     """The user must decide."""
 
     reason: str
@@ -102,19 +99,18 @@ class Ask:
     """Whether it asks in every mode and remembers no answer."""
     by_person: bool = False
     """Whether the user's own rules ask, or protected paths are affected: then every mode asks."""
-    rule: str = field(default="", compare=False)
+    rule: str = ""
     """The deciding rule, as in `Allow`."""
-    notes: tuple[str, ...] = field(default=(), compare=False)
+    notes: tuple[str, ...] = ()
     """Notes to read before answering, one line each."""
 
 
-@dataclass(frozen=True)
-class Deny:
+class Deny(Struct, frozen=True):
     reason: str
     """A sentence for the model and the user."""
-    rule: str = field(default="", compare=False)
+    rule: str = ""
     """The deciding rule, as in `Allow`: for the user and the audit log."""
-    trace: str = field(default="", compare=False)
+    trace: str = ""
     """The reason, for the audit log only."""
     approvable: bool = False
     """Whether the user can allow this one call (`/approve`)."""

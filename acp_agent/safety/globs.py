@@ -27,11 +27,19 @@ def matches(pattern: str, text: str) -> bool:
 
 
 def _matches(pattern: str, text: str) -> bool:
-    """Matches; avoids compiling the many patterns that are a name or a prefix."""
-    begin = pattern.removesuffix("*")
-    if WILD.isdisjoint(begin) and pattern.isascii() and text.isascii():
-        same, begin = text.lower(), begin.lower()
-        return same == begin if len(begin) == len(pattern) else same.startswith(begin)
+    """Matches; avoids compiling the many patterns that are a name, or a part of one."""
+    bare = pattern.removesuffix("*").removeprefix("*")
+    if WILD.isdisjoint(bare) and pattern.isascii() and text.isascii():
+        same, bare = text.lower(), bare.lower()
+        match pattern[:1] == "*", pattern[-1:] == "*":
+            case True, True:
+                return bare in same
+            case True, False:
+                return same.endswith(bare)
+            case False, True:
+                return same.startswith(bare)
+            case _:
+                return same == bare
     return _compiled(pattern).match(text) is not None
 
 

@@ -14,9 +14,10 @@ import shutil
 import tempfile
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from acp_agent.config.xdg import state_dir
 from acp_agent.errors import UsageError
@@ -28,8 +29,7 @@ BEGIN = "acp-coder setup: begin (these lines are written by it)"
 END = "acp-coder setup: end"
 
 
-@dataclass(frozen=True)
-class Change:
+class Change(Struct, frozen=True):
     """A planned change of a file."""
 
     path: Path

@@ -6,9 +6,10 @@ import os
 import sys
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
+
+from msgspec import Struct
 
 import acp_agent
 from acp_agent.errors import UsageError
@@ -20,8 +21,7 @@ SHIPPED = "_editors"
 """Where a wheel has the folder `editors` (pyproject.toml)."""
 
 
-@dataclass(frozen=True)
-class Editor:
+class Editor(Struct, frozen=True):
     """One row."""
 
     id: str

@@ -19,7 +19,6 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -27,7 +26,7 @@ from typing import Any, ClassVar, Self, TypedDict, TypeVar, Unpack
 from weakref import WeakSet
 
 import anyio
-from msgspec import UNSET
+from msgspec import UNSET, Struct, field
 
 from acp_agent.client.acp_client import AcpClient, Around, ElicitationAnswer, LanguageServers
 from acp_agent.client.permissions import Permissions, allow_once
@@ -52,27 +51,23 @@ _Found = TypeVar("_Found")
 # --- misbehaviour ------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class NeverAnswers:
+class NeverAnswers(Struct, frozen=True):
     """The request hangs until it is cancelled."""
 
 
-@dataclass(frozen=True)
-class AnswersError:
+class AnswersError(Struct, frozen=True):
     code: int = -32603
     message: str = "the editor is out of order"
     data: Any = None
 
 
-@dataclass(frozen=True)
-class AnswersGarbage:
+class AnswersGarbage(Struct, frozen=True):
     """Answers `result`, whatever the method."""
 
     result: Any = "garbage"
 
 
-@dataclass(frozen=True)
-class AnswersLate:
+class AnswersLate(Struct, frozen=True):
     """Serves the request only after the test sets `release`."""
 
     release: anyio.Event = field(default_factory=anyio.Event)
@@ -84,8 +79,7 @@ Misbehaviour = NeverAnswers | AnswersError | AnswersGarbage | AnswersLate
 # --- recording ---------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Line:
+class Line(Struct, frozen=True):
     """One line on the wire. `message` is its JSON, or the text itself if it is not JSON."""
 
     direction: Direction
@@ -96,21 +90,20 @@ class Line:
         return f"{arrow} {json.dumps(self.message, ensure_ascii=False)}"
 
 
-@dataclass
-class ToolCallState:
+class ToolCallState(Struct):
     """A tool call as the user currently sees it: its announcement with every update merged in."""
 
     id: str
-    statuses: list[str] = field(default_factory=list)
+    statuses: list[str] = []
     """Each status reported, in order; an announcement without one counts as pending."""
     title: str = ""
     name: str | None = None
     kind: str = "other"
-    content: list[Any] = field(default_factory=list)
-    locations: list[Any] = field(default_factory=list)
+    content: list[Any] = []
+    locations: list[Any] = []
     raw_input: Any = None
     raw_output: Any = None
-    meta: dict[str, Any] = field(default_factory=dict)
+    meta: dict[str, Any] = {}
 
     @property
     def status(self) -> str:

@@ -61,7 +61,7 @@ async def test_the_line_of_a_call_is_parsed_once(tmp_path, monkeypatch):
     async with rig(tmp_path, rounds(bash(command)), config=ALLOW_TOUCH, otherwise=allow_once) as r:
         await r.editor.prompt("go")
         assert "inner" in results(r, 2)[0]
-    assert texts == [command, "echo inner"]
+    assert [text for text in texts if text in command] == [command, "echo inner"]
 
 
 # --- rules -------------------------------------------------------------------------------------------------------

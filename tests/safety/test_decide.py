@@ -6,12 +6,13 @@ from itertools import permutations
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from acp_agent.safety.access import Access, Allow, Ask, Deny, ExecuteAccess, NoAccess, PathAccess, Verdict
 from acp_agent.safety.deciding.decide import EDIT_SCOPE, combine, decide
 from acp_agent.safety.folders.paths import Roots
 
-EDITS = Ask("it changes a file", (EDIT_SCOPE,), "edits in this project")
+EDITS = Ask("it changes a file", (EDIT_SCOPE,), "edits in this project", rule="edits ask")
 
 
 @pytest.fixture
@@ -24,14 +25,14 @@ def verdict(roots: Roots, *accesses: Access, may_change: bool = True) -> Verdict
 
 
 def test_touching_nothing_is_allowed(roots: Roots) -> None:
-    assert verdict(roots) == Allow()
-    assert verdict(roots, NoAccess()) == Allow()
-    assert verdict(roots, NoAccess(), may_change=False) == Allow()
+    assert isinstance(verdict(roots), Allow)
+    assert isinstance(verdict(roots, NoAccess()), Allow)
+    assert isinstance(verdict(roots, NoAccess(), may_change=False), Allow)
 
 
 def test_reading_inside_is_allowed_in_every_mode(roots: Roots, tmp_path: Path) -> None:
     for may_change in (True, False):
-        assert verdict(roots, PathAccess("read", tmp_path / "x"), may_change=may_change) == Allow()
+        assert isinstance(verdict(roots, PathAccess("read", tmp_path / "x"), may_change=may_change), Allow)
 
 
 def test_writing_inside_asks(roots: Roots, tmp_path: Path) -> None:
@@ -54,7 +55,7 @@ def test_a_mode_that_only_reads_denies_writing_and_commands(roots: Roots, tmp_pa
 
 
 def test_commands_are_judged_by_what_they_do(roots: Roots, tmp_path: Path) -> None:
-    assert verdict(roots, ExecuteAccess("ls", tmp_path)) == Allow()
+    assert isinstance(verdict(roots, ExecuteAccess("ls", tmp_path)), Allow)
     found = verdict(roots, ExecuteAccess("cargo test", tmp_path))
     assert isinstance(found, Ask)
     assert found.scopes == ("bash cargo test",)
@@ -68,10 +69,10 @@ def test_deny_wins_over_ask_and_ask_over_allow_in_any_order() -> None:
         assert combine(order) == deny
     for order in permutations((allow, ask)):
         assert combine(order) == ask
-    assert combine([Allow(), Allow()]) == Allow()
-    assert combine([]) == Allow()
+    assert isinstance(combine([Allow(), Allow()]), Allow)
+    assert isinstance(combine([]), Allow)
 
 
 def test_several_asks_become_one_that_names_each_scope_once() -> None:
     asks = [Ask("r1", ("a", "b"), "A"), Ask("r2", ("b", "c"), "B"), Ask("r1", ("a",), "A")]
-    assert combine(asks) == Ask("r1; r2", ("a", "b", "c"), "A and B")
+    assert replace(combine(asks), rule="", notes=()) == Ask("r1; r2", ("a", "b", "c"), "A and B")

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from acp_agent.safety.access import Allow, Ask
 from acp_agent.safety.folders.paths import Roots
@@ -213,7 +214,7 @@ echo a=b --flag=value
 
 @table("line", LOOKS)
 def test_looking_runs_without_asking(line: str, project: Path) -> None:
-    assert judge(line.replace("⏎", "\n"), Roots(project), project) == Allow()
+    assert isinstance(judge(line.replace("⏎", "\n"), Roots(project), project), Allow)
 
 
 SCOPED = [
@@ -285,7 +286,9 @@ SCOPED = [
 def test_known_work_asks_with_a_scope(line: str, scopes: list[str], project: Path) -> None:
     verdict = judge(line, Roots(project), project)
     names = " and ".join(f"`{scope}`" for scope in scopes)
-    assert verdict == Ask(CHANGES, tuple(f"bash {s}" for s in scopes), f"{names} commands in this project")
+    assert replace(verdict, rule="", notes=()) == Ask(
+        CHANGES, tuple(f"bash {s}" for s in scopes), f"{names} commands in this project"
+    )
 
 
 EXACTLY = [
@@ -741,7 +744,7 @@ def test_deep_nesting_asks_and_breaks_nothing(text: str, project: Path) -> None:
 
 def test_in_a_folder_outside_everything_asks(project: Path) -> None:
     verdict = judge("ls", Roots(project), project.parent)
-    assert verdict == Ask(OUTSIDE, (f"bash = [in {project.parent}] ls",), EXACT)
+    assert replace(verdict, rule="", notes=()) == Ask(OUTSIDE, (f"bash = [in {project.parent}] ls",), EXACT)
 
 
 def test_an_exact_answer_belongs_to_the_folder_it_was_given_in(project: Path) -> None:
@@ -752,8 +755,8 @@ def test_an_exact_answer_belongs_to_the_folder_it_was_given_in(project: Path) ->
 
 def test_more_folders_may_be_looked_at(project: Path) -> None:
     outside = project.parent / "outside"
-    assert judge(f"cat {outside}/secret.txt", Roots(project, [outside]), project) == Allow()
-    assert judge("cat out/secret.txt", Roots(project, [outside]), project) == Allow()
+    assert isinstance(judge(f"cat {outside}/secret.txt", Roots(project, [outside]), project), Allow)
+    assert isinstance(judge("cat out/secret.txt", Roots(project, [outside]), project), Allow)
 
 
 def test_a_missing_folder_of_the_session_does_not_break_the_judgement(project: Path) -> None:
@@ -778,7 +781,7 @@ def judged(root: Path, cwd: Path | None = None) -> object:
 
 
 def test_git_in_a_fresh_repository_looks(repository: Path) -> None:
-    assert judged(repository) == Allow()
+    assert isinstance(judged(repository), Allow)
 
 
 @pytest.mark.parametrize(
@@ -853,7 +856,7 @@ def test_git_asks_where_the_repository_names_programs(text: str, repository: Pat
 def test_git_does_not_ask_for_harmless_configuration(text: str, repository: Path) -> None:
     with (repository / ".git" / "config").open("a") as file:
         file.write(text)
-    assert judged(repository) == Allow()
+    assert isinstance(judged(repository), Allow)
 
 
 def test_git_asks_inside_a_bare_repository_that_came_with_the_files(repository: Path) -> None:
@@ -877,7 +880,7 @@ def test_git_asks_where_the_folder_shares_another_configuration(repository: Path
     (repository / ".git" / "commondir").write_text("../evil\n")
     (evil / "objects").mkdir(parents=True)
     (evil / "refs").mkdir()
-    assert judged(repository) == Allow()
+    assert isinstance(judged(repository), Allow)
     (evil / "config").write_text("[core]\n\tfsmonitor = ./evil.sh\n")
     assert judged(repository) == HOSTILE_GIT
 
@@ -908,7 +911,7 @@ def test_git_looks_in_a_linked_worktree(repository: Path, tmp_path: Path) -> Non
     )
     linked = tmp_path / "linked"
     subprocess.run(["git", "worktree", "add", "-q", str(linked)], cwd=repository, check=True, timeout=30)
-    assert judged(linked) == Allow()
+    assert isinstance(judged(linked), Allow)
     with (repository / ".git" / "config").open("a") as file:
         file.write("[core]\n\tfsmonitor = ./evil.sh\n")
     assert judged(linked) == HOSTILE_GIT
@@ -947,7 +950,7 @@ def test_no_text_breaks_the_judgement(line: str, project: Path) -> None:
 @FUZZ
 @given(line=LINES)
 def test_what_is_allowed_is_valid_bash(line: str, project: Path) -> None:
-    if judge(line, Roots(project), project) == Allow():
+    if isinstance(judge(line, Roots(project), project), Allow):
         checked = subprocess.run(["bash", "-n", "-c", line], capture_output=True, timeout=30)
         assert checked.returncode == 0, checked.stderr
 
@@ -958,7 +961,7 @@ def test_danger_after_anything_is_never_allowed_unless_quoted(
     before: str, danger: str, after: str, project: Path
 ) -> None:
     line = before + danger + after
-    if judge(line, Roots(project), project) == Allow():
+    if isinstance(judge(line, Roots(project), project), Allow):
         # Quoted it is text, and after a `#` a remark; bash must see it so, too.
         assert "'" in line or '"' in line or "#" in line
         assert "$(" not in line

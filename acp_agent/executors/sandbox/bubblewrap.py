@@ -16,8 +16,10 @@ import subprocess
 import threading
 import uuid
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from acp_agent.config.safety_settings import SandboxConfig
 from acp_agent.errors import ExecutorError
@@ -49,8 +51,7 @@ LIMIT = '(ulimit -u {n}) 2>/dev/null && ulimit -u {n} || ulimit -p {n} 2>/dev/nu
 """For shells with either name of the option."""
 
 
-@dataclass(frozen=True)
-class Bubblewrap:
+class Bubblewrap(Struct, frozen=True):
     program: Path
     version: str
     arch: Arch

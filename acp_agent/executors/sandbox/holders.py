@@ -14,8 +14,9 @@ import os
 import stat
 import threading
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from pathlib import Path
+
+from msgspec import Struct, field
 
 from acp_agent.errors import ExecutorError
 
@@ -26,8 +27,7 @@ IMPOSSIBLE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.ENOEN
 """Nothing can be made there, which is so for the command, too."""
 
 
-@dataclass
-class _Parent:
+class _Parent(Struct):
     """A folder with place holders in it, and how many commands of this process need them."""
 
     fd: int

@@ -11,8 +11,9 @@ import os
 import platform
 import uuid
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from acp_agent.config.safety_settings import SandboxConfig
 from acp_agent.errors import ExecutorError
@@ -41,8 +42,7 @@ DEVICES = tuple(
 )
 
 
-@dataclass(frozen=True)
-class LandlockAlone:
+class LandlockAlone(Struct, frozen=True):
     version: int
     arch: Arch
     groups: Path | None

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from acp_agent.errors import ExecutorError
 from acp_agent.executors.sandbox.base import Confined, Invocation, SandboxKind, SandboxPolicy
 
 
-@dataclass(frozen=True)
-class Noop:
+class Noop(Struct, frozen=True):
     strict: bool = False
     trouble: tuple[str, ...] = ()
     """Why there is nothing better."""

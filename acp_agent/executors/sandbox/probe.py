@@ -11,11 +11,11 @@ import tempfile
 import threading
 from collections.abc import Mapping
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
 
 import anyio.to_thread
 import msgspec
+from msgspec import Struct
 
 from acp_agent.config.safety_settings import SandboxConfig
 from acp_agent.errors import ExecutorError
@@ -42,8 +42,7 @@ MISSING_NAMESPACES = (
 )
 
 
-@dataclass(frozen=True)
-class Found:
+class Found(Struct, frozen=True):
     sandbox: Sandbox
     """Of kind `none` if nothing confines commands."""
     words: str

@@ -10,8 +10,9 @@ import os
 import platform
 import uuid
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from acp_agent.config.safety_settings import SandboxConfig
 from acp_agent.errors import ExecutorError
@@ -51,8 +52,7 @@ HEAD = """\
 """Names and sizes may be seen everywhere: every path is looked up part by part."""
 
 
-@dataclass(frozen=True)
-class Seatbelt:
+class Seatbelt(Struct, frozen=True):
     kind: SandboxKind = "seatbelt"
 
     def words(self) -> str:

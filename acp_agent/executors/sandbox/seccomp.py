@@ -11,9 +11,10 @@ import os
 import struct
 import uuid
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct
 
 from acp_agent.executors.sandbox.syscalls import DENIED, Arch, number
 
@@ -61,8 +62,7 @@ DATAGRAMS = tuple(kind | flags for kind in (2, 3) for flags in (0, 0o4000, 0o200
 """SOCK_DGRAM and SOCK_RAW (the same for AF_UNIX) with SOCK_NONBLOCK and SOCK_CLOEXEC; the kernel takes no other bit."""
 
 
-@dataclass(frozen=True)
-class _Step:
+class _Step(Struct, frozen=True):
     code: int
     value: int = 0
     yes: str = ""

@@ -9,9 +9,10 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
+
+from msgspec import Struct
 
 from acp_agent.errors import ExecutorError
 from acp_agent.executors.sandbox.base import SandboxPolicy
@@ -34,15 +35,13 @@ HELD: tuple[Treatment, ...] = ("keep", "protect", "absent")
 TEMPORARY = ("/tmp", "/var/tmp")
 
 
-@dataclass(frozen=True)
-class Spot:
+class Spot(Struct, frozen=True):
     path: Path
     treatment: Treatment
     source: Path | None = None
 
 
-@dataclass(frozen=True)
-class View:
+class View(Struct, frozen=True):
     spots: tuple[Spot, ...]
     """Parents first."""
     missing: tuple[Path, ...]

@@ -7,10 +7,10 @@ all, and none runs it automatically on save, as some do with `source.fixAll` and
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from lsprotocol import types
+from msgspec import Struct
 
 from acp_agent.fronts.lsp_server.drawing import SOURCE
 from acp_agent.fronts.lsp_server.editor_documents import Document
@@ -24,8 +24,7 @@ WORDS = 60
 """Characters of a question or a problem in a title."""
 
 
-@dataclass(frozen=True)
-class _Action:
+class _Action(Struct, frozen=True):
     title: str
     command: str
     arguments: tuple[Any, ...] = ()

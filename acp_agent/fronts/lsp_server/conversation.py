@@ -9,12 +9,12 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import anyio
 import anyio.abc
+from msgspec import Struct, field
 
 from acp_agent.errors import AgentError, PeerError
 from acp_agent.fronts.lsp_server.agent_host import AgentHost, RunningAgent
@@ -30,14 +30,12 @@ STOP_SECONDS = 10.0
 """Seconds an agent may take to end its turn when asked; then it is killed."""
 
 
-@dataclass(frozen=True)
-class Folders:
+class Folders(Struct, frozen=True):
     cwd: Path
     more: Sequence[Path] = ()
 
 
-@dataclass(frozen=True)
-class Choice:
+class Choice(Struct, frozen=True):
     """An option that can be picked."""
 
     id: str
@@ -45,8 +43,7 @@ class Choice:
     current: bool = False
 
 
-@dataclass
-class Session:
+class Session(Struct):
     id: str
     folders: Folders
     agent: RunningAgent
@@ -55,8 +52,7 @@ class Session:
     options: Sequence[acp.SessionConfigOption] = ()
 
 
-@dataclass
-class Turn:
+class Turn(Struct):
     prompt: Prompt
     done: anyio.Event = field(default_factory=anyio.Event)
     stop_reason: str = ""

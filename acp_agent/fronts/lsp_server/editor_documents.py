@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import quote, unquote, urlsplit
 
@@ -16,6 +15,7 @@ from lsprotocol.types import (
     TextDocumentContentChangePartial,
     TextDocumentItem,
 )
+from msgspec import Struct, field
 
 from acp_agent.fronts.lsp_server.text_positions import Encoding, Text
 
@@ -62,8 +62,7 @@ def plain_ends(text: str) -> str:
     return text.removeprefix("\ufeff").replace("\r\n", "\n")
 
 
-@dataclass
-class Document:
+class Document(Struct):
     uri: str
     path: Path | None
     version: int

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from lsprotocol.types import Range, TextEdit
+from msgspec import Struct
 
 from acp_agent.fronts.lsp_server.text_positions import Text
 
@@ -18,8 +18,7 @@ MATCHED_LINES = 4_000
 """Above that, everything between the common beginning and end is replaced as one piece: matching takes too long."""
 
 
-@dataclass(frozen=True)
-class Hunk:
+class Hunk(Struct, frozen=True):
     """Replaces the lines from `start` up to `end` with `lines`."""
 
     start: int

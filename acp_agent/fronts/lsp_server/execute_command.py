@@ -8,12 +8,12 @@ the request stops it.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import anyio.abc
 from lsprotocol.types import LSPErrorCodes, Position, Range
+from msgspec import Struct
 from pygls.exceptions import JsonRpcException, JsonRpcInvalidParams
 
 from acp_agent.errors import AgentError, PeerError
@@ -33,8 +33,7 @@ CONTINUE = "Continue."
 Work = Callable[[], Awaitable[Any]]
 
 
-@dataclass(frozen=True)
-class _Given:
+class _Given(Struct, frozen=True):
     """The single argument of a command, validated."""
 
     text: str = ""

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Literal, get_args
+
+from msgspec import Struct
 
 from acp_agent.fronts.lsp_server.buffers import Save
 
 TranscriptSync = Literal["turn", "live"]
 
 
-@dataclass(frozen=True)
-class Options:
+class Options(Struct, frozen=True):
     save: Save = "never"
     """Who saves a document without unsaved changes after the agent edited it: nobody, the editor on request
     (`acpCoder/save`), or this server."""

@@ -6,11 +6,11 @@ when allowed.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import count
 
 import anyio.abc
 from lsprotocol import types
+from msgspec import Struct
 
 from acp_agent.fronts.lsp_server.lsp_editor import Editor
 from acp_agent.fronts.lsp_server.status import Board, one_line
@@ -21,8 +21,7 @@ NEW_LINES = 3
 PREFIX = "acp-coder/"
 
 
-@dataclass
-class _Line:
+class _Line(Struct):
     token: str
     title: str
     message: str = ""

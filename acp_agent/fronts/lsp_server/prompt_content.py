@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urldefrag
 
 from lsprotocol.types import Position, Range
+from msgspec import Struct
 
 from acp_agent.fronts.lsp_server.editor_documents import Documents, path_of
 from acp_agent.fronts.lsp_server.text_positions import Text
@@ -23,8 +23,7 @@ LINK = re.compile(r"\[[^\]\n]*\]\((file://[^)\s]+)\)")
 LINES = re.compile(r"^L(\d+)(?:[-:]L?(\d+))?$")
 
 
-@dataclass(frozen=True)
-class Passage:
+class Passage(Struct, frozen=True):
     """Lines `first` to `last` of a file, counted from 1, and their current text, saved or not."""
 
     uri: str
@@ -47,8 +46,7 @@ class Passage:
         return f"[{self.name}]({self.link})"
 
 
-@dataclass(frozen=True)
-class Prompt:
+class Prompt(Struct, frozen=True):
     """`text` is what a user would have typed."""
 
     text: str

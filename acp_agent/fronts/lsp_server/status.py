@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 from lsprotocol.types import Range
-from msgspec import UNSET
+from msgspec import UNSET, Struct
 
 from acp_agent.fronts.lsp_server.text_positions import split_lines
 from acp_agent.fronts.view import plain
@@ -32,8 +31,7 @@ def one_line(text: str, length: int = TITLE_LENGTH) -> str:
     return line if len(line) <= length else line[: length - 1] + "…"
 
 
-@dataclass
-class Place:
+class Place(Struct):
     path: Path
     said: int
     """The line reported by the agent: repeating it does not undo the effect of edits."""
@@ -41,8 +39,7 @@ class Place:
     """Its current line, counted from 0."""
 
 
-@dataclass
-class Call:
+class Call(Struct):
     """A tool call as last reported."""
 
     id: str
@@ -50,7 +47,7 @@ class Call:
     status: acp.ToolCallStatus = "pending"
     waiting: bool = False
     """Used to answer a question about it."""
-    places: list[Place] = field(default_factory=list)
+    places: list[Place] = []
     content: Sequence[Any] = ()
     raw_input: Any = None
     raw_output: Any = None
@@ -98,8 +95,7 @@ class Call:
                 self.places.append(before.get((path, said)) or Place(path, said, said - 1))
 
 
-@dataclass(frozen=True)
-class Mark:
+class Mark(Struct, frozen=True):
     """A call at a place in a file. `line` counts from 0."""
 
     line: int

@@ -14,7 +14,6 @@ import time
 import uuid
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -57,30 +56,29 @@ class Ended(Struct):
     """How long it ran."""
 
 
-@dataclass
 class Run:
-    """One command in the background."""
+    """One command in the background. `timeout` in seconds."""
 
-    process: Process | None
-    """`None` once it has ended."""
-    command: Command
-    call: Call
-    """The call that started it: its card shows the run."""
-    reports: Reports
-    timeout: float
-    """Seconds."""
-    id: str = field(default_factory=lambda: str(uuid.uuid4()), init=False)
-    started: float = field(default_factory=time.monotonic, init=False)
-    scope: anyio.CancelScope = field(default_factory=anyio.CancelScope, init=False)
-    """Cancelled to end it."""
-    over: anyio.Event = field(default_factory=anyio.Event, init=False)
-    """Set once it has ended and everything was reported."""
-    watched: bool = field(default=False, init=False)
-    ended: Ended = field(default_factory=Ended, init=False)
-    told: bool = field(default=False, init=False)
-    """Whether the model knows that it ended."""
-    forgotten: bool = field(default=False, init=False)
-    """Whether the model has forgotten that it started it."""
+    def __init__(self, process: Process, command: Command, call: Call, reports: Reports, timeout: float) -> None:
+        self.id = str(uuid.uuid4())
+        self.process: Process | None = process
+        """`None` once it has ended."""
+        self.command = command
+        self.call = call
+        """The call that started it: its card shows the run."""
+        self.reports = reports
+        self.timeout = timeout
+        self.started = time.monotonic()
+        self.scope = anyio.CancelScope()
+        """Cancelled to end it."""
+        self.over = anyio.Event()
+        """Set once it has ended and everything was reported."""
+        self.watched = False
+        self.ended = Ended()
+        self.told = False
+        """Whether the model knows that it ended."""
+        self.forgotten = False
+        """Whether the model has forgotten that it started it."""
 
     @property
     def running(self) -> bool:

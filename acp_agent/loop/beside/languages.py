@@ -25,7 +25,6 @@ from acp_agent.loop.outbox import Outbox
 from acp_agent.loop.published import Published
 from acp_agent.loop.shell.confinement import Confinement
 from acp_agent.lsp.base import Document, Launch, LspError, NewErrors, Report
-from acp_agent.lsp.compare import new_errors
 from acp_agent.lsp.known_servers import ServerRow, any_installed, language_of, rows, which
 from acp_agent.lsp.uris import uri_of
 from acp_agent.safety.folders.paths import Roots
@@ -41,6 +40,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 OWN_SERVERS = "acp_agent.lsp.own_servers:OwnServers"
+NEW_ERRORS = "acp_agent.lsp.compare:new_errors"
 
 CLOSE_SECONDS = 5.0
 """Seconds for the servers to end; they are killed well before."""
@@ -320,7 +320,7 @@ class Languages:
             except (AgentError, TimeoutError) as error:
                 log.info("%s: the editor's language servers were not heard: %s", after.path, error)
                 return NewErrors(waiting=["the editor"])
-            found = new_errors(known, now, "" if before is None else before.text, after.text)
+            found = load(NEW_ERRORS)(known, now, "" if before is None else before.text, after.text)
             return NewErrors([(after.path, item) for item in found])
         return NewErrors(waiting=["the editor"])
 

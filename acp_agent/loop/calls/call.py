@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from acp_agent.errors import ToolError
 from acp_agent.executors.base import Process
@@ -58,22 +57,21 @@ class Outcome(Struct):
     audited: bool = False
 
 
-@dataclass
-class Call:
+class Call(Struct, eq=False):
     """One call in progress. `id` is ours: unique in the session, whatever the model made up."""
 
     use: ToolUse
     name: str = ""
-    id: str = field(default_factory=lambda: str(uuid.uuid4()), init=False)
-    reported: bool = field(default=False, init=False)
-    ready: Ready | None = field(default=None, init=False)
-    facts: CallFacts | None = field(default=None, init=False)
+    id: str = field(default_factory=lambda: str(uuid.uuid4()))
+    reported: bool = False
+    ready: Ready | None = None
+    facts: CallFacts | None = None
     """The facts it was judged by, once it has been."""
-    began: float | None = field(default=None, init=False)
+    began: float | None = None
     """When it started to run, by the monotonic clock."""
-    feed: Feed | None = field(default=None, init=False)
-    processes: list[Process] = field(default_factory=list, init=False)
+    feed: Feed | None = None
+    processes: list[Process] = []
     """Processes that it started and must end."""
-    goes_on: Run | None = field(default=None, init=False)
+    goes_on: Run | None = None
     """The command it left running in the background: neither the process nor the feed ends with the call."""
-    outcome: Outcome = field(default_factory=Outcome, init=False)
+    outcome: Outcome = field(default_factory=Outcome)

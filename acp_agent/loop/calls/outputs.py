@@ -12,7 +12,6 @@ from __future__ import annotations
 import json
 import logging
 from collections import Counter
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import anyio.to_thread
@@ -110,8 +109,7 @@ class Counts(Struct):
     """Outputs."""
 
 
-@dataclass
-class Outputs:
+class Outputs(Struct, eq=False):
     """Of one session."""
 
     session_id: str
@@ -120,7 +118,7 @@ class Outputs:
     config: ToolsConfig
     filters: SessionFilters
     compression: GoalCompression
-    counts: Counts = field(default_factory=Counts, init=False)
+    counts: Counts = msgspec.field(default_factory=Counts)
 
     @property
     def redactor(self) -> Redactor:

@@ -123,6 +123,3 @@ class ResultCache:
         folders = [key for key, entry in self._entries.items() if any(seen.disk.folder for seen in entry.paths)]
         for key in folders:
             del self._entries[key]
-
-    def clear(self) -> None:
-        self._entries.clear()

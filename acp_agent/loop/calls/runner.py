@@ -15,12 +15,12 @@ One of the few places with `except Exception`: a tool that breaks is a failed ca
 from __future__ import annotations
 
 import copy
-import difflib
 import json
 import logging
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import cached_property
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +31,7 @@ from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from acp_agent.errors import AgentError, ConnectionClosed, ToolError
+from acp_agent.lazy import load
 from acp_agent.llm.base import TextPart, ToolMessage, ToolUse
 from acp_agent.loop.beside.scheduler import Scheduler
 from acp_agent.loop.calls.call import Call, Ran, Ready
@@ -114,9 +115,16 @@ class Calls:
 
     def _begin(self) -> None:
         self.failures = RepeatedFailures(self.config.repeated_failures)
+        self._forget_results()
+
+    def _forget_results(self) -> None:
+        vars(self).pop("_cache", None)
+
+    @cached_property
+    def _cache(self) -> ResultCache:
         cache = self.config.result_cache
         looks = Looks(self.shell.executor, buffers=self.shell.offer.read_text)
-        self._cache = ResultCache(looks, enabled=cache.enabled, ttl=cache.ttl)
+        return ResultCache(looks, enabled=cache.enabled, ttl=cache.ttl)
 
     def below(self, parent: Parent, tools: frozenset[str]) -> Calls:
         """The calls of a sub-agent, with these of our tools and its own shell and memory."""
@@ -132,7 +140,7 @@ class Calls:
     def forget(self) -> None:
         """The model has forgotten the conversation: resets what depends on it."""
         self.quota.reset()
-        self._cache.clear()
+        self._forget_results()
 
     async def run_all(self, uses: Sequence[ToolUse], add: Callable[[ToolMessage], None]) -> RoundResult:
         """Runs the calls of one model message; `add` gets one result for each, in the model's order, in any case.
@@ -464,7 +472,7 @@ class Calls:
 
 
 def _unknown(name: str, names: Sequence[str]) -> ToolError:
-    near = difflib.get_close_matches(name[:LONGEST_NAME], names, n=1)
+    near = load("difflib:get_close_matches")(name[:LONGEST_NAME], names, n=1)
     meant = f" Did you mean `{near[0]}`?" if near else ""
     return ToolError(
         f"Unknown tool `{name[:LONGEST_NAME]}`.{meant} The tools are: {', '.join(names)}.", "tool_not_found"

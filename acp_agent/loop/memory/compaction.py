@@ -347,16 +347,15 @@ def floor_chars(messages: Sequence[Message]) -> int:
 
 # --- what a server says ------------------------------------------------------------------------------------------
 
-LIMIT = re.compile(
-    r"(?:context|model|token)s?[ _-](?:window|length|size|limit)\D{0,40}?(\d[\d,_]{2,})"
-    r"|(\d[\d,_]{2,})\s*(?:tokens?\s*)?(?:maximum|max\b)|max(?:imum)?\D{0,40}?(\d[\d,_]{2,})",
-    re.IGNORECASE,
+LIMIT = (
+    r"(?i)(?:context|model|token)s?[ _-](?:window|length|size|limit)\D{0,40}?(\d[\d,_]{2,})"
+    r"|(\d[\d,_]{2,})\s*(?:tokens?\s*)?(?:maximum|max\b)|max(?:imum)?\D{0,40}?(\d[\d,_]{2,})"
 )
 
 
 def window_of(error: ProviderError) -> int | None:
     """The window in tokens that a rejection names."""
-    found = LIMIT.search(str(error))
+    found = re.search(LIMIT, str(error))
     if found is None:
         return None
     digits = next(group for group in found.groups() if group)

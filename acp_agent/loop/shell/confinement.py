@@ -23,6 +23,7 @@ from acp_agent.executors.sandbox.base import Confined, Invocation, SandboxPolicy
 from acp_agent.executors.sandbox.common_dirs import hold, release
 from acp_agent.lazy import load
 from acp_agent.loop.journal import Journal
+from acp_agent.loop.shell.private_folder import CLOSED_PARTS, PARTS, PrivateFolder
 from acp_agent.lsp.base import Launch, LspError
 from acp_agent.safety.folders.paths import Roots, real_path
 from acp_agent.safety.folders.protect import git_places
@@ -53,18 +54,11 @@ NOT_CONFINED = (
     "`lsp.unconfined = true` starts them anyway."
 )
 
-PRIVATE_PARTS = ("scratch", "scripts", "sandbox")
-"""Part of the session's private folder that commands cannot access, wherever it is. /tmp and the home are in the
-other."""
-
-OWN_PARTS = ("state", "scratch", "scratch/tmp", "scratch/home", "scripts", "sandbox")
-"""Of the session's private folder."""
-
 START_FILES = (".bash", ".profile", ".zsh", ".zprofile", ".zlogin", ".config/fish")
 
 
 class Confinement:
-    """Of one session. `folder`: private, existing; a command may write only to `state` and `scratch` in it."""
+    """Of one session."""
 
     def __init__(
         self,
@@ -72,7 +66,7 @@ class Confinement:
         roots: Roots,
         environ: Mapping[str, str],
         home: Path | None,
-        folder: Path,
+        folder: PrivateFolder,
         journal: Journal | None = None,
         spawn: Callable[[Coroutine[Any, Any, None]], None] | None = None,
     ) -> None:
@@ -91,8 +85,6 @@ class Confinement:
         self._readable: tuple[Path, ...] | None = None
         self.links: list[Path] = []
         """Protected paths that are links: their targets are protected, the links are not."""
-        for name in OWN_PARTS:
-            (folder / name).mkdir(mode=0o700)
         self._other: User | None = None
         self._survey = Survey()
         self._looked: float | None = None
@@ -159,16 +151,17 @@ class Confinement:
             return lines
         network, sockets = (("allowed" if on else "none") for on in (policy.network, policy.unix_sockets))
         lines.append(f"Network: {network}; unix sockets: {sockets}.")
-        lines.append(f"Writable: {_names(policy.writable, self._folder)}.")
+        private = self._folder.path
+        lines.append(f"Writable: {_names(policy.writable, private)}.")
         lines.append(f"Protected in them: {', '.join(config.protect) or 'nothing'}.")
         if self.links:
             lines.append(
-                f"Links, so they can be replaced despite the protection: {_names(tuple(self.links), self._folder)}."
+                f"Links, so they can be replaced despite the protection: {_names(tuple(self.links), private)}."
             )
         if not self._survey.complete:
             lines.append(f"{TOO_LARGE[0].upper()}{TOO_LARGE[1:]}.")
         if self._hidden:
-            lines.append(f"Hidden (`deny_read`): {_names(tuple(self._hidden), self._folder)}.")
+            lines.append(f"Hidden (`deny_read`): {_names(tuple(self._hidden), private)}.")
         if config.allow_read:
             lines.append(f"Also readable: {', '.join(config.allow_read)}.")
         if config.strict:
@@ -197,7 +190,7 @@ class Confinement:
         if (name := self._config.scope.run_as_user) and self._other is None:
             self._other = load(FIND_USER)(name)
             if self._other is not None:
-                for path in (self._folder, *(self._folder / part for part in OWN_PARTS)):
+                for path in (self._folder.path, *(self._folder.path / part for part in PARTS)):
                     os.chown(path, self._other.uid, self._other.gid)
         return self._other
 
@@ -213,7 +206,7 @@ class Confinement:
         try:
             policy = self.policy()
             policy = replace(policy, protected=(*policy.protected, *held))
-            confined = self.found.sandbox.confine(invocation, policy, self._folder / "sandbox")
+            confined = self.found.sandbox.confine(invocation, policy, self._folder.path / "sandbox")
         except BaseException:
             release(held)
             raise
@@ -259,7 +252,7 @@ class Confinement:
         )
         invocation = Invocation(tuple(argv), cwd, self._environ)
         try:
-            confined = found.sandbox.confine(invocation, policy, self._folder / "sandbox")
+            confined = found.sandbox.confine(invocation, policy, self._folder.path / "sandbox")
         except ExecutorError as error:
             raise LspError(f"{argv[0]} was not started: {error}") from error
         try:
@@ -289,14 +282,14 @@ class Confinement:
         config, roots = self._config.sandbox, self._roots
         folders = [real_path(root) for root in roots.all]
         protected = [path for folder in folders for path in self._protected(folder)]
-        writable = [*folders, *self._existing(config.allow_write), self._folder / "state"]
+        writable = [*folders, *self._existing(config.allow_write), self._folder.path / "state"]
         for folder in folders:
             places, special = git_places(folder)
             writable += places
             protected += special
         if self._protects_git:
             protected += self._survey.special()
-        own = [*self._roots.rules.own, *(self._folder / part for part in PRIVATE_PARTS)]
+        own = [*self._roots.rules.own, *(self._folder.path / part for part in CLOSED_PARTS)]
         protected += [path for path in self._roots.rules.own if not path.exists()]
         if self._readable is None:
             other = self._other  # Another user may not be able to see what is installed in our home.
@@ -309,7 +302,7 @@ class Confinement:
             protected=tuple(dict.fromkeys(protected)),
             network=config.allow_network,
             unix_sockets=config.allow_unix_sockets,
-            scratch=self._folder / "scratch",
+            scratch=self._folder.path / "scratch",
             home=self._home if self._other is None else self._other.home,
             max_processes=config.max_processes,
             other_user=self._other is not None,

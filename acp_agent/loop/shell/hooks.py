@@ -10,7 +10,7 @@ import json
 import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import anyio
 from msgspec import Struct, field
@@ -18,9 +18,12 @@ from msgspec import Struct, field
 from acp_agent.config.model import HookConfig, HooksConfig
 from acp_agent.errors import ExecutorError
 from acp_agent.executors.base import Command
-from acp_agent.executors.local import LocalExecutor
+from acp_agent.executors.late import Late
 from acp_agent.loop.outbox import Outbox
 from acp_agent.loop.running_turn import RunningTurn
+
+if TYPE_CHECKING:
+    from acp_agent.executors.local import LocalExecutor
 
 log = logging.getLogger(__name__)
 
@@ -34,7 +37,7 @@ class Hooks(Struct):
     """The hooks of one session. They run on this machine."""
 
     config: HooksConfig
-    run_with: LocalExecutor
+    run_with: Late[LocalExecutor]
     cwd: Path
     outbox: Outbox
     turn: RunningTurn
@@ -73,7 +76,7 @@ class Hooks(Struct):
     async def _one(self, hook: HookConfig, env: Mapping[str, str]) -> str:
         """Runs it; returns what went wrong, or nothing."""
         try:
-            process = await self.run_with.run(Command(hook.command, self.cwd, env=env))
+            process = await self.run_with.executor.run(Command(hook.command, self.cwd, env=env))
         except ExecutorError as error:
             return str(error)
         try:

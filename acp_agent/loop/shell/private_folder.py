@@ -11,6 +11,7 @@ import os
 import shutil
 import tempfile
 import time
+from functools import cached_property
 from pathlib import Path
 
 from acp_agent.safety.folders.paths import Roots, real_path
@@ -19,6 +20,11 @@ log = logging.getLogger(__name__)
 
 PREFIX = "acp-coder-"
 LOCK = "lock"
+
+PARTS = ("state", "scratch", "scratch/tmp", "scratch/home", "scripts", "sandbox")
+"""Its folders. A command may write only to `state` and `scratch`."""
+CLOSED_PARTS = ("scratch", "scripts", "sandbox")
+"""Those that commands cannot access, wherever it is. /tmp and the home are in the others."""
 
 OTHER_FOLDERS = ("/var/tmp", "/dev/shm")
 
@@ -30,16 +36,25 @@ JUST_MADE = 60.0
 
 
 class PrivateFolder:
-    """Not inside a folder of the session, if possible."""
+    """Not inside a folder of the session, if possible. Created when it is first needed."""
 
     def __init__(self, roots: Roots) -> None:
-        self.path = Path(tempfile.mkdtemp(prefix=PREFIX, dir=_parents(roots)[0]))
-        self._lock = os.open(self.path / LOCK, os.O_CREAT | os.O_RDWR, 0o600)
+        self._roots = roots
+        self._lock = -1
+
+    @cached_property
+    def path(self) -> Path:
+        path = Path(tempfile.mkdtemp(prefix=PREFIX, dir=_parents(self._roots)[0]))
+        self._lock = os.open(path / LOCK, os.O_CREAT | os.O_RDWR, 0o600)
         fcntl.flock(self._lock, fcntl.LOCK_EX)
+        for name in PARTS:
+            (path / name).mkdir(mode=0o700)
+        return path
 
     def close(self) -> None:
-        shutil.rmtree(self.path, ignore_errors=True)
-        os.close(self._lock)
+        if self._lock >= 0:
+            shutil.rmtree(self.path, ignore_errors=True)
+            os.close(self._lock)
 
 
 def _parents(roots: Roots) -> list[str]:

@@ -6,7 +6,7 @@ import copy
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from acp_agent.executors.editor import EditorExecutor
+from acp_agent.executors.late import Late
 from acp_agent.executors.route import Offer, route
 from acp_agent.executors.shell_state import forget_state, last_cwd
 from acp_agent.loop.running_turn import RunningTurn
@@ -15,6 +15,7 @@ from acp_agent.loop.shell.private_folder import PrivateFolder
 from acp_agent.safety.folders.paths import Roots
 
 if TYPE_CHECKING:
+    from acp_agent.executors.editor import EditorExecutor
     from acp_agent.loop.beside.background_runs import SessionRuns
     from acp_agent.loop.shell.hooks import Hooks
 
@@ -27,7 +28,8 @@ class Shell:
         roots: Roots,
         turn: RunningTurn,
         folder: PrivateFolder,
-        executor: EditorExecutor,
+        offer: Offer,
+        late: Late[EditorExecutor],
         confinement: Confinement,
         hooks: Hooks,
         runs: SessionRuns,
@@ -35,13 +37,17 @@ class Shell:
         self._roots = roots
         self.turn = turn
         self._folder = folder
-        self.executor = executor
-        self.offer: Offer = executor.offer
+        self._late = late
+        self.offer = offer
         """The operations that the editor serves."""
         self.confinement = confinement
         self.hooks = hooks
         self.runs = runs
         self._of = ""
+
+    @property
+    def executor(self) -> EditorExecutor:
+        return self._late.executor
 
     def below(self, call_id: str) -> Shell:
         """The shell of a sub-agent that a call started."""
@@ -72,6 +78,6 @@ class Shell:
         return self.confinement.limits()
 
     async def close(self) -> None:
-        await self.executor.close()
+        await self._late.close()
         await self.hooks.close()
         self._folder.close()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Protocol
 
@@ -110,17 +110,15 @@ class Tools(Struct, frozen=True):
         return matches_any(self.patterns, tool) is not self.only
 
 
-@dataclass(frozen=True)
-class Limit:
+class Limit(Struct, frozen=True, dict=True):
     """`[[tools.scoped.constraints]]`: constraints on the arguments of a tool."""
 
     constraint: ScopedConstraint
     home: Path | None
-    folders: tuple[Path, ...] = field(init=False)
 
-    def __post_init__(self) -> None:
-        folders = tuple(_folder(text, self.home) for text in self.constraint.allowed_paths)
-        object.__setattr__(self, "folders", folders)
+    @cached_property
+    def folders(self) -> tuple[Path, ...]:
+        return tuple(_folder(text, self.home) for text in self.constraint.allowed_paths)
 
     def __str__(self) -> str:
         return f"{self.constraint.tool} beyond its limit"

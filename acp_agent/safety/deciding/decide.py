@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from acp_agent.lazy import load
 from acp_agent.safety.access import (
@@ -85,20 +86,16 @@ def judge_access(access: Access, roots: Roots, mode: str, may_change: bool) -> V
             return Deny(f"{roots.display(path)} must not be read or changed ({why}).", "deny_read")
         case PathAccess("read", _):
             return Allow("reads")
-        case PathAccess("write", path):
+        case PathAccess(change, path):
+            writes = change == "write"
+            done, what, scope = ("changed", "edit", EDIT_SCOPE) if writes else ("deleted", "deletion", DELETE_SCOPE)
             if not may_change:
-                return Deny(f"The mode `{mode}` is read-only; {roots.display(path)} was not changed.", f"mode {mode}")
+                return Deny(f"The mode `{mode}` is read-only; {roots.display(path)} was not {done}.", f"mode {mode}")
             if roots.in_project(path) and not roots.rules.protects(path):
-                return Ask("it changes a file", (EDIT_SCOPE,), "edits in this project", rule="edits ask")
-            reason = "it changes a file that other programs trust"
-            return _special(roots, path, Ask(reason, (f"edit = {path}",), f"edits of {path}"))
-        case PathAccess("delete", path):
-            if not may_change:
-                return Deny(f"The mode `{mode}` is read-only; {roots.display(path)} was not deleted.", f"mode {mode}")
-            if roots.in_project(path) and not roots.rules.protects(path):
-                return Ask("it deletes files", (DELETE_SCOPE,), "deletions in this project", rule="deletions ask")
-            reason = "it deletes what other programs trust"
-            return _special(roots, path, Ask(reason, (f"delete = {path}",), f"deletions of {path}"))
+                reason = "it changes a file" if writes else "it deletes files"
+                return Ask(reason, (scope,), f"{what}s in this project", rule=f"{what}s ask")
+            reason = f"it {'changes a file that' if writes else 'deletes what'} other programs trust"
+            return _special(roots, path, Ask(reason, (scope.replace("*", f"= {path}"),), f"{what}s of {path}"))
         case NetworkAccess(host, what, sends):
             if sends and not may_change:
                 return Deny(f"The mode `{mode}` is read-only; {what} was not sent.", f"mode {mode}")

@@ -11,12 +11,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from acp_agent.config.model import ToolsConfig
 from acp_agent.lazy import load
@@ -167,7 +166,7 @@ class Deciders(Struct, frozen=True):
     # --- a command --------------------------------------------------------------------------------------------
 
     def _command(self, subject: Subject, access: ExecuteAccess) -> Verdict:
-        alone = replace(subject, call=msgspec.structs.replace(subject.call, accesses=(access,)))
+        alone = replace(subject, call=replace(subject.call, accesses=(access,)))
         if (denied := self.rules.applies("commands", alone)) is not None:
             return denied[0].denial(denied[1])
         examined = subject.examined(access)

@@ -7,7 +7,6 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
@@ -62,8 +61,7 @@ class CallFacts(Struct, frozen=True):
         return False
 
 
-@dataclass(frozen=True)
-class Subject:
+class Subject(Struct, frozen=True, eq=False, dict=True):
     """Everything is computed when a rule first needs it."""
 
     call: CallFacts
@@ -72,7 +70,7 @@ class Subject:
     """The call as a step: as given, and in further spellings of its command."""
     made: tuple[Step, ...] = ()
     """Earlier calls of the session."""
-    _examined: dict[int, Examined] = field(default_factory=dict)
+    _examined: dict[int, Examined] = msgspec.field(default_factory=dict)
 
     @property
     def tool(self) -> str:

@@ -12,10 +12,11 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from acp_agent.safety.access import Allow, Ask
 from acp_agent.safety.folders.paths import Roots
@@ -226,6 +227,8 @@ class _Walk:
                 return self._part(node, folders, redirects, depth)
             case "program" | "compound_statement" | "subshell":
                 after = stay
+                if node.type != "program" and not any(child.is_named for child in node.children):
+                    self.ask(NOT_UNDERSTOOD)
                 for child in node.children:
                     if not child.is_named and child.type not in SEPARATORS:
                         self.ask(NOT_UNDERSTOOD)

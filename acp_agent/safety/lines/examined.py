@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from acp_agent.safety.access import Allow, Ask
 from acp_agent.safety.lines.line import Redirect, Simple
@@ -19,8 +20,7 @@ Match = Callable[[str], str | bool | None]
 WILD = re.compile(r"[*?\[]")
 
 
-@dataclass(frozen=True)
-class Part:
+class Part(Struct, frozen=True):
     """One simple command."""
 
     simple: Simple
@@ -73,8 +73,7 @@ class Part:
         return self.shown[-1] if self.shown else ""
 
 
-@dataclass(frozen=True)
-class Examined:
+class Examined(Struct, frozen=True):
     command: str
     understood: bool
     trouble: str

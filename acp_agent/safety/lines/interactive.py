@@ -7,7 +7,8 @@ timeout), so only clear cases are refused: `terminal_programs` lists the program
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from acp_agent.safety.lines.line import Command, read
 from acp_agent.safety.lines.terminal_programs import EDITOR_VARIABLES, ENDLESS, SimpleCommand, WantsTerminal, wants

@@ -7,7 +7,6 @@ applied.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import cache
 from itertools import groupby
 
@@ -64,8 +63,7 @@ def _runners() -> dict[str, str]:
     return {"pnpm": "exec"} | {name: sub for name in seen_by("filters") if (sub := wrappers()[name].sub)}
 
 
-@dataclass(frozen=True)
-class LastCommand:
+class LastCommand(Struct, frozen=True):
     text: str
     """Program (without its folder) and arguments as written, separated by single blanks. Without wrappers, variables,
     redirections, and options between a program and its sub-command. Empty if there is none."""
@@ -100,8 +98,7 @@ def last_command(script: str) -> LastCommand:
     return LastCommand(segments[-1].text, True) if segments else NONE
 
 
-@dataclass(frozen=True)
-class _Segment:
+class _Segment(Struct, frozen=True):
     text: str
     prints: bool
     speaks: bool = False

@@ -16,10 +16,11 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
 import tree_sitter_bash
+from msgspec import Struct
+from msgspec.structs import replace
 from tree_sitter import Language, Node, Parser, Tree
 
 from acp_agent.safety.lines.quoting import Unquoted, unquoted
@@ -61,16 +62,14 @@ TAKERS = frozenset(("command", "declaration_command", "command_substitution", "p
 TOO_DEEP = "too deep"
 
 
-@dataclass(frozen=True)
-class Word:
+class Word(Struct, frozen=True):
     """A word as bash passes it to a program, apart from wildcards."""
 
     text: str
     glob: bool = False
 
 
-@dataclass(frozen=True)
-class Redirect:
+class Redirect(Struct, frozen=True):
     operator: str
     target: str | None
     """`None`: known only at run time."""
@@ -92,8 +91,7 @@ class Redirect:
         return self.operator in ("&>", "&>>") or (self.operator in (">", ">>", ">|") and self.descriptor in ("", "1"))
 
 
-@dataclass(frozen=True)
-class Simple:
+class Simple(Struct, frozen=True):
     """A simple command as the second parser reads it; anything known only at run time is kept as written."""
 
     text: str
@@ -110,8 +108,7 @@ class Simple:
     redirects: tuple[Redirect, ...]
 
 
-@dataclass(frozen=True, eq=False)
-class Around:
+class Around(Struct, frozen=True, eq=False):
     """A construct around commands; all commands in the same one share the same object."""
 
     kind: str
@@ -125,8 +122,7 @@ class Around:
     """Whether it consumes their output, so that it is not shown directly."""
 
 
-@dataclass(frozen=True)
-class Command:
+class Command(Struct, frozen=True):
     """A simple command at its position in the line; or, so that it is not overlooked, a function (its name is its only
     word), a loop and the like (without words). Their contents follow."""
 

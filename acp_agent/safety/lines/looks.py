@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from acp_agent.safety.folders.paths import Roots, real_path
 from acp_agent.safety.lines.always import scopes_of
@@ -41,8 +42,7 @@ HOSTILE_GIT = "the configuration of this git repository names programs to run"
 TEST_OPERATORS = frozenset(("=", "==", "!=", "!"))
 
 
-@dataclass(frozen=True)
-class Judged:
+class Judged(Struct, frozen=True):
     """The judgement on one simple command."""
 
     after: Places | None

@@ -7,7 +7,8 @@ for deny rules: it finds too much rather than too little.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 EXPANSION = re.compile(r"\$[\w({\[*@#?$!-]")
 META = frozenset(" \t\r\n;&|<>()`")
@@ -31,8 +32,7 @@ BRACES = re.compile(r"\{([^{}]*,[^{}]*)\}")
 QUOTES = str.maketrans("", "", "'\"\\")
 
 
-@dataclass(frozen=True)
-class Unquoted:
+class Unquoted(Struct, frozen=True):
     text: str
     """Without quotes; anything known only at run time is kept as written."""
     literal: bool

@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Literal
@@ -27,8 +26,7 @@ Level = Literal["low", "medium", "high"]
 ORDER: dict[str, int] = {"low": 0, "medium": 1, "high": 2}
 
 
-@dataclass(frozen=True)
-class Risk:
+class Risk(Struct, frozen=True):
     level: Level
     mutation: bool
     """Whether it changes something."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from acp_agent.safety.lines.reach import Folders
 
@@ -10,8 +10,7 @@ Folded = Folders | None
 """Possible current directories of the shell; `None`: unknown."""
 
 
-@dataclass(frozen=True)
-class Places:
+class Places(Struct, frozen=True):
     """Possible current directories after success and after failure."""
 
     success: Folded

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cache
 
 from msgspec import Struct
@@ -19,16 +18,14 @@ from acp_agent.safety.lines.wrappers import wrappers
 from acp_agent.toml_table import toml_table
 
 
-@dataclass(frozen=True)
-class WantsTerminal:
+class WantsTerminal(Struct, frozen=True):
     why: str
     """The beginning of a sentence for the model: `` `vim` is an editor and needs a terminal``."""
     instead: str
     """Advice, one sentence."""
 
 
-@dataclass(frozen=True)
-class SimpleCommand:
+class SimpleCommand(Struct, frozen=True):
     """A command without its wrappers."""
 
     words: tuple[str, ...]

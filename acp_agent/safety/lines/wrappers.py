@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import Literal
 
@@ -29,8 +28,7 @@ PLAIN_SHELL = words("-c -ec -ce -xc -exc -euc -uc -lc")
 SHELL_VALUES = words("-o +o -O +O --rcfile --init-file")
 
 
-@dataclass(frozen=True)
-class Inner:
+class Inner(Struct, frozen=True):
     """A command within the words of another."""
 
     words: tuple[str, ...] = ()
@@ -72,8 +70,7 @@ def wrappers() -> dict[str, _Wrapper]:
     return toml_table(__file__, dict[str, _Wrapper])
 
 
-@dataclass(frozen=True)
-class Behind:
+class Behind(Struct, frozen=True):
     """The command that is clearly meant inside a wrapper."""
 
     words: tuple[str, ...]

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
 import anyio
+from msgspec import Struct
+from msgspec.structs import asdict, replace
 from pydantic import Field, PrivateAttr
 
 from acp_agent.config.model import ToolsConfig
@@ -52,13 +53,12 @@ class DiagnosticsParams(Params):
     later."""
 
 
-@dataclass
-class _Report:
+class _Report(Struct):
     """The combined results of all checks."""
 
-    found: list[Diagnostic] = field(default_factory=list)
-    warnings: list[str] = field(default_factory=list)
-    finished: list[str] = field(default_factory=list)
+    found: list[Diagnostic] = []
+    warnings: list[str] = []
+    finished: list[str] = []
     """The checkers whose report is complete."""
     failed: bool = False
     """Whether a checker crashed or was stopped."""

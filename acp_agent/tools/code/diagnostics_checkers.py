@@ -16,7 +16,6 @@ import re
 import shlex
 import tomllib
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal
@@ -90,8 +89,7 @@ def checkers() -> dict[str, Checker]:
     return {name: replace(checker, name=name) for name, checker in found.items()}
 
 
-@dataclass(frozen=True)
-class Check:
+class Check(Struct, frozen=True):
     """One run of a checker."""
 
     checker: Checker

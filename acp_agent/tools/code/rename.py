@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from pathlib import Path
 
+from msgspec import Struct
 from pydantic import Field
 
 from acp_agent.config.model import ToolsConfig
@@ -33,8 +33,7 @@ class RenameParams(SymbolParams):
     new_name: str = Field(description="Its new name.", min_length=1)
 
 
-@dataclass(frozen=True)
-class _Change:
+class _Change(Struct, frozen=True):
     planned: Planned
     shown: str
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import difflib
-from dataclasses import dataclass
 from pathlib import Path
 
+from msgspec import Struct
 from pydantic import Field
 
 from acp_agent.errors import ToolError
@@ -32,8 +32,7 @@ class EditParams(Params):
     replace_all: bool = Field(default=False, description="Replace all occurrences.")
 
 
-@dataclass(frozen=True)
-class Planned:
+class Planned(Struct, frozen=True):
     """A previewed change, made only if the file is unchanged."""
 
     path: Path

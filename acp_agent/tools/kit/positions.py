@@ -5,11 +5,11 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
 import anyio
+from msgspec import Struct
 from pydantic import Field
 
 from acp_agent.errors import ToolError
@@ -41,8 +41,7 @@ class SymbolParams(Params):
     )
 
 
-@dataclass(frozen=True)
-class Place:
+class Place(Struct, frozen=True):
     """A place in a file, for people: one-based, columns in characters."""
 
     path: Path

@@ -32,7 +32,7 @@ METADATA = frozenset(
 )
 """Parameters that other agents' tools have for describing a call. They do not change what the call does."""
 
-DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(s|sec|secs|seconds?|m|min|mins|minutes?|h|hours?)", re.IGNORECASE)
+DURATION = r"(?i)(\d+(?:\.\d+)?)\s*(s|sec|secs|seconds?|m|min|mins|minutes?|h|hours?)"
 
 
 def repair(arguments: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any] | None:
@@ -72,7 +72,7 @@ def _in_type(value: Any, schema: dict[str, Any]) -> Any:
         kinds = {_type_of(decoded)} | ({"number"} if isinstance(decoded, int) else set())
         if kinds & wanted:
             return decoded
-        if wanted & {"number", "integer"} and (duration := DURATION.fullmatch(text)) is not None:
+        if wanted & {"number", "integer"} and (duration := re.fullmatch(DURATION, text)) is not None:
             seconds = float(duration[1]) * {"s": 1, "m": 60, "h": 3600}[duration[2][0].lower()]
             return int(seconds) if seconds.is_integer() else seconds
     if "array" in wanted and not isinstance(value, list) and "object" not in wanted and value is not None:

@@ -6,11 +6,11 @@ from __future__ import annotations
 import html
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import msgspec
+from msgspec import Struct
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 from acp_agent.errors import ToolError
@@ -23,8 +23,7 @@ LONGEST = 500
 _TAG = re.compile(r"<[^<>]{0,200}>")
 
 
-@dataclass(frozen=True)
-class SearchResult:
+class SearchResult(Struct, frozen=True):
     title: str
     url: str
     snippet: str

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from urllib.parse import urlencode
 
+from msgspec.structs import asdict
 from pydantic import Field
 
 from acp_agent.config.model import ToolsConfig, WebConfig
