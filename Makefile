@@ -27,8 +27,7 @@ demo: $(STAMP)
 	@$(BIN)/python -m acp_agent demo
 
 test: $(STAMP) tools
-	@$(NPM) test --silent
-	@$(BIN)/python -m pytest
+	@bash scripts/test_all.sh $(BIN)/python $(NPM)
 
 # The agent in real editors. The first time it takes some minutes and 2 GB, in tests/.editors. An editor that stumbles
 # under a test is opened once more for it; the summary counts these.

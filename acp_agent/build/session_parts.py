@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from acp_agent.config.load import Config
 from acp_agent.config.model import ProviderConfig
-from acp_agent.executors.late import Late
 from acp_agent.executors.route import Offer as EditorOffer
 from acp_agent.executors.scrub import scrubbing
 from acp_agent.lazy import load
@@ -38,7 +37,7 @@ from acp_agent.loop.session import Session
 from acp_agent.loop.shell.confinement import Confinement
 from acp_agent.loop.shell.hooks import Hooks
 from acp_agent.loop.shell.private_folder import PrivateFolder
-from acp_agent.loop.shell.session_shell import Shell
+from acp_agent.loop.shell.session_shell import Late, Shell
 from acp_agent.loop.toolbox.absent import Absent
 from acp_agent.loop.toolbox.extensions import Extensions
 from acp_agent.loop.toolbox.mcp_tools import SessionServers

@@ -18,6 +18,7 @@ import os
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from pathlib import Path
+from threading import Thread
 
 import anyio
 
@@ -89,6 +90,7 @@ class EditorTerminals:
                 cwd=command.cwd,
                 env=env,
                 output_byte_limit=min(command.output_limit, self._output_limit),
+                late=Thread(target=anyio.run, args=(kill_marked, mark)).start,
             )
         except TimeoutError as error:
             # It may have started: running it again elsewhere could do its work twice. What protects while it runs must

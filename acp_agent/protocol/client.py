@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -116,9 +116,17 @@ class Client:
     # --- terminal ---------------------------------------------------------------------------------------------
 
     async def create_terminal(
-        self, command: str, args: Sequence[str], *, cwd: Path, env: dict[str, str], output_byte_limit: int
+        self,
+        command: str,
+        args: Sequence[str],
+        *,
+        cwd: Path,
+        env: dict[str, str],
+        output_byte_limit: int,
+        late: Callable[[], None] = lambda: None,
     ) -> str:
-        """Starts a command in the editor and returns the terminal's id immediately."""
+        """Starts a command in the editor and returns the terminal's id immediately. A terminal created after the
+        caller stopped waiting is killed and released, and `late` is called."""
         self._need(self.plan.terminals, "terminal/create")
         request = acp.CreateTerminalRequest(
             session_id=self._session_id,
@@ -128,11 +136,11 @@ class Client:
             env=[acp.EnvVariable(name=name, value=value) for name, value in env.items()],
             output_byte_limit=output_byte_limit,
         )
-        answer: acp.CreateTerminalResponse = await self._ask("terminal/create", request, late=self._end_late_terminal)
+        end = partial(self._end_late_terminal, late)
+        answer: acp.CreateTerminalResponse = await self._ask("terminal/create", request, late=end)
         return answer.terminal_id
 
-    def _end_late_terminal(self, result: Any) -> None:
-        """Ends a terminal created after the caller stopped waiting: it must not run on unseen."""
+    def _end_late_terminal(self, late: Callable[[], None], result: Any) -> None:
         try:
             terminal_id = decode_result("terminal/create", result, "client").terminal_id
         except AgentError:
@@ -142,6 +150,7 @@ class Client:
             ("terminal/release", acp.ReleaseTerminalRequest(session_id=self._session_id, terminal_id=terminal_id)),
         ):
             self._connection.tell(method, request)
+        late()
 
     async def terminal_output(self, terminal_id: str) -> acp.TerminalOutputResponse:
         request = acp.TerminalOutputRequest(session_id=self._session_id, terminal_id=terminal_id)

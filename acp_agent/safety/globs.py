@@ -31,15 +31,9 @@ def _matches(pattern: str, text: str) -> bool:
     bare = pattern.removesuffix("*").removeprefix("*")
     if WILD.isdisjoint(bare) and pattern.isascii() and text.isascii():
         same, bare = text.lower(), bare.lower()
-        match pattern[:1] == "*", pattern[-1:] == "*":
-            case True, True:
-                return bare in same
-            case True, False:
-                return same.endswith(bare)
-            case False, True:
-                return same.startswith(bare)
-            case _:
-                return same == bare
+        if pattern.startswith("*"):
+            return bare in same if pattern.endswith("*") else same.endswith(bare)
+        return same.startswith(bare) if pattern.endswith("*") else same == bare
     return _compiled(pattern).match(text) is not None
 
 

@@ -68,9 +68,10 @@ class AnswersGarbage(Struct, frozen=True):
 
 
 class AnswersLate(Struct, frozen=True):
-    """Serves the request only after the test sets `release`."""
+    """Serves the request only after the test sets `release`; with `served_at_once`, only its answer is late."""
 
     release: anyio.Event = field(default_factory=anyio.Event)
+    served_at_once: bool = False
 
 
 Misbehaviour = NeverAnswers | AnswersError | AnswersGarbage | AnswersLate
@@ -180,7 +181,7 @@ class _MisbehavingClient(AcpClient):
                 raise error
             case AnswersGarbage(result):
                 return result
-            case AnswersLate(release):
+            case AnswersLate(release) as late if not late.served_at_once:
                 await release.wait()
         try:
             result = await super().handle_request(method, params)
@@ -188,6 +189,8 @@ class _MisbehavingClient(AcpClient):
             if self.unknown_never_answer:
                 await anyio.sleep_forever()
             raise
+        if isinstance(slow := self.misbehave.get(method), AnswersLate):
+            await slow.release.wait()
         return None if result == {} and method in self.nulls else result
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import anyio
 import pytest
 
+from acp_agent.schema import acp
 from acp_agent.schema.acp import AgentMessageChunk, CompactionUpdate, ToolCallProgress
 from acp_agent.testing.fake_editor import AnswersLate, NeverAnswers
 from acp_agent.testing.fake_model import Answer, Call
@@ -208,6 +209,23 @@ async def test_a_terminal_made_after_the_cancel_is_killed_and_released(tmp_path)
         assert (await r.editor.prompt("again")).stop_reason == "end_turn"
         assert r.editor.terminals.open == 0
         assert not (tmp_path / "ran").exists()
+
+
+async def test_a_late_terminal_is_ended_by_its_mark_where_the_client_kills_nothing(tmp_path):
+    script = [Answer(tool_calls=(bash(f"echo $$ > {tmp_path / 'pid'}; sleep 1000"),)), "fine"]
+    late = AnswersLate(served_at_once=True)
+    async with rig(tmp_path, script, misbehave={"terminal/create": late}, nothing_is_killed=True) as r:
+        turn = r.editor.begin("go")
+        with anyio.fail_after(10):
+            while not (tmp_path / "pid").exists():
+                await anyio.sleep(0.01)
+        await _cancelled(r, turn)
+        late.release.set()
+        await r.editor.wait_until(lambda: r.editor.lines("from_agent", "terminal/release"))
+        assert (await r.editor.prompt("again")).stop_reason == "end_turn"
+        asked = acp.WaitForTerminalExitRequest(session_id=r.editor.session_id, terminal_id="term-1")
+        with anyio.fail_after(10):
+            assert (await r.editor.terminals.wait_for_exit(asked)).signal == "SIGKILL"
 
 
 async def test_a_cancelled_compaction_says_so(tmp_path):

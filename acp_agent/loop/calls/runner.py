@@ -115,9 +115,6 @@ class Calls:
 
     def _begin(self) -> None:
         self.failures = RepeatedFailures(self.config.repeated_failures)
-        self._forget_results()
-
-    def _forget_results(self) -> None:
         vars(self).pop("_cache", None)
 
     @cached_property
@@ -140,7 +137,7 @@ class Calls:
     def forget(self) -> None:
         """The model has forgotten the conversation: resets what depends on it."""
         self.quota.reset()
-        self._forget_results()
+        vars(self).pop("_cache", None)
 
     async def run_all(self, uses: Sequence[ToolUse], add: Callable[[ToolMessage], None]) -> RoundResult:
         """Runs the calls of one model message; `add` gets one result for each, in the model's order, in any case.

@@ -18,12 +18,12 @@ from msgspec import Struct, field
 from acp_agent.config.model import HookConfig, HooksConfig
 from acp_agent.errors import ExecutorError
 from acp_agent.executors.base import Command
-from acp_agent.executors.late import Late
 from acp_agent.loop.outbox import Outbox
 from acp_agent.loop.running_turn import RunningTurn
 
 if TYPE_CHECKING:
     from acp_agent.executors.local import LocalExecutor
+    from acp_agent.loop.shell.session_shell import Late
 
 log = logging.getLogger(__name__)
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, TypeVar
 
-from acp_agent.executors.late import Late
 from acp_agent.executors.route import Offer, route
 from acp_agent.executors.shell_state import forget_state, last_cwd
 from acp_agent.loop.running_turn import RunningTurn
@@ -16,8 +17,27 @@ from acp_agent.safety.folders.paths import Roots
 
 if TYPE_CHECKING:
     from acp_agent.executors.editor import EditorExecutor
+    from acp_agent.executors.local import LocalExecutor
     from acp_agent.loop.beside.background_runs import SessionRuns
     from acp_agent.loop.shell.hooks import Hooks
+
+
+Made = TypeVar("Made", bound="EditorExecutor | LocalExecutor")
+
+
+class Late(Generic[Made]):
+    """An executor made by the first call that needs it: loading it takes longer than a first answer should wait."""
+
+    def __init__(self, make: Callable[[], Made]) -> None:
+        self._make = make
+
+    @cached_property
+    def executor(self) -> Made:
+        return self._make()
+
+    async def close(self) -> None:
+        if "executor" in vars(self):
+            await self.executor.close()
 
 
 class Shell:

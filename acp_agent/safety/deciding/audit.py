@@ -21,7 +21,6 @@ from acp_agent.config.safety_settings import AuditConfig
 
 log = logging.getLogger(__name__)
 
-SCHEMA_ID = "acp_coder.audit.v1"
 PRIVATE = 0o600
 
 AuditEvent = Literal["decision", "result", "notice"]

@@ -1,0 +1,17 @@
+#!/usr/bin/env bash
+# test_all.sh PYTHON NPM...: the extension's tests beside the agent's, which take longer and have the last word.
+set -u
+python=$1
+shift
+(
+    said=$("$@" test --silent 2>&1)
+    status=$?
+    printf '\n%s\n' "$said"
+    exit "$status"
+) &
+extension=$!
+trap 'kill "$extension" 2> /dev/null; exit 130' INT TERM
+"$python" -m pytest
+agent=$?
+wait "$extension" || exit 1
+exit "$agent"
