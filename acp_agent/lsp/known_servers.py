@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -102,15 +101,13 @@ def _stands(folder: Path, marker: str) -> bool:
 
 
 def any_installed(known: Sequence[ServerRow], folders: Sequence[Path], environ: Mapping[str, str]) -> bool:
-    """Whether one of the servers seems to be installed, judging by the names in program folders: faster than looking
-    for each of them."""
+    """Whether one of the servers seems to be installed, judging by the names in program folders."""
     places = [str(folder / place) for folder in folders for place in OWN_PROGRAMS]
-    names: set[str] = set()
-    for place in (*places, *environ.get("PATH", os.defpath).split(os.pathsep)):
-        with suppress(OSError):
-            names.update(os.listdir(place) if os.path.isabs(place) else ())
+    places += [place for place in environ.get("PATH", os.defpath).split(os.pathsep) if os.path.isabs(place)]
     wanted = {row.command[0] for row in known}
-    return not wanted.isdisjoint(names) or any(os.sep in program and os.path.exists(program) for program in wanted)
+    return any(os.path.exists(os.path.join(place, name)) for place in dict.fromkeys(places) for name in wanted) or any(
+        os.sep in name and os.path.exists(name) for name in wanted
+    )
 
 
 def which(program: str, near: Path, top: Path, environ: Mapping[str, str]) -> str | None:
