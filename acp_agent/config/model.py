@@ -35,7 +35,7 @@ class AgentConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ] = "default"
     max_tool_iterations: Annotated[
         int, key("Model calls in one turn before it ends with `max_turn_requests`.", ge=1, le=1000, project=True)
-    ] = 10
+    ] = 200
     max_output_tokens: Annotated[
         int, key("Maximum tokens of an answer; 0: the server decides.", ge=0, project=True)
     ] = 0
@@ -52,9 +52,20 @@ class AgentConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     doom_loop: Annotated[
         int,
         key(
-            "Consecutive rounds with the same commands or the same outputs after which a turn ends.", ge=2, project=True
+            "Consecutive rounds with the same calls or the same outputs, or circles of up to four rounds, after which "
+            "a turn ends.",
+            ge=2,
+            project=True,
         ),
     ] = 3
+    max_repetition: Annotated[
+        int,
+        key(
+            "Characters of one repeated short text after which the model is stopped; 0: never.",
+            ge=0,
+            project=True,
+        ),
+    ] = 3000
     instruction_files: Annotated[bool, key("Read the project's AGENTS.md (or else CLAUDE.md, GEMINI.md).")] = True
     max_instruction_bytes: Annotated[
         int, key("Maximum bytes of instruction files in the system prompt.", ge=1024, project=True)
@@ -199,7 +210,7 @@ class MemoryConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class DelegateConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     max_depth: Annotated[int, key("Nesting depth of sub-agents; 0 offers none at all.", ge=0, le=5, project=True)] = 2
-    max_iterations: Annotated[int, key("Maximum model calls of a sub-agent.", ge=1, le=1000, project=True)] = 10
+    max_iterations: Annotated[int, key("Maximum model calls of a sub-agent.", ge=1, le=1000, project=True)] = 100
 
 
 class ScheduleConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

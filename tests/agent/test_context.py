@@ -38,6 +38,10 @@ def says(text: str) -> Answer:
     return Answer(text=text, usage=None)
 
 
+def wordy(number: int) -> str:
+    return "".join(f"w{index:05} " for index in range(number))
+
+
 def reads(name: str) -> Answer:
     return Answer(tool_calls=(Call("read", {"path": name}),), usage=None)
 
@@ -76,9 +80,9 @@ async def test_old_results_make_room_for_new_ones_and_the_turn_goes_on(tmp_path)
 
 async def test_a_client_that_shows_compactions_gets_them_with_the_summary(tmp_path):
     script = [
-        says("answer " * 2000),
-        says("answer " * 2000),
-        says("answer " * 2000),
+        says(wordy(2000)),
+        says(wordy(2000)),
+        says(wordy(2000)),
         says("THE SUMMARY"),
         says("the end"),
     ]
@@ -96,9 +100,9 @@ async def test_a_client_that_shows_compactions_gets_them_with_the_summary(tmp_pa
 
 async def test_a_client_that_shows_notices_gets_one(tmp_path):
     script = [
-        says("answer " * 2000),
-        says("answer " * 2000),
-        says("answer " * 2000),
+        says(wordy(2000)),
+        says(wordy(2000)),
+        says(wordy(2000)),
         says("THE SUMMARY"),
         says("the end"),
     ]
@@ -111,9 +115,9 @@ async def test_a_client_that_shows_notices_gets_one(tmp_path):
 
 async def test_a_model_that_cannot_summarise_costs_the_oldest_turns_and_no_more(tmp_path):
     script = [
-        says("answer " * 2000),
-        says("answer " * 2000),
-        says("answer " * 2000),
+        says(wordy(2000)),
+        says(wordy(2000)),
+        says(wordy(2000)),
         Failure(400, {"error": {"message": "no"}}),
         says("the end"),
     ]
@@ -127,7 +131,7 @@ async def test_a_model_that_cannot_summarise_costs_the_oldest_turns_and_no_more(
 
 
 async def test_what_a_server_finds_too_long_is_made_shorter_and_asked_again_once(tmp_path):
-    script = [says("answer " * 4000), says("answer " * 4000), refusal(9000), says("SUMMARY"), says("the end")]
+    script = [says(wordy(4000)), says(wordy(4000)), refusal(9000), says("SUMMARY"), says("the end")]
     async with rig(tmp_path, script) as r:
         for number in range(3):
             assert (await r.editor.prompt(f"prompt {number}")).stop_reason == "end_turn"
@@ -137,7 +141,7 @@ async def test_what_a_server_finds_too_long_is_made_shorter_and_asked_again_once
 
 
 async def test_a_server_that_refuses_again_is_an_error_in_words_and_not_a_loop(tmp_path):
-    script = [says("answer " * 3000), *[TOO_LONG] * 4, says("later")]
+    script = [says(wordy(3000)), *[TOO_LONG] * 4, says("later")]
     async with rig(tmp_path, script) as r:
         await r.editor.prompt("one")
         with pytest.raises(Exception, match="too long"):
@@ -148,7 +152,7 @@ async def test_a_server_that_refuses_again_is_an_error_in_words_and_not_a_loop(t
     async with rig(tmp_path, [says("later")]) as r:
         await r.editor.load_session(session, r.project)
         await r.editor.prompt("three")
-        assert str(r.messages(1)).count("answer answer") > 100, "nothing was lost for a refusal that did not help"
+        assert str(r.messages(1)).count("w0") > 100, "nothing was lost for a refusal that did not help"
 
 
 async def test_a_model_that_is_too_small_for_the_tools_alone_is_named(tmp_path):
@@ -162,7 +166,7 @@ async def test_a_model_that_is_too_small_for_the_tools_alone_is_named(tmp_path):
 
 
 async def test_a_session_that_is_over_the_limit_goes_on_after_a_restart(tmp_path):
-    async with rig(tmp_path, [says("answer " * 10_000)] * 3) as r:
+    async with rig(tmp_path, [says(wordy(10_000))] * 3) as r:
         for number in range(3):
             await r.editor.prompt(f"prompt {number}")
         session = r.editor.session_id
@@ -197,7 +201,7 @@ async def test_context_tells_what_the_next_request_holds(tmp_path):
 
 @pytest.mark.parametrize("command", ["/context", "/compact"])
 async def test_both_commands_answer_without_a_server(tmp_path, command):
-    async with rig(tmp_path, [says("ok " * 3000), says("short")]) as r:
+    async with rig(tmp_path, [says(wordy(3000)), says("short")]) as r:
         await r.editor.prompt("hi")
         await r.editor.prompt("hi again")
         session = r.editor.session_id

@@ -136,12 +136,62 @@ async def test_finish_reasons_become_stop_reasons(tmp_path, answer, reason):
         assert (await r.editor.prompt("hi")).stop_reason == reason
 
 
-async def test_too_many_rounds_end_with_max_turn_requests(tmp_path):
-    script = [Answer(tool_calls=(Call("list_directory", {}),), repeat=True)]
-    async with rig(tmp_path, script, environ={"ACP_CODER_MAX_TOOL_ITERATIONS": "3"}) as r:
+async def test_a_turn_goes_on_for_many_rounds_and_its_limit_is_told_to_user_and_model(tmp_path):
+    (tmp_path / "project").mkdir()
+    for number in range(12):
+        (tmp_path / "project" / f"file{number}").write_text(str(number))
+    rounds = [Answer(tool_calls=(Call("read", {"path": f"file{number}"}),)) for number in range(12)]
+    async with rig(tmp_path, [*rounds, "done"]) as r:
+        assert (await r.editor.prompt("hi")).stop_reason == "end_turn"
+    async with rig(tmp_path, rounds, environ={"ACP_CODER_MAX_TOOL_ITERATIONS": "8"}) as r:
         assert (await r.editor.prompt("hi")).stop_reason == "max_turn_requests"
-        assert len(r.model.requests) == 3
+        assert len(r.model.requests) == 8
         r.editor.assert_tool_calls_finished()
+        ended = 'The turn ended after 8 answers of the model (`agent.max_tool_iterations`). Say "continue" to go on.'
+        assert r.editor.text().endswith(ended)
+        told = [number for number in range(8) if "more answers are possible" in str(r.model.requests[number].body)]
+        assert told == [3, 4, 5, 6, 7], "in the last result of the third round, and from then on in the history"
+        assert "[5 more answers are possible in this turn" in str(r.model.requests[3].body)
+
+
+async def test_a_circle_of_different_calls_is_a_doom_loop(tmp_path):
+    circle = [Answer(tool_calls=(Call("bash", {"command": f"echo {word}"}),)) for word in ("one", "two", "three")]
+    async with rig(tmp_path, [*circle * 3, "never asked for"]) as r:
+        assert (await r.editor.prompt("hi")).stop_reason == "max_turn_requests"
+        assert len(r.model.requests) == 9
+        assert "the same circle of 3 calls 3 times in a row" in r.editor.text()
+        assert "`agent.doom_loop`" in r.editor.text()
+
+
+async def test_a_call_that_the_limit_of_an_answer_cut_in_two_is_told_as_that(tmp_path):
+    cut = Call("write", '{"path": "a.txt", "content": "half of')
+    script = [Answer(tool_calls=(Call("bash", {"command": "touch ran"}), cut), finish="length"), "sorry"]
+    async with rig(tmp_path, script) as r:
+        assert (await r.editor.prompt("hi")).stop_reason == "end_turn"
+        assert not (r.project / "ran").exists()
+        assert not r.editor.tool_calls()
+        sent = str(r.model.requests[1].body["messages"])
+        assert sent.count("was cut off at 5 tokens, the limit of one answer") == 2
+        assert "_invalid" not in sent and "half of" not in sent
+
+
+async def test_an_answer_cut_by_its_length_says_how_to_go_on(tmp_path):
+    async with rig(tmp_path, [Answer(text="cut", finish="length")]) as r:
+        await r.editor.prompt("hi")
+        assert 'was cut off at 5 tokens (`agent.max_output_tokens`). Say "continue"' in r.editor.text()
+
+
+@pytest.mark.parametrize("unit", ["I will now read the file.\n", "na ", "-"])
+async def test_a_model_that_babbles_is_stopped(tmp_path, unit):
+    babble = Answer(text=("Well: ", *[unit * 20] * 2000), repeat=True)
+    async with rig(tmp_path, [babble]) as r:
+        assert (await r.editor.prompt("hi")).stop_reason == "max_turn_requests"
+        said = r.editor.text()
+        assert "The model repeated itself and was stopped (`agent.max_repetition`)" in said
+        assert len(said) < 8_000
+        await r.editor.prompt("again")
+        (kept,) = [m["content"] for m in r.model.requests[1].body["messages"] if m["role"] == "assistant"]
+        assert kept.startswith("Well: ") and len(kept) < len(said) - 2_500, "it does not read all of it again"
 
 
 async def test_usage_is_reported_after_each_model_call(tmp_path):

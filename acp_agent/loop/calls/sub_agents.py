@@ -18,7 +18,7 @@ from acp_agent.loop.calls.call import Call
 from acp_agent.loop.calls.reports import Parent
 from acp_agent.loop.memory.compaction import Compacted
 from acp_agent.loop.memory.room import Asked
-from acp_agent.loop.model.turn import run_turn
+from acp_agent.loop.model.turn import Limits, run_turn
 from acp_agent.loop.model.turn_host import PlainCleaner
 from acp_agent.loop.prompts.model_settings import model_settings
 from acp_agent.schema.acp import SessionUpdate, StopReason
@@ -53,13 +53,13 @@ async def run_sub_agent(calls: Calls, call: Call, task: Task) -> ToolResult:
     below = calls.below(Parent(call, calls.reports, task.title), _allowed(calls, task))
     host = _SubHost(below)
     host.add(llm.UserMessage((llm.TextPart(task.prompt),)))
+    agent = calls.session.config.settings.agent
     try:
         reason = await run_turn(
             calls.shell.turn.model.provider,
             host,
             below.run_all,
-            max_iterations=task.max_iterations,
-            doom_loop=calls.session.config.settings.agent.doom_loop,
+            Limits(task.max_iterations, "tools.delegate.max_iterations", agent.doom_loop, agent.max_repetition),
         )
     except ProviderError as error:
         category = {"rate_limit": "rate_limited", "network": "network_error", "timeout": "timeout"}

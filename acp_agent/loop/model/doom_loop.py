@@ -11,16 +11,26 @@ from typing import Any
 
 from acp_agent.llm.base import TextPart, ToolMessage, ToolUse
 
+SETTING = '(`agent.doom_loop`). Say "continue" to go on.'
+
 POLLS = frozenset(("bash_output", "bash_list"))
 """Tools made to be called repeatedly."""
 
 
+LONGEST_CIRCLE = 4
+"""Rounds of a circle that is noticed: the same calls in the same order, again and again."""
+
+UNIT = 0.1
+"""Part of the repeated text that one repetition may be."""
+
+
 class DoomLoop:
-    """Whether a turn repeats itself: `limit` rounds in a row with the same calls or the same outputs."""
+    """Whether a turn repeats itself: `limit` rounds in a row with the same calls or the same outputs, or as many
+    circles of a few rounds."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._calls: tuple[str, int] = ("", 0)
+        self._rounds: list[str] = []
         self._outputs: tuple[str, int] = ("", 0)
 
     def asked(self, calls: Sequence[ToolUse]) -> str | None:
@@ -28,11 +38,14 @@ class DoomLoop:
         if all(call.name in POLLS for call in calls):
             return None
         signature = "\n".join(f"{call.name} {_canonical(call.arguments)}" for call in calls)
-        self._calls = _count(self._calls, signature)
-        if self._calls[1] < self._limit:
-            return None
-        names = ", ".join(dict.fromkeys(f"`{call.name}`" for call in calls))
-        return f"The model asked for the same {names} {self._limit} times in a row, so the turn was stopped."
+        self._rounds.append(signature)
+        for length in range(1, LONGEST_CIRCLE + 1):
+            rounds = self._rounds[-length * self._limit :]
+            if len(rounds) == length * self._limit and rounds == rounds[:length] * self._limit:
+                names = ", ".join(dict.fromkeys(f"`{call.name}`" for call in calls))
+                what = f"the same {names}" if length == 1 else f"the same circle of {length} calls"
+                return f"The model asked for {what} {self._limit} times in a row, so the turn was stopped {SETTING}"
+        return None
 
     def answered(self, results: Sequence[ToolMessage], *, progress: bool) -> str | None:
         """Called after a round. Returns a message if the turn must end. `progress`: something was changed; successful
@@ -44,7 +57,40 @@ class DoomLoop:
         self._outputs = _count(self._outputs, "\n".join(texts))
         if self._outputs[1] < self._limit:
             return None
-        return f"The tools gave the same output {self._limit} times in a row, so the turn was stopped."
+        return f"The tools gave the same output {self._limit} times in a row, so the turn was stopped {SETTING}"
+
+
+class Babble:
+    """Whether a streamed text ends in one short text, again and again, for `limit` characters (0: never)."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._tail = ""
+        self._unseen = 0
+
+    def heard(self, text: str) -> str | None:
+        """Returns what is repeated, once it is."""
+        if not self._limit:
+            return None
+        self._tail = (self._tail + text)[-self._limit :]
+        self._unseen += len(text)
+        if len(self._tail) < self._limit or self._unseen < self._limit * UNIT:
+            return None
+        self._unseen = 0
+        period = _period(self._tail)
+        return self._tail[:period] if period <= self._limit * UNIT else None
+
+
+def _period(text: str) -> int:
+    """The smallest number of characters after which the text repeats itself to its end (Knuth, Morris, Pratt)."""
+    borders = [0] * len(text)
+    border = 0
+    for index in range(1, len(text)):
+        while border and text[index] != text[border]:
+            border = borders[border - 1]
+        border += text[index] == text[border]
+        borders[index] = border
+    return len(text) - borders[-1]
 
 
 def _count(before: tuple[str, int], text: str) -> tuple[str, int]:

@@ -6,6 +6,7 @@ valid for the next prompt.
 
 from __future__ import annotations
 
+import json
 import uuid
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
@@ -15,7 +16,7 @@ import msgspec
 
 from acp_agent.errors import ProviderError
 from acp_agent.llm import base as llm
-from acp_agent.loop.model.doom_loop import DoomLoop
+from acp_agent.loop.model.doom_loop import Babble, DoomLoop
 from acp_agent.schema.acp import AgentMessageChunk, AgentThoughtChunk, SessionUpdate, StopReason, TextContent
 
 if TYPE_CHECKING:
@@ -73,32 +74,61 @@ class TurnHost(Protocol):
         ...
 
 
+class Limits(msgspec.Struct, frozen=True):
+    """What ends a turn before the model is done. Each message names the configuration key."""
+
+    requests: int
+    """Model calls."""
+    requests_key: str
+    doom_loop: int
+    repetition: int
+    """Characters, as in `Babble`."""
+
+
 class Turn(msgspec.Struct):
     """The result of one model call."""
 
     message: llm.AssistantMessage
     reason: llm.FinishReason
     usage: llm.UsageReport | None
+    repeated: str = ""
+    """What the model repeated until it was stopped."""
+    cut: bool = False
+    """Whether the answer ended in the middle of a call."""
 
 
 RunCalls = Callable[[Sequence[llm.ToolUse], Callable[[llm.ToolMessage], None]], Awaitable["RoundResult"]]
 """Runs the calls of one message and returns one result for each, in order, even if cancelled."""
 
 
-async def run_turn(
-    provider: llm.Provider, host: TurnHost, run_calls: RunCalls, *, max_iterations: int, doom_loop: int
-) -> StopReason:
-    """Runs until the model is done, or a limit ends it (then the user is told which, but for the iterations, which
-    the stop reason names). Raises ProviderError; what the model had said by then stays in the history."""
-    circles = DoomLoop(doom_loop)
-    for _ in range(max_iterations):
-        turn = await _ask(provider, host)
+NEARLY_OVER = 5
+"""Model calls left when the model is told so."""
+
+GO_ON = 'Say "continue" to go on.'
+CUT = (
+    "The answer was cut off at {tokens} tokens, the limit of one answer, in the middle of a call, so nothing was run. "
+    "Make the call again in smaller parts: fewer calls in one answer, a long file in several edits."
+)
+LEFT = "[{left} more answers are possible in this turn: finish, or say what is left.]"
+
+
+async def run_turn(provider: llm.Provider, host: TurnHost, run_calls: RunCalls, limits: Limits) -> StopReason:
+    """Runs until the model is done, or a limit ends it (then the user is told which). Raises ProviderError; what the
+    model had said by then stays in the history."""
+    circles = DoomLoop(limits.doom_loop)
+    for left in range(limits.requests - 1, -1, -1):
+        turn = await _ask(provider, host, limits.repetition)
         if isinstance(turn, str):
             host.say(turn)
             return "max_tokens"
         host.report_usage(turn.usage, turn.message)
+        if turn.repeated:
+            host.say(f"The model repeated itself and was stopped (`agent.max_repetition`). {GO_ON}")
+            return "max_turn_requests"
         calls = turn.message.tool_calls
         if not calls:
+            if turn.reason == "length":
+                host.say(f"The answer was cut off at {_tokens(turn)} tokens (`agent.max_output_tokens`). {GO_ON}")
             return ENDS.get(turn.reason, "end_turn")
         if (words := circles.asked(calls)) is not None:
             for call in calls:
@@ -107,33 +137,49 @@ async def run_turn(
             return "max_turn_requests"
         results: list[llm.ToolMessage] = []
 
-        def add(result: llm.ToolMessage, results: list[llm.ToolMessage] = results) -> None:
+        def add(
+            result: llm.ToolMessage, results: list[llm.ToolMessage] = results, last: int = len(calls), left: int = left
+        ) -> None:
             results.append(result)
+            if left == NEARLY_OVER and len(results) == last:
+                note = llm.TextPart(LEFT.format(left=left))
+                result = msgspec.structs.replace(result, content=(*result.content, note))
             host.add(result, clean=True)  # The runner has redacted them.
 
-        outcome = await run_calls(calls, add)
-        if outcome.ends_turn:
-            return "end_turn"
-        if (words := circles.answered(results, progress=outcome.progress)) is not None:
+        if turn.cut:
+            for call in calls:
+                add(llm.ToolMessage(call.id, call.name, (llm.TextPart(CUT.format(tokens=_tokens(turn))),)))
+            progress = False
+        else:
+            outcome = await run_calls(calls, add)
+            if outcome.ends_turn:
+                return "end_turn"
+            progress = outcome.progress
+        if (words := circles.answered(results, progress=progress)) is not None:
             host.say(words)
             return "max_turn_requests"
+    host.say(f"The turn ended after {limits.requests} answers of the model (`{limits.requests_key}`). {GO_ON}")
     return "max_turn_requests"
 
 
-async def _ask(provider: llm.Provider, host: TurnHost) -> Turn | str:
+def _tokens(turn: Turn) -> str:
+    return str(turn.usage.output_tokens) if turn.usage is not None and turn.usage.output_tokens else "its limit of"
+
+
+async def _ask(provider: llm.Provider, host: TurnHost, repetition: int) -> Turn | str:
     """Makes one model call that fits. If a server finds it too long, retries once, shortened; returns a message for the
     user if it cannot fit."""
     if (words := await host.make_room()) is not None:
         return words
     try:
-        return await ask_model(provider, host)
+        return await ask_model(provider, host, repetition)
     except ProviderError as error:
         if error.kind != "context_too_long":
             raise
         if (words := await host.make_room(error)) is not None:
             return words
     try:
-        return await ask_model(provider, host)
+        return await ask_model(provider, host, repetition)
     except ProviderError as error:
         if error.kind == "context_too_long":
             host.undo_room()  # It did not help, so nothing must be lost for it.
@@ -143,8 +189,11 @@ async def _ask(provider: llm.Provider, host: TurnHost) -> Turn | str:
 ENDS: dict[llm.FinishReason, StopReason] = {"length": "max_tokens", "refusal": "refusal"}
 
 
-async def ask_model(provider: llm.Provider, host: TurnHost) -> Turn:
-    """Makes one model call, streamed to the user; adds its message to the history, even if it is cut short."""
+async def ask_model(provider: llm.Provider, host: TurnHost, repetition: int = 0) -> Turn:
+    """Makes one model call, streamed to the user; adds its message to the history, even if it is cut short.
+
+    A model that repeats itself for `repetition` characters is stopped."""
+    babble, repeated = Babble(repetition), ""
     said: list[str] = []
     thought: list[str] = []
     calls: list[llm.ToolUse] = []
@@ -160,11 +209,13 @@ async def ask_model(provider: llm.Provider, host: TurnHost) -> Turn:
                         said.append(text)
                         mind.rest()
                         voice.say(text)
+                        repeated = babble.heard(text) or ""
                         await host.drain()
                     case llm.ThoughtDelta(text):
                         thought.append(text)
                         voice.rest()
                         mind.say(text)
+                        repeated = babble.heard(text) or ""
                         await host.drain()
                     case llm.ToolUse():
                         calls.append(event)
@@ -172,18 +223,34 @@ async def ask_model(provider: llm.Provider, host: TurnHost) -> Turn:
                         usage = event
                     case llm.Finished():
                         finished = event
+                if repeated:
+                    break
     finally:
         mind.rest()
         voice.rest()
+        whole = [call if _is_whole(call) else msgspec.structs.replace(call, arguments="{}") for call in calls]
+        cut = finished is not None and finished.reason == "length" and whole != calls
         message = llm.AssistantMessage(
-            text="".join(said),
+            text=_once("".join(said), repeated, repetition),
             # Calls of an answer that was cut short are never run, so they are not kept either.
-            tool_calls=tuple(calls) if finished is not None else (),
-            thought="".join(thought),
+            tool_calls=tuple(whole if cut else calls) if finished is not None else (),
+            thought=_once("".join(thought), repeated, repetition),
             opaque=finished.opaque if finished is not None else (),
         )
         host.add(message)
-    return Turn(message, finished.reason if finished is not None else "stop", usage)
+    return Turn(message, finished.reason if finished is not None else "stop", usage, repeated, cut)
+
+
+def _is_whole(call: llm.ToolUse) -> bool:
+    try:
+        return isinstance(json.loads(call.arguments or "{}", strict=False), dict)
+    except (ValueError, RecursionError):
+        return False
+
+
+def _once(text: str, repeated: str, repetition: int) -> str:
+    """The text with what is repeated at its end once: a model that reads it all again goes on with it."""
+    return text[: len(repeated) - repetition] + "…" if repeated and len(text) >= repetition else text
 
 
 class _Voice:

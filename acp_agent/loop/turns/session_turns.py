@@ -10,7 +10,7 @@ from acp_agent.loop.calls.runner import Calls
 from acp_agent.loop.journal import Journal
 from acp_agent.loop.memory.memory import Memory
 from acp_agent.loop.model.models import ReadyModel
-from acp_agent.loop.model.turn import run_turn
+from acp_agent.loop.model.turn import Limits, run_turn
 from acp_agent.loop.model.turn_host import SessionHost
 from acp_agent.loop.prompts.prompt_text import leading_text
 from acp_agent.loop.session import Session
@@ -80,8 +80,7 @@ class Turns:
                 model.provider,
                 host,
                 self._calls.run_all,
-                max_iterations=agent.max_tool_iterations,
-                doom_loop=agent.doom_loop,
+                Limits(agent.max_tool_iterations, "agent.max_tool_iterations", agent.doom_loop, agent.max_repetition),
             )
         finally:
             self._calls.shell.forget_state()
