@@ -37,6 +37,7 @@ if TYPE_CHECKING:
         "bad_request",
         "not_found",
         "server",
+        "loading",
     ]
     ToolErrorCategory = Literal[
         "tool_not_found",
@@ -134,7 +135,7 @@ class ProviderError(AgentError):
     """The model's server failed. `str()` is our sentence including the vendor's message.
 
     `kind` says what to do: "auth" (log in), "rate_limit" and "quota" (wait, pay), "context_too_long" (compact),
-    "network" and "timeout" and "server" (try again), "refusal", "bad_request", "not_found" (model or URL).
+    "network", "timeout", "server" and "loading" (try again), "refusal", "bad_request", "not_found" (model or URL).
     `retry_after` is in seconds, if the server named one. `status` is the HTTP status, if there was an answer.
     """
 
@@ -154,7 +155,7 @@ class ProviderError(AgentError):
     @property
     def retryable(self) -> bool:
         """Whether the same request may succeed later."""
-        return self.kind in ("rate_limit", "network", "timeout", "server")
+        return self.kind in ("rate_limit", "network", "timeout", "server", "loading")
 
 
 class ExecutorError(AgentError):

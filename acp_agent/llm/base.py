@@ -98,6 +98,10 @@ class ModelInfo(msgspec.Struct, frozen=True):
     id: str
     context_window: int | None = None
     """Tokens."""
+    accepts: tuple[str, ...] | None = None
+    """Kinds of input besides text: `image`, `audio`. `None`: the server does not say."""
+    tools: bool | None = None
+    """Whether the server passes tools on to it; `None`: it does not say."""
 
 
 # --- response events ---------------------------------------------------------------------------------------------
@@ -141,12 +145,18 @@ class UsageReport(msgspec.Struct, frozen=True):
 FinishReason = Literal["stop", "tool_calls", "length", "refusal"]
 
 
+class Notice(msgspec.Struct, frozen=True):
+    """A sentence for the user, from the provider: it waits, or does without something. No part of the answer."""
+
+    text: str
+
+
 class Finished(msgspec.Struct, frozen=True):
     reason: FinishReason
     opaque: tuple[dict[str, Any], ...] = ()
 
 
-ModelEvent = TextDelta | ThoughtDelta | ToolUse | UsageReport | Finished
+ModelEvent = TextDelta | ThoughtDelta | ToolUse | UsageReport | Notice | Finished
 
 # --- providers ---------------------------------------------------------------------------------------------------
 
@@ -169,6 +179,8 @@ class ProviderOptions(msgspec.Struct, frozen=True, kw_only=True):
     retry_base_delay: float = 0.5
     max_retry_delay: float = 30.0
     """A longer `Retry-After` is reported as an error rather than waited for."""
+    loading_wait: float = 60.0
+    """The longest wait for a server that is loading its model."""
     script: str = ""
     """`scripted` only: path of the recorded answers."""
 

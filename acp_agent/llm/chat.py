@@ -21,8 +21,8 @@ from acp_agent.llm.base import Message, ModelEvent, ModelInfo, ModelSettings, Pr
 from acp_agent.llm.chat_answer import AnswerReader, WebPage
 from acp_agent.llm.chat_request import Dialect, RequestEncoder, learn
 from acp_agent.llm.choose import choose_api, complete_base_url, is_azure, is_loopback
-from acp_agent.llm.model_list import read_model_list
-from acp_agent.llm.retry import RetryPolicy, with_retries
+from acp_agent.llm.model_list import is_llama_cpp, read_model_list, with_properties
+from acp_agent.llm.retry import RetryPolicy, when_loaded, with_retries
 from acp_agent.llm.sse import EventTooLong
 
 log = logging.getLogger(__name__)
@@ -74,7 +74,16 @@ class ChatProvider:
         """Returns the configured models, else those of `GET /models`, with context windows if the server has them."""
         if self._options.models:
             return [ModelInfo(name) for name in self._options.models]
-        request = self._request("GET", "/models", None, timeout=min(_MODELS_TIMEOUT, self._options.idle_timeout))
+        response = await when_loaded(lambda: self._get("/models"), self._policy)
+        try:
+            body = msgspec.json.decode(response.content)
+            models = read_model_list(body)
+            return with_properties(models, await self._properties()) if is_llama_cpp(body) else models
+        except (msgspec.DecodeError, UnicodeDecodeError, provider_errors.ErrorInAnswer) as error:
+            raise provider_errors.error_from_object(self.name, f"the list of models is malformed: {error}") from error
+
+    async def _get(self, path: str, base: str | None = None) -> httpx2.Response:
+        request = self._request("GET", path, None, timeout=min(_MODELS_TIMEOUT, self._options.idle_timeout), base=base)
         try:
             with anyio.fail_after(_MODELS_TIMEOUT + self._options.connect_timeout):
                 response = await self._client.send(request)
@@ -84,10 +93,15 @@ class ChatProvider:
             raise self._transport_error(error) from error
         if response.status_code != 200:
             raise provider_errors.error_from_status(self.name, response.status_code, response.content, response.headers)
+        return response
+
+    async def _properties(self) -> object:
+        """What a llama.cpp server says about itself; `None` if it does not."""
         try:
-            return read_model_list(msgspec.json.decode(response.content))
-        except (msgspec.DecodeError, UnicodeDecodeError, provider_errors.ErrorInAnswer) as error:
-            raise provider_errors.error_from_object(self.name, f"the list of models is malformed: {error}") from error
+            return msgspec.json.decode((await self._get("/props", self._base_url.removesuffix("/v1"))).content)
+        except (ProviderError, msgspec.DecodeError) as error:
+            log.info("%s: no properties: %s", self.name, error)
+            return None
 
     async def aclose(self) -> None:
         await self._client.aclose()
@@ -112,7 +126,7 @@ class ChatProvider:
                     await response.aclose()
             except httpx2.HTTPError as error:
                 raise self._transport_error(error) from error
-            if response.status_code in (400, 422):
+            if response.status_code in (400, 422, 500):
                 learnt = learn(dialect, provider_errors.read_vendor_error(body).message)
                 if learnt is not None:
                     log.info("%s: asking again in the server's dialect: %s", self.name, learnt)
@@ -153,7 +167,9 @@ class ChatProvider:
         for event in answer.finish():
             yield event
 
-    def _request(self, method: str, path: str, body: bytes | None, *, timeout: float | None = None) -> httpx2.Request:
+    def _request(
+        self, method: str, path: str, body: bytes | None, *, timeout: float | None = None, base: str | None = None
+    ) -> httpx2.Request:
         headers: dict[str, str] = {"Accept": "text/event-stream, application/json", "Accept-Encoding": "identity"}
         if body is not None:
             headers["Content-Type"] = "application/json"
@@ -165,7 +181,7 @@ class ChatProvider:
         extra: dict[str, Any] = {} if timeout is None else {"timeout": timeout}
         if any(not (value.isascii() and value.isprintable()) for value in headers.values()):
             raise provider_errors.key_error(self.name)
-        url, question, query = self._base_url.partition("?")
+        url, question, query = (self._base_url if base is None else base).partition("?")
         try:
             return self._client.build_request(
                 method, f"{url}{path}{question}{query}", content=body, headers=headers, **extra
@@ -181,6 +197,8 @@ class ChatProvider:
             return provider_errors.network_error(
                 self.name, self._base_url, f"no connection within {self._options.connect_timeout:g} seconds"
             )
+        if isinstance(error, httpx2.ConnectError) and is_loopback(self._base_url) and "ssl" not in str(error).lower():
+            return provider_errors.nobody_listens_error(self.name, self._base_url)
         return provider_errors.network_error(self.name, self._base_url, str(error) or type(error).__name__)
 
 

@@ -32,6 +32,10 @@ BASH = "bash"
 SCRAPE = "web_scrape"
 OPENING = re.compile(r" {0,3}(`{3,}+)[ \t]*+([\w+-]*+)[ \t]*+\Z")
 MAYBE_OPENING = re.compile(r" {0,3}`{0,2}\Z| {0,3}`{3,}[ \t]*[\w+-]*[ \t]*\Z")
+CHARS_PER_TOKEN = 12
+"""More characters of tool definitions than any model's token has: JSON has three to four."""
+FEWEST_CHARS = 2000
+"""Of tool definitions whose absence a token count shows."""
 LONGEST_OPENING = 80
 """Characters of a line that are held back because it may open a block."""
 
@@ -47,14 +51,18 @@ ONE_TOOL = re.compile(r"schema|parameter|argument|properties|\btools?\[\d", re.I
 
 
 class FencedProvider:
-    """`inner` with calls in fenced blocks: always (`fenced`), or after the server has refused tools (`auto`)."""
+    """`inner` with calls in fenced blocks: always (`fenced`), or for models whose server has no tools (`auto`): it
+    refuses them, says so, or drops them in silence, so that the request has far fewer tokens than they alone."""
 
     def __init__(self, inner: llm.Provider, mode: ToolCalling) -> None:
         self.name = inner.name
         self._inner = inner
         self._mode = mode
         self._refused: set[str] = set()
-        """Models for which the server refused tools."""
+        """Models for which the server has no tools."""
+        self._told: set[str] = set()
+        self._native: set[str] = set()
+        """Models that have called a tool."""
 
     async def stream(
         self, messages: Sequence[llm.Message], tools: Sequence[llm.ToolDefinition], settings: llm.ModelSettings
@@ -65,22 +73,36 @@ class FencedProvider:
             try:
                 async with aclosing(self._inner.stream(messages, tools, settings)) as events:
                     async for event in events:
-                        begun = True
+                        begun = begun or not isinstance(event, llm.Notice)
+                        if isinstance(event, llm.ToolUse):
+                            self._native.add(settings.model)
+                        if (
+                            isinstance(event, llm.UsageReport)
+                            and settings.model not in self._native
+                            and _dropped(messages, tools, settings.system, event.input_tokens)
+                        ):
+                            self._refused.add(settings.model)
+                            break
                         yield event
-                return
+                    else:
+                        return
             except ProviderError as error:
                 if begun or not tools or not _refuses_tools(error):
                     raise
-                log.info(
-                    "%s: %s does not support tool calls; using fenced blocks from now on", self.name, settings.model
-                )
                 self._refused.add(settings.model)
+        if self._mode == "auto" and tools and settings.model not in self._told:
+            self._told.add(settings.model)
+            yield llm.Notice(
+                f"The server passes no tools on to {settings.model}, so it is asked to write its calls as text."
+            )
         async with aclosing(self._fenced(messages, tools, settings)) as events:
             async for event in events:
                 yield event
 
     async def models(self) -> list[llm.ModelInfo]:
-        return await self._inner.models()
+        found = await self._inner.models()
+        self._refused.update(info.id for info in found if info.tools is False)
+        return found
 
     async def aclose(self) -> None:
         await self._inner.aclose()
@@ -105,6 +127,12 @@ class FencedProvider:
                 for one in out:
                     called = called or isinstance(one, llm.ToolUse)
                     yield one
+
+
+def _dropped(messages: Sequence[llm.Message], tools: Sequence[llm.ToolDefinition], system: str, tokens: int) -> bool:
+    """Whether a request of that many tokens cannot have had the tools in it, though it can have had the rest."""
+    size, rest = len(msgspec.json.encode(tools)), len(system) + len(msgspec.json.encode(messages))
+    return size >= FEWEST_CHARS and rest <= tokens * CHARS_PER_TOKEN < rest + size
 
 
 def _refuses_tools(error: ProviderError) -> bool:

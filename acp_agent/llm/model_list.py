@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from msgspec.structs import replace
+
 from acp_agent.llm.base import ModelInfo
 from acp_agent.llm.provider_errors import ErrorInAnswer
 
@@ -24,8 +26,41 @@ def read_model_list(body: object) -> list[ModelInfo]:
         if isinstance(entry, str):
             models.append(ModelInfo(entry))
         elif isinstance(entry, dict) and isinstance(entry.get("id"), str):
-            models.append(ModelInfo(entry["id"], _context_window(entry)))
+            models.append(ModelInfo(entry["id"], _context_window(entry), _accepts(entry)))
     return models
+
+
+def _accepts(entry: dict[str, Any]) -> tuple[str, ...] | None:
+    """OpenRouter's and llama.cpp's `architecture.input_modalities`."""
+    architecture = entry.get("architecture")
+    kinds = architecture.get("input_modalities") if isinstance(architecture, dict) else None
+    return tuple(kind for kind in kinds if isinstance(kind, str)) if isinstance(kinds, list) and kinds else None
+
+
+def with_properties(models: list[ModelInfo], body: object) -> list[ModelInfo]:
+    """The models of a llama.cpp server with what its `GET /props` says: the window of a request, and whether the chat
+    template knows tools (the server drops them in silence if not)."""
+    if not isinstance(body, dict):
+        return models
+    generation, caps = body.get("default_generation_settings"), body.get("chat_template_caps")
+    window = generation.get("n_ctx") if isinstance(generation, dict) else None
+    tools = caps.get("supports_tools") if isinstance(caps, dict) else None
+    return [
+        replace(
+            info,
+            context_window=window if isinstance(window, int) and window > 0 else info.context_window,
+            tools=tools if isinstance(tools, bool) else info.tools,
+        )
+        for info in models
+    ]
+
+
+def is_llama_cpp(body: object) -> bool:
+    """Whether a list of models is that of llama.cpp's server."""
+    entries = body.get("data") if isinstance(body, dict) else None
+    return isinstance(entries, list) and any(
+        isinstance(entry, dict) and entry.get("owned_by") == "llamacpp" for entry in entries
+    )
 
 
 def _context_window(entry: dict[str, Any]) -> int | None:

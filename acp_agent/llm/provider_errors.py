@@ -44,6 +44,7 @@ _REFUSAL_CODES = frozenset({"content_filter", "content_policy_violation", "bio_p
 _REFUSAL_WORDS = r"content management policy|input was flagged|flagged (by|as|for)|requires moderation"
 _MODEL_CODES = frozenset({"model_not_found", "deploymentnotfound", "invalid_model"})
 _MODEL_WORDS = r"\bmodel\b.*(not found|not exist)|no such model|not a valid model"
+_LACK_WORDS = r"not supported|n[o']t support|unsupported|requires --|mmproj|missing data required"
 _RATE_CODES = frozenset({"rate_limit_exceeded", "rate_limit_error", "too_many_requests"})
 _SERVER_CODES = frozenset(
     {"server_error", "internal_error", "internal_server_error", "overloaded_error", "vector_store_timeout"}
@@ -57,6 +58,7 @@ _ADVICE: dict[str, str] = {
     "refusal": "Rephrase the request.",
     "bad_request": "The server did not accept the request: check the model's name and the provider's settings.",
     "server": "Try again in a moment.",
+    "loading": "Try again when it is ready.",
     "network": "Check the base URL and the network.",
 }
 
@@ -68,6 +70,7 @@ _OPENING: dict[str, str] = {
     "refusal": "refused the request because of its content policy",
     "bad_request": "rejected the request",
     "server": "failed",
+    "loading": "is still loading the model",
 }
 
 
@@ -149,6 +152,12 @@ def network_error(provider: str, base_url: str, cause: str) -> ProviderError:
     return ProviderError("network", f"{provider}: the connection to {base_url} failed{detail}. {_ADVICE['network']}")
 
 
+def nobody_listens_error(provider: str, base_url: str) -> ProviderError:
+    """The error for a connection that this machine refused."""
+    words = f"{provider}: no server listens at {base_url}. Start it, or check the provider's base URL."
+    return ProviderError("network", words)
+
+
 def idle_timeout_error(provider: str, base_url: str, seconds: float) -> ProviderError:
     return ProviderError(
         "timeout",
@@ -208,6 +217,10 @@ def _kind(status: int | None, vendor: VendorError) -> ProviderErrorKind:
         return "rate_limit"
     if status == 404 or _is_about_model(vendor):
         return "not_found"
+    if status == 503 and "loading" in words:
+        return "loading"
+    if status in (500, 501) and re.search(_LACK_WORDS, words):
+        return "bad_request"  # The same request would fail again.
     if status in (408, 409, 425) or (status is not None and status >= 500) or names & _SERVER_CODES:
         return "server"
     # Without a status the error came in the middle of a stream: the request itself had been accepted.

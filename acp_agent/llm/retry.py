@@ -11,12 +11,18 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from typing import TypeVar
 
 import anyio
 import msgspec
 
 from acp_agent.errors import ProviderError
-from acp_agent.llm.base import ModelEvent, ProviderOptions
+from acp_agent.llm.base import ModelEvent, Notice, ProviderOptions
+
+Answer = TypeVar("Answer")
+
+LOADING_PAUSE = 2.0
+"""Pause between two requests to a server that is loading its model, in base delays."""
 
 
 class RetryPolicy(msgspec.Struct, frozen=True):
@@ -26,10 +32,12 @@ class RetryPolicy(msgspec.Struct, frozen=True):
     base_delay: float = 0.5
     max_delay: float = 30.0
     """The longest wait a server may request; a longer one is not waited for."""
+    loading_wait: float = 60.0
+    """The longest wait for a server that is loading its model."""
 
     @classmethod
     def of(cls, options: ProviderOptions) -> RetryPolicy:
-        return cls(options.max_retries, options.retry_base_delay, options.max_retry_delay)
+        return cls(options.max_retries, options.retry_base_delay, options.max_retry_delay, options.loading_wait)
 
 
 def next_delay(error: ProviderError, attempt: int, policy: RetryPolicy, jitter: float) -> float | None:
@@ -80,7 +88,7 @@ async def with_retries(
     jitter: Callable[[], float] = random.random,
 ) -> AsyncGenerator[ModelEvent, None]:
     """Yields the events of the first attempt that has any. Raises the last attempt's `ProviderError`."""
-    tries = 0
+    tries, waited = 0, 0.0
     while True:
         started = False
         try:
@@ -90,11 +98,35 @@ async def with_retries(
                     yield event
             return
         except ProviderError as error:
+            if error.kind == "loading" and waited < policy.loading_wait:
+                if not waited:
+                    yield Notice(f"{error} Waiting for it, up to {policy.loading_wait:g} seconds.")
+                await sleep(pause := min(policy.base_delay * LOADING_PAUSE, policy.loading_wait - waited))
+                waited += pause
+                continue
             delay = None if started else next_delay(error, tries, policy, jitter())
             if delay is None:
                 raise
         tries += 1
         await sleep(delay)
+
+
+async def when_loaded(
+    ask: Callable[[], Awaitable[Answer]],
+    policy: RetryPolicy,
+    *,
+    sleep: Callable[[float], Awaitable[None]] = anyio.sleep,
+) -> Answer:
+    """The answer of `ask`, which is called again as long as the server is loading its model, for `loading_wait`."""
+    waited = 0.0
+    while True:
+        try:
+            return await ask()
+        except ProviderError as error:
+            if error.kind != "loading" or waited >= policy.loading_wait:
+                raise
+        await sleep(pause := min(policy.base_delay * LOADING_PAUSE, policy.loading_wait - waited))
+        waited += pause
 
 
 def _number(text: str | None) -> float | None:

@@ -145,6 +145,8 @@ class FakeModel:
         """All model calls, in order of arrival, without `GET /models`."""
         self.models = models
         """The answer to `GET /models`; a `Failure` may have any status."""
+        self.properties: dict[str, Any] | None = None
+        """The answer to llama.cpp's `GET /props`; `None`: status 404."""
         self.connections = 0
         """Number of connections opened."""
         self._script = script
@@ -233,6 +235,9 @@ class FakeModel:
             if request.method == "GET" and path.endswith("/models"):
                 models = self.models
                 await _send(writer, models if isinstance(models, Failure) else Failure(200, _model_list(models)))
+                continue
+            if request.method == "GET" and path == "/props" and self.properties is not None:
+                await _send(writer, Failure(200, self.properties))
                 continue
             if request.method != "POST" or not path.endswith(("/chat/completions", "/responses")):
                 words = f"FakeModel does not serve {request.method} {request.path}"

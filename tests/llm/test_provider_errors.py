@@ -82,7 +82,7 @@ def openai(message: str, code: str | None = None, kind: str = "invalid_request_e
         # server
         (500, openai("The server had an error", None, "server_error"), "server"),
         (502, "<html>Bad Gateway</html>", "server"),
-        (503, {"error": {"code": 503, "message": "Loading model", "type": "unavailable_error"}}, "server"),
+        (503, {"error": {"code": 503, "message": "Loading model", "type": "unavailable_error"}}, "loading"),
         (529, {"error": {"type": "overloaded_error", "message": "Overloaded"}}, "server"),
         (408, "", "server"),
         # bad request

@@ -17,6 +17,7 @@ from acp_agent.lazy import load
 from acp_agent.llm.base import PROVIDERS, ModelInfo, Provider, ProviderOptions
 from acp_agent.llm.choose import choose_api, needs_key
 from acp_agent.llm.fenced import FencedProvider, ToolCalling
+from acp_agent.llm.tolerant import TolerantProvider
 from acp_agent.loop.choices import Choices
 from acp_agent.loop.options import AUTO_MODEL
 from acp_agent.loop.toolbox.relevance import Embed
@@ -146,6 +147,7 @@ class Models:
             max_retries=settings.max_retries,
             retry_base_delay=settings.retry_base_delay,
             max_retry_delay=settings.max_retry_delay,
+            loading_wait=settings.loading_wait,
             script=settings.script,
         )
         identity = f"{api} {settings.tool_calling} {settings.embedding_model} {options!r}"
@@ -170,7 +172,7 @@ class Models:
 
 
 def _make_provider(api: str, options: ProviderOptions, tool_calling: ToolCalling) -> Provider:
-    provider: Provider = load(PROVIDERS[api])(options)
+    provider: Provider = TolerantProvider(load(PROVIDERS[api])(options))
     return provider if tool_calling == "native" else FencedProvider(provider, tool_calling)
 
 

@@ -221,6 +221,8 @@ async def ask_model(provider: llm.Provider, host: TurnHost, repetition: int = 0)
                         calls.append(event)
                     case llm.UsageReport():
                         usage = event
+                    case llm.Notice(text):
+                        host.say(text)
                     case llm.Finished():
                         finished = event
                 if repeated:

@@ -1,0 +1,128 @@
+"""What a model cannot take is left out of its requests, after its server refused it once or its list of models said so.
+
+`TolerantProvider` wraps any provider and knows images, audio and the reasoning effort. `fenced` does the same for
+tools, `chat_request.Dialect` for fields of the chat API.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from typing import Literal
+
+from msgspec.structs import replace
+
+from acp_agent.errors import ProviderError
+from acp_agent.llm import base as llm
+
+Feature = Literal["image", "audio", "reasoning"]
+
+NAMES: dict[Feature, tuple[str, ...]] = {
+    # The last one: Groq's words for a model that takes text alone.
+    "image": ("image", "vision", "multimodal", "mmproj", "content must be a string"),
+    "audio": ("audio",),
+    "reasoning": ("reasoning", "thinking"),
+}
+REFUSES = (
+    r"not support|unsupported|n[o']t support|only supported by|at most 0 |not a multimodal|missing data required"
+    r"|unknown (variant|part|content|field|parameter|name)|unrecogni[sz]ed|unexpected|extra inputs|not permitted"
+    r"|must be a string|no endpoints? found|mmproj|not (enabled|available|allowed)"
+)
+"""How servers say that a model lacks something: llama.cpp, vLLM, Ollama, OpenAI, OpenRouter, DeepSeek, Groq, xAI."""
+
+BAD_DATA = r"format|mime|media[ _]type|too (large|big|many)|corrupt|decod|base64|could not process|dimension"
+"""Refusals of this one image or recording."""
+
+INSTEAD: dict[Feature, str] = {
+    "image": "[an image, which this model cannot see]",
+    "audio": "[a recording, which this model cannot hear]",
+}
+WORDS: dict[Feature, str] = {
+    "image": "cannot see images, so they are left out",
+    "audio": "cannot hear recordings, so they are left out",
+    "reasoning": "takes no reasoning effort, so none is set",
+}
+
+
+class TolerantProvider:
+    def __init__(self, inner: llm.Provider) -> None:
+        self.name = inner.name
+        self._inner = inner
+        self._lacks: dict[str, set[Feature]] = {}
+        """By model."""
+        self._told: set[tuple[str, Feature]] = set()
+
+    async def stream(
+        self, messages: Sequence[llm.Message], tools: Sequence[llm.ToolDefinition], settings: llm.ModelSettings
+    ) -> AsyncGenerator[llm.ModelEvent, None]:
+        """Runs one model call; see `Provider.stream`."""
+        used = _used(messages, settings)
+        lacks = self._lacks.setdefault(settings.model, set())
+        while True:
+            for feature in sorted(used & lacks):
+                if (settings.model, feature) not in self._told:
+                    self._told.add((settings.model, feature))
+                    yield llm.Notice(f"{settings.model} {WORDS[feature]}.")
+            asked = replace(settings, thought_level=None) if "reasoning" in lacks else settings
+            begun = False
+            try:
+                async with aclosing(self._inner.stream(_without(messages, lacks & used), tools, asked)) as events:
+                    async for event in events:
+                        begun = begun or not isinstance(event, llm.Notice)
+                        yield event
+                return
+            except ProviderError as error:
+                refused = None if begun else _refused(error, used - lacks)
+                if refused is None:
+                    raise
+                lacks.add(refused)
+
+    async def models(self) -> list[llm.ModelInfo]:
+        found = await self._inner.models()
+        for info in found:
+            if info.accepts is not None:
+                missing: set[Feature] = {kind for kind in INSTEAD if kind not in info.accepts}
+                self._lacks.setdefault(info.id, set()).update(missing)
+        return found
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+
+def _used(messages: Sequence[llm.Message], settings: llm.ModelSettings) -> set[Feature]:
+    used: set[Feature] = set()
+    if settings.thought_level is not None:
+        used.add("reasoning")
+    for message in messages:
+        if not isinstance(message, llm.AssistantMessage):
+            used.update(kind for part in message.content if (kind := _kind(part)) is not None)
+    return used
+
+
+def _kind(part: llm.Part) -> Feature | None:
+    if isinstance(part, llm.TextPart):
+        return None
+    return "image" if isinstance(part, llm.ImagePart) else "audio"
+
+
+def _without(messages: Sequence[llm.Message], lacks: set[Feature]) -> Sequence[llm.Message]:
+    """The same messages where they have nothing of it: providers recognise them by identity."""
+    return [_stripped(message, lacks) for message in messages] if lacks & set(INSTEAD) else messages
+
+
+def _stripped(message: llm.Message, lacks: set[Feature]) -> llm.Message:
+    if isinstance(message, llm.AssistantMessage) or not any(_kind(part) in lacks for part in message.content):
+        return message
+    kinds = [(part, _kind(part)) for part in message.content]
+    return replace(
+        message, content=tuple(llm.TextPart(INSTEAD[kind]) if kind in lacks else part for part, kind in kinds)
+    )
+
+
+def _refused(error: ProviderError, used: set[Feature]) -> Feature | None:
+    """The feature of the request that the server says the model lacks."""
+    words = str(error).lower()
+    if error.kind not in ("bad_request", "not_found") or not re.search(REFUSES, words) or re.search(BAD_DATA, words):
+        return None
+    return next((kind for kind in NAMES if kind in used and any(name in words for name in NAMES[kind])), None)
