@@ -23,6 +23,7 @@ import msgspec
 
 from acp_agent.errors import ProviderError
 from acp_agent.llm import base as llm
+from acp_agent.llm.written_calls import WrittenCalls
 
 log = logging.getLogger(__name__)
 
@@ -70,12 +71,26 @@ class FencedProvider:
         """Runs one model call; see `Provider.stream`."""
         if self._mode == "auto" and settings.model not in self._refused:
             begun = False
+            written = WrittenCalls(() if settings.model in self._native else tools)
             try:
                 async with aclosing(self._inner.stream(messages, tools, settings)) as events:
                     async for event in events:
                         begun = begun or not isinstance(event, llm.Notice)
+                        if isinstance(event, llm.TextDelta):
+                            for one in written.feed(event.text):
+                                yield one
+                            if written.called:  # Before it invents the result.
+                                yield llm.Finished("tool_calls")
+                                return
+                            continue
                         if isinstance(event, llm.ToolUse):
                             self._native.add(settings.model)
+                        if not isinstance(event, (llm.Notice, llm.ThoughtDelta)):
+                            for one in written.end():
+                                yield one
+                        if written.called:
+                            yield llm.Finished("tool_calls")
+                            return
                         if (
                             isinstance(event, llm.UsageReport)
                             and settings.model not in self._native
@@ -113,18 +128,23 @@ class FencedProvider:
         reader = FenceReader([tool.name for tool in tools])
         asked = msgspec.structs.replace(settings, system=f"{settings.system.rstrip()}\n\n{catalogue(tools)}".strip())
         called = False
+        written = WrittenCalls(tools)
         stream = self._inner.stream(fenced_messages(messages), (), asked if tools else settings)
         async with aclosing(stream) as events:
             async for event in events:
                 out: list[llm.ModelEvent] = [event]
                 match event:
                     case llm.TextDelta(text):
-                        out = list(reader.feed(text))
+                        out = _unwritten(reader.feed(text), written)
                     case llm.Finished(reason, opaque):
-                        out = list(reader.end(complete=reason != "length"))
+                        out = _unwritten(reader.end(complete=reason != "length"), written)
+                        out += written.end() if not called else ()
                         called = called or any(isinstance(one, llm.ToolUse) for one in out)
                         out.append(llm.Finished("tool_calls" if called and reason == "stop" else reason, opaque))
                 for one in out:
+                    if called and isinstance(one, llm.TextDelta) and one.text.strip():  # It invents the result.
+                        yield llm.Finished("tool_calls")
+                        return
                     called = called or isinstance(one, llm.ToolUse)
                     yield one
 
@@ -139,6 +159,14 @@ def _refuses_tools(error: ProviderError) -> bool:
     text = str(error)
     named = error.kind in ("bad_request", "not_found") and NO_TOOLS.search(text) is not None
     return named and REFUSES.search(text) is not None and ONE_TOOL.search(text) is None
+
+
+def _unwritten(events: Sequence[llm.TextDelta | llm.ToolUse], written: WrittenCalls) -> list[llm.ModelEvent]:
+    """The same with calls that stand in the text in other forms."""
+    out: list[llm.ModelEvent] = []
+    for event in events:
+        out += written.feed(event.text) if isinstance(event, llm.TextDelta) else [*written.end(), event]
+    return out
 
 
 # --- request -----------------------------------------------------------------------------------------------------

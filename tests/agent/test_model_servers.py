@@ -131,6 +131,18 @@ async def test_llama_cpp_says_so_before_the_first_request(tmp_path):
         assert any(getattr(u, "size", 0) == 16384 for u in r.editor.updates[r.editor.session_id]), "its real window"
 
 
+async def test_a_call_written_as_text_runs_and_is_not_shown_as_an_answer(tmp_path):
+    written = 'I look.\n```json\n{"name": "bash", "arguments": {"command": "echo found"}}\n```\nIt printed: lost'
+    async with rig(tmp_path, [Answer(text=(written[:30], written[30:60], written[60:])), "done"]) as r:
+        await r.editor.prompt("go")
+        assert r.editor.text() == "I look.\ndone"
+        (call,) = r.editor.tool_calls().values()
+        assert call.status == "completed"
+        said, result = r.messages(2)[-2:]
+        assert said["content"] == "I look.\n" and said["tool_calls"][0]["function"]["name"] == "bash"
+        assert "found" in result["content"]
+
+
 # --- waiting -----------------------------------------------------------------------------------------------------
 
 LOADING = Failure(503, error("Loading model", code=503, type="unavailable_error"))

@@ -1,0 +1,257 @@
+"""Calls that a model writes as text instead of making them, as many local models do.
+
+Known forms, each at the start of a line:
+
+    ```json {"name": ..., "arguments": {...}} ```      the same without a fence, or as a list
+    <tool_call>{...}</tool_call>                       Qwen, Hermes
+    <function=NAME><parameter=KEY>VALUE</parameter></function>
+    [TOOL_CALLS][{...}]  [TOOL_CALLS]NAME{...}         Mistral
+    NAME(key="value")                                  in a code block or alone on its line
+
+Only what names an offered tool and fits its schema is a call; everything else, and what is announced as an example,
+stays text.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from acp_agent.llm import base as llm
+
+TAGS = frozenset(("", "json", "tool", "tool_call", "tool_code", "tool_calls", "function", "python", "py", "xml"))
+"""Language tags of code blocks that may hold a call."""
+
+OPENINGS = ("```", "{", "[{", "<tool_call>", "<function=", "[TOOL_CALLS]")
+ENDS = frozenset("}])>`\n")
+LONGEST_OPENING = 40
+"""Characters from which it is clear what a text may be."""
+LONGEST = 64_000
+"""Characters that are held back because they may be a call."""
+
+FENCE = re.compile(r"[ \t]*```[ \t]*([\w+-]*)[ \t]*\r?\n")
+CLOSING = re.compile(r"^[ \t]*```[ \t]*$", re.MULTILINE)
+FIRST_KEY = re.compile(r'[\s\[]*\{\s*"(name|tool|tool_name|function|arguments|parameters|type|id|tool_calls)"')
+PARAMETER = re.compile(r"<parameter=([\w-]+)>\n?(.*?)\n?</parameter>", re.DOTALL)
+FUNCTION = re.compile(r"\s*<function=([\w-]+)>(.*?)</function>", re.DOTALL)
+EXAMPLE = re.compile(r"\b(?:for example|an? example|for instance|such as|looks? like)\b|\be\.g\.", re.IGNORECASE)
+"""In the line before: what follows is shown, not made."""
+MORE_KEYS = frozenset(("id", "type", "tool_call_id"))
+
+_decoder = json.JSONDecoder(strict=False)
+
+
+class WrittenCalls:
+    """Streams text in; text and calls out. Nothing is read after the first call: `called`."""
+
+    def __init__(self, tools: Sequence[llm.ToolDefinition]) -> None:
+        self._tools = {tool.name: tool.parameters for tool in tools}
+        self._openings = (*OPENINGS, *(f"{name}(" for name in self._tools))
+        self._held = ""
+        """Begins at the start of a line as long as it may be a call."""
+        self._line_start = True
+        self._in_code = False
+        self._current = self._before = ""
+        """The line that is being read, and the last one before it that was not blank."""
+        self._waiting = False
+        """Whether nothing can be decided before a character that ends something."""
+        self.called = False
+
+    def feed(self, text: str) -> list[llm.TextDelta | llm.ToolUse]:
+        """Returns everything decided so far."""
+        if not self._tools:
+            return [llm.TextDelta(text)]
+        self._held += text
+        if self._waiting and ENDS.isdisjoint(text) and len(self._held) < LONGEST:
+            return []
+        self._waiting = False
+        return self._decide(complete=False)
+
+    def end(self) -> list[llm.TextDelta | llm.ToolUse]:
+        """Returns the rest."""
+        return self._decide(complete=True)
+
+    def _decide(self, *, complete: bool) -> list[llm.TextDelta | llm.ToolUse]:
+        said: list[str] = []
+        calls: list[llm.ToolUse] = []
+        while self._held and not self.called:
+            kind = self._kind(complete)
+            if kind is None:
+                break
+            if kind:
+                found = None if EXAMPLE.search(self._before) else self._calls(kind, complete)
+                if found is None and not complete and len(self._held) < LONGEST and not EXAMPLE.search(self._before):
+                    self._waiting = len(self._held) > LONGEST_OPENING
+                    break
+                if found:
+                    calls = [llm.ToolUse(f"written_{uuid.uuid4().hex}", name, args) for name, args in found]
+                    self.called, self._held = True, ""
+                    break
+                self._in_code = kind == "```"
+            said.append(self._line())
+        text = "".join(said)
+        return [*([llm.TextDelta(text)] if text else []), *calls]
+
+    def _kind(self, complete: bool) -> str | None:
+        """The opening that the held text begins with, "" for none; `None`: more text may tell."""
+        if not self._line_start:
+            return ""
+        start = self._held.lstrip(" \t")
+        if self._in_code:
+            return "" if complete or len(start) >= 3 or "\n" in start else None
+        if not complete and any(opening.startswith(start) for opening in self._openings):
+            return None
+        return next((opening for opening in self._openings if start.startswith(opening)), "")
+
+    def _line(self) -> str:
+        """Takes the held text up to the end of its first line."""
+        line, newline, self._held = self._held.partition("\n")
+        if self._in_code and self._line_start and line.strip() == "```":
+            self._in_code = False
+        self._line_start = bool(newline)
+        self._current += line
+        if newline:
+            self._before, self._current = self._current if self._current.strip() else self._before, ""
+        return line + newline
+
+    # --- what it holds --------------------------------------------------------------------------------------------
+
+    def _calls(self, opening: str, complete: bool) -> list[tuple[str, str]] | None:
+        """The calls, `[]` if it is text after all, `None` if more text may tell."""
+        if opening == "```":
+            return self._in_fence(complete)
+        return self._in_body(self._held, complete or ("\n\n" in self._held and opening.endswith("(")))
+
+    def _in_fence(self, complete: bool) -> list[tuple[str, str]] | None:
+        fence = FENCE.match(self._held)
+        if fence is None:
+            return [] if complete or "\n" in self._held else None
+        if fence[1].lower() not in TAGS:
+            return []
+        body = self._held[fence.end() :]
+        closing = CLOSING.search(body)
+        return self._in_body(body[: closing.start()] if closing else body, complete or closing is not None)
+
+    def _in_body(self, body: str, complete: bool) -> list[tuple[str, str]] | None:
+        """`complete`: nothing more belongs to it."""
+        start = body.lstrip()
+        if not start:
+            return [] if complete else None
+        if start.startswith("<"):
+            found = self._tagged(start)
+        elif start.startswith("[TOOL_CALLS]"):
+            found = self._mistral(start.removeprefix("[TOOL_CALLS]").lstrip())
+        elif start[0] in "{[":
+            if len(start) > LONGEST_OPENING and not FIRST_KEY.match(start):
+                return []
+            found = self._json(start)
+        elif any(start.startswith(f"{name}(") for name in self._tools):
+            found = self._python(start)
+        elif not complete and any(f"{name}(".startswith(start) for name in self._tools):
+            return None
+        else:
+            return []
+        return found if found is not None or not complete else []
+
+    def _tagged(self, text: str) -> list[tuple[str, str]] | None:
+        inner = text.removeprefix("<tool_call>").lstrip() if text.startswith("<tool_call>") else text
+        if inner.startswith(("{", "[")):
+            return self._json(inner)
+        match = FUNCTION.match(inner)
+        if match is None:
+            return None if "<tool_call>".startswith(text[:11]) or inner.startswith("<") or not inner else []
+        name, body = match[1], match[2]
+        if body.strip().startswith("{"):
+            return self._named(name, _loads(body.strip()))
+        properties = self._tools.get(name, {}).get("properties", {})
+        given = {key: _as_typed(value, properties.get(key, {})) for key, value in PARAMETER.findall(body)}
+        return self._named(name, given)
+
+    def _mistral(self, text: str) -> list[tuple[str, str]] | None:
+        if not text or text[0] in "{[":
+            return self._json(text)
+        match = re.match(r"([\w-]+)(?:\[ARGS\])?\s*(?=\{)", text)
+        if match is None:
+            return None
+        value = _loads(text[match.end() :])
+        return None if value is None else self._named(match[1], value)
+
+    def _json(self, text: str) -> list[tuple[str, str]] | None:
+        value = _loads(text)
+        if value is None:
+            return None
+        calls: list[tuple[str, str]] = []
+        for one in _each(value):
+            found = self._one(one)
+            if not found:
+                return []
+            calls += found
+        return calls
+
+    def _one(self, value: object) -> list[tuple[str, str]]:
+        if not isinstance(value, dict):
+            return []
+        if isinstance(inner := value.get("function"), dict):
+            return self._one(inner)
+        names = [key for key in ("name", "tool", "tool_name", "function") if isinstance(value.get(key), str)]
+        inputs = [key for key in ("arguments", "parameters", "args", "input") if key in value]
+        if len(names) != 1 or len(inputs) != 1 or value.keys() - MORE_KEYS - {names[0], inputs[0]}:
+            return []
+        given = value[inputs[0]]
+        return self._named(value[names[0]], _loads(given) if isinstance(given, str) else given)
+
+    def _python(self, text: str) -> list[tuple[str, str]] | None:
+        try:
+            tree = ast.parse(text.strip())
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            return None
+        match tree.body:
+            case [ast.Expr(ast.Call(ast.Name(name), args, keywords))] if all(one.arg for one in keywords):
+                try:
+                    given = {str(one.arg): ast.literal_eval(one.value) for one in keywords}
+                    required = self._tools.get(name, {}).get("required", [])
+                    if len(args) == 1 and len(required) == 1 and not keywords:
+                        given = {required[0]: ast.literal_eval(args[0])}
+                    elif args:
+                        return []
+                except (ValueError, TypeError, RecursionError):
+                    return []
+                return self._named(name, given)
+        return []
+
+    def _named(self, name: str, given: object) -> list[tuple[str, str]]:
+        """The call if it fits the tool's schema."""
+        schema = self._tools.get(name)
+        if schema is None or not isinstance(given, dict):
+            return []
+        properties = schema.get("properties", {})
+        if set(schema.get("required", [])) - given.keys() or given.keys() - properties.keys():
+            return []
+        if any(properties[key].get("type") == "string" and not isinstance(value, str) for key, value in given.items()):
+            return []
+        return [(name, json.dumps(given, ensure_ascii=False))]
+
+
+def _each(value: object) -> Iterator[object]:
+    if isinstance(value, dict) and isinstance(value.get("tool_calls"), list):
+        value = value["tool_calls"]
+    yield from value if isinstance(value, list) and value else [value]
+
+
+def _loads(text: str) -> Any:
+    """The JSON value that the text begins with; `None` if it is not whole."""
+    try:
+        return _decoder.raw_decode(text)[0]
+    except (ValueError, RecursionError):
+        return None
+
+
+def _as_typed(value: str, schema: Mapping[str, Any]) -> Any:
+    if schema.get("type") == "string":
+        return value
+    found = _loads(value.strip())
+    return value if found is None else found

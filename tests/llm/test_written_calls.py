@@ -1,0 +1,167 @@
+"""Calls that models write as text, in the forms that local models use, and texts that only look like them."""
+
+from __future__ import annotations
+
+import json
+import random
+
+import pytest
+
+from acp_agent.llm.base import ModelSettings, TextDelta, ToolDefinition, ToolUse
+from acp_agent.llm.fenced import FencedProvider
+from acp_agent.llm.written_calls import WrittenCalls
+from acp_agent.testing.fake_model import Answer, Call
+
+from .kit import USER, connected
+
+STRING = {"type": "string"}
+TOOLS = [
+    ToolDefinition(
+        "bash",
+        "Runs a command.",
+        {"type": "object", "properties": {"command": STRING, "timeout": {"type": "number"}}, "required": ["command"]},
+    ),
+    ToolDefinition("read", "Reads.", {"type": "object", "properties": {"path": STRING}, "required": ["path"]}),
+    ToolDefinition(
+        "write",
+        "Writes.",
+        {"type": "object", "properties": {"path": STRING, "content": STRING}, "required": ["path", "content"]},
+    ),
+]
+LS = ("bash", {"command": "ls"})
+
+CALLS = {
+    # Qwen2.5-Coder 1.5B, llama.cpp, asked to run a test.
+    "fenced json, then an invented result": (
+        'First run the test:\n\n```json\n{\n  "name": "bash",\n  "arguments": {\n    "command": "ls"\n  }\n}\n'
+        "```\n\nThe output is:\n```\nOK\n```\n",
+        "First run the test:\n\n",
+        [LS],
+    ),
+    "bare": ('{"name": "bash", "arguments": {"command": "ls"}}', "", [LS]),
+    "bare after text": (
+        'Let me look.\n{"name": "bash", "arguments": {"command": "ls"}}\nDone!',
+        "Let me look.\n",
+        [LS],
+    ),
+    "parameters": ('{"name": "read", "parameters": {"path": "a"}}', "", [("read", {"path": "a"})]),
+    "arguments as text": ('{"name": "bash", "arguments": "{\\"command\\": \\"ls\\"}"}', "", [LS]),
+    "OpenAI's form": (
+        '{"id": "1", "type": "function", "function": {"name": "bash", "arguments": {"command": "ls"}}}',
+        "",
+        [LS],
+    ),
+    "a list": (
+        '[{"name": "bash", "arguments": {"command": "ls"}}, {"name": "read", "arguments": {"path": "b"}}]',
+        "",
+        [LS, ("read", {"path": "b"})],
+    ),
+    "a fence without a tag": ('```\n{"name": "bash", "arguments": {"command": "ls"}}\n```', "", [LS]),
+    "Hermes": ('<tool_call>\n{"name": "bash", "arguments": {"command": "ls"}}\n</tool_call>\nx', "", [LS]),
+    "Hermes, never closed": ('<tool_call>\n{"name": "bash", "arguments": {"command": "ls"}}', "", [LS]),
+    "Qwen3-Coder": (
+        "<tool_call>\n<function=bash>\n<parameter=command>\nls\n</parameter>\n<parameter=timeout>\n5\n</parameter>\n"
+        "</function>\n</tool_call>",
+        "",
+        [("bash", {"command": "ls", "timeout": 5})],
+    ),
+    "function with JSON": ('<function=bash>{"command": "ls"}</function>', "", [LS]),
+    "Mistral": ('[TOOL_CALLS][{"name": "bash", "arguments": {"command": "ls"}}]', "", [LS]),
+    "Mistral, newer": ('[TOOL_CALLS]bash[ARGS]{"command": "ls"}', "", [LS]),
+    "Python": ('bash(command="ls")', "", [LS]),
+    "Python in Gemma's block": ('Sure.\n```tool_code\nbash(command="ls")\n```\nIt says: OK', "Sure.\n", [LS]),
+    "Python with the one argument": ("read('a')\n", "", [("read", {"path": "a"})]),
+    "line breaks within text": (
+        '{"name": "write", "arguments": {"path": "a", "content": "one\n```\ntwo }\n"}}',
+        "",
+        [("write", {"path": "a", "content": "one\n```\ntwo }\n"})],
+    ),
+}
+
+FRIENDS = {
+    "an example": 'Called like this, for example:\n```json\n{"name": "bash", "arguments": {"command": "ls"}}\n```\n',
+    "another tool": '```json\n{"name": "deploy", "arguments": {"to": "prod"}}\n```\n',
+    "package.json": '```json\n{"name": "bash", "version": "1.0.0", "arguments": {"command": "ls"}}\n```\n',
+    "missing argument": '{"name": "write", "arguments": {"path": "a"}}\n',
+    "unknown argument": '{"name": "bash", "arguments": {"cmd": "ls"}}\n',
+    "wrong type": '{"name": "bash", "arguments": {"command": ["ls"]}}\n',
+    "data": '{"users": [{"name": "bash", "arguments": 3}]}\nand so on\n',
+    "a script": "```python\nfor line in read(path):\n    print(line)\n```\nDone.\n",
+    "a script in a shell": '```bash\necho \'{"name": "bash", "arguments": {"command": "ls"}}\'\n```\n',
+    "in another block": 'A log:\n```text\n{"name": "bash", "arguments": {"command": "ls"}}\n```\nend\n',
+    "in a line": 'The object {"name": "bash", "arguments": {"command": "ls"}} is a call.\n',
+    "in prose": "bash(1) is a shell, read(2) a system call.\nread(fd, buffer, size) reads.\n",
+    "a tag in prose": "The <tool_call> tag wraps a call.\n<tools> are others\n",
+    "broken": '{"name": "bash", "arguments": {"command": "ls"\n\nwell\n',
+    "code": "Look:\n\n```js\nconst a = {\n}\n```\n{braces}\n[brackets]\n",
+}
+
+
+def read(text: str, pieces: int):
+    reader = WrittenCalls(TOOLS)
+    cuts = sorted(random.Random(pieces).randrange(len(text) + 1) for _ in range(pieces - 1))
+    out = []
+    for start, end in zip([0, *cuts], [*cuts, len(text)], strict=True):
+        out += reader.feed(text[start:end])
+        if reader.called:
+            break
+    else:
+        out += reader.end()
+    said = "".join(one.text for one in out if isinstance(one, TextDelta))
+    return said, [(one.name, json.loads(one.arguments)) for one in out if isinstance(one, ToolUse)]
+
+
+@pytest.mark.parametrize(("text", "said", "calls"), CALLS.values(), ids=CALLS)
+def test_calls_in_text_are_found_however_the_stream_is_cut(text, said, calls):
+    for pieces in (1, 2, 3, 7, 20, len(text)):
+        assert read(text, pieces) == (said, calls), pieces
+
+
+@pytest.mark.parametrize("text", FRIENDS.values(), ids=FRIENDS)
+def test_text_about_tools_stays_text(text):
+    for pieces in (1, 2, 3, 7, 20, len(text)):
+        assert read(text, pieces) == (text, []), pieces
+
+
+def test_ordinary_text_is_not_held_back():
+    reader = WrittenCalls(TOOLS)
+    for piece in ("Hello", " there", "\n", "This is", " plain text\n", "```python\nimport os\n", "x = {", "1}\n"):
+        assert [one.text for one in reader.feed(piece)] == [piece]
+
+
+def test_a_long_call_costs_no_square_of_its_length():
+    reader = WrittenCalls(TOOLS)
+    start = '{"name": "write", "arguments": {"path": "a", "content": "'
+    out = reader.feed(start)
+    for _ in range(10_000):
+        out += reader.feed("word ")
+    out += reader.feed('"}}')
+    assert out == [] or isinstance(out[-1], ToolUse)
+    assert len(json.loads(out[-1].arguments)["content"]) == 50_000
+
+
+SETTINGS = ModelSettings(model="m", system="You are.")
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("mode", ["auto", "fenced"])
+async def test_the_stream_ends_with_the_call_before_the_model_invents_its_result(mode):
+    pieces = ("Look.\n", '```json\n{"name": "bash", "arg', 'uments": {"command": "ls"}}\n```\n', "It says OK.")
+    async with connected("chat", [Answer(text=pieces)]) as (inner, _):
+        provider = FencedProvider(inner, mode)
+        events = [event async for event in provider.stream([USER], TOOLS, SETTINGS)]
+        said = "".join(event.text for event in events if isinstance(event, TextDelta))
+        assert said == "Look.\n"
+        assert [event.name for event in events if isinstance(event, ToolUse)] == ["bash"]
+        assert events[-1].reason == "tool_calls"
+
+
+@pytest.mark.anyio
+async def test_a_model_that_makes_real_calls_may_write_about_them():
+    shown = '```json\n{"name": "bash", "arguments": {"command": "ls"}}\n```\n'
+    async with connected("chat", [Answer(tool_calls=(Call("bash", {"command": "ls"}),)), shown]) as (inner, _):
+        provider = FencedProvider(inner, "auto")
+        first = [event async for event in provider.stream([USER], TOOLS, SETTINGS)]
+        assert any(isinstance(event, ToolUse) for event in first)
+        second = [event async for event in provider.stream([USER], TOOLS, SETTINGS)]
+        assert "".join(event.text for event in second if isinstance(event, TextDelta)) == shown
