@@ -28,11 +28,14 @@ def run(options: Namespace, environ: Mapping[str, str]) -> int:
         answers = "person"
     model = options.model
     environ = dict(environ)
-    if model and options.session is None:
+    if model and options.session is None and not options.newest:
         environ["OPENAI_MODEL"] = model  # A new session starts with it, whether or not the server lists it.
         model = None
-    job = Headless(text, cwd, environ, options.mode, model, options.session, answers)
-    return run_headless(job, view_for(json=options.json))
+    job = Headless(text, cwd, environ, options.mode, model, options.session, answers, options.newest)
+    ended = run_headless(job, view_for(json=options.json))
+    if ended.session_id and not options.json:
+        sys.stderr.write(f'Go on with: acp-coder prompt --session {ended.session_id} "..."\n')
+    return ended.status
 
 
 def view_for(*, json: bool) -> View:

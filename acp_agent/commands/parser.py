@@ -69,7 +69,11 @@ def build_parser() -> argparse.ArgumentParser:
     prompt.add_argument("--cwd", default=None, help="the folder to work in (default: the current one)")
     prompt.add_argument("--mode", choices=tuple(MODES), help="the session's mode")
     prompt.add_argument("--model", help="`model` or `provider:model`")
-    prompt.add_argument("--session", help="continue this session")
+    which = prompt.add_mutually_exclusive_group()
+    which.add_argument(
+        "--continue", dest="newest", action="store_true", help="go on with the newest session of the folder"
+    )
+    which.add_argument("--session", metavar="ID", help="go on with this session; its id is printed at the end")
     prompt.add_argument("--json", action="store_true", help="print session updates as JSON lines")
     answers = prompt.add_mutually_exclusive_group()
     answers.add_argument("--yes", action="store_true", help="allow every request, once each")

@@ -42,14 +42,25 @@ class Headless(Struct, frozen=True):
     model: str | None = None
     session: str | None = None
     answers: Answers = "nobody"
+    newest: bool = False
+    """Whether to go on with the newest session of `cwd`."""
 
 
-def run_headless(job: Headless, view: View) -> int:
-    """Runs the prompt to completion and returns the exit status. Raises UsageError for an unknown session."""
+class Ended(Struct, frozen=True):
+    """How a run ended; `session_id` is empty if it ended before there was a session."""
+
+    status: int
+    session_id: str
+
+
+def run_headless(job: Headless, view: View) -> Ended:
+    """Runs the prompt to completion. Raises UsageError for a session that does not exist."""
     return anyio.run(_run, job, view)
 
 
-async def _run(job: Headless, view: View) -> int:
+async def _run(job: Headless, view: View) -> Ended:
+    session_id = ""
+
     def connect(transport: Transport) -> AcpClient:
         return AcpClient(
             transport,
@@ -66,25 +77,33 @@ async def _run(job: Headless, view: View) -> int:
         try:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(view.animate)
-                reason = await _turn(job, agent.client, tasks)
+                session_id = await _open(job, agent.client)
+                tasks.start_soon(_cancel_on_interrupt, agent.client, session_id)
+                reason = (await agent.client.prompt(session_id, job.prompt)).stop_reason
                 tasks.cancel_scope.cancel()
-            view.end(reason)
-            return STATUS[reason]
+            view.end(reason, session_id=session_id)
+            return Ended(STATUS[reason], session_id)
         except* AgentError as group:
             error = group.exceptions[0]
             message = _words(error, agent.process)
     if isinstance(error, UsageError):
         raise error
-    view.end("error", message)
-    return 1
+    view.end("error", message, session_id=session_id)
+    return Ended(1, session_id)
 
 
-async def _turn(job: Headless, client: AcpClient, tasks: anyio.abc.TaskGroup) -> str:
+async def _open(job: Headless, client: AcpClient) -> str:
+    """The id of the session, opened and with the job's mode and model."""
     await client.initialize()
-    if job.session is None:
+    session_id = job.session
+    if job.newest:
+        listed = (await client.list_sessions(cwd=job.cwd)).sessions
+        if not listed:
+            raise UsageError(f"there is no session in {job.cwd} to go on with; leave out --continue to begin one")
+        session_id = listed[0].session_id
+    if session_id is None:
         session_id = (await client.new_session(job.cwd)).session_id
     else:
-        session_id = job.session
         try:
             await client.resume_session(session_id, job.cwd)
         except PeerError as error:
@@ -95,9 +114,7 @@ async def _turn(job: Headless, client: AcpClient, tasks: anyio.abc.TaskGroup) ->
         await client.set_session_mode(session_id, job.mode)
     if job.model is not None:
         await client.set_config_option(session_id, "model", job.model)
-    tasks.start_soon(_cancel_on_interrupt, client, session_id)
-    answer = await client.prompt(session_id, job.prompt)
-    return answer.stop_reason
+    return session_id
 
 
 async def _cancel_on_interrupt(client: AcpClient, session_id: str) -> None:

@@ -49,7 +49,7 @@ class View(Protocol):
         """Reports that a permission request was answered with the words `answer`."""
         ...
 
-    def end(self, stop_reason: str, message: str = "") -> None: ...
+    def end(self, stop_reason: str, message: str = "", *, session_id: str = "") -> None: ...
 
     async def animate(self) -> None:
         """Runs until cancelled."""
@@ -81,8 +81,9 @@ class JsonView:
     def asked(self, request: acp.RequestPermissionRequest, answer: str) -> None:
         self._line({"permission": request, "answer": answer})
 
-    def end(self, stop_reason: str, message: str = "") -> None:
-        self._line({"stopReason": stop_reason} if not message else {"error": message})
+    def end(self, stop_reason: str, message: str = "", *, session_id: str = "") -> None:
+        ending = {"stopReason": stop_reason} if not message else {"error": message}
+        self._line({**ending, "sessionId": session_id} if session_id else ending)
 
     async def animate(self) -> None:
         return
@@ -129,7 +130,7 @@ class PlainView:
     def asked(self, request: acp.RequestPermissionRequest, answer: str) -> None:
         self._lines([self._paint(DIM, f"  permission: {answer}")])
 
-    def end(self, stop_reason: str, message: str = "") -> None:
+    def end(self, stop_reason: str, message: str = "", *, session_id: str = "") -> None:
         if message:
             self._lines([self._paint(RED, f"error: {message}")])
         elif stop_reason != "end_turn":

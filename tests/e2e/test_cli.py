@@ -7,6 +7,7 @@ import os
 import pty
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import anyio
 import anyio.to_thread
@@ -41,6 +42,11 @@ async def ran(model, home, *arguments, **more):
     return await anyio.to_thread.run_sync(lambda: run(home, *arguments, base_url=model.base_url, **more))
 
 
+def text(message: dict[str, Any]) -> str:
+    content = message["content"]
+    return content if isinstance(content, str) else "".join(part["text"] for part in content)
+
+
 WRITE = Answer(text="I write.", tool_calls=(Call("write", {"path": "n.txt", "content": "new\n"}),))
 
 
@@ -73,7 +79,8 @@ async def test_prompt_json_gives_every_update_as_a_line(tmp_path):
         assert "tool_call" in kinds
         assert "tool_call_update" in kinds
         assert "agent_message_chunk" in kinds
-        assert lines[-1] == {"stopReason": "end_turn"}
+        assert lines[-1] == {"stopReason": "end_turn", "sessionId": lines[0]["sessionId"]}
+        assert done.stderr == ""
 
 
 @pytest.mark.parametrize(
@@ -106,6 +113,25 @@ async def test_prompt_reads_stdin_and_goes_on_with_a_session(tmp_path):
         done = await ran(model, tmp_path, "prompt", "--session", session_id, "again")
         assert "two" in done.stdout
         assert len(model.requests[1].body["messages"]) == 4
+
+
+async def test_prompt_goes_on_with_the_newest_session_of_the_folder_and_names_it_at_the_end(tmp_path):
+    here, elsewhere = tmp_path / "here", tmp_path / "elsewhere"
+    here.mkdir()
+    elsewhere.mkdir()
+    async with FakeModel(["one", "two", "three", "four"]) as model:
+        none = await ran(model, tmp_path, "prompt", "--continue", "--cwd", str(here), "go")
+        assert (none.returncode, none.stdout) == (2, "")
+        assert f"there is no session in {here}" in none.stderr
+        first = await ran(model, tmp_path, "prompt", "--cwd", str(here), "first")
+        assert first.stdout == "one\n"
+        session_id = (await ran(model, tmp_path, "sessions", "list")).stdout.split()[0]
+        assert f"acp-coder prompt --session {session_id} " in first.stderr
+        await ran(model, tmp_path, "prompt", "--cwd", str(elsewhere), "another folder's")
+        done = await ran(model, tmp_path, "prompt", "--continue", "--cwd", str(here), "second")
+        assert done.stdout == "three\n", done.stderr
+        assert done.stderr == first.stderr
+        assert [text(message) for message in model.requests[2].body["messages"][1:]] == ["first", "one", "second"]
 
 
 async def test_prompt_on_a_terminal_spins_and_asks(tmp_path):
@@ -168,6 +194,7 @@ async def test_sessions_are_shown_exported_and_deleted(tmp_path):
         ["prompt", " "],
         ["prompt", "--mode", "fast", "x"],
         ["prompt", "--yes", "--deny", "x"],
+        ["prompt", "--continue", "--session", "1", "x"],
         ["prompt", "--cwd", "/does/not/exist", "x"],
         ["sessions"],
         ["sessions", "show", "nope"],
