@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Mapping
+import termios
+from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Literal
@@ -23,6 +24,9 @@ from acp_agent.errors import AgentError, ConnectionClosed, PeerError, ResourceNo
 from acp_agent.fronts.view import View, plain
 from acp_agent.protocol.transports import Transport
 from acp_agent.schema import acp
+
+QUESTIONS = {"execute": "Run this?", "edit": "Make this change?", "delete": "Delete this?", "move": "Move this?"}
+"""What a permission request is asked as, by the kind of the call."""
 
 AGENT_COMMAND = (sys.executable, "-m", "acp_agent")
 
@@ -60,13 +64,15 @@ def run_headless(job: Headless, view: View) -> Ended:
 
 async def _run(job: Headless, view: View) -> Ended:
     session_id = ""
+    terminals = Terminals(env=job.environ)
+    asking = anyio.Lock()
 
     def connect(transport: Transport) -> AcpClient:
         return AcpClient(
             transport,
             files=Files(),
-            terminals=Terminals(env=job.environ),
-            permissions=partial(_answer, job.answers, view),
+            terminals=terminals,
+            permissions=partial(_answer, job.answers, view, asking),
             on_update=view.update,
             info=acp.Implementation(name="acp-coder-prompt", version=__version__),
         )
@@ -76,8 +82,8 @@ async def _run(job: Headless, view: View) -> Ended:
     async with spawn_agent(AGENT_COMMAND, cwd=job.cwd, env=environ, connect=connect) as agent:
         try:
             async with anyio.create_task_group() as tasks:
-                tasks.start_soon(view.animate)
-                session_id = await _open(job, agent.client)
+                tasks.start_soon(view.animate, terminals.tail)
+                session_id = await _open(job, agent.client, view)
                 tasks.start_soon(_cancel_on_interrupt, agent.client, session_id)
                 reason = (await agent.client.prompt(session_id, job.prompt)).stop_reason
                 tasks.cancel_scope.cancel()
@@ -92,7 +98,7 @@ async def _run(job: Headless, view: View) -> Ended:
     return Ended(1, session_id)
 
 
-async def _open(job: Headless, client: AcpClient) -> str:
+async def _open(job: Headless, client: AcpClient, view: View) -> str:
     """The id of the session, opened and with the job's mode and model."""
     await client.initialize()
     session_id = job.session
@@ -102,10 +108,11 @@ async def _open(job: Headless, client: AcpClient) -> str:
             raise UsageError(f"there is no session in {job.cwd} to go on with; leave out --continue to begin one")
         session_id = listed[0].session_id
     if session_id is None:
-        session_id = (await client.new_session(job.cwd)).session_id
+        new = await client.new_session(job.cwd)
+        session_id, options = new.session_id, new.config_options
     else:
         try:
-            await client.resume_session(session_id, job.cwd)
+            options = (await client.resume_session(session_id, job.cwd)).config_options
         except PeerError as error:
             if error.code != ResourceNotFound.code:
                 raise
@@ -113,7 +120,8 @@ async def _open(job: Headless, client: AcpClient) -> str:
     if job.mode is not None:
         await client.set_session_mode(session_id, job.mode)
     if job.model is not None:
-        await client.set_config_option(session_id, "model", job.model)
+        options = (await client.set_config_option(session_id, "model", job.model)).config_options
+    view.begin(options or ())
     return session_id
 
 
@@ -135,11 +143,13 @@ def _words(error: BaseException, process: AgentProcess) -> str:
     return str(error)
 
 
-async def _answer(answers: Answers, view: View, request: acp.RequestPermissionRequest) -> acp.RequestPermissionOutcome:
+async def _answer(
+    answers: Answers, view: View, asking: anyio.Lock, request: acp.RequestPermissionRequest
+) -> acp.RequestPermissionOutcome:
     if answers == "person":
-        return await _ask(view, request)
+        return await _ask(view, asking, request)
     meta = request.tool_call.meta or {}
-    if meta.get("question") is True:  # Not a permission: none of its answers means "yes".
+    if not _is_permission(request):
         view.asked(request, "not answered: nobody to ask")
         return await reject_once(request)
     if meta.get("trust") is True:
@@ -153,20 +163,60 @@ async def _answer(answers: Answers, view: View, request: acp.RequestPermissionRe
     return await reject_once(request)
 
 
-async def _ask(view: View, request: acp.RequestPermissionRequest) -> acp.RequestPermissionOutcome:
-    title = request.tool_call.title
-    options = request.options
-    lines = [plain(title) if isinstance(title, str) else "A tool"]
-    lines += [f"  {number}. {plain(option.name)}" for number, option in enumerate(options, 1)]
+def _is_permission(request: acp.RequestPermissionRequest) -> bool:
+    """Whether it is no question of the model's, where none of the answers means "yes"."""
+    return (request.tool_call.meta or {}).get("question") is not True
+
+
+async def _ask(view: View, asking: anyio.Lock, request: acp.RequestPermissionRequest) -> acp.RequestPermissionOutcome:
+    keys = _keys(request)
+    count = len(request.options)
+    numbers = f"1 to {count}" if count > 1 else "1"
+    prompt = f"{'y/N or ' if '' in keys else ''}{numbers}: "
     content = request.tool_call.content
     diffs = [item for item in content if isinstance(item, acp.Diff)] if isinstance(content, list) else []
-    view.ask("\n".join([*lines, f"  1 to {len(options)}:"]), diffs)
-    while True:
-        line = await anyio.to_thread.run_sync(sys.stdin.readline, abandon_on_cancel=True)
-        if not line:
-            return acp.CancelledPermissionOutcome()
-        if line.strip().isdigit() and 1 <= int(line) <= len(options):
-            chosen = options[int(line) - 1]
-            view.asked(request, chosen.name)
-            return acp.SelectedPermissionOutcome(option_id=chosen.option_id)
-        view.ask(f"a number from 1 to {len(options)}:")
+    async with asking:  # Two calls that run side by side may ask at the same time.
+        if sys.stdin.isatty():
+            termios.tcflush(sys.stdin, termios.TCIFLUSH)  # What was typed before the question does not answer it.
+        view.ask("\n".join([*_question(request), prompt]), diffs)
+        while True:
+            line = await anyio.to_thread.run_sync(sys.stdin.readline, abandon_on_cancel=True)
+            if not line:
+                view.asked(request, "not answered")
+                return acp.CancelledPermissionOutcome()
+            if (chosen := keys.get(line.strip().lower())) is not None:
+                view.asked(request, chosen.name)
+                return acp.SelectedPermissionOutcome(option_id=chosen.option_id)
+            view.ask(f"Please answer {prompt}")
+
+
+def _keys(request: acp.RequestPermissionRequest) -> dict[str, acp.PermissionOption]:
+    """What may be typed, and what it chooses. Enter says no: it never allows anything by accident."""
+    keys = {str(number): option for number, option in enumerate(request.options, 1)}
+    if not _is_permission(request):
+        return keys
+    for words, kinds in (
+        (("y", "yes"), ("allow_once", "allow_always")),
+        (("n", "no", ""), ("reject_once", "reject_always")),
+    ):
+        found = [option for kind in kinds for option in request.options if option.kind == kind]
+        keys.update({word: found[0] for word in words if found})
+    return keys
+
+
+def _question(request: acp.RequestPermissionRequest) -> Iterator[str]:
+    """The lines of the question, without its last: what would be done, why it is asked, and the answers."""
+    call = request.tool_call
+    title = plain(call.title) if isinstance(call.title, str) else "A tool"
+    letters = {id(option): f" ({word})" for word, option in _keys(request).items() if word in ("y", "n")}
+    if letters:
+        yield QUESTIONS.get(call.kind if isinstance(call.kind, str) else "", "Allow this?")
+        title = "\n".join(f"  {line}" for line in title.split("\n"))
+    yield title
+    for item in call.content if isinstance(call.content, list) else ():
+        if isinstance(item, acp.Content) and isinstance(item.content, acp.TextContent):
+            text = item.content.text
+            if not text.startswith("```") and plain(text) != title:  # Those only repeat the title.
+                yield from (f"  {line}" for line in plain(text).split("\n") if line)
+    for number, option in enumerate(request.options, 1):
+        yield f"  {number}. {plain(option.name)}{letters.get(id(option), '')}"

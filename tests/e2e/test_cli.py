@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import pty
 import subprocess
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import anyio
+import anyio.from_thread
 import anyio.to_thread
 import pytest
 
@@ -134,39 +137,86 @@ async def test_prompt_goes_on_with_the_newest_session_of_the_folder_and_names_it
         assert [text(message) for message in model.requests[2].body["messages"][1:]] == ["first", "one", "second"]
 
 
+Cue = tuple[str, str | Callable[[], object]]
+"""What is waited for on the screen, and what is then typed or done."""
+
+
+async def on_a_terminal(model: FakeModel, home: Path, arguments: Sequence[str], *cues: Cue, **more: str):
+    """The exit status and everything that was written; each cue is looked for after the one before it."""
+
+    def talk() -> tuple[int, str]:
+        pid, fd = pty.fork()
+        if pid == 0:
+            os.chdir(home)
+            os.execve(COMMAND, [COMMAND, *arguments], environ(home, model.base_url, **{"TERM": "xterm", **more}))
+        shown, at, waiting = "", 0, list(cues)
+        while True:
+            try:
+                data = os.read(fd, 4096)
+            except OSError:
+                break
+            if not data:
+                break
+            shown += data.decode("utf-8", "replace")
+            if waiting and (found := shown.find(waiting[0][0], at)) >= 0:
+                at = found + len(waiting[0][0])
+                act = waiting.pop(0)[1]
+                act() if callable(act) else os.write(fd, act.encode())
+        os.close(fd)
+        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), shown
+
+    with anyio.fail_after(SECONDS):
+        return await anyio.to_thread.run_sync(talk)
+
+
 async def test_prompt_on_a_terminal_spins_and_asks(tmp_path):
     async with FakeModel([WRITE, "Done."]) as model:
-
-        def on_a_terminal() -> tuple[int, str]:
-            pid, fd = pty.fork()
-            if pid == 0:
-                os.chdir(tmp_path)
-                os.execve(COMMAND, [COMMAND, "prompt", "go"], environ(tmp_path, model.base_url, TERM="xterm"))
-            shown = b""
-            answered = False
-            while True:
-                try:
-                    data = os.read(fd, 4096)
-                except OSError:
-                    break
-                if not data:
-                    break
-                shown += data
-                if b"1 to 4:" in shown and not answered:
-                    answered = True
-                    os.write(fd, b"nonsense\n1\n")
-            os.close(fd)
-            return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), shown.decode("utf-8", "replace")
-
-        with anyio.fail_after(SECONDS):
-            status, shown = await anyio.to_thread.run_sync(on_a_terminal)
+        status, shown = await on_a_terminal(model, tmp_path, ["prompt", "go"], ("1 to 4:", "nonsense\n1\n"))
         assert status == 0
         assert "⠋" in shown
         assert "✓" in shown
+        assert "Make this change?" in shown
         assert "Always allow edits in this project" in shown
-        assert "a number from 1 to 4" in shown
-        assert shown.index("+new") < shown.index("1. Allow once")
+        assert "Please answer y/N or 1 to 4:" in shown
+        assert shown.index("+new") < shown.index("1. Allow once (y)")
+        assert shown.count("+new") == 1  # The result does not repeat what the question showed.
+        assert "permission:" not in shown
         assert (tmp_path / "n.txt").exists()
+
+
+@pytest.mark.parametrize(("typed", "written"), [("y", True), ("n", False), ("", False), ("3", False)])
+async def test_a_question_on_a_terminal_is_answered_by_a_letter_a_number_or_enter_for_no(tmp_path, typed, written):
+    async with FakeModel([WRITE, "Done."]) as model:
+        status, shown = await on_a_terminal(model, tmp_path, ["prompt", "go"], ("y/N or 1 to 4:", f"{typed}\n"))
+        assert status == 0
+        assert ("Allow once\x1b" if written else "Reject\x1b") in shown
+        assert (tmp_path / "n.txt").exists() == written
+
+
+async def test_prompt_on_a_terminal_shows_the_model_at_work_and_a_command_s_output_as_it_comes(tmp_path):
+    wait = "seq 30; until [ -e go ]; do sleep 0.05; done; echo gone on"
+    bash = Answer(tool_calls=(Call("bash", {"command": wait}),))
+    slow = Answer(text=("Done.\n", "Bye."), delay=0.5)
+    async with FakeModel([Answer(text="I run it.", hang_before=True), bash, slow]) as model:
+        prompt = ["prompt", "--yes", "go"]
+        working = ("fake-model \x1b[2m", functools.partial(anyio.from_thread.run_sync, model.release))
+        assert (await on_a_terminal(model, tmp_path, prompt, working, ("I run it.", "")))[0] == 0
+        live = (("| 30", (tmp_path / "go").touch), ("| gone on", ""), (" s, 16 tokens", ""), ("Bye.", ""))
+        status, shown = await on_a_terminal(model, tmp_path, prompt, *live, NO_COLOR="1")
+        assert status == 0
+        assert " s, 16 tokens" in shown
+        assert "| 25\r\n" in shown[: shown.index("✓")]
+        assert "| 24\r\n" not in shown[: shown.index("✓")]
+        assert "\x1b[3" not in shown  # No colours.
+
+
+async def test_a_terminal_that_knows_no_escape_sequences_gets_none(tmp_path):
+    async with FakeModel([WRITE, "Done."]) as model:
+        status, shown = await on_a_terminal(model, tmp_path, ["prompt", "go"], ("1 to 4:", "y\n"), TERM="dumb")
+        assert status == 0
+        assert "Done." in shown
+        assert "\x1b" not in shown
+        assert "⠋" not in shown
 
 
 async def test_sessions_are_shown_exported_and_deleted(tmp_path):
