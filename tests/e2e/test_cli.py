@@ -219,6 +219,26 @@ async def test_a_terminal_that_knows_no_escape_sequences_gets_none(tmp_path):
         assert "⠋" not in shown
 
 
+async def test_the_bare_command_on_a_terminal_says_what_it_is(tmp_path):
+    async with FakeModel([]) as model:
+        status, shown = await on_a_terminal(model, tmp_path, [])
+    assert status == 0
+    for words in ("an editor starts", "acp-coder prompt", "acp-coder setup", "acp-coder doctor"):
+        assert words in shown
+
+
+async def test_a_sentence_without_a_command_is_a_prompt(tmp_path):
+    async with FakeModel(["Fixed."]) as model:
+        done = await ran(model, tmp_path, "fix it", "--deny")
+        assert (done.returncode, done.stdout) == (0, "Fixed.\n"), done.stderr
+        assert text(model.requests[0].body["messages"][-1]) == "fix it"
+
+
+def test_a_word_that_is_no_command_is_told_the_nearest_one_or_the_command_for_a_prompt(tmp_path):
+    assert "did you mean `acp-coder doctor`?" in run(tmp_path, "docter").stderr
+    assert '`acp-coder prompt "fix it"`' in run(tmp_path, "fix", "it").stderr
+
+
 async def test_sessions_are_shown_exported_and_deleted(tmp_path):
     async with FakeModel([WRITE, "Done."]) as model:
         await ran(model, tmp_path, "prompt", "--yes", "Write something")
@@ -317,6 +337,39 @@ async def test_doctor_says_what_works(tmp_path):
         ):
             assert words in done.stdout
         assert "BAD" not in done.stdout
+        assert done.stdout.splitlines()[-1].startswith("Ready: acp-coder prompt ")
+
+
+async def test_doctor_warns_of_a_model_that_the_server_does_not_list(tmp_path):
+    async with FakeModel([], models=["one", "two:latest"]) as model:
+        done = await ran(model, tmp_path, "doctor", OPENAI_MODEL="three")
+        assert done.returncode == 0
+        assert "!   model            the server does not list 'three', only one, two:latest\n" in done.stdout
+        last = done.stdout.splitlines()[-1]
+        assert last.startswith("Next: model: the server does not list 'three'")
+        assert "OPENAI_MODEL" in last
+        for known in ("two", ""):  # A name without Ollama's tag, and no name at all.
+            done = await ran(model, tmp_path, "doctor", OPENAI_MODEL=known)
+            assert done.stdout.splitlines()[-1].startswith("Ready: "), done.stdout
+
+
+def test_doctor_ends_with_the_first_thing_to_mend(tmp_path):
+    file = tmp_path / "config.toml"
+    for text, fix in (
+        ("[agent]\nmoode = 1\n", "Correct that in the file"),
+        ('[agent]\nprovider = "nope"\n', "[providers.NAME]"),
+        ('[providers.default]\nbase_url = "https://models.invalid/v1"\n', "acp-coder login"),
+        ('[providers.default]\nbase_url = "http://127.0.0.1:9/v1"\n', "Start the server"),
+        ('[mcp.servers.bad]\ncommand = "no-such-program"\n', "no-such-program"),
+    ):
+        file.write_text(text)
+        offline = ["--offline"] if "mcp" in text else []
+        no_url = {} if "mcp" in text else {"OPENAI_BASE_URL": ""}
+        done = run(tmp_path, "doctor", *offline, ACP_CODER_CONFIG=str(file), **no_url)
+        last = done.stdout.splitlines()[-1]
+        assert done.returncode == 1, done.stdout
+        assert last.startswith("Next: "), done.stdout
+        assert fix in last
 
 
 def test_doctor_names_what_is_bad(tmp_path):
