@@ -204,7 +204,7 @@ def _provider(config: Config, options: Namespace, environ: Mapping[str, str]) ->
     name = config.settings.chosen_provider
     settings = config.settings.provider(name)
     if settings is None:
-        yield BAD, "provider", f"`{name}` is not in the configuration"
+        yield BAD, "provider", config.settings.no_provider(name)
         return
     api = settings.api or choose_api(settings.base_url)
     yield OK, "provider", f"{name}: {api} at {settings.base_url or 'the OpenAI API'}"

@@ -437,6 +437,41 @@ def test_doctor_and_config_name_the_servers_and_hide_what_they_are_given(tmp_pat
     assert "tangerine" not in shown + listed
 
 
+async def test_a_provider_that_is_not_configured_is_told_with_those_that_are(tmp_path):
+    file = tmp_path / "config.toml"
+    missing = Failure(404, {"error": {"message": "no such model", "code": "model_not_found"}})
+    async with FakeModel([missing]) as model:
+        file.write_text(f'[providers.here]\nbase_url = "{model.base_url}"\n[agent]\nprovider = "here"\n')
+        settings = {"ACP_CODER_CONFIG": str(file), "OPENAI_BASE_URL": ""}
+        told = "the provider {!r} is not in the configuration; configured: default, {}"
+        done = await ran(model, tmp_path, "prompt", "--model", "nope:m", "go", **settings)
+        assert done.returncode == 1
+        assert "no such model" in done.stdout
+        assert told.format("nope", "here") in done.stdout
+        done = await ran(model, tmp_path, "login", "--provider", "nope", **settings)
+        assert told.format("nope", "here") in done.stderr
+        file.write_text(file.read_text().replace("here", "there"))
+        done = await ran(model, tmp_path, "prompt", "--continue", "go", **settings)
+        assert done.returncode == 1
+        assert told.format("here", "there") in done.stdout
+
+
+async def test_the_responses_api_of_another_server_than_openais_is_asked_for_its_model(tmp_path):
+    async with FakeModel(["ok"], models=["its-own"]) as model:
+        done = await ran(model, tmp_path, "prompt", "go", OPENAI_MODEL="", ACP_CODER_API="responses")
+        assert done.returncode == 0, done.stdout
+        assert model.requests[0].path.endswith("/responses")
+        assert model.requests[0].body["model"] == "its-own"
+
+
+async def test_context_knows_the_window_in_a_fresh_process(tmp_path):
+    async with FakeModel(["ok"], models=[{"id": "fake-model", "context_length": 32768}]) as model:
+        await ran(model, tmp_path, "prompt", "go")
+        for api in ("chat", "responses"):
+            done = await ran(model, tmp_path, "prompt", "--continue", "/context", ACP_CODER_API=api)
+            assert "The model can hold 32768 tokens" in done.stdout
+
+
 async def test_prompt_with_yes_leaves_a_question_unanswered(tmp_path):
     ask = Answer(tool_calls=(Call("ask_user", {"question": "Delete all?", "choices": ["yes", "no"]}),))
     async with FakeModel([ask, "As you like."]) as model:
