@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from argparse import Namespace
 from collections.abc import Mapping
@@ -34,7 +35,8 @@ def run(options: Namespace, environ: Mapping[str, str]) -> int:
     job = Headless(text, cwd, environ, options.mode, model, options.session, answers, options.newest)
     ended = run_headless(job, view_for(environ, json=options.json))
     if ended.session_id and not options.json:
-        sys.stderr.write(f'Go on with: acp-coder prompt --session {ended.session_id} "..."\n')
+        where = f"--cwd {shlex.quote(options.cwd)} " if options.cwd else ""
+        sys.stderr.write(f'Go on with: acp-coder prompt {where}--session {ended.session_id} "..."\n')
     return ended.status
 
 

@@ -170,24 +170,23 @@ def _is_permission(request: acp.RequestPermissionRequest) -> bool:
 
 async def _ask(view: View, asking: anyio.Lock, request: acp.RequestPermissionRequest) -> acp.RequestPermissionOutcome:
     keys = _keys(request)
-    count = len(request.options)
-    numbers = f"1 to {count}" if count > 1 else "1"
-    prompt = f"{'y/N or ' if '' in keys else ''}{numbers}: "
+    prompt = f"{'y/N or ' if '' in keys else ''}1 to {len(request.options)}: "
     content = request.tool_call.content
     diffs = [item for item in content if isinstance(item, acp.Diff)] if isinstance(content, list) else []
     async with asking:  # Two calls that run side by side may ask at the same time.
         if sys.stdin.isatty():
             termios.tcflush(sys.stdin, termios.TCIFLUSH)  # What was typed before the question does not answer it.
         view.ask("\n".join([*_question(request), prompt]), diffs)
-        while True:
-            line = await anyio.to_thread.run_sync(sys.stdin.readline, abandon_on_cancel=True)
-            if not line:
-                view.asked(request, "not answered")
-                return acp.CancelledPermissionOutcome()
-            if (chosen := keys.get(line.strip().lower())) is not None:
-                view.asked(request, chosen.name)
-                return acp.SelectedPermissionOutcome(option_id=chosen.option_id)
-            view.ask(f"Please answer {prompt}")
+        answer = "not answered"
+        try:
+            while line := await anyio.to_thread.run_sync(sys.stdin.readline, abandon_on_cancel=True):
+                if (chosen := keys.get(line.strip().lower())) is not None:
+                    answer = chosen.name
+                    return acp.SelectedPermissionOutcome(option_id=chosen.option_id)
+                view.ask(f"Please answer {prompt}")
+            return acp.CancelledPermissionOutcome()
+        finally:
+            view.asked(request, answer)
 
 
 def _keys(request: acp.RequestPermissionRequest) -> dict[str, acp.PermissionOption]:
@@ -215,8 +214,7 @@ def _question(request: acp.RequestPermissionRequest) -> Iterator[str]:
     yield title
     for item in call.content if isinstance(call.content, list) else ():
         if isinstance(item, acp.Content) and isinstance(item.content, acp.TextContent):
-            text = item.content.text
-            if not text.startswith("```") and plain(text) != title:  # Those only repeat the title.
-                yield from (f"  {line}" for line in plain(text).split("\n") if line)
+            lines = plain(item.content.text.strip("`\n")).split("\n")
+            yield from (f"  {line}" for line in lines if line not in title)
     for number, option in enumerate(request.options, 1):
         yield f"  {number}. {plain(option.name)}{letters.get(id(option), '')}"

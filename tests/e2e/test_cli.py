@@ -129,7 +129,7 @@ async def test_prompt_goes_on_with_the_newest_session_of_the_folder_and_names_it
         first = await ran(model, tmp_path, "prompt", "--cwd", str(here), "first")
         assert first.stdout == "one\n"
         session_id = (await ran(model, tmp_path, "sessions", "list")).stdout.split()[0]
-        assert f"acp-coder prompt --session {session_id} " in first.stderr
+        assert f"acp-coder prompt --cwd {here} --session {session_id} " in first.stderr
         await ran(model, tmp_path, "prompt", "--cwd", str(elsewhere), "another folder's")
         done = await ran(model, tmp_path, "prompt", "--continue", "--cwd", str(here), "second")
         assert done.stdout == "three\n", done.stderr
@@ -191,6 +191,14 @@ async def test_a_question_on_a_terminal_is_answered_by_a_letter_a_number_or_ente
         assert status == 0
         assert ("Allow once\x1b" if written else "Reject\x1b") in shown
         assert (tmp_path / "n.txt").exists() == written
+
+
+async def test_what_was_typed_before_a_question_and_the_end_of_input_allow_nothing(tmp_path):
+    async with FakeModel([WRITE]) as model:
+        status, shown = await on_a_terminal(model, tmp_path, ["prompt", "go"], ("⠋", "y\n"), ("1 to 4:", "\x04"))
+        assert status == 130
+        assert "not answered" in shown
+        assert not (tmp_path / "n.txt").exists()
 
 
 async def test_prompt_on_a_terminal_shows_the_model_at_work_and_a_command_s_output_as_it_comes(tmp_path):
