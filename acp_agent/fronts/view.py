@@ -191,9 +191,9 @@ class PlainView:
         if update.raw_output is not UNSET:
             tool.raw_output = update.raw_output
         if isinstance(update.status, str):
-            tool.status = update.status
-            if update.status == "in_progress":
+            if tool.status == "pending":  # It begins now, or ends without having run.
                 tool.started = time.monotonic()
+            tool.status = update.status
             if update.status in ("completed", "failed"):
                 del self._tools[update.tool_call_id]
                 self._ended(tool)

@@ -91,6 +91,7 @@ def test_the_time_of_a_call_is_without_the_time_that_its_question_waited(monkeyp
     out = io.StringIO()
     view = PlainView(out)
     view.update("s", ToolCall(tool_call_id="1", title="pytest", status="pending"))
+    view.update("s", ToolCall(tool_call_id="2", title="make", status="pending"))
     view.ask("Run this?\ny/N: ")
     now += 60
     view.asked(RequestPermissionRequest(session_id="s", tool_call=ToolCallUpdate(tool_call_id="1"), options=[]), "Yes")
@@ -100,7 +101,9 @@ def test_the_time_of_a_call_is_without_the_time_that_its_question_waited(monkeyp
     now += 60
     view.asked(RequestPermissionRequest(session_id="s", tool_call=ToolCallUpdate(tool_call_id="1"), options=[]), "One")
     view.update("s", ToolCallProgress(tool_call_id="1", status="completed"))
-    assert "done (2.0 s)" in out.getvalue()
+    view.update("s", ToolCallProgress(tool_call_id="2", status="failed"))  # Its turn never came.
+    assert "done (2.0 s): pytest" in out.getvalue()
+    assert "failed (0.0 s)" in out.getvalue()
 
 
 def test_json_is_one_line_an_update():
