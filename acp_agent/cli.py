@@ -1,22 +1,25 @@
-"""The command line. Bare `acp-coder` speaks ACP on stdin and stdout; the rest are sub-commands.
+"""The command line. Bare `acp-coder` speaks ACP on stdin and stdout, unless these are a terminal; the rest
+are sub-commands.
 
 Imports only what the bare command needs, which must answer `initialize` within milliseconds.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 
 from acp_agent.lazy import load
 
 STDIO = "acp_agent.commands.stdio:run"
 PARSER = "acp_agent.commands.parser:run"
+WELCOME = "acp_agent.commands.parser:welcome"
 
 
 def main(argv: list[str] | None = None) -> int:
     """The exit status."""
     arguments = sys.argv[1:] if argv is None else argv
-    row = PARSER if arguments else STDIO
+    row = PARSER if arguments else WELCOME if os.isatty(0) and os.isatty(1) else STDIO
     return int(load(row)(arguments))
 
 

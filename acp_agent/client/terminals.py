@@ -26,6 +26,7 @@ from acp_agent.schema import acp
 
 READ_SIZE = 64 * 1024
 DRAIN_READS = 32
+TAIL_BYTES = 4_096
 
 
 class Terminals:
@@ -59,6 +60,13 @@ class Terminals:
     def open(self) -> int:
         """Number of terminals not yet released."""
         return len(self._open)
+
+    def tail(self, terminal_id: str, size: int = TAIL_BYTES) -> str:
+        """The last `size` bytes of a terminal's output; nothing if there is no such terminal."""
+        for (_, name), terminal in self._open.items():
+            if name == terminal_id:
+                return terminal.tail(size)
+        return ""
 
     async def create(self, request: acp.CreateTerminalRequest) -> acp.CreateTerminalResponse:
         if self._background is None:
@@ -189,6 +197,9 @@ class _Terminal:
     def text(self) -> str:
         """The output; while the process runs, without an incomplete last character."""
         return codecs.getincrementaldecoder("utf-8")("replace").decode(bytes(self._data), final=self.exited.is_set())
+
+    def tail(self, size: int) -> str:
+        return self._data[-size:].decode("utf-8", "ignore")
 
     async def kill(self) -> None:
         """Kills the whole group. A group whose pipe has ended is empty, and its number may have been reused."""

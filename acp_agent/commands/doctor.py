@@ -6,7 +6,7 @@ import platform
 import shutil
 import sys
 from argparse import Namespace
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -24,9 +24,10 @@ from acp_agent.executors.base import Command
 from acp_agent.executors.local import LocalExecutor
 from acp_agent.lazy import load
 from acp_agent.llm.base import PROVIDERS, Provider, ProviderOptions
-from acp_agent.llm.choose import choose_api, needs_key
+from acp_agent.llm.choose import choose_api, is_azure, needs_key
 from acp_agent.loop.calls.guard import audit_path, home_of, roots_of
-from acp_agent.opening import open_store
+from acp_agent.loop.options import AUTO_MODEL
+from acp_agent.opening import known_models, open_store
 from acp_agent.safety.deciding.audit import AuditLog
 from acp_agent.safety.deciding.rule_list import RuleList
 from acp_agent.safety.folders.paths import real_path
@@ -54,22 +55,46 @@ PACKAGES = (
     "jsonrpcserver",
     "keyring",
 )
+MODELS_SHOWN = 8
 SERVER_SECONDS = 10.0
 SHELL_SECONDS = 10.0
 
-OK, BAD, NOTE = "ok", "BAD", "  "
+OK, BAD, WARN, NOTE = "ok", "BAD", "!", "  "
 Line = tuple[str, str, str]
 """Mark, subject, words."""
 
 
+FIXES = {
+    "configuration": "Correct that in the file",
+    "provider": "Add it as `[providers.NAME]`, or choose another with `agent.provider`",
+    "server": "Start the server, or set OPENAI_BASE_URL to where it is",
+    "model": "Set OPENAI_MODEL or `agent.model` to one of those",
+    "sandbox": "Install bubblewrap, or set `tools.sandbox.strict = false`",
+    "policy": "Correct that rule in the configuration",
+    "output filters": "Correct that rule in its file",
+    "credentials": "Correct `secrets.extra_patterns`",
+}
+"""What to do about what is wrong; for the others the words say it."""
+
+
 def run(options: Namespace, environ: Mapping[str, str]) -> int:
-    """Returns 0 if everything is fine."""
-    bad = False
-    for mark, subject, words in _checks(options, environ):
-        bad = bad or mark == BAD
+    """Returns 0 if nothing is bad; the last line says what to do next."""
+    wrong: dict[str, Line] = {}
+    for line in _checks(options, environ):
+        mark, subject, words = line
+        wrong.setdefault(mark, line)
         sys.stdout.write(f"{mark:<3} {subject:<16} {words}\n")
         sys.stdout.flush()
-    return 1 if bad else 0
+    first = wrong.get(BAD) or wrong.get(WARN)
+    ready = 'Ready: acp-coder prompt "What does this project do?"'
+    sys.stdout.write(f"\n{ready if first is None else _fix(first)}\n")
+    return 1 if BAD in wrong else 0
+
+
+def _fix(line: Line) -> str:
+    _, subject, words = line
+    told = f"Next: {subject}: {words.partition(chr(10))[0].rstrip('.')}"
+    return f"{told}. {FIXES[subject]}, then run `acp-coder doctor` again." if subject in FIXES else told
 
 
 def _checks(options: Namespace, environ: Mapping[str, str]) -> Iterator[Line]:
@@ -179,7 +204,7 @@ def _provider(config: Config, options: Namespace, environ: Mapping[str, str]) ->
     name = config.settings.chosen_provider
     settings = config.settings.provider(name)
     if settings is None:
-        yield BAD, "provider", f"`{name}` is not in the configuration"
+        yield BAD, "provider", config.settings.no_provider(name)
         return
     api = settings.api or choose_api(settings.base_url)
     yield OK, "provider", f"{name}: {api} at {settings.base_url or 'the OpenAI API'}"
@@ -203,24 +228,39 @@ def _provider(config: Config, options: Namespace, environ: Mapping[str, str]) ->
         connect_timeout=settings.connect_timeout,
         script=settings.script,
     )
-    yield anyio.run(_server, load(PROVIDERS[api]), made)
+    line, listed = anyio.run(_server, load(PROVIDERS[api]), made)
+    yield line
+    if not is_azure(settings.base_url):  # It lists models, and is asked for deployments.
+        yield from _model(known_models(config)[0].partition(":")[2], listed)
 
 
-async def _server(make: type[Provider], options: ProviderOptions) -> Line:
+def _model(model: str, listed: Sequence[str]) -> Iterator[Line]:
+    """Compares the configured model with those the server lists, if any. Ollama's names may leave out a tag."""
+    if model == AUTO_MODEL or not listed:
+        return
+    if model in listed or f"{model}:latest" in listed:
+        yield OK, "model", model
+    else:
+        yield WARN, "model", f"the server does not list {model!r}, only {', '.join(listed[:MODELS_SHOWN])}"
+
+
+async def _server(make: type[Provider], options: ProviderOptions) -> tuple[Line, Sequence[str]]:
+    """The line about the server and the models it lists."""
     try:
         provider: Provider = make(options)  # type: ignore[call-arg]
     except ConfigError as error:
-        return BAD, "server", str(error)
+        return (BAD, "server", str(error)), ()
     try:
         with anyio.fail_after(SERVER_SECONDS):
             models = await provider.models()
     except ProviderError as error:
-        return BAD, "server", str(error)
+        return (BAD, "server", str(error)), ()
     except TimeoutError:
-        return BAD, "server", f"no answer within {SERVER_SECONDS:g} s"
+        return (BAD, "server", f"no answer within {SERVER_SECONDS:g} s"), ()
     finally:
         await provider.aclose()
-    return OK, "server", f"reachable, {len(models)} models: {', '.join(model.id for model in models[:8])}"
+    listed = [model.id for model in models]
+    return (OK, "server", f"reachable, {len(listed)} models: {', '.join(listed[:MODELS_SHOWN])}"), listed
 
 
 def _store(config: Config, environ: Mapping[str, str]) -> Line:

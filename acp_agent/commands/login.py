@@ -39,5 +39,5 @@ def _provider(name: str | None, environ: Mapping[str, str]) -> str:
     settings = load_config(environ).settings
     name = name or settings.chosen_provider
     if settings.provider(name) is None:
-        raise ConfigError(f"provider {name!r} is not in the configuration")
+        raise ConfigError(settings.no_provider(name))
     return name

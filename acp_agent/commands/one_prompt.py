@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from argparse import Namespace
 from collections.abc import Mapping
@@ -28,15 +29,21 @@ def run(options: Namespace, environ: Mapping[str, str]) -> int:
         answers = "person"
     model = options.model
     environ = dict(environ)
-    if model and options.session is None:
+    if model and options.session is None and not options.newest:
         environ["OPENAI_MODEL"] = model  # A new session starts with it, whether or not the server lists it.
         model = None
-    job = Headless(text, cwd, environ, options.mode, model, options.session, answers)
-    return run_headless(job, view_for(json=options.json))
+    job = Headless(text, cwd, environ, options.mode, model, options.session, answers, options.newest)
+    ended = run_headless(job, view_for(environ, json=options.json))
+    if ended.session_id and not options.json:
+        where = f"--cwd {shlex.quote(options.cwd)} " if options.cwd else ""
+        sys.stderr.write(f'Go on with: acp-coder prompt {where}--session {ended.session_id} "..."\n')
+    return ended.status
 
 
-def view_for(*, json: bool) -> View:
-    """JSON lines, a live terminal, or plain lines, depending on stdout."""
+def view_for(environ: Mapping[str, str], *, json: bool) -> View:
+    """JSON lines, a live terminal, or plain lines, depending on stdout, TERM and NO_COLOR."""
     if json:
         return JsonView(sys.stdout)
-    return TerminalView(sys.stdout) if sys.stdout.isatty() else PlainView(sys.stdout)
+    if not sys.stdout.isatty() or environ.get("TERM", "dumb") == "dumb":
+        return PlainView(sys.stdout)
+    return TerminalView(sys.stdout, colour=not environ.get("NO_COLOR"))

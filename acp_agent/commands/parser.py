@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 import os
 import sys
 from typing import NoReturn
@@ -28,6 +29,21 @@ COMMANDS: dict[str, str] = {
 USAGE_STATUS = 2
 FAILURE_STATUS = 1
 
+WELCOME = """\
+acp-coder is a coding agent that an editor starts and talks to over stdin and stdout. In a terminal:
+
+  acp-coder prompt "Why does the build fail?"   runs a prompt here
+  acp-coder setup                               adds the agent to your editor
+  acp-coder doctor                              shows what is configured and what is missing
+  acp-coder --help                              lists all commands
+"""
+
+
+def welcome(arguments: list[str]) -> int:
+    """Tells a person in a terminal what this is; no editor is there to speak the protocol."""
+    sys.stdout.write(WELCOME)
+    return 0
+
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
@@ -37,7 +53,7 @@ class _Parser(argparse.ArgumentParser):
 def run(arguments: list[str]) -> int:
     """The exit status: 2 with one sentence for a wrong command line or configuration, 1 for other failures."""
     try:
-        options = build_parser().parse_args(arguments)
+        options = build_parser().parse_args(_with_command(arguments))
         if options.command is None:
             raise UsageError(
                 "no command given: `acp-coder --help` lists them; without arguments it speaks ACP on stdio"
@@ -56,6 +72,19 @@ def run(arguments: list[str]) -> int:
         return FAILURE_STATUS
 
 
+def _with_command(arguments: list[str]) -> list[str]:
+    """`arguments`, begun with `prompt` if the first is a sentence. Raises UsageError for a word that is no command."""
+    first = arguments[0]
+    if first.startswith("-") or first in COMMANDS:
+        return arguments
+    if len(first.split()) > 1:
+        return ["prompt", *arguments]
+    if near := difflib.get_close_matches(first, COMMANDS, 1):
+        raise UsageError(f"there is no command {first!r}; did you mean `acp-coder {near[0]}`?")
+    text = " ".join(arguments).replace('"', '\\"')
+    raise UsageError(f'there is no command {first!r}; for a prompt: `acp-coder prompt "{text}"`')
+
+
 def build_parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="acp-coder",
@@ -69,7 +98,11 @@ def build_parser() -> argparse.ArgumentParser:
     prompt.add_argument("--cwd", default=None, help="the folder to work in (default: the current one)")
     prompt.add_argument("--mode", choices=tuple(MODES), help="the session's mode")
     prompt.add_argument("--model", help="`model` or `provider:model`")
-    prompt.add_argument("--session", help="continue this session")
+    which = prompt.add_mutually_exclusive_group()
+    which.add_argument(
+        "--continue", dest="newest", action="store_true", help="go on with the newest session of the folder"
+    )
+    which.add_argument("--session", metavar="ID", help="go on with this session; its id is printed at the end")
     prompt.add_argument("--json", action="store_true", help="print session updates as JSON lines")
     answers = prompt.add_mutually_exclusive_group()
     answers.add_argument("--yes", action="store_true", help="allow every request, once each")

@@ -364,7 +364,9 @@ class ToolsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             project=True,
         ),
     ] = "standard"
-    disabled: Annotated[list[str], key("Tools that are not offered.", project=True)] = []
+    disabled: Annotated[
+        list[str], key("Tools that are not offered; `*` stands for any characters (`mcp_*`).", project=True)
+    ] = []
     entry_points: Annotated[bool, key("Load tools that installed packages offer as `acp_coder.tools`.")] = True
     max_tool_calls_per_session: Annotated[
         int, key("Maximum tool calls of a session until `/clear`; 0: no limit.", ge=0, project=True)
@@ -501,3 +503,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """The provider `name`; `default` always exists."""
         found = self.providers.get(name)
         return ProviderConfig() if found is None and name == "default" else found
+
+    def no_provider(self, name: str) -> str:
+        """The words for a provider that is not configured."""
+        known = ", ".join(dict.fromkeys(("default", *self.providers)))
+        return f"the provider {name!r} is not in the configuration; configured: {known}"

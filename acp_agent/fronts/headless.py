@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Mapping
+import termios
+from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Literal
@@ -24,6 +25,9 @@ from acp_agent.fronts.view import View, plain
 from acp_agent.protocol.transports import Transport
 from acp_agent.schema import acp
 
+QUESTIONS = {"execute": "Run this?", "edit": "Make this change?", "delete": "Delete this?", "move": "Move this?"}
+"""What a permission request is asked as, by the kind of the call."""
+
 AGENT_COMMAND = (sys.executable, "-m", "acp_agent")
 
 Answers = Literal["allow", "deny", "person", "nobody"]
@@ -42,20 +46,33 @@ class Headless(Struct, frozen=True):
     model: str | None = None
     session: str | None = None
     answers: Answers = "nobody"
+    newest: bool = False
+    """Whether to go on with the newest session of `cwd`."""
 
 
-def run_headless(job: Headless, view: View) -> int:
-    """Runs the prompt to completion and returns the exit status. Raises UsageError for an unknown session."""
+class Ended(Struct, frozen=True):
+    """How a run ended; `session_id` is empty if it ended before there was a session."""
+
+    status: int
+    session_id: str
+
+
+def run_headless(job: Headless, view: View) -> Ended:
+    """Runs the prompt to completion. Raises UsageError for a session that does not exist."""
     return anyio.run(_run, job, view)
 
 
-async def _run(job: Headless, view: View) -> int:
+async def _run(job: Headless, view: View) -> Ended:
+    session_id = ""
+    terminals = Terminals(env=job.environ)
+    asking = anyio.Lock()
+
     def connect(transport: Transport) -> AcpClient:
         return AcpClient(
             transport,
             files=Files(),
-            terminals=Terminals(env=job.environ),
-            permissions=partial(_answer, job.answers, view),
+            terminals=terminals,
+            permissions=partial(_answer, job.answers, view, asking),
             on_update=view.update,
             info=acp.Implementation(name="acp-coder-prompt", version=__version__),
         )
@@ -65,28 +82,37 @@ async def _run(job: Headless, view: View) -> int:
     async with spawn_agent(AGENT_COMMAND, cwd=job.cwd, env=environ, connect=connect) as agent:
         try:
             async with anyio.create_task_group() as tasks:
-                tasks.start_soon(view.animate)
-                reason = await _turn(job, agent.client, tasks)
+                tasks.start_soon(view.animate, terminals.tail)
+                session_id = await _open(job, agent.client, view)
+                tasks.start_soon(_cancel_on_interrupt, agent.client, session_id)
+                reason = (await agent.client.prompt(session_id, job.prompt)).stop_reason
                 tasks.cancel_scope.cancel()
-            view.end(reason)
-            return STATUS[reason]
+            view.end(reason, session_id=session_id)
+            return Ended(STATUS[reason], session_id)
         except* AgentError as group:
             error = group.exceptions[0]
             message = _words(error, agent.process)
     if isinstance(error, UsageError):
         raise error
-    view.end("error", message)
-    return 1
+    view.end("error", message, session_id=session_id)
+    return Ended(1, session_id)
 
 
-async def _turn(job: Headless, client: AcpClient, tasks: anyio.abc.TaskGroup) -> str:
+async def _open(job: Headless, client: AcpClient, view: View) -> str:
+    """The id of the session, opened and with the job's mode and model."""
     await client.initialize()
-    if job.session is None:
-        session_id = (await client.new_session(job.cwd)).session_id
+    session_id = job.session
+    if job.newest:
+        listed = (await client.list_sessions(cwd=job.cwd)).sessions
+        if not listed:
+            raise UsageError(f"there is no session in {job.cwd} to go on with; leave out --continue to begin one")
+        session_id = listed[0].session_id
+    if session_id is None:
+        new = await client.new_session(job.cwd)
+        session_id, options = new.session_id, new.config_options
     else:
-        session_id = job.session
         try:
-            await client.resume_session(session_id, job.cwd)
+            options = (await client.resume_session(session_id, job.cwd)).config_options
         except PeerError as error:
             if error.code != ResourceNotFound.code:
                 raise
@@ -94,10 +120,9 @@ async def _turn(job: Headless, client: AcpClient, tasks: anyio.abc.TaskGroup) ->
     if job.mode is not None:
         await client.set_session_mode(session_id, job.mode)
     if job.model is not None:
-        await client.set_config_option(session_id, "model", job.model)
-    tasks.start_soon(_cancel_on_interrupt, client, session_id)
-    answer = await client.prompt(session_id, job.prompt)
-    return answer.stop_reason
+        options = (await client.set_config_option(session_id, "model", job.model)).config_options
+    view.begin(options or ())
+    return session_id
 
 
 async def _cancel_on_interrupt(client: AcpClient, session_id: str) -> None:
@@ -118,11 +143,13 @@ def _words(error: BaseException, process: AgentProcess) -> str:
     return str(error)
 
 
-async def _answer(answers: Answers, view: View, request: acp.RequestPermissionRequest) -> acp.RequestPermissionOutcome:
+async def _answer(
+    answers: Answers, view: View, asking: anyio.Lock, request: acp.RequestPermissionRequest
+) -> acp.RequestPermissionOutcome:
     if answers == "person":
-        return await _ask(view, request)
+        return await _ask(view, asking, request)
     meta = request.tool_call.meta or {}
-    if meta.get("question") is True:  # Not a permission: none of its answers means "yes".
+    if not _is_permission(request):
         view.asked(request, "not answered: nobody to ask")
         return await reject_once(request)
     if meta.get("trust") is True:
@@ -136,20 +163,58 @@ async def _answer(answers: Answers, view: View, request: acp.RequestPermissionRe
     return await reject_once(request)
 
 
-async def _ask(view: View, request: acp.RequestPermissionRequest) -> acp.RequestPermissionOutcome:
-    title = request.tool_call.title
-    options = request.options
-    lines = [plain(title) if isinstance(title, str) else "A tool"]
-    lines += [f"  {number}. {plain(option.name)}" for number, option in enumerate(options, 1)]
+def _is_permission(request: acp.RequestPermissionRequest) -> bool:
+    """Whether it is no question of the model's, where none of the answers means "yes"."""
+    return (request.tool_call.meta or {}).get("question") is not True
+
+
+async def _ask(view: View, asking: anyio.Lock, request: acp.RequestPermissionRequest) -> acp.RequestPermissionOutcome:
+    keys = _keys(request)
+    prompt = f"{'y/N or ' if '' in keys else ''}1 to {len(request.options)}: "
     content = request.tool_call.content
     diffs = [item for item in content if isinstance(item, acp.Diff)] if isinstance(content, list) else []
-    view.ask("\n".join([*lines, f"  1 to {len(options)}:"]), diffs)
-    while True:
-        line = await anyio.to_thread.run_sync(sys.stdin.readline, abandon_on_cancel=True)
-        if not line:
+    async with asking:  # Two calls that run side by side may ask at the same time.
+        if sys.stdin.isatty():
+            termios.tcflush(sys.stdin, termios.TCIFLUSH)  # What was typed before the question does not answer it.
+        view.ask("\n".join([*_question(request), prompt]), diffs)
+        answer = "not answered"
+        try:
+            while line := await anyio.to_thread.run_sync(sys.stdin.readline, abandon_on_cancel=True):
+                if (chosen := keys.get(line.strip().lower())) is not None:
+                    answer = chosen.name
+                    return acp.SelectedPermissionOutcome(option_id=chosen.option_id)
+                view.ask(f"Please answer {prompt}")
             return acp.CancelledPermissionOutcome()
-        if line.strip().isdigit() and 1 <= int(line) <= len(options):
-            chosen = options[int(line) - 1]
-            view.asked(request, chosen.name)
-            return acp.SelectedPermissionOutcome(option_id=chosen.option_id)
-        view.ask(f"a number from 1 to {len(options)}:")
+        finally:
+            view.asked(request, answer)
+
+
+def _keys(request: acp.RequestPermissionRequest) -> dict[str, acp.PermissionOption]:
+    """What may be typed, and what it chooses. Enter says no: it never allows anything by accident."""
+    keys = {str(number): option for number, option in enumerate(request.options, 1)}
+    if not _is_permission(request):
+        return keys
+    for words, kinds in (
+        (("y", "yes"), ("allow_once", "allow_always")),
+        (("n", "no", ""), ("reject_once", "reject_always")),
+    ):
+        found = [option for kind in kinds for option in request.options if option.kind == kind]
+        keys.update({word: found[0] for word in words if found})
+    return keys
+
+
+def _question(request: acp.RequestPermissionRequest) -> Iterator[str]:
+    """The lines of the question, without its last: what would be done, why it is asked, and the answers."""
+    call = request.tool_call
+    title = plain(call.title) if isinstance(call.title, str) else "A tool"
+    letters = {id(option): f" ({word})" for word, option in _keys(request).items() if word in ("y", "n")}
+    if letters:
+        yield QUESTIONS.get(call.kind if isinstance(call.kind, str) else "", "Allow this?")
+        title = "\n".join(f"  {line}" for line in title.split("\n"))
+    yield title
+    for item in call.content if isinstance(call.content, list) else ():
+        if isinstance(item, acp.Content) and isinstance(item.content, acp.TextContent):
+            lines = plain(item.content.text.strip("`\n")).split("\n")
+            yield from (f"  {line}" for line in lines if line not in title)
+    for number, option in enumerate(request.options, 1):
+        yield f"  {number}. {plain(option.name)}{letters.get(id(option), '')}"

@@ -5,13 +5,14 @@ from __future__ import annotations
 import difflib
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol, TextIO
 
 import anyio
 import msgspec
 from msgspec import UNSET, Struct
 
+from acp_agent.loop.options import AUTO_MODEL
 from acp_agent.output.sanitize import sanitize_output
 from acp_agent.schema import acp
 
@@ -20,13 +21,26 @@ OUTPUT_LINES = 12
 OMITTED = "characters omitted ...]"
 """Length of the mark where the middle of an output is missing."""
 
+LIVE_LINES = 6
+"""Lines of a running command's output that are shown below its spinner."""
+LIVE_CHARS = 4_000
+"""Characters at the end of a running command's output in which those lines are looked for."""
+
 DIFF_LINES = 60
 FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 FRAME_SECONDS = 0.1
+STALL_SECONDS = 2.0
+"""A line of text that does not go on for so long is ended, and the spinner is shown below it."""
+CHARS_PER_TOKEN = 4
+"""Estimates the tokens of text that the model has not reported yet."""
 
 DIM, RED, GREEN, CYAN, BOLD, RESET = "\x1b[2m", "\x1b[31m", "\x1b[32m", "\x1b[36m", "\x1b[1m", "\x1b[0m"
-CLEAR_LINE = "\r\x1b[2K"
+CLEAR_BELOW = "\x1b[J"
+NO_WRAP, WRAP = "\x1b[?7l", "\x1b[?7h"
+"""A long line is cut at the edge of the window: the lines to clear are then those that were drawn."""
 
+Tail = Callable[[str], str]
+"""The end of the output of the terminal with this id."""
 
 CONTROLS = {code: f"\\x{code:02x}" for code in (*range(9), *range(11, 32), *range(127, 160))}
 CONTROLS |= {code: f"\\u{code:04x}" for code in (*range(0x202A, 0x202F), *range(0x2066, 0x206A))}
@@ -41,17 +55,21 @@ def plain(text: str) -> str:
 class View(Protocol):
     def update(self, session_id: str, update: acp.SessionUpdate) -> None: ...
 
+    def begin(self, options: Sequence[acp.SessionConfigOption]) -> None:
+        """The session is open, and the prompt is sent."""
+        ...
+
     def ask(self, question: str, diffs: Sequence[acp.Diff] = ()) -> None:
-        """Asks a user, after showing the changes in question; the user types the answer."""
+        """Asks a user, after showing the changes in question; the user types the answer behind the last line."""
         ...
 
     def asked(self, request: acp.RequestPermissionRequest, answer: str) -> None:
         """Reports that a permission request was answered with the words `answer`."""
         ...
 
-    def end(self, stop_reason: str, message: str = "") -> None: ...
+    def end(self, stop_reason: str, message: str = "", *, session_id: str = "") -> None: ...
 
-    async def animate(self) -> None:
+    async def animate(self, tail: Tail) -> None:
         """Runs until cancelled."""
         ...
 
@@ -61,6 +79,7 @@ class _Tool(Struct):
 
     title: str
     started: float
+    """When it began to run, by the monotonic clock; until then, when it was announced."""
     content: list[Any]
     raw_output: Any = None
     status: str = "pending"
@@ -75,16 +94,20 @@ class JsonView:
     def update(self, session_id: str, update: acp.SessionUpdate) -> None:
         self._line(acp.SessionNotification(session_id=session_id, update=update))
 
+    def begin(self, options: Sequence[acp.SessionConfigOption]) -> None:
+        return
+
     def ask(self, question: str, diffs: Sequence[acp.Diff] = ()) -> None:
         self._line({"question": question, "diffs": diffs})
 
     def asked(self, request: acp.RequestPermissionRequest, answer: str) -> None:
         self._line({"permission": request, "answer": answer})
 
-    def end(self, stop_reason: str, message: str = "") -> None:
-        self._line({"stopReason": stop_reason} if not message else {"error": message})
+    def end(self, stop_reason: str, message: str = "", *, session_id: str = "") -> None:
+        ending = {"stopReason": stop_reason} if not message else {"error": message}
+        self._line({**ending, "sessionId": session_id} if session_id else ending)
 
-    async def animate(self) -> None:
+    async def animate(self, tail: Tail) -> None:
         return
 
     def _line(self, value: object) -> None:
@@ -99,6 +122,9 @@ class PlainView:
         self._out = out
         self._colour = colour
         self._tools: dict[str, _Tool] = {}
+        self._asked: list[acp.Diff] = []
+        """The changes that questions have shown."""
+        self._asked_at = 0.0
         self._at_line_start = True
         self._kind = ""
 
@@ -123,13 +149,25 @@ class PlainView:
             case _:
                 pass
 
+    def begin(self, options: Sequence[acp.SessionConfigOption]) -> None:
+        return
+
     def ask(self, question: str, diffs: Sequence[acp.Diff] = ()) -> None:
-        self._lines([*(line for diff in diffs for line in self._diff(diff)), *question.split("\n")])
+        self._asked_at = self._asked_at or time.monotonic()
+        *lines, last = question.split("\n")
+        self._lines([*(line for diff in diffs for line in self._diff(diff)), *lines])
+        self._out.write(last)  # The user's Enter ends this line.
+        self._out.flush()
+        self._asked += diffs
 
     def asked(self, request: acp.RequestPermissionRequest, answer: str) -> None:
-        self._lines([self._paint(DIM, f"  permission: {answer}")])
+        tool = self._tools.get(request.tool_call.tool_call_id)
+        if tool is not None and self._asked_at:
+            tool.started += time.monotonic() - self._asked_at
+        self._asked_at = 0.0
+        self._lines([self._paint(DIM, f"  {answer}")])
 
-    def end(self, stop_reason: str, message: str = "") -> None:
+    def end(self, stop_reason: str, message: str = "", *, session_id: str = "") -> None:
         if message:
             self._lines([self._paint(RED, f"error: {message}")])
         elif stop_reason != "end_turn":
@@ -137,7 +175,7 @@ class PlainView:
         else:
             self._lines([])
 
-    async def animate(self) -> None:
+    async def animate(self, tail: Tail) -> None:
         return
 
     # --- tool calls -------------------------------------------------------------------------------------------
@@ -153,6 +191,8 @@ class PlainView:
         if update.raw_output is not UNSET:
             tool.raw_output = update.raw_output
         if isinstance(update.status, str):
+            if tool.status == "pending":  # It begins now, or ends without having run.
+                tool.started = time.monotonic()
             tool.status = update.status
             if update.status in ("completed", "failed"):
                 del self._tools[update.tool_call_id]
@@ -172,7 +212,8 @@ class PlainView:
         for item in tool.content:
             match item:
                 case acp.Diff():
-                    yield from self._diff(item)
+                    if item not in self._asked:
+                        yield from self._diff(item)
                 case acp.Content(content=acp.TextContent(text=text)):
                     yield from self._some(text)
                 case acp.Terminal() if isinstance(tool.raw_output, dict):
@@ -222,14 +263,43 @@ class PlainView:
 
 
 class TerminalView(PlainView):
-    """Adds colours, and a spinner line for running calls."""
+    """Adds colours, and a spinner line for the model and for running calls, with the end of their output."""
 
-    def __init__(self, out: TextIO = sys.stdout) -> None:
-        super().__init__(out, colour=True)
-        self._spinner_shown = False
+    def __init__(self, out: TextIO = sys.stdout, *, colour: bool = True) -> None:
+        super().__init__(out, colour=colour)
+        self._drawn = 0
+        """Lines of the spinner and the output below it, which the next text replaces."""
         self._paused = False
+        self._tail: Tail = lambda terminal_id: ""
+        self._model = ""
+        self._tokens = 0
+        self._chars = 0
+        """Those the model has written since it last reported its tokens."""
+        self._wrote = self._since = time.monotonic()
+        """When the last text was written, and when the model began to work."""
+
+    # --- the contract -----------------------------------------------------------------------------------------
+
+    def begin(self, options: Sequence[acp.SessionConfigOption]) -> None:
+        for option in options:
+            if option.id == "model":
+                name = str(option.current_value).partition(":")[2]
+                self._model = "" if name == AUTO_MODEL else plain(name)
+
+    def update(self, session_id: str, update: acp.SessionUpdate) -> None:
+        match update:
+            case acp.UsageUpdate(used=used):
+                self._tokens, self._chars = used, 0
+            case acp.ConfigOptionUpdate(config_options=options):
+                self.begin(options)
+            case acp.AgentMessageChunk(content=acp.TextContent(text=text)):
+                self._chars += len(text)
+            case acp.AgentThoughtChunk(content=acp.TextContent(text=text)):
+                self._chars += len(text)
+        super().update(session_id, update)
 
     def ask(self, question: str, diffs: Sequence[acp.Diff] = ()) -> None:
+        self._clear()
         super().ask(question, diffs)
         self._paused = True  # The user types where the spinner would be.
 
@@ -237,12 +307,18 @@ class TerminalView(PlainView):
         self._paused = False
         super().asked(request, answer)
 
-    async def animate(self) -> None:
+    async def animate(self, tail: Tail) -> None:
+        self._tail = tail
         frame = 0
-        while True:
-            self._draw(FRAMES[frame % len(FRAMES)])
-            frame += 1
-            await anyio.sleep(FRAME_SECONDS)
+        try:
+            while True:
+                self._draw(FRAMES[frame % len(FRAMES)])
+                frame += 1
+                await anyio.sleep(FRAME_SECONDS)
+        finally:
+            self._clear()
+
+    # --- the spinner ------------------------------------------------------------------------------------------
 
     def _began(self, tool: _Tool) -> None:
         self._lines([])
@@ -251,25 +327,51 @@ class TerminalView(PlainView):
     def _ended(self, tool: _Tool) -> None:
         ok = tool.status == "completed"
         mark = self._paint(GREEN, "✓") if ok else self._paint(RED, "✗")
-        seconds = time.monotonic() - tool.started
+        self._since = time.monotonic()
+        seconds = self._since - tool.started
         head = f"{mark} {self._paint(BOLD, tool.title)} {self._paint(DIM, f'{seconds:.1f} s')}"
         self._lines([head, *self._details(tool)])
 
     def _draw(self, frame: str) -> None:
-        """Draws the spinner line, if nothing else is on the line."""
-        if self._paused or not self._tools or (not self._at_line_start and not self._spinner_shown):
+        """Draws the spinner, if nothing else is on the line."""
+        now = time.monotonic()
+        if self._paused or (not self._at_line_start and now - self._wrote < STALL_SECONDS):
             return
-        tool = next(iter(self._tools.values()))
-        more = f" and {len(self._tools) - 1} more" if len(self._tools) > 1 else ""
-        seconds = time.monotonic() - tool.started
-        waits = " (waits for permission)" if tool.status == "pending" else ""
-        title = tool.title.splitlines()[0][:80] if tool.title else ""
-        self._out.write(f"{CLEAR_LINE}{CYAN}{frame}{RESET} {title}{more}{waits} {DIM}{seconds:.0f} s{RESET}")
+        self._lines([])
+        words, since, live = self._model or "the model", self._since, ""
+        if self._tools:
+            tool = next(iter(self._tools.values()))
+            more = f" and {len(self._tools) - 1} more" if len(self._tools) > 1 else ""
+            words, since, live = tool.title.partition("\n")[0] + more, tool.started, self._live(tool)
+        tokens = self._tokens + self._chars // CHARS_PER_TOKEN
+        used = f", {tokens} tokens" if tokens and not self._tools else ""
+        lines = [f"{self._paint(CYAN, frame)} {words} {self._paint(DIM, f'{now - since:.0f} s{used}')}"]
+        lines += [self._paint(DIM, f"  | {line}") for line in live.split("\n")[-LIVE_LINES:] if live]
+        self._clear()
+        self._out.write(NO_WRAP + "\n".join(lines) + WRAP)
         self._out.flush()
-        self._spinner_shown = True
+        self._drawn = len(lines)
+
+    def _live(self, tool: _Tool) -> str:
+        """The end of what a running call has put out."""
+        text = ""
+        for item in tool.content:
+            match item:
+                case acp.Terminal(terminal_id=terminal_id):
+                    text = self._tail(terminal_id)
+                case acp.Content(content=acp.TextContent(text=text)):
+                    pass
+        return plain(sanitize_output(text[-LIVE_CHARS:]).strip("\n"))
+
+    def _clear(self) -> None:
+        """Takes away what was drawn."""
+        if self._drawn:
+            up = f"\x1b[{self._drawn - 1}A" if self._drawn > 1 else ""
+            self._out.write(f"\r{up}{CLEAR_BELOW}")
+            self._out.flush()
+            self._drawn = 0
 
     def _write(self, text: str) -> None:
-        if self._spinner_shown:
-            self._spinner_shown = False
-            self._out.write(CLEAR_LINE)
+        self._clear()
+        self._wrote = time.monotonic()
         super()._write(text)

@@ -107,12 +107,19 @@ class Session:
                     finally:
                         self.choices.bound_to = None
         except ProviderError as error:
-            raise _as_answer(error, self.outbox.clean(str(error))) from error
+            raise _as_answer(error, self.outbox.clean(str(error) + self._meant_provider(error))) from error
         finally:
             self.outbox.flush()
         if not self.queue.closed and (failure := self.outbox.taken_failure()) is not None:
             raise InternalError(str(failure)) from failure
         return "cancelled" if scope.cancelled_caught else reason
+
+    def _meant_provider(self, error: ProviderError) -> str:
+        """What is said of a model that the server does not know and that may name a provider: `other:model`."""
+        name, colon, _ = self.choices.model.partition(":")[2].partition(":")
+        if error.kind != "not_found" or not colon:
+            return ""
+        return f" If {name!r} was meant as a provider: {self.config.settings.no_provider(name)}."
 
     async def prompt_unasked(self, blocks: Sequence[acp.ContentBlock], mode: str, words: str) -> None:
         """Runs a turn that no client request waits for; `words` announce it, and failures are shown.

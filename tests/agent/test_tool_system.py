@@ -529,6 +529,17 @@ async def test_hooks_after_a_call_run_only_where_those_before_did(tmp_path):
         assert log.read_text().splitlines() == ["tool_before", "tool_after"]
 
 
+async def test_tools_are_disabled_by_patterns_too(tmp_path):
+    config = '[tools]\ndisabled = ["web_*", "memory_[rs]*"]\n'
+    async with rig(tmp_path, ["ok"], config=config) as r:
+        await r.editor.prompt("hello")
+        names = r.tool_names(1)
+        assert "bash" in names
+        assert not names & {"web_search", "web_scrape", "memory_recall", "memory_store"}
+        await r.editor.prompt("/tools")
+        assert "- `web_search`: `web_search` is disabled" in said(r)
+
+
 async def test_tools_and_status_say_what_is_not_there_by_name(tmp_path):
     async with rig(tmp_path, [], config='[tools]\ndisabled = ["glob", "nonsense"]\n') as r:
         await r.editor.wait_for(lambda u: "`nonsense`" in str(getattr(u, "content", "")))

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import pty
 import subprocess
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import anyio
+import anyio.from_thread
 import anyio.to_thread
 import pytest
 
@@ -39,6 +43,11 @@ def run(home: Path, *arguments: str, stdin: str = "", base_url: str = "", **more
 async def ran(model, home, *arguments, **more):
     """The same beside a running model."""
     return await anyio.to_thread.run_sync(lambda: run(home, *arguments, base_url=model.base_url, **more))
+
+
+def text(message: dict[str, Any]) -> str:
+    content = message["content"]
+    return content if isinstance(content, str) else "".join(part["text"] for part in content)
 
 
 WRITE = Answer(text="I write.", tool_calls=(Call("write", {"path": "n.txt", "content": "new\n"}),))
@@ -73,7 +82,8 @@ async def test_prompt_json_gives_every_update_as_a_line(tmp_path):
         assert "tool_call" in kinds
         assert "tool_call_update" in kinds
         assert "agent_message_chunk" in kinds
-        assert lines[-1] == {"stopReason": "end_turn"}
+        assert lines[-1] == {"stopReason": "end_turn", "sessionId": lines[0]["sessionId"]}
+        assert done.stderr == ""
 
 
 @pytest.mark.parametrize(
@@ -108,39 +118,133 @@ async def test_prompt_reads_stdin_and_goes_on_with_a_session(tmp_path):
         assert len(model.requests[1].body["messages"]) == 4
 
 
+async def test_prompt_goes_on_with_the_newest_session_of_the_folder_and_names_it_at_the_end(tmp_path):
+    here, elsewhere = tmp_path / "here", tmp_path / "elsewhere"
+    here.mkdir()
+    elsewhere.mkdir()
+    async with FakeModel(["one", "two", "three", "four"]) as model:
+        none = await ran(model, tmp_path, "prompt", "--continue", "--cwd", str(here), "go")
+        assert (none.returncode, none.stdout) == (2, "")
+        assert f"there is no session in {here}" in none.stderr
+        first = await ran(model, tmp_path, "prompt", "--cwd", str(here), "first")
+        assert first.stdout == "one\n"
+        session_id = (await ran(model, tmp_path, "sessions", "list")).stdout.split()[0]
+        assert f"acp-coder prompt --cwd {here} --session {session_id} " in first.stderr
+        await ran(model, tmp_path, "prompt", "--cwd", str(elsewhere), "another folder's")
+        done = await ran(model, tmp_path, "prompt", "--continue", "--cwd", str(here), "second")
+        assert done.stdout == "three\n", done.stderr
+        assert done.stderr == first.stderr
+        assert [text(message) for message in model.requests[2].body["messages"][1:]] == ["first", "one", "second"]
+
+
+Cue = tuple[str, str | Callable[[], object]]
+"""What is waited for on the screen, and what is then typed or done."""
+
+
+async def on_a_terminal(model: FakeModel, home: Path, arguments: Sequence[str], *cues: Cue, **more: str):
+    """The exit status and everything that was written; each cue is looked for after the one before it."""
+
+    def talk() -> tuple[int, str]:
+        pid, fd = pty.fork()
+        if pid == 0:
+            os.chdir(home)
+            os.execve(COMMAND, [COMMAND, *arguments], environ(home, model.base_url, **{"TERM": "xterm", **more}))
+        shown, at, waiting = "", 0, list(cues)
+        while True:
+            try:
+                data = os.read(fd, 4096)
+            except OSError:
+                break
+            if not data:
+                break
+            shown += data.decode("utf-8", "replace")
+            if waiting and (found := shown.find(waiting[0][0], at)) >= 0:
+                at = found + len(waiting[0][0])
+                act = waiting.pop(0)[1]
+                act() if callable(act) else os.write(fd, act.encode())
+        os.close(fd)
+        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), shown
+
+    with anyio.fail_after(SECONDS):
+        return await anyio.to_thread.run_sync(talk)
+
+
 async def test_prompt_on_a_terminal_spins_and_asks(tmp_path):
     async with FakeModel([WRITE, "Done."]) as model:
-
-        def on_a_terminal() -> tuple[int, str]:
-            pid, fd = pty.fork()
-            if pid == 0:
-                os.chdir(tmp_path)
-                os.execve(COMMAND, [COMMAND, "prompt", "go"], environ(tmp_path, model.base_url, TERM="xterm"))
-            shown = b""
-            answered = False
-            while True:
-                try:
-                    data = os.read(fd, 4096)
-                except OSError:
-                    break
-                if not data:
-                    break
-                shown += data
-                if b"1 to 4:" in shown and not answered:
-                    answered = True
-                    os.write(fd, b"nonsense\n1\n")
-            os.close(fd)
-            return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), shown.decode("utf-8", "replace")
-
-        with anyio.fail_after(SECONDS):
-            status, shown = await anyio.to_thread.run_sync(on_a_terminal)
+        status, shown = await on_a_terminal(model, tmp_path, ["prompt", "go"], ("1 to 4:", "nonsense\n1\n"))
         assert status == 0
         assert "⠋" in shown
         assert "✓" in shown
+        assert "Make this change?" in shown
         assert "Always allow edits in this project" in shown
-        assert "a number from 1 to 4" in shown
-        assert shown.index("+new") < shown.index("1. Allow once")
+        assert "Please answer y/N or 1 to 4:" in shown
+        assert shown.index("+new") < shown.index("1. Allow once (y)")
+        assert shown.count("+new") == 1  # The result does not repeat what the question showed.
+        assert "permission:" not in shown
         assert (tmp_path / "n.txt").exists()
+
+
+@pytest.mark.parametrize(("typed", "written"), [("y", True), ("n", False), ("", False), ("3", False)])
+async def test_a_question_on_a_terminal_is_answered_by_a_letter_a_number_or_enter_for_no(tmp_path, typed, written):
+    async with FakeModel([WRITE, "Done."]) as model:
+        status, shown = await on_a_terminal(model, tmp_path, ["prompt", "go"], ("y/N or 1 to 4:", f"{typed}\n"))
+        assert status == 0
+        assert ("Allow once\x1b" if written else "Reject\x1b") in shown
+        assert (tmp_path / "n.txt").exists() == written
+
+
+async def test_what_was_typed_before_a_question_and_the_end_of_input_allow_nothing(tmp_path):
+    async with FakeModel([WRITE]) as model:
+        status, shown = await on_a_terminal(model, tmp_path, ["prompt", "go"], ("⠋", "y\n"), ("1 to 4:", "\x04"))
+        assert status == 130
+        assert "not answered" in shown
+        assert not (tmp_path / "n.txt").exists()
+
+
+async def test_prompt_on_a_terminal_shows_the_model_at_work_and_a_command_s_output_as_it_comes(tmp_path):
+    wait = "seq 30; until [ -e go ]; do sleep 0.05; done; echo gone on"
+    bash = Answer(tool_calls=(Call("bash", {"command": wait}),))
+    slow = Answer(text=("Done.\n", "Bye."), delay=0.5)
+    async with FakeModel([Answer(text="I run it.", hang_before=True), bash, slow]) as model:
+        prompt = ["prompt", "--yes", "go"]
+        working = ("fake-model \x1b[2m", functools.partial(anyio.from_thread.run_sync, model.release))
+        assert (await on_a_terminal(model, tmp_path, prompt, working, ("I run it.", "")))[0] == 0
+        live = (("| 30", (tmp_path / "go").touch), ("| gone on", ""), (" s, 16 tokens", ""), ("Bye.", ""))
+        status, shown = await on_a_terminal(model, tmp_path, prompt, *live, NO_COLOR="1")
+        assert status == 0
+        assert " s, 16 tokens" in shown
+        assert "| 25\r\n" in shown[: shown.index("✓")]
+        assert "| 24\r\n" not in shown[: shown.index("✓")]
+        assert "\x1b[3" not in shown  # No colours.
+
+
+async def test_a_terminal_that_knows_no_escape_sequences_gets_none(tmp_path):
+    async with FakeModel([WRITE, "Done."]) as model:
+        status, shown = await on_a_terminal(model, tmp_path, ["prompt", "go"], ("1 to 4:", "y\n"), TERM="dumb")
+        assert status == 0
+        assert "Done." in shown
+        assert "\x1b" not in shown
+        assert "⠋" not in shown
+
+
+async def test_the_bare_command_on_a_terminal_says_what_it_is(tmp_path):
+    async with FakeModel([]) as model:
+        status, shown = await on_a_terminal(model, tmp_path, [])
+    assert status == 0
+    for words in ("an editor starts", "acp-coder prompt", "acp-coder setup", "acp-coder doctor"):
+        assert words in shown
+
+
+async def test_a_sentence_without_a_command_is_a_prompt(tmp_path):
+    async with FakeModel(["Fixed."]) as model:
+        done = await ran(model, tmp_path, "fix it", "--deny")
+        assert (done.returncode, done.stdout) == (0, "Fixed.\n"), done.stderr
+        assert text(model.requests[0].body["messages"][-1]) == "fix it"
+
+
+def test_a_word_that_is_no_command_is_told_the_nearest_one_or_the_command_for_a_prompt(tmp_path):
+    assert "did you mean `acp-coder doctor`?" in run(tmp_path, "docter").stderr
+    assert '`acp-coder prompt "fix it"`' in run(tmp_path, "fix", "it").stderr
 
 
 async def test_sessions_are_shown_exported_and_deleted(tmp_path):
@@ -168,6 +272,7 @@ async def test_sessions_are_shown_exported_and_deleted(tmp_path):
         ["prompt", " "],
         ["prompt", "--mode", "fast", "x"],
         ["prompt", "--yes", "--deny", "x"],
+        ["prompt", "--continue", "--session", "1", "x"],
         ["prompt", "--cwd", "/does/not/exist", "x"],
         ["sessions"],
         ["sessions", "show", "nope"],
@@ -240,6 +345,39 @@ async def test_doctor_says_what_works(tmp_path):
         ):
             assert words in done.stdout
         assert "BAD" not in done.stdout
+        assert done.stdout.splitlines()[-1].startswith("Ready: acp-coder prompt ")
+
+
+async def test_doctor_warns_of_a_model_that_the_server_does_not_list(tmp_path):
+    async with FakeModel([], models=["one", "two:latest"]) as model:
+        done = await ran(model, tmp_path, "doctor", OPENAI_MODEL="three")
+        assert done.returncode == 0
+        assert "!   model            the server does not list 'three', only one, two:latest\n" in done.stdout
+        last = done.stdout.splitlines()[-1]
+        assert last.startswith("Next: model: the server does not list 'three'")
+        assert "OPENAI_MODEL" in last
+        for known in ("two", ""):  # A name without Ollama's tag, and no name at all.
+            done = await ran(model, tmp_path, "doctor", OPENAI_MODEL=known)
+            assert done.stdout.splitlines()[-1].startswith("Ready: "), done.stdout
+
+
+def test_doctor_ends_with_the_first_thing_to_mend(tmp_path):
+    file = tmp_path / "config.toml"
+    for text, fix in (
+        ("[agent]\nmoode = 1\n", "Correct that in the file"),
+        ('[agent]\nprovider = "nope"\n', "[providers.NAME]"),
+        ('[providers.default]\nbase_url = "https://models.invalid/v1"\n', "acp-coder login"),
+        ('[providers.default]\nbase_url = "http://127.0.0.1:9/v1"\n', "Start the server"),
+        ('[mcp.servers.bad]\ncommand = "no-such-program"\n', "no-such-program"),
+    ):
+        file.write_text(text)
+        offline = ["--offline"] if "mcp" in text else []
+        no_url = {} if "mcp" in text else {"OPENAI_BASE_URL": ""}
+        done = run(tmp_path, "doctor", *offline, ACP_CODER_CONFIG=str(file), **no_url)
+        last = done.stdout.splitlines()[-1]
+        assert done.returncode == 1, done.stdout
+        assert last.startswith("Next: "), done.stdout
+        assert fix in last
 
 
 def test_doctor_names_what_is_bad(tmp_path):
@@ -305,6 +443,41 @@ def test_doctor_and_config_name_the_servers_and_hide_what_they_are_given(tmp_pat
     listed = run(tmp_path, "config", "show", ACP_CODER_CONFIG=str(file)).stdout
     assert 'mcp.servers.good.env = "(set)"' in listed
     assert "tangerine" not in shown + listed
+
+
+async def test_a_provider_that_is_not_configured_is_told_with_those_that_are(tmp_path):
+    file = tmp_path / "config.toml"
+    missing = Failure(404, {"error": {"message": "no such model", "code": "model_not_found"}})
+    async with FakeModel([missing]) as model:
+        file.write_text(f'[providers.here]\nbase_url = "{model.base_url}"\n[agent]\nprovider = "here"\n')
+        settings = {"ACP_CODER_CONFIG": str(file), "OPENAI_BASE_URL": ""}
+        told = "the provider {!r} is not in the configuration; configured: default, {}"
+        done = await ran(model, tmp_path, "prompt", "--model", "nope:m", "go", **settings)
+        assert done.returncode == 1
+        assert "no such model" in done.stdout
+        assert told.format("nope", "here") in done.stdout
+        done = await ran(model, tmp_path, "login", "--provider", "nope", **settings)
+        assert told.format("nope", "here") in done.stderr
+        file.write_text(file.read_text().replace("here", "there"))
+        done = await ran(model, tmp_path, "prompt", "--continue", "go", **settings)
+        assert done.returncode == 1
+        assert told.format("here", "there") in done.stdout
+
+
+async def test_the_responses_api_of_another_server_than_openais_is_asked_for_its_model(tmp_path):
+    async with FakeModel(["ok"], models=["its-own"]) as model:
+        done = await ran(model, tmp_path, "prompt", "go", OPENAI_MODEL="", ACP_CODER_API="responses")
+        assert done.returncode == 0, done.stdout
+        assert model.requests[0].path.endswith("/responses")
+        assert model.requests[0].body["model"] == "its-own"
+
+
+async def test_context_knows_the_window_in_a_fresh_process(tmp_path):
+    async with FakeModel(["ok"], models=[{"id": "fake-model", "context_length": 32768}]) as model:
+        await ran(model, tmp_path, "prompt", "go")
+        for api in ("chat", "responses"):
+            done = await ran(model, tmp_path, "prompt", "--continue", "/context", ACP_CODER_API=api)
+            assert "The model can hold 32768 tokens" in done.stdout
 
 
 async def test_prompt_with_yes_leaves_a_question_unanswered(tmp_path):

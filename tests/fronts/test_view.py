@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import time
 
 import pytest
 
@@ -15,11 +16,13 @@ from acp_agent.schema.acp import (
     Diff,
     Plan,
     PlanEntry,
+    RequestPermissionRequest,
     SessionUpdate,
     Terminal,
     TextContent,
     ToolCall,
     ToolCallProgress,
+    ToolCallUpdate,
     UsageUpdate,
 )
 
@@ -79,7 +82,28 @@ def test_plain_lines_hold_no_control_character_and_name_calls_that_run_side_by_s
 def test_the_spinner_line_is_cleared_before_text():
     text = shown(TerminalView)
     assert "⠋" in text
-    assert text.rindex("\x1b[2K") > text.rindex("⠋")
+    assert text.rindex("\x1b[J") > text.rindex("⠋")
+
+
+def test_the_time_of_a_call_is_without_the_time_that_its_question_waited(monkeypatch):
+    now = 100.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    out = io.StringIO()
+    view = PlainView(out)
+    view.update("s", ToolCall(tool_call_id="1", title="pytest", status="pending"))
+    view.update("s", ToolCall(tool_call_id="2", title="make", status="pending"))
+    view.ask("Run this?\ny/N: ")
+    now += 60
+    view.asked(RequestPermissionRequest(session_id="s", tool_call=ToolCallUpdate(tool_call_id="1"), options=[]), "Yes")
+    view.update("s", ToolCallProgress(tool_call_id="1", status="in_progress"))
+    now += 2
+    view.ask("Which?\n1: ")  # It asks while it runs.
+    now += 60
+    view.asked(RequestPermissionRequest(session_id="s", tool_call=ToolCallUpdate(tool_call_id="1"), options=[]), "One")
+    view.update("s", ToolCallProgress(tool_call_id="1", status="completed"))
+    view.update("s", ToolCallProgress(tool_call_id="2", status="failed"))  # Its turn never came.
+    assert "done (2.0 s): pytest" in out.getvalue()
+    assert "failed (0.0 s)" in out.getvalue()
 
 
 def test_json_is_one_line_an_update():

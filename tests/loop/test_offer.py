@@ -91,13 +91,16 @@ def test_a_tool_is_hidden_until_what_it_requires_has_succeeded():
 
 def test_aliases_in_the_configuration_mean_their_tool_and_unknown_names_are_told():
     rules = {"edit": DependencyRule(requires=["read_file"])}
-    config = ToolsConfig(disabled=["shell", "teleport"], dependencies=DependenciesConfig(enabled=True, rules=rules))
+    config = ToolsConfig(
+        disabled=["shell", "web_*", "fs_*", "teleport"], dependencies=DependenciesConfig(enabled=True, rules=rules)
+    )
     made = made_of(builtin_registry(), config)
     assert "bash" not in made.names()
+    assert "web_search" in made.excluded()
     assert "edit" not in made.names()
     made.succeeded("read")
     assert "edit" in made.names()
-    assert made.unknown_names() == ["teleport"]
+    assert made.unknown_names() == ["fs_*", "teleport"]
 
 
 def test_complex_built_in_tools_think_first_where_it_is_enabled():

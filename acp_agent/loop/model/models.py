@@ -98,7 +98,7 @@ class Models:
         name = choices.model.partition(":")[0]
         settings = self.settings(config, name)
         server = await self._server(name, config)
-        if settings.models or _api(settings) != "chat":
+        if settings.models or not _lists(settings):
             return
         choices.found([f"{name}:{model}" for model in await server.list()])
 
@@ -109,9 +109,18 @@ class Models:
         server = await self._server(name, config)
         if model == AUTO_MODEL:
             model = await self._first_model(name, settings, server)
-        if not server.asked and not settings.context_window and _api(settings) == "chat":
+        if not server.asked and not settings.context_window and _lists(settings):
             self._spawn(self._learn(server))
         return ReadyModel(server.provider, f"{name}:{model}", server.models, settings, server.embed)
+
+    async def learn(self, config: Config, choice: str) -> None:
+        """Waits until the server has said what it says about its models; never longer than connecting may take."""
+        name = choice.partition(":")[0]
+        settings = self.settings(config, name)
+        if _lists(settings):
+            server = await self._server(name, config)
+            with anyio.move_on_after(settings.connect_timeout):
+                await self._learn(server)
 
     async def _learn(self, server: _Server) -> None:
         """Requests the context windows while the prompt runs, without delaying it."""
@@ -121,7 +130,7 @@ class Models:
             log.info("%s: context windows are unknown: %s", server.provider.name, error)
 
     async def _first_model(self, name: str, settings: ProviderConfig, server: _Server) -> str:
-        if _api(settings) == "responses":
+        if _api(settings) == "responses" and not _lists(settings):
             return DEFAULT_MODEL
         found = await server.list()
         if not found:
@@ -163,7 +172,7 @@ class Models:
         """Raises InvalidParams for a provider that is not configured."""
         settings = config.settings.provider(name)
         if settings is None:
-            raise InvalidParams(f"Provider {name!r} is not in the configuration")
+            raise InvalidParams(config.settings.no_provider(name))
         return settings
 
     async def close(self) -> None:
@@ -174,6 +183,12 @@ class Models:
 def _make_provider(api: str, options: ProviderOptions, tool_calling: ToolCalling) -> Provider:
     provider: Provider = TolerantProvider(load(PROVIDERS[api])(options))
     return provider if tool_calling == "native" else FencedProvider(provider, tool_calling)
+
+
+def _lists(settings: ProviderConfig) -> bool:
+    """Whether the server's list of models is of use: OpenAI's and Azure's are long and say nothing of the models."""
+    api = _api(settings)
+    return api == "chat" or (api == "responses" and choose_api(settings.base_url) == "chat")
 
 
 def _api(settings: ProviderConfig) -> str:

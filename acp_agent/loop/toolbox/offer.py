@@ -20,6 +20,7 @@ from acp_agent.loop.toolbox.absent import Absent
 from acp_agent.loop.toolbox.relevance import Relevance
 from acp_agent.safety.access import RISK_METADATA
 from acp_agent.safety.deciding.deciders import Deciders
+from acp_agent.safety.globs import matches, matches_any
 from acp_agent.tools.kit.registry import ToolEntry, Tools
 
 DEFAULT_THRESHOLD = 0.6
@@ -72,7 +73,7 @@ class Offer:
         if not _in_mode(entry, mode):
             reads = "" if mode.changes else ", which is read-only"
             return f"`{entry.name}` is not available in the mode `{mode.id}`{reads}."
-        if any(name in self._config.disabled for name in (entry.name, *entry.aliases)):
+        if any(matches_any(self._config.disabled, name) for name in (entry.name, *entry.aliases)):
             return f"`{entry.name}` is disabled in the configuration (`tools.disabled`)."
         if (denied := self._deciders.hides(entry.name)) is not None:
             return denied
@@ -116,7 +117,9 @@ class Offer:
     def unknown_names(self) -> list[str]:
         """Names in the configuration that match no tool. MCP tools may still be added, so their names are accepted."""
         rules = self._config.dependencies.rules
-        named = [*self._config.disabled, *rules]
+        tools = [name for entry in self._registry.entries() for name in (entry.name, *entry.aliases)]
+        named = [pattern for pattern in self._config.disabled if not any(matches(pattern, name) for name in tools)]
+        named += [*rules]
         named += [name for rule in rules.values() for name in (*rule.requires, *rule.prefers)]
         unknown = (name for name in named if self._registry.find(name) is None and not name.startswith("mcp_"))
         return list(dict.fromkeys(unknown))

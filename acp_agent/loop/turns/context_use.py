@@ -107,9 +107,12 @@ class ContextUse:
         """`aimed`: the tools that are sent were chosen by a prompt; else they are chosen for none."""
         session, history = self._session, self._memory.history
         try:
+            model = await self._model()
+            if model.known_window is None:
+                await self._models.learn(session.config, model.name)
             if not aimed:
-                await self._offer.aim("", (await self._model()).known_window)
-            asked = self._asking(await self._model())
+                await self._offer.aim("", model.known_window)
+            asked = self._asking(model)
         except (AuthRequired, InvalidParams, ProviderError) as error:
             tokens = self._room.estimator.tokens(session.choices.model, history.characters())
             return [
