@@ -238,11 +238,11 @@ async def test_the_beginning_of_the_requests_of_a_session_is_the_same_to_the_byt
 
 
 async def test_tokens_from_the_servers_cache_are_reported(tmp_path):
-    usage = Usage(input_tokens=1000, output_tokens=10, cached_tokens=800)
+    usage = Usage(input_tokens=20_000, output_tokens=10, cached_tokens=16_000)
     async with rig(tmp_path, [Answer(text="ok", usage=usage)]) as r:
         answer = await r.editor.prompt("hi")
-        assert answer.meta["usage"]["cachedReadTokens"] == 800
-        assert answer.meta["usage"]["inputTokens"] == 1000
-        assert updates(r, UsageUpdate)[-1].meta["tokens"]["cachedReadTokens"] == 800
+        assert answer.meta["usage"]["cachedReadTokens"] == 16_000
+        assert answer.meta["usage"]["inputTokens"] == 20_000
+        assert updates(r, UsageUpdate)[-1].meta["tokens"]["cachedReadTokens"] == 16_000
         await r.editor.prompt("/context")
-        assert "800 of them (80 %) from the server's cache" in r.editor.text()
+        assert "16000 of them (80 %) from the server's cache" in r.editor.text()
