@@ -317,6 +317,10 @@ class CompressionConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
 
 
 class ToolsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    guidance: Annotated[
+        Literal["short", "full"],
+        key("How tools are described to the model: `short` in plain sentences, `full` with headings and examples."),
+    ] = "short"
     bash: BashConfig = BashConfig()
     files: FilesConfig = FilesConfig()
     web: WebConfig = WebConfig()

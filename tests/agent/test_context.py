@@ -86,7 +86,7 @@ async def test_a_client_that_shows_compactions_gets_them_with_the_summary(tmp_pa
         says("THE SUMMARY"),
         says("the end"),
     ]
-    async with rig(tmp_path, script, config=config(20_000), compaction=True) as r:
+    async with rig(tmp_path, script, config=config(14_500), compaction=True) as r:
         for number in range(4):
             assert (await r.editor.prompt(f"prompt {number}")).stop_reason == "end_turn"
         shown = updates(r, CompactionUpdate)
@@ -106,7 +106,7 @@ async def test_a_client_that_shows_notices_gets_one(tmp_path):
         says("THE SUMMARY"),
         says("the end"),
     ]
-    async with rig(tmp_path, script, config=config(20_000), notices=True) as r:
+    async with rig(tmp_path, script, config=config(14_500), notices=True) as r:
         for number in range(4):
             await r.editor.prompt(f"prompt {number}")
         assert any("messages summarised" in notice.title for notice in updates(r, Notice))
@@ -121,7 +121,7 @@ async def test_a_model_that_cannot_summarise_costs_the_oldest_turns_and_no_more(
         Failure(400, {"error": {"message": "no"}}),
         says("the end"),
     ]
-    async with rig(tmp_path, script, config=config(20_000)) as r:
+    async with rig(tmp_path, script, config=config(14_500)) as r:
         for number in range(4):
             assert (await r.editor.prompt(f"prompt {number}")).stop_reason == "end_turn"
         assert "oldest messages removed" in r.editor.text()

@@ -464,6 +464,7 @@ class Calls:
             languages=self.languages,
             web=self.web,
             scheduler=self.scheduler,
+            toolbox=self.toolbox,
             redactor=self.outputs.redactor,
         )
 

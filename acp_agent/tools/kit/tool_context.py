@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from acp_agent.loop.beside.scheduler import Scheduler
     from acp_agent.loop.memory.memory import Memory
     from acp_agent.loop.shell.session_shell import Shell
+    from acp_agent.loop.toolbox.toolbox import Toolbox
     from acp_agent.tools.net.web_access import WebAccess
 
 
@@ -254,5 +255,6 @@ class ToolContext(Struct, frozen=True):
     languages: LanguageServices
     web: WebAccess
     scheduler: Scheduler
+    toolbox: Toolbox
     redactor: Redactor
     """Redacts credentials in texts."""
