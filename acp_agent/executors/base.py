@@ -98,6 +98,11 @@ class Process(Protocol):
     @property
     def truncated(self) -> bool: ...
 
+    @property
+    def lost(self) -> str:
+        """Which part of `combined` was not kept, in words; empty if all was."""
+        ...
+
 
 class FileStat(Struct, frozen=True):
     kind: EntryKind

@@ -39,6 +39,8 @@ from acp_agent.schema.acp import TerminalExitStatus
 METHOD_NOT_FOUND = -32601
 POLL_SECONDS = 0.1
 """Pause between polls of a terminal whose client has no working `wait_for_exit`."""
+BEGINNING_LOST = "[... the beginning was left out by the editor's terminal ...]"
+"""First line of what such a terminal kept; no filter removes it."""
 
 
 class EditorTerminals:
@@ -277,7 +279,7 @@ class EditorProcess:
             self.stdout += f"\n[the editor did not return the terminal's output: {error}]"
             return ExitStatus()
         output = answer.output.replace("\r\n", "\n")
-        self.stdout = without_first_part(output) if answer.truncated else output
+        self.stdout = f"{BEGINNING_LOST}\n{without_first_part(output)}" if answer.truncated else output
         self.truncated = answer.truncated
         return _status(answer.exit_status)
 
@@ -320,6 +322,10 @@ class EditorProcess:
     @property
     def combined(self) -> str:
         return self.stdout
+
+    @property
+    def lost(self) -> str:
+        return "the beginning, since the editor's terminal keeps only the end" if self.truncated else ""
 
 
 def _line_feeds(text: str) -> str:

@@ -315,6 +315,12 @@ class LocalProcess:
     def truncated(self) -> bool:
         return any(buffer.truncated for buffer in self._buffers.values())
 
+    @property
+    def lost(self) -> str:
+        out, err = self._buffers["stdout"], self._buffers["stderr"]
+        lost = (self._both or (err if out.empty else out)).lost
+        return f"about {lost} characters in the middle" if lost else ""
+
     # --- reading ----------------------------------------------------------------------------------------------
 
     async def _step(self) -> None:

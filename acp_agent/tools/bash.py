@@ -182,7 +182,7 @@ def _printed(
 ) -> CommandOutput:
     exit_code = None if timed_out else status.exit_code
     streams = ShellOutput(process.stdout, process.stderr, exit_code, process.truncated)
-    return CommandOutput(script, streams, process.combined, running=running, timed_out=timed_out)
+    return CommandOutput(script, streams, process.combined, running=running, timed_out=timed_out, lost=process.lost)
 
 
 def _limits(params: BashParams, ctx: ToolContext) -> str:
@@ -221,7 +221,7 @@ def _result(
 def _error(status: ExitStatus, timed_out_after: float | None) -> ToolError | None:
     """Why the command failed, if its output cannot say so."""
     if timed_out_after is not None:
-        return ToolError(f"the command ran longer than {timed_out_after:g} s and was killed", "timeout")
+        return ToolError(f"the command ran longer than {timed_out_after:g} s", "timeout")  # As its note says.
     if status.exit_code == NOT_FOUND:
         return ToolError(
             "a program in this command line was not found",

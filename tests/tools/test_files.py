@@ -60,7 +60,8 @@ async def test_read_is_bounded_by_the_configuration(tmp_path: Path) -> None:
     async with bench(tmp_path, files=FilesConfig(read_lines=2, max_line_chars=80, max_read_bytes=1024)) as on:
         (on.folder / "f").write_text("x" * 100 + "\ny\nz\n")
         assert (await on.call("read", path="f")).text == (
-            f"     1\t{'x' * 80}[... 20 characters omitted]\n     2\ty\n[lines 1 to 2 of 3; give offset 3 for more]"
+            f"     1\t{'x' * 80}[... 20 characters of this line omitted]\n     2\ty\n"
+            "[lines 1 to 2 of 3; give offset 3 for more]"
         )
         (on.folder / "big").write_text("x" * 1025)
         with pytest.raises(ToolError, match="1025 bytes"):

@@ -9,6 +9,7 @@ from pydantic import Field
 
 from acp_agent.errors import ToolError
 from acp_agent.llm.base import ImagePart
+from acp_agent.output.profile import result_chars
 from acp_agent.safety.folders.paths import Roots
 from acp_agent.schema.acp import Content, ImageContent
 from acp_agent.tools.kit.base import Params, PathTool
@@ -22,6 +23,9 @@ IMAGES = {
     b"GIF89a": "image/gif",
 }
 """First bytes -> type. WebP has its signature further in."""
+
+ROOM_FOR_FOOTER = 100
+"""Characters of the line that says how to go on, or how much of a line is missing."""
 
 
 class ReadParams(Params):
@@ -104,14 +108,19 @@ def _numbered(params: ReadParams, text: str, ctx: ToolContext) -> ToolResult:
     first = params.offset or 1
     if first > len(lines):
         raise ToolError(f"{params.path} has {len(lines)} lines; line {first} does not exist.")
-    shown = lines[first - 1 : first - 1 + (params.limit or config.read_lines)]
-    longest = config.max_line_chars
+    room = max(result_chars(ctx.config) - ROOM_FOR_FOOTER, 1)
+    longest = max(min(config.max_line_chars, room - ROOM_FOR_FOOTER), 1)
     out = []
-    for number, line in enumerate(shown, first):
+    for number, line in enumerate(lines[first - 1 : first - 1 + (params.limit or config.read_lines)], first):
         line = line.removesuffix("\r")
-        cut = line if len(line) <= longest else f"{line[:longest]}[... {len(line) - longest} characters omitted]"
-        out.append(f"{number:>6}\t{cut}")
-    last = first + len(shown) - 1
+        if (more := len(line) - longest) > 0:
+            line = f"{line[:longest]}[... {more} characters of this line omitted]"
+        out.append(f"{number:>6}\t{line}")
+    for as_sent in (str, ctx.redactor.redact):  # The marks of credentials may be longer than these.
+        while len(out) > 1 and (over := len(as_sent("\n".join(out))) - room) > 0:
+            while len(out) > 1 and over > 0:
+                over -= len(out.pop()) + 1
+    last = first + len(out) - 1
     if last < len(lines):
         out.append(f"[lines {first} to {last} of {len(lines)}; give offset {last + 1} for more]")
     return ToolResult("\n".join(out))
