@@ -290,12 +290,42 @@ async def test_unsaved_text_is_read_with_its_own_line_ends(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("how", ["ignore", "replace"])
-async def test_a_file_that_the_client_could_not_decode_is_no_text(how: str, tmp_path: Path) -> None:
+async def test_a_file_that_the_client_could_not_decode_is_read_and_written_on_the_disk(
+    how: str, tmp_path: Path
+) -> None:
     file = tmp_path / "work" / "f"
     async with stage("editor", tmp_path, buffers={file: b"caf\xe9\n".decode("utf-8", how)}) as on:
         file.write_bytes(b"caf\xe9\r\n")
-        with pytest.raises(UnicodeDecodeError):
+        assert await on.executor.read_text(file) == "café\r\n"
+        assert "the file on the disk is used" in on.executor.remark(file)
+        assert await on.executor.write_text(file, "thé\r\n") == "thé\r\n"
+        assert file.read_bytes() == b"th\xe9\r\n"
+        assert "the file on the disk is used" in on.executor.remark(file)
+        assert on.asked("fs/write_text_file") == 0
+
+
+async def test_unsaved_changes_of_a_file_that_the_client_could_not_decode_are_not_overwritten(tmp_path: Path) -> None:
+    file = tmp_path / "work" / "f"
+    async with stage("editor", tmp_path, buffers={file: "caf\ufffd and typed\n"}) as on:
+        file.write_bytes(b"caf\xe9\n")
+        with pytest.raises(ExecutorError, match="has unsaved changes"):
             await on.executor.read_text(file)
+        with pytest.raises(ExecutorError, match="has unsaved changes"):
+            await on.executor.write_text(file, "x")
+        assert file.read_bytes() == b"caf\xe9\n"
+
+
+@pytest.mark.parametrize("old", ["café".encode("cp1252"), "café".encode("utf-8-sig"), "café".encode("utf-16")])
+async def test_a_client_that_writes_utf8_does_not_change_the_encoding_of_a_file(old: bytes, tmp_path: Path) -> None:
+    file = tmp_path / "work" / "f"
+    async with stage("editor", tmp_path, buffers={file: "café, unsaved"}) as on:
+        file.write_bytes(old)
+        assert await on.executor.read_text(file) == "café, unsaved"
+        assert await on.executor.write_text(file, "thé") == "thé"
+        assert on.asked("fs/write_text_file") == 1
+        assert file.read_bytes() == old.replace("caf".encode("utf-16-le"), "th".encode("utf-16-le")).replace(
+            b"caf", b"th"
+        )
 
 
 async def test_a_file_that_the_client_decoded_its_own_way_is_text(tmp_path: Path) -> None:

@@ -112,7 +112,7 @@ async def test_read_refuses_an_image_that_is_too_large(tmp_path: Path) -> None:
 async def test_read_refuses_binary_files(data: bytes, tmp_path: Path) -> None:
     async with bench(tmp_path) as on:
         (on.folder / "f").write_bytes(data)
-        with pytest.raises(ToolError, match=r"not UTF-8 text|binary"):
+        with pytest.raises(ToolError, match=r"f is a binary file"):
             await on.call("read", path="f")
 
 
@@ -282,6 +282,69 @@ async def test_edit_of_binary_or_large_files_is_refused(tmp_path: Path) -> None:
         for name in ("b", "l"):
             with pytest.raises(ToolError):
                 await on.call("edit", path=name, old_string="x", new_string="y")
+
+
+# --- encodings ---------------------------------------------------------------------------------------------------
+
+ENCODINGS = [
+    ("café\r\n“x”\r\n", "cp1252", "windows-1252"),
+    ("café\x81\n", "latin-1", "latin-1"),
+    ("café\r\nx\r\n", "utf-8-sig", "UTF-8 with a byte order mark"),
+    ("café\r\nx\r\n", "utf-16", "UTF-16 LE"),
+    ("plain café\n", "utf-16-be", "UTF-16 BE"),
+    ("café\n", "utf-32", "UTF-32 LE"),
+]
+
+
+@pytest.mark.parametrize(("text", "codec", "name"), ENCODINGS)
+async def test_a_file_is_read_edited_and_written_in_its_encoding(
+    text: str, codec: str, name: str, tmp_path: Path
+) -> None:
+    async with bench(tmp_path) as on:
+        path = on.folder / "f"
+        path.write_bytes(text.encode(codec))
+        read = (await on.call("read", path="f")).text
+        assert read.startswith(f"     1\t{text.splitlines()[0]}\n")
+        assert read.endswith(f"[It is in {name}, and changes are written so.]")
+        await on.call("edit", path="f", old_string="café", new_string="thé\ncafé")
+        text = text.replace("café", "thé\r\ncafé" if "\r" in text else "thé\ncafé")
+        assert path.read_bytes() == text.encode(codec)
+        assert (await on.call("write", path="f", content="né\n")).text == "f was changed."
+        assert path.read_bytes() == ("né\r\n" if "\r" in text else "né\n").encode(codec)
+
+
+async def test_what_the_encoding_of_a_file_lacks_makes_it_utf8_and_that_is_said(tmp_path: Path) -> None:
+    async with bench(tmp_path) as on:
+        path = on.folder / "f"
+        path.write_bytes("café\n".encode("cp1252"))
+        await on.call("read", path="f")
+        result = await on.call("write", path="f", content="café → 茶\n")
+        assert result.text == (
+            "f was changed. It is in UTF-8 now: windows-1252, which it was in, lacks a character of the new text."
+        )
+        assert path.read_text("utf-8") == "café → 茶\n"
+
+
+BINARIES = [
+    (b"\x7fELF\2\1\1\0", "an ELF program or library"),
+    (b"PK\x03\x04\x14\0\0\0\xff", "a ZIP archive, or a document in one"),
+    (b"\x1f\x8b\x08\x02\xff\xe9", "gzip-compressed"),
+    (b"%PDF-1.7\n%\xe2\xe3\n\x00", "a PDF document"),
+    (b"SQLite format 3\0\x10", "an SQLite database"),
+    (b"\1\0\2\0\3\0\4\0", ""),
+]
+
+
+@pytest.mark.parametrize(("data", "kind"), BINARIES)
+async def test_a_binary_file_is_named_with_its_kind_and_size(data: bytes, kind: str, tmp_path: Path) -> None:
+    async with bench(tmp_path) as on:
+        (on.folder / "f").write_bytes(data)
+        for name, more in (("read", {}), ("edit", {"old_string": "a", "new_string": "b"}), ("write", {"content": "x"})):
+            with pytest.raises(ToolError) as error:
+                await on.call(name, path="f", **more)
+            named = f"f is a binary file{f' ({kind})' if kind else ''}, {len(data)} bytes. "
+            assert str(error.value).startswith(named)
+        assert (on.folder / "f").read_bytes() == data
 
 
 # --- write -------------------------------------------------------------------------------------------------------

@@ -100,6 +100,8 @@ async def apply(planned: Planned, shown: str, ctx: ToolContext, preview: Preview
     now = await ctx.executor.write_text(planned.path, planned.new)
     ctx.memory.ledger.saw(planned.path, now, await disk_digest(ctx, planned.path))
     text = f"{shown} was {'created' if planned.old is None else 'changed'}."
+    if remark := ctx.executor.remark(planned.path):
+        text += f" {remark}"
     content = preview.content
     if now != planned.new:
         text += " The editor reformatted it on saving: read it again before the next edit."

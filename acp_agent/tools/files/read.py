@@ -57,7 +57,7 @@ class Read(PathTool[ReadParams]):
         if text is None:
             raise ToolError(await _missing(params.path, path, ctx))
         ctx.memory.ledger.saw(path, text, await disk_digest(ctx, path))
-        return _numbered(params, text, ctx)
+        return _numbered(params, text, ctx, ctx.executor.remark(path))
 
 
 async def _image(shown: str, path: Path, ctx: ToolContext) -> ToolResult | None:
@@ -98,7 +98,7 @@ def _part_of(name: str, stem: str) -> bool:
     return first != "" and first in stem
 
 
-def _numbered(params: ReadParams, text: str, ctx: ToolContext) -> ToolResult:
+def _numbered(params: ReadParams, text: str, ctx: ToolContext, remark: str) -> ToolResult:
     config = ctx.config.files
     lines = text.split("\n")
     if lines[-1] == "":
@@ -108,7 +108,7 @@ def _numbered(params: ReadParams, text: str, ctx: ToolContext) -> ToolResult:
     first = params.offset or 1
     if first > len(lines):
         raise ToolError(f"{params.path} has {len(lines)} lines; line {first} does not exist.")
-    room = max(result_chars(ctx.config) - ROOM_FOR_FOOTER, 1)
+    room = max(result_chars(ctx.config) - ROOM_FOR_FOOTER - len(remark), 1)
     longest = max(min(config.max_line_chars, room - ROOM_FOR_FOOTER), 1)
     out = []
     for number, line in enumerate(lines[first - 1 : first - 1 + (params.limit or config.read_lines)], first):
@@ -123,4 +123,6 @@ def _numbered(params: ReadParams, text: str, ctx: ToolContext) -> ToolResult:
     last = first + len(out) - 1
     if last < len(lines):
         out.append(f"[lines {first} to {last} of {len(lines)}; give offset {last + 1} for more]")
+    if remark:
+        out.append(f"[{remark}]")
     return ToolResult("\n".join(out))

@@ -38,10 +38,16 @@ async def read_file(ctx: ToolContext, path: Path, shown: str) -> str | None:
     except FileNotFoundError:
         return None
     except UnicodeDecodeError as error:
-        raise ToolError(f"{shown} is not UTF-8 text (byte {error.start}).") from error
+        raise await _binary(ctx, path, shown, error.reason) from error
     if "\0" in text[:8192]:
-        raise ToolError(f"{shown} is a binary file.")
+        raise await _binary(ctx, path, shown, "")
     return text
+
+
+async def _binary(ctx: ToolContext, path: Path, shown: str, kind: str) -> ToolError:
+    found = await ctx.executor.stat(path)
+    size = f", {found.size} bytes" if found is not None else ""
+    return ToolError(f"{shown} is a binary file{f' ({kind})' if kind else ''}{size}. Use `bash` to look into it.")
 
 
 async def disk_digest(ctx: ToolContext, path: Path) -> bytes | None:
