@@ -38,6 +38,8 @@ from acp_agent.protocol.client import Client
 from acp_agent.schema.acp import TerminalExitStatus
 
 METHOD_NOT_FOUND = -32601
+NO_BUFFER = (METHOD_NOT_FOUND, -32602, -32002)
+"""Answers that mean that the client has no text of its own of that file: no reading, not that path, no such file."""
 DISK_USED = "It is in {}, which the editor does not show: the file on the disk is used."
 UNKNOWN = "\ufffd"
 """What decoders put in the place of bytes they cannot decode."""
@@ -139,6 +141,8 @@ class EditorExecutor(LocalExecutor):
         self.offer = offer
         self._client = client
         self._terminals = terminals
+        self._unread: dict[Path, Exception] = {}
+        """Files whose text the client did not return when it was last asked."""
 
     async def run(self, command: Command) -> Process:
         if route("run", self.offer) == "editor":
@@ -154,10 +158,13 @@ class EditorExecutor(LocalExecutor):
         await self.need_plain(path)
         try:
             text = await self._client.read_text_file(path)
-        except (AgentError, TimeoutError):
+        except (AgentError, TimeoutError) as error:
             # Clients report a missing file in many ways, and some cannot read outside their workspace: the disk
             # decides.
+            if isinstance(error, TimeoutError) or await self.stat(path) is not None:
+                self._unread[path] = error
             return await super().read_text(path)
+        self._unread.pop(path, None)
         if not text and await self.stat(path) is None:
             raise FileNotFoundError(2, "No such file or directory", str(path))
         return await self._with_what_was_lost(path, text)
@@ -202,6 +209,8 @@ class EditorExecutor(LocalExecutor):
             now = await super().write_text(path, text)
             self.note(path, f"{DISK_USED.format(old.encoding.name)} {self.remark(path)}".rstrip())
             return now
+        if (unread := self._unread.get(path)) is not None:
+            return await self._written_unread(path, text, unread)
         before = None if old is None else old.text
         if before is None:
             await self.make_directory(path.parent)  # some clients fail where the parent is missing
@@ -223,6 +232,15 @@ class EditorExecutor(LocalExecutor):
         if shown is not None and shown == text and shown != (before or ""):
             return shown
         return await super().write_text(path, text)
+
+    async def _written_unread(self, path: Path, text: str, error: Exception) -> str:
+        """Never over a buffer whose text the client did not return: it may have unsaved changes."""
+        if isinstance(error, PeerError) and error.code in NO_BUFFER:
+            return await super().write_text(path, text)
+        raise ExecutorError(
+            f"the editor did not return its text of {path} ({error}), which may have unsaved changes, so nothing was "
+            "written. Try again, or ask the user to save and close the file"
+        ) from error
 
     async def _shown_wrong(self, path: Path, disk: Decoded) -> bool:
         """Whether the client would write UTF-8 into a file that it cannot read."""

@@ -272,6 +272,33 @@ async def test_a_write_that_is_not_answered_is_told_to_be_unknown(tmp_path: Path
             await on.executor.write_text(on.folder / "f", "text")
 
 
+@pytest.mark.parametrize("failure", [AnswersError(), NeverAnswers()])
+async def test_a_buffer_that_could_not_be_read_is_not_overwritten(
+    failure: AnswersError | NeverAnswers, tmp_path: Path
+) -> None:
+    path = tmp_path / "work" / "f"
+    buffers = {path: "typed"}
+    failing = {"fs/read_text_file": failure}
+    async with stage("editor", tmp_path, timeout=0.2, buffers=buffers, save=False, misbehave=failing) as on:
+        path.write_text("disk")
+        assert await on.executor.read_text(path) == "disk"
+        with pytest.raises(ExecutorError, match="may have unsaved changes, so nothing was written"):
+            await on.executor.write_text(path, "text")
+        assert (buffers, path.read_text()) == ({path: "typed"}, "disk")
+        assert on.editor is not None
+        on.editor.misbehave.clear()
+        assert await on.executor.read_text(path) == "typed"
+        assert await on.executor.write_text(path, "typed on") == "typed on"
+
+
+async def test_a_file_that_the_editor_does_not_take_is_written_on_the_disk(tmp_path: Path) -> None:
+    async with stage("editor", tmp_path, misbehave={"fs/read_text_file": AnswersError(-32602)}) as on:
+        (on.folder / "f").write_text("disk")
+        assert await on.executor.read_text(on.folder / "f") == "disk"
+        assert await on.executor.write_text(on.folder / "f", "text") == "text"
+        assert on.asked("fs/write_text_file") == 0
+
+
 # --- files that a client shows as they are not -----------------------------------------------------------------------
 
 
