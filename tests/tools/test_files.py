@@ -172,7 +172,7 @@ async def test_edit_replaces_the_only_place(tmp_path: Path) -> None:
         assert path.read_text() == "a\nb\nc\n", "a look ahead changes nothing"
         result = await on.call("edit", path="f", old_string="b", new_string="B\nBB")
         assert path.read_text() == "a\nB\nBB\nc\n"
-        assert result.text == "f was changed."
+        assert result.text == "f was changed.\n     1\ta\n     2\tB\n     3\tBB\n     4\tc"
         assert result.content == preview.content
         assert result.locations == (Location(path, 2),)
 
@@ -185,6 +185,53 @@ async def test_edit_of_several_places_names_their_lines(tmp_path: Path) -> None:
             await on.call("edit", path="f", old_string="x = 1", new_string="x = 2")
         await on.call("edit", path="f", old_string="x = 1", new_string="x = 2", replace_all=True)
         assert path.read_text() == "x = 2\ny\nx = 2\n"
+
+
+async def test_edit_shows_the_lines_around_the_change(tmp_path: Path) -> None:
+    text = "".join(f"{number}\n" for number in range(1, 101))
+    async with bench(tmp_path) as on:
+        path = on.folder / "f"
+        path.write_text(text)
+        result = await on.call("edit", path="f", old_string="\n50\n51\n", new_string="\nx\n")
+        shown = [line.split("\t") for line in result.text.splitlines()[1:]]
+        assert [text for _, text in shown] == ["47", "48", "49", "x", "52", "53", "54"]
+        assert [int(number) for number, _ in shown] == [*range(47, 54)]
+        result = await on.call("edit", path="f", old_string="100\n", new_string="y" * 300 + "\n" + "z\n" * 99)
+        assert "[... 100 characters of this line omitted]" in result.text
+        assert "[... 79 lines ...]" in result.text and len(result.text.splitlines()) == 26
+    (tmp_path / "none").mkdir()
+    async with bench(tmp_path / "none", files=FilesConfig(edit_context=0)) as on:
+        (on.folder / "f").write_text(text)
+        assert (await on.call("edit", path="f", old_string="50", new_string="x")).text == "f was changed."
+
+
+async def test_edit_takes_text_with_the_line_numbers_of_read(tmp_path: Path) -> None:
+    async with bench(tmp_path) as on:
+        path = on.folder / "f"
+        path.write_bytes(b"a\r\nb\r\nc\r\n")
+        read = (await on.call("read", path="f")).text.splitlines()
+        await on.call("edit", path="f", old_string="\n".join(read[:2]), new_string="     1\tx\n     2\ty")
+        assert path.read_bytes() == b"x\r\ny\r\nc\r\n"
+        await on.call("edit", path="f", old_string=f"{read[2]}\n", new_string="z\n")
+        assert path.read_bytes() == b"x\r\ny\r\nz\r\n"
+        (on.folder / "table").write_text("1\tone\n2\ttwo\n")
+        await on.call("edit", path="table", old_string="2\ttwo", new_string="3\tthree")
+        assert (on.folder / "table").read_text() == "1\tone\n3\tthree\n"
+
+
+async def test_several_edits_of_a_file_are_made_all_or_none(tmp_path: Path) -> None:
+    async with bench(tmp_path) as on:
+        path = on.folder / "f"
+        path.write_text("a\nb\nc\n")
+        two = [{"old_string": "a", "new_string": "b"}, {"old_string": "b", "new_string": "x", "replace_all": True}]
+        with pytest.raises(ToolError, match=r"Edit 2 of 3: `old_string` occurs 2 times in f .*Nothing was written\."):
+            await on.call("edit", path="f", edits=[two[0], {"old_string": "b", "new_string": "d"}, two[1]])
+        assert path.read_text() == "a\nb\nc\n"
+        await on.call("edit", path="f", edits=two)
+        assert path.read_text() == "x\nx\nc\n"
+        for wrong in ({"edits": two, "old_string": "a", "new_string": "b"}, {"old_string": "a"}, {}):
+            with pytest.raises(ToolError, match=r"`edits`"):
+                await on.call("edit", path="f", **wrong)
 
 
 @pytest.mark.parametrize(

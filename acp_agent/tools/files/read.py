@@ -13,7 +13,7 @@ from acp_agent.output.profile import result_chars
 from acp_agent.safety.folders.paths import Roots
 from acp_agent.schema.acp import Content, ImageContent
 from acp_agent.tools.kit.base import Params, PathTool
-from acp_agent.tools.kit.text import disk_digest, need_file, read_file
+from acp_agent.tools.kit.text import disk_digest, need_file, numbered, read_file
 from acp_agent.tools.kit.tool_context import Description, Location, Preview, ToolContext, ToolResult
 
 IMAGES = {
@@ -112,10 +112,7 @@ def _numbered(params: ReadParams, text: str, ctx: ToolContext, remark: str) -> T
     longest = max(min(config.max_line_chars, room - ROOM_FOR_FOOTER), 1)
     out = []
     for number, line in enumerate(lines[first - 1 : first - 1 + (params.limit or config.read_lines)], first):
-        line = line.removesuffix("\r")
-        if (more := len(line) - longest) > 0:
-            line = f"{line[:longest]}[... {more} characters of this line omitted]"
-        out.append(f"{number:>6}\t{line}")
+        out.append(numbered(number, line, longest))
     for as_sent in (str, ctx.redactor.redact):  # The marks of credentials may be longer than these.
         while len(out) > 1 and (over := len(as_sent("\n".join(out))) - room) > 0:
             while len(out) > 1 and over > 0:
