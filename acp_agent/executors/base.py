@@ -185,6 +185,10 @@ class Executor(Protocol):
         """What there was to say about the encoding when `path` was last read or written; empty for UTF-8."""
         ...
 
+    def lacks(self, path: Path, text: str) -> str:
+        """Which encoding `path` was last read in and which character of `text` it lacks, in words; empty if none."""
+        ...
+
     async def read_bytes(self, path: Path, limit: int) -> bytes:
         """Reads at most `limit` bytes from the disk."""
         ...

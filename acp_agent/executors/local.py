@@ -95,6 +95,8 @@ class LocalExecutor:
         self._bash = shutil.which("bash") or "/bin/bash"
         self._started = False
         self._remarks: dict[Path, str] = {}
+        self._encodings: dict[Path, Encoding] = {}
+        """Of files that are not UTF-8."""
 
     # --- commands ---------------------------------------------------------------------------------------------
 
@@ -143,6 +145,9 @@ class LocalExecutor:
         """The file's text with its encoding, which is noted for `remark`. Raises as `read_text`."""
         self._need_shown(path)
         found = await _in_thread(path, lambda: decoded(files.read(path)))
+        self._encodings.pop(path, None)
+        if found.encoding != UTF8:
+            self._encodings[path] = found.encoding
         self.note(
             path, "" if found.encoding == UTF8 else f"It is in {found.encoding.name}, and changes are written so."
         )
@@ -150,6 +155,15 @@ class LocalExecutor:
 
     def remark(self, path: Path) -> str:
         return self._remarks.get(path, "")
+
+    def lacks(self, path: Path, text: str) -> str:
+        if (encoding := self._encodings.get(path)) is None:
+            return ""
+        try:
+            text.encode(encoding.codec)
+        except UnicodeEncodeError as error:
+            return f"{encoding.name}, which has no {text[error.start]!r}"
+        return ""
 
     def note(self, path: Path, remark: str) -> None:
         if remark:

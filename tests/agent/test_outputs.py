@@ -238,8 +238,8 @@ async def test_what_was_lost_while_a_command_ran_is_told(tmp_path):
         async with rig(folder, script, mode="auto", terminal=terminal, config=config) as r:
             await r.editor.prompt("go")
             for text in [message["content"] for message in r.messages(2) if message["role"] == "tool"]:
-                assert "all of it" not in text and re.search(r"what was not lost, 1?\d{6} characters: overflow:", text)
-                assert re.search(rf"\[lost while the command ran: .*{said}", text)
+                assert "all of it" not in text and re.search(r"what was kept, 1?\d{6} characters: overflow:", text)
+                assert re.search(rf"\[not kept: .*{said}", text)
                 assert terminal == text.startswith("[... the beginning was left out by the editor's terminal ...]\n")
 
 

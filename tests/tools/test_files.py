@@ -360,11 +360,17 @@ async def test_a_file_is_read_edited_and_written_in_its_encoding(
         assert path.read_bytes() == ("né\r\n" if "\r" in text else "né\n").encode(codec)
 
 
-async def test_what_the_encoding_of_a_file_lacks_makes_it_utf8_and_that_is_said(tmp_path: Path) -> None:
+async def test_what_the_encoding_of_a_file_lacks_is_refused_in_an_edit_and_makes_it_utf8_if_it_is_written(
+    tmp_path: Path,
+) -> None:
+    """The encoding may have been guessed wrong: what an edit leaves would be converted wrong as well."""
     async with bench(tmp_path) as on:
         path = on.folder / "f"
         path.write_bytes("café\n".encode("cp1252"))
         await on.call("read", path="f")
+        with pytest.raises(ToolError, match="f is in windows-1252, which has no '茶', so nothing was written"):
+            await on.call("edit", path="f", old_string="caf", new_string="茶")
+        assert path.read_bytes() == b"caf\xe9\n"
         result = await on.call("write", path="f", content="café → 茶\n")
         assert result.text == (
             "f was changed. It is in UTF-8 now: windows-1252, which it was in, lacks a character of the new text."

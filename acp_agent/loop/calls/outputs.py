@@ -72,7 +72,7 @@ class _Digest(Struct, frozen=True):
     streams: ShellOutput | None
     """Of a command, without credentials."""
     lost: str = ""
-    """What of the output was lost while the command ran."""
+    """What of the output was not kept while the command ran."""
 
     @property
     def view(self) -> str:
@@ -208,7 +208,7 @@ class Outputs(Struct, eq=False):
         if text != view:
             notes.append(f"[{tool}] {len(view)} characters, cut for the model to {len(text)}")
         if digest.lost:
-            notes.append(f"[lost while the command ran: {digest.lost}. To see all, write it to a file and read that]")
+            notes.append(f"[not kept: {digest.lost}. To see all, write it to a file and read that]")
         reference = self._kept(tool, digest, left_out=text != digest.clean)
         warning = [f"[credentials were redacted in this: {', '.join(digest.found)}]"] if digest.found else []
         return _Told(text, tuple(note for note in notes if note), tuple(reference), tuple(warning))
@@ -286,7 +286,7 @@ class Outputs(Struct, eq=False):
         self.counts.kept_aside += 1
         part = "all of it" if entry.complete else "its beginning and end"
         if digest.lost:
-            part = "what was not lost" if entry.complete else "a part"
+            part = "what was kept" if entry.complete else "a part"
         return [f"[{part}, {entry.chars} characters: overflow:{entry.id} (`read_overflow`)]"]
 
     # --- observations -----------------------------------------------------------------------------------------

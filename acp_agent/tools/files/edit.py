@@ -96,6 +96,11 @@ class Edit(PathTool[EditParams]):
                 suggestion="Give an `old_string` without that line.",
             )
         new = _all_replaced(params, old)
+        if lacking := ctx.executor.lacks(path, new):
+            raise ToolError(
+                f"{params.path} is in {lacking}, so nothing was written.",
+                suggestion="Use other characters, or convert the file to UTF-8 first (`iconv`), if the user agrees.",
+            )
         watch(ctx, path, old)
         keep_credentials(ctx, params.path, old, new)
         return Preview(
