@@ -161,8 +161,9 @@ class EditorExecutor(LocalExecutor):
         except (AgentError, TimeoutError) as error:
             # Clients report a missing file in many ways, and some cannot read outside their workspace: the disk
             # decides.
-            if isinstance(error, TimeoutError) or await self.stat(path) is not None:
-                self._unread[path] = error
+            self._unread[path] = error
+            if not isinstance(error, TimeoutError) and await self.stat(path) is None:
+                del self._unread[path]
             return await super().read_text(path)
         self._unread.pop(path, None)
         if not text and await self.stat(path) is None:
@@ -183,7 +184,7 @@ class EditorExecutor(LocalExecutor):
             return text
         except (OSError, ExecutorError):
             return text
-        if disk.encoding != UTF8 and await self._is_lossy(path, text, disk):
+        if disk.encoding.codec != UTF8.codec and await self._is_lossy(path, text, disk):
             self.note(path, DISK_USED.format(disk.encoding.name))
             return disk.text
         return disk.text if text == line_feeds(disk.text) else text
@@ -205,7 +206,7 @@ class EditorExecutor(LocalExecutor):
             return await super().write_text(path, text)
         await self.need_plain(path)
         old = await self._on_disk(path)
-        if old is not None and old.encoding != UTF8 and await self._shown_wrong(path, old):
+        if old is not None and old.encoding.codec != UTF8.codec and await self._shown_wrong(path, old):
             now = await super().write_text(path, text)
             self.note(path, f"{DISK_USED.format(old.encoding.name)} {self.remark(path)}".rstrip())
             return now

@@ -286,6 +286,11 @@ async def test_a_buffer_that_could_not_be_read_is_not_overwritten(
             await on.executor.write_text(path, "text")
         assert (buffers, path.read_text()) == ({path: "typed"}, "disk")
         assert on.editor is not None
+        path.unlink()
+        if isinstance(failure, AnswersError):  # Clients report a missing file in many ways.
+            with pytest.raises(FileNotFoundError):
+                await on.executor.read_text(path)
+            assert await on.executor.write_text(path, "typed") == "typed"
         on.editor.misbehave.clear()
         assert await on.executor.read_text(path) == "typed"
         assert await on.executor.write_text(path, "typed on") == "typed on"
@@ -353,6 +358,15 @@ async def test_a_client_that_writes_utf8_does_not_change_the_encoding_of_a_file(
         assert file.read_bytes() == old.replace("caf".encode("utf-16-le"), "th".encode("utf-16-le")).replace(
             b"caf", b"th"
         )
+
+
+async def test_a_byte_order_mark_takes_no_text_for_shown_wrong(tmp_path: Path) -> None:
+    file = tmp_path / "work" / "f"
+    async with stage("editor", tmp_path, buffers={file: "typed \ufffd"}) as on:
+        file.write_bytes(b"\xef\xbb\xbfsaved")
+        assert await on.executor.read_text(file) == "typed \ufffd"
+        assert await on.executor.write_text(file, "text") == "text"
+        assert (on.asked("fs/write_text_file"), file.read_bytes()) == (1, b"\xef\xbb\xbftext")
 
 
 async def test_a_file_that_the_client_decoded_its_own_way_is_text(tmp_path: Path) -> None:
