@@ -429,7 +429,7 @@ async def test_a_loaded_session_shows_how_the_command_ended(tmp_path, editor):
 async def test_a_command_for_a_terminal_is_refused_before_anybody_is_asked(tmp_path):
     async with rig(tmp_path, [asks(bash("vim a.txt")), "done"]) as r:
         await r.editor.prompt("go")
-        assert "category: permanent_failure" in result(r, 2)
+        assert result(r, 2).startswith("[tool_error] The command was not run: ")
         assert "suggestion: Change files with `edit` or `write`." in result(r, 2)
         assert r.editor.permission_requests == []
 
