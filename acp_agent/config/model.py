@@ -233,7 +233,10 @@ class CacheConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class DependencyRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     requires: Annotated[list[str], key("Tools that must have succeeded before this one is offered.")] = []
-    prefers: Annotated[list[str], key("Tools that make this one more relevant once they have succeeded.")] = []
+    prefers: Annotated[
+        list[str],
+        key("Tools after whose success this one is more relevant: from the next prompt on it is sent before others."),
+    ] = []
 
 
 class DependenciesConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

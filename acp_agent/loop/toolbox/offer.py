@@ -55,6 +55,8 @@ class Offer:
         self._only: frozenset[str] | None = None
         self._succeeded: set[str] = set()
         self._chosen: frozenset[str] | None = None
+        self._boosts: dict[str, float] = {}
+        """By tool, for one turn: what `prefers` adds."""
         self._small = False
 
     def only(self, tools: frozenset[str]) -> Offer:
@@ -131,14 +133,19 @@ class Offer:
         config = self._config.schema_filter
         self._small = window is not None and window <= config.small_window
         most = config.max_tools_small if self._small else config.max_tools
-        others = [entry for entry in self.entries() if not self._always(entry)]
+        entries = self.entries()
+        self._boosts = {entry.name: boost for entry in entries if (boost := self._boost(entry))}
+        others = [entry for entry in entries if not self._always(entry)]
         self._chosen = None
         if not config.enabled or len(others) <= most:
+            return
+        if not most:  # No scores are needed: with embeddings they are a request.
+            self._chosen = frozenset()
             return
         scores = await self._relevance.scores(prompt, [_text(entry) for entry in others])
         ranked = sorted(
             zip(
-                (score + self._boost(entry) for entry, score in zip(others, scores, strict=True)),
+                (score + self._boosts.get(entry.name, 0.0) for entry, score in zip(others, scores, strict=True)),
                 others,
                 strict=True,
             ),
@@ -159,9 +166,10 @@ class Offer:
         return min(rules.boost_per_dep * satisfied, rules.max_total_boost)
 
     def sent(self) -> list[ToolEntry]:
-        """The entries whose definitions are sent now."""
+        """The entries whose definitions are sent now; those that `prefers` boosts come first, built-in ones, too."""
         chosen = self._chosen
-        return [entry for entry in self.entries() if chosen is None or self._always(entry) or entry.name in chosen]
+        sent = [entry for entry in self.entries() if chosen is None or self._always(entry) or entry.name in chosen]
+        return sorted(sent, key=lambda entry: -self._boosts.get(entry.name, 0.0))
 
     def definitions(self) -> Sequence[ToolDefinition]:
         return self.definitions_of(self.sent())
