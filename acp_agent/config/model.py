@@ -49,6 +49,9 @@ class AgentConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             project=True,
         ),
     ] = 0.8
+    context_budget_tokens: Annotated[
+        int, key("Hard limit in tokens beside that fraction; 0: none.", ge=0, project=True)
+    ] = 0
     doom_loop: Annotated[
         int,
         key(
@@ -312,7 +315,9 @@ class CompressionConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
         True
     )
     preserve_shell_errors: Annotated[bool, key("Leave the output of failed commands as it is.", project=True)] = True
-    max_preserved_chars: Annotated[int, key("Maximum characters of a compressed output.", ge=200, project=True)] = 4_096
+    max_preserved_chars: Annotated[
+        int, key("Maximum characters of a compressed output, lines with errors included.", ge=200, project=True)
+    ] = 4_096
     strategies: Annotated[
         dict[str, CompressionStrategy],
         key("Strategy by tool, on top of the built-in ones; `*` for all others.", project=True),
