@@ -161,6 +161,9 @@ class FilesConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     )
     read_lines: Annotated[int, key("Lines `read` returns by default.", ge=1, project=True)] = 2000
     max_line_chars: Annotated[int, key("Characters of a line that `read` shows.", ge=80, project=True)] = 2000
+    edit_context: Annotated[
+        int, key("Lines around a change that `edit` returns to the model; 0: no lines at all.", ge=0, project=True)
+    ] = 3
     max_image_bytes: Annotated[int, key("Largest image in bytes that `read` returns.", ge=1024, project=True)] = (
         5_242_880
     )
@@ -325,6 +328,10 @@ class CompressionConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
 
 
 class ToolsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    guidance: Annotated[
+        Literal["short", "full"],
+        key("How tools are described to the model: `short` in plain sentences, `full` with headings and examples."),
+    ] = "short"
     bash: BashConfig = BashConfig()
     files: FilesConfig = FilesConfig()
     web: WebConfig = WebConfig()

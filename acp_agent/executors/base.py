@@ -98,6 +98,11 @@ class Process(Protocol):
     @property
     def truncated(self) -> bool: ...
 
+    @property
+    def lost(self) -> str:
+        """Which part of `combined` was not kept, in words; empty if all was."""
+        ...
+
 
 class FileStat(Struct, frozen=True):
     kind: EntryKind
@@ -170,10 +175,18 @@ class Executor(Protocol):
         ...
 
     async def read_text(self, path: Path) -> str:
-        """Returns the editor's text (unsaved changes included) if it has one, else the file's.
+        """Returns the editor's text (unsaved changes included) if it has one, else the file's, in whatever encoding.
 
-        Raises FileNotFoundError; UnicodeDecodeError for anything but UTF-8 text.
+        Raises FileNotFoundError; UnicodeDecodeError for a binary file, its `reason` saying of which kind.
         """
+        ...
+
+    def remark(self, path: Path) -> str:
+        """What there was to say about the encoding when `path` was last read or written; empty for UTF-8."""
+        ...
+
+    def lacks(self, path: Path, text: str) -> str:
+        """Which encoding `path` was last read in and which character of `text` it lacks, in words; empty if none."""
         ...
 
     async def read_bytes(self, path: Path, limit: int) -> bytes:

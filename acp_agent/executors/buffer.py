@@ -51,8 +51,13 @@ class BoundedText:
         return not self._head_size
 
     @property
+    def lost(self) -> int:
+        """Characters that are not kept; not counting the lines they have cut."""
+        return self.omitted + max(0, self._tail_size - self._half)
+
+    @property
     def truncated(self) -> bool:
-        return self.omitted > 0 or self._tail_size > self._half
+        return self.lost > 0
 
     def copy(self) -> BoundedText:
         """The same text, to which other things may be added."""

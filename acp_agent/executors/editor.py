@@ -25,6 +25,7 @@ import anyio
 from acp_agent.errors import AgentError, ConnectionClosed, ExecutorError, PeerError
 from acp_agent.executors.base import Command, ExitStatus, OutputChunk, Process, TerminalView
 from acp_agent.executors.buffer import without_first_part
+from acp_agent.executors.encodings import BYTE_ORDER, UTF8, Decoded, line_feeds, lossy
 from acp_agent.executors.local import MARK, QUIET, TERMINATE_GRACE, LocalExecutor, kill_marked
 from acp_agent.executors.route import Offer, route
 from acp_agent.executors.sandbox.base import Confined, Invocation
@@ -37,8 +38,15 @@ from acp_agent.protocol.client import Client
 from acp_agent.schema.acp import TerminalExitStatus
 
 METHOD_NOT_FOUND = -32601
+NO_BUFFER = (METHOD_NOT_FOUND, -32602, -32002)
+"""Answers that mean that the client has no text of its own of that file: no reading, not that path, no such file."""
+DISK_USED = "It is in {}, which the editor does not show: the file on the disk is used."
+UNKNOWN = "\ufffd"
+"""What decoders put in the place of bytes they cannot decode."""
 POLL_SECONDS = 0.1
 """Pause between polls of a terminal whose client has no working `wait_for_exit`."""
+BEGINNING_LOST = "[... the beginning was left out by the editor's terminal ...]"
+"""First line of what such a terminal kept; no filter removes it."""
 
 
 class EditorTerminals:
@@ -133,6 +141,8 @@ class EditorExecutor(LocalExecutor):
         self.offer = offer
         self._client = client
         self._terminals = terminals
+        self._unread: dict[Path, Exception] = {}
+        """Files whose text the client did not return when it was last asked."""
 
     async def run(self, command: Command) -> Process:
         if route("run", self.offer) == "editor":
@@ -148,10 +158,14 @@ class EditorExecutor(LocalExecutor):
         await self.need_plain(path)
         try:
             text = await self._client.read_text_file(path)
-        except (AgentError, TimeoutError):
+        except (AgentError, TimeoutError) as error:
             # Clients report a missing file in many ways, and some cannot read outside their workspace: the disk
             # decides.
+            self._unread[path] = error
+            if not isinstance(error, TimeoutError) and await self.stat(path) is None:
+                del self._unread[path]
             return await super().read_text(path)
+        self._unread.pop(path, None)
         if not text and await self.stat(path) is None:
             raise FileNotFoundError(2, "No such file or directory", str(path))
         return await self._with_what_was_lost(path, text)
@@ -159,24 +173,46 @@ class EditorExecutor(LocalExecutor):
     async def _with_what_was_lost(self, path: Path, text: str) -> str:
         """The client's text, with the disk's line endings if the client normalised them to line feeds (Toad 0.6).
 
-        Raises UnicodeDecodeError if the client dropped undecodable bytes: writing it back would lose them.
+        The disk's, if the client lost what is not UTF-8. Raises UnicodeDecodeError if it did so with a binary file.
         """
+        text = text.removeprefix(BYTE_ORDER)
         try:
-            disk = await super().read_text(path)
-        except UnicodeDecodeError as error:
-            lossy = {_line_feeds(error.object.decode("utf-8", how)) for how in ("ignore", "replace")}
-            if _line_feeds(text) in lossy:
+            disk = await self.decoded(path)
+        except UnicodeDecodeError:
+            if lossy(text, await super().read_bytes(path, -1), None):
                 raise
             return text
         except (OSError, ExecutorError):
             return text
-        return disk if text == _line_feeds(disk) else text
+        if disk.encoding.codec != UTF8.codec and await self._is_lossy(path, text, disk):
+            self.note(path, DISK_USED.format(disk.encoding.name))
+            return disk.text
+        return disk.text if text == line_feeds(disk.text) else text
+
+    async def _is_lossy(self, path: Path, shown: str, disk: Decoded) -> bool:
+        """Whether the client shows the file, which is not UTF-8, in the wrong encoding. Raises ExecutorError where
+        unsaved changes come on top."""
+        if lossy(shown, await super().read_bytes(path, -1), disk.text):
+            return True
+        if UNKNOWN in shown and UNKNOWN not in disk.text:
+            raise ExecutorError(
+                f"{path} is in {disk.encoding.name}. The editor does not show it right and has unsaved changes of it: "
+                "ask the user to close it there"
+            )
+        return False
 
     async def write_text(self, path: Path, text: str) -> str:
         if route("write_text", self.offer) == "local":
             return await super().write_text(path, text)
         await self.need_plain(path)
-        before = await self._on_disk(path)
+        old = await self._on_disk(path)
+        if old is not None and old.encoding.codec != UTF8.codec and await self._shown_wrong(path, old):
+            now = await super().write_text(path, text)
+            self.note(path, f"{DISK_USED.format(old.encoding.name)} {self.remark(path)}".rstrip())
+            return now
+        if (unread := self._unread.get(path)) is not None:
+            return await self._written_unread(path, text, unread)
+        before = None if old is None else old.text
         if before is None:
             await self.make_directory(path.parent)  # some clients fail where the parent is missing
         try:
@@ -187,21 +223,40 @@ class EditorExecutor(LocalExecutor):
             raise ExecutorError(f"the editor refused to write {path}: {error.message}") from error
         except TimeoutError as error:
             raise ExecutorError(f"{error}; it is unknown whether {path} was written") from error
-        now = await self._on_disk(path)
-        if now == text or (now != before and now is not None):
-            return now
+        new = await self._on_disk(path)
+        if old is not None and new is not None and UTF8 == new.encoding != old.encoding:
+            return await self.write_as(path, new.text, old.encoding)  # The client wrote UTF-8.
+        if new is not None and (new.text == text or new.text != before):
+            return new.text
         # The disk is unchanged. Either the buffer has the change unsaved, or nothing happened at all.
-        try:
-            shown = await self._client.read_text_file(path) if self._client.plan.reads_files else None
-        except (AgentError, TimeoutError):
-            shown = None
+        shown = await self._shown(path)
         if shown is not None and shown == text and shown != (before or ""):
             return shown
         return await super().write_text(path, text)
 
-    async def _on_disk(self, path: Path) -> str | None:
+    async def _written_unread(self, path: Path, text: str, error: Exception) -> str:
+        """Never over a buffer whose text the client did not return: it may have unsaved changes."""
+        if isinstance(error, PeerError) and error.code in NO_BUFFER:
+            return await super().write_text(path, text)
+        raise ExecutorError(
+            f"the editor did not return its text of {path} ({error}), which may have unsaved changes, so nothing was "
+            "written. Try again, or ask the user to save and close the file"
+        ) from error
+
+    async def _shown_wrong(self, path: Path, disk: Decoded) -> bool:
+        """Whether the client would write UTF-8 into a file that it cannot read."""
+        shown = await self._shown(path)
+        return shown is None or await self._is_lossy(path, shown.removeprefix(BYTE_ORDER), disk)
+
+    async def _shown(self, path: Path) -> str | None:
         try:
-            return await super().read_text(path)
+            return await self._client.read_text_file(path) if self._client.plan.reads_files else None
+        except (AgentError, TimeoutError):
+            return None
+
+    async def _on_disk(self, path: Path) -> Decoded | None:
+        try:
+            return await self.decoded(path)
         except (FileNotFoundError, UnicodeDecodeError, ExecutorError):
             return None
 
@@ -277,7 +332,7 @@ class EditorProcess:
             self.stdout += f"\n[the editor did not return the terminal's output: {error}]"
             return ExitStatus()
         output = answer.output.replace("\r\n", "\n")
-        self.stdout = without_first_part(output) if answer.truncated else output
+        self.stdout = f"{BEGINNING_LOST}\n{without_first_part(output)}" if answer.truncated else output
         self.truncated = answer.truncated
         return _status(answer.exit_status)
 
@@ -321,9 +376,9 @@ class EditorProcess:
     def combined(self) -> str:
         return self.stdout
 
-
-def _line_feeds(text: str) -> str:
-    return text.replace("\r\n", "\n").replace("\r", "\n")
+    @property
+    def lost(self) -> str:
+        return "the beginning, since the editor's terminal keeps only the end" if self.truncated else ""
 
 
 def _status(status: TerminalExitStatus | None) -> ExitStatus | None:

@@ -16,6 +16,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 from acp_agent.errors import ExecutorError
+from acp_agent.executors import encodings
 from acp_agent.executors.base import EntryKind, FileStat
 from acp_agent.executors.beneath import Swapped, folder, kernels_own, named, need_regular, regular, what_it_is
 from acp_agent.executors.tree_walk import identity, look
@@ -58,7 +59,8 @@ def lines(path: Path, numbers: Collection[int], most_bytes: int) -> dict[int, st
             head = file.read(2)
             file.seek(0)
             encoding = "utf-16" if head in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) else "utf-8-sig"
-            text = io.TextIOWrapper(file, encoding, "replace", newline="\n")
+            errors = "replace" if encoding == "utf-16" else encodings.OR_SINGLE_BYTE
+            text = io.TextIOWrapper(file, encoding, errors, newline="\n")
             for number, line in enumerate(text, 1):
                 if number in numbers:
                     found[number] = line.removesuffix("\n")
@@ -105,6 +107,19 @@ def write(path: Path, data: bytes) -> None:
         _need_writable(parent, path, old)
         if old.st_nlink > 1 or not _replace(parent, path.name, data, old):
             _overwrite(parent, path, data, old)
+
+
+def write_text(path: Path, text: str, old: encodings.Encoding | None) -> tuple[str, str]:
+    """Writes in the encoding `old` (`None`: that of the file). Returns the text as it is now, and what there is to say
+    about it."""
+    try:
+        old = old or encodings.decoded(read(path)).encoding
+    except (OSError, ExecutorError, UnicodeDecodeError):
+        old = encodings.UTF8
+    data, now = encodings.encoded(text, old)
+    write(path, data)
+    note = f"It is in UTF-8 now: {old.name}, which it was in, lacks a character of the new text." if now != old else ""
+    return data[len(now.mark) :].decode(now.codec).removeprefix(encodings.BYTE_ORDER), note
 
 
 def _need_writable(parent: int, path: Path, old: os.stat_result) -> None:

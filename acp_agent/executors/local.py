@@ -30,6 +30,7 @@ from acp_agent.errors import ExecutorError
 from acp_agent.executors import base as contract
 from acp_agent.executors import files, search, tree
 from acp_agent.executors.buffer import BoundedText, Utf8Stream
+from acp_agent.executors.encodings import UTF8, Decoded, Encoding, decoded
 from acp_agent.executors.sandbox.base import Confined, Invocation
 from acp_agent.executors.shell_state import repair_state, with_state
 from acp_agent.executors.start import Confine, start, start_confined
@@ -93,6 +94,9 @@ class LocalExecutor:
         self._environ = {**shell_environment(environ, hidden), MARK: self._mark}
         self._bash = shutil.which("bash") or "/bin/bash"
         self._started = False
+        self._remarks: dict[Path, str] = {}
+        self._encodings: dict[Path, Encoding] = {}
+        """Of files that are not UTF-8."""
 
     # --- commands ---------------------------------------------------------------------------------------------
 
@@ -135,18 +139,51 @@ class LocalExecutor:
     # --- files ------------------------------------------------------------------------------------------------
 
     async def read_text(self, path: Path) -> str:
+        return (await self.decoded(path)).text
+
+    async def decoded(self, path: Path) -> Decoded:
+        """The file's text with its encoding, which is noted for `remark`. Raises as `read_text`."""
         self._need_shown(path)
-        return await _in_thread(path, lambda: files.read(path).decode("utf-8"))
+        found = await _in_thread(path, lambda: decoded(files.read(path)))
+        self._encodings.pop(path, None)
+        if found.encoding != UTF8:
+            self._encodings[path] = found.encoding
+        self.note(
+            path, "" if found.encoding == UTF8 else f"It is in {found.encoding.name}, and changes are written so."
+        )
+        return found
+
+    def remark(self, path: Path) -> str:
+        return self._remarks.get(path, "")
+
+    def lacks(self, path: Path, text: str) -> str:
+        if (encoding := self._encodings.get(path)) is None:
+            return ""
+        try:
+            text.encode(encoding.codec)
+        except UnicodeEncodeError as error:
+            return f"{encoding.name}, which has no {text[error.start]!r}"
+        return ""
+
+    def note(self, path: Path, remark: str) -> None:
+        if remark:
+            self._remarks[path] = remark
+        else:
+            self._remarks.pop(path, None)
 
     async def read_bytes(self, path: Path, limit: int) -> bytes:
         self._need_shown(path)
         return await _in_thread(path, lambda: files.read(path, limit))
 
     async def write_text(self, path: Path, text: str) -> str:
+        return await self.write_as(path, text, None)
+
+    async def write_as(self, path: Path, text: str, encoding: Encoding | None) -> str:
+        """Writes the file itself in `encoding`, `None` for the one it has, or in UTF-8 if that lacks a character."""
         self._need_shown(path)
-        data = text.encode("utf-8", "replace")
-        await _in_thread(path, lambda: files.write(path, data))
-        return data.decode("utf-8")
+        now, remark = await _in_thread(path, lambda: files.write_text(path, text, encoding))
+        self.note(path, remark)
+        return now
 
     async def need_plain(self, path: Path) -> None:
         """Raises ExecutorError for a path that must not be opened by name: hidden, reached through a link, or not a
@@ -314,6 +351,12 @@ class LocalProcess:
     @property
     def truncated(self) -> bool:
         return any(buffer.truncated for buffer in self._buffers.values())
+
+    @property
+    def lost(self) -> str:
+        out, err = self._buffers["stdout"], self._buffers["stderr"]
+        lost = (self._both or (err if out.empty else out)).lost
+        return f"about {lost} characters in the middle" if lost else ""
 
     # --- reading ----------------------------------------------------------------------------------------------
 

@@ -24,6 +24,7 @@ from msgspec import Struct
 from acp_agent.errors import ExecutorError
 from acp_agent.executors import files
 from acp_agent.executors.base import FindQuery, Found, GrepQuery, Match
+from acp_agent.executors.encodings import OR_SINGLE_BYTE
 from acp_agent.executors.tree_walk import Hides
 
 WORKER = Path(__file__).with_name("search_worker.py")
@@ -174,7 +175,7 @@ class _RipgrepLines:
         if not colon or not number.isdigit():
             return None
         name = path.decode("utf-8", "surrogateescape")
-        return Match(Path(name), int(number), text.decode("utf-8", "replace").rstrip("\r"))
+        return Match(Path(name), int(number), text.decode("utf-8", OR_SINGLE_BYTE).rstrip("\r"))
 
 
 async def _run(argv: list[str], parse: Parse, max_results: int, timeout: float) -> _Run:

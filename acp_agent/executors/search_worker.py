@@ -7,6 +7,7 @@ library and `pathspec`. Respects `.gitignore` (nested ones, those of the folders
 
 from __future__ import annotations
 
+import codecs
 import json
 import os
 import re
@@ -106,10 +107,27 @@ def _lines(path: str) -> Iterator[tuple[int, str]]:
             data = file.read()
     except OSError:
         return
-    if b"\0" in data[:SNIFF_BYTES]:
+    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        text = data.decode("utf-16", "replace")
+    elif b"\0" in data[:SNIFF_BYTES]:
         return
-    for number, line in enumerate(data.decode("utf-8", "replace").split("\n"), 1):
+    else:
+        text = data.decode("utf-8", "single-byte")
+    for number, line in enumerate(text.split("\n"), 1):
         yield number, line.removesuffix("\r")
+
+
+def _as_single_byte(error: UnicodeError) -> tuple[str, int]:
+    """What is no UTF-8 is windows-1252, or latin-1 where that has no character: as in `encodings`."""
+    assert isinstance(error, UnicodeDecodeError)
+    wrong = error.object[error.start : error.end]
+    try:
+        return wrong.decode("cp1252"), error.end
+    except UnicodeDecodeError:
+        return wrong.decode("latin-1"), error.end
+
+
+codecs.register_error("single-byte", _as_single_byte)
 
 
 def _walk(root: str, above: Specs) -> Iterator[tuple[str, bool]]:

@@ -7,7 +7,10 @@ else, taken from the beginning, or from the end for output that grows there (a b
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from acp_agent.config.model import ToolsConfig
 
 STREAM_CHARS = 4_000
 """Limit for stdout, and for stderr."""
@@ -23,6 +26,19 @@ END_PART = 0.25
 
 LONGEST_NOTE = 200
 """Length of a last line in brackets, which says how to continue and is kept."""
+
+ROOM_FOR_NOTES = 600
+"""Characters of an envelope's output for the lines below it."""
+
+
+def result_chars(config: ToolsConfig) -> int:
+    """The most characters of a result that the model gets; longer ones are cut."""
+    if config.profile == "short":
+        return TEXT_CHARS
+    limit = min(config.max_output_chars, config.overflow.threshold)
+    if config.observation == "envelope":
+        limit = min(limit, max(config.envelope.output_chars - ROOM_FOR_NOTES, 1))
+    return limit
 
 
 def shortened(text: str, limit: int = TEXT_CHARS, *, keep: Literal["head", "tail", "both"] = "head") -> str:

@@ -19,6 +19,7 @@ from acp_agent.safety.folders.paths import Roots
 from acp_agent.safety.lines.interactive import wants_terminal
 from acp_agent.tools.kit.base import Params, Tool
 from acp_agent.tools.kit.durations import wait_of
+from acp_agent.tools.kit.sandbox_limits import was_forbidden
 from acp_agent.tools.kit.tool_context import CommandOutput, Description, Preview, ToolContext, ToolResult
 
 COMMAND_NAMES = ("command", "cmd", "script", "shell_command", "bash", "sh")
@@ -30,17 +31,6 @@ BROKEN_JSON = re.compile(r"\s*(?:\{|\[\s*[\"'{]|\[\s*\[\S|null\s*$)")
 
 NOT_EXECUTABLE, NOT_FOUND = 126, 127
 """The shell's own exit codes."""
-
-
-FORBIDDEN = re.compile(
-    r"read-only file ?system|permission denied|operation not permitted|EPERM|EROFS|EACCES|resource busy|EBUSY"
-    r"|could not resolve host|name resolution|network is unreachable|no such file or directory|ENOENT",
-    re.IGNORECASE,
-)
-"""Messages of programs blocked by the sandbox."""
-
-LOOKED_AT = 4_000
-"""Characters searched at the end of the output."""
 
 
 class BashParams(Params):
@@ -159,14 +149,14 @@ class Bash(Tool[BashParams]):
                 ctx.call.show(chunk)
             status = await process.wait()
         if not scope.cancelled_caught:
-            return _result(process, params.command, status, None, _limits(params, ctx))
+            return _result(process, command, status, None, ctx)
         if patience is not None:
             await process.look()
             rest = None if params.timeout is None else params.timeout - limit
             printed = _printed(process, params.command, ExitStatus(), running=True)
             return _started(ctx.call.to_background(process, command, timeout=rest), printed, limit)
         await process.kill()
-        return _result(process, params.command, status, limit, _limits(params, ctx))
+        return _result(process, command, status, limit, ctx)
 
 
 def _started(run_id: str, printed: CommandOutput | None = None, waited: float | None = None) -> ToolResult:
@@ -182,18 +172,19 @@ def _printed(
 ) -> CommandOutput:
     exit_code = None if timed_out else status.exit_code
     streams = ShellOutput(process.stdout, process.stderr, exit_code, process.truncated)
-    return CommandOutput(script, streams, process.combined, running=running, timed_out=timed_out)
+    return CommandOutput(script, streams, process.combined, running=running, timed_out=timed_out, lost=process.lost)
 
 
-def _limits(params: BashParams, ctx: ToolContext) -> str:
-    """Describes what the sandbox forbids, for the model; empty if the command was not confined."""
-    return "" if params.outside_sandbox else ctx.shell.limits()
+def _limits(output: str, command: Command, ctx: ToolContext) -> str:
+    """Describes what the sandbox forbids, for the model; empty if the command did not fail because of that."""
+    limits = ctx.shell.limits() if command.confined else ""
+    return limits if was_forbidden(output, limits, command.cwd, ctx.roots) else ""
 
 
 def _result(
-    process: Process, script: str, status: ExitStatus, timed_out_after: float | None, limits: str
+    process: Process, command: Command, status: ExitStatus, timed_out_after: float | None, ctx: ToolContext
 ) -> ToolResult:
-    printed = _printed(process, script, status, timed_out=timed_out_after is not None)
+    printed = _printed(process, command.script, status, timed_out=timed_out_after is not None)
     notes = []
     if timed_out_after is not None:
         notes.append(
@@ -206,7 +197,7 @@ def _result(
         notes.append("[the exit status is unknown]")
     elif status.exit_code != 0:
         notes.append(f"[exit code {status.exit_code}]")
-        if limits and FORBIDDEN.search(printed.combined[-LOOKED_AT:]) is not None:
+        if limits := _limits(printed.combined, command, ctx):
             notes.append(f"[{limits}]")
     elif not printed.combined.strip():
         notes.append(NO_OUTPUT)
@@ -221,7 +212,7 @@ def _result(
 def _error(status: ExitStatus, timed_out_after: float | None) -> ToolError | None:
     """Why the command failed, if its output cannot say so."""
     if timed_out_after is not None:
-        return ToolError(f"the command ran longer than {timed_out_after:g} s and was killed", "timeout")
+        return ToolError(f"the command ran longer than {timed_out_after:g} s", "timeout")  # As its note says.
     if status.exit_code == NOT_FOUND:
         return ToolError(
             "a program in this command line was not found",

@@ -117,7 +117,7 @@ async def test_a_client_that_shows_compactions_gets_them_with_the_summary(tmp_pa
         says("THE SUMMARY"),
         says("the end"),
     ]
-    async with rig(tmp_path, script, config=config(20_000), compaction=True) as r:
+    async with rig(tmp_path, script, config=config(14_500), compaction=True) as r:
         for number in range(4):
             assert (await r.editor.prompt(f"prompt {number}")).stop_reason == "end_turn"
         shown = updates(r, CompactionUpdate)
@@ -137,7 +137,7 @@ async def test_a_client_that_shows_notices_gets_one(tmp_path):
         says("THE SUMMARY"),
         says("the end"),
     ]
-    async with rig(tmp_path, script, config=config(20_000), notices=True) as r:
+    async with rig(tmp_path, script, config=config(14_500), notices=True) as r:
         for number in range(4):
             await r.editor.prompt(f"prompt {number}")
         assert any("messages summarised" in notice.title for notice in updates(r, Notice))
@@ -152,7 +152,7 @@ async def test_a_model_that_cannot_summarise_costs_the_oldest_turns_and_no_more(
         Failure(400, {"error": {"message": "no"}}),
         says("the end"),
     ]
-    async with rig(tmp_path, script, config=config(20_000)) as r:
+    async with rig(tmp_path, script, config=config(14_500)) as r:
         for number in range(4):
             assert (await r.editor.prompt(f"prompt {number}")).stop_reason == "end_turn"
         assert "oldest messages removed" in r.editor.text()
@@ -269,11 +269,11 @@ async def test_the_beginning_of_the_requests_of_a_session_is_the_same_to_the_byt
 
 
 async def test_tokens_from_the_servers_cache_are_reported(tmp_path):
-    usage = Usage(input_tokens=1000, output_tokens=10, cached_tokens=800)
+    usage = Usage(input_tokens=20_000, output_tokens=10, cached_tokens=16_000)
     async with rig(tmp_path, [Answer(text="ok", usage=usage)]) as r:
         answer = await r.editor.prompt("hi")
-        assert answer.meta["usage"]["cachedReadTokens"] == 800
-        assert answer.meta["usage"]["inputTokens"] == 1000
-        assert updates(r, UsageUpdate)[-1].meta["tokens"]["cachedReadTokens"] == 800
+        assert answer.meta["usage"]["cachedReadTokens"] == 16_000
+        assert answer.meta["usage"]["inputTokens"] == 20_000
+        assert updates(r, UsageUpdate)[-1].meta["tokens"]["cachedReadTokens"] == 16_000
         await r.editor.prompt("/context")
-        assert "800 of them (80 %) from the server's cache" in r.editor.text()
+        assert "16000 of them (80 %) from the server's cache" in r.editor.text()

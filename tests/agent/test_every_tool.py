@@ -46,7 +46,7 @@ async def test_wrong_arguments_are_feedback_and_ask_nobody(tmp_path, name):
     async with rig(tmp_path, script) as r:
         assert (await r.editor.prompt("go")).stop_reason == "end_turn"
         text = r.messages(2)[-1]["content"]
-        assert text.startswith("[tool_error]\ncategory: invalid_parameters\n")
+        assert text.startswith("[tool_error] The arguments of ")
         assert "invented" in text
         assert r.editor.permission_requests == []
         (call,) = r.editor.tool_calls().values()

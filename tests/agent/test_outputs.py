@@ -214,12 +214,65 @@ async def test_overflows_end_with_their_session(tmp_path):
             assert db.execute("SELECT count(*) FROM tool_overflow").fetchone() == (0,)
 
 
-async def test_a_long_file_overflows_too(tmp_path):
-    config = "[tools]\nmax_output_chars = 5000\n"
-    async with rig(tmp_path, [asks(Call("read", {"path": "a"})), "done"], config=config) as r:
-        (r.project / "a").write_text("".join(f"line {number}\n" for number in range(1500)))
+@pytest.mark.parametrize(
+    ("config", "line", "count"),
+    [
+        ("", "x" * 60, 1700),
+        ("[tools]\nmax_output_chars = 5000\n", "y", 1700),
+        ('[tools]\nprofile = "short"\n', "y", 1700),
+        ("", "password: " + "a1b2c3", 1700),
+        ("[tools]\nmax_output_chars = 1000\n[tools.files]\nmax_line_chars = 9000\n", "z" * 5000, 5),
+    ],
+    ids=["standard", "lower", "short", "credentials", "lines longer than a result"],
+)
+async def test_a_long_file_is_read_in_parts_without_holes(tmp_path, config, line, count):
+    shown: list[str] = []
+
+    def reply(body):
+        if body["messages"][-1]["role"] != "tool":
+            return asks(Call("read", {"path": "a"}))
+        seen = body["messages"][-1]["content"].splitlines()
+        shown.extend(text for text in seen if "\t" in text)
+        footer = [text for text in seen if text.endswith("for more]")]
+        if not footer:
+            return "done"
+        found = re.fullmatch(rf"\[lines (\d+) to (\d+) of {count}; give offset (\d+) for more\]", footer[0])
+        assert found is not None and int(found[2]) == len(shown) == int(found[3]) - 1
+        return asks(Call("read", {"path": "a", "offset": int(found[3])}))
+
+    async with rig(tmp_path, reply, config=config) as r:
+        (r.project / "a").write_text(f"{line}\n" * count)
         await r.editor.prompt("go")
-        assert reference(result(r, 2))
+    assert [int(text.split("\t")[0]) for text in shown] == [*range(1, count + 1)]
+    assert len(r.model.requests) > 2
+    assert len(line) < 5000 or all(text.endswith(" characters of this line omitted]") for text in shown)
+
+
+async def test_what_was_lost_while_a_command_ran_is_told(tmp_path):
+    """Neither the reference nor the text says that the output is whole."""
+    for terminal, said in ((True, "the beginning"), (False, "characters in the middle")):
+        folder = tmp_path / str(terminal)
+        folder.mkdir()
+        script = [asks(bash("seq 1 1300000"), bash("seq 1 1300000 >&2; exit 1")), "done"]
+        config = "" if terminal else "[tools.bash]\noutput_limit = 1000000\n"
+        async with rig(folder, script, mode="auto", terminal=terminal, config=config) as r:
+            await r.editor.prompt("go")
+            for text in [message["content"] for message in r.messages(2) if message["role"] == "tool"]:
+                assert "all of it" not in text and re.search(r"what was kept, 1?\d{6} characters: overflow:", text)
+                assert re.search(rf"\[not kept: .*{said}", text)
+                assert terminal == text.startswith("[... the beginning was left out by the editor's terminal ...]\n")
+
+
+async def test_a_filter_acts_only_where_it_saves_more_than_it_says(tmp_path):
+    for line, filtered in (("c", False), ("compiling", True)):
+        folder = tmp_path / line
+        folder.mkdir()
+        async with rig(folder, [asks(bash("make 2>&1")), "done"], mode="auto") as r:
+            (r.project / "Makefile").write_text(f"all:\n\t@for i in $$(seq 1 85); do echo {line}; done\n")
+            await r.editor.prompt("go")
+            assert ("% filtered" in result(r, 2)) == ("left out" in result(r, 2)) == filtered
+            assert ("overflow:" in result(r, 2)) == filtered
+            assert r.editor.tool_call().meta["outputFilter"]["rules"] == ["make"]
 
 
 # --- credentials -------------------------------------------------------------------------------------------------
@@ -455,7 +508,7 @@ async def test_the_model_reads_envelopes_where_it_is_configured_so(tmp_path):
         assert first["result"]["status"] == "failed" and first["result"]["exit_code"] == 3
         assert first["result"]["output"].startswith("out\n")
         assert first["session"]["observations"] == 1 and first["session"]["executed_commands"] == 1
-        assert len(big["result"]["output"]) <= 6000 and reference(big["result"]["output"])
+        assert len(big["result"]["output"]) <= 6000 and "for more]" in big["result"]["output"]
         assert big["result"]["exit_code"] is None
         assert denied["result"]["status"] == "denied"
         assert unknown["result"]["status"] == "failed"
@@ -478,7 +531,7 @@ async def test_the_short_profile_gives_little_and_says_so(tmp_path):
         shell, read = [message["content"] for message in r.messages(2) if message["role"] == "tool"]
         assert shell.count("...[truncated ") == 2 and "\n[stderr]\n1\n2\n" in shell
         assert len(shell) < 8500 and reference(shell)
-        assert "...[truncated " in read and len(read) < 8400
+        assert read.endswith("for more]") and len(read) <= 8000
 
 
 # --- goals -------------------------------------------------------------------------------------------------------

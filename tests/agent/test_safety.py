@@ -454,12 +454,13 @@ async def test_commands_do_not_inherit_credentials(tmp_path):
 
 
 async def test_the_model_is_told_of_the_sandbox_where_that_may_be_why_a_command_failed(tmp_path):
-    script = rounds(bash("echo x > /usr/out"), bash("exit 3"), bash("echo x > .git/hooks/a"))
+    ordinary = ("exit 3", "cat missing.txt", "./missing/run.sh", "cat /usr/missing", "touch f; ./f", "cat $PWD/missing")
+    script = rounds(bash("echo x > /usr/out"), bash("echo x > .git/hooks/a"), *map(bash, ordinary))
     async with rig(tmp_path, script, mode="auto", sandbox=True, terminal=False) as r:
         (r.project / ".git/hooks").mkdir(parents=True)
         await r.editor.prompt("go")
-        told = results(r, 4)
-        assert ["outside_sandbox" in text for text in told] == [True, False, True]
+        told = results(r, 9)
+        assert ["outside_sandbox" in text for text in told] == [True, True, *[False] * len(ordinary)]
 
 
 async def test_a_protected_path_that_is_a_link_stops_no_command_and_its_target_is_protected(tmp_path):

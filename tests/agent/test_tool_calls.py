@@ -291,6 +291,39 @@ async def test_unsaved_text_of_the_editor_is_read_and_edited(tmp_path):
         assert len(writes) == 1
 
 
+@pytest.mark.parametrize("failure", [AnswersError(-32603, "busy"), NeverAnswers()], ids=["error", "silence"])
+async def test_unsaved_text_that_the_editor_did_not_return_is_never_overwritten(tmp_path, failure):
+    edit = Call("edit", {"path": "a.txt", "old_string": "on disk", "new_string": "changed"})
+    project = tmp_path / "project"
+    buffers = {project / "a.txt": "unsaved text\n"}
+    misbehave = {"fs/read_text_file": failure}
+    config = "[limits]\nclient_timeout = 0.3\n"
+    async with rig(tmp_path, calls(edit), buffers=buffers, save=False, misbehave=misbehave, config=config) as r:
+        (project / "a.txt").write_text("on disk\n")
+        await r.editor.prompt("go")
+        r.editor.tool_call().assert_finished("failed")
+        assert "may have unsaved changes, so nothing was written" in r.editor.tool_call().text()
+        assert buffers[project / "a.txt"] == "unsaved text\n"
+        assert (project / "a.txt").read_text() == "on disk\n"
+
+
+@pytest.mark.parametrize("editor", [{}, {"reads_lossy": True}, {"fs_read": False}], ids=str)
+async def test_a_file_that_is_not_utf8_keeps_its_encoding_whatever_the_editor_makes_of_it(tmp_path, editor):
+    script = [
+        Answer(tool_calls=(Call("read", {"path": "a.txt"}),)),
+        Answer(tool_calls=(Call("edit", {"path": "a.txt", "old_string": "café", "new_string": "thé"}),)),
+        "done",
+    ]
+    async with rig(tmp_path, script, **editor) as r:
+        (r.project / "a.txt").write_bytes("le café\r\nà\r\n".encode("cp1252"))
+        await r.editor.prompt("go")
+        r.editor.assert_tool_calls_finished()
+        assert "     1\tle café\n     2\tà\n[It is in windows-1252" in r.messages(2)[-1]["content"]
+        assert (r.project / "a.txt").read_bytes() == "le thé\r\nà\r\n".encode("cp1252")
+        told = "which the editor does not show: the file on the disk is used."
+        assert editor == {"fs_read": False} or told in r.messages(3)[-1]["content"]
+
+
 async def test_a_file_that_changed_since_the_model_read_it_is_not_edited(tmp_path):
     script = [
         Answer(tool_calls=(Call("read", {"path": "a.txt"}),)),

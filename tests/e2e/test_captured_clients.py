@@ -89,10 +89,10 @@ async def test_line_ends_and_what_is_no_utf_8_are_not_lost(file, tmp_path):
         (talk.project / "latin.txt").write_bytes(latin)
         (talk.project / "dos.txt").write_bytes(b"one\r\ntwo\r\n")
         await talk.editor.prompt("go")
-        assert (talk.project / "latin.txt").read_bytes() == latin
+        assert (talk.project / "latin.txt").read_bytes() == latin.replace(b"two", b"zwei")
         assert (talk.project / "dos.txt").read_bytes() == b"one\r\nzwei\r\n"
         states = [call.status for call in talk.editor.tool_calls().values()]
-        assert states == ["failed", "completed", "failed", "completed"]
+        assert states == ["completed"] * 4
         clean(talk)
 
 

@@ -272,6 +272,38 @@ async def test_a_write_that_is_not_answered_is_told_to_be_unknown(tmp_path: Path
             await on.executor.write_text(on.folder / "f", "text")
 
 
+@pytest.mark.parametrize("failure", [AnswersError(), NeverAnswers()])
+async def test_a_buffer_that_could_not_be_read_is_not_overwritten(
+    failure: AnswersError | NeverAnswers, tmp_path: Path
+) -> None:
+    path = tmp_path / "work" / "f"
+    buffers = {path: "typed"}
+    failing = {"fs/read_text_file": failure}
+    async with stage("editor", tmp_path, timeout=0.2, buffers=buffers, save=False, misbehave=failing) as on:
+        path.write_text("disk")
+        assert await on.executor.read_text(path) == "disk"
+        with pytest.raises(ExecutorError, match="may have unsaved changes, so nothing was written"):
+            await on.executor.write_text(path, "text")
+        assert (buffers, path.read_text()) == ({path: "typed"}, "disk")
+        assert on.editor is not None
+        path.unlink()
+        if isinstance(failure, AnswersError):  # Clients report a missing file in many ways.
+            with pytest.raises(FileNotFoundError):
+                await on.executor.read_text(path)
+            assert await on.executor.write_text(path, "typed") == "typed"
+        on.editor.misbehave.clear()
+        assert await on.executor.read_text(path) == "typed"
+        assert await on.executor.write_text(path, "typed on") == "typed on"
+
+
+async def test_a_file_that_the_editor_does_not_take_is_written_on_the_disk(tmp_path: Path) -> None:
+    async with stage("editor", tmp_path, misbehave={"fs/read_text_file": AnswersError(-32602)}) as on:
+        (on.folder / "f").write_text("disk")
+        assert await on.executor.read_text(on.folder / "f") == "disk"
+        assert await on.executor.write_text(on.folder / "f", "text") == "text"
+        assert on.asked("fs/write_text_file") == 0
+
+
 # --- files that a client shows as they are not -----------------------------------------------------------------------
 
 
@@ -290,12 +322,51 @@ async def test_unsaved_text_is_read_with_its_own_line_ends(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("how", ["ignore", "replace"])
-async def test_a_file_that_the_client_could_not_decode_is_no_text(how: str, tmp_path: Path) -> None:
+async def test_a_file_that_the_client_could_not_decode_is_read_and_written_on_the_disk(
+    how: str, tmp_path: Path
+) -> None:
     file = tmp_path / "work" / "f"
     async with stage("editor", tmp_path, buffers={file: b"caf\xe9\n".decode("utf-8", how)}) as on:
         file.write_bytes(b"caf\xe9\r\n")
-        with pytest.raises(UnicodeDecodeError):
+        assert await on.executor.read_text(file) == "café\r\n"
+        assert "the file on the disk is used" in on.executor.remark(file)
+        assert await on.executor.write_text(file, "thé\r\n") == "thé\r\n"
+        assert file.read_bytes() == b"th\xe9\r\n"
+        assert "the file on the disk is used" in on.executor.remark(file)
+        assert on.asked("fs/write_text_file") == 0
+
+
+async def test_unsaved_changes_of_a_file_that_the_client_could_not_decode_are_not_overwritten(tmp_path: Path) -> None:
+    file = tmp_path / "work" / "f"
+    async with stage("editor", tmp_path, buffers={file: "caf\ufffd and typed\n"}) as on:
+        file.write_bytes(b"caf\xe9\n")
+        with pytest.raises(ExecutorError, match="has unsaved changes"):
             await on.executor.read_text(file)
+        with pytest.raises(ExecutorError, match="has unsaved changes"):
+            await on.executor.write_text(file, "x")
+        assert file.read_bytes() == b"caf\xe9\n"
+
+
+@pytest.mark.parametrize("old", ["café".encode("cp1252"), "café".encode("utf-8-sig"), "café".encode("utf-16")])
+async def test_a_client_that_writes_utf8_does_not_change_the_encoding_of_a_file(old: bytes, tmp_path: Path) -> None:
+    file = tmp_path / "work" / "f"
+    async with stage("editor", tmp_path, buffers={file: "café, unsaved"}) as on:
+        file.write_bytes(old)
+        assert await on.executor.read_text(file) == "café, unsaved"
+        assert await on.executor.write_text(file, "thé") == "thé"
+        assert on.asked("fs/write_text_file") == 1
+        assert file.read_bytes() == old.replace("caf".encode("utf-16-le"), "th".encode("utf-16-le")).replace(
+            b"caf", b"th"
+        )
+
+
+async def test_a_byte_order_mark_takes_no_text_for_shown_wrong(tmp_path: Path) -> None:
+    file = tmp_path / "work" / "f"
+    async with stage("editor", tmp_path, buffers={file: "typed \ufffd"}) as on:
+        file.write_bytes(b"\xef\xbb\xbfsaved")
+        assert await on.executor.read_text(file) == "typed \ufffd"
+        assert await on.executor.write_text(file, "text") == "text"
+        assert (on.asked("fs/write_text_file"), file.read_bytes()) == (1, b"\xef\xbb\xbftext")
 
 
 async def test_a_file_that_the_client_decoded_its_own_way_is_text(tmp_path: Path) -> None:

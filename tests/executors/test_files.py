@@ -32,9 +32,10 @@ async def test_text_is_read_and_written_as_it_is(text: str, backend: str, tmp_pa
     async with stage(backend, tmp_path) as on:
         path = on.folder / "f.txt"
         path.write_bytes(b"before")
-        assert await on.executor.write_text(path, text) == text
+        shown = text.removeprefix("\ufeff")
+        assert await on.executor.write_text(path, text) == shown
         assert path.read_bytes() == text.encode()
-        assert await on.executor.read_text(path) == text
+        assert await on.executor.read_text(path) == shown
 
 
 async def test_a_new_file_is_made_with_its_folders(backend: str, tmp_path: Path) -> None:

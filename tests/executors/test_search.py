@@ -155,6 +155,15 @@ async def test_a_very_deep_tree_is_searched_to_the_end(program: str, tree: Path)
     assert len((await find("bottom.py", tree)).matches) == 1
 
 
+async def test_lines_of_files_that_are_not_utf8_are_shown_in_their_encoding(program: str, tree: Path) -> None:
+    for codec in ("cp1252", "utf-16", "utf-8-sig"):
+        (tree / f"{codec}.txt").write_bytes("café drink\r\nx\r\n".encode(codec))
+    found = await grep("drink", tree)
+    assert [(match.path.stem, match.text.lstrip("\ufeff")) for match in found.matches] == [
+        (codec, "café drink") for codec in ("cp1252", "utf-16", "utf-8-sig")
+    ]
+
+
 async def test_look_around_works(program: str, tree: Path) -> None:
     found = await grep("(?<=import )os", tree)
     assert [match.text for match in found.matches] == ["import os"]

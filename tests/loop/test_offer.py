@@ -7,17 +7,21 @@ from types import SimpleNamespace
 from typing import Any
 
 import anyio
+import msgspec
 import pytest
 
 from acp_agent.config.model import DependenciesConfig, DependencyRule, SchemaFilterConfig, TafcConfig, ToolsConfig
 from acp_agent.errors import ProviderError
 from acp_agent.llm.base import ToolDefinition
 from acp_agent.loop.modes import MODES, ModeId
-from acp_agent.loop.toolbox.offer import Offer, complexity, think_first, threshold_of
+from acp_agent.loop.toolbox.offer import ESSENTIAL, STEP_AWAY, Offer, complexity, think_first, threshold_of
 from acp_agent.loop.toolbox.relevance import Relevance, lexical_scores
 from acp_agent.tools.kit.registry import Registry, SessionRegistry, ToolEntry, builtin_registry
 
 pytestmark = pytest.mark.anyio
+
+ABSENT = ("definition", "references", "symbols", "hover", "rename", "skill", "switch_mode")
+"""Tools that a project without skills and language servers has not."""
 
 
 def entry(name: str, description: str = "", *, core: bool = False, reads_only: bool = False) -> ToolEntry:
@@ -105,7 +109,9 @@ def test_aliases_in_the_configuration_mean_their_tool_and_unknown_names_are_told
 
 def test_complex_built_in_tools_think_first_where_it_is_enabled():
     made = made_of(builtin_registry(), ToolsConfig(tafc=TafcConfig(enabled=True)))
-    thinking = {tool.name for tool in made.definitions() if "thinking" in tool.parameters["properties"]}
+    thinking = {
+        tool.name for tool in made.definitions_of(made.entries()) if "thinking" in tool.parameters["properties"]
+    }
     assert thinking == {"plan", "http_request"}
 
 
@@ -161,12 +167,80 @@ async def test_a_model_with_a_small_context_gets_the_essential_tools_and_the_rel
     made = made_of(builtin_registry(), ToolsConfig())
     await made.aim("what is the weather on the web page", 8192)
     names = sent(made)
-    assert {"bash", "read", "edit", "write", "grep"} <= set(names)
+    assert {"bash", "read", "edit", "write", "grep", "tools"} <= set(names)
     assert "fetch" in names
     assert "schedule_add" not in names
-    assert len(names) <= 13 + 4
+    assert len(names) <= 14 + 4
+    await made.aim("delegate something, then ask the user", 8192)
+    assert sent(made) == names, "another choice would cost the server's prompt cache"
     await made.aim("x", 128_000)
-    assert len(sent(made)) == len(made.entries())
+    assert len(sent(made)) == len(made.entries()) - len(STEP_AWAY)
+
+
+async def test_a_small_context_is_not_filled_with_noise():
+    made = made_of(builtin_registry(), ToolsConfig())
+    await made.aim("zzz", 8192)
+    assert set(sent(made)) <= ESSENTIAL
+
+
+# --- one step away -----------------------------------------------------------------------------------------------
+
+WANTED = {
+    "move_path": ("move a file", "rename a file", "rename the folder", "move a folder elsewhere"),
+    "copy_path": ("copy a file", "copy a folder", "duplicate a file"),
+    "delete_path": ("delete a file", "remove a folder", "delete old files", "remove a file"),
+    "create_directory": ("create a folder", "make a new directory", "create an empty folder"),
+    "diagnostics": ("run the linter", "type checker errors", "compiler errors and warnings", "run ruff", "clippy"),
+    "memory_store": ("remember something for later", "store a fact", "save a preference of the user"),
+    "memory_recall": ("recall what was stored", "what do I remember", "search my memory"),
+    "memory_forget": ("forget a memory", "remove a stored memory"),
+    "schedule_add": ("run a prompt every morning", "schedule a task", "add a schedule"),
+    "schedule_list": ("list the schedules", "which schedules are there"),
+    "schedule_remove": ("remove a schedule", "stop a scheduled prompt"),
+    "browser": ("open a page in a browser", "take a screenshot of a page", "click a button on a web page"),
+    "http_request": ("send a POST request", "call a REST API", "HTTP request with headers"),
+    "web_scrape": ("extract elements with a CSS selector", "scrape a table from a web page"),
+    "time": ("what time is it", "the current date"),
+}
+
+
+def test_what_is_left_out_is_known():
+    assert WANTED.keys() == STEP_AWAY
+    assert sum(map(len, WANTED.values())) >= 40
+
+
+@pytest.mark.parametrize(("tool", "query"), [(tool, query) for tool, queries in WANTED.items() for query in queries])
+async def test_a_tool_that_is_not_sent_is_found_by_what_it_does(tool, query):
+    made = made_of(builtin_registry(), ToolsConfig())
+    before = sent(made)
+    assert tool not in before
+    assert tool in [one.name for one in await made.find_more(query)]
+    after = sent(made)
+    assert after[: len(before)] == before and tool in after, "new ones come last: the prompt cache is kept"
+
+
+async def test_what_runs_by_its_name_is_sent_from_then_on_and_last():
+    made = made_of(builtin_registry(), ToolsConfig())
+    before = sent(made)
+    made.succeeded("time")
+    made.succeeded("copy_path")
+    assert sent(made) == [*before, "time", "copy_path"]
+
+
+async def test_without_the_filter_everything_is_sent_and_nothing_searched():
+    made = made_of(builtin_registry(), ToolsConfig(schema_filter=SchemaFilterConfig(enabled=False)))
+    assert set(sent(made)) >= STEP_AWAY
+    assert made.find("tools") is None
+
+
+@pytest.mark.parametrize(("guidance", "most"), [("short", 13_500), ("full", 19_000)])
+async def test_the_default_tools_are_few_and_short(guidance, most):
+    made = made_of(builtin_registry(), ToolsConfig(guidance=guidance), missing=dict.fromkeys(ABSENT, "not here"))
+    size = len(msgspec.json.encode(made.definitions()))
+    assert size <= most, size
+    texts = " ".join(tool.description for tool in made.definitions())
+    assert ("When to use:" in texts) == (guidance == "full")
+    assert "null" not in str([tool.parameters for tool in made.definitions()])
 
 
 async def test_what_is_preferred_after_others_is_boosted_within_its_bound():
@@ -191,6 +265,16 @@ async def test_a_built_in_tool_is_sent_first_once_what_it_prefers_has_succeeded(
     assert sent(made) == before, "within a turn nothing moves, so that the server's cache stays good"
     await made.aim("x")
     assert sent(made) == ["grep", *(name for name in before if name != "grep")]
+
+
+async def test_a_built_in_tool_that_is_a_step_away_is_sent_once_what_it_prefers_has_succeeded():
+    rules = {"diagnostics": DependencyRule(prefers=["edit"])}
+    made = made_of(builtin_registry(), ToolsConfig(dependencies=DependenciesConfig(enabled=True, rules=rules)))
+    await made.aim("x")
+    assert "diagnostics" not in sent(made)
+    made.succeeded("edit")
+    await made.aim("x")
+    assert sent(made)[0] == "diagnostics"
 
 
 async def test_no_vectors_are_asked_for_where_nothing_is_chosen_by_them():

@@ -23,9 +23,12 @@ from acp_agent.loop.calls.outputs import Outputs
 from acp_agent.loop.calls.redaction import Redaction
 from acp_agent.loop.memory.memory import Memory
 from acp_agent.loop.memory.room import Room
+from acp_agent.loop.modes import MODES
 from acp_agent.loop.prompts.instructions import Instructions
 from acp_agent.loop.prompts.skills import Skill, Skills
 from acp_agent.loop.running_turn import RunningTurn
+from acp_agent.loop.toolbox.offer import Offer
+from acp_agent.loop.toolbox.relevance import Relevance
 from acp_agent.lsp.base import Document, LanguageServices, LspError, NewErrors
 from acp_agent.output.filters import load_filters
 from acp_agent.safety.access import Access
@@ -95,6 +98,14 @@ def memory_of(store: SessionStore, roots: Roots) -> Memory:
         Instructions(roots, enabled=False, max_bytes=0),
         Skills(skills, roots, RunningTurn("session-1")),
     )
+
+
+def full_offer() -> Offer:
+    """Of all built-in tools, in a mode that may change things."""
+    choices: Any = SimpleNamespace(mode=lambda: MODES["code"])
+    absent: Any = SimpleNamespace(why=lambda tool: None)
+    deciders: Any = SimpleNamespace(hides=lambda tool: None)
+    return Offer(builtin_registry(), ToolsConfig(), choices, absent, Relevance(), deciders)
 
 
 class BenchShell:
@@ -182,6 +193,7 @@ class Bench:
             languages=self.languages,
             web=self.web,
             scheduler=scheduler,
+            toolbox=cast(Any, SimpleNamespace(offer=full_offer())),
             redactor=Redactor(),
         )
 

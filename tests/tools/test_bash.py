@@ -12,11 +12,44 @@ from acp_agent.config.model import BashConfig
 from acp_agent.errors import ExecutorError, ToolError
 from acp_agent.executors.base import OutputChunk
 from acp_agent.safety.access import ExecuteAccess
+from acp_agent.safety.folders.paths import Roots
+from acp_agent.tools.kit.sandbox_limits import NO_NETWORK, was_forbidden
 from tests.tools.kit import REGISTRY, bench
 
 pytestmark = pytest.mark.anyio
 
 BASH = REGISTRY.tool("bash")
+
+
+LIMITS = f"The command ran in a sandbox. {NO_NETWORK} Repeat it with `outside_sandbox`."
+
+FORBIDDEN = [
+    ("bash: line 1: /usr/out: Read-only file system", True),
+    ("touch: cannot touch '/srv/x': Permission denied", True),
+    ("bash: .git/hooks/a: Permission denied", True),
+    ("curl: (6) Could not resolve host: pypi.org", True),
+    ("getaddrinfo EAI_AGAIN registry.npmjs.org", True),
+    ("cat: /home/other/f: No such file or directory", True),
+    ("dial unix:///var/run/docker.sock: connect: no such file or directory", True),
+    ("unshare: unshare failed: Operation not permitted", True),
+    ("cat: f: No such file or directory", False),
+    ("cat: ./sub/f: No such file or directory", False),
+    ("cat: {cwd}/f: No such file or directory", False),
+    ("cat: /usr/include/f.h: No such file or directory", False),
+    ("/usr/bin/bash: line 1: ./f: Permission denied", False),
+    ("bash: {cwd}/f: Permission denied", False),
+    ("git@host: Permission denied (publickey).", False),
+    ("E   AssertionError: assert 1 == 2", False),
+]
+
+
+def test_the_sandbox_is_named_where_it_is_the_likely_cause(tmp_path: Path) -> None:
+    roots = Roots(tmp_path)
+    for line, forbidden in FORBIDDEN:
+        output = f"some output\n{line.format(cwd=tmp_path)}\nmore\n"
+        assert was_forbidden(output, LIMITS, tmp_path, roots) == forbidden, line
+        assert not was_forbidden(output, "", tmp_path, roots), line
+    assert not was_forbidden("Could not resolve host: x", "The command ran in a sandbox.", tmp_path, roots)
 
 
 async def test_output_goes_to_the_model_the_person_and_the_envelope(tmp_path: Path) -> None:

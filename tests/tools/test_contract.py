@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +58,7 @@ SOME: dict[str, dict[str, Any]] = {
     "schedule_remove": {"id": "x"},
     "skill": {"name": "release"},
     "switch_mode": {},
+    "tools": {"query": "move a file"},
     "time": {},
 }
 STRANGE = [
@@ -126,6 +128,15 @@ def test_guidance_is_there(entry: ToolEntry) -> None:
     for section in ("When to use:", "When not to use:", "Disambiguation:", "Examples:"):
         assert section in entry.description
     assert entry.definition.description == entry.description
+
+
+@by_entry
+def test_an_example_that_is_copied_names_nothing_that_is_not_there(entry: ToolEntry) -> None:
+    """A small model copied `pytest -x tests/test_api.py` and `src/app.py` into its calls: placeholders instead."""
+    for text in entry.description.partition("Examples: ")[2].split(" ; "):
+        for name, value in json.loads(text).items():
+            if name in ("path", "source", "destination", "url", "id", "run_id", "old_string", "symbol"):
+                assert value in (".", "lsp") or value.startswith("<"), (entry.name, name, value)
 
 
 @by_entry

@@ -13,6 +13,7 @@ from acp_agent.loop.toolbox.offer import complexity, think_first
 from acp_agent.tools.kit.failures import (
     PASSING,
     SUGGESTIONS,
+    TOLD,
     as_tool_error,
     classify_http_status,
     classify_io_error,
@@ -87,11 +88,17 @@ def test_feedback_has_its_four_lines_and_a_suggestion_of_its_own_where_there_is_
         "suggestion: Too many requests. Wait before you try again, or continue with something else.",
         "retryable: true",
     ]
-    assert "suggestion: try b\n" in feedback(ToolError("a", suggestion="try b"))
-    for category in SUGGESTIONS:
+    assert "suggestion: try b\n" in feedback(ToolError("a", "timeout", suggestion="try b"))
+    for category in SUGGESTIONS.keys() - TOLD:
         text = feedback(ToolError("x", category))
         assert text.endswith(f"retryable: {'true' if is_retryable(category) else 'false'}")
         assert "suggestion: " in text
+
+
+def test_a_message_that_says_what_is_wrong_is_told_in_one_line():
+    for category in TOLD:
+        assert feedback(ToolError("f does not exist.", category)) == "[tool_error] f does not exist."
+    assert feedback(ToolError("a", suggestion="try b")) == "[tool_error] a\nsuggestion: try b"
 
 
 SCHEMA = {

@@ -60,7 +60,8 @@ async def test_read_is_bounded_by_the_configuration(tmp_path: Path) -> None:
     async with bench(tmp_path, files=FilesConfig(read_lines=2, max_line_chars=80, max_read_bytes=1024)) as on:
         (on.folder / "f").write_text("x" * 100 + "\ny\nz\n")
         assert (await on.call("read", path="f")).text == (
-            f"     1\t{'x' * 80}[... 20 characters omitted]\n     2\ty\n[lines 1 to 2 of 3; give offset 3 for more]"
+            f"     1\t{'x' * 80}[... 20 characters of this line omitted]\n     2\ty\n"
+            "[lines 1 to 2 of 3; give offset 3 for more]"
         )
         (on.folder / "big").write_text("x" * 1025)
         with pytest.raises(ToolError, match="1025 bytes"):
@@ -111,7 +112,7 @@ async def test_read_refuses_an_image_that_is_too_large(tmp_path: Path) -> None:
 async def test_read_refuses_binary_files(data: bytes, tmp_path: Path) -> None:
     async with bench(tmp_path) as on:
         (on.folder / "f").write_bytes(data)
-        with pytest.raises(ToolError, match=r"not UTF-8 text|binary"):
+        with pytest.raises(ToolError, match=r"f is a binary file"):
             await on.call("read", path="f")
 
 
@@ -171,7 +172,7 @@ async def test_edit_replaces_the_only_place(tmp_path: Path) -> None:
         assert path.read_text() == "a\nb\nc\n", "a look ahead changes nothing"
         result = await on.call("edit", path="f", old_string="b", new_string="B\nBB")
         assert path.read_text() == "a\nB\nBB\nc\n"
-        assert result.text == "f was changed."
+        assert result.text == "f was changed.\n     1\ta\n     2\tB\n     3\tBB\n     4\tc"
         assert result.content == preview.content
         assert result.locations == (Location(path, 2),)
 
@@ -184,6 +185,53 @@ async def test_edit_of_several_places_names_their_lines(tmp_path: Path) -> None:
             await on.call("edit", path="f", old_string="x = 1", new_string="x = 2")
         await on.call("edit", path="f", old_string="x = 1", new_string="x = 2", replace_all=True)
         assert path.read_text() == "x = 2\ny\nx = 2\n"
+
+
+async def test_edit_shows_the_lines_around_the_change(tmp_path: Path) -> None:
+    text = "".join(f"{number}\n" for number in range(1, 101))
+    async with bench(tmp_path) as on:
+        path = on.folder / "f"
+        path.write_text(text)
+        result = await on.call("edit", path="f", old_string="\n50\n51\n", new_string="\nx\n")
+        shown = [line.split("\t") for line in result.text.splitlines()[1:]]
+        assert [text for _, text in shown] == ["47", "48", "49", "x", "52", "53", "54"]
+        assert [int(number) for number, _ in shown] == [*range(47, 54)]
+        result = await on.call("edit", path="f", old_string="100\n", new_string="y" * 300 + "\n" + "z\n" * 99)
+        assert "[... 100 characters of this line omitted]" in result.text
+        assert "[... 79 lines ...]" in result.text and len(result.text.splitlines()) == 26
+    (tmp_path / "none").mkdir()
+    async with bench(tmp_path / "none", files=FilesConfig(edit_context=0)) as on:
+        (on.folder / "f").write_text(text)
+        assert (await on.call("edit", path="f", old_string="50", new_string="x")).text == "f was changed."
+
+
+async def test_edit_takes_text_with_the_line_numbers_of_read(tmp_path: Path) -> None:
+    async with bench(tmp_path) as on:
+        path = on.folder / "f"
+        path.write_bytes(b"a\r\nb\r\nc\r\n")
+        read = (await on.call("read", path="f")).text.splitlines()
+        await on.call("edit", path="f", old_string="\n".join(read[:2]), new_string="     1\tx\n     2\ty")
+        assert path.read_bytes() == b"x\r\ny\r\nc\r\n"
+        await on.call("edit", path="f", old_string=f"{read[2]}\n", new_string="z\n")
+        assert path.read_bytes() == b"x\r\ny\r\nz\r\n"
+        (on.folder / "table").write_text("1\tone\n2\ttwo\n")
+        await on.call("edit", path="table", old_string="2\ttwo", new_string="3\tthree")
+        assert (on.folder / "table").read_text() == "1\tone\n3\tthree\n"
+
+
+async def test_several_edits_of_a_file_are_made_all_or_none(tmp_path: Path) -> None:
+    async with bench(tmp_path) as on:
+        path = on.folder / "f"
+        path.write_text("a\nb\nc\n")
+        two = [{"old_string": "a", "new_string": "b"}, {"old_string": "b", "new_string": "x", "replace_all": True}]
+        with pytest.raises(ToolError, match=r"Edit 2 of 3: `old_string` occurs 2 times in f .*Nothing was written\."):
+            await on.call("edit", path="f", edits=[two[0], {"old_string": "b", "new_string": "d"}, two[1]])
+        assert path.read_text() == "a\nb\nc\n"
+        await on.call("edit", path="f", edits=two)
+        assert path.read_text() == "x\nx\nc\n"
+        for wrong in ({"edits": two, "old_string": "a", "new_string": "b"}, {"old_string": "a"}, {}):
+            with pytest.raises(ToolError, match=r"`edits`"):
+                await on.call("edit", path="f", **wrong)
 
 
 @pytest.mark.parametrize(
@@ -281,6 +329,75 @@ async def test_edit_of_binary_or_large_files_is_refused(tmp_path: Path) -> None:
         for name in ("b", "l"):
             with pytest.raises(ToolError):
                 await on.call("edit", path=name, old_string="x", new_string="y")
+
+
+# --- encodings ---------------------------------------------------------------------------------------------------
+
+ENCODINGS = [
+    ("café\r\n“x”\r\n", "cp1252", "windows-1252"),
+    ("café\x81\n", "latin-1", "latin-1"),
+    ("café\r\nx\r\n", "utf-8-sig", "UTF-8 with a byte order mark"),
+    ("café\r\nx\r\n", "utf-16", "UTF-16 LE"),
+    ("plain café\n", "utf-16-be", "UTF-16 BE"),
+    ("café\n", "utf-32", "UTF-32 LE"),
+]
+
+
+@pytest.mark.parametrize(("text", "codec", "name"), ENCODINGS)
+async def test_a_file_is_read_edited_and_written_in_its_encoding(
+    text: str, codec: str, name: str, tmp_path: Path
+) -> None:
+    async with bench(tmp_path) as on:
+        path = on.folder / "f"
+        path.write_bytes(text.encode(codec))
+        read = (await on.call("read", path="f")).text
+        assert read.startswith(f"     1\t{text.splitlines()[0]}\n")
+        assert read.endswith(f"[It is in {name}, and changes are written so.]")
+        await on.call("edit", path="f", old_string="café", new_string="thé\ncafé")
+        text = text.replace("café", "thé\r\ncafé" if "\r" in text else "thé\ncafé")
+        assert path.read_bytes() == text.encode(codec)
+        assert (await on.call("write", path="f", content="né\n")).text == "f was changed."
+        assert path.read_bytes() == ("né\r\n" if "\r" in text else "né\n").encode(codec)
+
+
+async def test_what_the_encoding_of_a_file_lacks_is_refused_in_an_edit_and_makes_it_utf8_if_it_is_written(
+    tmp_path: Path,
+) -> None:
+    """The encoding may have been guessed wrong: what an edit leaves would be converted wrong as well."""
+    async with bench(tmp_path) as on:
+        path = on.folder / "f"
+        path.write_bytes("café\n".encode("cp1252"))
+        await on.call("read", path="f")
+        with pytest.raises(ToolError, match="f is in windows-1252, which has no '茶', so nothing was written"):
+            await on.call("edit", path="f", old_string="caf", new_string="茶")
+        assert path.read_bytes() == b"caf\xe9\n"
+        result = await on.call("write", path="f", content="café → 茶\n")
+        assert result.text == (
+            "f was changed. It is in UTF-8 now: windows-1252, which it was in, lacks a character of the new text."
+        )
+        assert path.read_text("utf-8") == "café → 茶\n"
+
+
+BINARIES = [
+    (b"\x7fELF\2\1\1\0", "an ELF program or library"),
+    (b"PK\x03\x04\x14\0\0\0\xff", "a ZIP archive, or a document in one"),
+    (b"\x1f\x8b\x08\x02\xff\xe9", "gzip-compressed"),
+    (b"%PDF-1.7\n%\xe2\xe3\n\x00", "a PDF document"),
+    (b"SQLite format 3\0\x10", "an SQLite database"),
+    (b"\1\0\2\0\3\0\4\0", ""),
+]
+
+
+@pytest.mark.parametrize(("data", "kind"), BINARIES)
+async def test_a_binary_file_is_named_with_its_kind_and_size(data: bytes, kind: str, tmp_path: Path) -> None:
+    async with bench(tmp_path) as on:
+        (on.folder / "f").write_bytes(data)
+        for name, more in (("read", {}), ("edit", {"old_string": "a", "new_string": "b"}), ("write", {"content": "x"})):
+            with pytest.raises(ToolError) as error:
+                await on.call(name, path="f", **more)
+            named = f"f is a binary file{f' ({kind})' if kind else ''}, {len(data)} bytes. "
+            assert str(error.value).startswith(named)
+        assert (on.folder / "f").read_bytes() == data
 
 
 # --- write -------------------------------------------------------------------------------------------------------

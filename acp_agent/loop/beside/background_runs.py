@@ -50,6 +50,8 @@ class Ended(Struct):
     """How, if the exit code does not say it."""
     text: str = ""
     """The part of its output that is kept."""
+    lost: str = ""
+    """What of it is not, in words."""
     told_text: str = ""
     """The text the model gets, unless it asks for more."""
     seconds: float = 0.0
@@ -94,6 +96,7 @@ class Run:
             exit_code=self.ended.exit_code,
             text=self.ended.text if process is None else process.combined,
             ending="" if process is not None else self.ended.ending,
+            lost=self.ended.lost if process is None else process.lost,
         )
 
 
@@ -184,10 +187,12 @@ class SessionRuns:
             limit = self._config.raw_output_chars
             redact = self._outputs.redactor.redact
             output = ShellOutput(redact(process.stdout), redact(process.stderr), run.ended.exit_code, process.truncated)
-            printed = CommandOutput(run.command.script, output, process.combined)
+            printed = CommandOutput(run.command.script, output, process.combined, lost=process.lost)
             done = self._outputs.treat_now(run.call.name, ToolResult("", command=printed))
             run.ended.told_text = done.text
-            run.ended.text = bounded(self._outputs.clean(process.combined), limit)
+            text = self._outputs.clean(process.combined)
+            run.ended.text = bounded(text, limit)
+            run.ended.lost = process.lost or ("its middle" if run.ended.text != text else "")
             run.ended.seconds = time.monotonic() - run.started
             run.reports.ran_on(run.call, run, output, _card_text(run), limit=limit)
         finally:

@@ -34,7 +34,7 @@ from acp_agent.output.observation import (
     ResultStatus,
     observation_text,
 )
-from acp_agent.output.profile import TEXT_CHARS, keeps, shortened, shortened_streams
+from acp_agent.output.profile import TEXT_CHARS, keeps, result_chars, shortened, shortened_streams
 from acp_agent.output.sanitize import sanitize_output
 from acp_agent.schema.acp import Content, TextContent, ToolCallContent
 from acp_agent.store.base import OverflowEntry
@@ -54,8 +54,8 @@ WANTS_TERMINAL = "acp_agent.safety.lines.interactive:wants_terminal"
 LAST_COMMAND = "acp_agent.safety.lines.last_command:last_command"
 """Loaded with the first command: they bring tree-sitter."""
 
-ROOM_FOR_NOTES = 600
-"""Characters of an envelope's output for the lines below it."""
+REFERENCE_CHARS = 100
+"""Characters of the line with the reference to the full text."""
 
 NOT_KEPT = frozenset(("read_overflow",))
 """Tools whose output is already stored."""
@@ -71,6 +71,8 @@ class _Digest(Struct, frozen=True):
     """The kinds of credentials that were in it."""
     streams: ShellOutput | None
     """Of a command, without credentials."""
+    lost: str = ""
+    """What of the output was not kept while the command ran."""
 
     @property
     def view(self) -> str:
@@ -130,9 +132,9 @@ class Outputs(Struct, eq=False):
         """The result as model (`text`), user (`content`) and programs (`raw_output`) get it."""
         size = len(result.text) + (len(result.command.combined) if result.command is not None else 0)
         if size > IN_A_THREAD:
-            digest = await anyio.to_thread.run_sync(self._digest, result, abandon_on_cancel=True)
+            digest = await anyio.to_thread.run_sync(self._digest, tool, result, abandon_on_cancel=True)
         else:
-            digest = self._digest(result)
+            digest = self._digest(tool, result)
         exit_code = result.command.streams.exit_code if result.command is not None else 0
         short = None
         if not (result.command is not None and result.command.running):
@@ -141,7 +143,7 @@ class Outputs(Struct, eq=False):
 
     def treat_now(self, tool: str, result: ToolResult) -> ToolResult:
         """The same synchronously, without compression."""
-        return self._finished(tool, result, self._digest(result), None)
+        return self._finished(tool, result, self._digest(tool, result), None)
 
     def clean(self, text: str) -> str:
         """A command's output as a text may show it: without credentials and control sequences."""
@@ -157,7 +159,7 @@ class Outputs(Struct, eq=False):
             found = tuple(dict.fromkeys((*found, *more)))
         return clean, found
 
-    def _digest(self, result: ToolResult) -> _Digest:
+    def _digest(self, tool: str, result: ToolResult) -> _Digest:
         command = result.command
         if command is None:
             text, found = self.redactor.redact_counted(result.text)
@@ -174,7 +176,9 @@ class Outputs(Struct, eq=False):
             last, filters = load(LAST_COMMAND)(command.script), self.filters.get()
             if filters.matching(last.text):  # Else it need not be taken into lines.
                 filtered = filters.apply(clean, last.text, exit_code=streams.exit_code, alone=last.alone)
-        return _Digest(clean, filtered, found, shown)
+                if len(clean) - len(filtered.text) <= len(filtered.stats(tool)) + REFERENCE_CHARS:
+                    filtered = msgspec.structs.replace(filtered, text=clean, lines_after=filtered.lines_before)
+        return _Digest(clean, filtered, found, shown, command.lost)
 
     def _finished(self, tool: str, result: ToolResult, digest: _Digest, short: Shortened | None) -> ToolResult:
         told = self._for_model(tool, digest, short)
@@ -203,7 +207,9 @@ class Outputs(Struct, eq=False):
         text = self._fitting(tool, view, digest)
         if text != view:
             notes.append(f"[{tool}] {len(view)} characters, cut for the model to {len(text)}")
-        reference = self._kept(tool, digest.clean, left_out=text != digest.clean)
+        if digest.lost:
+            notes.append(f"[not kept: {digest.lost}. To see all, write it to a file and read that]")
+        reference = self._kept(tool, digest, left_out=text != digest.clean)
         warning = [f"[credentials were redacted in this: {', '.join(digest.found)}]"] if digest.found else []
         return _Told(text, tuple(note for note in notes if note), tuple(reference), tuple(warning))
 
@@ -265,13 +271,11 @@ class Outputs(Struct, eq=False):
             if len(view) <= TEXT_CHARS:
                 return view
             return shortened_streams(sanitize_output(streams.stdout), sanitize_output(streams.stderr))
-        limit = min(self.config.max_output_chars, self.config.overflow.threshold)
-        if self.config.observation == "envelope":
-            limit = min(limit, max(self.config.envelope.output_chars - ROOM_FOR_NOTES, 1))
-        return bounded(view, limit)
+        return bounded(view, result_chars(self.config))
 
-    def _kept(self, tool: str, clean: str, *, left_out: bool) -> list[str]:
+    def _kept(self, tool: str, digest: _Digest, *, left_out: bool) -> list[str]:
         """Stores the full text; returns the line with its reference."""
+        clean = digest.clean
         if tool in NOT_KEPT or not (left_out or len(clean) > self.config.overflow.threshold):
             return []
         try:
@@ -281,6 +285,8 @@ class Outputs(Struct, eq=False):
             return ["[the full output could not be stored]"]
         self.counts.kept_aside += 1
         part = "all of it" if entry.complete else "its beginning and end"
+        if digest.lost:
+            part = "what was kept" if entry.complete else "a part"
         return [f"[{part}, {entry.chars} characters: overflow:{entry.id} (`read_overflow`)]"]
 
     # --- observations -----------------------------------------------------------------------------------------

@@ -176,7 +176,7 @@ class Reports:
         if result.failed:
             error = result.error or ToolError("")
             meta.update(_error_meta(error))
-            told = f"{text.rstrip()}\n{feedback(error)}" if result.error is not None else text
+            told = text if str(error) in text else f"{text.rstrip()}\n{feedback(error)}"
         call.outcome.failed = result.failed
         status = "failed" if result.failed else "completed"
         self._end(call, status, response, list(content), meta, notes=result.notes, clean=clean, **changed)

@@ -269,7 +269,7 @@ class Calls:
             return
         process = call.processes[-1]
         streams = ShellOutput(process.stdout, process.stderr, None, process.truncated)
-        printed = CommandOutput(call.use.name, streams, process.combined, running=True)
+        printed = CommandOutput(call.use.name, streams, process.combined, running=True, lost=process.lost)
         result = ToolResult(f"[{CANCELLED}]", command=printed, failed=True)
         self.reports.complete(call, self.outputs.treat_now(call.name, result))
 
@@ -464,6 +464,7 @@ class Calls:
             languages=self.languages,
             web=self.web,
             scheduler=self.scheduler,
+            toolbox=self.toolbox,
             redactor=self.outputs.redactor,
         )
 

@@ -73,7 +73,9 @@ async def run_sub_agent(calls: Calls, call: Call, task: Task) -> ToolResult:
 
 def _allowed(calls: Calls, task: Task) -> frozenset[str]:
     """The tools it gets: never more than its parent has."""
-    offered = [entry for entry in calls.toolbox.offer.sent() if entry.name not in NOT_FOR_SUB_AGENTS]
+    offer = calls.toolbox.offer
+    entries = offer.sent() if task.tools is None else offer.entries()
+    offered = [entry for entry in entries if entry.name not in NOT_FOR_SUB_AGENTS]
     if calls.depth + 1 >= calls.config.delegate.max_depth:
         offered = [entry for entry in offered if entry.name != "delegate"]
     if task.tools is None:

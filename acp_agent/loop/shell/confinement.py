@@ -29,6 +29,7 @@ from acp_agent.lsp.base import Launch, LspError
 from acp_agent.safety.folders.paths import Roots, real_path
 from acp_agent.safety.folders.protect import git_places
 from acp_agent.safety.folders.survey import Survey, survey
+from acp_agent.tools.kit.sandbox_limits import NO_NETWORK
 
 if TYPE_CHECKING:
     from acp_agent.executors.sandbox.probe import Found
@@ -180,7 +181,7 @@ class Confinement:
         config = self._config.sandbox
         if self.found is None or self.found.sandbox.kind == "none":
             return ""
-        network = "" if config.allow_network else " There is no network."
+        network = "" if config.allow_network else f" {NO_NETWORK}"
         ask = (
             "Only the user can change that."
             if config.strict

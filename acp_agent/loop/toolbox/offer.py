@@ -16,12 +16,27 @@ from acp_agent.config.model import DependencyRule, ToolsConfig
 from acp_agent.llm.base import ToolDefinition
 from acp_agent.loop.choices import Choices
 from acp_agent.loop.modes import Mode
-from acp_agent.loop.toolbox.absent import Absent
+from acp_agent.loop.toolbox.absent import NO_RUNS, Absent
 from acp_agent.loop.toolbox.relevance import Relevance
+from acp_agent.loop.toolbox.rendering import rendered
 from acp_agent.safety.access import RISK_METADATA
 from acp_agent.safety.deciding.deciders import Deciders
 from acp_agent.safety.globs import matches, matches_any
-from acp_agent.tools.kit.registry import ToolEntry, Tools
+from acp_agent.tools.kit.registry import TOOLS, ToolEntry, Tools
+
+STEP_AWAY = frozenset(
+    "create_directory delete_path move_path copy_path diagnostics memory_store memory_recall memory_forget "
+    "schedule_add schedule_list schedule_remove browser http_request web_scrape time".split()
+)
+"""Tools that few tasks need: found and added by `tools`."""
+
+FIND_MORE = "tools"
+
+LEAST_SIMILAR = 0.05
+"""Below it, a likeness is noise."""
+
+MOST_FOUND = 4
+"""Tools that one search adds."""
 
 DEFAULT_THRESHOLD = 0.6
 
@@ -29,7 +44,8 @@ THOUGHTS = "thinking"
 """The field for thinking in complex tools; removed before a tool sees its arguments."""
 
 ESSENTIAL = frozenset(
-    "bash bash_output bash_kill bash_list read edit write find_path grep list_directory plan skill switch_mode".split()
+    "bash bash_output bash_kill bash_list read edit write find_path grep list_directory plan skill switch_mode "
+    "tools".split()
 )
 """Tools that a model with a small context always gets, since the definitions of all tools would fill it."""
 
@@ -53,16 +69,21 @@ class Offer:
         self._absent = absent
         self._relevance = relevance
         self._only: frozenset[str] | None = None
-        self._succeeded: set[str] = set()
+        self._succeeded: dict[str, None] = {}
+        """In the order of their first success."""
+        self._added: list[str] = []
+        """By `find_more`, oldest first."""
         self._chosen: frozenset[str] | None = None
         self._boosts: dict[str, float] = {}
         """By tool, for one turn: what `prefers` adds."""
         self._small = False
+        self._definitions: dict[str, tuple[ToolEntry, ToolDefinition]] = {}
 
     def only(self, tools: frozenset[str]) -> Offer:
         """Returns the offer for a sub-agent with these tools."""
         other = copy.copy(self)
         other._only = tools
+        other._added = list(tools)
         return other
 
     # --- what may run -----------------------------------------------------------------------------------------
@@ -77,6 +98,8 @@ class Offer:
             return f"`{entry.name}` is not available in the mode `{mode.id}`{reads}."
         if any(matches_any(self._config.disabled, name) for name in (entry.name, *entry.aliases)):
             return f"`{entry.name}` is disabled in the configuration (`tools.disabled`)."
+        if entry.name == FIND_MORE and not self._config.schema_filter.enabled:
+            return "All tools are sent to the model already (`tools.schema_filter.enabled`)."
         if (denied := self._deciders.hides(entry.name)) is not None:
             return denied
         if (why := self._absent.why(entry.name)) is not None:
@@ -102,9 +125,7 @@ class Offer:
 
     def succeeded(self, name: str) -> None:
         """A tool has succeeded: affects tools that require or prefer it, and it continues to be sent."""
-        self._succeeded.add(name)
-        if self._chosen is not None:
-            self._chosen |= {name}
+        self._succeeded.setdefault(name)
 
     def _unmet(self, entry: ToolEntry) -> list[str]:
         rule = self._rule(entry)
@@ -131,12 +152,14 @@ class Offer:
     async def aim(self, prompt: str, window: int | None = None) -> None:
         """Chooses what is sent with the requests of one turn. `window`: the model's context in tokens, if known."""
         config = self._config.schema_filter
-        self._small = window is not None and window <= config.small_window
-        most = config.max_tools_small if self._small else config.max_tools
+        small = window is not None and window <= config.small_window
+        if small and self._small and self._chosen is not None:
+            return  # Another choice would cost the server's prompt cache.
+        self._small, self._chosen = small, None
+        most = config.max_tools_small if small else config.max_tools
         entries = self.entries()
         self._boosts = {entry.name: boost for entry in entries if (boost := self._boost(entry))}
-        others = [entry for entry in entries if not self._always(entry)]
-        self._chosen = None
+        others = [entry for entry in entries if not self._always(entry) and not self._step_away(entry)]
         if not config.enabled or len(others) <= most:
             return
         if not most:  # No scores are needed: with embeddings they are a request.
@@ -152,10 +175,33 @@ class Offer:
             key=lambda pair: -pair[0],
         )
         known = [entry for _, entry in ranked if entry.name in self._succeeded]
-        fitting = [entry for score, entry in ranked if score >= config.min_similarity and entry not in known]
+        least = max(config.min_similarity, LEAST_SIMILAR) if small else config.min_similarity
+        fitting = [entry for score, entry in ranked if score >= least and entry not in known]
         self._chosen = frozenset(entry.name for entry in [*known, *fitting][:most])
 
+    async def find_more(self, query: str) -> list[ToolEntry]:
+        """Adds the tools that fit the words best to what is sent; returns them, best first."""
+        left_out = self.left_out()
+        words = set(query.casefold().replace("_", " ").split())
+        scores = await self._relevance.scores(query, [f"{_text(entry)}\n{entry.parameters}" for entry in left_out])
+        named = [bool(words & set(entry.name.split("_"))) for entry in left_out]
+        scores = [score + self._boost(entry) if score else 0.0 for entry, score in zip(left_out, scores, strict=True)]
+        ranked = sorted(zip(scores, named, left_out, strict=True), key=lambda row: (-row[1], -row[0]))
+        found = [entry for score, name, entry in ranked if name or score >= LEAST_SIMILAR][:MOST_FOUND]
+        self._added += [entry.name for entry in found]
+        return found
+
+    def left_out(self) -> list[ToolEntry]:
+        """What is offered, but not sent."""
+        sent = {entry.name for entry in self.sent()}
+        return [entry for entry in self.entries() if entry.name not in sent]
+
+    def _step_away(self, entry: ToolEntry) -> bool:
+        return self._config.schema_filter.enabled and entry.name in STEP_AWAY and entry.name in TOOLS
+
     def _always(self, entry: ToolEntry) -> bool:
+        if self._step_away(entry):
+            return False
         return entry.name in ESSENTIAL if self._small else entry.core
 
     def _boost(self, entry: ToolEntry) -> float:
@@ -166,10 +212,23 @@ class Offer:
         return min(rules.boost_per_dep * satisfied, rules.max_total_boost)
 
     def sent(self) -> list[ToolEntry]:
-        """The entries whose definitions are sent now; those that `prefers` boosts come first, built-in ones, too."""
+        """The entries whose definitions are sent now; what `prefers` boosts comes first, built-in tools, too. Those
+        that look at background commands are sent before there is one: a tool that came in the middle of a turn would
+        cost the server's prompt cache."""
         chosen = self._chosen
-        sent = [entry for entry in self.entries() if chosen is None or self._always(entry) or entry.name in chosen]
-        return sorted(sent, key=lambda entry: -self._boosts.get(entry.name, 0.0))
+        fits = (None, NO_RUNS) if self.find("bash") is not None else (None,)
+        entries = [entry for entry in self._registry.entries() if self.why_not(entry) in fits]
+        sent = {
+            entry.name: entry
+            for entry in sorted(entries, key=lambda entry: -self._boosts.get(entry.name, 0.0))
+            if self._always(entry)
+            or (self._step_away(entry) and entry.name in self._boosts)
+            or (entry.name in chosen if chosen is not None else not self._step_away(entry))
+        }
+        # New ones come last: what the server has read of the request so far stays the same.
+        more = dict.fromkeys([*self._added, *(name for name in self._succeeded if name not in sent)])
+        known = {entry.name: entry for entry in entries}
+        return [*sent.values(), *(known[name] for name in more if name in known and name not in sent)]
 
     def definitions(self) -> Sequence[ToolDefinition]:
         return self.definitions_of(self.sent())
@@ -177,13 +236,20 @@ class Offer:
     def definitions_of(self, entries: Sequence[ToolEntry]) -> Sequence[ToolDefinition]:
         """The form in which they are sent."""
         tafc = self._config.tafc
-        definitions = [entry.definition for entry in entries]
+        definitions = [self._rendered(entry) for entry in entries]
         if self._config.require_risk_metadata:
             definitions = [with_risk_metadata(tool) if tool.name == "bash" else tool for tool in definitions]
         if not tafc.enabled:
             return definitions
         threshold = threshold_of(tafc.complexity_threshold)
         return [think_first(tool) if complexity(tool.parameters) >= threshold else tool for tool in definitions]
+
+    def _rendered(self, entry: ToolEntry) -> ToolDefinition:
+        """The same object as long as the entry is the same: providers encode it once."""
+        known = self._definitions.get(entry.name)
+        if known is None or known[0] is not entry:
+            known = self._definitions[entry.name] = (entry, rendered(entry, self._config.guidance))
+        return known[1]
 
     def words(self) -> str:
         """How the tools that are sent were chosen."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Sequence
 from pathlib import Path
 
 from msgspec import Struct
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from acp_agent.errors import ToolError
 from acp_agent.lsp.base import Document
@@ -14,6 +15,7 @@ from acp_agent.tools.kit.base import Params, PathTool
 from acp_agent.tools.kit.positions import errors_of_change
 from acp_agent.tools.kit.text import (
     MARK,
+    around_change,
     diff_of,
     disk_digest,
     first_changed_line,
@@ -21,15 +23,42 @@ from acp_agent.tools.kit.text import (
     moved_on_disk,
     read_file,
     to_endings,
+    without_numbers,
 )
 from acp_agent.tools.kit.tool_context import Preview, ToolContext, ToolResult
 
 
-class EditParams(Params):
-    path: str = Field(description="The file, absolute or relative to the working directory.")
-    old_string: str = Field(description="The text to replace, exactly as it is in the file, without line numbers.")
+class Replacement(Params):
+    old_string: str = Field(description="As `old_string` of one edit.")
     new_string: str = Field(description="The replacement text.")
     replace_all: bool = Field(default=False, description="Replace all occurrences.")
+
+
+class EditParams(Params):
+    path: str = Field(description="The file, absolute or relative to the working directory.")
+    old_string: str = Field(
+        default="", description="The text to replace, exactly as it is in the file, without line numbers."
+    )
+    new_string: str = Field(default="", description="The replacement text.")
+    replace_all: bool = Field(default=False, description="Replace all occurrences.")
+    edits: list[Replacement] = Field(
+        default=[], description="Several replacements, made one after the other, all or none; instead of `old_string`."
+    )
+
+    @model_validator(mode="after")
+    def _one_form(self) -> EditParams:
+        if self.edits and (self.old_string or self.new_string):
+            raise ValueError("give either `edits`, or `old_string` and `new_string`")
+        if not self.edits and not {"old_string", "new_string"} <= self.model_fields_set:
+            raise ValueError("give `old_string` and `new_string`, or `edits`")
+        return self
+
+    @property
+    def all_edits(self) -> Sequence[Replacement]:
+        one = Replacement.model_construct(
+            old_string=self.old_string, new_string=self.new_string, replace_all=self.replace_all
+        )
+        return self.edits or (one,)
 
 
 class Planned(Struct, frozen=True):
@@ -58,7 +87,7 @@ class Edit(PathTool[EditParams]):
         seen = ctx.memory.ledger.last_seen(path)
         if seen is not None and (seen.text != old or moved_on_disk(seen.disk, disk, old)):
             raise ToolError(f"{params.path} has changed since you read it. Read it again, then edit.")
-        hidden = MARK in params.old_string and params.old_string not in old
+        hidden = any(MARK in edit.old_string and edit.old_string not in old for edit in params.all_edits)
         if hidden and ctx.redactor.redact(old) != old:
             raise ToolError(
                 f"`old_string` contains `{MARK}...]`, a credential in {params.path} that you cannot see; "
@@ -66,7 +95,12 @@ class Edit(PathTool[EditParams]):
                 "invalid_parameters",
                 suggestion="Give an `old_string` without that line.",
             )
-        new = _replaced(params, old)
+        new = _all_replaced(params, old)
+        if lacking := ctx.executor.lacks(path, new):
+            raise ToolError(
+                f"{params.path} is in {lacking}, so nothing was written.",
+                suggestion="Use other characters, or convert the file to UTF-8 first (`iconv`), if the user agrees.",
+            )
         watch(ctx, path, old)
         keep_credentials(ctx, params.path, old, new)
         return Preview(
@@ -75,7 +109,7 @@ class Edit(PathTool[EditParams]):
 
     async def run(self, params: EditParams, ctx: ToolContext, preview: Preview) -> ToolResult:
         planned: Planned = preview.state
-        return await apply(planned, params.path, ctx, preview)
+        return await apply(planned, params.path, ctx, preview, context=ctx.config.files.edit_context)
 
 
 def watch(ctx: ToolContext, path: Path, old: str | None) -> None:
@@ -94,17 +128,22 @@ async def need_unchanged(planned: Planned, shown: str, ctx: ToolContext) -> None
         raise ToolError(f"{shown} was changed by someone else in the meantime, so nothing was written. Read it again.")
 
 
-async def apply(planned: Planned, shown: str, ctx: ToolContext, preview: Preview) -> ToolResult:
-    """Writes the previewed change once, if the file is still what the preview was based on; reports new errors."""
+async def apply(planned: Planned, shown: str, ctx: ToolContext, preview: Preview, *, context: int = 0) -> ToolResult:
+    """Writes the previewed change once, if the file is still what the preview was based on; reports new errors, and
+    `context` lines around the change."""
     await need_unchanged(planned, shown, ctx)
     now = await ctx.executor.write_text(planned.path, planned.new)
     ctx.memory.ledger.saw(planned.path, now, await disk_digest(ctx, planned.path))
     text = f"{shown} was {'created' if planned.old is None else 'changed'}."
+    if remark := ctx.executor.remark(planned.path):
+        text += f" {remark}"
     content = preview.content
     if now != planned.new:
         text += " The editor reformatted it on saving: read it again before the next edit."
         content = (diff_of(planned.path, planned.old, now),)
         ctx.memory.ledger.forget(planned.path)
+    if context and planned.old is not None:
+        text = f"{text}\n{around_change(planned.old, now, context)}".rstrip("\n")
     before = None if planned.old is None else Document(planned.path, planned.old)
     errors, shown_errors = await errors_of_change([(before, Document(planned.path, now))], ctx)
     return ToolResult(
@@ -114,23 +153,39 @@ async def apply(planned: Planned, shown: str, ctx: ToolContext, preview: Preview
     )
 
 
-def _replaced(params: EditParams, old: str) -> str:
+def _all_replaced(params: EditParams, old: str) -> str:
+    """The new text after all edits. Raises ToolError, which names the edit if there are several."""
+    new = old
+    for number, edit in enumerate(params.all_edits, 1):
+        try:
+            new = _replaced(edit, params.path, new)
+        except ToolError as error:
+            if len(params.edits) < 2:
+                raise
+            words = f"Edit {number} of {len(params.edits)}: {error} Nothing was written."
+            raise ToolError(words, error.category, suggestion=error.suggestion) from error
+    return new
+
+
+def _replaced(params: Replacement, path: str, old: str) -> str:
     """The new text. Raises ToolError that helps to find the right `old_string`."""
     if not params.old_string:
         raise ToolError(
             "`old_string` is empty. Give the text to replace; to write a whole file, use `write`.", "invalid_parameters"
         )
-    target = params.old_string if params.old_string in old else to_endings(params.old_string, old)
-    replacement = to_endings(params.new_string, old)
+    target, replacement = params.old_string, params.new_string
+    if target not in old and (bare := without_numbers(target)) is not None and to_endings(bare, old) in old:
+        target, replacement = bare, without_numbers(replacement) or replacement
+    target, replacement = target if target in old else to_endings(target, old), to_endings(replacement, old)
     if target == replacement:
         raise ToolError("`old_string` and `new_string` are the same; there is nothing to change.", "invalid_parameters")
     count = old.count(target)
     if count == 0:
-        raise ToolError(f"`old_string` is not in {params.path}.{_nearest(target, old)}")
+        raise ToolError(f"`old_string` is not in {path}.{_nearest(target, old)}")
     if count > 1 and not params.replace_all:
         lines = _lines_of(target, old)
         raise ToolError(
-            f"`old_string` occurs {count} times in {params.path} (lines {', '.join(map(str, lines))}). Give more of "
+            f"`old_string` occurs {count} times in {path} (lines {', '.join(map(str, lines))}). Give more of "
             "the text around the one you mean, or set `replace_all`."
         )
     return old.replace(target, replacement)

@@ -9,10 +9,11 @@ from pydantic import Field
 
 from acp_agent.errors import ToolError
 from acp_agent.llm.base import ImagePart
+from acp_agent.output.profile import result_chars
 from acp_agent.safety.folders.paths import Roots
 from acp_agent.schema.acp import Content, ImageContent
 from acp_agent.tools.kit.base import Params, PathTool
-from acp_agent.tools.kit.text import disk_digest, need_file, read_file
+from acp_agent.tools.kit.text import disk_digest, need_file, numbered, read_file
 from acp_agent.tools.kit.tool_context import Description, Location, Preview, ToolContext, ToolResult
 
 IMAGES = {
@@ -22,6 +23,9 @@ IMAGES = {
     b"GIF89a": "image/gif",
 }
 """First bytes -> type. WebP has its signature further in."""
+
+ROOM_FOR_FOOTER = 100
+"""Characters of the line that says how to go on, or how much of a line is missing."""
 
 
 class ReadParams(Params):
@@ -53,7 +57,7 @@ class Read(PathTool[ReadParams]):
         if text is None:
             raise ToolError(await _missing(params.path, path, ctx))
         ctx.memory.ledger.saw(path, text, await disk_digest(ctx, path))
-        return _numbered(params, text, ctx)
+        return _numbered(params, text, ctx, ctx.executor.remark(path))
 
 
 async def _image(shown: str, path: Path, ctx: ToolContext) -> ToolResult | None:
@@ -94,7 +98,7 @@ def _part_of(name: str, stem: str) -> bool:
     return first != "" and first in stem
 
 
-def _numbered(params: ReadParams, text: str, ctx: ToolContext) -> ToolResult:
+def _numbered(params: ReadParams, text: str, ctx: ToolContext, remark: str) -> ToolResult:
     config = ctx.config.files
     lines = text.split("\n")
     if lines[-1] == "":
@@ -104,14 +108,18 @@ def _numbered(params: ReadParams, text: str, ctx: ToolContext) -> ToolResult:
     first = params.offset or 1
     if first > len(lines):
         raise ToolError(f"{params.path} has {len(lines)} lines; line {first} does not exist.")
-    shown = lines[first - 1 : first - 1 + (params.limit or config.read_lines)]
-    longest = config.max_line_chars
+    room = max(result_chars(ctx.config) - ROOM_FOR_FOOTER - len(remark), 1)
+    longest = max(min(config.max_line_chars, room - ROOM_FOR_FOOTER), 1)
     out = []
-    for number, line in enumerate(shown, first):
-        line = line.removesuffix("\r")
-        cut = line if len(line) <= longest else f"{line[:longest]}[... {len(line) - longest} characters omitted]"
-        out.append(f"{number:>6}\t{cut}")
-    last = first + len(shown) - 1
+    for number, line in enumerate(lines[first - 1 : first - 1 + (params.limit or config.read_lines)], first):
+        out.append(numbered(number, line, longest))
+    for as_sent in (str, ctx.redactor.redact):  # The marks of credentials may be longer than these.
+        while len(out) > 1 and (over := len(as_sent("\n".join(out))) - room) > 0:
+            while len(out) > 1 and over > 0:
+                over -= len(out.pop()) + 1
+    last = first + len(out) - 1
     if last < len(lines):
         out.append(f"[lines {first} to {last} of {len(lines)}; give offset {last + 1} for more]")
+    if remark:
+        out.append(f"[{remark}]")
     return ToolResult("\n".join(out))

@@ -38,6 +38,10 @@ PARAMETERS: frozenset[ToolErrorCategory] = frozenset(("invalid_parameters", "typ
 """The arguments are wrong: one repair is tried before the error is reported to the model."""
 
 
+TOLD: frozenset[ToolErrorCategory] = PARAMETERS | {"tool_not_found", "permanent_failure"}
+"""Their messages say what is wrong: the category and its suggestion would only repeat that."""
+
+
 def is_retryable(category: ToolErrorCategory) -> bool:
     return category in PASSING
 
@@ -98,6 +102,9 @@ def as_tool_error(error: AgentError | OSError) -> ToolError:
 
 def feedback(error: ToolError) -> str:
     """Returns the text that reports a failure to the model."""
+    if error.category in TOLD:
+        more = f"\nsuggestion: {error.suggestion}" if error.suggestion else ""
+        return f"[tool_error] {str(error).strip()}{more}"
     suggestion = error.suggestion or SUGGESTIONS[error.category]
     retryable = "true" if is_retryable(error.category) else "false"
     return (

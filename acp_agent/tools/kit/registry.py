@@ -61,6 +61,7 @@ TOOLS: dict[str, str] = {
     "skill": "acp_agent.tools.skill:Skill",
     "switch_mode": "acp_agent.tools.switch_mode:SwitchMode",
     "time": "acp_agent.tools.time:Time",
+    "tools": "acp_agent.tools.tools:FindTools",
 }
 """Name -> `"module:Class"`."""
 

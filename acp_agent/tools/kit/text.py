@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from pathlib import Path
 
 from acp_agent.errors import ToolError
@@ -12,6 +13,13 @@ from acp_agent.tools.kit.tool_context import Location, ToolContext
 
 MARK = "[redacted: "
 """Start of the mark that replaces a credential."""
+
+NUMBER = re.compile(r"[ ]*\d+\t")
+"""A line's number as `read` gives it."""
+
+SHOWN_LINES = 12
+SHOWN_CHARS = 200
+"""Limits of what an edit shows: lines at the beginning and at the end of a long change, characters of a line."""
 
 
 async def need_file(executor: Executor, path: Path, shown: str, limit: int) -> bool:
@@ -38,10 +46,16 @@ async def read_file(ctx: ToolContext, path: Path, shown: str) -> str | None:
     except FileNotFoundError:
         return None
     except UnicodeDecodeError as error:
-        raise ToolError(f"{shown} is not UTF-8 text (byte {error.start}).") from error
+        raise await _binary(ctx, path, shown, error.reason) from error
     if "\0" in text[:8192]:
-        raise ToolError(f"{shown} is a binary file.")
+        raise await _binary(ctx, path, shown, "")
     return text
+
+
+async def _binary(ctx: ToolContext, path: Path, shown: str, kind: str) -> ToolError:
+    found = await ctx.executor.stat(path)
+    size = f", {found.size} bytes" if found is not None else ""
+    return ToolError(f"{shown} is a binary file{f' ({kind})' if kind else ''}{size}. Use `bash` to look into it.")
 
 
 async def disk_digest(ctx: ToolContext, path: Path) -> bytes | None:
@@ -77,6 +91,35 @@ def to_endings(text: str, like: str) -> str:
     if "\r\n" in like and "\r\n" not in text:
         return text.replace("\n", "\r\n")
     return text
+
+
+def numbered(number: int, line: str, longest: int) -> str:
+    """A line as `read` shows it, cut to `longest` characters."""
+    line = line.removesuffix("\r")
+    if (more := len(line) - longest) > 0:
+        line = f"{line[:longest]}[... {more} characters of this line omitted]"
+    return f"{number:>6}\t{line}"
+
+
+def without_numbers(text: str) -> str | None:
+    """`text` without the line numbers that `read` puts before lines; `None` if not every line has one."""
+    lines = text.removesuffix("\n").split("\n")
+    if not all(NUMBER.match(line) for line in lines):
+        return None
+    return "\n".join(NUMBER.sub("", line, count=1) for line in lines) + "\n" * text.endswith("\n")
+
+
+def around_change(old: str, new: str, context: int) -> str:
+    """The changed lines of `new` with `context` lines around them, numbered; of many the middle is left out."""
+    before, after = old.split("\n"), new.split("\n")
+    most = min(len(before), len(after))
+    begin = next((at for at in range(most) if before[at] != after[at]), most)
+    end = next((at for at in range(most - begin) if before[-1 - at] != after[-1 - at]), most - begin)
+    first, last = max(0, begin - context), min(len(after) - end + context, len(after) - (not after[-1]))
+    shown = [numbered(number, line, SHOWN_CHARS) for number, line in enumerate(after[first:last], first + 1)]
+    if (more := len(shown) - 2 * SHOWN_LINES) > 0:
+        shown[SHOWN_LINES:-SHOWN_LINES] = [f"[... {more} lines ...]"]
+    return "\n".join(shown)
 
 
 def diff_of(path: Path, old: str | None, new: str) -> Diff:

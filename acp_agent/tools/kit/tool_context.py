@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from acp_agent.loop.beside.scheduler import Scheduler
     from acp_agent.loop.memory.memory import Memory
     from acp_agent.loop.shell.session_shell import Shell
+    from acp_agent.loop.toolbox.toolbox import Toolbox
     from acp_agent.tools.net.web_access import WebAccess
 
 
@@ -66,6 +67,8 @@ class CommandOutput(Struct, frozen=True):
     running: bool = False
     """Whether the command continues, so that this is a part."""
     timed_out: bool = False
+    lost: str = ""
+    """What of it was not kept, in words."""
 
 
 class ToolResult(Struct, frozen=True):
@@ -150,6 +153,8 @@ class RunState(Struct, frozen=True):
     """Its output, both streams, truncated."""
     ending: str = ""
     """How it ended, if the exit code does not say."""
+    lost: str = ""
+    """What of its output is not in `text`."""
 
     @property
     def words(self) -> str:
@@ -162,9 +167,9 @@ class RunState(Struct, frozen=True):
     def printed(self, text: str | None = None, left_out: int = 0) -> CommandOutput:
         """Its output (or `text`, a part of it preceded by `left_out` lines) as a call's result."""
         text = (self.text if text is None else text).removesuffix("\n") or "[no output]"
-        streams = ShellOutput(text, "", self.exit_code, truncated=False)
+        streams = ShellOutput(text, "", self.exit_code, truncated=bool(self.lost))
         heading = f"[{self.words}]" + (f"\n[{left_out} lines before]" if left_out else "")
-        return CommandOutput(self.command, streams, text, heading, running=self.running)
+        return CommandOutput(self.command, streams, text, heading, running=self.running, lost=self.lost)
 
 
 class Question(Struct, frozen=True):
@@ -254,5 +259,6 @@ class ToolContext(Struct, frozen=True):
     languages: LanguageServices
     web: WebAccess
     scheduler: Scheduler
+    toolbox: Toolbox
     redactor: Redactor
     """Redacts credentials in texts."""

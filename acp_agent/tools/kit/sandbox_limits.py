@@ -1,0 +1,63 @@
+"""Whether a command's output says that it failed because of the sandbox. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from acp_agent.safety.folders.paths import Roots, real_path
+
+NO_NETWORK = "There is no network."
+"""A sentence of the sandbox's limits."""
+
+LOOKED_AT = 4_000
+"""Characters searched at the end of the output."""
+
+READ_ONLY = re.compile(r"read-only file ?system|EROFS|resource busy|EBUSY", re.IGNORECASE)
+NETWORK = re.compile(
+    r"could not resolve host|name resolution|name or service not known|network is unreachable"
+    r"|ENETUNREACH|EAI_AGAIN|ENOTFOUND",
+    re.IGNORECASE,
+)
+DENIED = re.compile(r"permission denied|EACCES|(?P<call>operation not permitted|EPERM)", re.IGNORECASE)
+MISSING = re.compile(r"no such file or directory|ENOENT", re.IGNORECASE)
+
+BETWEEN = re.compile(r"[\s'\"`:;,()<>\[\]=‘’]+")
+"""Between the words of a message; one with a slash may be a path."""
+SHELL = re.compile(r"^\S+: (?:line )?\d+: ")
+"""How a shell begins its messages: it is not what they are about."""
+SHOWN = tuple(map(Path, ("/usr", "/bin", "/sbin", "/lib", "/lib64", "/etc", "/opt", "/nix", "/tmp", "/var/tmp")))
+"""Folders that commands see in the sandbox, too: what is missing there is missing."""
+
+
+def was_forbidden(output: str, limits: str, cwd: Path, roots: Roots) -> bool:
+    """Whether the sandbox with these `limits` (empty: none) is the likely cause of what `output` ends with."""
+    lines = output[-LOOKED_AT:].splitlines() if limits else []
+    return any(_is_forbidden(line, limits, cwd, roots) for line in lines)
+
+
+def _is_forbidden(line: str, limits: str, cwd: Path, roots: Roots) -> bool:
+    if READ_ONLY.search(line) is not None:
+        return True
+    if NETWORK.search(line) is not None:
+        return NO_NETWORK in limits
+    paths = list(_paths(line, cwd))
+    if (denied := DENIED.search(line)) is not None:
+        if not paths:
+            return denied["call"] is not None or not roots.contains(cwd)
+        return any(not roots.contains(path) or roots.rules.protects(path) for path in paths)
+    if MISSING.search(line) is not None:
+        outside = (path for path in paths if not roots.contains(path))
+        return any(not any(path.is_relative_to(folder) for folder in SHOWN) for path in outside)
+    return False
+
+
+def _paths(line: str, cwd: Path) -> Iterator[Path]:
+    for name in BETWEEN.split(SHELL.sub("", line)):
+        if "/" not in name:
+            continue
+        try:
+            yield real_path(cwd / Path(name).expanduser())
+        except (OSError, RuntimeError, ValueError):
+            continue
