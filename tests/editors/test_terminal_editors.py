@@ -303,6 +303,11 @@ async def test_a_turn_is_asked_for_watched_allowed_and_read_again(name, tmp_path
         assert "return 42" in results[-1]
 
 
+async def test_helix_offers_to_ask_the_comment_at_its_cursor(tmp_path):
+    async with open_in("helix", tmp_path, (), "# why does this pass?\n" + APP) as editor:
+        assert "Ask the agent: why does this pass?" in await editor.actions()
+
+
 async def test_emacs_asked_before_its_language_client_was_loaded_says_what_to_do(tmp_path):
     async with editing(
         tmp_path, "emacs", (), "-nw", "app.py", files={"app.py": APP}, setup="emacs", config=quiet_emacs
