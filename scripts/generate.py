@@ -186,8 +186,9 @@ Each source overrides the ones before it:
 4. environment variables;
 5. what a program that embeds the agent gives it (`Agent(Opening(flags={{"agent.mode": "ask"}}))`).
 
-A wrong key or value is an error that names the file, the line and the nearest valid key. Sessions, logs and permission
-answers are kept in the state folder (`~/.local/state/acp-coder` on Linux, or below `XDG_STATE_HOME`).
+A wrong key or value is an error that names the file, the line and the nearest valid key. A few keys are accepted under
+another common name (`tools.shell` for `tools.bash`), with a note that names the present one. Sessions, logs and
+permission answers are kept in the state folder (`~/.local/state/acp-coder` on Linux, or below `XDG_STATE_HOME`).
 
 ## Example
 

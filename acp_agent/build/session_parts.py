@@ -124,7 +124,7 @@ def build_memory(session: Session, store: SessionStore, turn: RunningTurn) -> Me
     return Memory(
         session.outbox,
         store,
-        Room(settings.compaction, agent.context_budget),
+        Room(settings.compaction, agent.context_budget, agent.context_budget_tokens),
         Goals(session.outbox, store.goals),
         Instructions(roots, enabled=agent.instruction_files, max_bytes=agent.max_instruction_bytes),
         Skills(read_skills(roots) if agent.skills else {}, roots, turn),

@@ -111,6 +111,8 @@ def _checks(options: Namespace, environ: Mapping[str, str]) -> Iterator[Line]:
     for key, value in rows(config):
         if (origin := config.origin(key)) != "default":
             yield NOTE, "", f"{key} = {value}  # {origin}"
+    for note in config.notes:
+        yield NOTE, "", note
     yield from _provider(config, options, environ)
     yield _store(config, environ)
     log = log_file(config.settings.log, environ)

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 import msgspec
 
 from acp_agent.config.model import Settings
+from acp_agent.config.other_names import present_names
 from acp_agent.config.sources import Layer, environment_layer, flags_layer, merge, read_file
 from acp_agent.config.xdg import config_file
 from acp_agent.errors import ConfigError
@@ -39,6 +40,8 @@ class Config(msgspec.Struct, frozen=True):
     """Lowest first, without the defaults."""
     trouble: str = ""
     """Why the project's configuration is not among them although it is trusted."""
+    notes: tuple[str, ...] = ()
+    """Keys that have another name here."""
 
     def origin(self, key: str) -> str:
         """Where the value of the dotted `key` came from: `default`, a file with its line, a variable, a flag."""
@@ -64,18 +67,22 @@ def load_config(
     Raises ConfigError naming file, line, key and the nearest valid key.
     """
     layers: list[Layer] = []
+    notes: list[str] = []
     if file := read_file(config_file(environ)):
+        notes += present_names(file)
         _check(file, project=False)
         layers.append(file)
     if project is not None:
+        notes += present_names(project)
         _check(project, project=True)
         _check_servers(project, layers)
         layers.append(_with_hooks(project, layers))
     layers.append(environment_layer(environ))
     if flags:
-        _check(given := flags_layer(flags), project=False)
+        notes += present_names(given := flags_layer(flags))
+        _check(given, project=False)
         layers.append(given)
-    return Config(_convert(merge(layers), layers), tuple(layers))
+    return Config(_convert(merge(layers), layers), tuple(layers), notes=tuple(notes))
 
 
 def keys(of: Any = Settings, prefix: str = "") -> Iterator[Key]:
@@ -295,7 +302,7 @@ def _has(values: Mapping[str, Any], key: str) -> bool:
 def _where(layer: Layer, key: str) -> str:
     if key in layer.origins:
         return f"{layer.name} ({layer.origins[key]})"
-    line = _line(layer.text, key)
+    line = _line(layer.text, layer.renamed.get(key, key))
     return f"{layer.name}:{line}" if line else layer.name
 
 

@@ -49,6 +49,9 @@ class AgentConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             project=True,
         ),
     ] = 0.8
+    context_budget_tokens: Annotated[
+        int, key("Hard limit in tokens beside that fraction; 0: none.", ge=0, project=True)
+    ] = 0
     doom_loop: Annotated[
         int,
         key(
@@ -236,7 +239,10 @@ class CacheConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class DependencyRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     requires: Annotated[list[str], key("Tools that must have succeeded before this one is offered.")] = []
-    prefers: Annotated[list[str], key("Tools that make this one more relevant once they have succeeded.")] = []
+    prefers: Annotated[
+        list[str],
+        key("Tools after whose success this one is more relevant: from the next prompt on it is sent before others."),
+    ] = []
 
 
 class DependenciesConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -312,7 +318,9 @@ class CompressionConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
         True
     )
     preserve_shell_errors: Annotated[bool, key("Leave the output of failed commands as it is.", project=True)] = True
-    max_preserved_chars: Annotated[int, key("Maximum characters of a compressed output.", ge=200, project=True)] = 4_096
+    max_preserved_chars: Annotated[
+        int, key("Maximum characters of a compressed output, lines with errors included.", ge=200, project=True)
+    ] = 4_096
     strategies: Annotated[
         dict[str, CompressionStrategy],
         key("Strategy by tool, on top of the built-in ones; `*` for all others.", project=True),

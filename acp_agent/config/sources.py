@@ -42,7 +42,7 @@ ENVIRONMENT: dict[str, str] = {
 class Layer:
     """One source: its values and, for messages, where each can be found."""
 
-    __slots__ = ("name", "origins", "text", "values")
+    __slots__ = ("name", "origins", "renamed", "text", "values")
 
     def __init__(
         self, name: str, values: dict[str, Any], text: str = "", origins: dict[str, str] | None = None
@@ -54,6 +54,8 @@ class Layer:
         """The file's text, to name lines in errors."""
         self.origins = origins or {}
         """Dotted key -> the environment variable or flag that set it."""
+        self.renamed: dict[str, str] = {}
+        """Dotted key -> the other name under which the text has it."""
 
 
 def read_file(path: str) -> Layer | None:

@@ -94,6 +94,10 @@ class ModelSettings(msgspec.Struct, frozen=True):
     """Stable for a session: sent to providers that route prompt caches by key."""
 
 
+DEFAULT_CONTEXT_WINDOW = 128_000
+"""Tokens, if neither the configuration nor the server says."""
+
+
 class ModelInfo(msgspec.Struct, frozen=True):
     id: str
     context_window: int | None = None

@@ -47,8 +47,8 @@ class Journal:
 
     def repository_made(self, folder: Path) -> None:
         self.warn(
-            f"A command made the git repository {folder}, whose configuration names programs or has submodules. Check "
-            "its `.git/config` before you run git there or in a repository above it."
+            f"A command made the git repository {folder}, whose configuration may make git run programs. Check it "
+            "before you run git there or in a repository above it."
         )
 
     def run_ended(self, words: str) -> None:

@@ -1,7 +1,7 @@
 """Shortens outputs while the agent works towards a goal: unrelated sections are left out and marked.
 
-Pure: the caller says which sections are relevant (embeddings, or shared words). Lines that mention the goal and lines
-that report errors always stay; each gap states how many lines are missing and why.
+Pure: the caller says which sections are relevant (embeddings, or shared words). Lines that report errors and
+lines that mention the goal stay, as far as the limit allows; each gap states how many lines are missing and why.
 
 Strategies: `aggressive` keeps two or three lines besides those; `moderate` keeps the beginning and the relevant
 sections; `none` leaves the output alone.
@@ -48,6 +48,8 @@ WORTH_IT = 0.9
 
 MARK_CHARS = 60
 """Approximate length of a mark."""
+LONGEST_MARK = 100
+"""A mark is shorter than this."""
 
 OFF_TOPIC = "not about the goal"
 TOO_LONG = "beyond the length that is kept"
@@ -169,14 +171,14 @@ def _small_gaps(lines: Sequence[str], kept: set[int]) -> set[int]:
 
 
 def _within(lines: Sequence[str], kept: set[int], errors: set[int], named: set[int], room: int) -> set[int]:
-    """The lines that stay if there is no room for all: always errors, then those that name the goal."""
-    room -= sum(len(lines[at]) + 1 for at in errors)
-    chosen = set(errors)
-    for group in (named - errors, kept - named - errors):
+    """The lines that stay, at most `room` characters with their marks: errors, then those that name the goal."""
+    room -= LONGEST_MARK  # The one at the end.
+    chosen: set[int] = set()
+    for group in (errors, named - errors, kept - named - errors):
         for at in sorted(group):
             size = len(lines[at]) + 1
-            if at - 1 not in chosen and at - 1 not in group:
-                size += MARK_CHARS  # The mark for the gap before it.
+            if at - 1 not in chosen:
+                size += LONGEST_MARK  # The one before it.
             if size <= room:
                 chosen.add(at)
                 room -= size

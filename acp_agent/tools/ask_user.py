@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pydantic import Field
+from pydantic import AliasChoices, Field
 
 from acp_agent.safety.folders.paths import Roots
 from acp_agent.tools.kit.base import HarmlessTool, Params
@@ -13,7 +13,11 @@ TITLE_CHARS = 120
 
 class AskUserParams(Params):
     question: str = Field(description="The question, self-contained.", min_length=1)
-    choices: list[str] = Field(default_factory=list, description="Answers to choose from, best first.")
+    choices: list[str] = Field(
+        default_factory=list,
+        description="Answers to choose from, best first.",
+        validation_alias=AliasChoices("choices", "options"),  # Models write both.
+    )
     several: bool = Field(default=False, description="Whether several choices can be selected.")
 
 

@@ -45,6 +45,7 @@
 (defun acp-coder-ask (words)
   "Ask the agent WORDS, about the region if it is active."
   (interactive "sAsk the agent: ")
+  (require 'eglot)
   (acp-coder--execute
    "acpCoder.prompt"
    (append (list :text words)

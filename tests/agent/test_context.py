@@ -78,6 +78,37 @@ async def test_old_results_make_room_for_new_ones_and_the_turn_goes_on(tmp_path)
         assert answered == called
 
 
+async def test_a_cap_in_tokens_makes_room_whatever_the_window(tmp_path):
+    script = [*(reads(name) for name in FILES), says("all read")]
+    capped = config(128_000, "[agent]\ncontext_budget_tokens = 19_000\n[compaction]\nkeep_results = 1\n")
+    async with rig(tmp_path, script, config=capped) as r:
+        plant(r)
+        assert (await r.editor.prompt("read them all")).stop_reason == "end_turn"
+        assert "The conversation was shortened" in r.editor.text()
+        await r.editor.prompt("/context")
+        assert "at 15 % it is compacted" in r.editor.text()
+
+
+async def test_a_prompt_above_the_cap_is_not_sent(tmp_path):
+    async with rig(tmp_path, [], config=config(128_000, "[agent]\ncontext_budget_tokens = 1500\n")) as r:
+        await r.editor.prompt("hi")
+        assert "can hold 1500 tokens (the limit is `agent.context_budget_tokens`)" in r.editor.text()
+    assert r.model.requests == []
+
+
+async def test_an_unknown_window_counts_as_128000_tokens(tmp_path):
+    script = [*(reads(FILES[number % 6]) for number in range(22)), says("all read")]
+    told = "[tools.files]\nread_lines = 1300\n[tools.result_cache]\nenabled = false\n[compaction]\nkeep_results = 1\n"
+    async with rig(tmp_path, script, config=told) as r:
+        for name in FILES:
+            (r.project / name).write_text(f"{name} {name} {name}\n" * 2000)
+        assert (await r.editor.prompt("read them all")).stop_reason == "end_turn"
+        assert "The conversation was shortened" in r.editor.text()
+        await r.editor.prompt("/context")
+        assert "The size of the model's context is unknown" in r.editor.text()
+        assert "can hold 128000 tokens" in r.editor.text()
+
+
 async def test_a_client_that_shows_compactions_gets_them_with_the_summary(tmp_path):
     script = [
         says(wordy(2000)),

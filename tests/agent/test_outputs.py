@@ -136,6 +136,26 @@ async def test_a_persons_own_rules_count_and_a_bad_one_is_told(tmp_path):
         assert any("bad" in words for words in told)
 
 
+async def test_a_persons_rules_are_found_beside_their_configuration(tmp_path):
+    (tmp_path / "filters.toml").write_text(
+        '[[rules]]\nname = "mine"\nmatch = { prefix = "seq" }\nstrategy = { type = "truncate", max_lines = 10,'
+        " head = 2, tail = 2 }\n"
+    )
+    config = '[agent]\nmode = "auto"\n'
+    async with rig(tmp_path, [asks(bash("seq 1 100")), "done"], config=config) as r:
+        await r.editor.prompt("go")
+        assert "[bash] 100 lines ->" in result(r, 2)
+
+
+async def test_a_key_under_another_name_counts_and_the_present_name_is_told(tmp_path):
+    config = '[tools.shell]\ntimeout = 0.2\n[agent]\nmode = "auto"\n'
+    async with rig(tmp_path, [asks(bash("sleep 60")), "done"], config=config, notices=True) as r:
+        await r.editor.prompt("go")
+        assert "ran longer than 0.2 s" in result(r, 2)
+        told = [update.title for update in r.editor.updates[r.editor.session_id] if isinstance(update, Notice)]
+        assert f"{tmp_path}/config.toml: `tools.shell` is called `tools.bash` here." in told
+
+
 @with_each_editor
 async def test_colours_and_progress_are_for_the_person(tmp_path, editor):
     command = r"printf '10%%\r20%%\r100%% \033[32mdone\033[0m\n\n\n\n\nend\n'"

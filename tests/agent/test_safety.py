@@ -693,6 +693,47 @@ async def test_the_person_hears_of_a_repository_that_a_command_made_and_that_run
         assert str(r.project / "lib") in told[0]
 
 
+def told_of_repositories(tmp_path):
+    return [line["reason"] for line in audit(tmp_path) if "git repository" in line.get("reason", "")]
+
+
+EVIL = "git init -q evil && git -C evil config core.hooksPath hooks"
+
+
+async def test_what_the_sandbox_puts_in_place_of_a_repository_is_not_told_as_one(tmp_path, monkeypatch):
+    monkeypatch.setattr(confinement, "LOOK_AFTER", -5.0)
+    wait = "echo up > up; while [ ! -e done ]; do sleep 0.05; done"
+    script = rounds(bash(wait, background=True), bash("true"), bash(EVIL))
+    async with rig(tmp_path, script, mode="auto", sandbox=True, terminal=False) as r:
+        await r.editor.prompt("go")
+        with anyio.fail_after(20):
+            while not any(str(r.project / "evil") in words for words in told_of_repositories(tmp_path)):
+                await anyio.sleep(0.01)
+        assert (r.project / ".git").exists()
+        (r.project / "done").touch()
+        with anyio.fail_after(20):
+            while (r.project / ".git").exists():
+                await anyio.sleep(0.01)
+    assert len(told_of_repositories(tmp_path)) == 1
+
+
+async def test_a_worktree_of_a_repository_that_was_there_is_not_told_as_a_new_one(tmp_path, monkeypatch):
+    monkeypatch.setattr(confinement, "LOOK_AFTER", -5.0)
+    project = repository(tmp_path / "project")
+    git(project, "config", "core.hooksPath", ".husky")
+    who = "-c user.name=a -c user.email=a@b"
+    submodule = f"git init -q over/sub && git -C over/sub {who} commit -q --allow-empty -m x && git -C over add sub"
+    script = rounds(bash("git worktree add -q copy"), bash(f"git init -q over && {submodule}"), bash(EVIL))
+    async with rig(tmp_path, script, mode="auto", sandbox=True, terminal=False) as r:
+        await r.editor.prompt("go")
+        with anyio.fail_after(20):
+            while not any(str(project / "evil") in words for words in told_of_repositories(tmp_path)):
+                await anyio.sleep(0.01)
+        assert (project / "copy/.git").is_file()
+        assert (project / "over/.git/index").exists()
+    assert len(told_of_repositories(tmp_path)) == 1
+
+
 async def test_what_is_hidden_stays_hidden_whatever_is_renamed_or_flooded(tmp_path):
     config = '[tools.files]\ndeny_read = ["config/secrets.yml", "priv/**", "*.pem"]\n'
     script = rounds(

@@ -322,6 +322,18 @@ async def test_a_question_is_a_form_where_the_editor_has_forms(tmp_path):
         assert asked.tool_call_id == call.id
 
 
+async def test_choices_may_be_called_options(tmp_path):
+    async def answer(request):
+        return CreateElicitationResponse(action="accept", content={"answer": "blue"})
+
+    ask = Call("ask_user", {"question": "Which one?", "options": ["red", "blue"]})
+    async with rig(tmp_path, rounds(ask), elicitation=answer) as r:
+        await r.editor.prompt("go")
+        assert results(r, 2) == ["The user answered: blue"]
+        (tool,) = (tool for tool in r.request(1)["tools"] if tool["function"]["name"] == "ask_user")
+        assert set(tool["function"]["parameters"]["properties"]) == {"question", "choices", "several"}
+
+
 @pytest.mark.parametrize(
     "content",
     [None, {}, {"answer": "green"}, {"answer": 5}, {"answer": ["red", "green"]}, {"other": " x "}],

@@ -10,6 +10,7 @@ import pytest
 
 from acp_agent.config.load import Config, keys, load_config
 from acp_agent.config.model import ProviderConfig, Settings
+from acp_agent.config.other_names import OTHER_NAMES
 from acp_agent.config.sources import ENVIRONMENT, PROJECT_FILE, read_file
 from acp_agent.errors import ConfigError
 from tests.tables import table
@@ -312,4 +313,53 @@ def test_a_path_with_a_nul_character_is_an_error_with_its_place(sources: Sources
 def test_a_wrong_word_in_a_rule_is_named_with_the_place_of_its_list(sources: Sources) -> None:
     sources.user('[agent]\nmode = "ask"\n[[tools.permissions.bash]]\npattern = "a"\naction = "alow"\n')
     with pytest.raises(ConfigError, match=r"config.toml:3: .*alow"):
+        sources.load()
+
+
+# --- other names ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("other", OTHER_NAMES)
+def test_a_key_or_table_under_another_name_sets_the_present_one(sources: Sources, other: str) -> None:
+    name = OTHER_NAMES[other]
+    known = {key.name: key.default for key in keys()}
+    key = name if name in known else next(key for key in known if key.startswith(f"{name}."))
+    value = known[key]
+    value = not value if isinstance(value, bool) else value + 7 if isinstance(value, (int, float)) else value
+    sources.user(f"{other}{key.removeprefix(name)} = {msgspec.json.encode(value).decode()}\n")
+    config = sources.load()
+    assert config.notes == (f"{sources.file}: `{other}` is called `{name}` here.",)
+    assert config.origin(key) == f"{sources.file}:1"
+    at: Any = msgspec.to_builtins(config.settings)
+    for part in key.split("."):
+        at = at[part]
+    assert at == value
+
+
+@table(
+    ("text", "words"),
+    [
+        (
+            "[tools.shell]\ntimeout = 3\n[tools.bash]\ntimeout = 4\n",
+            "`tools.shell.timeout` is another name of `tools.bash.timeout`, which is set, too",
+        ),
+        ("[tools]\nbash = 3\nshell.timeout = 4\n", "which is in no table there"),
+        ("\n[tools.shell]\ntimeout = 'x'\n", "config.toml:3: `tools.bash.timeout`"),
+        ("[tools.shell]\ntimeuot = 1\n", "unknown key `tools.bash.timeuot`"),
+    ],
+)
+def test_another_name_hides_no_mistake(sources: Sources, text: str, words: str) -> None:
+    sources.user(text)
+    with pytest.raises(ConfigError) as caught:
+        sources.load()
+    assert words in str(caught.value)
+
+
+def test_a_project_and_a_flag_may_use_other_names_for_what_they_may_set(sources: Sources) -> None:
+    sources.of_project("[tools.shell]\ntimeout = 3\n")
+    sources.flags = {"tools.result_cache.ttl_secs": "7"}
+    config = sources.load()
+    assert (config.settings.tools.bash.timeout, config.settings.tools.result_cache.ttl) == (3, 7)
+    sources.of_project("[tools.shell]\nallowed_paths = ['/']\n")
+    with pytest.raises(ConfigError, match=r"files.allowed_paths. cannot be set by a project"):
         sources.load()

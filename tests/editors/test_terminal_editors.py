@@ -303,6 +303,20 @@ async def test_a_turn_is_asked_for_watched_allowed_and_read_again(name, tmp_path
         assert "return 42" in results[-1]
 
 
+async def test_helix_offers_to_ask_the_comment_at_its_cursor(tmp_path):
+    async with open_in("helix", tmp_path, (), "# why does this pass?\n" + APP) as editor:
+        assert "Ask the agent: why does this pass?" in await editor.actions()
+
+
+async def test_emacs_asked_before_its_language_client_was_loaded_says_what_to_do(tmp_path):
+    async with editing(
+        tmp_path, "emacs", (), "-nw", "app.py", files={"app.py": APP}, setup="emacs", config=quiet_emacs
+    ) as pane:
+        await pane.until("def answer")
+        await Emacs(pane).ask("make it answer 42")
+        await pane.until(lambda seen: re.search("Say .M-x acp-coder. first", seen) is not None)
+
+
 @by_editor
 async def test_what_is_preselected_changes_nothing(name, tmp_path):
     async with open_in(name, tmp_path, (WORK[0], "Then not.")) as editor:

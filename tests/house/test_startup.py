@@ -44,6 +44,7 @@ AT_NEW_OURS = STAGE_ZERO | {
         "config.language_settings",
         "config.load",
         "config.model",
+        "config.other_names",
         "config.safety_settings",
         "llm",
         "llm.choose",

@@ -77,10 +77,19 @@ async def test_an_embeddings_endpoint_judges_what_is_relevant_once(goals: Goals)
     assert len(embeds.asked) == 1
 
 
+async def test_no_vectors_are_asked_for_where_the_strategy_reads_none(goals: Goals) -> None:
+    embeds, relevance = Embeds(), Relevance()
+    relevance.use(embeds)
+    goals.begin("Find 200")
+    short = await compression(goals, relevance).shortened("bash", TEXT, exit_code=0)
+    assert short is not None and "line 200 of something" in short.text
+    assert embeds.asked == []
+
+
 async def test_where_embeddings_fail_words_are_compared(goals: Goals) -> None:
     relevance = Relevance()
     relevance.use(Embeds(fails=True))
     goals.begin("The aim is line 200")
-    short = await compression(goals, relevance).shortened("bash", TEXT, exit_code=0)
+    short = await compression(goals, relevance).shortened("grep", TEXT, exit_code=0)
     assert short is not None
-    assert short.words.startswith("[bash] compressed for the goal: 400 lines -> ")
+    assert short.words.startswith("[grep] compressed for the goal: 400 lines -> ")

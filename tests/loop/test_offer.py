@@ -256,6 +256,44 @@ async def test_what_is_preferred_after_others_is_boosted_within_its_bound():
     assert "mcp_jira_ticket" in sent(made)
 
 
+async def test_a_built_in_tool_is_sent_first_once_what_it_prefers_has_succeeded():
+    rules = {"grep": DependencyRule(prefers=["read"])}
+    made = made_of(builtin_registry(), ToolsConfig(dependencies=DependenciesConfig(enabled=True, rules=rules)))
+    await made.aim("x")
+    before = sent(made)
+    made.succeeded("read")
+    assert sent(made) == before, "within a turn nothing moves, so that the server's cache stays good"
+    await made.aim("x")
+    assert sent(made) == ["grep", *(name for name in before if name != "grep")]
+
+
+async def test_a_built_in_tool_that_is_a_step_away_is_sent_once_what_it_prefers_has_succeeded():
+    rules = {"diagnostics": DependencyRule(prefers=["edit"])}
+    made = made_of(builtin_registry(), ToolsConfig(dependencies=DependenciesConfig(enabled=True, rules=rules)))
+    await made.aim("x")
+    assert "diagnostics" not in sent(made)
+    made.succeeded("edit")
+    await made.aim("x")
+    assert sent(made)[0] == "diagnostics"
+
+
+async def test_no_vectors_are_asked_for_where_nothing_is_chosen_by_them():
+    asked: list[int] = []
+
+    async def embed(texts):
+        asked.append(len(texts))
+        return [[1.0] for _ in texts]
+
+    relevance = Relevance()
+    relevance.use(embed)
+    await offer(MANY, relevance=relevance, schema_filter=SchemaFilterConfig(max_tools=6)).aim("query")
+    none = offer(MANY, relevance=relevance, schema_filter=SchemaFilterConfig(max_tools_small=0))
+    await none.aim("query", 8192)
+    assert sent(none) == ["bash", "read"]
+    await offer(MANY, relevance=relevance, schema_filter=SchemaFilterConfig(max_tools=1)).aim(" ")
+    assert asked == []
+
+
 async def test_embeddings_choose_where_there_are_any_and_words_where_they_fail():
     async def embed(texts):
         return [[1.0, 0.0] if "slack" in text or "query" in text else [0.0, 1.0] for text in texts]

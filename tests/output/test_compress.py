@@ -58,11 +58,15 @@ def test_moderate_keeps_the_beginning_and_what_is_relevant() -> None:
     assert FILLER[begin + 30] not in text
 
 
-def test_what_is_kept_has_a_limit_but_errors_stay() -> None:
+def test_what_is_kept_has_a_limit_which_errors_get_first() -> None:
     errors = [f"error: number {number} is broken" for number in range(300)]
-    text = shorten("bash", [*FILLER, *errors, *FILLER, *(f"the parser {n}" for n in range(500))])
-    assert text is not None
-    assert all(error in text for error in errors)
+    apart = [line for error in errors for line in (error, FILLER[0], "the parser", FILLER[1])]
+    for lines in ([*FILLER, *errors, *FILLER, *(f"the parser {n}" for n in range(500))], [*FILLER, *apart]):
+        for limit in (250, 1000, 4096):
+            text = shorten("bash", lines, CompressionConfig(max_preserved_chars=limit))
+            assert text is not None
+            assert len(text) <= limit
+            assert errors[0] in text and "the parser" not in text
     config = CompressionConfig(max_preserved_chars=400)
     text = shorten("bash", [*FILLER, *(f"the parser {n}" for n in range(500))], config)
     assert text is not None

@@ -48,6 +48,14 @@ def is_place_holder(found: os.stat_result) -> bool:
     )
 
 
+def is_held(path: Path) -> bool:
+    """Whether a placeholder is at `path` now."""
+    try:
+        return is_place_holder(path.lstat())
+    except OSError:
+        return False
+
+
 def hold(paths: Iterable[Path]) -> list[Path]:
     """Creates or shares placeholders; returns the paths that now have one. The others need none: something else exists
     there, or nothing can be created there. `release` everything returned, once."""

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from acp_agent.fronts.lsp_server.drawing import SOURCE
 from acp_agent.fronts.lsp_server.editor_documents import Document
-from acp_agent.fronts.lsp_server.prompt_content import question_in
+from acp_agent.fronts.lsp_server.prompt_content import is_cursor, question_in
 from acp_agent.fronts.lsp_server.status import one_line
 from acp_agent.fronts.lsp_server.transcript import is_transcript
 
@@ -98,7 +98,7 @@ def _about(
     question = question_in(document.now, where) if document is not None else ""
     if question:
         yield _Action(f"Ask the agent: {one_line(question, WORDS)}", "acpCoder.ask", ({**place, "text": question},))
-    selected = where.start != where.end
+    selected = where.start != where.end and (document is None or not is_cursor(document.now, where))
     yield _Action(f"Agent: ask about {'the selection' if selected else 'this line'}", "acpCoder.ask", (place,))
     yield _Action(f"Agent: explain {'the selection' if selected else 'this line'}", "acpCoder.explain", (place,))
     yield _Action(f"Agent: write a test for {'the selection' if selected else 'this line'}", "acpCoder.test", (place,))

@@ -79,10 +79,15 @@ def passage(documents: Documents, uri: str, where: Range | None) -> Passage:
     return Passage(uri, start.line + 1, last + 1, text.slice(selected)[:LONGEST_PASSAGE])
 
 
+def is_cursor(text: Text, where: Range) -> bool:
+    """Whether nothing is selected, or one character: Helix's cursor is a selection of one."""
+    return len(text.slice(where).rstrip("\r\n")) <= 1
+
+
 def question_in(text: Text, where: Range) -> str:
     """Returns the selection, or the line of the cursor, if it reads like a request: a comment, or a question."""
     selected = text.slice(where).strip()
-    if not selected:
+    if not selected or is_cursor(text, where):
         selected = text.line(where.start.line).strip()
     lines = selected.splitlines()
     comments = [COMMENT.match(line[:QUESTION_LENGTH]) for line in lines if line.strip()]

@@ -206,7 +206,9 @@ def question_text(call: Call, most: int = SHOWN_LINES) -> str:
                     changed = [line for line in changed if line[:1] in ("+", "-")]
                 lines += [one_line(item.path), *changed]
             case acp.Content(content=acp.TextContent(text=text)):
-                lines += [line for line in plain(text).strip().split("\n") if one_line(line, TITLE_LENGTH) != lines[0]]
+                shown = [line for line in plain(text).strip().split("\n") if one_line(line, TITLE_LENGTH) != lines[0]]
+                if any(line.strip() and not line.startswith("```") for line in shown):  # More than an empty fence.
+                    lines += shown
     command = plain(command_of(call.raw_input)).strip()
     if command not in lines[0]:  # Unchanged: a title is a single line of limited length.
         lines[1:1] = [f"$ {line}" for line in command.split("\n")]

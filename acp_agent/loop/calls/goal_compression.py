@@ -17,6 +17,7 @@ from acp_agent.loop.toolbox.relevance import Relevance
 
 WANTED = "acp_agent.output.compress:wants_compression"
 SECTIONS = "acp_agent.output.compress:sections_of"
+STRATEGY_OF = "acp_agent.output.compress:strategy_of"
 COMPRESSED = "acp_agent.output.compress:compressed"
 """Loaded when a goal is active for the first time."""
 
@@ -67,8 +68,8 @@ class GoalCompression:
 
     async def _compressed(self, tool: str, text: str, goal: str) -> Shortened | None:
         sections, compressed = load(SECTIONS)(text), load(COMPRESSED)
-        scores = None
-        if self._config.goal_aware:
+        scores: list[float] | None = [] if self._config.goal_aware else None
+        if self._config.goal_aware and load(STRATEGY_OF)(tool, self._config) == "moderate":  # Others read no scores.
             texts = [section[:LONGEST_SECTION] for section in sections.texts]
             scores = await self._relevance.scores(goal, texts)
         if len(text) > IN_A_THREAD:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from acp_agent.config.model import FiltersConfig
-from acp_agent.config.xdg import config_dir
+from acp_agent.config.xdg import config_file
 from acp_agent.lazy import load
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 FILTERS_FILE = "filters.toml"
-"""Beside the user's `config.toml`."""
+"""Beside the user's configuration file."""
 
 READ = "acp_agent.output.filter_rules:read_user_filters"
 LOAD = "acp_agent.output.filters:load_filters"
@@ -28,7 +28,8 @@ class SessionFilters:
 
     def __init__(self, config: FiltersConfig, environ: Mapping[str, str]) -> None:
         self._config = config
-        self._path = Path(config.path).expanduser() if config.path else Path(config_dir(environ)) / FILTERS_FILE
+        beside = Path(config_file(environ)).with_name(FILTERS_FILE)
+        self._path = Path(config.path).expanduser() if config.path else beside
 
     @cached_property
     def _loaded(self) -> tuple[Filters, Sequence[str]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
@@ -11,7 +12,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from acp_agent.config.model import CompactionConfig
-from acp_agent.llm.base import Message, ModelSettings, ToolDefinition
+from acp_agent.llm.base import DEFAULT_CONTEXT_WINDOW, Message, ModelSettings, ToolDefinition
 from acp_agent.loop.memory.compaction import Compacted, Limits, Summarise, compact, floor_chars, size_of, window_of
 from acp_agent.loop.memory.token_counts import TokenEstimator, definition_chars
 
@@ -33,14 +34,15 @@ STOPPED = (
 )
 
 TOO_SMALL = (
-    "The model `{model}` can hold {window} tokens, but the instructions (about {system}), the tools (about {tools}) "
-    "and the last prompt (about {prompt}) alone need about {tokens}. Choose a model with a larger context (`/model`), "
-    "a shorter prompt, or fewer tools (`tools.disabled`; `/tools` lists them)."
+    "The model `{model}` can hold {window} tokens{capped}, but the instructions (about {system}), the tools "
+    "(about {tools}) and the last prompt (about {prompt}) alone need about {tokens}. Choose a model with a larger "
+    "context (`/model`), a shorter prompt, or fewer tools (`tools.disabled`; `/tools` lists them)."
 )
 
+CAPPED = " (the limit is `agent.context_budget_tokens`)"
 
 STUCK = (
-    "The request is too long for the model `{model}` (about {tokens} tokens), and nothing more can be removed. "
+    "The request is too long for the model `{model}`{capped} (about {tokens} tokens), and nothing more can be removed. "
     "`/clear` lets the model forget the conversation; `/model` chooses one with a larger context."
 )
 
@@ -61,7 +63,8 @@ class Measure(Struct, frozen=True):
     system: int
     tools: int
     messages: int
-    window: int | None
+    window: int
+    """Of the model, known or assumed."""
 
     @property
     def all(self) -> int:
@@ -92,6 +95,8 @@ class Room(Struct):
     config: CompactionConfig
     budget: float
     """Fraction of the window that may be used."""
+    cap: int = 0
+    """Tokens that may be used at most, whatever the window; 0: no limit."""
     estimator: TokenEstimator = field(default_factory=TokenEstimator)
     windows: dict[str, int] = field(default_factory=dict)
     """By model: the window a server named when it rejected a request."""
@@ -109,10 +114,18 @@ class Room(Struct):
         known = [window for window in (told, self.windows.get(model)) if window]
         return min(known) if known else None
 
-    def window(self, asked: Asked) -> int | None:
+    def window(self, asked: Asked) -> int:
         tried = self._trial[1] if self._trial is not None and self._trial[0] == asked.model else None
         known = [window for window in (asked.window, self.windows.get(asked.model), tried) if window]
-        return min(known) if known else None
+        return min(known, default=DEFAULT_CONTEXT_WINDOW)
+
+    def knows(self, asked: Asked) -> bool:
+        """Whether anybody said how large the window is."""
+        return self.known(asked.model, asked.window) is not None
+
+    def allowed(self, window: int) -> float:
+        """The tokens of a window that may be used."""
+        return min(window * self.budget, self.cap or math.inf)
 
     def measure(self, messages: Sequence[Message], asked: Asked) -> Measure:
         def tokens(chars: int) -> int:
@@ -151,19 +164,19 @@ class Room(Struct):
         if not forced:
             self._trial = None
         before = self.measure(desk.messages(), asked)
-        window = before.window
-        if window is None:
-            return None
-        budget = window * self.budget
+        window, budget = before.window, self.allowed(before.window)
+        # The server may take more than is assumed.
+        hard = min(window if forced or self.knows(asked) else math.inf, self.cap or math.inf)
         size = size_of(desk.messages())
-        if not forced and (before.all <= budget or (before.all <= window and size < self._stuck * GROWTH)):
+        if not forced and (before.all <= budget or (before.all <= hard and size < self._stuck * GROWTH)):
             return None
         if not self.config.enabled and not forced:
             percent = 100 * before.all / window
-            return STOPPED.format(percent=percent, tokens=before.all, window=window, budget=100 * self.budget)
+            return STOPPED.format(percent=percent, tokens=before.all, window=window, budget=100 * budget / window)
         fixed = before.system + before.tools
         most = self.estimator.chars(asked.model, max(0.0, budget - fixed))
-        target = self.estimator.chars(asked.model, max(0.0, window * min(self.config.target, self.budget) - fixed))
+        share = min(1.0, self.config.target / self.budget)
+        target = self.estimator.chars(asked.model, max(0.0, budget * share - fixed))
         desk.begin()
         try:
             done = await compact(desk.messages(), Limits(most, target), self.config, summarise())
@@ -176,14 +189,16 @@ class Room(Struct):
             desk.gave_up()
         after = self.measure(desk.messages(), asked)
         self._stuck = size_of(desk.messages()) if after.all > budget else 0
-        if after.all <= window and (done.size < size or not forced):
+        if after.all <= hard and (done.size < size or not forced):
             return None
+        capped = CAPPED if hard < window else ""
         prompt = self.estimator.tokens(asked.model, floor_chars(desk.messages()))
-        if after.system + after.tools + prompt <= window:
-            return STUCK.format(model=asked.settings.model, tokens=after.all)
+        if after.system + after.tools + prompt <= hard:
+            return STUCK.format(model=asked.settings.model, capped=capped, tokens=after.all)
         return TOO_SMALL.format(
             model=asked.settings.model,
-            window=window,
+            window=int(min(hard, window)),
+            capped=capped,
             system=after.system,
             tools=after.tools,
             prompt=prompt,

@@ -30,10 +30,6 @@ DEFAULT_MODEL = "gpt-5.1"
 """Used with OpenAI when no model is configured: its list of models is long and in no useful order."""
 
 
-DEFAULT_CONTEXT_WINDOW = 128_000
-"""Tokens, if neither the configuration nor the server says."""
-
-
 class ReadyModel:
     """A model ready for requests. `known`: what its server says about its models, filled while the model answers."""
 
@@ -57,11 +53,6 @@ class ReadyModel:
         """Tokens, if the configuration or the server says."""
         info = self._known.get(self.id)
         return self._window or (info.context_window if info else None)
-
-    @property
-    def context_window(self) -> int:
-        """Tokens; a guess until known."""
-        return self.known_window or DEFAULT_CONTEXT_WINDOW
 
 
 class _Server:

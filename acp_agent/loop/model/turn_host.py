@@ -114,7 +114,7 @@ class SessionHost:
             usage = UsageReport(asked_for, self._room.estimator.tokens(asked.model, characters(message)))
         else:
             self._room.counted(before, asked, usage.input_tokens)
-        window = self._room.window(asked) or self._model.context_window
+        window = self._room.window(asked)
         self._session.report_usage(usage.input_tokens + usage.output_tokens, window, usage)
 
     def undo_room(self) -> None:

@@ -21,6 +21,7 @@ from acp_agent.errors import ExecutorError
 from acp_agent.executors.base import Command
 from acp_agent.executors.sandbox.base import Confined, Invocation, SandboxPolicy
 from acp_agent.executors.sandbox.common_dirs import hold, release
+from acp_agent.executors.sandbox.holders import is_held
 from acp_agent.lazy import load
 from acp_agent.loop.journal import Journal
 from acp_agent.loop.shell.private_folder import CLOSED_PARTS, PARTS, PrivateFolder
@@ -39,7 +40,7 @@ log = logging.getLogger(__name__)
 
 FIND_USER = "acp_agent.executors.users:find_user"
 FIND_SANDBOX = "acp_agent.executors.sandbox.probe:find_sandbox"
-RUNS_PROGRAMS = "acp_agent.safety.lines.git_folder:runs_programs"
+NAMES_PROGRAMS = "acp_agent.safety.lines.git_folder:names_programs"
 TOOLCHAINS = "acp_agent.executors.sandbox.toolchains:toolchains"
 
 LOOK_AGAIN, LOOK_AFTER = 30.0, 1.0
@@ -89,6 +90,8 @@ class Confinement:
         self._other: User | None = None
         self._survey = Survey()
         self._looked: float | None = None
+        self._known: set[Path] = set()
+        """Git's folders, and files that point to one, which were there at first or which the user was told of."""
         self._hidden: dict[Path, None] = {}
         """Paths that were ever hidden: they stay hidden, however large the folders become."""
 
@@ -129,19 +132,23 @@ class Confinement:
 
     async def _look_through(self) -> None:
         """The session's folders; reports repositories that are new and name programs."""
-        first, known = self._looked is None, {*self._survey.repositories, *self._survey.pointers}
-        self._looked = anyio.current_time()
+        first, self._looked = self._looked is None, anyio.current_time()
         self._survey = await anyio.to_thread.run_sync(survey, self._roots)
         self._hidden |= dict.fromkeys(self._survey.hidden)
+        places = [*self._survey.repositories, *self._survey.pointers]
         if first:
             if not self._survey.complete:
                 log.warning("%s", TOO_LARGE)
+            linked = [folder for root in self._roots.real for folder in git_places(root)[0]]
+            there = [place for place in places if not place.is_dir() or (place / "HEAD").exists()]
+            self._known = {*there, *linked, *(real_path(place) for place in there)}
             return
-        for place in (*self._survey.repositories, *self._survey.pointers):
-            if self._journal is None or place in known:
+        for place in places:  # One that names none may come to name some.
+            if self._journal is None or place in self._known:
                 continue
-            if await anyio.to_thread.run_sync(load(RUNS_PROGRAMS), place.parent):
-                self._journal.repository_made(place.parent)
+            if await anyio.to_thread.run_sync(load(NAMES_PROGRAMS), place, frozenset(self._known)):
+                self._known.add(place)
+                self._journal.repository_made(place.parent if place.name == ".git" else place)
 
     async def lines(self) -> list[str]:
         """Describes what confines commands and what they may touch, for the user."""
@@ -274,9 +281,10 @@ class Confinement:
         return any(name in self._config.sandbox.protect for name in (".git/config", ".git/hooks"))
 
     def _git_folders(self) -> list[Path]:
-        """Of the repositories that are in the session's folders."""
+        """Of the repositories that are in the session's folders; a place holder is none."""
         own = [folder / ".git" for folder in self._roots.real]
-        return [path for path in dict.fromkeys([*own, *self._survey.repositories]) if path.is_dir()]
+        found = dict.fromkeys([*own, *self._survey.repositories])
+        return [path for path in found if path.is_dir() and not is_held(path)]
 
     def policy(self) -> SandboxPolicy:
         """Returns what a command may touch now."""

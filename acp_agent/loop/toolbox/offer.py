@@ -74,6 +74,8 @@ class Offer:
         self._added: list[str] = []
         """By `find_more`, oldest first."""
         self._chosen: frozenset[str] | None = None
+        self._boosts: dict[str, float] = {}
+        """By tool, for one turn: what `prefers` adds."""
         self._small = False
         self._definitions: dict[str, tuple[ToolEntry, ToolDefinition]] = {}
 
@@ -155,13 +157,18 @@ class Offer:
             return  # Another choice would cost the server's prompt cache.
         self._small, self._chosen = small, None
         most = config.max_tools_small if small else config.max_tools
-        others = [entry for entry in self.entries() if not self._always(entry) and not self._step_away(entry)]
+        entries = self.entries()
+        self._boosts = {entry.name: boost for entry in entries if (boost := self._boost(entry))}
+        others = [entry for entry in entries if not self._always(entry) and not self._step_away(entry)]
         if not config.enabled or len(others) <= most:
+            return
+        if not most:  # No scores are needed: with embeddings they are a request.
+            self._chosen = frozenset()
             return
         scores = await self._relevance.scores(prompt, [_text(entry) for entry in others])
         ranked = sorted(
             zip(
-                (score + self._boost(entry) for entry, score in zip(others, scores, strict=True)),
+                (score + self._boosts.get(entry.name, 0.0) for entry, score in zip(others, scores, strict=True)),
                 others,
                 strict=True,
             ),
@@ -178,6 +185,7 @@ class Offer:
         words = set(query.casefold().replace("_", " ").split())
         scores = await self._relevance.scores(query, [f"{_text(entry)}\n{entry.parameters}" for entry in left_out])
         named = [bool(words & set(entry.name.split("_"))) for entry in left_out]
+        scores = [score + self._boost(entry) if score else 0.0 for entry, score in zip(left_out, scores, strict=True)]
         ranked = sorted(zip(scores, named, left_out, strict=True), key=lambda row: (-row[1], -row[0]))
         found = [entry for score, name, entry in ranked if name or score >= LEAST_SIMILAR][:MOST_FOUND]
         self._added += [entry.name for entry in found]
@@ -204,15 +212,18 @@ class Offer:
         return min(rules.boost_per_dep * satisfied, rules.max_total_boost)
 
     def sent(self) -> list[ToolEntry]:
-        """The entries whose definitions are sent now. Those that look at background commands are sent before there is
-        one: a tool that came in the middle of a turn would cost the server's prompt cache."""
+        """The entries whose definitions are sent now; what `prefers` boosts comes first, built-in tools, too. Those
+        that look at background commands are sent before there is one: a tool that came in the middle of a turn would
+        cost the server's prompt cache."""
         chosen = self._chosen
         fits = (None, NO_RUNS) if self.find("bash") is not None else (None,)
         entries = [entry for entry in self._registry.entries() if self.why_not(entry) in fits]
         sent = {
             entry.name: entry
-            for entry in entries
-            if self._always(entry) or (entry.name in chosen if chosen is not None else not self._step_away(entry))
+            for entry in sorted(entries, key=lambda entry: -self._boosts.get(entry.name, 0.0))
+            if self._always(entry)
+            or (self._step_away(entry) and entry.name in self._boosts)
+            or (entry.name in chosen if chosen is not None else not self._step_away(entry))
         }
         # New ones come last: what the server has read of the request so far stays the same.
         more = dict.fromkeys([*self._added, *(name for name in self._succeeded if name not in sent)])

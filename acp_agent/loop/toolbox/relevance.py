@@ -43,6 +43,8 @@ class Relevance:
     async def scores(self, query: str, texts: Sequence[str]) -> list[float]:
         """One number from 0 to 1 for each text."""
         query = query[:LONGEST_QUERY]
+        if not texts or not query.strip():
+            return [0.0] * len(texts)
         if self._embed is not None:
             try:
                 return await self._by_vectors(self._embed, query, texts)

@@ -74,18 +74,16 @@ class ContextUse:
         if model is not None:
             asked = self._asking(model)
             size = self._room.measure(self._memory.messages(), asked)
-            session.report_usage(size.all, size.window or model.context_window)
+            session.report_usage(size.all, size.window)
         text = f"Compacted: about {tokens[0]} tokens became {tokens[1]}."
         if done.trouble:
             return f"{text} The model could not write a summary ({done.trouble}): {done.words}."
         return text if session.client.plan.compaction else f"{text}\n\n{done.summary}"
 
     async def _summarised(self, messages: Sequence[Message], model: ReadyModel, asked: Asked) -> Compacted:
-        window = self._room.window(asked)
-        fitting = list(messages)
-        if window is not None:
-            room = self._room.estimator.chars(asked.model, window * self._room.budget) - len(asked.settings.system)
-            fitting, _ = drop_oldest(messages, max(room, 0))
+        budget = self._room.allowed(self._room.window(asked))
+        room = self._room.estimator.chars(asked.model, budget) - len(asked.settings.system)
+        fitting, _ = drop_oldest(messages, max(room, 0))
         summary = await summariser(model, asked.settings)(fitting)
         kept = summary_messages(summary)
         if not summary or size_of(kept) >= size_of(messages):
@@ -126,15 +124,14 @@ class ContextUse:
             f"- {len(asked.tools)} tools: {size.tools}",
             f"- {len(history)} messages: {size.messages}",
         ]
-        if size.window is not None:
-            budget = 100 * self._room.budget
-            what = "it is compacted" if self._room.config.enabled else "turns stop"
-            lines.append(
-                f"The model can hold {size.window} tokens: {100 * size.all / size.window:.0f} % are in use; at "
-                f"{budget:.0f} % {what}."
-            )
-        else:
-            lines.append("The size of the model's context is unknown (`providers.NAME.context_window`).")
+        budget = 100 * self._room.allowed(size.window) / size.window
+        what = "it is compacted" if self._room.config.enabled else "turns stop"
+        if not self._room.knows(asked):
+            lines.append("The size of the model's context is unknown (`providers.NAME.context_window`); assumed:")
+        lines.append(
+            f"The model can hold {size.window} tokens: {100 * size.all / size.window:.0f} % are in use; at "
+            f"{budget:.0f} % {what}."
+        )
         spent = session.spent
         if spent is not None and spent.input_tokens:
             cached = 100 * spent.cached_tokens / spent.input_tokens

@@ -56,7 +56,7 @@ class Turns:
         told += [*outputs.redactor.trouble, *outputs.filters.trouble()]
         told += guard.deciders.rules.trouble
         told += guard.unknown_tools()
-        told += [config.trouble] if config.trouble else []
+        told += [config.trouble, *config.notes] if config.trouble else config.notes
         told += self._toolbox.servers.trouble
         unknown = ", ".join(f"`{name}`" for name in self._toolbox.offer.unknown_names())
         return [*told, f"The configuration names tools that do not exist: {unknown}."] if unknown else told

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from functools import cache
 from pathlib import Path
 
@@ -61,6 +61,23 @@ def runs_programs(folder: Path) -> bool:
         return True
 
 
+def names_programs(git: Path, known: Collection[Path]) -> bool:
+    """Whether git may run a program that the repository at `git` names: a folder of git's, or the file that points to
+    one. False for what git takes for no repository (yet), and for a configuration of a `known` one. Never raises.
+
+    Submodules do not count: each has a folder of its own to ask about.
+    """
+    try:
+        folder = git.parent / _link(git, "gitdir: ") if git.is_file() else git
+        common = folder / _link(folder / "commondir", "") if _has(folder, "commondir") else folder
+        if not (_has(folder, "HEAD") and _has(common, "objects", "refs")):
+            return False
+        folders = [each for each in dict.fromkeys((folder.resolve(), common.resolve())) if each not in known]
+        return any(_runs_hooks(each) or not _is_harmless(each) for each in folders)
+    except (OSError, ValueError, RuntimeError):
+        return True
+
+
 def _git_folders(folder: Path) -> list[Path]:
     """The folders git would read its configuration from, found as git does from `folder`."""
     for place in (folder, *folder.parents):
@@ -95,10 +112,17 @@ def _link(file: Path, prefix: str) -> str:
 
 
 def _is_hostile(git: Path) -> bool:
-    if any((git / "hooks" / hook).exists() for hook in HOOKS) or _has_submodules(git):
-        return True
-    files = [git / name for name in ("config", "config.worktree")]
-    return any(not _is_allowed(*entry) for file in files if file.exists() for entry in _entries(_read(file)))
+    return _runs_hooks(git) or _has_submodules(git) or not _is_harmless(git)
+
+
+def _runs_hooks(git: Path) -> bool:
+    return any((git / "hooks" / hook).exists() for hook in HOOKS)
+
+
+def _is_harmless(git: Path) -> bool:
+    """Whether its configuration has only keys that run nothing."""
+    files = [file for name in ("config", "config.worktree") if (file := git / name).exists() and not file.is_dir()]
+    return all(_is_allowed(*entry) for file in files for entry in _entries(_read(file)))
 
 
 def _has_submodules(git: Path) -> bool:

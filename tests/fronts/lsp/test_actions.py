@@ -52,6 +52,9 @@ async def test_what_is_offered_does_what_it_says(tmp_path: Path, name: str):
         (ask, *rest) = await editor.actions(buffer.uri, line, only=["source.acpCoder"])
         assert ask["title"] == "Ask the agent: Why is this \U0001d518 so slow?"
         assert rest[0]["title"] == "Agent: ask about this line"
+        cursor = types.Position(line=line.start.line, character=line.start.character + 1)  # As Helix's is.
+        found = await editor.actions(buffer.uri, types.Range(line.start, cursor), only=["source.acpCoder"])
+        assert [action["title"] for action in found] == [action["title"] for action in (ask, *rest)]
         assert {action["kind"] for action in rest} == {"source.acpCoder"}
         fixes = await editor.actions(buffer.uri, where, problem, only=["quickfix"])
         assert [action["title"][:10] for action in fixes] == ["Agent: fix"]
@@ -90,6 +93,8 @@ async def test_an_editor_that_takes_commands_only_gets_commands(tmp_path: Path):
         ("x = 1\n", "x = 1", ""),
         ("#\n", "", ""),
         ("# x\n", "", ""),
+        ("# one thing\nx = 1\n", "o", "one thing"),
+        ("# one thing\nx = 1\n", "\n", "one thing"),
         ("", "", ""),
         (" " * 100_000 + "?\n", "", ""),
     ],

@@ -12,7 +12,7 @@ from pygls.exceptions import JsonRpcMethodNotFound
 
 from acp_agent.fronts.lsp_server.questions import question_text
 from acp_agent.fronts.lsp_server.status import Call
-from acp_agent.schema.acp import Diff
+from acp_agent.schema.acp import Content, Diff, TextContent
 from tests.editors.raw_agent import RawAgent, Turn
 from tests.fronts.lsp.kit import CAPTURED, LspEditor, lsp, raw_lsp
 
@@ -55,6 +55,13 @@ def test_a_question_shows_what_runs_or_says_that_there_is_more(command: str):
         assert line[:130] in text.splitlines()[0] or any(
             shown.startswith(f"$ {line[:130]}") for shown in text.splitlines()
         )
+
+
+@pytest.mark.parametrize("block", ["```\nmake\n```", "```sh\nmake\n```\n"])
+def test_a_question_about_a_command_has_no_empty_fence(block: str):
+    content = [Content(content=TextContent(text=block)), Content(content=TextContent(text="Asked: it is new."))]
+    assert question_text(Call("1", "make", content=content)) == "make\nAsked: it is new."
+    assert question_text(Call("1", "Run it", content=content)).splitlines()[2] == "make"
 
 
 def test_a_question_about_a_long_line_says_that_it_is_cut():
