@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 import anyio
 import pytest
 
+from acp_agent.errors import PeerError
 from acp_agent.schema.acp import ImageContent, TextContent, UsageUpdate
 from tests.agent.kit import connect, environ_for
 
@@ -101,7 +102,7 @@ async def _prompt_when_it_listens(editor, server: Server):
         while True:
             try:
                 return await editor.prompt("Say hello.", seconds=SECONDS)
-            except Exception as error:
+            except PeerError as error:
                 assert "no server listens" in str(error), error
                 await anyio.sleep(0.1)
 
