@@ -23,6 +23,8 @@ def model_settings(session: Session, memory: Memory, model: ReadyModel) -> Model
         session.choices.mode(),
         f"{agent.instructions}\n{memory.instructions.text}".strip(),
         memory.skills.described(),
+        session.facts,
+        agent.max_tool_iterations,
     )
     return ModelSettings(
         model=model.id,

@@ -134,17 +134,21 @@ def _template() -> str:
     return Path(__file__).with_name("system.md").read_text(encoding="utf-8")
 
 
-def system_prompt(roots: Roots, mode: Mode, instructions: str, skills: Mapping[str, str] | None = None) -> str:
+def system_prompt(
+    roots: Roots, mode: Mode, instructions: str, skills: Mapping[str, str], facts: str, requests: int
+) -> str:
     """Returns the beginning of every request: byte-stable for a session as long as its mode stays. `skills`: name and
-    description."""
+    description; `requests`: model calls of a turn."""
     more = "\n".join(f"- {root}" for root in roots.all[1:])
     system = {"linux": "Linux", "darwin": "macOS", "win32": "Windows"}.get(sys.platform, sys.platform)
-    facts = _template().format(
+    prompt = _template().format(
         cwd=roots.cwd,
         additional=f"Further folders of this session:\n{more}\n" if more else "",
         system=f"{system} ({platform.machine()})",
+        facts=facts,
         mode=f"{mode.name}: {mode.description}",
+        requests=requests,
     )
-    listed = "".join(f"\n- `{name}`: {description}" for name, description in (skills or {}).items())
+    listed = "".join(f"\n- `{name}`: {description}" for name, description in skills.items())
     known = f"\nSkills of this project (read one with the tool `skill` before doing what it describes):{listed}\n"
-    return f"{facts}{known if listed else ''}\n{instructions}".rstrip() + "\n"
+    return f"{prompt}{known if listed else ''}\n{instructions}".rstrip() + "\n"
