@@ -105,7 +105,7 @@ class ProviderConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         Literal["auto", "native", "fenced"],
         key(
             "How tools are called: `native` through the API, `fenced` with blocks in the answer's text (for models "
-            "without tool calls), `auto`: native until the server refuses tools."
+            "without tool calls), `auto`: native until the server refuses or drops tools."
         ),
     ] = "auto"
     embedding_model: Annotated[
