@@ -18,7 +18,6 @@ from acp_agent.loop.choices import Choices
 from acp_agent.loop.modes import MODES, Mode
 from acp_agent.loop.opened import Opened
 from acp_agent.loop.outbox import Outbox
-from acp_agent.loop.prompts.facts import facts_of
 from acp_agent.loop.published import Published
 from acp_agent.loop.turn_queue import TurnQueue
 from acp_agent.protocol.client import Client
@@ -71,11 +70,6 @@ class Session:
     def _building(self) -> anyio.Lock:
         # Created late: it loads anyio's event loop backend, for which the session's response must not wait.
         return anyio.Lock()
-
-    @cached_property
-    def facts(self) -> str:
-        """About the project, as it was at the first prompt."""
-        return facts_of(self.roots)
 
     async def parts(self) -> Parts:
         """Returns the parts that a turn needs; the first caller builds them. Raises ResourceNotFound once the session

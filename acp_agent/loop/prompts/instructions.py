@@ -10,10 +10,12 @@ from __future__ import annotations
 import copy
 import logging
 from collections.abc import Iterable
+from functools import cached_property
 from pathlib import Path
 
 from acp_agent.errors import ExecutorError
 from acp_agent.executors import files
+from acp_agent.loop.prompts.facts import facts_of
 from acp_agent.loop.prompts.project_rules import instruction_file
 from acp_agent.safety.folders.paths import Roots, real_path
 
@@ -30,6 +32,11 @@ class Instructions:
         self._told: set[Path] = set()
         self.text = self._of_roots()
         """For the system prompt; empty if there are none."""
+
+    @cached_property
+    def facts(self) -> str:
+        """About the project, as it was at the first prompt."""
+        return facts_of(self._roots)
 
     def _of_roots(self) -> str:
         if not self._enabled:

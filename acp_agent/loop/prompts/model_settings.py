@@ -23,7 +23,7 @@ def model_settings(session: Session, memory: Memory, model: ReadyModel) -> Model
         session.choices.mode(),
         f"{agent.instructions}\n{memory.instructions.text}".strip(),
         memory.skills.described(),
-        session.facts,
+        memory.instructions.facts,
         agent.max_tool_iterations,
     )
     return ModelSettings(
