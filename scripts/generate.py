@@ -108,8 +108,8 @@ def _tools(definitions: Iterable[Definition]) -> str:
         "",
         "What the model can call, by a tool's own name or one of its aliases. The model reads the guidance in plain",
         "sentences (`tools.guidance`). A tool *found by `tools`* is sent to it once it has searched for it. Tools that",
-        "only read are offered in every mode; calls of one message that only read run at the same time. The schemas are",
-        "in `schemas/tool-parameters.schema.json`.",
+        "only read are offered in every mode; calls of one message that only read run at the same time. The schemas",
+        "are in `schemas/tool-parameters.schema.json`.",
         "",
     ]
     for tool in definitions:
