@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import asynccontextmanager
 
@@ -10,7 +11,7 @@ import pytest
 
 from acp_agent.errors import PeerError
 from acp_agent.schema.acp import ImageContent, TextContent, UsageUpdate
-from tests.agent.kit import connect, environ_for
+from tests.agent.kit import connect, environ_for, rig
 
 from .kit import ROOT, Server, llama
 
@@ -66,6 +67,15 @@ async def test_an_answer_streams_and_its_tokens_are_the_servers_own(tmp_path, wi
         usage = answer.meta["usage"]
         assert 1000 < usage["inputTokens"] < 8192 * 4
         assert sizes(editor)[-1] == 8192, "the window of a request, from /props"
+
+
+@pytest.mark.parametrize(("window", "most"), [(128_000, 4_500), (16_384, 2_500)])
+async def test_the_first_request_is_lean_by_the_servers_own_count(tmp_path, server, window, most):
+    async with rig(tmp_path, ["ok"], config=f"[providers.default]\ncontext_window = {window}\n") as r:
+        await r.editor.prompt("hi")
+        body = r.model.requests[0].body
+    tools = sum(server.tokens(json.dumps(tool["function"], ensure_ascii=False)) for tool in body["tools"])
+    assert tools + server.tokens(body["messages"][0]["content"]) <= most
 
 
 async def test_a_template_without_tools_leads_to_calls_as_text_with_a_word(tmp_path, server):

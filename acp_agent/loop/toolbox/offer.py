@@ -44,8 +44,7 @@ THOUGHTS = "thinking"
 """The field for thinking in complex tools; removed before a tool sees its arguments."""
 
 ESSENTIAL = frozenset(
-    "bash bash_output bash_kill bash_list read edit write find_path grep list_directory plan skill switch_mode "
-    "tools".split()
+    "bash bash_output bash_kill read edit write find_path grep list_directory skill switch_mode tools".split()
 )
 """Tools that a model with a small context always gets, since the definitions of all tools would fill it."""
 
@@ -246,9 +245,10 @@ class Offer:
 
     def _rendered(self, entry: ToolEntry) -> ToolDefinition:
         """The same object as long as the entry is the same: providers encode it once."""
-        known = self._definitions.get(entry.name)
+        guidance = "brief" if self._small and self._config.guidance == "short" else self._config.guidance
+        known = self._definitions.get(f"{guidance} {entry.name}")
         if known is None or known[0] is not entry:
-            known = self._definitions[entry.name] = (entry, rendered(entry, self._config.guidance))
+            known = self._definitions[f"{guidance} {entry.name}"] = (entry, rendered(entry, guidance))
         return known[1]
 
     def words(self) -> str:

@@ -1,4 +1,5 @@
-"""The form in which tools are sent: `full` as their guidance is written, `short` in plain sentences.
+"""The form in which tools are sent: `full` as their guidance is written, `short` in plain sentences, `brief` (for small
+contexts) without what they are not for.
 
 Only built-in tools have guidance in sections and schemas of a known form; other tools are sent as they are.
 """
@@ -12,7 +13,7 @@ from typing import Any, Literal
 from acp_agent.llm.base import ToolDefinition
 from acp_agent.tools.kit.registry import TOOLS, ToolEntry
 
-Guidance = Literal["short", "full"]
+Guidance = Literal["brief", "short", "full"]
 
 SECTION = re.compile(r"\n\n(When to use|When not to use|Disambiguation|Examples): ")
 BEGINS = ("for ", "to ", "if ", "while ", "before ", "as ")
@@ -25,16 +26,16 @@ CHECKED_HERE = frozenset(("minLength", "maxLength", "exclusiveMinimum", "additio
 def rendered(entry: ToolEntry, guidance: Guidance) -> ToolDefinition:
     if entry.name not in TOOLS:
         return entry.definition
-    description = entry.description if guidance == "full" else short(entry.description)
+    description = entry.description if guidance == "full" else short(entry.description, brief=guidance == "brief")
     return ToolDefinition(entry.name, description, lean(entry.parameters))
 
 
-def short(description: str) -> str:
+def short(description: str, *, brief: bool = False) -> str:
     """What the tool does, what it is not for, and what one must know; without headings and examples."""
     what, *sections = SECTION.split(description.strip())
     told = dict(zip(sections[::2], sections[1::2], strict=True))
     parts = [what]
-    if unfit := told.get("When not to use"):
+    if (unfit := told.get("When not to use")) and not brief:
         parts.append(f"Not {unfit}" if unfit.startswith(BEGINS) else f"Not for {unfit}")
     parts.append(told.get("Disambiguation", ""))
     return " ".join(_sentence(" ".join(part.split())) for part in parts if part)
