@@ -87,7 +87,7 @@ def _claim(params: BashParams) -> Claim | None:
 
 class Bash(Tool[BashParams]):
     name = "bash"
-    aliases = ("run_command", "shell", "run_shell", "execute_bash")
+    aliases = ("run_command", "shell", "run_shell", "execute_bash", "run_terminal_cmd", "execute_command")
     kind = "execute"
 
     def parse(self, arguments: dict[str, Any]) -> BashParams:

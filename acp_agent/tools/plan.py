@@ -41,6 +41,7 @@ class PlanParams(Params):
 
 class Plan(HarmlessTool[PlanParams]):
     name = "plan"
+    aliases = ("todo_write", "update_plan")
     kind = "think"
     reads_only = True
 

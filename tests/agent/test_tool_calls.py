@@ -129,6 +129,29 @@ async def test_a_call_that_cannot_work_fails_asks_nobody_and_the_model_hears_why
         assert r.editor.permission_requests == []
 
 
+@pytest.mark.parametrize(
+    ("name", "arguments", "own"),
+    [
+        ("Read", {"file_path": "a.txt", "offset": 0}, "read"),
+        ("LS", {}, "list_directory"),
+        ("Bash", {"command": "true", "description": "Nothing"}, "bash"),
+        ("Grep", {"pattern": "one", "path": "."}, "grep"),
+        ("ReadFile", {"path": "a.txt"}, "read"),
+        ("TodoWrite", {"entries": [{"content": "x"}]}, "plan"),
+        ("str_replace", {"path": "a.txt", "old_str": "one", "new_str": "two"}, "edit"),
+        ("MultiEdit", {"file_path": "a.txt", "edits": [{"old_string": "one", "new_string": "two"}]}, "edit"),
+    ],
+)
+async def test_names_that_models_know_from_other_agents_run_the_same_tool(tmp_path, name, arguments, own):
+    (tmp_path / "project").mkdir()
+    (tmp_path / "project" / "a.txt").write_text("one\n")
+    looks = Call("read", {"path": "a.txt"})
+    async with rig(tmp_path, calls(looks, Call(name, arguments)), mode="auto") as r:
+        await r.editor.prompt("go")
+        call = list(r.editor.tool_calls().values())[-1]
+        assert (call.name, call.status) == (own, "completed"), call.text()
+
+
 async def test_aliases_run_the_same_tool(tmp_path):
     async with rig(tmp_path, calls(Call("run_command", {"command": "echo hi"}), Call("ls", {}))) as r:
         await r.editor.prompt("go")

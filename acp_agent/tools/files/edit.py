@@ -74,7 +74,7 @@ class Planned(Struct, frozen=True):
 class Edit(PathTool[EditParams]):
     name = "edit"
     title = "Edit {path}"
-    aliases = ("edit_file", "file_edit")
+    aliases = ("edit_file", "file_edit", "str_replace", "multi_edit", "search_replace")
     kind = "edit"
     touches = "write"
 

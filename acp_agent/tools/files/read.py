@@ -30,7 +30,7 @@ ROOM_FOR_FOOTER = 100
 
 class ReadParams(Params):
     path: str = Field(description="The file, absolute or relative to the working directory.")
-    offset: int | None = Field(default=None, ge=1, description="First line to return, counted from 1.")
+    offset: int | None = Field(default=None, ge=0, description="First line to return, counted from 1.")
     limit: int | None = Field(default=None, ge=1, description="Number of lines to return; default 2000.")
 
 

@@ -4,6 +4,7 @@ are loaded at the first call (or earlier, by `loaders`).
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
@@ -87,6 +88,11 @@ class ToolEntry(msgspec.Struct, frozen=True):
         return ToolDefinition(self.name, self.description, self.parameters)
 
 
+def plain_name(name: str) -> str:
+    """The name as ours are written: `WebFetch` is `web_fetch`, `LS` is `ls`."""
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).replace("-", "_").lower()
+
+
 class Tools(ABC):
     """A table of tools."""
 
@@ -127,7 +133,7 @@ class Registry(Tools):
         return tuple(self._entries.values())
 
     def find(self, name: str) -> ToolEntry | None:
-        return self._entries.get(self._names.get(name, ""))
+        return self._entries.get(self._names.get(name) or self._names.get(plain_name(name), ""))
 
     def tool(self, name: str) -> Tool[Any]:
         found = self._tools.get(name)

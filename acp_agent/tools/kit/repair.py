@@ -10,6 +10,8 @@ import json
 import re
 from typing import Any
 
+from acp_agent.tools.kit.registry import plain_name
+
 SYNONYMS: dict[str, tuple[str, ...]] = {
     "path": ("file_path", "filepath", "filename", "file", "target_file", "directory", "dir", "folder"),
     "old_string": ("old_str", "old_text", "old", "search"),
@@ -54,7 +56,7 @@ def repair(arguments: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any] 
 
 
 def _known_name(name: str, properties: dict[str, Any], arguments: dict[str, Any]) -> str | None:
-    snake = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).replace("-", "_").lower()
+    snake = plain_name(name)
     candidates = [snake, *(known for known, others in SYNONYMS.items() if snake in others)]
     found = [known for known in candidates if known in properties and known not in arguments]
     return found[0] if len(found) == 1 else None
