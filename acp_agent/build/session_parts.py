@@ -126,7 +126,7 @@ def build_memory(session: Session, store: SessionStore, turn: RunningTurn) -> Me
         store,
         Room(settings.compaction, agent.context_budget, agent.context_budget_tokens),
         Goals(session.outbox, store.goals),
-        Instructions(roots, enabled=agent.instruction_files, max_bytes=agent.max_instruction_bytes),
+        Instructions(roots, enabled=agent.instruction_files, max_bytes=agent.max_instruction_bytes, secret=session.id),
         Skills(read_skills(roots) if agent.skills else {}, roots, turn),
     )
 

@@ -88,7 +88,8 @@ async def test_a_sub_folders_file_is_told_once_with_the_first_result_below_it(tm
     async with rig(tmp_path, script) as r:
         await r.editor.prompt("go")
         first, second = (m["content"] for m in r.messages(3) if m["role"] == "tool")
-        assert "[Instructions for everything below src/api/ (AGENTS.md):\napi words\n]" in first
+        mark = re.search(r"`\[instructions (\w{12}): …\]`", system(r))[1]
+        assert f"[instructions {mark}: for everything below src/api/ (AGENTS.md)]\napi words\n[end of" in first
         assert "api words" not in second
         assert "api words" not in system(r, 3)
         shown = next(iter(r.editor.tool_calls().values()))

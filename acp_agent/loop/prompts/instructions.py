@@ -8,6 +8,7 @@ that lead out of the session's folders are not followed.
 from __future__ import annotations
 
 import copy
+import hashlib
 import logging
 from collections.abc import Iterable
 from functools import cached_property
@@ -19,13 +20,17 @@ from acp_agent.loop.prompts.facts import facts_of
 from acp_agent.loop.prompts.project_rules import instruction_file
 from acp_agent.safety.folders.paths import Roots, real_path
 
+MARK_CHARS = 12
+
 log = logging.getLogger(__name__)
 
 
 class Instructions:
-    """Of one session. `max_bytes` bounds the text of each file and of all in the system prompt together."""
+    """Of one session. `max_bytes` bounds the text of each file and of all in the system prompt together. `secret` is
+    something that no file of the project can know: it makes the `mark` of instructions in tool results."""
 
-    def __init__(self, roots: Roots, *, enabled: bool, max_bytes: int) -> None:
+    def __init__(self, roots: Roots, *, enabled: bool, max_bytes: int, secret: str = "") -> None:
+        self.mark = hashlib.sha256(f"instructions {secret}".encode()).hexdigest()[:MARK_CHARS]
         self._roots = roots
         self._enabled = enabled
         self._max_bytes = max_bytes
@@ -62,7 +67,8 @@ class Instructions:
                 self._told.add(file)
                 if text := self._read(file, self._max_bytes):
                     shown = self._roots.display(folder)
-                    parts.append(f"[Instructions for everything below {shown}/ ({file.name}):\n{text}\n]")
+                    about = f"[instructions {self.mark}: for everything below {shown}/ ({file.name})]"
+                    parts.append(f"{about}\n{text}\n[end of instructions {self.mark}]")
         return "\n".join(parts)
 
     def for_sub_agent(self) -> Instructions:

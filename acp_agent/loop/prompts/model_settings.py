@@ -24,6 +24,7 @@ def model_settings(session: Session, memory: Memory, model: ReadyModel) -> Model
         f"{agent.instructions}\n{memory.instructions.text}".strip(),
         memory.skills.described(),
         memory.instructions.facts,
+        memory.instructions.mark,
         agent.max_tool_iterations,
     )
     return ModelSettings(

@@ -135,10 +135,10 @@ def _template() -> str:
 
 
 def system_prompt(
-    roots: Roots, mode: Mode, instructions: str, skills: Mapping[str, str], facts: str, requests: int
+    roots: Roots, mode: Mode, instructions: str, skills: Mapping[str, str], facts: str, mark: str, requests: int
 ) -> str:
     """Returns the beginning of every request: byte-stable for a session as long as its mode stays. `skills`: name and
-    description; `requests`: model calls of a turn."""
+    description; `mark`: of instructions in results; `requests`: model calls of a turn."""
     more = "\n".join(f"- {root}" for root in roots.all[1:])
     system = {"linux": "Linux", "darwin": "macOS", "win32": "Windows"}.get(sys.platform, sys.platform)
     prompt = _template().format(
@@ -146,6 +146,7 @@ def system_prompt(
         additional=f"Further folders of this session:\n{more}\n" if more else "",
         system=f"{system} ({platform.machine()})",
         facts=facts,
+        mark=mark,
         mode=f"{mode.name}: {mode.description}",
         requests=requests,
     )
