@@ -68,7 +68,7 @@ class AgentConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             ge=0,
             project=True,
         ),
-    ] = 3000
+    ] = 8000
     instruction_files: Annotated[bool, key("Read the project's AGENTS.md (or else CLAUDE.md, GEMINI.md).")] = True
     max_instruction_bytes: Annotated[
         int, key("Maximum bytes of instruction files in the system prompt.", ge=1024, project=True)

@@ -99,7 +99,7 @@ class ChatProvider:
         """What a llama.cpp server says about itself; `None` if it does not."""
         try:
             return msgspec.json.decode((await self._get("/props", self._base_url.removesuffix("/v1"))).content)
-        except (ProviderError, msgspec.DecodeError) as error:
+        except (ProviderError, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             log.info("%s: no properties: %s", self.name, error)
             return None
 

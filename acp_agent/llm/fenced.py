@@ -23,7 +23,8 @@ import msgspec
 
 from acp_agent.errors import ProviderError
 from acp_agent.llm import base as llm
-from acp_agent.llm.written_calls import WrittenCalls
+from acp_agent.llm.streamed_text import clean
+from acp_agent.llm.written_calls import WRITTEN, WrittenCalls
 
 log = logging.getLogger(__name__)
 
@@ -35,6 +36,7 @@ OPENING = re.compile(r" {0,3}(`{3,}+)[ \t]*+([\w+-]*+)[ \t]*+\Z")
 MAYBE_OPENING = re.compile(r" {0,3}`{0,2}\Z| {0,3}`{3,}[ \t]*[\w+-]*[ \t]*\Z")
 CHARS_PER_TOKEN = 12
 """More characters of tool definitions than any model's token has: JSON has three to four."""
+WINDOWS = tuple(1024 * 2**power for power in range(6))
 FEWEST_CHARS = 2000
 """Of tool definitions whose absence a token count shows."""
 LONGEST_OPENING = 80
@@ -70,13 +72,15 @@ class FencedProvider:
     ) -> AsyncGenerator[llm.ModelEvent, None]:
         """Runs one model call; see `Provider.stream`."""
         if self._mode == "auto" and settings.model not in self._refused:
-            begun = False
-            written = WrittenCalls(() if settings.model in self._native else tools)
+            begun = said = False
+            native = settings.model in self._native or _called(messages)
+            written = WrittenCalls(() if native else tools)
             try:
                 async with aclosing(self._inner.stream(messages, tools, settings)) as events:
                     async for event in events:
                         begun = begun or not isinstance(event, llm.Notice)
                         if isinstance(event, llm.TextDelta):
+                            said = True
                             for one in written.feed(event.text):
                                 yield one
                             if written.called:  # Before it invents the result.
@@ -85,23 +89,31 @@ class FencedProvider:
                             continue
                         if isinstance(event, llm.ToolUse):
                             self._native.add(settings.model)
-                        if not isinstance(event, (llm.Notice, llm.ThoughtDelta)):
+                            native = True
+                            if rest := written.rest():
+                                yield llm.TextDelta(rest)
+                            written = WrittenCalls(())
+                        if isinstance(event, llm.Finished):
                             for one in written.end():
                                 yield one
-                        if written.called:
-                            yield llm.Finished("tool_calls")
-                            return
+                            if written.called:
+                                yield llm.Finished("tool_calls", event.opaque)
+                                return
                         if (
                             isinstance(event, llm.UsageReport)
-                            and settings.model not in self._native
+                            and not native
                             and _dropped(messages, tools, settings.system, event.input_tokens)
                         ):
                             self._refused.add(settings.model)
-                            break
+                            if not said:
+                                break
+                        said = said or isinstance(event, llm.TextDelta)
                         yield event
                     else:
                         return
             except ProviderError as error:
+                if rest := written.rest():
+                    yield llm.TextDelta(rest)
                 if begun or not tools or not _refuses_tools(error):
                     raise
                 self._refused.add(settings.model)
@@ -139,8 +151,8 @@ class FencedProvider:
                     case llm.Finished(reason, opaque):
                         out = _unwritten(reader.end(complete=reason != "length"), written)
                         out += written.end() if not called else ()
-                        called = called or any(isinstance(one, llm.ToolUse) for one in out)
-                        out.append(llm.Finished("tool_calls" if called and reason == "stop" else reason, opaque))
+                        made = called or any(isinstance(one, llm.ToolUse) for one in out)
+                        out.append(llm.Finished("tool_calls" if made and reason == "stop" else reason, opaque))
                 for one in out:
                     if called and isinstance(one, llm.TextDelta) and one.text.strip():  # It invents the result.
                         yield llm.Finished("tool_calls")
@@ -152,7 +164,14 @@ class FencedProvider:
 def _dropped(messages: Sequence[llm.Message], tools: Sequence[llm.ToolDefinition], system: str, tokens: int) -> bool:
     """Whether a request of that many tokens cannot have had the tools in it, though it can have had the rest."""
     size, rest = len(msgspec.json.encode(tools)), len(system) + len(msgspec.json.encode(messages))
-    return size >= FEWEST_CHARS and rest <= tokens * CHARS_PER_TOKEN < rest + size
+    near_a_window = any(0.9 * window <= tokens <= window for window in WINDOWS)  # The server may have cut the prompt.
+    return size >= FEWEST_CHARS and not near_a_window and rest <= tokens * CHARS_PER_TOKEN < rest + size
+
+
+def _called(messages: Sequence[llm.Message]) -> bool:
+    """Whether the model has made a real call in this conversation."""
+    calls = (call for message in messages if isinstance(message, llm.AssistantMessage) for call in message.tool_calls)
+    return any(not call.id.startswith((WRITTEN, "fenced_")) for call in calls)
 
 
 def _refuses_tools(error: ProviderError) -> bool:
@@ -318,7 +337,7 @@ class FenceReader:
     def _call(self, body: str) -> llm.ToolUse:
         id_ = f"fenced_{uuid.uuid4().hex}"
         if self._tag == "bash":
-            return llm.ToolUse(id_, BASH, json.dumps({"command": body.strip("\n")}, ensure_ascii=False))
+            return llm.ToolUse(id_, BASH, clean(json.dumps({"command": body.strip("\n")}, ensure_ascii=False)))
         if self._tag == "scrape":
             return llm.ToolUse(id_, SCRAPE, body.strip())
         return llm.ToolUse(id_, *_named(body.strip()))
@@ -339,9 +358,9 @@ def _named(body: str) -> tuple[str, str]:
     for key in ("arguments", "parameters", "args", "params", "input"):
         if key in value:
             given = value[key]
-            return name or "tool", given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)
+            return name or "tool", clean(given if isinstance(given, str) else json.dumps(given, ensure_ascii=False))
     rest = {key: item for key, item in value.items() if item != name}
-    return name or "tool", json.dumps(rest, ensure_ascii=False)
+    return name or "tool", clean(json.dumps(rest, ensure_ascii=False))
 
 
 def _joined(out: list[llm.TextDelta | llm.ToolUse]) -> list[llm.TextDelta | llm.ToolUse]:

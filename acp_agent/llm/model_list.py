@@ -48,7 +48,7 @@ def with_properties(models: list[ModelInfo], body: object) -> list[ModelInfo]:
     return [
         replace(
             info,
-            context_window=window if isinstance(window, int) and window > 0 else info.context_window,
+            context_window=window if isinstance(window, int) and window > 1 else info.context_window,
             tools=tools if isinstance(tools, bool) else info.tools,
         )
         for info in models

@@ -217,7 +217,7 @@ def _kind(status: int | None, vendor: VendorError) -> ProviderErrorKind:
         return "rate_limit"
     if status == 404 or _is_about_model(vendor):
         return "not_found"
-    if status == 503 and "loading" in words:
+    if status == 503 and re.search(r"\bloading\b", words):
         return "loading"
     if status in (500, 501) and re.search(_LACK_WORDS, words):
         return "bad_request"  # The same request would fail again.

@@ -98,7 +98,7 @@ async def with_retries(
                     yield event
             return
         except ProviderError as error:
-            if error.kind == "loading" and waited < policy.loading_wait:
+            if error.kind == "loading" and not started and waited < policy.loading_wait:
                 if not waited:
                     yield Notice(f"{error} Waiting for it, up to {policy.loading_wait:g} seconds.")
                 await sleep(pause := min(policy.base_delay * LOADING_PAUSE, policy.loading_wait - waited))

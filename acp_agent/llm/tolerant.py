@@ -64,6 +64,7 @@ class TolerantProvider:
                 if (settings.model, feature) not in self._told:
                     self._told.add((settings.model, feature))
                     yield llm.Notice(f"{settings.model} {WORDS[feature]}.")
+            sent = frozenset(used - lacks)
             asked = replace(settings, thought_level=None) if "reasoning" in lacks else settings
             begun = False
             try:
@@ -73,7 +74,7 @@ class TolerantProvider:
                         yield event
                 return
             except ProviderError as error:
-                refused = None if begun else _refused(error, used - lacks)
+                refused = None if begun else _refused(error, sent)
                 if refused is None:
                     raise
                 lacks.add(refused)
@@ -120,7 +121,7 @@ def _stripped(message: llm.Message, lacks: set[Feature]) -> llm.Message:
     )
 
 
-def _refused(error: ProviderError, used: set[Feature]) -> Feature | None:
+def _refused(error: ProviderError, used: frozenset[Feature]) -> Feature | None:
     """The feature of the request that the server says the model lacks."""
     words = str(error).lower()
     if error.kind not in ("bad_request", "not_found") or not re.search(REFUSES, words) or re.search(BAD_DATA, words):

@@ -22,23 +22,28 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from acp_agent.llm import base as llm
+from acp_agent.llm.streamed_text import clean
 
 TAGS = frozenset(("", "json", "tool", "tool_call", "tool_code", "tool_calls", "function", "python", "py", "xml"))
 """Language tags of code blocks that may hold a call."""
 
-OPENINGS = ("```", "{", "[{", "<tool_call>", "<function=", "[TOOL_CALLS]")
+OPENINGS = ("```", "~~~", "{", "[{", "<tool_call>", "<function=", "[TOOL_CALLS]")
+WRITTEN = "written_"
+"""Beginning of the ids of such calls."""
 ENDS = frozenset("}])>`\n")
 LONGEST_OPENING = 40
 """Characters from which it is clear what a text may be."""
 LONGEST = 64_000
 """Characters that are held back because they may be a call."""
 
-FENCE = re.compile(r"[ \t]*```[ \t]*([\w+-]*)[ \t]*\r?\n")
-CLOSING = re.compile(r"^[ \t]*```[ \t]*$", re.MULTILINE)
+FENCE = re.compile(r" {0,3}(`{3,}|~{3,})[ \t]*([^`\r\n]*?)[ \t]*\r?\n")
+INDENT = re.compile(r" {0,3}(?=\S)|\Z")
 FIRST_KEY = re.compile(r'[\s\[]*\{\s*"(name|tool|tool_name|function|arguments|parameters|type|id|tool_calls)"')
 PARAMETER = re.compile(r"<parameter=([\w-]+)>\n?(.*?)\n?</parameter>", re.DOTALL)
 FUNCTION = re.compile(r"\s*<function=([\w-]+)>(.*?)</function>", re.DOTALL)
-EXAMPLE = re.compile(r"\b(?:for example|an? example|for instance|such as|looks? like)\b|\be\.g\.", re.IGNORECASE)
+EXAMPLE = re.compile(
+    r"\bexamples?\b|\bfor instance|\bsuch as\b|\blooks? like|\be\.g\.|\bcontains?\b|\bsays?\b|\bholds?\b", re.IGNORECASE
+)
 """In the line before: what follows is shown, not made."""
 MORE_KEYS = frozenset(("id", "type", "tool_call_id"))
 
@@ -54,7 +59,8 @@ class WrittenCalls:
         self._held = ""
         """Begins at the start of a line as long as it may be a call."""
         self._line_start = True
-        self._in_code = False
+        self._fence = ""
+        """The fence of the code block that the text is in."""
         self._current = self._before = ""
         """The line that is being read, and the last one before it that was not blank."""
         self._waiting = False
@@ -75,23 +81,29 @@ class WrittenCalls:
         """Returns the rest."""
         return self._decide(complete=True)
 
+    def rest(self) -> str:
+        """What is held back, as it is: the stream broke."""
+        held, self._held = self._held, ""
+        return held
+
     def _decide(self, *, complete: bool) -> list[llm.TextDelta | llm.ToolUse]:
         said: list[str] = []
         calls: list[llm.ToolUse] = []
         while self._held and not self.called:
-            kind = self._kind(complete)
+            if self._fence and self._line_start and "\n" not in self._held and not complete:
+                break  # It may be the end of the block.
+            kind = "" if self._fence else self._kind(complete)
             if kind is None:
                 break
             if kind:
-                found = None if EXAMPLE.search(self._before) else self._calls(kind, complete)
-                if found is None and not complete and len(self._held) < LONGEST and not EXAMPLE.search(self._before):
+                found = [] if EXAMPLE.search(self._before) else self._calls(kind, complete)
+                if found is None and not complete and len(self._held) < LONGEST:
                     self._waiting = len(self._held) > LONGEST_OPENING
                     break
                 if found:
-                    calls = [llm.ToolUse(f"written_{uuid.uuid4().hex}", name, args) for name, args in found]
+                    calls = [llm.ToolUse(f"{WRITTEN}{uuid.uuid4().hex}", name, args) for name, args in found]
                     self.called, self._held = True, ""
                     break
-                self._in_code = kind == "```"
             said.append(self._line())
         text = "".join(said)
         return [*([llm.TextDelta(text)] if text else []), *calls]
@@ -100,18 +112,26 @@ class WrittenCalls:
         """The opening that the held text begins with, "" for none; `None`: more text may tell."""
         if not self._line_start:
             return ""
-        start = self._held.lstrip(" \t")
-        if self._in_code:
-            return "" if complete or len(start) >= 3 or "\n" in start else None
+        if INDENT.match(self._held) is None:
+            return "" if self._held.strip(" ") or len(self._held) > 3 else (None if not complete else "")
+        start = self._held.lstrip(" ")
         if not complete and any(opening.startswith(start) for opening in self._openings):
             return None
-        return next((opening for opening in self._openings if start.startswith(opening)), "")
+        found = next((opening for opening in self._openings if start.startswith(opening)), "")
+        if found in ("```", "~~~") and "\n" not in start and not complete:
+            return None
+        return found
 
     def _line(self) -> str:
         """Takes the held text up to the end of its first line."""
         line, newline, self._held = self._held.partition("\n")
-        if self._in_code and self._line_start and line.strip() == "```":
-            self._in_code = False
+        if self._line_start:
+            fence = FENCE.fullmatch(f"{line.rstrip()}\n")
+            if self._fence:
+                closes = fence is not None and not fence[2] and fence[1].startswith(self._fence)
+                self._fence = "" if closes else self._fence
+            elif fence is not None:
+                self._fence = fence[1]
         self._line_start = bool(newline)
         self._current += line
         if newline:
@@ -122,25 +142,33 @@ class WrittenCalls:
 
     def _calls(self, opening: str, complete: bool) -> list[tuple[str, str]] | None:
         """The calls, `[]` if it is text after all, `None` if more text may tell."""
-        if opening == "```":
+        if opening in ("```", "~~~"):
             return self._in_fence(complete)
-        return self._in_body(self._held, complete or ("\n\n" in self._held and opening.endswith("(")))
+        if opening.endswith("(") or opening in ("{", "[{"):
+            # Alone in its paragraph: what goes on after it talks about it.
+            whole, blank, _ = self._held.partition("\n\n")
+            return self._in_body(whole, complete or bool(blank))
+        return self._in_body(self._held, complete)
 
     def _in_fence(self, complete: bool) -> list[tuple[str, str]] | None:
         fence = FENCE.match(self._held)
         if fence is None:
-            return [] if complete or "\n" in self._held else None
-        if fence[1].lower() not in TAGS:
+            return []
+        if fence[2].lower() not in TAGS or fence[1][0] == "~":
             return []
         body = self._held[fence.end() :]
-        closing = CLOSING.search(body)
-        return self._in_body(body[: closing.start()] if closing else body, complete or closing is not None)
+        closing = re.search(rf"^ {{0,3}}`{{{len(fence[1])},}}[ \t]*$", body, re.MULTILINE)
+        inside = body[: closing.start()] if closing else body
+        closed = complete or (closing is not None and body[closing.end() :][:1] == "\n")
+        found = self._in_body(inside, closed, alone=True)
+        return found if closed or found == [] else None  # What follows in the block decides, too.
 
-    def _in_body(self, body: str, complete: bool) -> list[tuple[str, str]] | None:
-        """`complete`: nothing more belongs to it."""
+    def _in_body(self, body: str, complete: bool, *, alone: bool = False) -> list[tuple[str, str]] | None:
+        """`complete`: nothing more belongs to it. `alone`: nothing else may stand in it."""
         start = body.lstrip()
         if not start:
             return [] if complete else None
+        lines = start if complete else start[: start.rfind("\n") + 1]
         if start.startswith("<"):
             found = self._tagged(start)
         elif start.startswith("[TOOL_CALLS]"):
@@ -148,9 +176,11 @@ class WrittenCalls:
         elif start[0] in "{[":
             if len(start) > LONGEST_OPENING and not FIRST_KEY.match(start):
                 return []
-            found = self._json(start)
+            found = self._json(lines, alone=alone) if lines.rstrip()[-1:] in ("}", "]") or alone else None
         elif any(start.startswith(f"{name}(") for name in self._tools):
-            found = self._python(start)
+            found = self._python(lines) if lines.rstrip().endswith(")") else None
+            if found is None and lines.count("(") == lines.count(")") > 0:
+                return []  # More than a call, or talk about it.
         elif not complete and any(f"{name}(".startswith(start) for name in self._tools):
             return None
         else:
@@ -163,12 +193,13 @@ class WrittenCalls:
             return self._json(inner)
         match = FUNCTION.match(inner)
         if match is None:
-            return None if "<tool_call>".startswith(text[:11]) or inner.startswith("<") or not inner else []
+            known = text.startswith(("<tool_call>", "<function="))
+            return None if known and (not inner or "<function=".startswith(inner[:10])) else []
         name, body = match[1], match[2]
         if body.strip().startswith("{"):
             return self._named(name, _loads(body.strip()))
-        properties = self._tools.get(name, {}).get("properties", {})
-        given = {key: _as_typed(value, properties.get(key, {})) for key, value in PARAMETER.findall(body)}
+        properties = _dict(self._tools.get(name, {}).get("properties"))
+        given = {key: _as_typed(value, _dict(properties.get(key))) for key, value in PARAMETER.findall(body)}
         return self._named(name, given)
 
     def _mistral(self, text: str) -> list[tuple[str, str]] | None:
@@ -180,10 +211,14 @@ class WrittenCalls:
         value = _loads(text[match.end() :])
         return None if value is None else self._named(match[1], value)
 
-    def _json(self, text: str) -> list[tuple[str, str]] | None:
-        value = _loads(text)
-        if value is None:
+    def _json(self, text: str, *, alone: bool = False) -> list[tuple[str, str]] | None:
+        try:
+            value, end = _decoder.raw_decode(text)
+        except (ValueError, RecursionError):
             return None
+        rest = text[end:] if alone else text[end:].partition("\n")[0]
+        if rest.strip() not in ("", "</tool_call>"):
+            return []  # A sentence about it.
         calls: list[tuple[str, str]] = []
         for one in _each(value):
             found = self._one(one)
@@ -213,7 +248,7 @@ class WrittenCalls:
             case [ast.Expr(ast.Call(ast.Name(name), args, keywords))] if all(one.arg for one in keywords):
                 try:
                     given = {str(one.arg): ast.literal_eval(one.value) for one in keywords}
-                    required = self._tools.get(name, {}).get("required", [])
+                    required = [one for one in self._tools.get(name, {}).get("required") or [] if isinstance(one, str)]
                     if len(args) == 1 and len(required) == 1 and not keywords:
                         given = {required[0]: ast.literal_eval(args[0])}
                     elif args:
@@ -228,12 +263,21 @@ class WrittenCalls:
         schema = self._tools.get(name)
         if schema is None or not isinstance(given, dict):
             return []
-        properties = schema.get("properties", {})
-        if set(schema.get("required", [])) - given.keys() or given.keys() - properties.keys():
+        properties, required = _dict(schema.get("properties")), schema.get("required")
+        needed = {one for one in required if isinstance(one, str)} if isinstance(required, list) else set()
+        unknown = given.keys() - properties.keys()
+        if needed - given.keys() or (unknown and schema.get("additionalProperties") is not True):
             return []
-        if any(properties[key].get("type") == "string" and not isinstance(value, str) for key, value in given.items()):
+        if any(_dict(properties.get(key)).get("type") == "string" and not isinstance(given[key], str) for key in given):
             return []
-        return [(name, json.dumps(given, ensure_ascii=False))]
+        try:
+            return [(name, clean(json.dumps(given, ensure_ascii=False, allow_nan=False)))]
+        except (TypeError, ValueError, RecursionError):
+            return []
+
+
+def _dict(value: object) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
 
 
 def _each(value: object) -> Iterator[object]:

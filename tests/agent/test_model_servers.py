@@ -104,6 +104,8 @@ async def test_tools_dropped_in_silence_are_noticed_by_the_servers_own_count(tmp
     script = [Answer(text="I cannot do that.", usage=Usage(600, 5)), FENCED, "done"]
     async with rig(tmp_path, script) as r:
         await r.editor.prompt("go")
+        assert r.editor.text() == "I cannot do that."
+        await r.editor.prompt("do it")
         assert "The server passes no tools on to fake-model" in r.editor.text()
         assert ["tools" in request.body for request in r.model.requests] == [True, False, False]
         assert "out" in str(r.messages(3)[-1])

@@ -159,7 +159,7 @@ async def test_a_circle_of_different_calls_is_a_doom_loop(tmp_path):
     async with rig(tmp_path, [*circle * 3, "never asked for"]) as r:
         assert (await r.editor.prompt("hi")).stop_reason == "max_turn_requests"
         assert len(r.model.requests) == 9
-        assert "the same circle of 3 calls 3 times in a row" in r.editor.text()
+        assert "the same circle of 3 rounds 3 times" in r.editor.text()
         assert "`agent.doom_loop`" in r.editor.text()
 
 
@@ -183,15 +183,15 @@ async def test_an_answer_cut_by_its_length_says_how_to_go_on(tmp_path):
 
 @pytest.mark.parametrize("unit", ["I will now read the file.\n", "na ", "-"])
 async def test_a_model_that_babbles_is_stopped(tmp_path, unit):
-    babble = Answer(text=("Well: ", *[unit * 20] * 2000), repeat=True)
+    babble = Answer(text=("Well: ", *[unit * 20] * 4000), repeat=True)
     async with rig(tmp_path, [babble]) as r:
         assert (await r.editor.prompt("hi")).stop_reason == "max_turn_requests"
         said = r.editor.text()
         assert "The model repeated itself and was stopped (`agent.max_repetition`)" in said
-        assert len(said) < 8_000
+        assert len(said) < 20_000
         await r.editor.prompt("again")
         (kept,) = [m["content"] for m in r.model.requests[1].body["messages"] if m["role"] == "assistant"]
-        assert kept.startswith("Well: ") and len(kept) < len(said) - 2_500, "it does not read all of it again"
+        assert kept.startswith("Well: ") and len(kept) < len(said) - 7_000, "it does not read all of it again"
 
 
 async def test_usage_is_reported_after_each_model_call(tmp_path):

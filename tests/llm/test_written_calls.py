@@ -92,6 +92,16 @@ FRIENDS = {
     "in a line": 'The object {"name": "bash", "arguments": {"command": "ls"}} is a call.\n',
     "in prose": "bash(1) is a shell, read(2) a system call.\nread(fd, buffer, size) reads.\n",
     "a tag in prose": "The <tool_call> tag wraps a call.\n<tools> are others\n",
+    "in a block without a tag": 'For example:\n```\n{"name": "bash", "arguments": {"command": "ls"}}\n```\nDo not.\n',
+    "a log in a block without a tag": '```\n12:00 start\n{"name": "bash", "arguments": {"command": "ls"}}\n```\n',
+    "a README in a fence": '````markdown\n```json\n{"name": "bash", "arguments": {"command": "ls"}}\n```\n````\n',
+    "tildes": 'It is:\n~~~json\n{"name": "bash", "arguments": {"command": "ls"}}\n~~~\n',
+    "indented": 'It is:\n\n    {"name": "bash", "arguments": {"command": "ls"}}\n\nend\n',
+    "a sentence that begins with it": 'bash(command="ls") would list it, so no.\nend\n',
+    "a sentence about an object": '{"name": "bash", "arguments": {"command": "ls"}} is what it says.\nend\n',
+    "more in the block": '```json\n{"name": "bash", "arguments": {"command": "ls"}}\n{"result": 1}\n```\n',
+    "what a file contains": '`a.json` contains:\n```json\n{"name": "bash", "arguments": {"command": "ls"}}\n```\n',
+    "a text block": '```text\nbash(command="ls")\n```\n',
     "broken": '{"name": "bash", "arguments": {"command": "ls"\n\nwell\n',
     "code": "Look:\n\n```js\nconst a = {\n}\n```\n{braces}\n[brackets]\n",
 }
@@ -123,9 +133,37 @@ def test_text_about_tools_stays_text(text):
         assert read(text, pieces) == (text, []), pieces
 
 
+ODD = [
+    ToolDefinition("a", "", {"type": "object", "required": None}),
+    ToolDefinition("b", "", {"type": "object", "properties": {"path": True}, "required": [{}]}),
+    ToolDefinition("c", "", {"type": "object", "properties": {}, "additionalProperties": True}),
+]
+
+
+@pytest.mark.parametrize(
+    ("text", "called"),
+    [
+        ('{"name": "a", "arguments": {}}', True),
+        ('{"name": "b", "arguments": {"path": "x"}}', True),
+        ('{"name": "c", "arguments": {"any": {"x": [1]}}}', True),
+        ("c(any={1})", False),
+        ("c(any=b'1')", False),
+        ("c(any=...)", False),
+        ("c(any=1e999)", False),
+        ("<function=b><parameter=path>x</parameter></function>", True),
+        ('{"name": "c", "arguments": {"any": "\\ud83d"}}', True),
+    ],
+)
+def test_odd_schemas_and_values_break_nothing(text, called):
+    reader = WrittenCalls(ODD)
+    out = [*reader.feed(text), *reader.end()]
+    assert isinstance(out[-1], ToolUse) is called
+    "".join(one.arguments if isinstance(one, ToolUse) else one.text for one in out).encode()
+
+
 def test_ordinary_text_is_not_held_back():
     reader = WrittenCalls(TOOLS)
-    for piece in ("Hello", " there", "\n", "This is", " plain text\n", "```python\nimport os\n", "x = {", "1}\n"):
+    for piece in ("Hello", " there", "\n", "This is", " plain text\n", "```python\nimport os\n", "x = {1}\n"):
         assert [one.text for one in reader.feed(piece)] == [piece]
 
 
@@ -136,6 +174,7 @@ def test_a_long_call_costs_no_square_of_its_length():
     for _ in range(10_000):
         out += reader.feed("word ")
     out += reader.feed('"}}')
+    out += reader.end()
     assert out == [] or isinstance(out[-1], ToolUse)
     assert len(json.loads(out[-1].arguments)["content"]) == 50_000
 

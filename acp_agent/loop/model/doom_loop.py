@@ -31,6 +31,8 @@ class DoomLoop:
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._rounds: list[str] = []
+        """Calls and outputs of rounds that changed nothing."""
+        self._asked, self._same = "", 0
         self._outputs: tuple[str, int] = ("", 0)
 
     def asked(self, calls: Sequence[ToolUse]) -> str | None:
@@ -38,22 +40,29 @@ class DoomLoop:
         if all(call.name in POLLS for call in calls):
             return None
         signature = "\n".join(f"{call.name} {_canonical(call.arguments)}" for call in calls)
-        self._rounds.append(signature)
-        for length in range(1, LONGEST_CIRCLE + 1):
-            rounds = self._rounds[-length * self._limit :]
-            if len(rounds) == length * self._limit and rounds == rounds[:length] * self._limit:
-                names = ", ".join(dict.fromkeys(f"`{call.name}`" for call in calls))
-                what = f"the same {names}" if length == 1 else f"the same circle of {length} calls"
-                return f"The model asked for {what} {self._limit} times in a row, so the turn was stopped {SETTING}"
-        return None
+        self._same = self._same + 1 if signature == self._asked else 1
+        self._asked = signature
+        if self._same < self._limit:
+            return None
+        names = ", ".join(dict.fromkeys(f"`{call.name}`" for call in calls))
+        return f"The model asked for the same {names} {self._limit} times in a row, so the turn was stopped {SETTING}"
 
     def answered(self, results: Sequence[ToolMessage], *, progress: bool) -> str | None:
         """Called after a round. Returns a message if the turn must end. `progress`: something was changed; successful
         changes often have the same output."""
         if progress or all(result.name in POLLS for result in results):
             self._outputs = ("", 0)
+            self._rounds = [] if progress else self._rounds
             return None
         texts = [part.text for result in results for part in result.content if isinstance(part, TextPart)]
+        self._rounds.append("\0".join((self._asked, *texts)))
+        for length in range(2, LONGEST_CIRCLE + 1):
+            rounds = self._rounds[-length * self._limit :]
+            if len(rounds) == length * self._limit and rounds == rounds[:length] * self._limit:
+                return (
+                    f"The model went the same circle of {length} rounds {self._limit} times, so the turn was stopped "
+                    f"{SETTING}"
+                )
         self._outputs = _count(self._outputs, "\n".join(texts))
         if self._outputs[1] < self._limit:
             return None

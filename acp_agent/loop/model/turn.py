@@ -193,7 +193,7 @@ async def ask_model(provider: llm.Provider, host: TurnHost, repetition: int = 0)
     """Makes one model call, streamed to the user; adds its message to the history, even if it is cut short.
 
     A model that repeats itself for `repetition` characters is stopped."""
-    babble, repeated = Babble(repetition), ""
+    babbles, repeated, in_thought = (Babble(repetition), Babble(repetition)), "", False
     said: list[str] = []
     thought: list[str] = []
     calls: list[llm.ToolUse] = []
@@ -209,13 +209,14 @@ async def ask_model(provider: llm.Provider, host: TurnHost, repetition: int = 0)
                         said.append(text)
                         mind.rest()
                         voice.say(text)
-                        repeated = babble.heard(text) or ""
+                        in_thought = False
+                        repeated = babbles[0].heard(text) or ""
                         await host.drain()
                     case llm.ThoughtDelta(text):
                         thought.append(text)
                         voice.rest()
                         mind.say(text)
-                        repeated = babble.heard(text) or ""
+                        repeated, in_thought = babbles[1].heard(text) or "", True
                         await host.drain()
                     case llm.ToolUse():
                         calls.append(event)
@@ -233,10 +234,10 @@ async def ask_model(provider: llm.Provider, host: TurnHost, repetition: int = 0)
         whole = [call if _is_whole(call) else msgspec.structs.replace(call, arguments="{}") for call in calls]
         cut = finished is not None and finished.reason == "length" and whole != calls
         message = llm.AssistantMessage(
-            text=_once("".join(said), repeated, repetition),
+            text="".join(said) if in_thought else _once("".join(said), repeated, repetition),
             # Calls of an answer that was cut short are never run, so they are not kept either.
             tool_calls=tuple(whole if cut else calls) if finished is not None else (),
-            thought=_once("".join(thought), repeated, repetition),
+            thought=_once("".join(thought), repeated, repetition) if in_thought else "".join(thought),
             opaque=finished.opaque if finished is not None else (),
         )
         host.add(message)

@@ -196,7 +196,7 @@ class Offer:
         return [entry for entry in self.entries() if entry.name not in sent]
 
     def _step_away(self, entry: ToolEntry) -> bool:
-        return self._config.schema_filter.enabled and entry.name in STEP_AWAY and entry.name in TOOLS
+        return entry.name in STEP_AWAY and entry.name in TOOLS and self.find(FIND_MORE) is not None
 
     def _always(self, entry: ToolEntry) -> bool:
         if self._step_away(entry):

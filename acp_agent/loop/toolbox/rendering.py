@@ -49,7 +49,7 @@ def lean(schema: Mapping[str, Any]) -> dict[str, Any]:
     """The schema without what only a validator needs. A parameter that may be null may as well be left out."""
     out: dict[str, Any] = {}
     for key, value in schema.items():
-        if key in CHECKED_HERE or (key == "default" and value in (None, "", [], False)):
+        if key in CHECKED_HERE or (key == "default" and (value is None or value is False or value in ("", []))):
             continue
         if key == "properties" and isinstance(value, Mapping):
             out[key] = {name: lean(inner) for name, inner in value.items()}
