@@ -107,7 +107,6 @@ class FencedProvider:
                             self._refused.add(settings.model)
                             if not said:
                                 break
-                        said = said or isinstance(event, llm.TextDelta)
                         yield event
                     else:
                         return

@@ -80,6 +80,11 @@ def retry_after(headers: Mapping[str, str], now: datetime) -> float | None:
     return max(0.0, (when - now).total_seconds())
 
 
+def loading_pause(policy: RetryPolicy, waited: float) -> float:
+    """Seconds to wait before a server that is loading its model is asked again."""
+    return min(policy.base_delay * LOADING_PAUSE, policy.loading_wait - waited)
+
+
 async def with_retries(
     attempt: Callable[[], AsyncGenerator[ModelEvent, None]],
     policy: RetryPolicy,
@@ -101,7 +106,7 @@ async def with_retries(
             if error.kind == "loading" and not started and waited < policy.loading_wait:
                 if not waited:
                     yield Notice(f"{error} Waiting for it, up to {policy.loading_wait:g} seconds.")
-                await sleep(pause := min(policy.base_delay * LOADING_PAUSE, policy.loading_wait - waited))
+                await sleep(pause := loading_pause(policy, waited))
                 waited += pause
                 continue
             delay = None if started else next_delay(error, tries, policy, jitter())
@@ -125,7 +130,7 @@ async def when_loaded(
         except ProviderError as error:
             if error.kind != "loading" or waited >= policy.loading_wait:
                 raise
-        await sleep(pause := min(policy.base_delay * LOADING_PAUSE, policy.loading_wait - waited))
+        await sleep(pause := loading_pause(policy, waited))
         waited += pause
 
 
