@@ -193,30 +193,22 @@ async def ask_model(provider: llm.Provider, host: TurnHost, repetition: int = 0)
     """Makes one model call, streamed to the user; adds its message to the history, even if it is cut short.
 
     A model that repeats itself for `repetition` characters is stopped."""
-    babbles, repeated, in_thought = (Babble(repetition), Babble(repetition)), "", False
-    said: list[str] = []
-    thought: list[str] = []
     calls: list[llm.ToolUse] = []
     usage: llm.UsageReport | None = None
     finished: llm.Finished | None = None
-    voice = _Voice(host, AgentMessageChunk)
-    mind = _Voice(host, AgentThoughtChunk)
+    voice = _Voice(host, AgentMessageChunk, repetition)
+    mind = _Voice(host, AgentThoughtChunk, repetition)
     try:
         async with aclosing(provider.stream(host.messages(), host.tools(), host.settings())) as events:
             async for event in events:
                 match event:
                     case llm.TextDelta(text):
-                        said.append(text)
                         mind.rest()
                         voice.say(text)
-                        in_thought = False
-                        repeated = babbles[0].heard(text) or ""
                         await host.drain()
                     case llm.ThoughtDelta(text):
-                        thought.append(text)
                         voice.rest()
                         mind.say(text)
-                        repeated, in_thought = babbles[1].heard(text) or "", True
                         await host.drain()
                     case llm.ToolUse():
                         calls.append(event)
@@ -226,7 +218,7 @@ async def ask_model(provider: llm.Provider, host: TurnHost, repetition: int = 0)
                         host.say(text)
                     case llm.Finished():
                         finished = event
-                if repeated:
+                if voice.repeated or mind.repeated:
                     break
     finally:
         mind.rest()
@@ -234,14 +226,16 @@ async def ask_model(provider: llm.Provider, host: TurnHost, repetition: int = 0)
         whole = [call if _is_whole(call) else msgspec.structs.replace(call, arguments="{}") for call in calls]
         cut = finished is not None and finished.reason == "length" and whole != calls
         message = llm.AssistantMessage(
-            text="".join(said) if in_thought else _once("".join(said), repeated, repetition),
+            text=voice.said(),
             # Calls of an answer that was cut short are never run, so they are not kept either.
             tool_calls=tuple(whole if cut else calls) if finished is not None else (),
-            thought=_once("".join(thought), repeated, repetition) if in_thought else "".join(thought),
+            thought=mind.said(),
             opaque=finished.opaque if finished is not None else (),
         )
         host.add(message)
-    return Turn(message, finished.reason if finished is not None else "stop", usage, repeated, cut)
+    return Turn(
+        message, finished.reason if finished is not None else "stop", usage, voice.repeated or mind.repeated, cut
+    )
 
 
 def _is_whole(call: llm.ToolUse) -> bool:
@@ -251,24 +245,31 @@ def _is_whole(call: llm.ToolUse) -> bool:
         return False
 
 
-def _once(text: str, repeated: str, repetition: int) -> str:
-    """The text with what is repeated at its end once: a model that reads it all again goes on with it."""
-    return text[: len(repeated) - repetition] + "…" if repeated and len(text) >= repetition else text
-
-
 class _Voice:
-    """Streams the model's text to the user as one message."""
+    """Streams the model's text to the user as one message, and hears when it repeats itself."""
 
-    def __init__(self, host: TurnHost, chunk: type[AgentMessageChunk | AgentThoughtChunk]) -> None:
+    def __init__(self, host: TurnHost, chunk: type[AgentMessageChunk | AgentThoughtChunk], repetition: int) -> None:
+        self._texts: list[str] = []
+        self._babble = Babble(repetition)
+        self._repetition = repetition
+        self.repeated = ""
+        """What is repeated at its end."""
         self._host = host
         self._chunk = chunk
         self._id = str(uuid.uuid4())
         self._cleaner: Cleaner | None = None
 
     def say(self, text: str) -> None:
+        self._texts.append(text)
+        self.repeated = self._babble.heard(text) or ""
         if self._cleaner is None:
             self._cleaner = self._host.cleaner()
         self._tell(self._cleaner.feed(text))
+
+    def said(self) -> str:
+        """All of it, with what is repeated at its end once: a model that reads it all again goes on with it."""
+        text = "".join(self._texts)
+        return text[: len(self.repeated) - self._repetition] + "…" if self.repeated else text
 
     def rest(self) -> None:
         """Nothing follows for now: sends what was held back."""
