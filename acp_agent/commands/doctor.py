@@ -7,7 +7,7 @@ import shutil
 import sys
 from argparse import Namespace
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import aclosing, closing
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -23,8 +23,18 @@ from acp_agent.errors import ConfigError, ExecutorError, ProviderError, StoreErr
 from acp_agent.executors.base import Command
 from acp_agent.executors.local import LocalExecutor
 from acp_agent.lazy import load
-from acp_agent.llm.base import PROVIDERS, Provider, ProviderOptions
-from acp_agent.llm.choose import choose_api, is_azure, needs_key
+from acp_agent.llm.base import (
+    PROVIDERS,
+    ModelInfo,
+    ModelSettings,
+    Provider,
+    ProviderOptions,
+    TextPart,
+    ToolDefinition,
+    UserMessage,
+)
+from acp_agent.llm.choose import choose_api, is_azure, is_loopback, needs_key
+from acp_agent.llm.fenced import refuses_tools
 from acp_agent.loop.calls.guard import audit_path, home_of, roots_of
 from acp_agent.loop.options import AUTO_MODEL
 from acp_agent.opening import known_models, open_store
@@ -59,6 +69,11 @@ MODELS_SHOWN = 8
 SERVER_SECONDS = 10.0
 SHELL_SECONDS = 10.0
 
+LACKS_TOOLS = (
+    "the server passes no tools on to the model, so calls are written as text, which works less well; llama.cpp: start "
+    "it with --jinja and a model or --chat-template-file that knows tools"
+)
+
 OK, BAD, WARN, NOTE = "ok", "BAD", "!", "  "
 Line = tuple[str, str, str]
 """Mark, subject, words."""
@@ -69,6 +84,7 @@ FIXES = {
     "provider": "Add it as `[providers.NAME]`, or choose another with `agent.provider`",
     "server": "Start the server, or set OPENAI_BASE_URL to where it is",
     "model": "Set OPENAI_MODEL or `agent.model` to one of those",
+    "tools": "Start it that way, or use a model with tool calls",
     "sandbox": "Install bubblewrap, or set `tools.sandbox.strict = false`",
     "policy": "Correct that rule in the configuration",
     "output filters": "Correct that rule in its file",
@@ -230,10 +246,14 @@ def _provider(config: Config, options: Namespace, environ: Mapping[str, str]) ->
         connect_timeout=settings.connect_timeout,
         script=settings.script,
     )
-    line, listed = anyio.run(_server, load(PROVIDERS[api]), made)
+    model = known_models(config)[0].partition(":")[2]
+    auto = settings.tool_calling == "auto"
+    line, models, lacks_tools = anyio.run(_server, load(PROVIDERS[api]), made, model, auto)
     yield line
     if not is_azure(settings.base_url):  # It lists models, and is asked for deployments.
-        yield from _model(known_models(config)[0].partition(":")[2], listed)
+        yield from _model(model, [info.id for info in models])
+    if lacks_tools:
+        yield WARN, "tools", lacks_tools
 
 
 def _model(model: str, listed: Sequence[str]) -> Iterator[Line]:
@@ -246,23 +266,45 @@ def _model(model: str, listed: Sequence[str]) -> Iterator[Line]:
         yield WARN, "model", f"the server does not list {model!r}, only {', '.join(listed[:MODELS_SHOWN])}"
 
 
-async def _server(make: type[Provider], options: ProviderOptions) -> tuple[Line, Sequence[str]]:
-    """The line about the server and the models it lists."""
+async def _server(
+    make: type[Provider], options: ProviderOptions, model: str, auto: bool
+) -> tuple[Line, Sequence[ModelInfo], str]:
+    """The line about the server, the models it lists, and how it lacks tools (with `auto`)."""
     try:
         provider: Provider = make(options)  # type: ignore[call-arg]
     except ConfigError as error:
-        return (BAD, "server", str(error)), ()
+        return (BAD, "server", str(error)), (), ""
+    lacks_tools = ""
     try:
         with anyio.fail_after(SERVER_SECONDS):
             models = await provider.models()
+        used = [info for info in models if model in (info.id, AUTO_MODEL)][:1]
+        if auto and used:
+            asked = is_loopback(options.base_url) and await _refuses_tools(provider, used[0].id)
+            lacks_tools = LACKS_TOOLS if used[0].tools is False or asked else ""
     except ProviderError as error:
-        return (BAD, "server", str(error)), ()
+        return (BAD, "server", str(error)), (), ""
     except TimeoutError:
-        return (BAD, "server", f"no answer within {SERVER_SECONDS:g} s"), ()
+        return (BAD, "server", f"no answer within {SERVER_SECONDS:g} s"), (), ""
     finally:
         await provider.aclose()
-    listed = [model.id for model in models]
-    return (OK, "server", f"reachable, {len(listed)} models: {', '.join(listed[:MODELS_SHOWN])}"), listed
+    listed = [info.id for info in models]
+    words = f"reachable, {len(listed)} models: {', '.join(listed[:MODELS_SHOWN])}"
+    return (OK, "server", words), models, lacks_tools
+
+
+async def _refuses_tools(provider: Provider, model: str) -> bool:
+    """Asks the model for one token, with a tool: what a server of this machine does not charge for."""
+    tool = ToolDefinition("time", "Returns the time.", {"type": "object", "properties": {}})
+    settings = ModelSettings(model, max_output_tokens=1)
+    with anyio.move_on_after(SERVER_SECONDS):
+        try:
+            async with aclosing(provider.stream([UserMessage((TextPart("Hello"),))], [tool], settings)) as events:
+                async for _ in events:
+                    return False
+        except ProviderError as error:
+            return refuses_tools(error)
+    return False
 
 
 def _store(config: Config, environ: Mapping[str, str]) -> Line:

@@ -41,12 +41,21 @@ class AudioPart(msgspec.Struct, frozen=True, tag_field="type", tag="audio"):
 Part = TextPart | ImagePart | AudioPart
 
 
+WRITTEN = "written_"
+"""Beginning of the ids of calls that were found in the text of an answer."""
+
+
 class ToolUse(msgspec.Struct, frozen=True):
     """A call requested by the model. `arguments` is the model's own JSON text, possibly invalid."""
 
     id: str
     name: str
     arguments: str
+
+    @property
+    def written(self) -> bool:
+        """Whether it stood in the text of the answer, which may also show a call instead of making it."""
+        return self.id.startswith(WRITTEN)
 
 
 class UserMessage(msgspec.Struct, frozen=True, tag_field="role", tag="user"):

@@ -24,7 +24,7 @@ import msgspec
 from acp_agent.errors import ProviderError
 from acp_agent.llm import base as llm
 from acp_agent.llm.streamed_text import clean
-from acp_agent.llm.written_calls import WRITTEN, WrittenCalls
+from acp_agent.llm.written_calls import WrittenCalls
 
 log = logging.getLogger(__name__)
 
@@ -54,8 +54,9 @@ ONE_TOOL = re.compile(r"schema|parameter|argument|properties|\btools?\[\d", re.I
 
 
 class FencedProvider:
-    """`inner` with calls in fenced blocks: always (`fenced`), or for models whose server has no tools (`auto`): it
-    refuses them, says so, or drops them in silence, so that the request has far fewer tokens than they alone."""
+    """`inner` with calls in fenced blocks: always (`fenced`), for models whose server has no tools (`auto`: it refuses
+    them, says so, or drops them in silence, so that the request has far fewer tokens than they alone), or never
+    (`native`). Calls that a model writes in other forms are found in every mode."""
 
     def __init__(self, inner: llm.Provider, mode: ToolCalling) -> None:
         self.name = inner.name
@@ -71,50 +72,13 @@ class FencedProvider:
         self, messages: Sequence[llm.Message], tools: Sequence[llm.ToolDefinition], settings: llm.ModelSettings
     ) -> AsyncGenerator[llm.ModelEvent, None]:
         """Runs one model call; see `Provider.stream`."""
-        if self._mode == "auto" and settings.model not in self._refused:
-            begun = said = False
-            native = settings.model in self._native or _called(messages)
-            written = WrittenCalls(() if native else tools)
+        if self._mode != "fenced" and settings.model not in self._refused:
             try:
-                async with aclosing(self._inner.stream(messages, tools, settings)) as events:
+                async with aclosing(self._through_api(messages, tools, settings)) as events:
                     async for event in events:
-                        begun = begun or not isinstance(event, llm.Notice)
-                        if isinstance(event, llm.TextDelta):
-                            said = True
-                            for one in written.feed(event.text):
-                                yield one
-                            if written.called:  # Before it invents the result.
-                                yield llm.Finished("tool_calls")
-                                return
-                            continue
-                        if isinstance(event, llm.ToolUse):
-                            self._native.add(settings.model)
-                            native = True
-                            if rest := written.rest():
-                                yield llm.TextDelta(rest)
-                            written = WrittenCalls(())
-                        if isinstance(event, llm.Finished):
-                            for one in written.end():
-                                yield one
-                            if written.called:
-                                yield llm.Finished("tool_calls", event.opaque)
-                                return
-                        if (
-                            isinstance(event, llm.UsageReport)
-                            and not native
-                            and _dropped(messages, tools, settings.system, event.input_tokens)
-                        ):
-                            self._refused.add(settings.model)
-                            if not said:
-                                break
                         yield event
-                    else:
-                        return
-            except ProviderError as error:
-                if rest := written.rest():
-                    yield llm.TextDelta(rest)
-                if begun or not tools or not _refuses_tools(error):
-                    raise
+                return
+            except _NoTools:
                 self._refused.add(settings.model)
         if self._mode == "auto" and tools and settings.model not in self._told:
             self._told.add(settings.model)
@@ -124,6 +88,48 @@ class FencedProvider:
         async with aclosing(self._fenced(messages, tools, settings)) as events:
             async for event in events:
                 yield event
+
+    async def _through_api(
+        self, messages: Sequence[llm.Message], tools: Sequence[llm.ToolDefinition], settings: llm.ModelSettings
+    ) -> AsyncGenerator[llm.ModelEvent, None]:
+        """Calls as the server reports them; until it has reported one, also those that stand in the text. Raises
+        `_NoTools` if the server has none, unless something was said already."""
+        calls_tools = settings.model in self._native or _called(messages)
+        written = WrittenCalls(() if calls_tools else tools)
+        begun = said = False
+        try:
+            async with aclosing(self._inner.stream(messages, tools, settings)) as events:
+                async for event in events:
+                    begun = begun or not isinstance(event, llm.Notice)
+                    out: list[llm.ModelEvent] = [event]
+                    match event:
+                        case llm.TextDelta(text):
+                            said = True
+                            out = [*written.feed(text)]
+                        case llm.ToolUse():
+                            self._native.add(settings.model)
+                            calls_tools = True
+                            out = [*_text(written.rest()), event]
+                            written = WrittenCalls(())
+                        case llm.Finished(_, opaque):
+                            out = [*written.end(), llm.Finished("tool_calls", opaque) if written.called else event]
+                        case llm.UsageReport(tokens) if self._mode == "auto" and not calls_tools:
+                            if _dropped(messages, tools, settings.system, tokens):
+                                self._refused.add(settings.model)
+                                if not said:
+                                    raise _NoTools
+                    for one in out:
+                        yield one
+                    if written.called:  # Before it invents the result.
+                        if not isinstance(event, llm.Finished):
+                            yield llm.Finished("tool_calls")
+                        return
+        except ProviderError as error:
+            for one in _text(written.rest()):
+                yield one
+            if self._mode == "auto" and tools and not begun and refuses_tools(error):
+                raise _NoTools from error
+            raise
 
     async def models(self) -> list[llm.ModelInfo]:
         found = await self._inner.models()
@@ -160,6 +166,14 @@ class FencedProvider:
                     yield one
 
 
+class _NoTools(Exception):
+    """The server passes no tools on to the model."""
+
+
+def _text(text: str) -> list[llm.ModelEvent]:
+    return [llm.TextDelta(text)] if text else []
+
+
 def _dropped(messages: Sequence[llm.Message], tools: Sequence[llm.ToolDefinition], system: str, tokens: int) -> bool:
     """Whether a request of that many tokens cannot have had the tools in it, though it can have had the rest."""
     size, rest = len(msgspec.json.encode(tools)), len(system) + len(msgspec.json.encode(messages))
@@ -170,10 +184,11 @@ def _dropped(messages: Sequence[llm.Message], tools: Sequence[llm.ToolDefinition
 def _called(messages: Sequence[llm.Message]) -> bool:
     """Whether the model has made a real call in this conversation."""
     calls = (call for message in messages if isinstance(message, llm.AssistantMessage) for call in message.tool_calls)
-    return any(not call.id.startswith((WRITTEN, "fenced_")) for call in calls)
+    return any(not call.id.startswith((llm.WRITTEN, "fenced_")) for call in calls)
 
 
-def _refuses_tools(error: ProviderError) -> bool:
+def refuses_tools(error: ProviderError) -> bool:
+    """Whether a server says so that it has no tools for the model."""
     text = str(error)
     named = error.kind in ("bad_request", "not_found") and NO_TOOLS.search(text) is not None
     return named and REFUSES.search(text) is not None and ONE_TOOL.search(text) is None

@@ -28,8 +28,6 @@ TAGS = frozenset(("", "json", "tool", "tool_call", "tool_code", "tool_calls", "f
 """Language tags of code blocks that may hold a call."""
 
 OPENINGS = ("```", "~~~", "{", "[{", "<tool_call>", "<function=", "[TOOL_CALLS]")
-WRITTEN = "written_"
-"""Beginning of the ids of such calls."""
 ENDS = frozenset("}])>`\n")
 LONGEST_OPENING = 40
 """Characters from which it is clear what a text may be."""
@@ -101,7 +99,7 @@ class WrittenCalls:
                     self._waiting = len(self._held) > LONGEST_OPENING
                     break
                 if found:
-                    calls = [llm.ToolUse(f"{WRITTEN}{uuid.uuid4().hex}", name, args) for name, args in found]
+                    calls = [llm.ToolUse(f"{llm.WRITTEN}{uuid.uuid4().hex}", name, args) for name, args in found]
                     self.called, self._held = True, ""
                     break
             said.append(self._line())

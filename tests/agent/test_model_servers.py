@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import socket
 
 import pytest
 
+from acp_agent.client.permissions import allow_once, reject_once
 from acp_agent.schema.acp import ImageContent, TextContent
 from acp_agent.testing.fake_model import Answer, Call, Failure, Usage
 
@@ -143,6 +145,22 @@ async def test_a_call_written_as_text_runs_and_is_not_shown_as_an_answer(tmp_pat
         said, result = r.messages(2)[-2:]
         assert said["content"] == "I look.\n" and said["tool_calls"][0]["function"]["name"] == "bash"
         assert "found" in result["content"]
+
+
+async def test_a_written_call_that_changes_something_is_asked_about_even_in_auto_until_one_was_allowed(tmp_path):
+    def write(word: str) -> str:
+        return json.dumps({"name": "bash", "arguments": {"command": f"touch {word}"}})
+
+    look = json.dumps({"name": "bash", "arguments": {"command": "cat two"}})
+    script = [look, write("one"), "done", write("two"), write("three"), "done"]
+    async with rig(tmp_path, script, mode="auto", permissions=[reject_once, allow_once]) as r:
+        await r.editor.prompt("go")
+        (asked,) = r.editor.permission_requests
+        assert "it may only be showing it" in str(asked.tool_call.content)
+        assert not (r.project / "one").exists()
+        await r.editor.prompt("go")
+        assert len(r.editor.permission_requests) == 2
+        assert (r.project / "two").exists() and (r.project / "three").exists()
 
 
 # --- waiting -----------------------------------------------------------------------------------------------------

@@ -361,6 +361,20 @@ async def test_doctor_warns_of_a_model_that_the_server_does_not_list(tmp_path):
             assert done.stdout.splitlines()[-1].startswith("Ready: "), done.stdout
 
 
+REFUSED = Failure(500, {"error": {"code": 500, "message": "tools param requires --jinja flag", "type": "server_error"}})
+
+
+@pytest.mark.parametrize("refusal", ["in words", "in its properties"])
+async def test_doctor_says_that_a_server_has_no_tools(tmp_path, refusal):
+    known = [{"id": "fake-model", "owned_by": "llamacpp"}]
+    async with FakeModel([REFUSED] * 2 if refusal == "in words" else [], models=known) as model:
+        if refusal == "in its properties":
+            model.properties = {"chat_template_caps": {"supports_tools": False}}
+        done = await ran(model, tmp_path, "doctor")
+        assert "!   tools            the server passes no tools on to the model" in done.stdout, done.stdout
+        assert done.stdout.splitlines()[-1].startswith("Next: tools: ")
+
+
 def test_doctor_ends_with_the_first_thing_to_mend(tmp_path):
     file = tmp_path / "config.toml"
     for text, fix in (

@@ -183,7 +183,7 @@ SETTINGS = ModelSettings(model="m", system="You are.")
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("mode", ["auto", "fenced"])
+@pytest.mark.parametrize("mode", ["auto", "native", "fenced"])
 async def test_the_stream_ends_with_the_call_before_the_model_invents_its_result(mode):
     pieces = ("Look.\n", '```json\n{"name": "bash", "arg', 'uments": {"command": "ls"}}\n```\n', "It says OK.")
     async with connected("chat", [Answer(text=pieces)]) as (inner, _):

@@ -25,13 +25,13 @@ class Server:
     def __init__(self, port: int) -> None:
         self.base_url = f"http://127.0.0.1:{port}/v1"
 
-    def ask(self, path: str, body: object | None = None) -> Any:
+    def ask(self, path: str, body: object | None = None, seconds: float = BOUND) -> Any:
         """The JSON of a request of our own; `path` is below the server's root."""
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(
             self.base_url.removesuffix("/v1") + path, data, {"Content-Type": "application/json"}
         )
-        with urllib.request.urlopen(request, timeout=BOUND) as answer:
+        with urllib.request.urlopen(request, timeout=seconds) as answer:
             return json.load(answer)
 
     def tokens(self, text: str) -> int:
@@ -39,12 +39,14 @@ class Server:
 
 
 @contextmanager
-def llama(log: Path, *options: str, wait: bool = True) -> Iterator[Server]:
+def llama(
+    log: Path, *options: object, wait: bool = True, weights: Path = WEIGHTS, threads: int = 1
+) -> Iterator[Server]:
     """One thread: two wait for each other where the machine does other work. Without `wait` it is still loading."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    command = [PROGRAM, "-m", WEIGHTS, "--port", port, "-t", 1, "--no-webui", "--temp", 0, "--seed", 1, *options]
+    command = [PROGRAM, "-m", weights, "--port", port, "-t", threads, "--no-webui", "--temp", 0, "--seed", 1, *options]
     environ = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
     with log.open("wb") as out, subprocess.Popen([*map(str, command)], stdout=out, stderr=out, env=environ) as process:
         server = Server(port)

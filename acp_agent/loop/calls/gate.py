@@ -48,6 +48,11 @@ class Refused(Struct, frozen=True):
     category: ToolErrorCategory = "policy_blocked"
 
 
+WRITTEN_CALL = (
+    "The model wrote this call in its answer instead of making it; it may only be showing it. If you allow it, such "
+    "calls are treated like others in this session."
+)
+
 REJECTED_BY_PERSON = Refused(REJECTED, "confirmation_required")
 
 ID_CHARS = 8
@@ -70,6 +75,8 @@ class Gate:
         self._store = store
         self._choices = choices
         self._project = guard.project
+        self._writes_calls = False
+        """Whether the user has allowed a call that the model wrote as text: it calls tools in that way."""
 
     async def permit(self, facts: CallFacts, call: acp.ToolCallUpdate) -> Permit | Refused | TurnCancelledByClient:
         """Whether a call may run; `call` is shown with the question, if there is one. Always logged."""
@@ -77,7 +84,7 @@ class Gate:
         decision = self.guard.decide(facts, mode)
         verdict: Verdict = decision.verdict
         if isinstance(verdict, Ask):
-            verdict = self._remembered(verdict, mode)
+            verdict = self._remembered(verdict, mode, written=facts.written)
         match verdict:
             case Allow(rule):
                 return self._written(Permit(), facts, decision, "allow", rule)
@@ -100,6 +107,7 @@ class Gate:
         allowed = isinstance(answer, Permit)
         if not ask.every_time and (allowed or answer == REJECTED_BY_PERSON):
             self.guard.answered(facts.tool, ask.scopes, allowed=allowed)
+        self._writes_calls = self._writes_calls or (allowed and facts.written)
         if allowed and ask.changes and not self._choices.mode().changes:
             # The user decided otherwise: the mode they chose in the meantime is read-only.
             answer = Refused(f"The mode is now `{self._choices.mode().id}`, which is read-only. It was not run.")
@@ -127,7 +135,7 @@ class Gate:
             return answer
         return Refused("The call could not be written to the audit log, which is required, so it was not run.")
 
-    def _remembered(self, ask: Ask, mode: Mode) -> Verdict:
+    def _remembered(self, ask: Ask, mode: Mode, *, written: bool) -> Verdict:
         if ask.every_time:
             return ask
         answers = {answer.scope: answer.decision for answer in self._store.permissions(self._project)}
@@ -136,7 +144,11 @@ class Gate:
             return Deny(words, "a remembered answer")
         if ask.scopes and all(answers.get(scope) == "allow" for scope in ask.scopes):
             return Allow("a remembered answer")
-        return ask if mode.asks or ask.by_person else Allow(f"mode {mode.id}")
+        if mode.asks or ask.by_person:
+            return ask
+        if written and ask.changes and not self._writes_calls:
+            return msgspec.structs.replace(ask, notes=(*ask.notes, WRITTEN_CALL))
+        return Allow(f"mode {mode.id}")
 
     async def _ask(self, ask: Ask, call: acp.ToolCallUpdate) -> Permit | Refused | TurnCancelledByClient:
         options = [

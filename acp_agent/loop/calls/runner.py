@@ -349,7 +349,7 @@ class Calls:
             accesses = [*accesses, *preview.accesses]
             if any(isinstance(access, ExecuteAccess) for access in accesses):
                 await self.shell.confinement.ready()
-            call.facts = CallFacts(call.name, ready.arguments, accesses, call.id)
+            call.facts = CallFacts(call.name, ready.arguments, accesses, call.id, call.use.written)
             match await self.gate.permit(call.facts, self.reports.question(call, ready, preview)):
                 case Refused(reason, category):
                     raise ToolError(reason, category)

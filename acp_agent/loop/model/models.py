@@ -173,7 +173,7 @@ class Models:
 
 def _make_provider(api: str, options: ProviderOptions, tool_calling: ToolCalling) -> Provider:
     provider: Provider = TolerantProvider(load(PROVIDERS[api])(options))
-    return provider if tool_calling == "native" else FencedProvider(provider, tool_calling)
+    return FencedProvider(provider, tool_calling)
 
 
 def _lists(settings: ProviderConfig) -> bool:

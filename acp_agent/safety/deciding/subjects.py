@@ -48,6 +48,8 @@ class CallFacts(Struct, frozen=True):
     arguments: Mapping[str, Any]
     accesses: Sequence[Access]
     call_id: str = ""
+    written: bool = False
+    """Whether it stood in the text of the model's answer."""
 
     @property
     def acts(self) -> bool:
