@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from acp_agent.config.load import Config
 from acp_agent.config.model import ProviderConfig
+from acp_agent.config.xdg import state_dir
 from acp_agent.executors.route import Offer as EditorOffer
 from acp_agent.executors.scrub import scrubbing
 from acp_agent.lazy import load
@@ -82,7 +84,7 @@ def build_parts(
     turn = RunningTurn(session.id, announced=settings.tools.bash.turn_context)
     audit = AuditLog(audit_path(session.config, environ), settings.audit, redaction.text, outbox.tell)
     journal = Journal(audit, outbox, session.queue, turn)
-    memory = build_memory(session, store, turn)
+    memory = build_memory(session, store, turn, environ)
     relevance = Relevance()
     outputs = build_outputs(session, store, redaction, memory, relevance, environ)
     shell, inherited = build_shell(session, turn, journal, outputs, environ, spawn)
@@ -118,15 +120,15 @@ def build_parts(
     )
 
 
-def build_memory(session: Session, store: SessionStore, turn: RunningTurn) -> Memory:
-    settings, roots = session.config.settings, session.roots
+def build_memory(session: Session, store: SessionStore, turn: RunningTurn, environ: Mapping[str, str]) -> Memory:
+    settings, roots, state = session.config.settings, session.roots, Path(state_dir(environ))
     agent = settings.agent
     return Memory(
         session.outbox,
         store,
         Room(settings.compaction, agent.context_budget, agent.context_budget_tokens),
         Goals(session.outbox, store.goals),
-        Instructions(roots, enabled=agent.instruction_files, max_bytes=agent.max_instruction_bytes, secret=session.id),
+        Instructions(roots, enabled=agent.instruction_files, max_bytes=agent.max_instruction_bytes, state=state),
         Skills(read_skills(roots) if agent.skills else {}, roots, turn),
     )
 

@@ -96,6 +96,26 @@ async def test_a_sub_folders_file_is_told_once_with_the_first_result_below_it(tm
         assert "api words" not in str(shown.content)
 
 
+async def test_a_new_session_of_a_project_begins_with_the_same_words_for_a_day(tmp_path):
+    """A server's prompt cache then serves it, too."""
+
+    async def words(project: Path) -> str:
+        async with agent_rig(tmp_path, ["ok"]) as r:
+            project.mkdir(exist_ok=True)
+            await r.editor.new_session(project)
+            await r.editor.prompt("hi")
+            return system(r)
+
+    first = await words(tmp_path / "project")
+    assert await words(tmp_path / "project") == first
+    mark = re.search(r"`\[instructions (\w{12}): …\]`", first)[1]
+    assert mark not in await words(tmp_path / "other")
+    (key,) = (tmp_path / "home").rglob("instructions.key")
+    assert key.stat().st_mode & 0o777 == 0o600
+    os.utime(key, (1, 1))
+    assert mark not in await words(tmp_path / "project")
+
+
 async def test_a_link_that_leads_out_is_not_read(tmp_path):
     secret = put(tmp_path / "secret", "tangerine")
     (tmp_path / "project").mkdir()

@@ -108,14 +108,12 @@ TASKS = (
 @contextmanager
 def project() -> Iterator[Path]:
     """Always the same path: what the model reads about the folder stays the same, and so the server's prompt cache."""
-    home = Path(tempfile.gettempdir()) / "ten-tasks"
-    shutil.rmtree(home, ignore_errors=True)
-    folder = home / "project"
+    folder = Path(tempfile.gettempdir()) / "ten-tasks" / "project"
+    shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     for name, text in FILES.items():
         (folder / name).write_text(text)
     yield folder
-    shutil.rmtree(home, ignore_errors=True)
 
 
 def loop(server: Server, task: Task, folder: Path) -> str:
@@ -202,6 +200,7 @@ def main() -> None:
                 seconds = time.monotonic() - began
                 sys.stdout.write(f"{form:<7} {number:>2} {'ok' if good else '-':<3} {seconds:5.0f} s  {task.prompt}\n")
                 sys.stdout.flush()
+    shutil.rmtree(Path(tempfile.gettempdir()) / "ten-tasks")
     for form, count in won.items():
         sys.stdout.write(f"{form:<7} {count} of {len(numbers)}\n")
 

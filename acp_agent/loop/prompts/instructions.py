@@ -10,6 +10,8 @@ from __future__ import annotations
 import copy
 import hashlib
 import logging
+import os
+import time
 from collections.abc import Iterable
 from functools import cached_property
 from pathlib import Path
@@ -21,22 +23,32 @@ from acp_agent.loop.prompts.project_rules import instruction_file
 from acp_agent.safety.folders.paths import Roots, real_path
 
 MARK_CHARS = 12
+KEY_SECONDS = 24 * 3600
+"""Age at which the key is replaced."""
+KEY_BYTES = 16
 
 log = logging.getLogger(__name__)
 
 
 class Instructions:
-    """Of one session. `max_bytes` bounds the text of each file and of all in the system prompt together. `secret` is
-    something that no file of the project can know: it makes the `mark` of instructions in tool results."""
+    """Of one session. `max_bytes` bounds the text of each file and of all in the system prompt together. `state`: the
+    agent's own folder, for the key of the `mark`."""
 
-    def __init__(self, roots: Roots, *, enabled: bool, max_bytes: int, secret: str = "") -> None:
-        self.mark = hashlib.sha256(f"instructions {secret}".encode()).hexdigest()[:MARK_CHARS]
+    def __init__(self, roots: Roots, *, enabled: bool, max_bytes: int, state: Path | None = None) -> None:
+        self._state = state
         self._roots = roots
         self._enabled = enabled
         self._max_bytes = max_bytes
         self._told: set[Path] = set()
         self.text = self._of_roots()
         """For the system prompt; empty if there are none."""
+
+    @cached_property
+    def mark(self) -> str:
+        """Of instructions in tool results: what no file of the project can know. For a day it is the same in all
+        sessions of a project, so that a server's prompt cache serves a new session, too."""
+        text = f"instructions {_key(self._state)} {self._roots.cwd}"
+        return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:MARK_CHARS]
 
     @cached_property
     def facts(self) -> str:
@@ -111,3 +123,25 @@ def read_text(file: Path, roots: Roots, limit: int) -> str | None:
         return None
     text = data[:limit].decode("utf-8", "replace")
     return f"{text}\n[... the rest is left out: more than {limit} bytes]" if len(data) > limit else text
+
+
+def _key(folder: Path | None) -> str:
+    """The key in the agent's own folder; where it cannot be kept, one of this process."""
+    fresh = os.urandom(KEY_BYTES).hex()
+    if folder is None:
+        return fresh
+    file, new = folder / "instructions.key", folder / f"instructions.key.{os.getpid()}"
+    try:
+        if 0 <= time.time() - file.stat().st_mtime < KEY_SECONDS and len(known := file.read_text()) == 2 * KEY_BYTES:
+            return known
+    except (OSError, UnicodeDecodeError):
+        pass
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+        with os.fdopen(descriptor, "w") as out:
+            out.write(fresh)
+        new.replace(file)
+    except OSError as error:
+        log.info("the key of instruction marks could not be kept: %s", error)
+    return fresh
