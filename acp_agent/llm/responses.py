@@ -239,7 +239,9 @@ def _items(message: llm.Message) -> list[ResponseInputItemParam]:
 def _assistant_items(message: llm.AssistantMessage) -> list[ResponseInputItemParam]:
     items = [cast(ResponseInputItemParam, item) for item in message.opaque if item.get("type") == "reasoning"]
     if message.text:
-        items.append({"role": "assistant", "content": clean(message.text)})
+        # With its type: llama.cpp does not know the short form, which OpenAI's own server takes.
+        said = {"type": "output_text", "text": clean(message.text)}
+        items.append(cast(ResponseInputItemParam, {"type": "message", "role": "assistant", "content": [said]}))
     for call in message.tool_calls:
         arguments = clean(call.arguments) if call.arguments.strip() else "{}"
         items.append({"type": "function_call", "call_id": call.id, "name": clean(call.name), "arguments": arguments})

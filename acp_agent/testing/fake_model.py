@@ -247,7 +247,8 @@ class FakeModel:
                 self.requests.append(request)
                 number = len(self.requests)
                 self._arrived.notify_all()
-            reply = self._next_reply(request, number)
+            untyped = path.endswith("/responses") and any(map(_is_untyped, request.body.get("input", ())))
+            reply = UNTYPED if untyped else self._next_reply(request, number)
             answering = asyncio.ensure_future(self._answer(writer, request, reply, number))
             watching = asyncio.ensure_future(reader.read(1))
             try:
@@ -390,6 +391,14 @@ def _model_list(models: Sequence[str | dict[str, Any]]) -> dict[str, Any]:
 def _pieces(text: str | tuple[str, ...]) -> tuple[str, ...]:
     pieces = (text,) if isinstance(text, str) else text
     return tuple(piece for piece in pieces if piece)
+
+
+UNTYPED = Failure(400, {"error": {"code": 400, "message": "Cannot determine type of 'item'"}})
+"""llama.cpp, where OpenAI's own server accepts the short form."""
+
+
+def _is_untyped(item: dict[str, Any]) -> bool:
+    return "type" not in item and item.get("role") == "assistant"
 
 
 def _texts(answer: Answer) -> tuple[str, ...]:

@@ -245,7 +245,8 @@ async def test_calls_and_results_keep_their_ids(api: Api) -> None:
         assert items[1]["content"] == "Looking."
         assert items[1]["tool_calls"][0]["id"] == items[2]["tool_call_id"] == "c1"
     else:
-        assert items[1] == {"role": "assistant", "content": "Looking."}
+        said = [{"type": "output_text", "text": "Looking."}]
+        assert items[1] == {"type": "message", "role": "assistant", "content": said}
         assert items[2]["call_id"] == items[3]["call_id"] == "c1"
 
 

@@ -62,7 +62,7 @@ async def test_a_whole_request() -> None:
                     ],
                 },
                 {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "zzz"},
-                {"role": "assistant", "content": "Looking."},
+                {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Looking."}]},
                 {"type": "function_call", "call_id": "x", "name": "read", "arguments": "{}"},
                 {"type": "function_call_output", "call_id": "x", "output": "content"},
             ],

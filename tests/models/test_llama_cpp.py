@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import asynccontextmanager
+from itertools import pairwise
 
 import anyio
 import pytest
@@ -13,19 +14,19 @@ from acp_agent.errors import PeerError
 from acp_agent.schema.acp import ImageContent, TextContent, UsageUpdate
 from tests.agent.kit import connect, environ_for, rig
 
-from .kit import ROOT, Server, llama
+from .kit import KEY, ROOT, Proxy, Server, litellm, llama
 
 pytestmark = pytest.mark.anyio
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 CONFIG = """
 [agent]
-max_output_tokens = 24
+max_output_tokens = 32
 max_tool_iterations = 4
 [tools]
 {tools}
 [providers.default]
-base_url = "{url}"
+{provider}
 """
 SECONDS = 300.0
 TEMPLATE = str(ROOT / "tests" / "models" / "tools.jinja")
@@ -46,10 +47,13 @@ def with_tools(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 
 @asynccontextmanager
-async def session(tmp_path, server: Server, tools: str = ""):
+async def session(tmp_path, server: Server | Proxy, tools: str = "", provider: str = ""):
     (tmp_path / "project").mkdir()
-    (tmp_path / "config.toml").write_text(CONFIG.format(url=server.base_url, tools=tools))
-    environ = environ_for(tmp_path, server.base_url, ACP_CODER_CONFIG=str(tmp_path / "config.toml"), OPENAI_MODEL="")
+    provider = provider or f'base_url = "{server.base_url}"'
+    (tmp_path / "config.toml").write_text(CONFIG.format(provider=provider, tools=tools))
+    environ = environ_for(
+        tmp_path, server.base_url, ACP_CODER_CONFIG=str(tmp_path / "config.toml"), OPENAI_MODEL="", OPENAI_API_KEY=KEY
+    )
     async with connect(environ) as (editor, _):
         await editor.start()
         await editor.new_session(tmp_path / "project")
@@ -140,9 +144,61 @@ async def test_a_conversation_longer_than_the_window_goes_on(tmp_path):
                 assert answer.stop_reason in ("end_turn", "max_tokens", "max_turn_requests")
 
 
-async def test_the_prompt_cache_of_the_server_is_kept_over_rounds(tmp_path, with_tools):
-    async with session(tmp_path, with_tools) as editor:
-        first = (await editor.prompt("Say one.", seconds=SECONDS)).meta["usage"]
-        for number in range(4):
-            usage = (await editor.prompt(f"Say {number}.", seconds=SECONDS)).meta["usage"]
-            assert usage["cachedReadTokens"] >= first["inputTokens"] * 0.9, (first, usage)
+LEAN = "[tools.schema_filter]\nenabled = false\n"
+
+
+def _shown(number: int) -> list[dict]:
+    """A round that the small model copies: the same question, a call, an answer."""
+    call = {"id": f"c{number}", "type": "function", "function": {"name": "time", "arguments": "{}"}}
+    return [
+        {"role": "user", "content": "What time is it?"},
+        {"role": "assistant", "content": "", "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": f"c{number}", "content": f"10:0{number}"},
+        {"role": "assistant", "content": f"It is 10:0{number}."},
+    ]
+
+
+async def test_whole_tool_rounds_with_calls_that_the_server_itself_parses_and_streams(tmp_path, with_tools):
+    def shown(number: int, body: dict) -> None:
+        body["tools"] = [tool for tool in body["tools"] if tool["function"]["name"] == "time"]
+        body["messages"][:1] = [{"role": "system", "content": "You are."}, *_shown(1), *_shown(2)]
+
+    with Proxy(with_tools, shown) as proxy:
+        async with session(tmp_path, proxy, LEAN) as editor:
+            answer = await editor.prompt("What time is it?", seconds=SECONDS)
+            (call, *_) = editor.tool_calls().values()
+            assert call.status == "completed" and call.name == "time"
+            assert proxy.asked >= 2, "the model has read the result"
+            assert answer.stop_reason in ("end_turn", "max_tokens", "max_turn_requests")
+
+
+async def test_the_prompt_cache_is_kept_over_ten_rounds_with_a_background_command_between(tmp_path, with_tools):
+    """By the server's own count: what it has read once it never reads again."""
+
+    def calls(number: int, body: dict) -> tuple[str, object] | None:
+        body.pop("tool_choice", None)
+        if number == 4:
+            return "bash", {"command": "sleep 600", "background": True}
+        return ("list_directory", {"path": "."}) if number < 12 and number % 2 == 0 else None
+
+    with Proxy(with_tools, calls) as proxy:
+        async with session(tmp_path, proxy) as editor:
+            (tmp_path / "project" / "a.txt").write_text("a")
+            for number in range(10):
+                await editor.prompt(f"Say {number}.", seconds=SECONDS)
+            counted = [(timing["cache_n"], timing["prompt_n"]) for timing in proxy.timings]
+    assert len(counted) >= 10
+    for (known, read), (cached, _) in pairwise(counted):
+        assert cached >= known + read - 1, counted  # The last token is always read again.
+
+
+async def test_litellms_responses_api_answers_with_the_same_model(tmp_path, with_tools):
+    with litellm(tmp_path, with_tools) as url:
+        more = f'api = "responses"\nbase_url = "{url}"\nmodels = ["small"]\n'
+        async with session(tmp_path, with_tools, provider=more) as editor:
+            answer = await editor.prompt("Say hello.", seconds=SECONDS)
+            assert answer.stop_reason in ("end_turn", "max_tokens", "max_turn_requests")
+            assert editor.text().strip()
+            first = answer.meta["usage"]["inputTokens"]
+            assert first > 1000
+            assert (await editor.prompt("Again.", seconds=SECONDS)).meta["usage"]["inputTokens"] > first
