@@ -164,6 +164,10 @@ class FilesConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     edit_context: Annotated[
         int, key("Lines around a change that `edit` returns to the model; 0: no lines at all.", ge=0, project=True)
     ] = 3
+    patch_models: Annotated[
+        list[str],
+        key("Globs of models that are offered `apply_patch` in place of `edit`.", project=True),
+    ] = msgspec.field(default_factory=lambda: ["gpt-5*", "*codex*"])
     max_image_bytes: Annotated[int, key("Largest image in bytes that `read` returns.", ge=1024, project=True)] = (
         5_242_880
     )

@@ -14,7 +14,7 @@ Promises every provider keeps (checked by `tests/llm/test_contract.py`):
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from typing import Any, Literal, Protocol
 
 import msgspec
@@ -101,6 +101,8 @@ class ModelSettings(msgspec.Struct, frozen=True):
     max_output_tokens: int | None = None
     cache_key: str = ""
     """Stable for a session: sent to providers that route prompt caches by key."""
+    unsent: Callable[[], Sequence[ToolDefinition]] = tuple
+    """Further tools and names that run when they are called, though the model is not told of them."""
 
 
 DEFAULT_CONTEXT_WINDOW = 128_000

@@ -95,7 +95,7 @@ class FencedProvider:
         """Calls as the server reports them; until it has reported one, also those that stand in the text. Raises
         `_NoTools` if the server has none, unless something was said already."""
         calls_tools = settings.model in self._native or _called(messages)
-        written = WrittenCalls(() if calls_tools else tools)
+        written = WrittenCalls(()) if calls_tools else WrittenCalls(tools, settings.unsent())
         begun = said = False
         try:
             async with aclosing(self._inner.stream(messages, tools, settings)) as events:
@@ -144,8 +144,7 @@ class FencedProvider:
     ) -> AsyncGenerator[llm.ModelEvent, None]:
         reader = FenceReader([tool.name for tool in tools])
         asked = msgspec.structs.replace(settings, system=f"{settings.system.rstrip()}\n\n{catalogue(tools)}".strip())
-        called = False
-        written = WrittenCalls(tools)
+        written = WrittenCalls(tools, settings.unsent() if tools else ())
         stream = self._inner.stream(fenced_messages(messages), (), asked if tools else settings)
         async with aclosing(stream) as events:
             async for event in events:
@@ -155,15 +154,14 @@ class FencedProvider:
                         out = _unwritten(reader.feed(text), written)
                     case llm.Finished(reason, opaque):
                         out = _unwritten(reader.end(complete=reason != "length"), written)
-                        out += written.end() if not called else ()
-                        made = called or any(isinstance(one, llm.ToolUse) for one in out)
-                        out.append(llm.Finished("tool_calls" if made and reason == "stop" else reason, opaque))
+                        out += [*written.end(), llm.Finished(reason, opaque)]
                 for one in out:
-                    if called and isinstance(one, llm.TextDelta) and one.text.strip():  # It invents the result.
+                    yield one
+                    if (
+                        isinstance(one, llm.ToolUse) and one is not event
+                    ):  # Before it invents the result, or commands made of it.
                         yield llm.Finished("tool_calls")
                         return
-                    called = called or isinstance(one, llm.ToolUse)
-                    yield one
 
 
 class _NoTools(Exception):
@@ -222,8 +220,8 @@ def catalogue(tools: Sequence[llm.ToolDefinition]) -> str:
     )
     return (
         "<tools>\nYou call a tool with a fenced block that starts a line of your answer. The block is run and the next "
-        "message contains its result; end your answer after the blocks and wait for it. Blocks of these kinds are "
-        "always run, so use another language tag for examples.\n\n" + "\n\n".join(ways) + f"\n\n{listed}\n</tools>"
+        "message contains its result: end your answer after it, one call an answer. Blocks of these kinds are always "
+        "run, so use another language tag for examples.\n\n" + "\n\n".join(ways) + f"\n\n{listed}\n</tools>"
     )
 
 

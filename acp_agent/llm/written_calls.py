@@ -51,9 +51,11 @@ _decoder = json.JSONDecoder(strict=False)
 class WrittenCalls:
     """Streams text in; text and calls out. Nothing is read after the first call: `called`."""
 
-    def __init__(self, tools: Sequence[llm.ToolDefinition]) -> None:
-        self._tools = {tool.name: tool.parameters for tool in tools}
-        self._openings = (*OPENINGS, *(f"{name}(" for name in self._tools))
+    def __init__(self, tools: Sequence[llm.ToolDefinition], more: Sequence[llm.ToolDefinition] = ()) -> None:
+        self._tools = {tool.name: tool.parameters for tool in (*more, *tools)}
+        self._functions = {tool.name for tool in tools}
+        """Those that may be written as Python; the names of `more` are too common in code."""
+        self._openings = (*OPENINGS, *(f"{name}(" for name in self._functions))
         self._held = ""
         """Begins at the start of a line as long as it may be a call."""
         self._line_start = True
@@ -175,11 +177,11 @@ class WrittenCalls:
             if len(start) > LONGEST_OPENING and not FIRST_KEY.match(start):
                 return []
             found = self._json(lines, alone=alone) if lines.rstrip()[-1:] in ("}", "]") or alone else None
-        elif any(start.startswith(f"{name}(") for name in self._tools):
+        elif any(start.startswith(f"{name}(") for name in self._functions):
             found = self._python(lines) if lines.rstrip().endswith(")") else None
             if found is None and lines.count("(") == lines.count(")") > 0:
                 return []  # More than a call, or talk about it.
-        elif not complete and any(f"{name}(".startswith(start) for name in self._tools):
+        elif not complete and any(f"{name}(".startswith(start) for name in self._functions):
             return None
         else:
             return []
@@ -243,7 +245,9 @@ class WrittenCalls:
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             return None
         match tree.body:
-            case [ast.Expr(ast.Call(ast.Name(name), args, keywords))] if all(one.arg for one in keywords):
+            case [ast.Expr(ast.Call(ast.Name(name), args, keywords))] if name in self._functions and all(
+                one.arg for one in keywords
+            ):
                 try:
                     given = {str(one.arg): ast.literal_eval(one.value) for one in keywords}
                     required = [one for one in self._tools.get(name, {}).get("required") or [] if isinstance(one, str)]

@@ -155,7 +155,8 @@ class OwnServers:
             raise refused
         if not pairs:
             raise LspError(
-                f"no language server for files like {path.name} is installed; looked for: {', '.join(missing)}"
+                f"no language server for files like {path.name} is installed; looked for: {', '.join(missing)}. "
+                "Search with `grep` instead"
             )
         return pairs
 

@@ -147,6 +147,15 @@ async def test_a_call_written_as_text_runs_and_is_not_shown_as_an_answer(tmp_pat
         assert "found" in result["content"]
 
 
+async def test_a_written_call_may_name_a_tool_by_another_name_and_one_that_is_not_sent(tmp_path):
+    script = [json.dumps({"name": "mkdir", "arguments": {"path": "data"}}), "done"]
+    async with rig(tmp_path, script) as r:
+        await r.editor.prompt("go")
+        assert "create_directory" not in r.tool_names(1)
+        assert (r.project / "data").is_dir()
+        assert r.editor.text() == "done"
+
+
 async def test_a_written_call_that_changes_something_is_asked_about_even_in_auto_until_one_was_allowed(tmp_path):
     def write(word: str) -> str:
         return json.dumps({"name": "bash", "arguments": {"command": f"touch {word}"}})

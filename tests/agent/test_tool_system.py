@@ -448,7 +448,7 @@ async def test_without_any_tool_no_tools_are_sent_and_a_call_is_told_why_it_is_n
 async def test_a_model_without_tool_calls_works_by_fenced_blocks(tmp_path):
     config = "[providers.default]\ntool_calling = 'fenced'\n"
     block = '```tool\n{"name": "write", "arguments": {"path": "a.txt", "content": "made"}}\n```\n'
-    script = [f"I write.\n{block}```bash\ncat a.txt\n```\n", "It says made."]
+    script = [f"I write.\n{block}It is written.", "```bash\ncat a.txt\n```\n", "It says made."]
     async with rig(tmp_path, script, config=config, mode="auto") as r:
         assert (await r.editor.prompt("go")).stop_reason == "end_turn"
         assert "tools" not in r.request(1)
@@ -458,10 +458,10 @@ async def test_a_model_without_tool_calls_works_by_fenced_blocks(tmp_path):
         ran.assert_finished("completed")
         assert len({uuid.UUID(write.id), uuid.UUID(ran.id)}) == 2
         assert said(r) == "I write.\nIt says made."
-        told = r.messages(2)
-        assert [message["role"] for message in told] == ["system", "user", "assistant", "user"]
-        assert "[result of bash]" in str(told[3]["content"])
-        assert "made" in str(told[3]["content"])
+        told = r.messages(3)
+        assert [message["role"] for message in told] == ["system", *["user", "assistant"] * 2, "user"]
+        assert "[result of bash]" in str(told[-1]["content"])
+        assert "made" in str(told[-1]["content"])
         session = r.editor.session_id
         await r.editor.client.close_session(session)
         r.editor.updates.clear()

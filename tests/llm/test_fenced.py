@@ -220,11 +220,20 @@ async def test_fenced_sends_no_tools_and_reads_calls_from_the_text():
         assert "".join(event.text for event in events if isinstance(event, TextDelta)) == "Look:\n"
 
 
-async def test_native_calls_and_blocks_may_stand_in_one_answer():
-    answer = Answer(text="```bash\nls\n```\n", tool_calls=(Call("read", {"path": "a"}),))
+async def test_native_calls_are_passed_on_in_fenced_mode():
+    answer = Answer(tool_calls=(Call("read", {"path": "a"}), Call("read", {"path": "b"})))
     async with connected("chat", [answer]) as (inner, _):
         events = await events_of(FencedProvider(inner, "fenced"))
-        assert {event.name for event in events if isinstance(event, ToolUse)} == {"bash", "read"}
+        assert [event.name for event in events if isinstance(event, ToolUse)] == ["read", "read"]
+
+
+async def test_the_answer_ends_with_its_first_block():
+    """What a model writes after it is the result as it imagines it; a real one wrote that as a block of `bash`."""
+    text = '```tool\n{"name": "read", "arguments": {"path": "a"}}\n```\n```bash\n14\n```\n'
+    async with connected("chat", [text]) as (inner, _):
+        events = await events_of(FencedProvider(inner, "fenced"))
+        assert [event.name for event in events if isinstance(event, ToolUse)] == ["read"]
+        assert events[-1] == Finished("tool_calls")
 
 
 async def test_auto_is_native_and_leaves_blocks_alone_until_tools_are_refused():

@@ -35,9 +35,9 @@ def offer(entries, mode: ModeId = "code", missing=None, relevance=None, **config
     return made_of(registry, tools, mode, missing, relevance)
 
 
-def made_of(registry, config, mode: ModeId = "code", missing=None, relevance=None) -> Offer:
+def made_of(registry, config, mode: ModeId = "code", missing=None, relevance=None, model="default:m") -> Offer:
     """`missing`: tool -> why it is not there."""
-    choices: Any = SimpleNamespace(mode=lambda: MODES[mode])
+    choices: Any = SimpleNamespace(mode=lambda: MODES[mode], model=model)
     absent: Any = SimpleNamespace(why=lambda tool: (missing or {}).get(tool))
     deciders: Any = SimpleNamespace(hides=lambda tool: None)
     return Offer(registry, config, choices, absent, relevance or Relevance(), deciders)
@@ -174,7 +174,27 @@ async def test_a_model_with_a_small_context_gets_the_essential_tools_and_the_rel
     await made.aim("delegate something, then ask the user", 8192)
     assert sent(made) == names, "another choice would cost the server's prompt cache"
     await made.aim("x", 128_000)
-    assert len(sent(made)) == len(made.entries()) - len(STEP_AWAY)
+    assert len(sent(made)) == len(made.entries()) - len(STEP_AWAY) - 1, "`apply_patch` is the other form of `edit`"
+
+
+async def test_models_that_know_patches_are_offered_them_in_place_of_edit():
+    for model, patches in (
+        ("default:gpt-5.1", True),
+        ("openrouter:openai/gpt-5-mini", True),
+        ("default:GPT-5.1-Codex-Max", True),
+        ("default:codex-mini-latest", True),
+        ("default:gpt-4.1", False),
+        ("default:claude-opus-4", False),
+    ):
+        made = made_of(builtin_registry(), ToolsConfig(), model=model)
+        await made.aim("x")
+        assert ("apply_patch" in sent(made), "edit" in sent(made)) == (patches, not patches), model
+        assert made.find("edit") is not None and made.find("apply_patch") is not None, "both run"
+        found = await made.find_more("change a file with a patch or an edit")
+        assert not {"edit", "apply_patch"} & {entry.name for entry in found}
+    without = made_of(builtin_registry(), ToolsConfig(disabled=["apply_patch"]), model="default:gpt-5")
+    await without.aim("x")
+    assert "edit" in sent(without)
 
 
 async def test_a_small_context_is_not_filled_with_noise():

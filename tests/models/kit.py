@@ -79,9 +79,9 @@ def llama(
 
 
 class Proxy(ThreadingHTTPServer):
-    """In front of a server: passes everything on, requests for an answer after `edit` has changed their body. `edit` may
-    also answer in the server's place, with the name and arguments of a call. `timings`: the server's own count for each
-    answer (`prompt_n`: tokens read, `cache_n`: tokens it still knew)."""
+    """In front of a server: passes everything on, requests for an answer after `edit` has changed their body. `edit`
+    may also answer in the server's place, with the name and arguments of a call. `timings`: the server's own count for
+    each answer (`prompt_n`: tokens read, `cache_n`: tokens it still knew)."""
 
     daemon_threads = True
 

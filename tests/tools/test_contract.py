@@ -25,6 +25,7 @@ SOME: dict[str, dict[str, Any]] = {
     "bash_output": {"run_id": "x"},
     "bash_kill": {"run_id": "x"},
     "bash_list": {},
+    "apply_patch": {"input": "*** Begin Patch\n*** Add File: f\n+a\n*** End Patch"},
     "read": {"path": "f"},
     "read_overflow": {"id": "overflow:00000000-0000-4000-8000-000000000000"},
     "edit": {"path": "f", "old_string": "a", "new_string": "b"},
@@ -106,7 +107,8 @@ def test_the_definition_is_what_the_class_says(entry: ToolEntry) -> None:
         entry.kind,
         entry.reads_only,
     )
-    hidden = set(RISK_METADATA) if entry.name == "bash" else set()  # Demanded only where the user wants it.
+    # Demanded only where the user wants it; taken, but not told.
+    hidden = {"bash": set(RISK_METADATA), "grep": {"limit", "only_files"}}.get(entry.name, set())
     assert [name for name in tool.Params.model_fields if name not in hidden] == list(entry.parameters["properties"])
 
 

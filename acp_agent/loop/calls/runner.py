@@ -53,6 +53,7 @@ from acp_agent.safety.deciding.decide import decide
 from acp_agent.safety.deciding.deciders import CallFacts, Judgement
 from acp_agent.schema.acp import Content, TextContent
 from acp_agent.tools.kit.failures import PARAMETERS, PASSING, as_tool_error
+from acp_agent.tools.kit.other_forms import in_our_form
 from acp_agent.tools.kit.registry import ToolEntry
 from acp_agent.tools.kit.repair import repair
 from acp_agent.tools.kit.tool_context import CommandOutput, Description, Preview, ToolContext, ToolResult
@@ -287,18 +288,22 @@ class Calls:
 
     async def _look(self, call: Call, blocked: ToolError | None) -> None:
         registry, reports = self.toolbox.registry, self.reports
-        entry = registry.find(call.use.name)
+        given = _arguments(call.use.arguments)
+        try:
+            name, arguments = in_our_form(call.use.name, given)
+        except ToolError as error:
+            reports.announce(call, None, Description(call.use.name[:LONGEST_NAME]), given)
+            reports.fail(call, error)
+            return
+        entry = registry.find(name)
         call.name = entry.name if entry is not None else call.use.name
         if entry is None:
-            reports.announce(
-                call, None, Description(f"Unknown tool {call.use.name[:LONGEST_NAME]}"), _arguments(call.use.arguments)
-            )
+            reports.announce(call, None, Description(f"Unknown tool {call.use.name[:LONGEST_NAME]}"), given)
             reports.fail(call, _unknown(call.use.name, self.toolbox.offer.names()))
             return
         tool = registry.loaded(entry.name)
         if tool is None:  # The first call of a process may come before the tools were loaded in the background.
             tool = await anyio.to_thread.run_sync(registry.tool, entry.name)
-        arguments = _arguments(call.use.arguments)
         if not isinstance(arguments, dict):
             arguments = (tool.from_text(arguments) if isinstance(arguments, str) else None) or call.use.arguments
         if isinstance(arguments, str):
@@ -486,8 +491,11 @@ def _parsed(tool: Any, entry: ToolEntry, arguments: dict[str, Any]) -> tuple[dic
     try:
         return arguments, tool.parse(arguments)
     except ToolError as error:
-        repaired = repair(arguments, entry.parameters) if error.category in PARAMETERS else None
-        if repaired is None:
+        if error.category not in PARAMETERS:
+            raise
+        ours = tool.from_other_form(arguments)
+        repaired = repair(ours, entry.parameters) or ours
+        if repaired is arguments:
             raise
         try:
             return repaired, tool.parse(repaired)

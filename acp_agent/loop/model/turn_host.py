@@ -6,6 +6,8 @@ import uuid
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from acp_agent.llm.base import AssistantMessage, Message, ModelSettings, UsageReport
 from acp_agent.loop.memory.compaction import Compacted, Summarise, summarise
 from acp_agent.loop.memory.room import Asked
@@ -85,13 +87,14 @@ class SessionHost:
         self._room = memory.room
         self._before_refusal: list[Message] = []
         self.tools = offer.definitions
+        self._unsent = offer.unsent
         self.messages = memory.messages
         self.add = memory.add
         self.drain = session.outbox.drain
         self.say = session.outbox.say
 
     def settings(self) -> ModelSettings:
-        return model_settings(self._session, self._memory, self._model)
+        return replace(model_settings(self._session, self._memory, self._model), unsent=self._unsent)
 
     def emit(self, update: SessionUpdate) -> None:
         self._session.outbox.emit(update)

@@ -32,6 +32,9 @@ STEP_AWAY = frozenset(
 
 FIND_MORE = "tools"
 
+EDIT, PATCH = "edit", "apply_patch"
+"""Two forms of the same: a model is told of the one that it knows better."""
+
 LEAST_SIMILAR = 0.05
 """Below it, a likeness is noise."""
 
@@ -44,7 +47,8 @@ THOUGHTS = "thinking"
 """The field for thinking in complex tools; removed before a tool sees its arguments."""
 
 ESSENTIAL = frozenset(
-    "bash bash_output bash_kill read edit write find_path grep list_directory skill switch_mode tools".split()
+    "bash bash_output bash_kill read edit apply_patch write find_path grep list_directory skill switch_mode "
+    "tools".split()
 )
 """Tools that a model with a small context always gets, since the definitions of all tools would fill it."""
 
@@ -193,7 +197,15 @@ class Offer:
     def left_out(self) -> list[ToolEntry]:
         """What is offered, but not sent."""
         sent = {entry.name for entry in self.sent()}
-        return [entry for entry in self.entries() if entry.name not in sent]
+        return [entry for entry in self.entries() if entry.name not in sent and not self._other_form(entry)]
+
+    def _other_form(self, entry: ToolEntry) -> bool:
+        """Whether the model knows another form of the tool better: GPT-5 and Codex models write patches."""
+        if entry.name not in (EDIT, PATCH):
+            return False
+        model = self._choices.model.rpartition(":")[2].rpartition("/")[2]
+        patches = self.find(PATCH) is not None and matches_any(self._config.files.patch_models, model.casefold())
+        return patches == (entry.name == EDIT)
 
     def _step_away(self, entry: ToolEntry) -> bool:
         return entry.name in STEP_AWAY and entry.name in TOOLS and self.find(FIND_MORE) is not None
@@ -216,7 +228,9 @@ class Offer:
         cost the server's prompt cache."""
         chosen = self._chosen
         fits = (None, NO_RUNS) if self.find("bash") is not None else (None,)
-        entries = [entry for entry in self._registry.entries() if self.why_not(entry) in fits]
+        entries = [
+            entry for entry in self._registry.entries() if self.why_not(entry) in fits and not self._other_form(entry)
+        ]
         sent = {
             entry.name: entry
             for entry in sorted(entries, key=lambda entry: -self._boosts.get(entry.name, 0.0))
@@ -231,6 +245,16 @@ class Offer:
 
     def definitions(self) -> Sequence[ToolDefinition]:
         return self.definitions_of(self.sent())
+
+    def unsent(self) -> tuple[ToolDefinition, ...]:
+        """What runs though it is not sent: tools left out, and other names of all."""
+        sent = {entry.name for entry in self.sent()}
+        return tuple(
+            ToolDefinition(name, "", entry.parameters)
+            for entry in self.entries()
+            for name in (entry.name, *entry.aliases)
+            if name not in sent
+        )
 
     def definitions_of(self, entries: Sequence[ToolEntry]) -> Sequence[ToolDefinition]:
         """The form in which they are sent."""

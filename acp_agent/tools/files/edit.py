@@ -21,6 +21,7 @@ from acp_agent.tools.kit.text import (
     first_changed_line,
     keep_credentials,
     moved_on_disk,
+    need_expressible,
     read_file,
     to_endings,
     without_numbers,
@@ -80,13 +81,7 @@ class Edit(PathTool[EditParams]):
 
     async def preview(self, params: EditParams, ctx: ToolContext) -> Preview:
         path = ctx.roots.resolve(params.path)
-        old = await read_file(ctx, path, params.path)
-        if old is None:
-            raise ToolError(f"{params.path} does not exist. Use `write` to create it, or `find_path` to find it.")
-        disk = await disk_digest(ctx, path)
-        seen = ctx.memory.ledger.last_seen(path)
-        if seen is not None and (seen.text != old or moved_on_disk(seen.disk, disk, old)):
-            raise ToolError(f"{params.path} has changed since you read it. Read it again, then edit.")
+        old, disk = await read_for_edit(ctx, path, params.path)
         hidden = any(MARK in edit.old_string and edit.old_string not in old for edit in params.all_edits)
         if hidden and ctx.redactor.redact(old) != old:
             raise ToolError(
@@ -96,11 +91,7 @@ class Edit(PathTool[EditParams]):
                 suggestion="Give an `old_string` without that line.",
             )
         new = _all_replaced(params, old)
-        if lacking := ctx.executor.lacks(path, new):
-            raise ToolError(
-                f"{params.path} is in {lacking}, so nothing was written.",
-                suggestion="Use other characters, or convert the file to UTF-8 first (`iconv`), if the user agrees.",
-            )
+        need_expressible(ctx, path, params.path, new)
         watch(ctx, path, old)
         keep_credentials(ctx, params.path, old, new)
         return Preview(
@@ -110,6 +101,19 @@ class Edit(PathTool[EditParams]):
     async def run(self, params: EditParams, ctx: ToolContext, preview: Preview) -> ToolResult:
         planned: Planned = preview.state
         return await apply(planned, params.path, ctx, preview, context=ctx.config.files.edit_context)
+
+
+async def read_for_edit(ctx: ToolContext, path: Path, shown: str) -> tuple[str, bytes | None]:
+    """The text, and the digest of the file on disk. Raises ToolError if there is none, or the model has seen another
+    text."""
+    old = await read_file(ctx, path, shown)
+    if old is None:
+        raise ToolError(f"{shown} does not exist. Use `write` to create it, or `find_path` to find it.")
+    disk = await disk_digest(ctx, path)
+    seen = ctx.memory.ledger.last_seen(path)
+    if seen is not None and (seen.text != old or moved_on_disk(seen.disk, disk, old)):
+        raise ToolError(f"{shown} has changed since you read it. Read it again, then edit.")
+    return old, disk
 
 
 def watch(ctx: ToolContext, path: Path, old: str | None) -> None:
@@ -171,7 +175,9 @@ def _replaced(params: Replacement, path: str, old: str) -> str:
     """The new text. Raises ToolError that helps to find the right `old_string`."""
     if not params.old_string:
         raise ToolError(
-            "`old_string` is empty. Give the text to replace; to write a whole file, use `write`.", "invalid_parameters"
+            "`old_string` is empty. Give the text to replace; to add lines, give the line before them, and write it "
+            "again in `new_string` with the new ones. To write a whole file, use `write`.",
+            "invalid_parameters",
         )
     target, replacement = params.old_string, params.new_string
     if target not in old and (bare := without_numbers(target)) is not None and to_endings(bare, old) in old:

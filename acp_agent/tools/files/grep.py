@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from pydantic import Field
+from pydantic.json_schema import SkipJsonSchema
 
 from acp_agent.errors import ToolError
 from acp_agent.executors.base import GrepQuery
 from acp_agent.safety.folders.paths import Roots
 from acp_agent.tools.kit.base import Params, PathTool
 from acp_agent.tools.kit.tool_context import Description, Location, Preview, ToolContext, ToolResult
+
+NO_MATTER = frozenset(("-n", "-A", "-B", "-C", "context", "multiline"))
+"""Options of other agents' tools that are left out: line numbers are always given, lines around a match never."""
 
 MOST_LOCATIONS = 50
 """Locations reported to the editor."""
@@ -19,6 +25,10 @@ class GrepParams(Params):
     path: str = Field(default=".", description="The folder or file to search.")
     case_sensitive: bool = Field(default=True, description="Whether upper and lower case differ.")
     glob: str | None = Field(default=None, description="Only files that match this glob, such as `*.py`.")
+    limit: SkipJsonSchema[int | None] = Field(default=None, ge=1)
+    """Most matches to return, as other agents' tools have it: the model is not told."""
+    only_files: SkipJsonSchema[bool] = False
+    """Returns the names of the files alone, as other agents' tools do."""
 
 
 class Grep(PathTool[GrepParams]):
@@ -27,6 +37,22 @@ class Grep(PathTool[GrepParams]):
     kind = "search"
     reads_only = True
     idempotent = True
+
+    def from_other_form(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """As in the `grep` of Claude Code: options of ripgrep."""
+        given = {name: value for name, value in arguments.items() if name not in NO_MATTER}
+        if "case_sensitive" not in given and isinstance(given.get("-i"), bool):
+            given["case_sensitive"] = not given.pop("-i")
+        if "limit" not in given and "head_limit" in given:
+            limit = given.pop("head_limit")
+            given |= {"limit": limit} if limit else {}
+        match given.get("output_mode"):
+            case "content":
+                del given["output_mode"]
+            case "files_with_matches":
+                del given["output_mode"]
+                given["only_files"] = True
+        return given
 
     def describe(self, params: GrepParams, roots: Roots) -> Description:
         path = roots.named(params.path)
@@ -39,12 +65,15 @@ class Grep(PathTool[GrepParams]):
         if await ctx.executor.stat(root) is None:
             raise ToolError(f"{params.path} does not exist. Use `find_path` to find it.")
         config = ctx.config.files
+        most = (
+            config.max_results if params.limit is None or params.only_files else min(params.limit, config.max_results)
+        )
         result = await ctx.executor.grep(
             GrepQuery(
                 params.pattern,
                 root,
                 params.case_sensitive,
-                max_results=config.max_results,
+                max_results=most,
                 timeout=config.search_timeout,
                 glob=params.glob,
             )
@@ -55,9 +84,12 @@ class Grep(PathTool[GrepParams]):
             text = f"No line below {params.path}{only} matches `{params.pattern}`."
             text += " Files in .gitignore are not searched."
             return ToolResult(text if not result.timed_out else f"{text} The search ran out of time.")
-        lines = [f"{ctx.roots.display(match.path)}:{match.line}:{match.text}" for match in inside]
+        if params.only_files:
+            lines = list(dict.fromkeys(ctx.roots.display(match.path) for match in inside))[: params.limit]
+        else:
+            lines = [f"{ctx.roots.display(match.path)}:{match.line}:{match.text}" for match in inside]
         if result.truncated:
-            lines.append(f"[more than {config.max_results} matches; the rest is not shown, narrow the search]")
+            lines.append(f"[more than {most} matches; the rest is not shown, narrow the search]")
         if result.timed_out:
             lines.append(f"[the search ended after {config.search_timeout:g} s; there may be more]")
         places = tuple(Location(match.path, match.line) for match in inside[:MOST_LOCATIONS])

@@ -72,6 +72,10 @@ class Tool(ABC, Generic[P]):
         """The arguments, if a model sent plain text instead of an object; `None` if the tool does not accept that."""
         return None
 
+    def from_other_form(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Arguments that were not understood, with those of another agent's tool of this kind in our form."""
+        return arguments
+
     def describe(self, params: P, roots: Roots) -> Description:
         return Description((self.title or self.name).format_map(dict(params)))
 

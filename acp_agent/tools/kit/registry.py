@@ -31,6 +31,7 @@ TOOLS: dict[str, str] = {
     "read": "acp_agent.tools.files.read:Read",
     "read_overflow": "acp_agent.tools.read_overflow:ReadOverflow",
     "edit": "acp_agent.tools.files.edit:Edit",
+    "apply_patch": "acp_agent.tools.files.apply_patch:ApplyPatch",
     "write": "acp_agent.tools.files.write:Write",
     "find_path": "acp_agent.tools.files.find_path:FindPath",
     "grep": "acp_agent.tools.files.grep:Grep",

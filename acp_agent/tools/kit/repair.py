@@ -22,6 +22,7 @@ SYNONYMS: dict[str, tuple[str, ...]] = {
     "pattern": ("regex", "glob_pattern", "query", "search_pattern"),
     "query": ("q", "search_query", "question"),
     "url": ("uri", "link", "address"),
+    "glob": ("include", "file_pattern", "include_pattern"),
     "prompt": ("task", "instructions", "description"),
     "select": ("selector", "css", "css_selector"),
     "timeout": ("timeout_seconds", "timeout_secs"),

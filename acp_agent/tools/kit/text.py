@@ -86,6 +86,15 @@ def keep_credentials(ctx: ToolContext, shown: str, old: str, new: str) -> None:
         )
 
 
+def need_expressible(ctx: ToolContext, path: Path, shown: str, new: str) -> None:
+    """Raises ToolError if the file's encoding has no characters for the text."""
+    if lacking := ctx.executor.lacks(path, new):
+        raise ToolError(
+            f"{shown} is in {lacking}, so nothing was written.",
+            suggestion="Use other characters, or convert the file to UTF-8 first (`iconv`), if the user agrees.",
+        )
+
+
 def to_endings(text: str, like: str) -> str:
     """`text` with the line endings of `like`."""
     if "\r\n" in like and "\r\n" not in text:
