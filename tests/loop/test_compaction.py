@@ -212,6 +212,27 @@ async def test_the_newest_results_are_shortened_last() -> None:
     assert text_of(done.messages).startswith("go")
 
 
+async def test_a_result_the_model_never_saw_is_filled_up_to_what_fits_and_says_how_to_get_the_rest() -> None:
+    lines = "".join(f"{number:>6}\tline {number}\n" for number in range(1, 3000))
+    small = "small result\n" * 20
+    results = [ToolMessage("1", "read", (TextPart(lines),)), ToolMessage("2", "bash", (TextPart(small),))]
+    calls = AssistantMessage("", (ToolUse("1", "read", "{}"), ToolUse("2", "bash", "{}")))
+    done = await compact([*LONG, user("now"), calls, *results], Limits(12_000, 8000), CompactionConfig(), None)
+    assert 9_000 < done.size <= 12_000
+    long, short = done.messages[-2:]
+    assert text_of([short]) == text_of(results[1:]), "what is small stays whole"
+    shown, _, note = text_of([long]).partition("\n[")
+    last = shown.splitlines()[-1]
+    assert last == f"{len(shown.splitlines()):>6}\tline {len(shown.splitlines())}", "whole lines"
+    assert "do not fit into the context" in note and "`offset`" in note and "old result" not in note
+
+
+async def test_results_of_the_last_round_are_not_shortened_while_older_ones_can_be() -> None:
+    history = [*LONG[:4], user("now"), *round_of(9, "fresh result " * 300, calls=6)]
+    done = await compact(history, Limits(30_000, 28_000), CompactionConfig(keep_results=2), None)
+    assert done.messages[-6:] == history[-6:]
+
+
 def test_notes_of_what_was_left_out_are_added_up() -> None:
     messages: list[Message] = list(LONG)
     total = 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import anyio
 import msgspec
@@ -175,6 +175,19 @@ async def test_a_model_with_a_small_context_gets_the_essential_tools_and_the_rel
     assert sent(made) == names, "another choice would cost the server's prompt cache"
     await made.aim("x", 128_000)
     assert len(sent(made)) == len(made.entries()) - len(STEP_AWAY) - 1, "`apply_patch` is the other form of `edit`"
+
+
+async def test_what_comes_after_the_choice_of_a_small_context_is_weighed_too_and_comes_last():
+    registry = SessionRegistry(builtin_registry())
+    made = made_of(registry, ToolsConfig())
+    await made.aim("what changed here", 8192)
+    names = sent(made)
+    late = [entry("mcp_weather", "weather forecast"), entry("mcp_mail", "send a letter")]
+    registry.set_group("mcp", [(one, cast(Any, None)) for one in late])
+    await made.aim("the weather forecast for tomorrow", 8192)
+    assert sent(made) == [*names, "mcp_weather"]
+    await made.aim("send a letter", 8192)
+    assert sent(made) == [*names, "mcp_weather"], "weighed once"
 
 
 async def test_models_that_know_patches_are_offered_them_in_place_of_edit():

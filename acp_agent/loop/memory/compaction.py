@@ -4,7 +4,7 @@ Before each request the size of what would be sent (system prompt, tools, histor
 If it is too large, in this order and no further than needed:
 
     shorten old tool results -> let the model summarise what is old -> shorten all results but those of the last round
-        -> leave out the oldest messages -> shorten the last results, then the arguments of calls
+        -> leave out the oldest messages -> shorten the last results to what fits, then the arguments of calls
 
 Each step is a plain function from messages to messages; a step that gains nothing is not taken twice for the same
 history. If even the minimum (instructions, tools, the last prompt) does not fit, the user is told so. A server that
@@ -48,6 +48,11 @@ ACKNOWLEDGED = "I have read the summary and will continue from there."
 SUMMARY = "Summary of our conversation so far:\n\n{}"
 
 SHORTENED = "\n[... {} characters of this old result were removed to save space ...]"
+
+UNSEEN = (
+    "\n[{} more characters of this result do not fit into the context. What follows can be had in a smaller part: "
+    "`read` with `offset` and `limit`, `read_overflow`, a search, or a command that prints less.]"
+)
 
 SLACK = 300
 """Characters by which a result may be longer: the note that it was shortened."""
@@ -116,20 +121,21 @@ async def compact(
     """Shrinks `messages` as far as needed and possible. Without `summarise` the model is not asked."""
     done = Compacted(list(messages))
     enough = (limits.most + limits.target) // 2
-    done = _shortened(done, config, keep=config.keep_results, need=done.size - limits.target)
+    unseen = _last_round(done.messages)
+    done = _shortened(done, config, keep=max(config.keep_results, unseen), need=done.size - limits.target)
     if done.size <= enough:
         return done
     if summarise is not None:
         done = await _summarised(done, limits, summarise)
         if done.size <= enough:
             return done
-    done = _shortened(done, config, keep=_last_round(done.messages), need=done.size - limits.target)
+    done = _shortened(done, config, keep=unseen, need=done.size - limits.target)
     if done.size <= enough:
         return done
     kept, dropped = drop_oldest(done.messages, limits.target)
     done = _with(done, kept, dropped=dropped)
     if done.size > limits.most:
-        done = _shortened(done, config, keep=0, need=done.size - limits.target)
+        done = _with(done, *filled_up(done.messages, enough, config.result_chars))
     if done.size > limits.most:
         done = _with(done, shorten_arguments(done.messages, config.result_chars))
     return done
@@ -145,7 +151,7 @@ def _last_round(messages: Sequence[Message]) -> int:
     return count
 
 
-def _with(done: Compacted, messages: list[Message], *, shortened: int = 0, dropped: int = 0) -> Compacted:
+def _with(done: Compacted, messages: list[Message], shortened: int = 0, *, dropped: int = 0) -> Compacted:
     """Returns `done` shortened further, or unchanged if nothing was gained."""
     if size_of(messages) >= done.size:
         return done
@@ -156,7 +162,7 @@ def _with(done: Compacted, messages: list[Message], *, shortened: int = 0, dropp
 
 def _shortened(done: Compacted, config: CompactionConfig, *, keep: int, need: int) -> Compacted:
     messages, count = shorten_results(done.messages, keep=keep, chars=config.result_chars, need=need)
-    return _with(done, messages, shortened=count)
+    return _with(done, messages, count)
 
 
 # --- shorten old results -----------------------------------------------------------------------------------------
@@ -180,14 +186,39 @@ def shorten_results(messages: Sequence[Message], *, keep: int, chars: int, need:
     return result, count
 
 
-def _shorter(message: ToolMessage, chars: int) -> ToolMessage:
+def _shorter(message: ToolMessage, chars: int, note: str = SHORTENED) -> ToolMessage:
+    """Cut at the end of a line, if there is one near."""
     text = "\n".join(part.text for part in message.content if isinstance(part, TextPart))
     media = any(not isinstance(part, TextPart) for part in message.content)
     references = [line for line in text.splitlines()[-8:] if "overflow:" in line][-1:]
     if len(text) > chars + SLACK:
-        text = text[:chars] + SHORTENED.format(len(text) - chars)
+        chars = text.rfind("\n", chars // 2, chars) if "\n" in text[chars // 2 : chars] else chars
+        text = text[:chars] + note.format(len(text) - chars)
         text = "\n".join([text, *(line for line in references if line not in text)])
     return ToolMessage(message.call_id, message.name, (TextPart(f"{text}\n{NO_MEDIA}" if media else text),))
+
+
+def filled_up(messages: Sequence[Message], most: int, least: int) -> tuple[list[Message], int]:
+    """Cuts the results of the last round, which the model has not seen yet, so that all messages have `most`
+    characters: the longest ones, and each to what fits, but to no less than `least`. Returns how many were cut."""
+    result = list(messages)
+    places = range(len(result) - _last_round(result), len(result))
+    texts = {at: message for at in places if isinstance(message := result[at], ToolMessage)}
+    sizes = sorted(characters(message) for message in texts.values())
+    room = most - (size_of(result) - sum(sizes))
+    share = least
+    for number, size in enumerate(sizes):
+        share = room // (len(sizes) - number)
+        if size > share:
+            break
+        room -= size
+    count = 0
+    for at, message in texts.items():
+        if characters(message) > max(share, least):
+            shorter = _shorter(message, max(share - SLACK, least), UNSEEN)
+            if characters(shorter) < characters(message):
+                result[at], count = shorter, count + 1
+    return result, count
 
 
 def shorten_arguments(messages: Sequence[Message], chars: int) -> list[Message]:

@@ -77,6 +77,8 @@ class Offer:
         self._added: list[str] = []
         """By `find_more`, oldest first."""
         self._chosen: frozenset[str] | None = None
+        self._weighed: set[str] = set()
+        """Tools that the choice was made from."""
         self._boosts: dict[str, float] = {}
         """By tool, for one turn: what `prefers` adds."""
         self._small = False
@@ -156,11 +158,13 @@ class Offer:
         """Chooses what is sent with the requests of one turn. `window`: the model's context in tokens, if known."""
         config = self._config.schema_filter
         small = window is not None and window <= config.small_window
-        if small and self._small and self._chosen is not None:
-            return  # Another choice would cost the server's prompt cache.
-        self._small, self._chosen = small, None
         most = config.max_tools_small if small else config.max_tools
         entries = self.entries()
+        if small and self._small and self._chosen is not None:  # Another choice would cost the server's prompt cache.
+            await self._aim_at_new(prompt, [entry for entry in entries if entry.name not in self._weighed], most)
+            return
+        self._small, self._chosen = small, None
+        self._weighed = {entry.name for entry in entries}
         self._boosts = {entry.name: boost for entry in entries if (boost := self._boost(entry))}
         others = [entry for entry in entries if not self._always(entry) and not self._step_away(entry)]
         if not config.enabled or len(others) <= most:
@@ -181,6 +185,16 @@ class Offer:
         least = max(config.min_similarity, LEAST_SIMILAR) if small else config.min_similarity
         fitting = [entry for score, entry in ranked if score >= least and entry not in known]
         self._chosen = frozenset(entry.name for entry in [*known, *fitting][:most])
+
+    async def _aim_at_new(self, prompt: str, new: Sequence[ToolEntry], most: int) -> None:
+        """Adds the relevant ones of what has come since the choice, of an MCP server that connected late."""
+        self._weighed |= {entry.name for entry in new}
+        if not new or not most:
+            return
+        scores = await self._relevance.scores(prompt, [_text(entry) for entry in new])
+        least = max(self._config.schema_filter.min_similarity, LEAST_SIMILAR)
+        ranked = sorted(zip(scores, new, strict=True), key=lambda pair: -pair[0])
+        self._added += [entry.name for score, entry in ranked if score >= least][:most]
 
     async def find_more(self, query: str) -> list[ToolEntry]:
         """Adds the tools that fit the words best to what is sent; returns them, best first."""
