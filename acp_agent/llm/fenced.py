@@ -42,6 +42,9 @@ FEWEST_CHARS = 2000
 LONGEST_OPENING = 80
 """Characters of a line that are held back because it may open a block."""
 
+AFTER_RESULT = "If the task is done, answer the user in plain text. Otherwise make the next call."
+"""Without it small models ask for the result once more."""
+
 NO_TOOLS = re.compile(r"\b(tools?|functions?|tool[_ ]choice|function[_ ]call\w*)\b", re.IGNORECASE)
 REFUSES = re.compile(
     r"not support|unsupported|does ?n[o']t support|not enabled|not available|no endpoints? found|not allowed|requires",
@@ -234,7 +237,10 @@ def fenced_messages(messages: Sequence[llm.Message]) -> list[llm.Message]:
                 blocks = "".join(f"\n\n{_block(call)}" for call in calls)
                 out.append(llm.AssistantMessage(text=f"{text}{blocks}".strip()))
             case llm.ToolMessage(_, name, content):
-                _add_user(out, (llm.TextPart(f"[result of {name}]"), *content))
+                text = "\n".join(part.text for part in content if isinstance(part, llm.TextPart))
+                media = (part for part in content if not isinstance(part, llm.TextPart))
+                result = f"Result of `{name}`:\n{_fence('', text.strip(chr(10)))}\n{AFTER_RESULT}"
+                _add_user(out, (llm.TextPart(result), *media))
             case llm.UserMessage(content):
                 _add_user(out, content)
     return out

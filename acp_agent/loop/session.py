@@ -79,7 +79,9 @@ class Session:
                 raise ResourceNotFound(f"Session {self.id!r} is closed")
             if self._parts is None:
                 self._parts = await self._build(self)
-                self._parts.memory.restore(self.stored())
+                stored = self.stored()
+                self._parts.memory.restore(stored)
+                self._parts.calls.outputs.restore(stored)
                 self._parts.calls.quota.count(self._parts.memory.messages())
         return self._parts
 

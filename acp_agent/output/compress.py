@@ -3,8 +3,9 @@
 Pure: the caller says which sections are relevant (embeddings, or shared words). Lines that report errors and
 lines that mention the goal stay, as far as the limit allows; each gap states how many lines are missing and why.
 
-Strategies: `aggressive` keeps two or three lines besides those; `moderate` keeps the beginning and the relevant
-sections; `none` leaves the output alone.
+Strategies: `aggressive` keeps two or three lines besides those (and says how many paths were found); `moderate` leaves
+what is about the goal alone, up to the limit, and keeps the beginning and the relevant sections of the rest; `none`
+leaves every output alone.
 """
 
 from __future__ import annotations
@@ -103,21 +104,27 @@ def compressed(
     """The shorter output; `None` if little would be gained. `scores`: one per section, 0 to 1; `None`: the goal does
     not count."""
     lines = sections.lines
+    whole = "\n".join(lines)
+    moderate = strategy_of(tool, config) == "moderate"
     errors = set(error_lines(lines)) if config.preserve_errors else set()
     named = set(_naming(lines, goal)) if scores is not None else set()
     kept = errors | named
-    if strategy_of(tool, config) == "moderate":
+    filled = [at for at, line in enumerate(lines) if line.strip()]
+    if moderate:
+        near = named or any(score >= config.goal_relevance_threshold for score in scores or ())
+        if near and len(whole) <= config.max_preserved_chars:
+            return None  # It is about the goal.
         kept |= _beginning(lines, BEGINNING.get(tool, BEGINNING_OF_OTHERS))
         for (begin, end), score in zip(sections.bounds, scores or (), strict=False):
             if score >= config.goal_relevance_threshold:
                 kept |= set(range(begin, end))
     else:
-        filled = [at for at, line in enumerate(lines) if line.strip()]
         kept |= set(filled[:FIRST_LINES]) | set(filled[-LAST_LINES:])
     kept |= _small_gaps(lines, kept)
     fitting = _within(lines, kept, errors, named, config.max_preserved_chars)
     text = _marked(lines, fitting, too_long=len(fitting) < len(kept))
-    whole = "\n".join(lines)
+    if tool == "find_path":
+        text = f"[{len(filled)} files and folders match]\n{text}"
     return text if len(text) < len(whole) * WORTH_IT else None
 
 

@@ -522,6 +522,20 @@ async def test_the_model_reads_envelopes_where_it_is_configured_so(tmp_path):
         assert "schema" not in r.editor.text()
 
 
+async def test_the_counters_of_envelopes_go_on_after_a_reload(tmp_path):
+    config = '[tools]\nobservation = "envelope"\n'
+    script = [asks(bash("echo a"), Call("read", {"path": "f"})), "ok", asks(bash("echo b")), "done"]
+    async with rig(tmp_path, script, mode="auto", config=config) as r:
+        (r.project / "f").write_text("x\n")
+        await r.editor.prompt("go")
+        session = r.editor.session_id
+        await r.editor.client.close_session(session)
+        await r.editor.load_session(session, r.project)
+        await r.editor.prompt("go")
+        seen = [json.loads(message["content"])["session"] for message in r.messages(4) if message["role"] == "tool"]
+        assert seen[2] == {**seen[1], "steps": 2, "executed_commands": 2, "observations": 3}
+
+
 async def test_the_short_profile_gives_little_and_says_so(tmp_path):
     config = '[tools]\nprofile = "short"\n'
     script = [asks(bash("seq 1 5000; seq 1 5000 >&2"), Call("read", {"path": "big"})), "done"]

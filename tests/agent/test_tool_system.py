@@ -460,7 +460,7 @@ async def test_a_model_without_tool_calls_works_by_fenced_blocks(tmp_path):
         assert said(r) == "I write.\nIt says made."
         told = r.messages(3)
         assert [message["role"] for message in told] == ["system", *["user", "assistant"] * 2, "user"]
-        assert "[result of bash]" in str(told[-1]["content"])
+        assert "Result of `bash`" in str(told[-1]["content"])
         assert "made" in str(told[-1]["content"])
         session = r.editor.session_id
         await r.editor.client.close_session(session)

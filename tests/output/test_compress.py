@@ -48,6 +48,7 @@ def test_aggressive_keeps_the_goal_the_errors_and_three_lines() -> None:
 
 def test_moderate_keeps_the_beginning_and_what_is_relevant() -> None:
     sections = sections_of("\n".join(FILLER))
+    assert len("\n".join(FILLER)) > CompressionConfig().max_preserved_chars
     scores = [0.0] * len(sections.bounds)
     scores[7] = 0.9
     text = shorten("read", FILLER, scores=scores)
@@ -56,6 +57,24 @@ def test_moderate_keeps_the_beginning_and_what_is_relevant() -> None:
     assert "\n".join(FILLER[begin:end]) in text
     assert text.startswith("\n".join(FILLER[:10]))
     assert FILLER[begin + 30] not in text
+
+
+def test_what_is_about_the_goal_stays_whole_up_to_the_limit() -> None:
+    lines = [f"src/a{number}.py:1: nothing" for number in range(100)]
+    assert shorten("grep", lines) is not None
+    lines[40] = "src/parser.py:12: def parse():"
+    assert shorten("grep", lines) is None, "it names the goal"
+    assert shorten("read", lines, scores=[0.9, *[0.0] * 100]) is None, "a section is relevant"
+    long = [*lines, *lines]
+    text = shorten("grep", long)
+    assert text is not None and len(text) <= CompressionConfig().max_preserved_chars
+    assert lines[40] in text
+
+
+def test_found_paths_are_counted() -> None:
+    text = shorten("find_path", [f"src/module_{number}/file.py" for number in range(120)])
+    assert text is not None
+    assert text.startswith("[120 files and folders match]\nsrc/module_0/file.py\n[output filtered: 117 lines")
 
 
 def test_what_is_kept_has_a_limit_which_errors_get_first() -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import logging
 from collections import Counter
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import anyio.to_thread
@@ -25,6 +26,7 @@ from acp_agent.llm.base import TextPart, ToolMessage
 from acp_agent.loop.calls.goal_compression import IN_A_THREAD, GoalCompression, Shortened
 from acp_agent.loop.calls.redaction import Redaction
 from acp_agent.loop.calls.session_filters import SessionFilters
+from acp_agent.loop.memory.history import decode_message
 from acp_agent.output.envelope import ShellOutput, bounded
 from acp_agent.output.observation import (
     Observation,
@@ -37,7 +39,7 @@ from acp_agent.output.observation import (
 from acp_agent.output.profile import TEXT_CHARS, keeps, result_chars, shortened, shortened_streams
 from acp_agent.output.sanitize import sanitize_output
 from acp_agent.schema.acp import Content, TextContent, ToolCallContent
-from acp_agent.store.base import OverflowEntry
+from acp_agent.store.base import LogEntry, OverflowEntry
 from acp_agent.store.database import now
 from acp_agent.store.overflow import OverflowStore
 from acp_agent.tools.kit.tool_context import ToolResult
@@ -125,6 +127,18 @@ class Outputs(Struct, eq=False):
     @property
     def redactor(self) -> Redactor:
         return self.redaction.redactor
+
+    def restore(self, entries: Sequence[LogEntry]) -> None:
+        """Goes on counting where the last envelope of the stored session ended."""
+        if self.config.observation == "plain":
+            return
+        for entry in reversed(entries):
+            message = decode_message(entry.payload) if entry.kind == "message" else None
+            if isinstance(message, ToolMessage) and (known := _session_of(message)) is not None:
+                counts = self.counts
+                counts.since, counts.steps = known.started_at, known.steps
+                counts.commands, counts.observations = known.executed_commands, known.observations
+                return
 
     # --- results ----------------------------------------------------------------------------------------------
 
@@ -330,6 +344,20 @@ class Outputs(Struct, eq=False):
         envelope = self.config.envelope
         text = observation_text(observation, output_chars=envelope.output_chars, raw_chars=envelope.raw_chars)
         return ToolMessage(message.call_id, message.name, (TextPart(text), *others))
+
+
+class _Envelope(Struct):
+    session: ObservedSession
+
+
+def _session_of(message: ToolMessage) -> ObservedSession | None:
+    for part in message.content:
+        if isinstance(part, TextPart):
+            try:
+                return msgspec.json.decode(part.text, type=_Envelope).session
+            except msgspec.DecodeError:
+                continue
+    return None
 
 
 def _status(call: Call) -> ResultStatus:
