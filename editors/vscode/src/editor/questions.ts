@@ -89,8 +89,8 @@ export class Questions implements vscode.Disposable {
     const options = question.options.filter(({ kind }) => isWhole || kind.startsWith("reject"));
     const items: (vscode.QuickPickItem & { readonly option?: Question["options"][number] })[] = [
       ...(rows ?? []).map((label) => ({ label, alwaysShow: true })),
-      ...options.map((option) => ({ label: `$(${ICONS[option.kind]}) ${withoutIcons(option.name)}`, option })),
       ...(isWhole ? [] : [{ label: `$(comment) ${SHOW}` }]),
+      ...options.map((option) => ({ label: `$(${ICONS[option.kind]}) ${withoutIcons(option.name)}`, option })),
     ];
     const placeHolder = isWhole ? "Answer the agent's question" : "To allow it, read it to its end in the chat";
     const chosen = await vscode.window.showQuickPick(items, { title: question.title, placeHolder, ignoreFocusOut: true });
