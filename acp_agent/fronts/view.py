@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import shlex
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -43,13 +44,22 @@ Tail = Callable[[str], str]
 """The end of the output of the terminal with this id."""
 
 CONTROLS = {code: f"\\x{code:02x}" for code in (*range(9), *range(11, 32), *range(127, 160))}
-CONTROLS |= {code: f"\\u{code:04x}" for code in (*range(0x202A, 0x202F), *range(0x2066, 0x206A))}
+HIDDEN = (0x61C, 0x200B, 0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2060, 0x206A), 0xFEFF)
+CONTROLS |= {code: f"\\u{code:04x}" for code in HIDDEN}
 """Replaces characters that could move the cursor, hide text or reverse it by their numbers: a title must not lie."""
 
 
 def plain(text: str) -> str:
     """`text` from the model or a program, safe for a terminal."""
     return text.replace("\r\n", "\n").translate(CONTROLS)
+
+
+def command_of(raw_input: Any) -> str:
+    """The command line that a call runs, if its input has one."""
+    command = raw_input.get("command") if isinstance(raw_input, dict) else None
+    if isinstance(command, list):
+        return shlex.join(str(part) for part in command)
+    return command if isinstance(command, str) else ""
 
 
 class View(Protocol):
@@ -60,7 +70,7 @@ class View(Protocol):
         ...
 
     def ask(self, question: str, diffs: Sequence[acp.Diff] = ()) -> None:
-        """Asks a user, after showing the changes in question; the user types the answer behind the last line."""
+        """Asks a user, after showing the whole changes in question; the user types the answer behind the last line."""
         ...
 
     def asked(self, request: acp.RequestPermissionRequest, answer: str) -> None:
@@ -155,7 +165,7 @@ class PlainView:
     def ask(self, question: str, diffs: Sequence[acp.Diff] = ()) -> None:
         self._asked_at = self._asked_at or time.monotonic()
         *lines, last = question.split("\n")
-        self._lines([*(line for diff in diffs for line in self._diff(diff)), *lines])
+        self._lines([*(line for diff in diffs for line in self._diff(diff, most=None)), *lines])
         self._out.write(last)  # The user's Enter ends this line.
         self._out.flush()
         self._asked += diffs
@@ -227,15 +237,15 @@ class PlainView:
         for line in lines[-OUTPUT_LINES:]:
             yield self._paint(DIM, f"  | {line}")
 
-    def _diff(self, diff: acp.Diff) -> Iterator[str]:
+    def _diff(self, diff: acp.Diff, most: int | None = DIFF_LINES) -> Iterator[str]:
         yield f"  {plain(diff.path)}"
         old = plain(diff.old_text or "").splitlines()
         lines = list(difflib.unified_diff(old, plain(diff.new_text).splitlines(), lineterm="", n=1))[2:]
-        for line in lines[:DIFF_LINES]:
+        for line in lines[:most]:
             colour = {"+": GREEN, "-": RED, "@": CYAN}.get(line[:1], DIM)
             yield f"  {self._paint(colour, line)}"
-        if len(lines) > DIFF_LINES:
-            yield self._paint(DIM, f"  ... {len(lines) - DIFF_LINES} more lines")
+        if most is not None and len(lines) > most:
+            yield self._paint(DIM, f"  ... {len(lines) - most} more lines")
 
     # --- writing ----------------------------------------------------------------------------------------------
 

@@ -35,7 +35,7 @@ const builds = [
   },
   {
     ...shared,
-    entryPoints: { chat: "src/webview/main.tsx" },
+    entryPoints: { chat: "src/webview/main.tsx", highlight: "src/webview/highlight.ts" },
     outdir: "dist/webview",
     platform: "browser",
     target: ["chrome120", "safari17"],

@@ -47,7 +47,7 @@ async def test_the_request_shows_the_diff(tmp_path):
         (request,) = r.editor.permission_requests
         diff, why = request.tool_call.content
         assert isinstance(diff, Diff)
-        assert why.content.text == "Asked because it changes a file.\n\nRule: edits ask"
+        assert why.content.text == "Asked because it changes a file.\n\nThe rules say that edits are asked about."
         assert (diff.old_text, diff.new_text) == (None, "x\n")
         assert "edits in this project" in request.options[1].name
 

@@ -120,7 +120,7 @@ async def test_paths_are_matched_as_they_are_shown_and_protected_ones_must_be_na
     async with rig(tmp_path, script, config=config, otherwise=reject_once) as r:
         await r.editor.prompt("go")
         (asked,) = r.editor.permission_requests
-        assert "protected: .vscode" in asked.tool_call.content[-1].content.text
+        assert "`.vscode` is protected" in asked.tool_call.content[-1].content.text
         assert (r.project / "a.txt").exists()
         assert not (r.project / ".vscode").exists()
 

@@ -184,6 +184,24 @@ async def test_prompt_on_a_terminal_spins_and_asks(tmp_path):
         assert (tmp_path / "n.txt").exists()
 
 
+async def test_a_question_on_a_terminal_shows_the_whole_command_or_change_and_its_end_last(tmp_path):
+    command = "".join(f"echo {number}\n" for number in range(29)) + "rm -f precious\x07\u200b"
+    write = Call("write", {"path": "n.txt", "content": "".join(f"new {number}\n" for number in range(90))})
+    script = [Answer(tool_calls=(Call("bash", {"command": command}),)), Answer(tool_calls=(write,)), "Done."]
+    async with FakeModel(script) as model:
+        cues = (("y/N or 1 to", "n\n"), ("1 to 4: ", "n\n"))
+        status, shown = await on_a_terminal(model, tmp_path, ["prompt", "go"], *cues, TERM="dumb")
+    assert status == 0
+    lines = [line.strip() for line in shown.replace("\r", "").split("\n")]
+    asked = lines.index("Run this?")
+    end = asked - lines[asked::-1].index("rm -f precious\\x07\\u200b")
+    assert lines[end - 29 : end] == [f"echo {number}" for number in range(29)]
+    assert lines[end + 1].startswith("Asked because ") and lines[end + 2].startswith("Risk: ")
+    assert lines[asked - 1].startswith("The rules say that ")
+    assert "+new 0\r\n  +new 1\r\n" in shown
+    assert "+new 89" in shown and "more lines" not in shown
+
+
 @pytest.mark.parametrize(("typed", "written"), [("y", True), ("n", False), ("", False), ("3", False)])
 async def test_a_question_on_a_terminal_is_answered_by_a_letter_a_number_or_enter_for_no(tmp_path, typed, written):
     async with FakeModel([WRITE, "Done."]) as model:

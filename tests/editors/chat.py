@@ -79,4 +79,10 @@ class Chat:
 
     async def options(self) -> list[str]:
         """The names of the permission options that are asked about."""
-        return await self.frame.locator("[data-permission] button.option").all_inner_texts()
+        buttons = self.frame.locator("[data-permission] button.option")
+        found: list[str] = await buttons.evaluate_all("all => all.map(button => button.getAttribute('aria-label'))")
+        return found
+
+    def option(self, name: str) -> Locator:
+        """The button of an answer to a permission request."""
+        return self.frame.locator("[data-permission]").get_by_role("button", name=name, exact=True)

@@ -66,6 +66,7 @@ async def test_the_views_are_there_and_an_answer_streams_into_the_chat_with_its_
         assert await thought.get_attribute("open") is None
         await thought.locator("summary").click()
         await thought.get_by_text("It is a greeting.").wait_for()
+        await chat.frame.locator(".plan:not([open]) summary").click()
         assert await chat.frame.locator(".plan li").all_inner_texts() == [
             "done:\nLook",
             "being done:\nChange\nhigh",

@@ -73,12 +73,12 @@ async def test_the_words_of_a_stranger_are_no_links_in_notifications_and_long_on
         await window.click_notification("Refuse", containing="Read.")
         assert await question.chosen() == "no"
 
-        long = await turn.ask({"toolCallId": "b", "title": f"Run {'true; ' * 40} rm -rf /"})
+        long = await turn.ask({"toolCallId": "b", "title": f"Run {'true; ' * 60} rm -rf /"})
         item = window.page.locator(".notifications-toasts .notification-list-item", has_text="Run true;")
         await item.wait_for()
         buttons = item.locator(".notification-list-item-buttons-container .monaco-button")
-        assert await buttons.all_inner_texts() == ["Show the question"]
-        await buttons.first.click()
+        assert await buttons.all_inner_texts() == ["Refuse", "Show the question"]
+        await buttons.last.click()
         await chat.box.wait_for()
         await chat.permit("Refuse")
         assert await long.chosen() == "no"

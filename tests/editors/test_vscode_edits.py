@@ -106,7 +106,13 @@ async def test_a_question_is_asked_by_a_notification_where_the_chat_is_not_seen(
         await chat.send("Change it")
         await window.page.locator(".part.activitybar a[aria-label^='Search']").click()
         await window.eventually(window.notifications, lambda texts: any("asks: Edit a.txt" in text for text in texts))
-        await window.click_notification("Allow once", containing="Edit a.txt")
+        # It does not show the change: who wants to allow it looks at it first.
+        item = window.page.locator(".notifications-toasts .notification-list-item", has_text="Edit a.txt")
+        buttons = item.locator(".notification-list-item-buttons-container .monaco-button")
+        assert await buttons.all_inner_texts() == ["Reject", "Show the question"]
+        await buttons.last.click()
+        await chat.frame.locator(".question .subject:focus").wait_for()
+        await chat.permit("Allow once")
         await model.wait_for_request(2)
         assert "BETA" in (tmp_path / "project" / "a.txt").read_text()
 

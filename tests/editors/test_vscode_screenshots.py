@@ -170,6 +170,9 @@ async def test_the_pictures_of_the_documentation_can_be_taken(code, tmp_path):
         await chat.permit("Allow once")
         await window.eventually(chat.answers, lambda texts: texts[-1].startswith("gross now rounds"))
         await window.tab("prices.py").click()
+        await camera.take("chat", await part(window, ".part.sidebar"))
+        await window.view("Chat").locator(".pane-header").click()  # The tool calls get its room.
+        await window.expand_view("Tool Calls")
+        await window.page.mouse.move(0, 0)
         await window.eventually(lambda: window.rows("Tool Calls"), lambda rows: len(rows) >= 8)
         await camera.take("tools", await part(window, ".pane:has(h3:text-is('Tool Calls'))", 290))
-        await camera.take("chat", await part(window, ".part.sidebar"))

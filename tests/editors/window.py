@@ -104,6 +104,15 @@ class Window:
             re.compile(rf"(^|\s){kind}(\s|$)"), timeout=SECONDS * 1000
         )
 
+    async def side_bar(self, width: int) -> None:
+        """Drags the edge between the side bar and the editor; VS Code has a least width."""
+        box = await self.page.locator(".part.sidebar").bounding_box()
+        assert box is not None
+        await self.page.mouse.move(box["x"] + box["width"], 300)
+        await self.page.mouse.down()
+        await self.page.mouse.move(box["x"] + width, 300, steps=4)
+        await self.page.mouse.up()
+
     async def screenshot(self, file: Path) -> None:
         file.parent.mkdir(parents=True, exist_ok=True)
         await self.page.screenshot(path=file)
@@ -248,7 +257,8 @@ class Window:
             await header.click()
 
     async def rows(self, title: str) -> list[Row]:
-        """The rows in view of a tree view."""
+        """The rows in view of a tree view, which is unfolded for it."""
+        await self.expand_view(title)
         return [Row(*row) for row in await self.view(title).evaluate(READ_ROWS)]
 
     def row(self, title: str, label: str) -> Locator:

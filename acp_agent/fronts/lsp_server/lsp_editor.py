@@ -21,6 +21,8 @@ ANSWER_SECONDS = 10.0
 """Timeout of requests that no user answers."""
 
 SHOWN_LENGTH = 2_000
+ASKED_LENGTH = 6_000
+"""More than any question has (`questions`), so that none is cut."""
 """Characters of a message: no editor shows more."""
 
 Kind = types.MessageType
@@ -130,7 +132,7 @@ class Editor:
         Raises PeerError if the editor cannot ask.
         """
         actions = [types.MessageActionItem(title=choice) for choice in choices]
-        params = types.ShowMessageRequestParams(type=kind, message=plain(message)[:SHOWN_LENGTH], actions=actions)
+        params = types.ShowMessageRequestParams(type=kind, message=plain(message)[:ASKED_LENGTH], actions=actions)
         answer = await self._wire.ask(types.WINDOW_SHOW_MESSAGE_REQUEST, params)
         title = getattr(answer, "title", None)
         return title if title in choices else None

@@ -1,25 +1,28 @@
 """Questions from the agent to the user: permissions and choices, as message requests. One at a time, in order.
 
 The safe answer is first, since some editors choose the first when a user hits Return without reading. A dismissed
-question is a rejection. When the turn is stopped, open questions are answered `cancelled`.
+question is a rejection. What does not fit in a question can only be rejected until its whole was opened. When the turn
+is stopped, open questions are answered `cancelled`.
 """
 
 from __future__ import annotations
 
 import logging
 import math
+import re
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
 import anyio
+from msgspec import Struct
 
 from acp_agent.client.permissions import reject_once
 from acp_agent.errors import PeerError
 from acp_agent.fronts.lsp_server.lsp_editor import Editor, Kind
 from acp_agent.fronts.lsp_server.status import Board, Call, one_line
-from acp_agent.fronts.lsp_server.transcript import ASKED_LINES, Transcript, command_of, details_of, diff_text
-from acp_agent.fronts.view import plain
+from acp_agent.fronts.lsp_server.transcript import ASKED_LINES, Transcript, details_of, diff_text
+from acp_agent.fronts.view import command_of, plain
 from acp_agent.schema import acp
 
 log = logging.getLogger(__name__)
@@ -36,6 +39,13 @@ QUIET_SECONDS = 1.0
 """How long the user must not have typed before a question is shown."""
 LINE_LENGTH = 140
 TITLE_LENGTH = 400
+
+
+class Asked(Struct, frozen=True):
+    """The text of a question. `end`, if it is not whole: the text with the end, to ask again after it was opened."""
+
+    text: str
+    end: str = ""
 
 
 class Questions:
@@ -107,9 +117,13 @@ class Questions:
         names = _unique([one_line(option.name) for option in options], SHOW)
         self._transcript.question(one_line(call.title), details_of(call, ASKED_LINES))
         try:
-            chosen = await self._choose(
-                question_text(call, FEW_LINES if self._editor.name == "Eglot" else SHOWN_LINES), names, Kind.Warning
+            asked = question_text(
+                call,
+                FEW_LINES if self._editor.name == "Eglot" else SHOWN_LINES,
+                explained=isinstance(request.tool_call.meta, dict) and "asked" in request.tool_call.meta,
             )
+            safe = [name for name, option in zip(names, options, strict=True) if option.kind.startswith("reject")]
+            chosen = await self._choose(asked, names, Kind.Warning, safe)
         except PeerError as error:
             self._editor.say(
                 f"Rejected, since this editor cannot ask ({error.message}): {one_line(call.title)}", Kind.Warning
@@ -123,17 +137,19 @@ class Questions:
         self._transcript.answer(option.name)
         return acp.SelectedPermissionOutcome(option_id=option.option_id)
 
-    async def _choose(self, text: str, names: Sequence[str], kind: Kind) -> str | None:
+    async def _choose(self, asked: Asked, names: Sequence[str], kind: Kind, safe: Sequence[str] = ()) -> str | None:
         """Asks once the user has not typed for a moment. After the transcript was shown the question waits: it would
-        cover what the user should read."""
+        cover what the user should read. Until then only the names in `safe` are offered if it is not whole."""
+        text, offered = asked.text, safe if asked.end else names
         while True:
             if (left := self._typed_at + QUIET_SECONDS - anyio.current_time()) > 0:
                 await anyio.sleep(left)
                 continue
-            chosen = await self._editor.choose(text, [*names, SHOW], kind)
+            chosen = await self._editor.choose(text, [*offered, SHOW], kind)
             if chosen != SHOW:
                 return chosen
             await self._show()
+            text, offered = asked.end or text, names
             self._again, self.waiting = anyio.Event(), one_line(text.split("\n")[0], TITLE_LENGTH)
             self._editor.say(
                 f"`Agent: answer` (acpCoder.answer) asks again: {one_line(self.waiting, 60)}", Kind.Warning
@@ -178,7 +194,7 @@ class Questions:
                 text = f"{text}\n{one_line(title)}"
             names = _unique([one_line(label) for label, _ in choices], NO_ANSWER, SHOW)
             try:
-                chosen = await self._choose(text, [NO_ANSWER, *names], Kind.Info)
+                chosen = await self._choose(Asked(text), [NO_ANSWER, *names], Kind.Info)
             except PeerError as error:
                 log.warning("the question could not be asked: %s", error)
                 return acp.CreateElicitationResponse(action="decline")
@@ -195,34 +211,54 @@ def safe_first(options: Sequence[acp.PermissionOption]) -> list[acp.PermissionOp
     return sorted(options, key=lambda option: ORDER.index(option.kind))
 
 
-def question_text(call: Call, most: int = SHOWN_LINES) -> str:
-    """The title and a short description; the full text is in the transcript."""
-    lines = [one_line(call.title, TITLE_LENGTH)]
-    for item in call.content:
-        match item:
-            case acp.Diff():
-                changed = diff_text(item).split("\n")
-                if most <= FEW_LINES:  # Use limited space for the changes.
-                    changed = [line for line in changed if line[:1] in ("+", "-")]
-                lines += [one_line(item.path), *changed]
-            case acp.Content(content=acp.TextContent(text=text)):
-                shown = [line for line in plain(text).strip().split("\n") if one_line(line, TITLE_LENGTH) != lines[0]]
-                if any(line.strip() and not line.startswith("```") for line in shown):  # More than an empty fence.
-                    lines += shown
+def question_text(call: Call, most: int = SHOWN_LINES, *, explained: bool = False) -> Asked:
+    """The title, what would be done, and why it is asked; the full text is in the transcript. Only what would be done
+    is cut. `explained`: whether the last content says why."""
+    head = one_line(call.title, TITLE_LENGTH)
+    texts = [*call.content]
+    why = [one_line(line, TITLE_LENGTH) for line in _lines(texts.pop(), head, most)] if explained and texts else []
     command = plain(command_of(call.raw_input)).strip()
-    if command not in lines[0]:  # Unchanged: a title is a single line of limited length.
-        lines[1:1] = [f"$ {line}" for line in command.split("\n")]
-    found = [lines[0], *(line.rstrip() for line in lines[1:] if line.strip())]
-    shown = [found[0], *(_cut(line) for line in found[1:most])]
-    if len(found) > most:
-        shown[-1] = f"... {len(found) - most + 1} more lines: {SHOW}"
-    elif shown != found or lines[0].endswith("…"):
-        shown.append(f"(long lines are cut at `…`: {SHOW})")
-    return "\n".join(shown)
+    known = {head, command, plain(call.title).strip()} - {""}
+    about = [line for item in texts for line in _lines(item, head, most) if not _says(item, known)]
+    if command not in head:  # Unchanged: a title is a single line of limited length.
+        about[:0] = [f"$ {line}" for line in command.split("\n")]
+    elif head.endswith("…") and not about:
+        about = plain(call.title).split("\n")
+    about = [piece for line in about if line.strip() for piece in _pieces(line.rstrip())]
+    room = max(2, most - 1 - len(why))
+    if len(about) <= room:
+        return Asked("\n".join([head, *about, *why]))
+    left = len(about) - room + 1
+    return Asked(
+        "\n".join([head, *about[: room - 1], f"... {left} more lines, to read before you allow it: {SHOW}", *why]),
+        "\n".join([head, f"... {left} lines before: {SHOW}", *about[1 - room :], *why]),
+    )
 
 
-def _cut(line: str) -> str:
-    return line if len(line) <= LINE_LENGTH else f"{line[: LINE_LENGTH - 1]}…"
+def _lines(item: Any, head: str, most: int) -> list[str]:
+    """What a content says beside `head`."""
+    match item:
+        case acp.Diff():
+            changed = diff_text(item, ASKED_LINES).split("\n")
+            if most <= FEW_LINES:  # Use limited space for the changes.
+                changed = [line for line in changed if line[:1] in ("+", "-")]
+            return [one_line(item.path), *changed]
+        case acp.Content(content=acp.TextContent(text=text)):
+            shown = [line for line in plain(text).strip().split("\n") if one_line(line, TITLE_LENGTH) != head]
+            if any(line.strip() and not line.startswith("```") for line in shown):  # More than an empty fence.
+                return [line for line in shown if line.strip()]
+    return []
+
+
+def _says(item: Any, known: set[str]) -> bool:
+    """Whether a content only repeats what is shown already, in a block of code."""
+    text = item.content.text if isinstance(item, acp.Content) and isinstance(item.content, acp.TextContent) else ""
+    return plain(re.sub(r"^```\w*\n|\n```\n?$", "", text)).strip() in known
+
+
+def _pieces(line: str) -> list[str]:
+    """A line, cut where it is too long for one."""
+    return [line[at : at + LINE_LENGTH] for at in range(0, len(line), LINE_LENGTH)]
 
 
 def _choices(field: object) -> list[tuple[str, Any]]:

@@ -11,7 +11,6 @@ import difflib
 import logging
 import os
 import re
-import shlex
 from collections.abc import Iterator
 from datetime import datetime
 from itertools import count
@@ -19,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from acp_agent.fronts.lsp_server.status import Call, one_line
-from acp_agent.fronts.view import plain
+from acp_agent.fronts.view import command_of, plain
 from acp_agent.output.sanitize import sanitize_output
 from acp_agent.schema import acp
 
@@ -313,14 +312,6 @@ def diff_text(diff: acp.Diff, most: int = DETAIL_LINES) -> str:
     old = plain(diff.old_text or "").splitlines()
     lines = list(difflib.unified_diff(old, plain(diff.new_text).splitlines(), lineterm="", n=2))[2:]
     return _bounded("\n".join(lines), most)
-
-
-def command_of(raw_input: Any) -> str:
-    """The command line that a call runs, if its input has one."""
-    command = raw_input.get("command") if isinstance(raw_input, dict) else None
-    if isinstance(command, list):
-        return shlex.join(str(part) for part in command)
-    return command if isinstance(command, str) else ""
 
 
 def _output(raw: Any) -> str:

@@ -42,6 +42,7 @@ type Handler = (argument?: unknown, more?: unknown) => unknown;
 export function registerCommands(parts: Parts): vscode.Disposable {
   const { host, chat, diffs, outputs, questions, terminals, trace, log } = parts;
   const handlers: Record<string, Handler> = {
+    openChat: () => chat.show(),
     newSession: async () => {
       await host.newSession();
       await chat.show();

@@ -7,6 +7,7 @@ import { SessionsTree } from "./chat/sessionsTree.js";
 import { ChatView } from "./chat/view.js";
 import { registerCommands } from "./commands.js";
 import { Marks } from "./core/marks.js";
+import { commandOf } from "./core/asked.js";
 import { ToolCalls } from "./core/toolCalls.js";
 import { messageOf } from "./core/words.js";
 import { Diffs } from "./editor/diffs.js";
@@ -112,7 +113,7 @@ export function activate(context: vscode.ExtensionContext): void {
       calls.changed.on(({ record }) => {
         for (const content of record.content) {
           if (content.type === "terminal") {
-            terminals.name(content.terminalId, record.title);
+            terminals.name(content.terminalId, record.title, commandOf(record.rawInput) || record.title);
           }
         }
       }),

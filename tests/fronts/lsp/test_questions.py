@@ -47,30 +47,40 @@ async def ask(turn: Turn, title: str = "Run make", number: int = 1, **call: Any)
     ],
 )
 def test_a_question_shows_what_runs_or_says_that_there_is_more(command: str):
-    text = question_text(Call("1", command, raw_input={"command": command}))
-    whole = command in text.replace("\n$ ", "\n")
-    assert whole or text.splitlines()[-1].endswith(": Show") or ": Show)" in text.splitlines()[-1]
-    assert len(text) < 2_000
-    for line in command.split("\n")[:2]:
-        assert line[:130] in text.splitlines()[0] or any(
-            shown.startswith(f"$ {line[:130]}") for shown in text.splitlines()
-        )
+    asked = question_text(Call("1", command, raw_input={"command": command}))
+    whole = command in asked.text.replace("\n$ ", "\n") or command in asked.text.replace("\n", "").partition("$ ")[2]
+    assert whole or "more lines, to read before you allow it: Show" in asked.text
+    assert whole == (asked.end == "")
+    assert len(asked.text) < 2_400 and len(asked.end) < 2_400
+    assert "rm -rf" in (asked.end or asked.text).splitlines()[-1]
+
+
+def test_a_question_about_a_long_command_keeps_its_risk_and_asks_for_its_end_to_be_read():
+    command = "\n".join(f"echo {number}" for number in range(29)) + "\nrm precious"
+    why = "Asked because it deletes files.\n\nRisk: high (it deletes)"
+    content = [Content(content=TextContent(text=text)) for text in (f"```\n{command}\n```", why)]
+    asked = question_text(Call("1", command, content=content, raw_input={"command": command}), explained=True)
+    for text in (asked.text, asked.end):
+        assert text.splitlines()[-2:] == ["Asked because it deletes files.", "Risk: high (it deletes)"]
+        assert len(text.splitlines()) <= 12
+    assert "$ echo 0" in asked.text and "rm precious" not in asked.text.partition("\n")[2]
+    assert "rm precious" in asked.end.splitlines()[-3]
 
 
 @pytest.mark.parametrize("block", ["```\nmake\n```", "```sh\nmake\n```\n"])
 def test_a_question_about_a_command_has_no_empty_fence(block: str):
     content = [Content(content=TextContent(text=block)), Content(content=TextContent(text="Asked: it is new."))]
-    assert question_text(Call("1", "make", content=content)) == "make\nAsked: it is new."
-    assert question_text(Call("1", "Run it", content=content)).splitlines()[2] == "make"
+    assert question_text(Call("1", "make", content=content)).text == "make\nAsked: it is new."
+    assert question_text(Call("1", "Run it", content=content)).text.splitlines()[2] == "make"
 
 
-def test_a_question_about_a_long_line_says_that_it_is_cut():
+def test_a_question_about_a_long_line_shows_all_of_it():
     diff = Diff(path="/p/a.py", old_text="x\n", new_text="a" * 200 + "; evil()\n")
-    assert question_text(Call("1", "Edit a.py", content=[diff])).endswith("…\n(long lines are cut at `…`: Show)")
+    assert question_text(Call("1", "Edit a.py", content=[diff])).text.endswith("a; evil()")
 
 
 def test_a_command_of_several_words_is_shown_as_a_shell_would_take_it():
-    text = question_text(Call("1", "Run it", raw_input={"command": ["sh", "-c", "rm -rf ~"]}))
+    text = question_text(Call("1", "Run it", raw_input={"command": ["sh", "-c", "rm -rf ~"]})).text
     assert text == "Run it\n$ sh -c 'rm -rf ~'"
 
 
@@ -101,7 +111,8 @@ async def test_a_question_says_what_it_is_about_and_show_opens_the_whole(tmp_pat
         lines = question.message.split("\n")
         assert lines[0] == "Edit \\u202ea.py\\x1b[2J now"
         assert "-old" in lines and "+line 3" in lines
-        assert len(lines) == 12 and lines[-1].endswith("more lines: Show")
+        assert len(lines) == 12 and lines[-1].endswith("more lines, to read before you allow it: Show")
+        assert question.actions == ["Reject", "Never", "Show"]
         question.answer("Show")
         await editor.until(lambda: editor.shown_documents)
         uri = editor.shown_documents[0].uri
@@ -114,7 +125,8 @@ async def test_a_question_says_what_it_is_about_and_show_opens_the_whole(tmp_pat
         assert titles[0].startswith("Agent: answer: Edit \\u202ea.py")
         await editor.execute("acpCoder.answer")
         again = await editor.question(2)
-        assert again.message == question.message
+        assert again.message.endswith("+line 38\n+line 39")
+        assert again.actions == ["Reject", "Allow once", "Allow always", "Never", "Show"]
         (shown,) = editor.shown_documents
         assert shown.take_focus and shown.uri.endswith("-acp-coder.md")
         text = Path(shown.uri.removeprefix("file://")).read_text()
@@ -205,7 +217,7 @@ async def test_all_that_is_asked_for_can_be_seen_before_it_is_answered(tmp_path:
         turn = await begun(editor, agent)
         text = "".join(f"line {number}\n" for number in range(1_000))
         await ask(turn, "Write a.py", content=[{"type": "diff", "path": "/p/a.py", "newText": text}])
-        assert "more lines: Show" in (await editor.question()).message
+        assert "more lines, to read before you allow it: Show" in (await editor.question()).message
         assert "+line 500\n" in editor.transcript()
 
 

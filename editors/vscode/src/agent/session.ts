@@ -1,4 +1,5 @@
 import type * as acp from "@agentclientprotocol/sdk";
+import { aboutOf } from "../core/asked.js";
 import type { Attachment, ItemChange, Permission, QueuedPrompt } from "../core/messages.js";
 import { Emitter } from "../core/emitter.js";
 import type { ToolCalls } from "../core/toolCalls.js";
@@ -31,7 +32,7 @@ export interface Written {
 }
 
 interface Open {
-  readonly question: Question;
+  question: Question;
   readonly answer: (response: acp.RequestPermissionResponse) => void;
 }
 
@@ -49,6 +50,8 @@ export class Session {
   stopping = false;
   loading = false;
   turn = 0;
+  /** The turn in which the agent last told of its plan. */
+  planTurn = 0;
   private readonly queue: (QueuedPrompt & Written & { readonly blocks: acp.ContentBlock[] })[] = [];
   private readonly open = new Map<string, Open>();
   private nextId = 0;
@@ -95,6 +98,9 @@ export class Session {
     if (update.sessionUpdate === "tool_call" || update.sessionUpdate === "tool_call_update") {
       const declined = this.stopping || this.declined.has(update.toolCallId);
       this.calls.apply(this.id, update, { turn: this.turn, replayed: this.loading, declined });
+    }
+    if (update.sessionUpdate === "plan") {
+      this.planTurn = this.turn;
     }
     const change = this.transcript.apply(update, (toolCallId) => this.isNested(toolCallId));
     if (!this.loading) {
@@ -260,6 +266,8 @@ export class Session {
       title: record.title,
       options: request.options.map(({ optionId, name, kind }) => ({ optionId, name, kind })),
       hasDiff: record.content.some((content) => content.type === "diff"),
+      about: aboutOf(record, request.toolCall._meta),
+      seen: false,
       request,
     };
     return new Promise((resolve) => {
@@ -275,6 +283,15 @@ export class Session {
       });
       this.tell(["permissions"]);
     });
+  }
+
+  /** The end of what the question is about has been in view. */
+  see(questionId: string): void {
+    const open = this.open.get(questionId);
+    if (open?.question.seen === false) {
+      open.question = { ...open.question, seen: true };
+      this.tell(["permissions"]);
+    }
   }
 
   /** False if the question is no longer open or has no such option. */

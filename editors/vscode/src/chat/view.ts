@@ -28,12 +28,12 @@ const COMMANDS: ReadonlySet<string> = new Set([
 
 const FACTS: Readonly<Record<SessionFact, readonly (keyof ChatFacts)[]>> = {
   title: ["session"],
-  plan: ["plan"],
+  plan: ["plan", "planOf"],
   usage: ["usage"],
   commands: ["commands"],
   modes: ["pickers"],
   options: ["pickers"],
-  running: ["running", "stopping"],
+  running: ["running", "stopping", "planOf"],
   queue: ["queue"],
   permissions: ["permissions"],
   loading: ["loading"],
@@ -123,9 +123,16 @@ export class ChatView implements vscode.WebviewViewProvider, vscode.Disposable {
     await this.show();
   }
 
+  /** Shows the chat, with the keyboard in its input box. */
   async show(): Promise<void> {
     await vscode.commands.executeCommand(`${CHAT_VIEW}.focus`);
     this.send({ type: "focus" });
+  }
+
+  /** Shows the question that waits, with the keyboard in what it is about. */
+  async showQuestion(): Promise<void> {
+    await vscode.commands.executeCommand(`${CHAT_VIEW}.focus`);
+    this.send({ type: "focus", question: true });
   }
 
   async reveal(toolCallId: string): Promise<void> {
@@ -211,10 +218,11 @@ export class ChatView implements vscode.WebviewViewProvider, vscode.Disposable {
       running: session?.running ?? false,
       stopping: session?.stopping ?? false,
       plan: transcript?.plan ?? [],
+      planOf: { turn: session?.planTurn ?? 0, runs: session?.running === true && session.planTurn === session.turn },
       usage: transcript?.usage ?? null,
       commands: (transcript?.commands ?? []).map(({ name, description, input }) => ({ name, description, ...(input ? { hint: input.hint } : {}) })),
       pickers: pickersOf(transcript?.options ?? [], transcript?.modes ?? null),
-      permissions: (session?.questions ?? []).map(({ id, toolCallId, title, options, hasDiff }) => ({ id, toolCallId, title, options, hasDiff })),
+      permissions: (session?.questions ?? []).map(({ id, toolCallId, title, options, hasDiff, about, seen }) => ({ id, toolCallId, title, options, hasDiff, about, seen })),
       queue: session?.queued ?? [],
       images: host.capabilities.promptCapabilities?.image === true,
     };
@@ -262,6 +270,9 @@ export class ChatView implements vscode.WebviewViewProvider, vscode.Disposable {
         return;
       case "unqueue":
         session?.unqueue(message.id);
+        return;
+      case "seen":
+        session?.see(message.id);
         return;
       case "permission":
         session?.answer(message.id, message.optionId);
@@ -337,7 +348,7 @@ export class ChatView implements vscode.WebviewViewProvider, vscode.Disposable {
 <title>Chat</title>
 </head>
 <body>
-<div id="root"></div>
+<div id="root" data-highlight="${uri("highlight.js")}"></div>
 <script nonce="${nonce}" src="${uri("chat.js")}"></script>
 </body>
 </html>`;

@@ -1,15 +1,17 @@
-import type { ToolCallContent } from "@agentclientprotocol/sdk";
+import type { Diff, ToolCallContent } from "@agentclientprotocol/sdk";
 import type { ToolCard, ToolContent } from "./messages.js";
 import { markdownOf } from "./contentBlocks.js";
-import { countChanges } from "./lines.js";
+import { diffLines } from "./lines.js";
 import type { CallRecord } from "./toolCalls.js";
 import { isOver } from "./toolCalls.js";
 import { labelOfUri } from "./uris.js";
-import { plainText } from "./words.js";
+import { plainText, visible } from "./words.js";
 
 /** Characters of a text shown on a card; the rest is a click away. */
 const SHOWN_CHARS = 20_000;
 const SHOWN_INPUT_CHARS = 4_000;
+const SHOWN_DIFF_LINES = 120;
+const SHOWN_LINE_CHARS = 500;
 const SHOWN_IMAGE_CHARS = 8_000_000;
 
 export interface TerminalFacts {
@@ -43,8 +45,7 @@ function shown(
 ): ToolContent | undefined {
   switch (content.type) {
     case "diff": {
-      const { added, removed } = countChanges(content.oldText ?? "", content.newText);
-      return { type: "diff", index, label: labelOfUri(content.path), added, removed, isNew: (content.oldText ?? null) === null };
+      return { type: "diff", index, label: labelOfUri(content.path), isNew: (content.oldText ?? null) === null, ...changesOf(content) };
     }
     case "terminal": {
       const known = terminal(content.terminalId) ?? { title: "Terminal", tail: "" };
@@ -58,6 +59,24 @@ function shown(
       return text(markdownOf(block));
     }
   }
+}
+
+type Changes = Pick<Extract<ToolContent, { type: "diff" }>, "added" | "removed" | "lines" | "more">;
+
+/** A card is drawn many times; what a diff changes is found out once. */
+const CHANGES = new WeakMap<Diff, Changes>();
+
+function changesOf(diff: Diff): Changes {
+  const known = CHANGES.get(diff);
+  if (known !== undefined) {
+    return known;
+  }
+  const lines = diffLines(diff.oldText ?? "", diff.newText);
+  const count = (sign: string): number => lines.filter((line) => line.startsWith(sign)).length;
+  const shownLines = lines.slice(0, SHOWN_DIFF_LINES).map((line) => visible(line.slice(0, SHOWN_LINE_CHARS)));
+  const changes = { added: count("+"), removed: count("-"), lines: shownLines, more: lines.length - shownLines.length };
+  CHANGES.set(diff, changes);
+  return changes;
 }
 
 function text(whole: string): ToolContent | undefined {

@@ -25,18 +25,28 @@ export function lineAfter(line: number, edit: LineEdit): number {
   return edit.startLine;
 }
 
-export interface LineCount {
-  readonly added: number;
-  readonly removed: number;
-}
-
+/** Of two sides with more changed lines than this, all count as changed. */
 const MOST_LINES = 2_000;
 
+/** The last line of `after` (from 0) that is changed, or at which lines were removed. */
+export function lastChange(before: string, after: string): number {
+  const old = linesOf(before);
+  const fresh = linesOf(after);
+  let end = 0;
+  while (end < old.length && end < fresh.length && old[old.length - 1 - end] === fresh[fresh.length - 1 - end]) {
+    end += 1;
+  }
+  return Math.max(0, fresh.length - 1 - end);
+}
+
+/** So many unchanged lines are shown around a change. */
+const AROUND = 3;
+
 /**
- * How many lines are added and removed, by a longest common subsequence of the lines between the common
- * beginning and end. If both sides have more than 2,000 lines left, they all count as changed.
+ * The changed lines with some around them, as a unified diff writes them: `+`, `-` or a space before each. `@` stands
+ * where unchanged lines are left out.
  */
-export function countChanges(before: string, after: string): LineCount {
+export function diffLines(before: string, after: string): readonly string[] {
   const old = linesOf(before);
   const fresh = linesOf(after);
   let start = 0;
@@ -47,21 +57,56 @@ export function countChanges(before: string, after: string): LineCount {
   while (end < old.length - start && end < fresh.length - start && old[old.length - 1 - end] === fresh[fresh.length - 1 - end]) {
     end += 1;
   }
-  const left = old.slice(start, old.length - end);
-  const right = fresh.slice(start, fresh.length - end);
+  const middle = merged(old.slice(start, old.length - end), fresh.slice(start, fresh.length - end));
+  const all = [...old.slice(0, start).map((line) => ` ${line}`), ...middle, ...old.slice(old.length - end, old.length).map((line) => ` ${line}`)];
+  return middle.length === 0 ? [] : withoutFar(all);
+}
+
+/** Both sides in one, removed lines before the added ones. */
+function merged(left: readonly string[], right: readonly string[]): string[] {
+  const removed = left.map((line) => `-${line}`);
+  const added = right.map((line) => `+${line}`);
   if (left.length === 0 || right.length === 0 || left.length > MOST_LINES || right.length > MOST_LINES) {
-    return { added: right.length, removed: left.length };
+    return [...removed, ...added];
   }
-  let row = new Uint32Array(right.length + 1);
-  for (const line of left) {
-    const next = new Uint32Array(right.length + 1);
-    for (let column = 0; column < right.length; column += 1) {
-      next[column + 1] = line === right[column] ? (row[column] ?? 0) + 1 : Math.max(next[column] ?? 0, row[column + 1] ?? 0);
+  // Length of the longest common subsequence of what follows each pair of lines.
+  const width = right.length + 1;
+  const common = new Uint16Array((left.length + 1) * width);
+  for (let row = left.length - 1; row >= 0; row -= 1) {
+    for (let column = right.length - 1; column >= 0; column -= 1) {
+      const at = row * width + column;
+      common[at] = left[row] === right[column] ? (common[at + width + 1] ?? 0) + 1 : Math.max(common[at + width] ?? 0, common[at + 1] ?? 0);
     }
-    row = next;
   }
-  const common = row[right.length] ?? 0;
-  return { added: right.length - common, removed: left.length - common };
+  const lines: string[] = [];
+  let row = 0;
+  let column = 0;
+  while (row < left.length || column < right.length) {
+    if (row < left.length && left[row] === right[column]) {
+      lines.push(` ${left[row] ?? ""}`);
+      row += 1;
+      column += 1;
+    } else if (row < left.length && (column === right.length || (common[(row + 1) * width + column] ?? 0) >= (common[row * width + column + 1] ?? 0))) {
+      lines.push(removed[row] ?? "");
+      row += 1;
+    } else {
+      lines.push(added[column] ?? "");
+      column += 1;
+    }
+  }
+  return lines;
+}
+
+function withoutFar(lines: readonly string[]): string[] {
+  const near = new Set<number>();
+  lines.forEach((line, index) => {
+    if (!line.startsWith(" ")) {
+      for (let at = index - AROUND; at <= index + AROUND; at += 1) {
+        near.add(at);
+      }
+    }
+  });
+  return lines.flatMap((line, index) => (near.has(index) ? [line] : near.has(index - 1) || index === 0 ? ["@"] : []));
 }
 
 function linesOf(text: string): string[] {

@@ -79,7 +79,17 @@ export interface ToolCard {
 export type ToolContent =
   | { readonly type: "text"; readonly text: string; readonly truncated: boolean }
   | { readonly type: "image"; readonly mimeType: string; readonly data: string }
-  | { readonly type: "diff"; readonly index: number; readonly label: string; readonly added: number; readonly removed: number; readonly isNew: boolean }
+  | {
+      readonly type: "diff";
+      readonly index: number;
+      readonly label: string;
+      readonly added: number;
+      readonly removed: number;
+      readonly isNew: boolean;
+      /** The first lines of the diff (`diffLines`), and how many follow. */
+      readonly lines: readonly string[];
+      readonly more: number;
+    }
   | {
       readonly type: "terminal";
       readonly terminalId: string;
@@ -131,6 +141,20 @@ export interface Permission {
     readonly kind: "allow_once" | "allow_always" | "reject_once" | "reject_always";
   }[];
   readonly hasDiff: boolean;
+  readonly about: About;
+  /** Its end has been in view, here or in the diff editor: it may be allowed. */
+  readonly seen: boolean;
+}
+
+/** What a permission is asked for, whole. */
+export interface About {
+  /** The command, or whatever else would be done; empty if the diffs say it all. */
+  readonly text: string;
+  readonly diffs: readonly { readonly label: string; readonly path: string; readonly lines: readonly string[] }[];
+  /** The reason, the risk and the rule. */
+  readonly why: readonly string[];
+  /** False: it is too long to be shown whole here. */
+  readonly whole: boolean;
 }
 
 export interface QueuedPrompt {
@@ -147,6 +171,8 @@ export interface ChatFacts {
   readonly running: boolean;
   readonly stopping: boolean;
   readonly plan: readonly PlanEntry[];
+  /** The turn that the plan is of, and whether it still runs. */
+  readonly planOf: { readonly turn: number; readonly runs: boolean };
   readonly usage: Usage | null;
   readonly commands: readonly SlashCommand[];
   readonly pickers: readonly Picker[];
@@ -197,13 +223,16 @@ export type ToView =
   | { readonly type: "compose"; readonly text: string; readonly attachments: readonly Attachment[] }
   /** Scrolls to a tool's card and opens it. */
   | { readonly type: "reveal"; readonly toolCallId: string }
-  | { readonly type: "focus" };
+  /** Puts the keyboard into the input box, or into the question that waits. */
+  | { readonly type: "focus"; readonly question?: boolean };
 
 export type FromView =
   | { readonly type: "ready" }
   | { readonly type: "send"; readonly text: string; readonly attachments: readonly Attachment[] }
   | { readonly type: "stop" }
   | { readonly type: "unqueue"; readonly id: string }
+  /** The end of what a question is about has been in view. */
+  | { readonly type: "seen"; readonly id: string }
   | { readonly type: "permission"; readonly id: string; readonly optionId: string }
   | { readonly type: "pick"; readonly id: string; readonly value: string | boolean }
   /** `@` entries for what was typed after it. `/` is completed by the view itself, from `commands`. */

@@ -68,11 +68,14 @@ export function withoutIcons(text: string): string {
 }
 
 /**
- * Shows characters that change the text direction or are invisible as their code, so that nobody is misled. Those that
- * join letters stay.
+ * Shows characters that change the text direction, move the cursor or are invisible as their code, so that nobody is
+ * misled. Those that join letters, tabs and line ends stay.
  */
 export function visible(text: string): string {
-  return text.replace(/[\u061c\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff]/gu, (char) => `\\u${char.charCodeAt(0).toString(16).padStart(4, "0")}`);
+  const controls = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f]/gu;
+  const code = (char: string): string => char.charCodeAt(0).toString(16);
+  const shown = text.replace(/\r\n/gu, "\n").replace(controls, (char) => `\\x${code(char).padStart(2, "0")}`);
+  return shown.replace(/[\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff]/gu, (char) => `\\u${code(char).padStart(4, "0")}`);
 }
 
 /** How long ago an ISO 8601 time was, in words. */

@@ -1,6 +1,7 @@
 import type { Diff } from "@agentclientprotocol/sdk";
 import { createHash } from "node:crypto";
 import * as vscode from "vscode";
+import { lastChange } from "../core/lines.js";
 import { wholeFile } from "../core/wholeFile.js";
 import type { CallRecord, ToolCalls } from "../core/toolCalls.js";
 import { isOver } from "../core/toolCalls.js";
@@ -78,6 +79,19 @@ export class Diffs implements vscode.TextDocumentContentProvider, vscode.Disposa
     }
     await vscode.commands.executeCommand("vscode.changes", titleOf(record, `${String(indices.length)} files`), resources);
     return true;
+  }
+
+  /** The diffs of a call, and the last changed line of each (from 0), by the query of its documents. */
+  async ends(record: CallRecord): Promise<ReadonlyMap<string, number>> {
+    const ends = new Map<string, number>();
+    for (const [index, content] of record.content.entries()) {
+      if (content.type === "diff") {
+        const { right } = await this.uris(record, index, content);
+        const sides = this.sides.get(keyOf(record, index, content));
+        ends.set(right.query, lastChange(sides?.before ?? "", sides?.after ?? ""));
+      }
+    }
+    return ends;
   }
 
   private async uris(record: CallRecord, index: number, diff: Diff): Promise<{ left: vscode.Uri; right: vscode.Uri }> {

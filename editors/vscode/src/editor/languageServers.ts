@@ -1,7 +1,7 @@
 import * as vscode from "vscode";
 import type { AgentHost } from "../agent/host.js";
 import { INVALID_PARAMS, RequestFailure } from "../agent/link.js";
-import { codeActionOf, diagnosticOf, documentSymbolOf, hoverOf, locationOf, workspaceEditOf, workspaceSymbolOf } from "./lsp.js";
+import { diagnosticOf, documentSymbolOf, hoverOf, locationOf, workspaceEditOf, workspaceSymbolOf } from "./lsp.js";
 
 /** Methods available to the agent; `_meta.lsp` of the client's capabilities names them (docs/lsp-extension.md). */
 export const LSP_METHODS = [
@@ -11,7 +11,6 @@ export const LSP_METHODS = [
   "_lsp/references",
   "_lsp/documentSymbols",
   "_lsp/workspaceSymbols",
-  "_lsp/codeActions",
   "_lsp/rename",
 ] as const;
 export const LSP_NOTIFICATIONS = ["_lsp/publishDiagnostics", "_lsp/didSave"] as const;
@@ -60,10 +59,6 @@ export class LanguageServers implements vscode.Disposable {
         return (await run<vscode.SymbolInformation[]>("vscode.executeWorkspaceSymbolProvider", textOf(params, "query")))
           .slice(0, MAX_ENTRIES)
           .map(workspaceSymbolOf);
-      case "_lsp/codeActions":
-        return (await run<(vscode.CodeAction | vscode.Command)[]>("vscode.executeCodeActionProvider", uriOf(params), rangeOf(params), onlyOf(params))).map(
-          codeActionOf,
-        );
       case "_lsp/rename":
         return rename(uriOf(params), positionOf(params), textOf(params, "newName"));
       default:
@@ -202,25 +197,12 @@ function position(value: unknown, name: string): vscode.Position {
   return new vscode.Position(line, character);
 }
 
-function rangeOf(params: unknown): vscode.Range {
-  const { start, end } = record(record(params, "params")["range"], "range");
-  return new vscode.Range(position(start, "range.start"), position(end, "range.end"));
-}
-
 function textOf(params: unknown, name: string): string {
   const text = record(params, "params")[name];
   if (typeof text !== "string") {
     throw new RequestFailure(INVALID_PARAMS, `${name}: expected text`);
   }
   return text;
-}
-
-/** LSP's `context.only`; VS Code accepts a single kind. */
-function onlyOf(params: unknown): string | undefined {
-  const context = record(params, "params")["context"];
-  const only = typeof context === "object" && context !== null ? (context as Record<string, unknown>)["only"] : undefined;
-  const first: unknown = Array.isArray(only) ? only[0] : undefined;
-  return typeof first === "string" ? first : undefined;
 }
 
 function isIndex(value: unknown): value is number {

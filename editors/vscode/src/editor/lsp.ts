@@ -76,21 +76,6 @@ export function workspaceSymbolOf(symbol: vscode.SymbolInformation): Record<stri
   };
 }
 
-/** Actions that only run a command of the editor keep their title; the command is useless to an agent. */
-export function codeActionOf(action: vscode.CodeAction | vscode.Command): Record<string, unknown> {
-  if (!("kind" in action) && "command" in action && typeof action.command === "string") {
-    return { title: action.title };
-  }
-  const full = action as vscode.CodeAction;
-  return {
-    title: full.title,
-    ...(full.kind === undefined ? {} : { kind: full.kind.value }),
-    ...(full.isPreferred === undefined ? {} : { isPreferred: full.isPreferred }),
-    ...(full.disabled === undefined ? {} : { disabled: full.disabled }),
-    ...(full.edit === undefined ? {} : { edit: workspaceEditOf(full.edit) }),
-  };
-}
-
 export function workspaceEditOf(edit: vscode.WorkspaceEdit): { changes: Record<string, { range: Range; newText: string }[]> } {
   const changes = edit.entries().map(([uri, edits]) => [uri.toString(), edits.map(({ range, newText }) => ({ range: rangeOf(range), newText }))] as const);
   return { changes: Object.fromEntries(changes) };

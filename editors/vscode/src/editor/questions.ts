@@ -2,8 +2,9 @@ import * as vscode from "vscode";
 import type { AgentHost } from "../agent/host.js";
 import type { Question } from "../agent/session.js";
 import type { ToolCalls } from "../core/toolCalls.js";
+import { isShort } from "../core/asked.js";
 import { plain, short, withoutIcons } from "../core/words.js";
-import { callOfDiff } from "./diffs.js";
+import { callOfDiff, DIFF_SCHEME } from "./diffs.js";
 import type { Diffs } from "./diffs.js";
 
 interface Pause {
@@ -13,24 +14,33 @@ interface Pause {
 type Kind = Question["options"][number]["kind"];
 
 const SHOW = "Show the question";
-const NOTIFIED_CHARS = 200;
+/** A notification with more would be cut. */
+const NOTIFIED_CHARS = 300;
+/** What a row of a picker shows in the narrowest window, and how many rows are in view with the answers. */
+const ROW_CHARS = 66;
+const MOST_ROWS = 8;
 
 /**
  * Permission requests outside the chat: their diffs open in the diff editor, whose title bar has the answers; while the
  * chat is not visible, a notification asks. All of them lead to the same question, and the first answer counts.
+ *
+ * Whatever is asked about is allowed only where all of it has been in view: in the chat, in the diff editor, or in a
+ * notification or picker that shows the whole.
  */
 export class Questions implements vscode.Disposable {
   private readonly seen = new Set<string>();
   private readonly notified = new Set<string>();
   /** Calls whose diff was opened here, not by the user. */
   private readonly opened = new Set<string>();
+  /** Diffs whose end has been in view, by the query of their documents. */
+  private readonly read = new Set<string>();
   private readonly disposables: vscode.Disposable[];
 
   constructor(
     private readonly host: AgentHost,
     private readonly calls: ToolCalls,
     private readonly diffs: Diffs,
-    private readonly chat: { readonly visible: boolean; show: () => Promise<void> },
+    private readonly chat: { readonly visible: boolean; showQuestion: () => Promise<void> },
     private readonly openDiffs: () => boolean,
     private readonly typing: Pause,
   ) {
@@ -47,6 +57,14 @@ export class Questions implements vscode.Disposable {
       }),
       vscode.window.onDidChangeActiveTextEditor(() => {
         this.context().catch(() => undefined);
+      }),
+      vscode.window.onDidChangeVisibleTextEditors(() => {
+        this.look().catch(() => undefined);
+      }),
+      vscode.window.onDidChangeTextEditorVisibleRanges(({ textEditor }) => {
+        if (textEditor.document.uri.scheme === DIFF_SCHEME) {
+          this.look().catch(() => undefined);
+        }
       }),
     ];
   }
@@ -66,11 +84,26 @@ export class Questions implements vscode.Disposable {
       await vscode.window.showInformationMessage("The agent is not asking anything right now.");
       return;
     }
-    const items = question.options.map((option) => ({ label: `$(${ICONS[option.kind]}) ${withoutIcons(option.name)}`, option }));
-    const chosen = await vscode.window.showQuickPick(items, { title: question.title, placeHolder: reasonOf(question) || "Answer the agent's question", ignoreFocusOut: true });
-    if (chosen !== undefined) {
+    const rows = rowsOf(question);
+    const isWhole = question.seen || rows !== undefined;
+    const options = question.options.filter(({ kind }) => isWhole || kind.startsWith("reject"));
+    const items: (vscode.QuickPickItem & { readonly option?: Question["options"][number] })[] = [
+      ...(rows ?? []).map((label) => ({ label, alwaysShow: true })),
+      ...(isWhole ? [] : [{ label: `$(comment) ${SHOW}` }]),
+      ...options.map((option) => ({ label: `$(${ICONS[option.kind]}) ${withoutIcons(option.name)}`, option })),
+    ];
+    const placeHolder = isWhole ? "Answer the agent's question" : "To allow it, read it to its end in the chat";
+    const chosen = await vscode.window.showQuickPick(items, { title: question.title, placeHolder, ignoreFocusOut: true });
+    if (chosen?.option !== undefined) {
       this.answer(question, chosen.option.optionId);
+    } else if (chosen !== undefined) {
+      await this.show(question);
     }
+  }
+
+  private async show(question: Question): Promise<void> {
+    this.host.look(question.sessionId);
+    await this.chat.showQuestion();
   }
 
   /**
@@ -82,7 +115,10 @@ export class Questions implements vscode.Disposable {
     const ofSession = this.host.active?.questions ?? [];
     const question = isDiff ? this.ofShownDiff() : ofSession.length === 1 && this.chat.visible ? ofSession[0] : undefined;
     const option = question?.options.find((candidate) => candidate.kind === kind);
-    if (question !== undefined && option !== undefined) {
+    if (question !== undefined && option !== undefined && kind.startsWith("allow") && !question.seen) {
+      await this.show(question);
+      await vscode.window.showInformationMessage("Read the question to its end first: then it can be allowed.");
+    } else if (question !== undefined && option !== undefined) {
       this.answer(question, option.optionId);
     } else if (isDiff && question === undefined) {
       await vscode.window.showInformationMessage("This question has already been answered.");
@@ -109,6 +145,27 @@ export class Questions implements vscode.Disposable {
   private shownTab(): { sessionId: string; toolCallId: string } | undefined {
     const input: unknown = vscode.window.tabGroups.activeTabGroup.activeTab?.input;
     return input instanceof vscode.TabInputTextDiff ? callOfDiff(input.modified) : undefined;
+  }
+
+  /** Notes which diffs were read to their end: a question that is about diffs only may then be allowed. */
+  private async look(): Promise<void> {
+    const editors = vscode.window.visibleTextEditors.filter(({ document }) => document.uri.scheme === DIFF_SCHEME);
+    for (const question of editors.length === 0 ? [] : this.open) {
+      const record = this.calls.get(question.sessionId, question.toolCallId);
+      if (record === undefined || question.seen || question.about.text !== "" || !question.hasDiff) {
+        continue;
+      }
+      const ends = await this.diffs.ends(record);
+      for (const { document, visibleRanges } of editors) {
+        const end = ends.get(document.uri.query);
+        if (end !== undefined && visibleRanges.some((range) => range.start.line <= end && range.end.line >= end)) {
+          this.read.add(document.uri.query);
+        }
+      }
+      if ([...ends.keys()].every((query) => this.read.has(query))) {
+        this.host.session(question.sessionId)?.see(question.id);
+      }
+    }
   }
 
   private async refresh(): Promise<void> {
@@ -151,6 +208,7 @@ export class Questions implements vscode.Disposable {
         this.opened.add(`${record.sessionId} ${record.toolCallId}`);
         await this.diffs.open(record, first, true);
         await this.context();
+        await this.look();
       }
     }
   }
@@ -167,16 +225,16 @@ export class Questions implements vscode.Disposable {
   }
 
   private notify(question: Question): void {
+    const { about, title } = question;
     // Nobody should approve what they cannot read to its end.
-    const whole = question.title.length <= NOTIFIED_CHARS;
+    const whole = isShort(about, NOTIFIED_CHARS);
     // None of four long buttons would be fully readable; the others are with the question.
-    const once = question.options.filter(({ kind }) => kind === "allow_once" || kind === "reject_once").map(({ name }) => name);
-    const names = whole ? [...once, SHOW] : [SHOW];
-    vscode.window.showWarningMessage(plain(`${this.host.name} asks: ${short(question.title, NOTIFIED_CHARS)}`), ...names).then(
+    const once = question.options.filter(({ kind }) => (whole && kind === "allow_once") || kind === "reject_once").map(({ name }) => name);
+    const words = whole ? [about.text, ...about.why].join(" \u2014 ") : short(title, NOTIFIED_CHARS);
+    vscode.window.showWarningMessage(plain(`${this.host.name} asks: ${words}`), ...once, SHOW).then(
       (chosen) => {
         if (chosen === SHOW) {
-          this.host.look(question.sessionId);
-          this.chat.show().catch(() => undefined);
+          this.show(question).catch(() => undefined);
           return;
         }
         const option = question.options.find(({ name }) => name === chosen);
@@ -195,17 +253,17 @@ export class Questions implements vscode.Disposable {
     await Promise.all([
       vscode.commands.executeCommand("setContext", "acpCoder.question", this.open.length > 0),
       vscode.commands.executeCommand("setContext", "acpCoder.diffQuestion", question !== undefined),
-      vscode.commands.executeCommand("setContext", "acpCoder.diffAllowOnce", kinds.has("allow_once")),
+      vscode.commands.executeCommand("setContext", "acpCoder.diffAllowOnce", kinds.has("allow_once") && question?.seen === true),
       vscode.commands.executeCommand("setContext", "acpCoder.diffRejectOnce", kinds.has("reject_once")),
     ]);
   }
 }
 
-/** What the agent says about its question, besides its title and the diff. */
-function reasonOf({ request, title }: Question): string {
-  const texts = (request.toolCall.content ?? []).flatMap((content) => (content.type === "content" && content.content.type === "text" ? [content.content.text] : []));
-  const said = texts.filter((text) => text.replace(/^```\w*\n|\n```$/gu, "").trim() !== title.trim());
-  return short(said.join(" "), 300);
+/** What is asked and why as rows of a picker; nothing if it does not fit. A title that says it all needs no row. */
+function rowsOf({ title, about }: Question): string[] | undefined {
+  const texts = [...(about.text === title && title.length <= ROW_CHARS && !title.includes("\n") ? [] : about.text.split("\n")), ...about.why];
+  const rows = texts.flatMap((text) => text.match(new RegExp(`.{1,${String(ROW_CHARS)}}`, "gu")) ?? []);
+  return about.diffs.length > 0 || !about.whole || rows.length > MOST_ROWS ? undefined : rows.map(withoutIcons);
 }
 
 const ICONS: Readonly<Record<Kind, string>> = { allow_once: "check", allow_always: "check-all", reject_once: "x", reject_always: "circle-slash" };

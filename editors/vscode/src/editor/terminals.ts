@@ -5,10 +5,11 @@ import { randomUUID } from "node:crypto";
 import { StringDecoder } from "node:string_decoder";
 import * as vscode from "vscode";
 import { REQUEST_CANCELLED, RequestFailure, RESOURCE_NOT_FOUND } from "../agent/link.js";
+import { quoted } from "../core/asked.js";
 import type { TerminalFacts } from "../core/cards.js";
 import { Emitter } from "../core/emitter.js";
 import { OutputBuffer } from "../core/outputBuffer.js";
-import { messageOf, plainText, short } from "../core/words.js";
+import { messageOf, plainText, short, visible } from "../core/words.js";
 
 const DEFAULT_OUTPUT_BYTES = 1024 * 1024;
 const MAX_OUTPUT_BYTES = 64 * 1024 * 1024;
@@ -52,7 +53,7 @@ export class Terminals implements vscode.Disposable {
     this.live.set(id, terminal);
     this.known.set(id, terminal);
     if (this.settings().reveal) {
-      terminal.show();
+      terminal.reveal();
     }
     this.forgetOld();
     return { terminalId: id };
@@ -86,9 +87,9 @@ export class Terminals implements vscode.Disposable {
     return {};
   }
 
-  /** Names the terminal after the tool call that runs in it. */
-  name(terminalId: string, title: string): void {
-    this.known.get(terminalId)?.name(title);
+  /** Names the terminal after the tool call that runs in it, and shows the command that this is about. */
+  name(terminalId: string, title: string, command: string): void {
+    this.known.get(terminalId)?.name(title, command);
   }
 
   /** False if it no longer exists. */
@@ -170,7 +171,10 @@ class AgentTerminal implements vscode.Pseudoterminal {
   private readonly naming: NodeJS.Timeout;
   private readonly decoders = [new StringDecoder("utf8"), new StringDecoder("utf8")] as const;
   private title: string;
+  /** What stands above the output. An agent may run a command as a script; its tool call says which command that is. */
+  private command: string;
   private pending = "";
+  private reveals = false;
   private opened = false;
   private closed = false;
 
@@ -181,6 +185,7 @@ class AgentTerminal implements vscode.Pseudoterminal {
     private readonly onChange: () => void,
   ) {
     this.title = short(argv.join(" "), 80);
+    this.command = argv.map(quoted).join(" ");
     this.ended = new Promise((resolve) => {
       child.once("exit", (code, signal) => {
         const done = (): void => {
@@ -203,7 +208,6 @@ class AgentTerminal implements vscode.Pseudoterminal {
     this.naming = setTimeout(() => {
       this.made();
     }, NAMING);
-    this.write(`\u001b[2m$ ${argv.map(quoted).join(" ")}\u001b[0m\r\n`);
   }
 
   // --- called by VS Code ------------------------------------------------------------------------------------------
@@ -240,19 +244,33 @@ class AgentTerminal implements vscode.Pseudoterminal {
     return true;
   }
 
-  name(title: string): void {
-    this.title = short(title, 80);
+  /** Shows it once it has its name. */
+  reveal(): void {
+    this.reveals = true;
+  }
+
+  name(title: string, command: string): void {
+    if (this.terminal === undefined) {
+      this.title = short(title, 80);
+      this.command = command;
+    }
     this.made();
   }
 
   private made(): vscode.Terminal {
     clearTimeout(this.naming);
-    this.terminal ??= vscode.window.createTerminal({
-      name: this.title,
-      pty: this,
-      iconPath: new vscode.ThemeIcon("hubot"),
-      isTransient: true,
-    });
+    if (this.terminal === undefined) {
+      this.pending = `\u001b[2m$ ${visible(this.command).replaceAll("\n", "\r\n")}\u001b[0m\r\n${this.pending}`;
+      this.terminal = vscode.window.createTerminal({
+        name: this.title,
+        pty: this,
+        iconPath: new vscode.ThemeIcon("hubot"),
+        isTransient: true,
+      });
+      if (this.reveals) {
+        this.terminal.show(true);
+      }
+    }
     return this.terminal;
   }
 
@@ -318,8 +336,4 @@ class AgentTerminal implements vscode.Pseudoterminal {
 
 function exitWords({ exitCode, signal }: acp.TerminalExitStatus): string {
   return typeof signal === "string" ? `killed by ${signal}` : `exit status ${String(exitCode ?? "unknown")}`;
-}
-
-function quoted(argument: string): string {
-  return /^[\w@%+=:,./-]+$/u.test(argument) ? argument : `'${argument.replaceAll("'", "'\\''")}'`;
 }

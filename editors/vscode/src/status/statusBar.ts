@@ -35,14 +35,14 @@ export class StatusBar implements vscode.Disposable {
       questions.length > 0
         ? [`$(shield) ${plural(questions.length, "question")}`, `${this.host.name} asks: ${questions[0]?.title ?? ""}`, "acpCoder.answer"]
         : this.host.problem !== null
-          ? ["$(warning) Agent", this.host.problem.title, "acpCoder.chat.focus"]
+          ? ["$(warning) Agent", this.host.problem.title, "acpCoder.openChat"]
           : this.host.all.some((session) => session.running)
             ? [
                 `$(loading~spin) ${running.length === 0 ? "Agent" : plural(running.length, "tool")}`,
                 running.map((record) => short(record.title, 80)).join("\n") || `${this.host.name} is working`,
                 "acpCoder.toolCalls.focus",
               ]
-            : [this.host.status === "starting" ? "$(loading~spin) Agent" : "$(hubot) Agent", `ACP Coder: ${this.host.status}`, "acpCoder.chat.focus"];
+            : [this.host.status === "starting" ? "$(loading~spin) Agent" : "$(hubot) Agent", `ACP Coder: ${this.host.status}`, "acpCoder.openChat"];
     this.item.text = text;
     this.item.tooltip = tooltip;
     this.item.command = command;

@@ -30,7 +30,7 @@ export function Announcer(): JSX.Element {
         {answer}
       </div>
       <div aria-live="assertive" class="asks">
-        {permission ? `Permission requested: ${permission.title}` : ""}
+        {permission ? [`Permission requested: ${permission.title}`, ...permission.about.why].join("\n") : ""}
       </div>
     </div>
   );

@@ -7,7 +7,7 @@ import { Conversation } from "./conversation";
 import { UsageLine } from "./footer";
 import { Icon, Spinner } from "./icons";
 import { Plan, ProblemBanner, Queue } from "./panels";
-import { PermissionBar } from "./permission";
+import { Question } from "./permission";
 
 export function App({ view }: { readonly view: View }): JSX.Element {
   return (
@@ -22,7 +22,7 @@ export function App({ view }: { readonly view: View }): JSX.Element {
         <div class="bottom">
           <Plan />
           <Queue />
-          <PermissionBar />
+          <Question />
           <Composer />
           <UsageLine />
         </div>

@@ -2,6 +2,7 @@
 import { memo } from "preact/compat";
 import type { JSX } from "preact";
 import type { Item } from "../core/messages";
+import { Actions } from "./actions";
 import { AttachmentChip } from "./attachments";
 import { useItem, useOpen, useTool } from "./context";
 import { Icon, Spinner } from "./icons";
@@ -49,19 +50,27 @@ function Body({ item, live }: BodyProps): JSX.Element {
   switch (item.type) {
     case "user":
       return (
-        <div class="bubble" role="group" aria-label="You">
-          {item.text !== "" && <div class="said">{item.text}</div>}
-          {item.attachments.length > 0 && (
-            <ul class="chips" aria-label="Attached">
-              {item.attachments.map((attachment, index) => (
-                <AttachmentChip key={index} shown={attachment} />
-              ))}
-            </ul>
-          )}
-        </div>
+        <>
+          <div class="bubble" role="group" aria-label="You">
+            {item.text !== "" && <div class="said">{item.text}</div>}
+            {item.attachments.length > 0 && (
+              <ul class="chips" aria-label="Attached">
+                {item.attachments.map((attachment, index) => (
+                  <AttachmentChip key={index} shown={attachment} />
+                ))}
+              </ul>
+            )}
+          </div>
+          {item.text !== "" && <Actions text={item.text} attachments={item.attachments} />}
+        </>
       );
     case "agent":
-      return <Markdown text={item.text} live={live} />;
+      return (
+        <>
+          <Markdown text={item.text} live={live} />
+          {!live && <Actions text={item.text} />}
+        </>
+      );
     case "thought":
       return <Thought id={item.id} text={item.text} live={live} />;
     case "image":

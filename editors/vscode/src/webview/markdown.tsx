@@ -8,10 +8,11 @@
 import DOMPurify from "dompurify";
 import { Marked, type Token, type Tokens } from "marked";
 import { memo } from "preact/compat";
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import type { JSX } from "preact";
 import { type Block, BlockSplitter } from "./blocks";
 import { useView } from "./context";
+import { useHighlighter } from "./highlighter";
 import { Icon } from "./icons";
 import { safeHref } from "./links";
 
@@ -50,8 +51,9 @@ const marked = new Marked({
       return `<span class="box" aria-label="${checked ? "done" : "to do"}">${checked ? "☑" : "☐"}</span> `;
     },
     // Code within a list or a quotation; code that stands by itself is a `Code`.
-    code({ text }: Tokens.Code) {
-      return `<div class="code"><button type="button" class="copy" data-copy="" title="Copy">Copy</button><pre><code>${escape(text)}</code></pre></div>`;
+    code(token: Tokens.Code) {
+      const code = coloured(token.text, languageOf(token)) ?? escape(token.text);
+      return `<div class="code"><button type="button" class="copy" data-copy="" title="Copy">Copy</button><pre><code>${code}</code></pre></div>`;
     },
     table(token: Tokens.Table) {
       const row = (cells: Tokens.TableCell[]): string => `<tr>${cells.map((cell) => this.tablecell(cell)).join("")}</tr>`;
@@ -59,6 +61,15 @@ const marked = new Marked({
     },
   },
 });
+
+/** A longer code is shown without colours: they would take too long. */
+const MOST_COLOURED = 40_000;
+
+/** The clean HTML of code with its colours, if there are any for it. */
+function coloured(text: string, language: string): string | null {
+  const html = language === "" || text.length > MOST_COLOURED ? null : (window.acpHighlight?.(text, language) ?? null);
+  return html === null ? null : DOMPurify.sanitize(html, { ALLOWED_TAGS: ["span"], ALLOWED_ATTR: ["class"] });
+}
 
 /** The clean HTML of one token of Markdown. */
 export function htmlOf(token: Token): string {
@@ -72,8 +83,8 @@ export function htmlOf(token: Token): string {
 }
 
 const Html = memo(
-  ({ block }: { readonly block: Block }) => <div class="block" dangerouslySetInnerHTML={{ __html: htmlOf(block.token) }} />,
-  (before, after) => before.block.raw === after.block.raw && before.block.links === after.block.links,
+  ({ block }: { readonly block: Block; readonly coloured: boolean }) => <div class="block" dangerouslySetInnerHTML={{ __html: htmlOf(block.token) }} />,
+  (before, after) => before.block.raw === after.block.raw && before.block.links === after.block.links && before.coloured === after.coloured,
 );
 
 const Lines = memo(({ text }: { readonly text: string }) => <span class="lines">{text}</span>);
@@ -88,7 +99,14 @@ export function runsOfLines(text: string): readonly string[] {
   return runs;
 }
 
-export function Code({ text, language }: { readonly text: string; readonly language: string }): JSX.Element {
+interface CodeProps {
+  readonly text: string;
+  readonly language: string;
+  /** More of it is coming: it gets its colours when it is whole. */
+  readonly live?: boolean;
+}
+
+export const Code = memo(({ text, language, live = false }: CodeProps): JSX.Element => {
   const [copied, setCopied] = useState(false);
   const timer = useRef<ReturnType<typeof setTimeout>>();
   useEffect(
@@ -97,6 +115,8 @@ export function Code({ text, language }: { readonly text: string; readonly langu
     },
     [],
   );
+  const highlight = useHighlighter(language !== "" && !live);
+  const html = useMemo(() => (live ? null : coloured(text, language)), [text, language, live, highlight]);
   const copy = (): void => {
     void copyText(text).then(() => {
       setCopied(true);
@@ -111,17 +131,21 @@ export function Code({ text, language }: { readonly text: string; readonly langu
         <Icon name={copied ? "check" : "copy"} />
       </button>
       <pre tabIndex={0} aria-label={language === "" ? "Code" : `Code: ${language}`}>
-        <code>
-          {runsOfLines(text).map((run, index) => (
-            <Lines key={index} text={run} />
-          ))}
-        </code>
+        {html === null ? (
+          <code>
+            {runsOfLines(text).map((run, index) => (
+              <Lines key={index} text={run} />
+            ))}
+          </code>
+        ) : (
+          <code dangerouslySetInnerHTML={{ __html: html }} />
+        )}
       </pre>
     </div>
   );
-}
+});
 
-async function copyText(text: string): Promise<void> {
+export async function copyText(text: string): Promise<void> {
   await navigator.clipboard.writeText(text);
 }
 
@@ -134,6 +158,7 @@ interface MarkdownProps {
 /** `text` as elements, drawn again only where it changed. */
 export const Markdown = memo(({ text, live = false }: MarkdownProps) => {
   const { post } = useView();
+  const highlight = useHighlighter(text.includes("```"));
   const splitter = useRef<BlockSplitter>();
   splitter.current ??= new BlockSplitter();
   const follow = (target: EventTarget | null): boolean => {
@@ -157,11 +182,16 @@ export const Markdown = memo(({ text, live = false }: MarkdownProps) => {
   };
   return (
     <div class="markdown" onClick={click} onKeyDown={key}>
-      {splitter.current.update(text, live).map((block, index) =>
+      {splitter.current.update(text, live).map((block, index, blocks) =>
         block.token.type === "code" ? (
-          <Code key={index} text={(block.token as Tokens.Code).text} language={languageOf(block.token as Tokens.Code)} />
+          <Code
+            key={index}
+            text={(block.token as Tokens.Code).text}
+            language={languageOf(block.token as Tokens.Code)}
+            live={live && index === blocks.length - 1}
+          />
         ) : (
-          <Html key={index} block={block} />
+          <Html key={index} block={block} coloured={highlight !== undefined} />
         ),
       )}
     </div>

@@ -13,8 +13,9 @@ const PLAN_WORDS: Readonly<Record<PlanEntry["status"], string>> = {
 
 export function Plan(): JSX.Element | null {
   const plan = useFact("plan");
-  const running = useFact("running");
-  const [open, setOpen] = useOpen("plan", true);
+  const { turn, runs } = useFact("planOf");
+  // By hand it stays as it is until its turn ends: then it is folded.
+  const [open, setOpen] = useOpen(`plan:${turn}:${runs ? "runs" : "over"}`, runs);
   if (plan.length === 0) return null;
   const done = plan.filter(({ status }) => status === "completed").length;
   const current = plan.find(({ status }) => status === "in_progress") ?? plan.find(({ status }) => status === "pending");
@@ -39,7 +40,7 @@ export function Plan(): JSX.Element | null {
         <ul>
           {plan.map(({ content, priority, status }, index) => (
             <li key={index} class={`${status} ${priority}`}>
-              {status === "in_progress" && running ? <Spinner /> : <Icon name={status === "completed" ? "completed" : "pending"} />}
+              {status === "in_progress" && runs ? <Spinner /> : <Icon name={status === "completed" ? "completed" : "pending"} />}
               <span class="unseen">{PLAN_WORDS[status]}:</span>
               <span>{content}</span>
               {priority === "high" && status !== "completed" && <span class="urgent">high</span>}

@@ -1,60 +1,39 @@
 /**
- * A permission the agent asks for: in the card of its tool call, and above the box where the user writes while that
- * card is not in view. The options are the agent's, in its order and words. Nothing here takes the cursor away.
+ * A permission the agent asks for, above the box where the user writes: what would be done stands open, whole; then why
+ * it is asked; then the answers, which are always in view. The options are the agent's, in its order and words.
+ *
+ * An answer that allows is live once the end of what is asked about has been in view. Until then it turns the page.
+ * Nothing here takes the cursor away.
  */
-import { useLayoutEffect, useState } from "preact/hooks";
-import type { JSX } from "preact";
-import type { Permission } from "../core/messages";
+import { useLayoutEffect, useRef, useState } from "preact/hooks";
+import type { JSX, RefObject } from "preact";
+import type { About, Permission } from "../core/messages";
 import { useFact, useView } from "./context";
+import { DiffLines } from "./diff";
 import { Icon } from "./icons";
 import { reveal } from "./reveal";
 
-export function PermissionButtons({ permission }: { readonly permission: Permission }): JSX.Element {
-  const { post, bus } = useView();
-  const [answered, setAnswered] = useState(false);
-  const { id, options, title, toolCallId, hasDiff } = permission;
-  return (
-    <div class="permission" role="group" aria-label={`Permission: ${title}`} data-permission={id}>
-      {options.map(({ optionId, name, kind }) => (
-        <button
-          key={optionId}
-          type="button"
-          class={`option ${kind} ${kind === options[0]?.kind && optionId === options[0].optionId ? "first" : ""}`}
-          disabled={answered}
-          onClick={() => {
-            setAnswered(true);
-            post({ type: "permission", id, optionId });
-            bus.emit("focus", undefined);
-          }}
-        >
-          {name}
-        </button>
-      ))}
-      {hasDiff && (
-        <button
-          type="button"
-          class="link"
-          onClick={() => {
-            post({ type: "openDiff", toolCallId, index: 0 });
-          }}
-        >
-          Show the diff
-        </button>
-      )}
-    </div>
-  );
-}
-
-/** The first permission that waits, unless its buttons are in view already. */
-export function PermissionBar(): JSX.Element | null {
-  const view = useView();
+/** The first permission that waits. */
+export function Question(): JSX.Element | null {
   const permissions = useFact("permissions");
   const [permission] = permissions;
-  const inView = useInView(permission);
-  if (!permission || inView) return null;
-  const others = permissions.length - 1;
+  return permission ? <Asked key={permission.id} permission={permission} others={permissions.length - 1} /> : null;
+}
+
+interface AskedProps {
+  readonly permission: Permission;
+  /** How many more wait. */
+  readonly others: number;
+}
+
+function Asked({ permission, others }: AskedProps): JSX.Element {
+  const view = useView();
+  const subject = useRef<HTMLDivElement>(null);
+  const end = useRef<HTMLDivElement>(null);
+  const live = useSeen(permission, end);
+  const { id, title, toolCallId, about, hasDiff } = permission;
   return (
-    <section class="permission-bar" aria-label="Permission requested">
+    <section class="question" aria-label="Permission requested" data-permission={id}>
       <div class="asked">
         <Icon name="shield" />
         <button
@@ -62,48 +41,130 @@ export function PermissionBar(): JSX.Element | null {
           class="link title"
           title="Show the tool call"
           onClick={() => {
-            reveal(permission.toolCallId, view);
+            reveal(toolCallId, view);
           }}
         >
-          {permission.title}
+          {title}
         </button>
         {others > 0 && <span class="quiet">and {others} more</span>}
+        {hasDiff && (
+          <button
+            type="button"
+            class="link"
+            onClick={() => {
+              view.post({ type: "openDiff", toolCallId, index: 0 });
+            }}
+          >
+            Show the diff
+          </button>
+        )}
       </div>
-      <PermissionButtons key={permission.id} permission={permission} />
+      <div class={`subject ${isLong(about) ? "long" : ""}`} ref={subject} tabIndex={0} role="region" aria-label={`What is asked: ${title}`}>
+        {about.text !== "" && <pre class="whole">{about.text}</pre>}
+        {about.diffs.map(({ label, path, lines }, index) => (
+          <div key={index}>
+            <div class="path" title={path}>
+              {label}
+            </div>
+            <DiffLines lines={lines} />
+          </div>
+        ))}
+        {!about.whole && <p>{hasDiff ? "The rest is too long for here: read it in the diff editor." : "The rest is too long to be shown."}</p>}
+        <div class="end" ref={end} />
+      </div>
+      {about.why.length > 0 && (
+        <div class="why" id={`why-${id}`}>
+          {about.why.map((line, index) => (
+            <p key={index}>{line}</p>
+          ))}
+        </div>
+      )}
+      <Answers permission={permission} live={live} subject={subject} />
     </section>
   );
 }
 
-/** Whether the permission's buttons within the conversation can be seen. */
-function useInView(permission: Permission | undefined): boolean {
-  const [inView, setInView] = useState(false);
-  const { id, toolCallId } = permission ?? {};
+/** Whether it needs more than a few lines, of which some are always in view. */
+function isLong({ text, diffs }: About): boolean {
+  return diffs.length > 0 || text.length > 150 || text.split("\n").length > 3;
+}
+
+interface AnswersProps {
+  readonly permission: Permission;
+  /** Whether what allows may be chosen. */
+  readonly live: boolean;
+  readonly subject: RefObject<HTMLElement>;
+}
+
+function Answers({ permission, live, subject }: AnswersProps): JSX.Element {
+  const { post, bus } = useView();
+  const [answered, setAnswered] = useState(false);
+  const { id, options, title, about } = permission;
+  const described = [...(live ? [] : [`unread-${id}`]), ...(about.why.length > 0 ? [`why-${id}`] : [])].join(" ");
+  return (
+    <div class="answers" role="group" aria-label={`Permission: ${title}`}>
+      {options.map(({ optionId, name, kind }, index) => {
+        const waits = !live && kind.startsWith("allow");
+        const { what, scope } = inTwo(name);
+        return (
+          <button
+            key={optionId}
+            type="button"
+            class={`option ${kind} ${index === 0 ? "first" : ""}`}
+            disabled={answered}
+            aria-disabled={waits ? "true" : undefined}
+            aria-label={name}
+            aria-describedby={described === "" ? undefined : described}
+            title={waits ? "Read to the end first" : name}
+            onClick={({ detail }) => {
+              // The second click of a double click is not for what the first one has brought here.
+              if (detail > 1) return;
+              if (waits) {
+                subject.current?.scrollBy({ top: subject.current.clientHeight * 0.9 });
+                return;
+              }
+              setAnswered(true);
+              post({ type: "permission", id, optionId });
+              bus.emit("focus", undefined);
+            }}
+          >
+            <span>{what}</span>
+            {scope !== "" && <span class="scope">{scope}</span>}
+          </button>
+        );
+      })}
+      <div class="unread quiet" id={`unread-${id}`} role="status">
+        {live ? "" : "To allow it, read to the end."}
+      </div>
+    </div>
+  );
+}
+
+/** The name of an option: what it does, and for what. */
+export function inTwo(name: string): { readonly what: string; readonly scope: string } {
+  const found = /^((?:always |never )(?:allow|reject|deny)|(?:allow|reject|deny) (?:always|never)|yes, and don.t ask again)[:,]? (.+)$/iu.exec(name);
+  return { what: found?.[1] ?? name, scope: found?.[2] ?? "" };
+}
+
+/** Whether the end of what is asked about has been in view; the extension is told. */
+function useSeen({ id, seen, about }: Permission, end: RefObject<HTMLElement>): boolean {
+  const { post } = useView();
   useLayoutEffect(() => {
-    const root = document.querySelector(".scroller");
-    if (id === undefined || !root || !("IntersectionObserver" in window)) return undefined;
-    // A card that is there is taken to be in view until it is known, so that the bar does not flash.
-    setInView(root.querySelector(`[data-tool="${CSS.escape(toolCallId ?? "")}"]`) !== null);
-    const seen = new IntersectionObserver(
+    const element = end.current;
+    if (seen || !about.whole || !element) return undefined;
+    const observer = new IntersectionObserver(
       (entries) => {
-        setInView(entries.at(-1)?.isIntersecting ?? false);
+        if (entries.some(({ isIntersecting, intersectionRatio }) => isIntersecting && intersectionRatio > 0.9)) {
+          observer.disconnect();
+          post({ type: "seen", id });
+        }
       },
-      { root, threshold: 0.9 },
+      { threshold: 0.95 },
     );
-    // The card may come, or be unfolded, after the permission.
-    const find = (): void => {
-      const buttons = root.querySelector(`[data-permission="${CSS.escape(id)}"]`);
-      if (buttons) {
-        seen.observe(buttons);
-        changes.disconnect();
-      }
-    };
-    const changes = new MutationObserver(find);
-    changes.observe(root, { childList: true, subtree: true });
-    find();
+    observer.observe(element);
     return () => {
-      seen.disconnect();
-      changes.disconnect();
+      observer.disconnect();
     };
-  }, [id, toolCallId]);
-  return inView;
+  }, [id, seen, about.whole]);
+  return seen;
 }

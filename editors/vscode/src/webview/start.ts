@@ -6,6 +6,9 @@ import { reveal } from "./reveal";
 import { Bus } from "./signals";
 import { Store } from "./store";
 
+/** So many frames a question has to be drawn. */
+const FRAMES = 60;
+
 export interface Started {
   readonly view: View;
   /** Handles a message from the extension. */
@@ -25,6 +28,14 @@ export function start(api: ViewApi, nextFrame: (run: () => void) => void): Start
     post: (message) => {
       api.postMessage(message);
     },
+  };
+  /** A view that has just come draws the question in one of the next frames. */
+  const focusQuestion = (frames: number): void => {
+    nextFrame(() => {
+      const subject = document.querySelector<HTMLElement>(".question .subject");
+      if (subject) subject.focus();
+      else if (frames > 0) focusQuestion(frames - 1);
+    });
   };
   const receive = (message: ToView): void => {
     switch (message.type) {
@@ -49,7 +60,8 @@ export function start(api: ViewApi, nextFrame: (run: () => void) => void): Start
         });
         return;
       case "focus":
-        bus.emit("focus", undefined);
+        if (message.question === true && store.facts.permissions.length > 0) focusQuestion(FRAMES);
+        else bus.emit("focus", undefined);
         return;
     }
   };

@@ -19,6 +19,7 @@ const NOTHING: ChatFacts = {
   running: false,
   stopping: false,
   plan: [],
+  planOf: { turn: 0, runs: false },
   usage: null,
   commands: [],
   pickers: [],

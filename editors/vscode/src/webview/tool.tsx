@@ -1,18 +1,18 @@
 /**
  * The card of a tool call, the same element from its first message to its last, keyed by `toolCallId`.
  *
- * What one wants to see at once stands open: locations, diffs, a running terminal, a permission that is asked for, the
- * calls of a sub-agent that works. Input and output are folded.
+ * What one wants to see at once stands open: locations, diffs, a running terminal, the calls of a sub-agent that works.
+ * Input and output are folded.
  */
 import { memo } from "preact/compat";
 import { useEffect, useRef } from "preact/hooks";
 import type { JSX } from "preact";
 import type { ToolCard, ToolContent, ToolStatus } from "../core/messages";
+import { DiffLines } from "./diff";
 import { useFact, useOpen, useTool, useView } from "./context";
 import { Icon, Spinner } from "./icons";
 import { Picture } from "./picture";
 import { Markdown } from "./markdown";
-import { PermissionButtons } from "./permission";
 import { isBelow } from "./reveal";
 import { duration } from "./words";
 
@@ -27,7 +27,7 @@ const STATUS: Readonly<Record<ToolStatus, string>> = {
 export const Tool = memo(({ id }: { readonly id: string }): JSX.Element | null => {
   const card = useTool(id);
   const asked = useFact("permissions").some(({ toolCallId }) => toolCallId === id);
-  const [open, setOpen] = useOpen(`tool:${id}`, card?.status === "failed" || asked);
+  const [open, setOpen] = useOpen(`tool:${id}`, card?.status === "failed");
   if (!card) return null;
   const foldable = card.input !== undefined || card.content.some(isOutput);
   const bodyId = `body-${id}`;
@@ -56,7 +56,6 @@ export const Tool = memo(({ id }: { readonly id: string }): JSX.Element | null =
         <Shown key={index} card={card} content={content} />
       ))}
       {foldable && open && <Details card={card} id={bodyId} />}
-      <PermissionOf toolCallId={id} />
       <Children card={card} />
     </div>
   );
@@ -109,26 +108,34 @@ function Shown({ card, content }: { readonly card: ToolCard; readonly content: T
   const { post } = useView();
   if (content.type === "terminal") return <Terminal card={card} content={content} />;
   if (content.type !== "diff") return null;
-  const { label, added, removed, isNew, index } = content;
+  const { label, added, removed, isNew, index, lines, more } = content;
   return (
-    <button
-      type="button"
-      class="diff"
-      title={`Open the diff of ${label}`}
-      onClick={() => {
-        post({ type: "openDiff", toolCallId: card.toolCallId, index });
-      }}
-    >
-      <Icon name="diff" />
-      <span class="label">{label}</span>
-      {isNew && <span class="new">new</span>}
-      <span class="added" aria-label={`${added} lines added`}>
-        +{added}
-      </span>
-      <span class="removed" aria-label={`${removed} lines removed`}>
-        −{removed}
-      </span>
-    </button>
+    <>
+      <button
+        type="button"
+        class="diff"
+        title={`Open the diff of ${label}`}
+        onClick={() => {
+          post({ type: "openDiff", toolCallId: card.toolCallId, index });
+        }}
+      >
+        <Icon name="diff" />
+        <span class="label">{label}</span>
+        {isNew && <span class="new">new</span>}
+        <span class="added" aria-label={`${added} lines added`}>
+          +{added}
+        </span>
+        <span class="removed" aria-label={`${removed} lines removed`}>
+          −{removed}
+        </span>
+      </button>
+      {lines.length > 0 && (
+        <div class="changes" tabIndex={0} role="region" aria-label={`Changes in ${label}`}>
+          <DiffLines lines={lines} />
+          {more > 0 && <div class="quiet">{more} more lines in the diff</div>}
+        </div>
+      )}
+    </>
   );
 }
 
@@ -259,11 +266,6 @@ function Fold({ name, foldKey, byDefault, children }: FoldProps): JSX.Element {
       {open && children()}
     </details>
   );
-}
-
-function PermissionOf({ toolCallId }: { readonly toolCallId: string }): JSX.Element | null {
-  const permission = useFact("permissions").find((asked) => asked.toolCallId === toolCallId);
-  return permission ? <PermissionButtons key={permission.id} permission={permission} /> : null;
 }
 
 /** The calls that a sub-agent made, below the call that started it. */

@@ -234,7 +234,9 @@ describe("questions", () => {
     session.prompt("ask", [{ type: "text", text: "ask" }]);
     await until(() => session.questions.length === 1);
     const [question] = session.questions;
-    expect(question).toMatchObject({ title: "Delete all", options: [{ name: "Yes" }, { name: "No" }] });
+    expect(question).toMatchObject({ title: "Delete all", options: [{ name: "Yes" }, { name: "No" }], about: { text: "Delete all" }, seen: false });
+    session.see(question?.id ?? "");
+    expect(session.questions).toMatchObject([{ seen: true }]);
     expect(session.answer(question?.id ?? "", "maybe")).toBe(false);
     expect(session.answer(question?.id ?? "", "no")).toBe(true);
     expect(session.answer(question?.id ?? "", "yes")).toBe(false);

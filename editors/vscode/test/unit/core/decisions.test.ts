@@ -188,8 +188,8 @@ describe("cards", () => {
     const card = cardOf(record({ content, rawInput: { a: 1 } }), (id) => (id === "t1" ? { title: "ls", tail: "a.py", exit: "exit status 0" } : undefined));
     expect(card.content).toEqual([
       { type: "text", text: "x".repeat(20_000), truncated: true },
-      { type: "diff", index: 1, label: "a.py", added: 1, removed: 0, isNew: false },
-      { type: "diff", index: 2, label: "new.py", added: 1, removed: 0, isNew: true },
+      { type: "diff", index: 1, label: "a.py", added: 1, removed: 0, isNew: false, lines: [" a", "+b"], more: 0 },
+      { type: "diff", index: 2, label: "new.py", added: 1, removed: 0, isNew: true, lines: ["+a"], more: 0 },
       { type: "terminal", terminalId: "t1", title: "ls", tail: "a.py", exit: "exit status 0" },
       { type: "terminal", terminalId: "gone", title: "Terminal", tail: "" },
     ]);

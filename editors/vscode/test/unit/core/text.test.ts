@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { countChanges, lineAfter, smallestChange } from "../../../src/core/lines.js";
+import { diffLines, lastChange, lineAfter, smallestChange } from "../../../src/core/lines.js";
 import { OutputBuffer } from "../../../src/core/outputBuffer.js";
 import { labelOfUri } from "../../../src/core/uris.js";
 import { wholeFile } from "../../../src/core/wholeFile.js";
@@ -57,21 +57,30 @@ describe("lineAfter", () => {
   });
 });
 
-describe("countChanges", () => {
+describe("diffLines", () => {
   it.each([
-    ["", "a\nb\n", 2, 0],
-    ["a\nb\n", "", 0, 2],
-    ["a\nb\nc\n", "a\nx\nc\n", 1, 1],
-    ["a\nb\nc\nd\n", "b\nc\nd\ne\n", 1, 1],
-    ["a\r\nb", "a\nb", 0, 0],
-    ["a", "a\n", 0, 0],
-  ])("of %j and %j", (before, after, added, removed) => {
-    expect(countChanges(before, after)).toEqual({ added, removed });
+    ["", "a\nb\n", ["+a", "+b"]],
+    ["a\nb\n", "", ["-a", "-b"]],
+    ["a\nb\nc\n", "a\nx\nc\n", [" a", "-b", "+x", " c"]],
+    ["a\nb\nc\nd\n", "b\nc\nd\ne\n", ["-a", " b", " c", " d", "+e"]],
+    ["1\n2\n3\n4\n5\n", "1\n2\n3\n4\nx\n", ["@", " 2", " 3", " 4", "-5", "+x"]],
+    ["x\n2\n3\n4\n5\n6\n7\n8\n9\nx", "y\n2\n3\n4\n5\n6\n7\n8\n9\ny", ["-x", "+y", " 2", " 3", " 4", "@", " 7", " 8", " 9", "-x", "+y"]],
+    ["a\r\nb", "a\nb", []],
+    ["a", "a\n", []],
+  ])("of %j and %j", (before, after, lines) => {
+    expect(diffLines(before, after)).toEqual(lines);
   });
 
-  it("counts a rewritten file of many lines without comparing each with each", () => {
+  it("shows a rewritten file of many lines without comparing each with each", () => {
     const lines = (word: string): string => Array.from({ length: 5000 }, (_, index) => `${word} ${String(index)}`).join("\n");
-    expect(countChanges(lines("a"), lines("b"))).toEqual({ added: 5000, removed: 5000 });
+    const shown = diffLines(lines("a"), lines("b"));
+    expect([shown.length, shown[0], shown[9999]]).toEqual([10_000, "-a 0", "+b 4999"]);
+  });
+
+  it("knows the last line that is changed", () => {
+    expect(lastChange("a\nb\nc\n", "a\nx\nc\n")).toBe(1);
+    expect(lastChange("a\nb\n", "a\n")).toBe(0);
+    expect(lastChange("", "a\nb\n")).toBe(1);
   });
 });
 
@@ -155,6 +164,7 @@ describe("words", () => {
     expect(plain("[x](command:y)")).not.toMatch(/\[[^\]]+\]\(command:/u);
     expect(withoutIcons("$(check) done")).not.toContain("$(");
     expect(visible("a\u202eb\u200bc")).toBe("a\\u202eb\\u200bc");
+    expect(visible("a\u001b[2J\r\nb\rc\td\u0007")).toBe("a\\x1b[2J\nb\\x0dc\td\\x07");
     expect(visible("ümläut 😀 日本語")).toBe("ümläut 😀 日本語");
   });
 

@@ -14,7 +14,18 @@ class NoObserver {
     // nothing was observed
   }
 }
-Object.assign(globalThis, { ResizeObserver: NoObserver, CSS: { escape: (text: string) => text } });
+/** What is in view is what a test says (`TestView.see`). */
+class Sight {
+  static all = new Map<Element, (entries: unknown[]) => void>();
+  constructor(private readonly told: (entries: unknown[]) => void) {}
+  observe(element: Element): void {
+    Sight.all.set(element, this.told);
+  }
+  disconnect(): void {
+    for (const [element, told] of Sight.all) if (told === this.told) Sight.all.delete(element);
+  }
+}
+Object.assign(globalThis, { ResizeObserver: NoObserver, IntersectionObserver: Sight, CSS: { escape: (text: string) => text } });
 Element.prototype.scrollIntoView = function scrollIntoView(this: Element) {
   scrolledTo.push(this);
 };
@@ -30,6 +41,7 @@ export const STATE: ChatState = {
   running: false,
   stopping: false,
   plan: [],
+  planOf: { turn: 1, runs: true },
   usage: null,
   commands: [
     { name: "compact", description: "Shorten the conversation" },
@@ -134,6 +146,13 @@ export class TestView {
   click(element: HTMLElement): void {
     this.do(() => {
       element.click();
+    });
+  }
+
+  /** The element comes into view. */
+  see(element: Element): void {
+    this.do(() => {
+      Sight.all.get(element)?.([{ isIntersecting: true, intersectionRatio: 1 }]);
     });
   }
 

@@ -11,6 +11,7 @@ const STATE: ChatState = {
   running: false,
   stopping: false,
   plan: [],
+  planOf: { turn: 0, runs: false },
   usage: null,
   commands: [],
   pickers: [],

@@ -1,18 +1,6 @@
 // @vitest-environment jsdom
 import { expect, test } from "vitest";
-import type { Permission } from "../../../src/core/messages";
 import { card, scrolledTo, TestView, toolItem } from "./kit";
-
-const PERMISSION: Permission = {
-  id: "p1",
-  toolCallId: "t1",
-  title: "Edit a.py",
-  options: [
-    { optionId: "no", name: "No, thanks", kind: "reject_once" },
-    { optionId: "yes", name: "Yes, do", kind: "allow_once" },
-  ],
-  hasDiff: true,
-};
 
 test("a card is updated in place", () => {
   const view = new TestView({ items: [toolItem("t1")], tools: [card("t1")] });
@@ -51,9 +39,11 @@ test("a location is opened at its line", () => {
 });
 
 test("a diff says what it changes and is opened by its number", () => {
-  const content = [{ type: "diff", index: 3, label: "a.py", added: 4, removed: 2, isNew: false }] as const;
+  const content = [{ type: "diff", index: 3, label: "a.py", added: 4, removed: 2, isNew: false, lines: [" x", "-one", "+two"], more: 4 }] as const;
   const view = new TestView({ items: [toolItem("t1")], tools: [card("t1", { content })] });
   expect(view.one(".diff").textContent).toBe("a.py+4−2");
+  expect(view.all(".changes .line").map(({ className, textContent }) => `${className}:${textContent}`)).toEqual(["line : x", "line removed:-one", "line added:+two"]);
+  expect(view.one(".changes").textContent).toContain("4 more lines in the diff");
   view.click(view.one(".diff"));
   expect(view.sent("openDiff")).toEqual([{ type: "openDiff", toolCallId: "t1", index: 3 }]);
 });
@@ -115,53 +105,6 @@ test("the calls of a sub-agent that has finished are folded", () => {
   expect(view.all("[data-tool=t2]")).toEqual([]);
   view.click(view.one(".children > .fold"));
   expect(view.all("[data-tool=t2]")).toHaveLength(1);
-});
-
-test("a permission offers the agent's options in its order and words", () => {
-  const view = new TestView({ items: [toolItem("t1")], tools: [card("t1")], permissions: [PERMISSION] });
-  const names = (where: string): (string | null)[] => view.all(`${where} .option`).map((option) => option.textContent);
-  expect(names(".card")).toEqual(["No, thanks", "Yes, do"]);
-  expect(names(".permission-bar")).toEqual(["No, thanks", "Yes, do"]);
-});
-
-test("a permission leaves the cursor where the user writes, before and after the answer", () => {
-  const view = new TestView({ items: [toolItem("t1")], tools: [card("t1")] });
-  view.type("I am wri");
-  view.patch({ facts: { permissions: [PERMISSION] } });
-  expect(document.activeElement).toBe(view.box);
-  view.button("Yes, do", ".card").focus();
-  view.click(view.button("Yes, do", ".card"));
-  expect(view.sent("permission")).toEqual([{ type: "permission", id: "p1", optionId: "yes" }]);
-  expect(document.activeElement).toBe(view.box);
-});
-
-test("a permission is answered once", () => {
-  const view = new TestView({ items: [toolItem("t1")], tools: [card("t1")], permissions: [PERMISSION] });
-  view.click(view.button("Yes, do", ".card"));
-  view.click(view.button("No, thanks", ".card"));
-  expect(view.sent("permission")).toHaveLength(1);
-  view.patch({ facts: { permissions: [] } });
-  expect(view.all(".permission")).toEqual([]);
-});
-
-test("a permission is told to who listens, and one of a folded call can be reached", () => {
-  const tools = [card("t0", { status: "completed" }), card("t1", { parentId: "t0" })];
-  const view = new TestView({ items: [toolItem("t0")], tools });
-  view.patch({ facts: { permissions: [PERMISSION] } });
-  expect(view.one("[aria-live=assertive]").textContent).toContain("Edit a.py");
-  expect(view.all("[data-tool=t0] [data-tool=t1] .option")).toHaveLength(2);
-});
-
-test("a permission of a call that is not shown is asked for above the box", () => {
-  const view = new TestView({ permissions: [{ ...PERMISSION, toolCallId: "unknown" }] });
-  view.click(view.button("Yes, do", ".permission-bar"));
-  expect(view.sent("permission")).toHaveLength(1);
-});
-
-test("its diff can be looked at before the answer", () => {
-  const view = new TestView({ items: [toolItem("t1")], tools: [card("t1")], permissions: [PERMISSION] });
-  view.click(view.button("Show the diff", ".card"));
-  expect(view.sent("openDiff")).toEqual([{ type: "openDiff", toolCallId: "t1", index: 0 }]);
 });
 
 test("a card that is to be revealed is unfolded with all that is above it, and scrolled to", async () => {

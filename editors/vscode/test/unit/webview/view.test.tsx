@@ -100,6 +100,20 @@ test("a long conversation is there with its end, and the rest follows in its pla
   expect(view.all(".item").map((item) => item.dataset["item"])).toEqual(items.map(({ id }) => id));
 });
 
+test("the plan folds when its turn is over, and spins in no later one, nor in a view that came later", () => {
+  const plan = [{ content: "One", priority: "medium", status: "in_progress" }] as const;
+  const view = new TestView({ plan, planOf: { turn: 1, runs: true }, running: true });
+  expect(view.all(".plan li .spinner")).toHaveLength(1);
+  view.patch({ facts: { planOf: { turn: 1, runs: false }, running: false } });
+  expect(view.all(".plan li")).toEqual([]);
+  view.patch({ facts: { running: true } });
+  expect(view.all(".plan li, .plan .spinner")).toEqual([]);
+  const later = new TestView({ plan, planOf: { turn: 1, runs: false }, running: true }, view.leave());
+  expect(later.all(".plan li, .plan .spinner")).toEqual([]);
+  later.patch({ facts: { planOf: { turn: 2, runs: true } } });
+  expect(later.all(".plan li .spinner")).toHaveLength(1);
+});
+
 test("the plan is a list that says what is done", () => {
   const view = new TestView({
     plan: [
@@ -171,4 +185,43 @@ test("figures are in words", () => {
   expect([0.04, 0.42, 12.4, 65, 3725].map(duration)).toEqual(["< 0.1 s", "0.4 s", "12 s", "1 min 05 s", "1 h 02 min"]);
   expect([950, 1000, 12_345, 200_000, 1_234_567].map(tokens)).toEqual(["950", "1k", "12.3k", "200k", "1.2M"]);
   expect([money(1.5, "USD"), money(0.0832, "EUR"), money(2, "credits")]).toEqual(["$1.50", "€0.0832", "2.00 credits"]);
+});
+
+test("a message can be copied, and one of the user's edited and sent again", async () => {
+  const copied: string[] = [];
+  Object.assign(navigator, { clipboard: { writeText: (text: string) => Promise.resolve(copied.push(text)) } });
+  const attachments = [
+    { kind: "file", label: "a.py", uri: "file:///w/a.py" },
+    { kind: "image", label: "Image", preview: "data:image/png;base64,AAAA" },
+    { kind: "resource", label: "Audio" },
+  ] as const;
+  const view = new TestView({
+    items: [
+      { id: "1", type: "user", text: "Fix it", attachments },
+      { id: "2", type: "agent", text: "**Done.**" },
+    ],
+  });
+  for (const button of view.all("[aria-label='Copy the message']")) view.click(button);
+  await Promise.resolve();
+  expect(copied).toEqual(["Fix it", "**Done.**"]);
+  view.type("And");
+  view.click(view.button("Edit the message and send it again"));
+  expect(view.box.value).toBe("And\nFix it");
+  expect(document.activeElement).toBe(view.box);
+  expect(view.all(".composer .chip")).toHaveLength(2);
+  expect(view.all("[aria-label='Edit the message and send it again']")).toHaveLength(1);
+  view.key("Enter");
+  expect(view.sent("send").at(-1)).toEqual({
+    type: "send",
+    text: "And\nFix it",
+    attachments: [
+      { kind: "file", label: "a.py", uri: "file:///w/a.py" },
+      { kind: "image", label: "Image", mimeType: "image/png", data: "AAAA" },
+    ],
+  });
+});
+
+test("an answer that is being written has no buttons yet", () => {
+  const view = new TestView({ items: [{ id: "1", type: "agent", text: "I am" }], running: true });
+  expect(view.all(".actions")).toEqual([]);
 });
