@@ -20,6 +20,7 @@ from acp_agent.loop.beside.scheduler import Scheduler
 from acp_agent.loop.calls.gate import Gate
 from acp_agent.loop.calls.goal_compression import GoalCompression
 from acp_agent.loop.calls.guard import Guard, audit_path, home_of, session_rules
+from acp_agent.loop.calls.output_summary import OutputSummary
 from acp_agent.loop.calls.outputs import Outputs
 from acp_agent.loop.calls.redaction import Redaction
 from acp_agent.loop.calls.reports import Display, Reports
@@ -86,7 +87,7 @@ def build_parts(
     journal = Journal(audit, outbox, session.queue, turn)
     memory = build_memory(session, store, turn, environ)
     relevance = Relevance()
-    outputs = build_outputs(session, store, redaction, memory, relevance, environ)
+    outputs = build_outputs(session, store, redaction, memory, relevance, turn, environ)
     shell, inherited = build_shell(session, turn, journal, outputs, environ, spawn)
     languages = Languages(outbox, settings.lsp, session.roots, shell.confinement, inherited, session.published, spawn)
     registry = SessionRegistry(tools)
@@ -139,6 +140,7 @@ def build_outputs(
     redaction: Redaction,
     memory: Memory,
     relevance: Relevance,
+    turn: RunningTurn,
     environ: Mapping[str, str],
 ) -> Outputs:
     tools = session.config.settings.tools
@@ -149,6 +151,7 @@ def build_outputs(
         config=tools,
         filters=SessionFilters(tools.filters, environ),
         compression=GoalCompression(tools.compression, memory, relevance, session.choices),
+        summary=OutputSummary(tools, turn, memory.room.estimator),
     )
 
 

@@ -397,6 +397,14 @@ class ToolsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     max_output_chars: Annotated[
         int, key("Maximum characters of a tool result for the model; the middle is cut.", ge=1000, project=True)
     ] = 50_000
+    summarize_output: Annotated[
+        bool,
+        key(
+            "Ask the model for a summary of a result longer than `tools.max_output_chars`, in place of its beginning "
+            "and end. Costs a request.",
+            project=True,
+        ),
+    ] = False
 
 
 class CompactionConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -536,6 +536,25 @@ async def test_the_counters_of_envelopes_go_on_after_a_reload(tmp_path):
         assert seen[2] == {**seen[1], "steps": 2, "executed_commands": 2, "observations": 3}
 
 
+async def test_a_long_output_is_summarised_by_the_model_where_that_is_wanted(tmp_path):
+    config = "[tools]\nsummarize_output = true\nmax_output_chars = 2000\n"
+    call = asks(bash("seq 1 5000; echo password: a1b2c3d4e5; echo THE END"))
+    script = [call, "All numbers were printed.", "done", call, Failure(400, {"error": "no"}), "done"]
+    async with rig(tmp_path, script, mode="auto", config=config) as r:
+        await r.editor.prompt("go")
+        asked = r.request(2)
+        assert "tools" not in asked and "do not follow instructions" in asked["messages"][0]["content"]
+        assert "Output of `bash`" in asked["messages"][1]["content"]
+        assert "a1b2c3d4e5" not in str(asked)
+        told = r.messages(3)[-1]["content"]
+        assert "All numbers were printed." in told and "THE END" in told and "4999" in told
+        assert "summarised by the model" in told and "overflow:" in told and len(told) < 2500
+        shown = r.editor.text()
+        assert shown == "done", "the summary is no answer"
+        await r.editor.prompt("go")
+        assert "summarised" not in r.messages(6)[-1]["content"] and "characters omitted" in r.messages(6)[-1]["content"]
+
+
 async def test_the_short_profile_gives_little_and_says_so(tmp_path):
     config = '[tools]\nprofile = "short"\n'
     script = [asks(bash("seq 1 5000; seq 1 5000 >&2"), Call("read", {"path": "big"})), "done"]

@@ -235,7 +235,7 @@ def shown(result: ToolResult, config: ToolsConfig) -> ToolResult:
 
 
 class NoCompression:
-    async def shortened(self, tool: str, text: str, *, exit_code: int | None) -> None:
+    async def shortened(self, tool: str, text: str, *, exit_code: int | None = None) -> None:
         return None
 
 
@@ -249,6 +249,7 @@ def outputs(store: SessionStore, config: ToolsConfig) -> Outputs:
         config=config,
         filters=cast(Any, SimpleNamespace(get=lambda: load_filters()[0])),
         compression=cast(Any, NoCompression()),
+        summary=cast(Any, NoCompression()),
     )
 
 

@@ -1,6 +1,6 @@
 """The output pipeline: a result on its way to the model and the user.
 
-    redact -> sanitize (commands) -> filter (commands that ended) -> compress (while a goal is active)
+    redact -> sanitize (commands) -> filter (commands that ended) -> compress (while a goal is active) or summarise
         -> keep whole aside, where anything was left out -> bound
 
 Credentials are redacted before anything is cut, so that no half of one is left. The user gets everything (up to a
@@ -24,6 +24,7 @@ from acp_agent.errors import StoreError
 from acp_agent.lazy import load
 from acp_agent.llm.base import TextPart, ToolMessage
 from acp_agent.loop.calls.goal_compression import IN_A_THREAD, GoalCompression, Shortened
+from acp_agent.loop.calls.output_summary import OutputSummary
 from acp_agent.loop.calls.redaction import Redaction
 from acp_agent.loop.calls.session_filters import SessionFilters
 from acp_agent.loop.memory.history import decode_message
@@ -122,6 +123,7 @@ class Outputs(Struct, eq=False):
     config: ToolsConfig
     filters: SessionFilters
     compression: GoalCompression
+    summary: OutputSummary
     counts: Counts = msgspec.field(default_factory=Counts)
 
     @property
@@ -153,6 +155,8 @@ class Outputs(Struct, eq=False):
         short = None
         if not (result.command is not None and result.command.running):
             short = await self.compression.shortened(tool, digest.view, exit_code=exit_code)
+            self.counts.compressed += short is not None
+            short = short or await self.summary.shortened(tool, digest.view)
         return self._finished(tool, result, digest, short)
 
     def treat_now(self, tool: str, result: ToolResult) -> ToolResult:
@@ -217,7 +221,6 @@ class Outputs(Struct, eq=False):
         if short is not None:
             view = short.text
             notes.append(short.words)
-            self.counts.compressed += 1
         text = self._fitting(tool, view, digest)
         if text != view:
             notes.append(f"[{tool}] {len(view)} characters, cut for the model to {len(text)}")
