@@ -41,21 +41,22 @@ RESOLVERS = ("/etc/resolv.conf", "/etc/localtime", "/etc/hosts", "/etc/mtab", "/
 
 def secrets() -> tuple[Path, ...]:
     """Those of `SECRETS` that exist and this user could read."""
-    return _secrets(_now())
+    return _secrets(now())
 
 
 def link_targets() -> tuple[Path, ...]:
     """Targets of links in /etc, outside the folders that are visible anyway."""
-    return _link_targets(_now())
+    return _link_targets(now())
 
 
 def readable() -> tuple[tuple[Path, bool], ...]:
     """Those of `READABLE` that exist, and whether each is a link; and every link at the top, so that what is known by
     two names keeps both."""
-    return _readable(_now())
+    return _readable(now())
 
 
-def _now() -> int:
+def now() -> int:
+    """The time, for what is kept for `SECONDS`."""
     return int(time.monotonic() / SECONDS)
 
 

@@ -91,6 +91,9 @@ def plan(policy: SandboxPolicy, *, scratch: Path | None, more: Iterable[Path] = 
     missing: list[Path] = []
     for path in policy.protected:
         missing += _protect(path, writable, spots)
+    for path, source in policy.stand_ins.items():
+        if (spot := spots.get(path)) is not None and spot.treatment == "absent":
+            spots[path] = Spot(path, "stand-in", source)
     for path in (*secrets(), *policy.hidden):
         if os.path.lexists(path) and _is_shown(path, spots):
             _put(spots, path, "hide")

@@ -314,7 +314,7 @@ class Confinement:
             scratch=self._folder.path / "scratch",
             home=self._home if self._other is None else self._other.home,
             max_processes=config.max_processes,
-            other_user=self._other is not None,
+            runs_as=None if self._other is None else (self._other.uid, self._other.gid),
         )
 
     def _protected(self, folder: Path) -> list[Path]:
