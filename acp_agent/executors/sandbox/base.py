@@ -101,7 +101,7 @@ class Confined(Struct, frozen=True):
     """Place in `argv` -> the descriptor in `files` whose number is there."""
     killed_at_once: bool = False
     """Whether SIGKILL to the started process ends everything it started."""
-    cleanup: Callable[[], None] | None = None
+    cleanup: Callable[[], str | None] | None = None
 
     def argv_with(self, numbers: Mapping[int, int]) -> tuple[str, ...]:
         """`argv` where the descriptors of `files` got other numbers: declared number -> the real one."""
@@ -124,11 +124,10 @@ class Confined(Struct, frozen=True):
             raise
         return opened
 
-    def close(self) -> None:
+    def close(self) -> str:
         """Kills what is still running if that can be done reliably, and removes what was created for this run
-        (placeholders, control groups)."""
-        if self.cleanup is not None:
-            self.cleanup()
+        (placeholders, control groups). Returns what user and model should know of it, once."""
+        return (self.cleanup() or "") if self.cleanup is not None else ""
 
 
 class Sandbox(Protocol):

@@ -24,6 +24,7 @@ from acp_agent.executors.sandbox.common_dirs import hold, release
 from acp_agent.executors.sandbox.holders import is_held
 from acp_agent.lazy import load
 from acp_agent.loop.journal import Journal
+from acp_agent.loop.shell.git_copies import GitCopies
 from acp_agent.loop.shell.private_folder import CLOSED_PARTS, PARTS, PrivateFolder
 from acp_agent.lsp.base import Launch, LspError
 from acp_agent.safety.folders.paths import Roots, real_path
@@ -211,23 +212,32 @@ class Confinement:
         if not command.confined:
             return Confined(invocation.argv, invocation.cwd, invocation.env)
         held = hold(self._git_folders()) if self._protects_git else []
+        copies: GitCopies | None = None
         try:
             policy = self.policy()
             policy = replace(policy, protected=(*policy.protected, *held))
+            if self._protects_git and self.found.sandbox.kind == "bubblewrap":
+                copies = self._copies(policy)
+                policy = replace(policy, copies=copies.copies, stand_ins=copies.stand_ins)
             confined = self.found.sandbox.confine(invocation, policy, self._folder.path / "sandbox")
         except BaseException:
             release(held)
+            if copies is not None:
+                copies.take_over()
             raise
 
         closed = False
 
-        def close() -> None:
+        def close() -> str:
             nonlocal closed
             confined.close()
-            if not closed:
-                closed = True
-                release(held)
-                self._ended()
+            if closed:
+                return ""
+            closed = True
+            release(held)
+            told = copies.take_over() if copies is not None else ""
+            self._ended()
+            return told
 
         return replace(confined, cleanup=close)
 
@@ -274,11 +284,21 @@ class Confinement:
                 os.close(numbers.popitem()[1])
 
         argv = confined.argv_with(numbers)
-        return Launch(argv, confined.cwd, confined.env, tuple(numbers.values()), started, confined.close)
+        return Launch(
+            argv, confined.cwd, confined.env, tuple(numbers.values()), started, lambda: (confined.close(), None)[1]
+        )
 
     @property
     def _protects_git(self) -> bool:
         return any(name in self._config.sandbox.protect for name in (".git/config", ".git/hooks"))
+
+    def _copies(self, policy: SandboxPolicy) -> GitCopies:
+        """Copies of what is protected of git, which the command may change."""
+        linked = [place for root in self._roots.real for place in git_places(root)[0]]
+        missing = [git for folder in self._roots.real if not (git := folder / ".git").exists() or is_held(git)]
+        repositories = dict.fromkeys([*self._git_folders(), *linked])
+        protected = [git for git in repositories if git / "config" in policy.protected]
+        return GitCopies(self._folder.path / "sandbox", protected, missing, policy.runs_as)
 
     def _git_folders(self) -> list[Path]:
         """Of the repositories that are in the session's folders; a place holder is none."""
