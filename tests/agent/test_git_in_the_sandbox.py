@@ -99,6 +99,16 @@ async def test_a_new_repository_is_there_after_the_command_and_names_no_program(
         assert "first" in git(r.project, "log", "--oneline")
 
 
+async def test_a_folder_that_does_not_look_empty_is_explained(tmp_path: Path) -> None:
+    script = rounds(bash("git init -q --bare /tmp/b; git clone -q /tmp/b ."))
+    async with rig(tmp_path, script, mode="auto", sandbox=True, terminal=False) as r:
+        await r.editor.prompt("go")
+        (told,) = results(r, 2)
+        assert "not an empty directory" in told
+        assert "empty folders take the place of missing ones" in told
+        assert list(r.project.iterdir()) == []
+
+
 async def test_what_names_a_program_is_taken_back_and_told_and_the_rest_kept(tmp_path: Path) -> None:
     change = "git config core.hooksPath x; git config user.name new; git config alias.st '!evil'; git config user.name"
     script = rounds(bash(change), bash("git config --list --local"))

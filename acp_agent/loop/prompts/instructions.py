@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import cached_property
 from pathlib import Path
 
@@ -37,11 +37,13 @@ class Instructions:
         self._told: set[Path] = set()
         self.text = self._of_roots()
         """For the system prompt; empty if there are none."""
+        self.limits: Callable[[], str] = str
+        """What commands cannot do, in a sentence or two; empty if they are not confined."""
 
     @cached_property
     def facts(self) -> str:
-        """About the project, as it was at the first prompt."""
-        return facts_of(self._roots)
+        """About the project and how commands run in it, as it was at the first prompt."""
+        return facts_of(self._roots, self.limits())
 
     def _of_roots(self) -> str:
         if not self._enabled:

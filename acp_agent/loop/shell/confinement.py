@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import platform
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -56,6 +57,9 @@ NOT_CONFINED = (
     "No language server was started: some of them run code from the project, and there is no sandbox to confine them. "
     "`lsp.unconfined = true` starts them anyway."
 )
+
+MOST_PROTECTED = 3
+"""Names of protected paths in the system prompt."""
 
 START_FILES = (".bash", ".profile", ".zsh", ".zprofile", ".zlogin", ".config/fish")
 
@@ -177,6 +181,20 @@ class Confinement:
             lines.append("Strict: without a sandbox no command runs.")
         return lines
 
+    def for_prompt(self) -> str:
+        """What commands cannot do, for the system prompt. Does not wait until it is known what confines them."""
+        config, kind = self._config.sandbox, self.kind if self.found is not None else ""
+        if config.disabled or kind == "none" or platform.system() not in ("Linux", "Darwin"):
+            return ""
+        where = "" if kind else " if this machine has one"
+        names = ", ".join([*config.protect[:MOST_PROTECTED], *(["…"] if len(config.protect) > MOST_PROTECTED else [])])
+        but = f", not what programs trust ({names})" if names and kind != "landlock" else ""
+        network = "" if config.allow_network else f" {NO_NETWORK}"
+        return (
+            f"Commands run in a sandbox{where}: they change only files in the session's folders{but}, and see "
+            f"nothing else of the home folder.{network}"
+        )
+
     def limits(self) -> str:
         """For the model, when a command may have failed because of the sandbox; empty without one."""
         config = self._config.sandbox
@@ -191,7 +209,8 @@ class Confinement:
         )
         return (
             "The command ran in a sandbox: it can change only what is in the session's folders, except files that "
-            f"other programs trust (.git/hooks, .git/config, …), and cannot see files elsewhere.{network} {ask}"
+            "other programs trust (.git/hooks, .vscode, …; while a command runs, empty folders take the place of "
+            f"missing ones), and cannot see files elsewhere.{network} {ask}"
         )
 
     def user(self) -> User | None:
