@@ -10,8 +10,11 @@ manuals of x86-64 and of AArch64.
 
 from __future__ import annotations
 
+import os
 import struct
-from collections.abc import Sequence
+from contextlib import ExitStack
+from functools import lru_cache
+from pathlib import Path
 from typing import Final, Literal
 
 from msgspec import Struct
@@ -35,6 +38,9 @@ LOAD_X86: Final = (b"\x48\xbf", b"\x48\xbe", b"\x48\xba", b"\x49\xba", b"\x49\xb
 ADD_RBX: Final = (b"\x48\x01\xdf", b"\x48\x01\xde", b"\x48\x01\xda", b"\x49\x01\xda", b"\x49\x01\xd8", b"\x49\x01\xd9")
 """`add rdi|..., rbx`."""
 
+WORD_X86: Final = (b"\x48\x8b\xbb", b"\x48\x8b\xb3", b"\x48\x8b\x93", b"\x4c\x8b\x93", b"\x4c\x8b\x83", b"\x4c\x8b\x8b")
+"""`mov rdi|..., [rbx + disp32]`."""
+
 
 class Result(Struct, frozen=True):
     """What the call before returned; only as a first argument."""
@@ -46,6 +52,12 @@ class Stack(Struct, frozen=True):
     word: int
 
 
+class Word(Struct, frozen=True):
+    """What is in a word of the program's start, so the address of an argument."""
+
+    word: int
+
+
 class Pointing(Struct, frozen=True):
     """The address of a structure: a number of 8 bytes, then the address of `to`."""
 
@@ -53,21 +65,23 @@ class Pointing(Struct, frozen=True):
     to: bytes
 
 
-Argument = int | bytes | Result | Stack | Pointing
+Argument = int | bytes | Result | Stack | Word | Pointing
 """Bytes stand for their address."""
 
 
 class Call(Struct, frozen=True):
     number: int
-    arguments: Sequence[Argument]
+    arguments: tuple[Argument, ...]
     on_error: OnError = "fail"
     what: str = ""
     """Its name, for the message where it fails."""
     skips: int = 0
 
 
-def executable(arch: Arch, calls: Sequence[Call]) -> bytes:
-    """The program. The last call should be one that does not return (`execve`, `exit_group`)."""
+@lru_cache(maxsize=8)
+def executable(arch: Arch, calls: tuple[Call, ...]) -> bytes:
+    """The program, whose last call should not return (`execve`, `exit_group`). Kept: a session's commands have the same
+    one."""
     write, leave = WRITE_AND_EXIT[arch]
     failing: dict[str, bytes] = {}
     for call in calls:
@@ -127,7 +141,7 @@ def _value(argument: Argument, addresses: dict[Argument, int]) -> int:
     match argument:
         case bytes() | Pointing():
             return addresses[argument]
-        case Stack():
+        case Stack() | Word():
             return argument.word * 8
         case Result():
             raise ValueError("only a first argument may be the last result")
@@ -142,7 +156,7 @@ class _X86:
     """`mov rbx, rsp`."""
 
     def length(self, call: Call) -> int:
-        lengths: dict[object, int] = {Result: 3, Stack: 13}
+        lengths: dict[object, int] = {Result: 3, Stack: 13, Word: 7}
         test = 0 if call.on_error == "go on" else 12
         return sum(lengths.get(type(argument), 10) for argument in call.arguments) + 12 + test
 
@@ -151,6 +165,9 @@ class _X86:
         for place, argument in enumerate(call.arguments):
             if place == 0 and isinstance(argument, Result):
                 code += b"\x48\x89\xc7"  # mov rdi, rax
+                continue
+            if isinstance(argument, Word):
+                code += WORD_X86[place] + struct.pack("<i", _value(argument, addresses))
                 continue
             code += LOAD_X86[place] + struct.pack("<Q", _value(argument, addresses))
             code += ADD_RBX[place] if isinstance(argument, Stack) else b""
@@ -168,7 +185,7 @@ class _Arm:
     """`mov x19, sp`."""
 
     def length(self, call: Call) -> int:
-        lengths: dict[object, int] = {Result: 0, Stack: 20}
+        lengths: dict[object, int] = {Result: 0, Stack: 20, Word: 4}
         test = 0 if call.on_error == "go on" else 8
         return sum(lengths.get(type(argument), 16) for argument in call.arguments) + 20 + test
 
@@ -177,6 +194,9 @@ class _Arm:
         for place, argument in enumerate(call.arguments):
             if place == 0 and isinstance(argument, Result):
                 continue  # It is there already.
+            if isinstance(argument, Word):
+                words.append(0xF9400000 | argument.word << 10 | 19 << 5 | place)  # ldr x, [x19, #8 * word]
+                continue
             words += self._load(place, _value(argument, addresses))
             words += [0x8B130000 | place << 5 | place] if isinstance(argument, Stack) else []  # add x, x, x19
         words += [*self._load(8, call.number), 0xD4000001]  # svc #0
@@ -195,3 +215,19 @@ class _Arm:
 
 
 _x86, _arm = _X86(), _Arm()
+
+
+def placed(program: bytes, path: Path, stack: ExitStack) -> Path:
+    """Where to start the program until the stack is closed: a file or, where none can be executed, one in memory."""
+    if not os.statvfs(path.parent).f_flag & os.ST_NOEXEC:
+        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o755), "wb") as file:
+            stack.callback(path.unlink, missing_ok=True)
+            file.write(program)
+        return path
+    with open(os.memfd_create(path.name), "wb") as file:
+        file.write(program)
+        file.flush()
+        # What is open for writing cannot be executed.
+        descriptor = os.open(f"/proc/self/fd/{file.fileno()}", os.O_RDONLY | os.O_CLOEXEC)
+    stack.callback(os.close, descriptor)
+    return Path(f"/proc/{os.getpid()}/fd/{descriptor}")

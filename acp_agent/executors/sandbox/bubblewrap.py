@@ -24,16 +24,17 @@ from msgspec.structs import replace
 
 from acp_agent.config.safety_settings import SandboxConfig
 from acp_agent.errors import ExecutorError
+from acp_agent.executors.sandbox.bare_program import placed
 from acp_agent.executors.sandbox.base import Confined, Copies, Invocation, SandboxKind, SandboxPolicy
 from acp_agent.executors.sandbox.ending import end_namespace
 from acp_agent.executors.sandbox.holders import hold, release
 from acp_agent.executors.sandbox.inside import Inside
 from acp_agent.executors.sandbox.landlock import DEVICE, READ, WRITE, Rule, abi, kind_of_rule
-from acp_agent.executors.sandbox.pids import ENTER, door, find_groups, make_group, remove_group
+from acp_agent.executors.sandbox.pids import door, find_groups, make_group, remove_group
 from acp_agent.executors.sandbox.seccomp import write_filter
 from acp_agent.executors.sandbox.syscalls import ARCHES, Arch
 from acp_agent.executors.sandbox.system import MASKED_PROC, READ_ONLY_PROC
-from acp_agent.executors.sandbox.visible_paths import Spot, View, plan
+from acp_agent.executors.sandbox.visible_paths import ROOT, Spot, View, is_below, plan
 
 USUAL = Path("/usr/bin/bwrap")
 OLDEST = (0, 8)
@@ -74,7 +75,7 @@ class Bubblewrap(Struct, frozen=True):
         return f"bubblewrap {self.version} with seccomp{inside}"
 
     def confine(self, invocation: Invocation, policy: SandboxPolicy, folder: Path) -> Confined:
-        if any(self.program.is_relative_to(path) for path in policy.writable if path != Path("/")):
+        if any(is_below(self.program, path) for path in policy.writable if path != ROOT):
             raise ExecutorError(f"{self.program} is in a folder that commands can write, so it cannot confine them")
         if policy.scratch is not None:
             for name in ("tmp", "home"):
@@ -109,11 +110,13 @@ class Bubblewrap(Struct, frozen=True):
             if policy.copies is None:
                 files["--seccomp"] = (FILTER_FD, filter_file)
             start: list[str] = []
+            enter: Inside | None = None
             if policy.max_processes and self.groups is not None and not policy.other_user:
                 group = make_group(self.groups, policy.max_processes + 3)  # bubblewrap's own are in it
                 if group is not None:
                     stack.callback(remove_group, group)
-                    start = ["/bin/sh", "-c", ENTER, "sh", str(door(group))]
+                    enter = Inside(self.arch)
+                    start = ["", *enter.enter_group(door(group))]
             stack.callback(end_namespace, files["--info-fd"][1])  # First: what is above is taken away afterwards.
             start.append(str(self.program))
             slots = {}
@@ -124,8 +127,12 @@ class Bubblewrap(Struct, frozen=True):
                 slots[len(start) - 1] = number
                 if option == "--ro-bind-data":
                     start.append(INSIDE_THERE)
+            argv = (*start, "--", *there, *invocation.argv)
+            if enter is not None:
+                program = enter.become(argv[2:], {})
+                argv = (str(placed(program, folder / f"bwrap-{run}.enter", stack)), *argv[1:])
             return Confined(
-                (*start, "--", *there, *invocation.argv),
+                argv,
                 Path("/"),
                 _environment(invocation, view),
                 dict(files.values()),
@@ -148,7 +155,9 @@ class Bubblewrap(Struct, frozen=True):
         if policy.copies is not None:
             names = policy.copies.files.items()
             inside.mount_links((Copies.THERE / name / "link", file) for file, name in names)
-            inside.forbid_namespaces()
+            inside.bound_namespaces()
+            hidden = [("/dev/null", str(spot.path)) for spot in spots if _is_hidden_file(spot)]
+            inside.mount_read_only([*_kernels_own(), *hidden])
             inside.leave_namespace(*(policy.runs_as or (os.geteuid(), os.getegid())))
         if limited:
             inside.limit_processes(policy.max_processes, resource.getrlimit(resource.RLIMIT_NPROC)[1])
@@ -163,6 +172,7 @@ class Bubblewrap(Struct, frozen=True):
             inside.restrict_files(self.landlock, rules)
         if policy.copies is not None:
             inside.filter_calls(filter_file.read_bytes())
+        inside.close_files()
         return inside.become(invocation.argv, invocation.env)
 
     def _arguments(self, spots: list[Spot], policy: SandboxPolicy, dies: bool) -> Iterable[str]:
@@ -175,19 +185,15 @@ class Bubblewrap(Struct, frozen=True):
             yield "--die-with-parent"
         if not policy.network:
             yield "--unshare-net"
-        whole = any(spot.path == Path("/") for spot in spots)
+        whole = spots[0].path == ROOT
         if whole:
             yield from _mount(spots[0])
         yield from ("--dev", "/dev", "--perms", "1777", "--tmpfs", "/dev/shm", "--proc", "/proc")
-        is_root = os.geteuid() == 0
-        for name in READ_ONLY_PROC if is_root else READ_ONLY_PROC[:1]:
-            if os.path.exists(name) and (policy.copies is None or name != "/proc/sys"):
-                yield from ("--ro-bind", name, name)
-        for name in MASKED_PROC if is_root else ():
-            if os.path.exists(name):
-                yield from ("--ro-bind", "/dev/null", name)
+        if policy.copies is None:
+            for source, name in _kernels_own():
+                yield from ("--ro-bind", source, name)
         for spot in spots[1:] if whole else spots:
-            if not (whole and spot.treatment == "link"):
+            if not (whole and spot.treatment == "link") and not (policy.copies is not None and _is_hidden_file(spot)):
                 yield from _mount(spot)
         if policy.copies is not None:
             yield from ("--bind", str(policy.copies.folder), str(Copies.THERE))
@@ -210,6 +216,18 @@ def _found(spot: Spot, view: View, held: list[Path]) -> Spot | None:
     if spot.path not in view.missing or spot.path in held:
         return spot
     return Spot(spot.path, "protect") if os.path.lexists(spot.path) else None
+
+
+def _kernels_own() -> list[tuple[str, str]]:
+    """What takes the place of files of the kernel's, read-only."""
+    is_root = os.geteuid() == 0
+    kept = [(name, name) for name in (READ_ONLY_PROC if is_root else READ_ONLY_PROC[:1])]
+    masked = [("/dev/null", name) for name in (MASKED_PROC if is_root else ())]
+    return [pair for pair in (*kept, *masked) if os.path.exists(pair[1])]
+
+
+def _is_hidden_file(spot: Spot) -> bool:
+    return spot.treatment == "hide" and not spot.path.is_dir()
 
 
 def _mount(spot: Spot) -> Iterable[str]:

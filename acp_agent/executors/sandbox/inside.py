@@ -11,7 +11,7 @@ import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from acp_agent.executors.sandbox.bare_program import Argument, Call, OnError, Pointing, Result, Stack, executable
+from acp_agent.executors.sandbox.bare_program import Argument, Call, OnError, Pointing, Result, Stack, Word, executable
 from acp_agent.executors.sandbox.landlock import Rule, handled
 from acp_agent.executors.sandbox.syscalls import Arch, number
 
@@ -43,14 +43,22 @@ class Inside:
     def __init__(self, arch: Arch) -> None:
         self._arch = arch
         self._calls: list[Call] = []
+        self._given = 0
+        """Arguments of the program that are not the command's."""
 
     def _call(self, name: str, *arguments: Argument, on_error: OnError = "fail", skips: int = 0) -> None:
         found = number(name, self._arch)
         assert found is not None, name
         self._calls.append(Call(found, arguments, on_error, name, skips))
 
-    def enter_group(self, door: Path) -> None:
-        self._write(os.fsencode(door), b"0")
+    def enter_group(self, door: Path) -> tuple[str]:
+        """Joins a control group; returns what has to be an argument before the command's, so that the program is the
+        same for every command."""
+        assert not self._given
+        self._given = 1
+        self._call("openat", AT_FDCWD, Word(2), O_WRONLY | O_CLOEXEC, 0)
+        self._call("write", Result(), b"0", 1)
+        return (str(door),)
 
     def _write(self, path: bytes, text: bytes, on_error: OnError = "fail") -> None:
         if on_error == "fail":
@@ -66,11 +74,16 @@ class Inside:
             self._call("open_tree", AT_FDCWD, os.fsencode(link), flags, on_error="skip", skips=1)
             self._call("move_mount", Result(), b"", AT_FDCWD, os.fsencode(file), EMPTY_PATH, on_error="go on")
 
-    def forbid_namespaces(self) -> None:
+    def bound_namespaces(self) -> None:
         """In the next user namespace there can be no further one."""
         self._write(b"/proc/sys/user/max_user_namespaces", b"1", on_error="go on")
-        self._call("mount", b"/proc/sys", b"/proc/sys", NULL, BIND_ALL, NULL)
-        self._call("mount", NULL, b"/proc/sys", NULL, READ_ONLY_AGAIN, NULL)
+
+    def mount_read_only(self, places: Iterable[tuple[str, str]]) -> None:
+        """Puts each file or folder (the first path) over another, which may be itself. bubblewrap takes twenty times as
+        long for one: it reads the list of all mounts."""
+        for source, place in places:
+            self._call("mount", os.fsencode(source), os.fsencode(place), NULL, BIND_ALL, NULL)
+            self._call("mount", NULL, os.fsencode(place), NULL, READ_ONLY_AGAIN, NULL)
 
     def leave_namespace(self, uid: int, gid: int) -> None:
         """Into a user namespace of its own, to which the mounts do not belong."""
@@ -110,14 +123,17 @@ class Inside:
         self._call("prctl", SET_NO_NEW_PRIVS, 1, 0, 0, 0)
         self._call("prctl", SET_SECCOMP, FILTER_MODE, Pointing(len(bpf) // 8, bpf), 0, 0)
 
+    def close_files(self) -> None:
+        self._call("close_range", 3, 0xFFFFFFFF, 0, on_error="go on")
+
     def become(self, argv: Sequence[str], env: Mapping[str, str]) -> bytes:
         """The executable. It looks for the command's program as a shell does."""
-        self._call("close_range", 3, 0xFFFFFFFF, 0, on_error="go on")
+        at = 2 + self._given
         *others, last = _candidates(argv[0], env)
         for path in others:
-            self._call("execve", path, Stack(2), Stack(len(argv) + 3), on_error="go on")
-        self._call("execve", last, Stack(2), Stack(len(argv) + 3))
-        return executable(self._arch, self._calls)
+            self._call("execve", path, Stack(at), Stack(at + len(argv) + 1), on_error="go on")
+        self._call("execve", last, Stack(at), Stack(at + len(argv) + 1))
+        return executable(self._arch, tuple(self._calls))
 
 
 def _candidates(name: str, env: Mapping[str, str]) -> Iterator[bytes]:

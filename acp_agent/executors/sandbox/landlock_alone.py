@@ -18,6 +18,7 @@ from msgspec import Struct
 
 from acp_agent.config.safety_settings import SandboxConfig
 from acp_agent.errors import ExecutorError
+from acp_agent.executors.sandbox.bare_program import placed
 from acp_agent.executors.sandbox.base import Confined, Invocation, SandboxKind, SandboxPolicy
 from acp_agent.executors.sandbox.inside import Inside
 from acp_agent.executors.sandbox.landlock import DEVICE, READ, READ_DIR, WRITE, Rule, abi, kind_of_rule
@@ -53,12 +54,13 @@ class LandlockAlone(Struct, frozen=True):
             if policy.scratch is None:
                 stack.callback(_remove_tree, scratch)
             inside = Inside(self.arch)
+            entered: tuple[str, ...] = ()
             if policy.max_processes and self.groups is not None:
                 group = make_group(self.groups, policy.max_processes)
                 if group is not None:
                     stack.callback(remove_group, group)
                     stack.callback(end_group, group)  # There is no namespace that would end.
-                    inside.enter_group(door(group))
+                    entered = inside.enter_group(door(group))
             inside.drop_capabilities(is_root=os.geteuid() == 0 and not policy.other_user)
             inside.restrict_files(self.version, _rules(policy, scratch))
             bpf = write_filter(folder, self.arch, unix_sockets=policy.unix_sockets, network=policy.network)
@@ -66,24 +68,10 @@ class LandlockAlone(Struct, frozen=True):
             env = {**invocation.env, "TMPDIR": str(scratch / "tmp")}
             if policy.home is not None and not any(policy.home.is_relative_to(path) for path in policy.writable):
                 env["HOME"] = str(scratch / "home")
-            program = _started(inside.become(invocation.argv, env), folder / f"landlock-{name}", stack)
-            return Confined((str(program), *invocation.argv), invocation.cwd, env, cleanup=stack.pop_all().close)
-
-
-def _started(program: bytes, path: Path, stack: contextlib.ExitStack) -> Path:
-    """Where to start the program until the stack is closed: a file or, where none can be executed, one in memory."""
-    if not os.statvfs(path.parent).f_flag & os.ST_NOEXEC:
-        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o755), "wb") as file:
-            stack.callback(path.unlink, missing_ok=True)
-            file.write(program)
-        return path
-    with open(os.memfd_create(path.name), "wb") as file:
-        file.write(program)
-        file.flush()
-        # What is open for writing cannot be executed.
-        descriptor = os.open(f"/proc/self/fd/{file.fileno()}", os.O_RDONLY | os.O_CLOEXEC)
-    stack.callback(os.close, descriptor)
-    return Path(f"/proc/{os.getpid()}/fd/{descriptor}")
+            program = placed(inside.become(invocation.argv, env), folder / f"landlock-{name}", stack)
+            return Confined(
+                (str(program), *entered, *invocation.argv), invocation.cwd, env, cleanup=stack.pop_all().close
+            )
 
 
 def _rules(policy: SandboxPolicy, scratch: Path) -> Iterator[Rule]:
