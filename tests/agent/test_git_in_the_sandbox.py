@@ -244,6 +244,34 @@ async def test_a_protected_repository_whose_git_folder_is_a_link_is_protected(tm
         assert not (r.project / "elsewhere/hooks/pre-commit").exists()
 
 
+@pytest.mark.parametrize("linked", [False, True])
+async def test_the_configuration_of_a_worktree_that_is_not_there_is_not_made(tmp_path: Path, linked: bool) -> None:
+    place = ".git/worktrees/tree" if linked else ".git"
+    script = rounds(bash(f"ls {place}; echo '[core]' >> {place}/config.worktree; git status"))
+    async with rig(tmp_path, script, mode="auto", sandbox=True, terminal=False) as r:
+        repository(r.project)
+        git(r.project, "config", "extensions.worktreeConfig", "true")
+        git(r.project, "worktree", "add", "-q", "-b", "tree", "tree")
+        await r.editor.prompt("go")
+        (told,) = results(r, 2)
+        assert f"{place}/config.worktree: Permission denied" in told
+        assert "On branch" in told
+        assert not list((r.project / ".git").rglob("config.worktree"))
+
+
+async def test_the_person_hears_of_a_link_that_leads_to_another_repository(tmp_path: Path) -> None:
+    """A link cannot be protected itself."""
+    make = "git init -q evil; git -C evil config core.pager x; rm sub/.git; ln -s ../evil/.git sub/.git"
+    async with rig(tmp_path, rounds(bash(make)), mode="auto", sandbox=True, terminal=False) as r:
+        repository(r.project / "sub")
+        (r.project / "sub/.git").rename(r.project / "elsewhere")
+        (r.project / "sub/.git").symlink_to(r.project / "elsewhere")
+        await r.editor.prompt("go")
+        with anyio.fail_after(20):
+            while not any(str(r.project / "evil") in line.get("reason", "") for line in audit(tmp_path)):
+                await anyio.sleep(0.01)
+
+
 PROGRAMS = (
     "core.hooksPath core.fsmonitor core.sshCommand core.editor core.pager core.askPass core.gitProxy core.worktree "
     "core.alternateRefsCommand core.attributesFile core.excludesFile alias.x filter.x.clean filter.x.process "
