@@ -36,8 +36,14 @@ IS_PLAIN = "acp_agent.safety.lines.git_folder:is_plain_setting"
 MAX_BYTES = 200_000
 MOST = 20
 """Repositories whose configuration is copied; that of the others is just protected."""
-GIT_PATH = "/usr/local/bin:/usr/bin:/bin:/opt/homebrew/bin"
+GIT_PATH = (
+    "/usr/local/bin:/usr/bin:/bin:/opt/homebrew/bin:/home/linuxbrew/.linuxbrew/bin:/run/current-system/sw/bin:"
+    "/nix/var/nix/profiles/default/bin"
+)
+"""Where git is looked for: not in folders that a command may write. Where there is none, nothing is copied."""
 GIT_SECONDS = 5.0
+MOST_CHANGES = 100
+"""Keys and values that one command may change: git is started for each."""
 LOCK_ROUNDS, LOCK_PAUSE = 10, 0.05
 MOST_NAMED = 10
 
@@ -56,6 +62,9 @@ class Unreadable(Exception):
     """Git could not read a configuration, or set a key in it."""
 
 
+FAILURES = (Unreadable, OSError, subprocess.SubprocessError)
+
+
 class GitCopies:
     """Of one command."""
 
@@ -71,6 +80,10 @@ class GitCopies:
         self._before: dict[Path, bytes] = {}
         files: dict[Path, str] = {}
         self.stand_ins: dict[Path, Path] = {}
+        self.copies: Copies | None = None
+        self._git_program = shutil.which("git", path=GIT_PATH)
+        if self._git_program is None:
+            return
         for number, git in enumerate(repositories):
             if number < MOST and (before := _read(config := git / "config")) is not None:
                 place = self._make(f"copies/{number}")
@@ -81,7 +94,8 @@ class GitCopies:
                 files[config] = str(number)
         for number, git in enumerate(missing):
             self.stand_ins[git] = self._make(f"new/{number}")
-        self.copies = Copies(self._folder / "copies", files) if files else None
+        if files:
+            self.copies = Copies(self._folder / "copies", files)
 
     def _make(self, name: str) -> Path:
         place = self._folder / name
@@ -95,7 +109,7 @@ class GitCopies:
             os.chown(path, *self._owner, follow_symlinks=False)
 
     def take_over(self) -> str:
-        """Once nothing of the command runs any more; returns what user and model should know. Never raises OSError."""
+        """Once nothing of the command runs any more; returns what user and model should know, also what failed."""
         told = []
         try:
             for config, before in self._before.items():
@@ -121,7 +135,7 @@ class GitCopies:
             kept = {key: values for key, values in changed.items() if _is_plain(key, [*values, *old.get(key, [])])}
             if kept:
                 self._set(config, kept)
-        except (Unreadable, OSError) as error:
+        except FAILURES as error:
             return f"Changes of {config} were not taken over: {error}."
         return _refused(config, [key for key in changed if key not in kept])
 
@@ -154,7 +168,7 @@ class GitCopies:
             # Without HEAD there is no repository.
             for name in sorted(_names(place), key=lambda name: name == "HEAD"):
                 shutil.move(place / name, git / name)
-        except (Unreadable, OSError) as error:
+        except FAILURES as error:
             for name in _names(git):
                 _remove(git / name)
             git.chmod(MODE)
@@ -188,23 +202,24 @@ class GitCopies:
         return settings
 
     def _with(self, content: bytes, settings: Settings) -> bytes:
+        if sum(1 + len(values) for values in settings.values()) > MOST_CHANGES:
+            raise Unreadable("it is too much at once")
+        there = self._listed(content)
         for key, values in settings.items():
-            if key in self._listed(content):
-                content = self._git(content, "--unset-all", key)[1]
+            if key in there:
+                content = self._git(content, "--unset-all", "--", key)[1]
             for value in values:
-                content = self._git(content, "--add", key, value)[1]
+                content = self._git(content, "--add", "--", key, value)[1]
         return content
 
     def _git(self, content: bytes, *arguments: str) -> tuple[bytes, bytes]:
         """What `git config` prints for this content, and the content afterwards. It follows no includes and runs
         nothing."""
-        git = shutil.which("git", path=GIT_PATH)
-        if git is None:
-            raise Unreadable("there is no git")
+        assert self._git_program is not None
         with _beside(self._folder) as file:
             file.write_bytes(content)
             done = subprocess.run(
-                [git, "config", "--file", str(file), *arguments],
+                [self._git_program, "config", "--file", str(file), *arguments],
                 cwd="/",
                 env={"HOME": "/", "GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": "/dev/null", "LC_ALL": "C"},
                 stdin=subprocess.DEVNULL,
