@@ -6,12 +6,14 @@ import os
 import subprocess
 import threading
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from acp_agent.loop.shell import confinement
 from acp_agent.loop.shell.git_copies import GitCopies
 
 from .kit import rig
@@ -214,6 +216,20 @@ async def test_a_new_repository_leads_to_no_program(tmp_path: Path, name: str) -
             assert "pager" not in configuration.read_text()
         assert not list(found.rglob("pre-commit"))
         assert git(r.project, "config", "core.pager") == ""
+
+
+async def test_what_the_person_sets_in_a_new_repository_is_no_alarm(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setattr(confinement, "LOOK_AFTER", -5.0)
+    evil = "mkdir evil; git -C evil init -q; git -C evil config core.pager x"
+    script = [*rounds(bash("git init -q .")), *rounds(bash(evil))]
+    async with rig(tmp_path, script, mode="auto", sandbox=True, terminal=False) as r:
+        await r.editor.prompt("go")
+        git(r.project, "config", "core.pager", "less")
+        await r.editor.prompt("go on")
+        with anyio.fail_after(20):
+            while not (told := [line for line in audit(tmp_path) if "made the git" in line.get("reason", "")]):
+                await anyio.sleep(0.01)
+        assert [str(r.project / "evil") in line["reason"] for line in told] == [True]
 
 
 async def test_a_repository_made_by_somebody_else_meanwhile_stays_theirs(tmp_path: Path) -> None:

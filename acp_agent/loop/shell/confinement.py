@@ -255,6 +255,7 @@ class Confinement:
             closed = True
             release(held)
             told = copies.take_over() if copies is not None else ""
+            self._known.update(copies.made if copies is not None else ())  # They name no program.
             self._ended()
             return told
 

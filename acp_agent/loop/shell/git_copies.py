@@ -80,6 +80,8 @@ class GitCopies:
         self._before: dict[Path, bytes] = {}
         files: dict[Path, str] = {}
         self.stand_ins: dict[Path, Path] = {}
+        self.made: list[Path] = []
+        """The repositories that were taken over."""
         self.copies: Copies | None = None
         self._git_program = shutil.which("git", path=GIT_PATH)
         if self._git_program is None:
@@ -175,6 +177,7 @@ class GitCopies:
             if not held:
                 git.rmdir()
             return f"The new git repository {git} was not taken over: {error}."
+        self.made.append(git)
         return _refused(git / "config", left)
 
     def _disarm(self, git: Path) -> list[str]:
